@@ -1,0 +1,193 @@
+//! Every value that a user can configure, as one table: a struct per room, and the same table for the file reader,
+//! the environment, `ashlar config show` and the reference page.
+//!
+//! Called by the command line, once, at start; a room then receives its own section. Never read again after that,
+//! and there is no global accessor. Performs no I/O: the caller reads the file.
+
+mod reference;
+mod resolve;
+mod setting;
+
+pub use reference::{default_file, reference_page};
+pub use resolve::{ConfigFile, Origin, Problem, Resolved, Sources, Spot, resolve};
+pub use setting::{LogFormat, LogLevel};
+
+use setting::Setting;
+use std::net::SocketAddr;
+
+/// What is known about one configured value, apart from the value.
+#[derive(Debug)]
+pub struct Field {
+    /// The section of the file, which is the room that receives it.
+    pub room: &'static str,
+    /// The name within the section; its unit is part of it.
+    pub name: &'static str,
+    /// The doc comment of the struct's field.
+    pub doc: &'static str,
+    /// What may be written, in words.
+    pub accepts: &'static str,
+    /// Least and greatest value of an integer.
+    pub range: Option<(u64, u64)>,
+    /// Whether the file writes it between quotation marks.
+    pub quoted: bool,
+    pub(crate) set: fn(&mut Config, &str) -> Result<(), String>,
+    pub(crate) show: fn(&Config) -> String,
+}
+
+/// One section of the file.
+#[derive(Debug)]
+pub struct Room {
+    /// Its name between the brackets.
+    pub name: &'static str,
+    /// The doc comment of its struct.
+    pub doc: &'static str,
+}
+
+macro_rules! rooms {
+    ($(
+        $(#[doc = $room_doc:literal])*
+        $room:ident: $Room:ident {
+            $( $(#[doc = $doc:literal])* $field:ident: $type:ty = $default:expr $(, in $low:literal ..= $high:literal)? ; )*
+        }
+    )*) => {
+        /// Everything that is configured: complete and validated, if it comes from [`resolve`].
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Config {
+            $( $(#[doc = $room_doc])* pub $room: $Room, )*
+        }
+
+        $(
+            $(#[doc = $room_doc])*
+            #[derive(Clone, Debug, PartialEq)]
+            pub struct $Room {
+                $( $(#[doc = $doc])* pub $field: $type, )*
+            }
+
+            impl Default for $Room {
+                fn default() -> Self {
+                    Self { $( $field: $default, )* }
+                }
+            }
+        )*
+
+        /// The sections, in the order of the reference page.
+        pub const ROOMS: &[Room] = &[
+            $( Room { name: stringify!($room), doc: concat!($($room_doc, "\n"),*) }, )*
+        ];
+
+        /// The values, section by section.
+        pub const FIELDS: &[Field] = &[
+            $($( Field {
+                room: stringify!($room),
+                name: stringify!($field),
+                doc: concat!($($doc, "\n"),*),
+                accepts: <$type as Setting>::ACCEPTS,
+                range: rooms!(@range $($low, $high)?),
+                quoted: <$type as Setting>::QUOTED,
+                set: |config, text| {
+                    config.$room.$field = setting::read::<$type>(text, rooms!(@range $($low, $high)?))?;
+                    Ok(())
+                },
+                show: |config| config.$room.$field.write(),
+            }, )*)*
+        ];
+    };
+    (@range) => { None };
+    (@range $low:literal, $high:literal) => { Some(($low, $high)) };
+}
+
+rooms! {
+    /// The doors: where clients connect, how many may, and what each may cost.
+    server: ServerConfig {
+        /// Address of the PostgreSQL door. Port 0 takes a free port, which the log and the ready file name.
+        pg_address: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 5433));
+        /// Address of the RESP door, for Redis clients.
+        resp_address: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 6380));
+        /// Address of the HTTP door: `/metrics`, `/healthz`, `/readyz`.
+        http_address: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8033));
+        /// Whether a door may listen on an address that other machines can reach although it asks for no password.
+        /// Anybody who can reach the port can then read and change everything.
+        allow_remote_without_authentication: bool = false;
+        /// Threads that serve connections of the PostgreSQL and RESP doors. 0 takes one per CPU.
+        cores: u16 = 0, in 0..=1024;
+        /// Connections that each of the PostgreSQL and RESP doors serves at once. One more is told so and closed:
+        /// 53300 on PostgreSQL, `-ERR max number of clients reached` on RESP.
+        connections_max: u32 = 10000, in 1..=1000000;
+        /// Bytes of one message from a PostgreSQL client. A longer one ends the connection before it is read.
+        pg_message_bytes_max: u32 = 268435456, in 65536..=1073741823;
+        /// Bytes of one RESP argument. A longer one ends the connection before it is read.
+        resp_bulk_bytes_max: u32 = 268435456, in 1024..=536870912;
+        /// KiB of replies that wait for one client. Beyond it the statement pauses until the client reads.
+        write_buffer_kib_max: u32 = 256, in 16..=65536;
+        /// Milliseconds that a new PostgreSQL connection has to send its startup message.
+        startup_timeout_ms: u64 = 60000, in 100..=3600000;
+        /// Milliseconds that a connection may stay idle outside a statement before it is closed; 0 for no limit.
+        idle_timeout_ms: u64 = 0, in 0..=604800000;
+        /// Milliseconds that running statements get to finish when the server is told to stop.
+        shutdown_grace_ms: u64 = 10000, in 0..=3600000;
+    }
+    /// The tables in memory.
+    store: StoreConfig {
+        /// Partitions of each table; a power of two.
+        partition_count: u16 = 256, in 1..=16384;
+        /// MiB of rows and indexes. Beyond it writes fail with 53200 on PostgreSQL and `-OOM` on RESP.
+        memory_mib_max: u64 = 4096, in 16..=16777216;
+    }
+    /// Planning and running SQL.
+    query: QueryConfig {
+        /// MiB that running queries share for sorts, joins and aggregates. A query that needs more fails with 53200.
+        memory_mib_max: u64 = 2048, in 16..=16777216;
+        /// Threads that run queries other than key lookups. 0 takes one per CPU.
+        threads: u16 = 0, in 0..=1024;
+        /// Statements whose plan is kept for the next client that sends the same text.
+        plan_cache_entries_max: u32 = 4096, in 0..=1048576;
+        /// Milliseconds after which a statement is cancelled with 57014, unless the session sets
+        /// `statement_timeout`; 0 for no limit.
+        statement_timeout_ms: u64 = 0, in 0..=604800000;
+        /// Rows that operators hand to each other at once.
+        batch_rows: u32 = 8192, in 64..=65536;
+    }
+    /// What the server writes to its standard error.
+    log: LogConfig {
+        /// The least severe event that is logged.
+        level: LogLevel = LogLevel::Info;
+        /// One line of text or one JSON object per event.
+        format: LogFormat = LogFormat::Text;
+    }
+}
+
+impl Config {
+    /// What is wrong with the values taken together; each alone has been checked when it was set.
+    pub(crate) fn contradictions(&self) -> Vec<(&'static str, &'static str, String)> {
+        let mut found = Vec::new();
+        let doors = [
+            ("pg_address", self.server.pg_address),
+            ("resp_address", self.server.resp_address),
+            ("http_address", self.server.http_address),
+        ];
+        for (place, (name, address)) in doors.into_iter().enumerate() {
+            if !address.ip().is_loopback() && !self.server.allow_remote_without_authentication {
+                found.push((
+                    "server",
+                    name,
+                    format!(
+                        "{address} can be reached by other machines, and this door asks for no password: listen on \
+                         127.0.0.1, or set server.allow_remote_without_authentication = true to accept that anybody \
+                         who reaches the port can read and change everything"
+                    ),
+                ));
+            }
+            let taken = doors[..place].iter().find(|(_, other)| address.port() != 0 && *other == address);
+            if let Some((other, _)) = taken {
+                found.push(("server", name, format!("{address} is already the {other}")));
+            }
+        }
+        if !self.store.partition_count.is_power_of_two() {
+            found.push(("store", "partition_count", format!("{} is not a power of two", self.store.partition_count)));
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,422 @@
+//! One table of error codes for every door: the SQLSTATE, the RESP prefix and the HTTP status of each.
+//!
+//! Every error that a client can see is an [`Error`] with an [`ErrorCode`]; the matches below have no wildcard,
+//! so that a new code does not compile before each door knows it.
+
+use std::fmt;
+
+/// What went wrong, as far as a client can act on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorCode {
+    /// 42601
+    SyntaxError,
+    /// 42P01
+    UndefinedTable,
+    /// 42703
+    UndefinedColumn,
+    /// 42883
+    UndefinedFunction,
+    /// 42704
+    UndefinedObject,
+    /// 42P02
+    UndefinedParameter,
+    /// 42P07
+    DuplicateTable,
+    /// 42701
+    DuplicateColumn,
+    /// 42712
+    DuplicateAlias,
+    /// 42P05
+    DuplicatePreparedStatement,
+    /// 42P03
+    DuplicateCursor,
+    /// 42702
+    AmbiguousColumn,
+    /// 42803
+    GroupingError,
+    /// 42804
+    DatatypeMismatch,
+    /// 42846
+    CannotCoerce,
+    /// 42809
+    WrongObjectType,
+    /// 42P16
+    InvalidTableDefinition,
+    /// 42P10
+    InvalidColumnReference,
+    /// 42P18
+    IndeterminateDatatype,
+    /// 42501
+    InsufficientPrivilege,
+    /// 3F000
+    InvalidSchemaName,
+    /// 3D000
+    InvalidCatalogName,
+    /// 26000
+    InvalidStatementName,
+    /// 34000
+    InvalidCursorName,
+    /// 3B001
+    InvalidSavepoint,
+    /// 25001
+    ActiveTransaction,
+    /// 25P01
+    NoActiveTransaction,
+    /// 25P02
+    FailedTransaction,
+    /// 25006
+    ReadOnlyTransaction,
+    /// 21000
+    CardinalityViolation,
+    /// 23505
+    UniqueViolation,
+    /// 23502
+    NotNullViolation,
+    /// 23514
+    CheckViolation,
+    /// 22000
+    DataException,
+    /// 22001
+    StringTooLong,
+    /// 22003
+    NumericOutOfRange,
+    /// 22007
+    InvalidDatetimeFormat,
+    /// 22008
+    DatetimeOverflow,
+    /// 22009
+    InvalidTimeZoneDisplacement,
+    /// 22012
+    DivisionByZero,
+    /// 22015
+    IntervalFieldOverflow,
+    /// 22021
+    CharacterNotInRepertoire,
+    /// 22023
+    InvalidParameterValue,
+    /// 22P02
+    InvalidTextRepresentation,
+    /// 22P03
+    InvalidBinaryRepresentation,
+    /// 22P04
+    BadCopyFormat,
+    /// 22P05
+    UntranslatableCharacter,
+    /// 40001
+    SerializationFailure,
+    /// 40P01
+    DeadlockDetected,
+    /// 53000
+    InsufficientResources,
+    /// 53100
+    DiskFull,
+    /// 53200
+    OutOfMemory,
+    /// 53300
+    TooManyConnections,
+    /// 53400
+    ConfigurationLimitExceeded,
+    /// 54000
+    ProgramLimitExceeded,
+    /// 55000
+    ObjectNotInPrerequisiteState,
+    /// 55P03
+    LockNotAvailable,
+    /// 57014
+    QueryCanceled,
+    /// 57P01
+    AdminShutdown,
+    /// 57P03
+    CannotConnectNow,
+    /// 57P05
+    IdleSessionTimeout,
+    /// 58030
+    IoError,
+    /// 58P01
+    UndefinedFile,
+    /// 08P01
+    ProtocolViolation,
+    /// 08006
+    ConnectionFailure,
+    /// 28000
+    InvalidAuthorization,
+    /// 0A000
+    FeatureNotSupported,
+    /// XX000
+    InternalError,
+}
+
+impl ErrorCode {
+    /// The five characters that PostgreSQL clients look at.
+    pub fn sqlstate(self) -> &'static str {
+        match self {
+            Self::SyntaxError => "42601",
+            Self::UndefinedTable => "42P01",
+            Self::UndefinedColumn => "42703",
+            Self::UndefinedFunction => "42883",
+            Self::UndefinedObject => "42704",
+            Self::UndefinedParameter => "42P02",
+            Self::DuplicateTable => "42P07",
+            Self::DuplicateColumn => "42701",
+            Self::DuplicateAlias => "42712",
+            Self::DuplicatePreparedStatement => "42P05",
+            Self::DuplicateCursor => "42P03",
+            Self::AmbiguousColumn => "42702",
+            Self::GroupingError => "42803",
+            Self::DatatypeMismatch => "42804",
+            Self::CannotCoerce => "42846",
+            Self::WrongObjectType => "42809",
+            Self::InvalidTableDefinition => "42P16",
+            Self::InvalidColumnReference => "42P10",
+            Self::IndeterminateDatatype => "42P18",
+            Self::InsufficientPrivilege => "42501",
+            Self::InvalidSchemaName => "3F000",
+            Self::InvalidCatalogName => "3D000",
+            Self::InvalidStatementName => "26000",
+            Self::InvalidCursorName => "34000",
+            Self::InvalidSavepoint => "3B001",
+            Self::ActiveTransaction => "25001",
+            Self::NoActiveTransaction => "25P01",
+            Self::FailedTransaction => "25P02",
+            Self::ReadOnlyTransaction => "25006",
+            Self::CardinalityViolation => "21000",
+            Self::UniqueViolation => "23505",
+            Self::NotNullViolation => "23502",
+            Self::CheckViolation => "23514",
+            Self::DataException => "22000",
+            Self::StringTooLong => "22001",
+            Self::NumericOutOfRange => "22003",
+            Self::InvalidDatetimeFormat => "22007",
+            Self::DatetimeOverflow => "22008",
+            Self::InvalidTimeZoneDisplacement => "22009",
+            Self::DivisionByZero => "22012",
+            Self::IntervalFieldOverflow => "22015",
+            Self::CharacterNotInRepertoire => "22021",
+            Self::InvalidParameterValue => "22023",
+            Self::InvalidTextRepresentation => "22P02",
+            Self::InvalidBinaryRepresentation => "22P03",
+            Self::BadCopyFormat => "22P04",
+            Self::UntranslatableCharacter => "22P05",
+            Self::SerializationFailure => "40001",
+            Self::DeadlockDetected => "40P01",
+            Self::InsufficientResources => "53000",
+            Self::DiskFull => "53100",
+            Self::OutOfMemory => "53200",
+            Self::TooManyConnections => "53300",
+            Self::ConfigurationLimitExceeded => "53400",
+            Self::ProgramLimitExceeded => "54000",
+            Self::ObjectNotInPrerequisiteState => "55000",
+            Self::LockNotAvailable => "55P03",
+            Self::QueryCanceled => "57014",
+            Self::AdminShutdown => "57P01",
+            Self::CannotConnectNow => "57P03",
+            Self::IdleSessionTimeout => "57P05",
+            Self::IoError => "58030",
+            Self::UndefinedFile => "58P01",
+            Self::ProtocolViolation => "08P01",
+            Self::ConnectionFailure => "08006",
+            Self::InvalidAuthorization => "28000",
+            Self::FeatureNotSupported => "0A000",
+            Self::InternalError => "XX000",
+        }
+    }
+
+    /// The first word of a RESP error.
+    pub fn resp_prefix(self) -> &'static str {
+        match self {
+            Self::OutOfMemory => "OOM",
+            Self::SerializationFailure => "TRYAGAIN",
+            Self::WrongObjectType => "WRONGTYPE",
+            Self::InsufficientPrivilege => "NOPERM",
+            Self::InvalidAuthorization => "NOAUTH",
+            Self::CannotConnectNow => "LOADING",
+            Self::SyntaxError
+            | Self::UndefinedTable
+            | Self::UndefinedColumn
+            | Self::UndefinedFunction
+            | Self::UndefinedObject
+            | Self::UndefinedParameter
+            | Self::DuplicateTable
+            | Self::DuplicateColumn
+            | Self::DuplicateAlias
+            | Self::DuplicatePreparedStatement
+            | Self::DuplicateCursor
+            | Self::AmbiguousColumn
+            | Self::GroupingError
+            | Self::DatatypeMismatch
+            | Self::CannotCoerce
+            | Self::InvalidTableDefinition
+            | Self::InvalidColumnReference
+            | Self::IndeterminateDatatype
+            | Self::InvalidSchemaName
+            | Self::InvalidCatalogName
+            | Self::InvalidStatementName
+            | Self::InvalidCursorName
+            | Self::InvalidSavepoint
+            | Self::ActiveTransaction
+            | Self::NoActiveTransaction
+            | Self::FailedTransaction
+            | Self::ReadOnlyTransaction
+            | Self::CardinalityViolation
+            | Self::UniqueViolation
+            | Self::NotNullViolation
+            | Self::CheckViolation
+            | Self::DataException
+            | Self::StringTooLong
+            | Self::NumericOutOfRange
+            | Self::InvalidDatetimeFormat
+            | Self::DatetimeOverflow
+            | Self::InvalidTimeZoneDisplacement
+            | Self::DivisionByZero
+            | Self::IntervalFieldOverflow
+            | Self::CharacterNotInRepertoire
+            | Self::InvalidParameterValue
+            | Self::InvalidTextRepresentation
+            | Self::InvalidBinaryRepresentation
+            | Self::BadCopyFormat
+            | Self::UntranslatableCharacter
+            | Self::DeadlockDetected
+            | Self::InsufficientResources
+            | Self::DiskFull
+            | Self::TooManyConnections
+            | Self::ConfigurationLimitExceeded
+            | Self::ProgramLimitExceeded
+            | Self::ObjectNotInPrerequisiteState
+            | Self::LockNotAvailable
+            | Self::QueryCanceled
+            | Self::AdminShutdown
+            | Self::IdleSessionTimeout
+            | Self::IoError
+            | Self::UndefinedFile
+            | Self::ProtocolViolation
+            | Self::ConnectionFailure
+            | Self::FeatureNotSupported
+            | Self::InternalError => "ERR",
+        }
+    }
+}
+
+/// An error on its way to a client: a code, PostgreSQL's wording, and what helps.
+#[derive(Clone, PartialEq)]
+pub struct Error(Box<Fields>);
+
+/// The fields of an [`Error`], as an ErrorResponse of the PostgreSQL protocol carries them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fields {
+    /// What went wrong.
+    pub code: ErrorCode,
+    /// One sentence, lower case, no full stop.
+    pub message: String,
+    /// More of what is known.
+    pub detail: Option<String>,
+    /// What to do next.
+    pub hint: Option<String>,
+    /// Where in the statement: characters, counted from 1.
+    pub position: Option<u32>,
+    /// The table concerned.
+    pub table: Option<String>,
+    /// The column concerned.
+    pub column: Option<String>,
+    /// The constraint concerned.
+    pub constraint: Option<String>,
+}
+
+/// A result whose error a client may see.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl Error {
+    /// An error with a message and nothing else.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self(Box::new(Fields {
+            code,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            position: None,
+            table: None,
+            column: None,
+            constraint: None,
+        }))
+    }
+
+    /// 0A000: valid PostgreSQL that Ashlar does not offer.
+    pub fn unsupported(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::FeatureNotSupported, message)
+    }
+
+    /// XX000: a mistake of ours.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::InternalError, message)
+    }
+
+    /// Adds a detail.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    /// Adds a hint.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds the place in the statement, in characters counted from 1.
+    #[must_use]
+    pub fn at(mut self, position: u32) -> Self {
+        self.0.position = Some(position);
+        self
+    }
+
+    /// Names the table.
+    #[must_use]
+    pub fn with_table(mut self, table: impl Into<String>) -> Self {
+        self.0.table = Some(table.into());
+        self
+    }
+
+    /// Names the column.
+    #[must_use]
+    pub fn with_column(mut self, column: impl Into<String>) -> Self {
+        self.0.column = Some(column.into());
+        self
+    }
+
+    /// Names the constraint.
+    #[must_use]
+    pub fn with_constraint(mut self, constraint: impl Into<String>) -> Self {
+        self.0.constraint = Some(constraint.into());
+        self
+    }
+
+    /// What went wrong.
+    pub fn code(&self) -> ErrorCode {
+        self.0.code
+    }
+
+    /// The sentence.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// All fields.
+    pub fn fields(&self) -> &Fields {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0.code.sqlstate(), self.0.message)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,20 @@
+//! What every other crate stands on: ids, the key -> slot -> partition function, SQL types and values with their
+//! text and binary forms, error codes, configuration types, and the seams for time, randomness and sockets.
+//!
+//! Depends on nothing of ours. Performs no I/O except through [`net`], and holds no state of the server.
+
+pub mod clock;
+pub mod config;
+pub mod error;
+pub mod ids;
+pub mod net;
+pub mod schema;
+pub mod slot;
+pub mod types;
+pub mod value;
+
+pub use error::{Error, ErrorCode, Result};
+pub use ids::{ColumnId, PartitionId, Slot, TableId, Timestamp};
+pub use schema::{ColumnDef, ColumnDefault, TableSchema};
+pub use types::{ScalarType, SqlType};
+pub use value::{Datum, Interval, Value};

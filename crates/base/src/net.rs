@@ -1,0 +1,50 @@
+//! The seam for sockets: how Ashlar listens, accepts and connects.
+//!
+//! Called by the doors and by the clients built into the command line. Nothing else opens a socket, so that a
+//! simulated network can take the place of this one.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Connections that the kernel completes while the server has not accepted them yet. The kernel lowers it to its
+/// own `somaxconn`, 4096 on Linux since 5.4.
+const BACKLOG: i32 = 4096;
+
+/// A silent peer is probed after this long, so that the sessions of machines that vanished end.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
+
+/// Opens a listening socket. The address can be taken again at once after a restart.
+///
+/// Belongs to no runtime yet, so that an address in use is found out before any thread starts.
+pub fn listen(address: SocketAddr) -> io::Result<StdListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    #[cfg(unix)]
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Hands a listening socket to the current tokio runtime.
+pub fn adopt(listener: StdListener) -> io::Result<TcpListener> {
+    TcpListener::from_std(listener)
+}
+
+/// Prepares an accepted or a connected socket: small replies leave at once, and a vanished peer is noticed.
+pub fn tune(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER))
+}
+
+/// Connects to a server, as the built-in clients do.
+#[expect(clippy::disallowed_methods, reason = "this is the seam that the rest of the workspace calls instead")]
+pub async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address).await?;
+    tune(&stream)?;
+    Ok(stream)
+}

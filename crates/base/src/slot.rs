@@ -1,0 +1,68 @@
+//! Key -> slot -> partition: the one function that says where a key lives.
+//!
+//! The slot is Redis Cluster's (CRC16/XMODEM modulo 16384, hash tags honoured), so that a cluster-aware Redis
+//! client and the server agree. Partitions are contiguous ranges of slots.
+//! Source: the Redis Cluster specification, "Keys distribution model".
+
+use crate::{PartitionId, Slot};
+
+/// Slots in all.
+pub const SLOT_COUNT: u16 = 16384;
+
+const CRC16_TABLE: [u16; 256] = crc16_table();
+
+const fn crc16_table() -> [u16; 256] {
+    let mut table = [0u16; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 != 0 { (crc << 1) ^ 0x1021 } else { crc << 1 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+}
+
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, &byte| (crc << 8) ^ CRC16_TABLE[usize::from((crc >> 8) as u8 ^ byte)])
+}
+
+/// The slot of a key as Redis Cluster computes it: of the text between the first `{` and the first `}` after it,
+/// if there is any such text, else of the whole key.
+pub fn slot_of_key(key: &[u8]) -> Slot {
+    let tag = key.iter().position(|&byte| byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        let close = rest.iter().position(|&byte| byte == b'}')?;
+        (close > 0).then(|| &rest[..close])
+    });
+    Slot(crc16(tag.unwrap_or(key)) % SLOT_COUNT)
+}
+
+/// The slot of a row whose partition key has this canonical text: that of the RESP name `table:{text}`.
+pub fn slot_of_row(table: &str, text: &[u8]) -> Slot {
+    // `{` + text + `}`: the tag ends at the first `}`, which may be the text's own.
+    let end = text.iter().position(|&byte| byte == b'}').unwrap_or(text.len());
+    if end > 0 {
+        return Slot(crc16(&text[..end]) % SLOT_COUNT);
+    }
+    // An empty tag is no tag: Redis hashes the whole name.
+    let mut name = Vec::with_capacity(table.len() + text.len() + 3);
+    name.extend_from_slice(table.as_bytes());
+    name.extend_from_slice(b":{");
+    name.extend_from_slice(text);
+    name.push(b'}');
+    slot_of_key(&name)
+}
+
+/// The partition that owns a slot, of `partition_count` (a power of two, at most 16384) equal ranges.
+pub fn partition_of_slot(slot: Slot, partition_count: u16) -> PartitionId {
+    debug_assert!(partition_count.is_power_of_two() && partition_count <= SLOT_COUNT);
+    PartitionId(slot.0 / (SLOT_COUNT / partition_count))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,251 @@
+//! The SQL types that a column can have, with PostgreSQL's names and OIDs.
+
+use std::fmt;
+
+/// A type that is not an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScalarType {
+    /// `boolean`
+    Bool,
+    /// `smallint`
+    Int2,
+    /// `integer`
+    Int4,
+    /// `bigint`
+    Int8,
+    /// `real`
+    Float4,
+    /// `double precision`
+    Float8,
+    /// `numeric(precision, scale)`; precision 1..=38, scale 0..=precision.
+    Numeric {
+        /// Decimal digits in all.
+        precision: u8,
+        /// Decimal digits after the point.
+        scale: u8,
+    },
+    /// `text`
+    Text,
+    /// `varchar` or `varchar(n)`: the limit counts characters.
+    Varchar {
+        /// Characters at the most; `None` for no limit.
+        length: Option<u32>,
+    },
+    /// `bytea`
+    Bytea,
+    /// `date`
+    Date,
+    /// `time without time zone`
+    Time,
+    /// `timestamp without time zone`
+    Timestamp,
+    /// `timestamp with time zone`
+    Timestamptz,
+    /// `interval`
+    Interval,
+    /// `uuid`
+    Uuid,
+    /// `json`: the text as it was written.
+    Json,
+    /// `jsonb`: normalised as PostgreSQL does.
+    Jsonb,
+}
+
+/// The type of a column or of a result column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SqlType {
+    /// One value.
+    Scalar(ScalarType),
+    /// A one-dimensional array of values.
+    Array(ScalarType),
+}
+
+impl From<ScalarType> for SqlType {
+    fn from(scalar: ScalarType) -> Self {
+        Self::Scalar(scalar)
+    }
+}
+
+impl ScalarType {
+    /// PostgreSQL's OID of the type.
+    pub fn oid(self) -> u32 {
+        match self {
+            Self::Bool => 16,
+            Self::Bytea => 17,
+            Self::Int8 => 20,
+            Self::Int2 => 21,
+            Self::Int4 => 23,
+            Self::Text => 25,
+            Self::Json => 114,
+            Self::Float4 => 700,
+            Self::Float8 => 701,
+            Self::Varchar { .. } => 1043,
+            Self::Date => 1082,
+            Self::Time => 1083,
+            Self::Timestamp => 1114,
+            Self::Timestamptz => 1184,
+            Self::Interval => 1186,
+            Self::Numeric { .. } => 1700,
+            Self::Uuid => 2950,
+            Self::Jsonb => 3802,
+        }
+    }
+
+    /// PostgreSQL's OID of the array type with this element.
+    pub fn array_oid(self) -> u32 {
+        match self {
+            Self::Bool => 1000,
+            Self::Bytea => 1001,
+            Self::Int8 => 1016,
+            Self::Int2 => 1005,
+            Self::Int4 => 1007,
+            Self::Text => 1009,
+            Self::Json => 199,
+            Self::Float4 => 1021,
+            Self::Float8 => 1022,
+            Self::Varchar { .. } => 1015,
+            Self::Date => 1182,
+            Self::Time => 1183,
+            Self::Timestamp => 1115,
+            Self::Timestamptz => 1185,
+            Self::Interval => 1187,
+            Self::Numeric { .. } => 1231,
+            Self::Uuid => 2951,
+            Self::Jsonb => 3807,
+        }
+    }
+
+    /// Bytes of a value in a result, as `pg_type.typlen` has it; -1 where it varies.
+    pub fn typlen(self) -> i16 {
+        match self {
+            Self::Bool => 1,
+            Self::Int2 => 2,
+            Self::Int4 | Self::Float4 | Self::Date => 4,
+            Self::Int8 | Self::Float8 | Self::Time | Self::Timestamp | Self::Timestamptz => 8,
+            Self::Interval | Self::Uuid => 16,
+            Self::Numeric { .. } | Self::Text | Self::Varchar { .. } | Self::Bytea | Self::Json | Self::Jsonb => -1,
+        }
+    }
+
+    /// PostgreSQL's type modifier: of `numeric(p,s)` and `varchar(n)`; -1 elsewhere.
+    pub fn typmod(self) -> i32 {
+        match self {
+            Self::Numeric { precision, scale } => ((i32::from(precision) << 16) | i32::from(scale)) + 4,
+            Self::Varchar { length: Some(length) } => i32::try_from(length).map_or(-1, |length| length + 4),
+            _ => -1,
+        }
+    }
+
+    /// Whether values of this type can be a primary key: they have one canonical form and an equality that is
+    /// the equality of that form.
+    pub fn can_be_key(self) -> bool {
+        !matches!(self, Self::Interval | Self::Json | Self::Jsonb)
+    }
+}
+
+impl SqlType {
+    /// PostgreSQL's OID of the type.
+    pub fn oid(self) -> u32 {
+        match self {
+            Self::Scalar(scalar) => scalar.oid(),
+            Self::Array(element) => element.array_oid(),
+        }
+    }
+
+    /// As `pg_type.typlen`.
+    pub fn typlen(self) -> i16 {
+        match self {
+            Self::Scalar(scalar) => scalar.typlen(),
+            Self::Array(_) => -1,
+        }
+    }
+
+    /// As `pg_attribute.atttypmod`.
+    pub fn typmod(self) -> i32 {
+        match self {
+            Self::Scalar(scalar) | Self::Array(scalar) => scalar.typmod(),
+        }
+    }
+
+    /// The element or the scalar itself.
+    pub fn scalar(self) -> ScalarType {
+        match self {
+            Self::Scalar(scalar) | Self::Array(scalar) => scalar,
+        }
+    }
+
+    /// Whether this is an array type.
+    pub fn is_array(self) -> bool {
+        matches!(self, Self::Array(_))
+    }
+
+    /// The type with this OID, where we offer it. `numeric` comes back as `numeric(38, 10)`: an OID has no
+    /// precision, and callers that know the column's type use that instead.
+    pub fn from_oid(oid: u32) -> Option<Self> {
+        const SCALARS: [ScalarType; 18] = [
+            ScalarType::Bool,
+            ScalarType::Int2,
+            ScalarType::Int4,
+            ScalarType::Int8,
+            ScalarType::Float4,
+            ScalarType::Float8,
+            ScalarType::Numeric { precision: 38, scale: 10 },
+            ScalarType::Text,
+            ScalarType::Varchar { length: None },
+            ScalarType::Bytea,
+            ScalarType::Date,
+            ScalarType::Time,
+            ScalarType::Timestamp,
+            ScalarType::Timestamptz,
+            ScalarType::Interval,
+            ScalarType::Uuid,
+            ScalarType::Json,
+            ScalarType::Jsonb,
+        ];
+        SCALARS.into_iter().find_map(|scalar| {
+            if scalar.oid() == oid {
+                Some(Self::Scalar(scalar))
+            } else if scalar.array_oid() == oid {
+                Some(Self::Array(scalar))
+            } else {
+                None
+            }
+        })
+    }
+}
+
+impl fmt::Display for ScalarType {
+    /// PostgreSQL's `format_type` name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool => f.write_str("boolean"),
+            Self::Int2 => f.write_str("smallint"),
+            Self::Int4 => f.write_str("integer"),
+            Self::Int8 => f.write_str("bigint"),
+            Self::Float4 => f.write_str("real"),
+            Self::Float8 => f.write_str("double precision"),
+            Self::Numeric { precision, scale } => write!(f, "numeric({precision},{scale})"),
+            Self::Text => f.write_str("text"),
+            Self::Varchar { length: None } => f.write_str("character varying"),
+            Self::Varchar { length: Some(length) } => write!(f, "character varying({length})"),
+            Self::Bytea => f.write_str("bytea"),
+            Self::Date => f.write_str("date"),
+            Self::Time => f.write_str("time without time zone"),
+            Self::Timestamp => f.write_str("timestamp without time zone"),
+            Self::Timestamptz => f.write_str("timestamp with time zone"),
+            Self::Interval => f.write_str("interval"),
+            Self::Uuid => f.write_str("uuid"),
+            Self::Json => f.write_str("json"),
+            Self::Jsonb => f.write_str("jsonb"),
+        }
+    }
+}
+
+impl fmt::Display for SqlType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scalar(scalar) => scalar.fmt(f),
+            Self::Array(element) => write!(f, "{element}[]"),
+        }
+    }
+}

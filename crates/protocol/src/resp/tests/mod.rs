@@ -1,0 +1,5 @@
+//! Tests of the Redis protocol: bytes against commands, replies against bytes.
+
+mod decode;
+mod encode;
+mod properties;

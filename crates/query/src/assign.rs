@@ -1,0 +1,204 @@
+//! Assignment: values of an expression's type become values of a column's type, or are refused as PostgreSQL does.
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::Field;
+use ashlar_base::value::{coerce, text};
+use ashlar_base::value::text::TextStyle;
+use ashlar_base::{ColumnDef, Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_store::ColumnReader;
+use ashlar_store::arrow_types::sql_type_of;
+
+/// Reads one result column as values of a table's column.
+pub struct Assigned<'a> {
+    reader: ColumnReader<'a>,
+    from: SqlType,
+    to: SqlType,
+    same: bool,
+}
+
+impl<'a> Assigned<'a> {
+    /// Checks that the types can be assigned.
+    ///
+    /// # Errors
+    /// 42804 where PostgreSQL has no assignment cast either.
+    pub fn new(array: &'a ArrayRef, field: &Field, column: &ColumnDef) -> Result<Self> {
+        let from = sql_type_of(field)
+            .ok_or_else(|| Error::unsupported(format!("type {} cannot be stored", field.data_type())))?;
+        let to = column.sql_type;
+        let all_null = array.null_count() == array.len();
+        if !all_null && !assignable(from, to) {
+            return Err(mismatch(column, from));
+        }
+        let same = from == to || family(from) == family(to) && !needs_check(to);
+        Ok(Self { reader: ColumnReader::new(array, from)?, from, to, same })
+    }
+
+    /// The value of a row.
+    ///
+    /// # Errors
+    /// 22003, 22001 and the like where the value does not fit the column.
+    pub fn value(&self, row: usize) -> Result<Value> {
+        let value = self.reader.datum(row).to_value();
+        if self.same || value.is_null() { Ok(value) } else { coerce(value, self.from, self.to) }
+    }
+}
+
+/// 42804, as PostgreSQL words it.
+pub fn mismatch(column: &ColumnDef, from: SqlType) -> Error {
+    let from = unmodified(from);
+    Error::new(
+        ErrorCode::DatatypeMismatch,
+        format!("column \"{}\" is of type {} but expression is of type {from}", column.name, unmodified(column.sql_type)),
+    )
+    .with_hint("You will need to rewrite or cast the expression.")
+}
+
+/// The type's name without its modifiers.
+fn unmodified(sql_type: SqlType) -> String {
+    let name = match sql_type.scalar() {
+        ScalarType::Numeric { .. } => "numeric".to_owned(),
+        ScalarType::Varchar { .. } => "character varying".to_owned(),
+        other => other.to_string(),
+    };
+    if sql_type.is_array() { format!("{name}[]") } else { name }
+}
+
+fn needs_check(to: SqlType) -> bool {
+    matches!(to.scalar(), ScalarType::Varchar { length: Some(_) } | ScalarType::Numeric { .. } | ScalarType::Json | ScalarType::Jsonb)
+}
+
+/// Types whose values have one representation.
+fn family(sql_type: SqlType) -> (u8, bool) {
+    let family = match sql_type.scalar() {
+        ScalarType::Bool => 0,
+        ScalarType::Int2 => 1,
+        ScalarType::Int4 => 2,
+        ScalarType::Int8 => 3,
+        ScalarType::Float4 => 4,
+        ScalarType::Float8 => 5,
+        ScalarType::Numeric { .. } => 6,
+        ScalarType::Text | ScalarType::Varchar { .. } => 7,
+        ScalarType::Bytea => 8,
+        ScalarType::Date => 9,
+        ScalarType::Time => 10,
+        ScalarType::Timestamp => 11,
+        ScalarType::Timestamptz => 12,
+        ScalarType::Interval => 13,
+        ScalarType::Uuid => 14,
+        ScalarType::Json => 15,
+        ScalarType::Jsonb => 16,
+    };
+    (family, sql_type.is_array())
+}
+
+fn assignable(from: SqlType, to: SqlType) -> bool {
+    if from.is_array() != to.is_array() {
+        // A text expression may be assigned nowhere else; an array never to a scalar.
+        return false;
+    }
+    let is_number = |scalar: ScalarType| {
+        matches!(
+            scalar,
+            ScalarType::Int2
+                | ScalarType::Int4
+                | ScalarType::Int8
+                | ScalarType::Float4
+                | ScalarType::Float8
+                | ScalarType::Numeric { .. }
+        )
+    };
+    let is_text = |scalar: ScalarType| matches!(scalar, ScalarType::Text | ScalarType::Varchar { .. });
+    let is_instant = |scalar: ScalarType| {
+        matches!(scalar, ScalarType::Date | ScalarType::Timestamp | ScalarType::Timestamptz)
+    };
+    let (from, to) = (from.scalar(), to.scalar());
+    family(from.into()) == family(to.into())
+        || is_number(from) && is_number(to)
+        || is_text(to)
+        || is_instant(from) && is_instant(to)
+        || matches!((from, to), (ScalarType::Json, ScalarType::Jsonb) | (ScalarType::Jsonb, ScalarType::Json))
+        || matches!((from, to), (ScalarType::Timestamp | ScalarType::Timestamptz, ScalarType::Time))
+        || matches!((from, to), (ScalarType::Interval, ScalarType::Time) | (ScalarType::Time, ScalarType::Interval))
+        // JSON functions return text that is JSON.
+        || is_text(from) && matches!(to, ScalarType::Json | ScalarType::Jsonb)
+}
+
+/// A constant of a statement's text, before its column is known.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Literal {
+    /// NULL
+    Null,
+    /// A quoted string: of any type that its text can be read as.
+    String(String),
+    /// A number as written.
+    Number(String),
+    /// TRUE or FALSE
+    Bool(bool),
+}
+
+impl Literal {
+    /// The constant as a value of a column.
+    ///
+    /// # Errors
+    /// 22P02 and the like where the text is not of the type, 42804 where PostgreSQL has no assignment cast.
+    pub fn assign(&self, column: &ColumnDef) -> Result<Value> {
+        let to = column.sql_type;
+        match self {
+            Self::Null => Ok(Value::Null),
+            Self::String(text) => text::parse(to, text, &TextStyle::default()),
+            Self::Bool(value) => match to {
+                SqlType::Scalar(ScalarType::Bool) => Ok(Value::Bool(*value)),
+                SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. }) => {
+                    text::parse(to, if *value { "true" } else { "false" }, &TextStyle::default())
+                }
+                _ => Err(mismatch(column, ScalarType::Bool.into())),
+            },
+            Self::Number(digits) => self.assign_number(digits, column),
+        }
+    }
+
+    fn assign_number(&self, digits: &str, column: &ColumnDef) -> Result<Value> {
+        let to = column.sql_type;
+        let style = TextStyle::default();
+        let from = number_type(digits);
+        match to {
+            SqlType::Scalar(ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8) => {
+                let value = text::parse(from, digits, &style)?;
+                coerce(value, from, to)
+            }
+            SqlType::Scalar(
+                ScalarType::Float4 | ScalarType::Float8 | ScalarType::Numeric { .. } | ScalarType::Text | ScalarType::Varchar { .. },
+            ) => text::parse(to, digits, &style),
+            _ => Err(mismatch(column, from)),
+        }
+    }
+}
+
+/// The type that PostgreSQL gives a number by its digits.
+pub fn number_type(digits: &str) -> SqlType {
+    SqlType::Scalar(if digits.parse::<i32>().is_ok() {
+        ScalarType::Int4
+    } else if digits.parse::<i64>().is_ok() {
+        ScalarType::Int8
+    } else {
+        let fraction = digits.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+        ScalarType::Numeric { precision: 38, scale: u8::try_from(fraction.min(38)).unwrap_or(38) }
+    })
+}
+
+/// A parameter as a value of a column: of the declared type first, where the client declared one.
+///
+/// # Errors
+/// As [`coerce`].
+pub fn parameter(value: &Value, from: SqlType, to: SqlType) -> Result<Value> {
+    if value.is_null() || family(from) == family(to) && !needs_check(to) {
+        Ok(value.clone())
+    } else {
+        coerce(value.clone(), from, to)
+    }
+}
+
+/// Whether a datum is NULL where a column does not allow it.
+pub fn is_missing(column: &ColumnDef, datum: &Datum<'_>) -> bool {
+    !column.nullable && datum.is_null()
+}

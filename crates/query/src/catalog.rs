@@ -1,0 +1,255 @@
+//! The names that SQL sees: immutable pictures of the catalog, replaced as a whole by every change.
+//!
+//! A statement plans against one [`CatalogState`]; a transaction that runs DDL works on a picture of its own and
+//! publishes its changes at COMMIT. The epoch of a picture is unique, so that cached plans know whether they hold.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use ashlar_base::{
+    ColumnDef, ColumnId, Error, ErrorCode, Result, ScalarType, SqlType, TableId, TableSchema,
+};
+use ashlar_store::{Region, Store};
+use parking_lot::Mutex;
+
+use crate::error::undefined_table;
+use crate::files::FileTable;
+
+/// Table ids below this are PostgreSQL's own objects, so that a table's id can serve as its OID.
+const FIRST_TABLE_ID: u32 = 16_384;
+
+/// What a name stands for.
+#[derive(Clone)]
+pub enum Table {
+    /// Rows in the memory of the members.
+    Grid(Arc<Region>),
+    /// Parquet files, read in place.
+    File(Arc<FileTable>),
+}
+
+impl Table {
+    /// The id, unique over the life of the server.
+    pub fn id(&self) -> TableId {
+        match self {
+            Self::Grid(region) => region.id(),
+            Self::File(file) => file.id,
+        }
+    }
+}
+
+/// One picture of the catalog.
+#[derive(Clone, Default)]
+pub struct CatalogState {
+    epoch: u64,
+    tables: BTreeMap<String, Table>,
+}
+
+impl CatalogState {
+    /// Unique to this picture.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The table of this name.
+    pub fn table(&self, name: &str) -> Option<&Table> {
+        self.tables.get(name)
+    }
+
+    /// All tables by name.
+    pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
+        self.tables.iter().map(|(name, table)| (name.as_str(), table))
+    }
+
+    /// The grid table of this name, as the target of DML.
+    ///
+    /// # Errors
+    /// 42P01 where there is no such table, 42809 where it is a foreign table.
+    pub fn grid(&self, name: &str) -> Result<&Arc<Region>> {
+        match self.tables.get(name) {
+            Some(Table::Grid(region)) => Ok(region),
+            Some(Table::File(_)) => Err(Error::new(
+                ErrorCode::WrongObjectType,
+                format!("\"{name}\" is a foreign table over files and cannot be changed"),
+            )),
+            None => Err(undefined_table(name)),
+        }
+    }
+}
+
+/// One change of a name, kept until its transaction commits.
+#[derive(Clone)]
+pub struct Change {
+    name: String,
+    before: Option<TableId>,
+    after: Option<Table>,
+}
+
+/// The changes of one transaction on top of a picture.
+#[derive(Clone)]
+pub struct CatalogDraft {
+    state: Arc<CatalogState>,
+    changes: Vec<Change>,
+}
+
+impl CatalogDraft {
+    /// The picture with the changes.
+    pub fn state(&self) -> &Arc<CatalogState> {
+        &self.state
+    }
+
+    /// Whether this transaction made the table.
+    pub fn created(&self, id: TableId) -> bool {
+        self.changes.iter().any(|change| change.after.as_ref().is_some_and(|table| table.id() == id))
+    }
+
+    /// How many changes there are: a mark for [`Catalog::rollback_to`].
+    pub fn mark(&self) -> usize {
+        self.changes.len()
+    }
+}
+
+/// The catalog: the current picture and the way to change it.
+pub struct Catalog {
+    current: ArcSwap<CatalogState>,
+    epochs: AtomicU64,
+    ids: AtomicU32,
+    publishing: Mutex<()>,
+}
+
+impl Catalog {
+    /// A catalog with the table `kv`, where the plain keys of the RESP door live.
+    ///
+    /// # Errors
+    /// As [`Store::create_region`].
+    pub fn new(store: &Store) -> Result<Self> {
+        let catalog = Self {
+            current: ArcSwap::from_pointee(CatalogState::default()),
+            epochs: AtomicU64::new(1),
+            ids: AtomicU32::new(FIRST_TABLE_ID),
+            publishing: Mutex::new(()),
+        };
+        let schema = kv_schema(catalog.next_id());
+        let region = store.create_region(Arc::new(schema))?;
+        let mut draft = catalog.draft();
+        catalog.put(&mut draft, "kv", Some(Table::Grid(region)));
+        catalog.publish(&draft)?;
+        Ok(catalog)
+    }
+
+    /// The picture that new statements see.
+    pub fn current(&self) -> Arc<CatalogState> {
+        self.current.load_full()
+    }
+
+    /// The epoch of the current picture.
+    pub fn epoch(&self) -> u64 {
+        self.current.load().epoch
+    }
+
+    /// The region of a grid table, where there is one of this name.
+    pub fn grid_table(&self, name: &str) -> Option<Arc<Region>> {
+        match self.current.load().tables.get(name)? {
+            Table::Grid(region) => Some(Arc::clone(region)),
+            Table::File(_) => None,
+        }
+    }
+
+    /// All grid tables, by name.
+    pub fn grid_tables(&self) -> Vec<Arc<Region>> {
+        let grid = |table: &Table| match table {
+            Table::Grid(region) => Some(Arc::clone(region)),
+            Table::File(_) => None,
+        };
+        self.current.load().tables.values().filter_map(grid).collect()
+    }
+
+    /// An id for a new table.
+    pub fn next_id(&self) -> TableId {
+        TableId(self.ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A draft on top of the current picture.
+    pub fn draft(&self) -> CatalogDraft {
+        CatalogDraft { state: self.current.load_full(), changes: Vec::new() }
+    }
+
+    /// Gives a name to a table, or takes it away, in a draft.
+    pub fn put(&self, draft: &mut CatalogDraft, name: &str, after: Option<Table>) {
+        let mut next = CatalogState::clone(&draft.state);
+        let before = match &after {
+            Some(table) => next.tables.insert(name.to_owned(), table.clone()),
+            None => next.tables.remove(name),
+        };
+        next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
+        draft.state = Arc::new(next);
+        draft.changes.push(Change { name: name.to_owned(), before: before.map(|table| table.id()), after });
+    }
+
+    /// Undoes the changes of a draft after `mark`; the tables that are thereby not needed are returned.
+    pub fn rollback_to(&self, draft: &mut CatalogDraft, mark: usize) -> Vec<TableId> {
+        let undone = draft.changes.split_off(mark.min(draft.changes.len()));
+        let kept = std::mem::take(&mut draft.changes);
+        *draft = self.draft();
+        for change in kept {
+            self.put(draft, &change.name, change.after);
+        }
+        undone.into_iter().filter_map(|change| change.after.map(|table| table.id())).collect()
+    }
+
+    /// Makes the changes of a draft what everybody sees. Returns the tables that lost their name.
+    ///
+    /// # Errors
+    /// 40001 where another transaction changed one of the names since the draft was begun.
+    pub fn publish(&self, draft: &CatalogDraft) -> Result<Vec<TableId>> {
+        let _publishing = self.publishing.lock();
+        let mut next = CatalogState::clone(&self.current.load());
+        let mut dropped = Vec::new();
+        for change in &draft.changes {
+            let found = next.tables.get(&change.name).map(Table::id);
+            if found != change.before {
+                return Err(Error::new(
+                    ErrorCode::SerializationFailure,
+                    format!("relation \"{}\" was changed by a concurrent transaction", change.name),
+                ));
+            }
+            dropped.extend(found);
+            match &change.after {
+                Some(table) => next.tables.insert(change.name.clone(), table.clone()),
+                None => next.tables.remove(&change.name),
+            };
+        }
+        dropped.retain(|id| !next.tables.values().any(|table| table.id() == *id));
+        next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
+        self.current.store(Arc::new(next));
+        Ok(dropped)
+    }
+
+    /// Tells cached plans that a table changed its shape in place.
+    pub fn touch(&self) {
+        let _publishing = self.publishing.lock();
+        let mut next = CatalogState::clone(&self.current.load());
+        next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
+        self.current.store(Arc::new(next));
+    }
+}
+
+fn kv_schema(id: TableId) -> TableSchema {
+    let column = |ordinal: u32, name: &str| ColumnDef {
+        id: ColumnId(ordinal),
+        name: name.to_owned(),
+        sql_type: SqlType::Scalar(ScalarType::Bytea),
+        nullable: false,
+        default: None,
+    };
+    TableSchema {
+        id,
+        name: "kv".to_owned(),
+        version: 0,
+        columns: vec![column(0, "key"), column(1, "value")],
+        key: vec![0],
+        partition_by: vec![0],
+        hidden_key: false,
+    }
+}

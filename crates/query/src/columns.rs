@@ -1,0 +1,67 @@
+//! Result columns: what a client is told about each before the rows come.
+
+use arrow::datatypes::Schema;
+use ashlar_base::{Error, Result, ScalarType, SqlType};
+use ashlar_store::arrow_types::sql_type_of;
+
+/// Marks the end of the name that the client sees; what follows only keeps names apart inside a plan.
+pub const NAME_END: char = '\u{1}';
+
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// As PostgreSQL would name it.
+    pub name: String,
+    /// How values are encoded.
+    pub sql_type: SqlType,
+    /// PostgreSQL's OID of the type.
+    pub oid: u32,
+    /// As `pg_type.typlen`.
+    pub typlen: i16,
+    /// As `pg_attribute.atttypmod`.
+    pub typmod: i32,
+    /// The table that the column is read from, 0 where it is computed.
+    pub table_oid: u32,
+    /// The number of the column in that table, from 1; 0 where it is computed.
+    pub column_number: i16,
+}
+
+impl Column {
+    /// A computed column.
+    pub fn new(name: impl Into<String>, sql_type: SqlType) -> Self {
+        Self {
+            name: name.into(),
+            sql_type,
+            oid: sql_type.oid(),
+            typlen: sql_type.typlen(),
+            typmod: sql_type.typmod(),
+            table_oid: 0,
+            column_number: 0,
+        }
+    }
+
+    /// A text column, as utility statements return.
+    pub fn text(name: &str) -> Self {
+        Self::new(name, SqlType::Scalar(ScalarType::Text))
+    }
+}
+
+/// The columns of a plan's output.
+///
+/// # Errors
+/// 0A000 for a type that PostgreSQL clients could not read.
+pub fn of_schema(schema: &Schema) -> Result<Vec<Column>> {
+    let column = |field: &arrow::datatypes::FieldRef| {
+        let name = shown_name(field.name());
+        let sql_type = sql_type_of(field).ok_or_else(|| {
+            Error::unsupported(format!("column \"{name}\" has a type that cannot be sent: {}", field.data_type()))
+        })?;
+        Ok(Column::new(name, sql_type))
+    };
+    schema.fields().iter().map(column).collect()
+}
+
+/// The part of a plan's column name that a client sees.
+pub fn shown_name(name: &str) -> &str {
+    name.split(NAME_END).next().unwrap_or(name)
+}

@@ -1,0 +1,251 @@
+//! COPY: which rows, which columns, which form. The bytes are the door's business, the rows the store's.
+
+use std::sync::Arc;
+
+use ashlar_base::value::text::TextStyle;
+use ashlar_base::value::{binary, text};
+use ashlar_base::{Error, ErrorCode, Result, Value};
+use ashlar_store::Region;
+use pg_query::NodeEnum;
+use pg_query::protobuf::{CopyStmt, DefElem};
+
+use crate::catalog::{CatalogState, Table};
+use crate::ddl::relation_name;
+use crate::engine::Engine;
+use crate::select::{Planner, SelectPlan};
+use crate::sql_types;
+
+/// The three forms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CopyFormat {
+    /// Tabs and backslashes.
+    #[default]
+    Text,
+    /// Commas and quotes.
+    Csv,
+    /// PostgreSQL's binary form.
+    Binary,
+}
+
+/// What COPY's options say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyOptions {
+    /// The form.
+    pub format: CopyFormat,
+    /// Between fields.
+    pub delimiter: u8,
+    /// What stands for NULL.
+    pub null: String,
+    /// The first line names the columns.
+    pub header: bool,
+    /// Around fields of CSV.
+    pub quote: u8,
+    /// Before a quote inside a quoted field.
+    pub escape: u8,
+}
+
+/// A COPY statement.
+pub enum CopyPlan {
+    /// FROM STDIN
+    In {
+        /// The table.
+        region: Arc<Region>,
+        /// Ordinals of the columns that the input has.
+        targets: Vec<usize>,
+        /// The form.
+        options: CopyOptions,
+    },
+    /// TO STDOUT
+    Out {
+        /// The rows.
+        select: Box<SelectPlan>,
+        /// The form.
+        options: CopyOptions,
+    },
+}
+
+impl CopyPlan {
+    /// Plans a COPY.
+    ///
+    /// # Errors
+    /// 42P01, 42703, 22023; 0A000 for files and programs of the server.
+    pub fn new(engine: &Engine, catalog: &Arc<CatalogState>, statement: &CopyStmt, sql: &str) -> Result<Self> {
+        if statement.is_program || !statement.filename.is_empty() {
+            return Err(Error::unsupported("COPY from or to a file or program of the server is not supported")
+                .with_hint("Use COPY ... FROM STDIN or TO STDOUT; psql's \\copy does."));
+        }
+        if statement.where_clause.is_some() {
+            return Err(Error::unsupported("COPY ... WHERE is not supported"));
+        }
+        let options = options(&statement.options)?;
+        if statement.is_from {
+            let region = Arc::clone(catalog.grid(&relation_name(statement.relation.as_ref())?)?);
+            let schema = region.schema();
+            let mut targets = Vec::new();
+            for name in statement.attlist.iter().filter_map(sql_types::string_of) {
+                let ordinal = schema.column(name).ok_or_else(|| {
+                    Error::new(
+                        ErrorCode::UndefinedColumn,
+                        format!("column \"{name}\" of relation \"{}\" does not exist", schema.name),
+                    )
+                })?;
+                if targets.contains(&ordinal) {
+                    return Err(Error::new(
+                        ErrorCode::DuplicateColumn,
+                        format!("column \"{name}\" specified more than once"),
+                    ));
+                }
+                targets.push(ordinal);
+            }
+            if targets.is_empty() {
+                targets = (0..schema.visible_columns().len()).collect();
+            }
+            return Ok(Self::In { region, targets, options });
+        }
+        let text = match &statement.query {
+            Some(_) => inner_query(sql)?,
+            None => {
+                let name = relation_name(statement.relation.as_ref())?;
+                if !matches!(catalog.table(&name), Some(Table::Grid(_) | Table::File(_))) {
+                    return Err(crate::error::undefined_table(&name));
+                }
+                let names: Vec<String> =
+                    statement.attlist.iter().filter_map(sql_types::string_of).map(quoted).collect();
+                let list = if names.is_empty() { "*".to_owned() } else { names.join(", ") };
+                format!("SELECT {list} FROM {}", quoted(&name))
+            }
+        };
+        let select = SelectPlan::new(&Planner::new(engine, catalog), crate::select::parse(&text)?, &[])?;
+        Ok(Self::Out { select: Box::new(select), options })
+    }
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The text between the parentheses of `COPY (query) TO`.
+fn inner_query(sql: &str) -> Result<String> {
+    let open = sql.find('(').ok_or_else(|| Error::internal("COPY of a query has parentheses"))?;
+    let mut depth = 0usize;
+    let mut quote: Option<char> = None;
+    for (offset, character) in sql[open..].char_indices() {
+        match (quote, character) {
+            (Some(open), close) if open == close => quote = None,
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(character),
+            (None, '(') => depth += 1,
+            (None, ')') => {
+                depth -= 1;
+                if depth == 0 {
+                    return Ok(sql[open + 1..open + offset].to_owned());
+                }
+            }
+            (None, _) => {}
+        }
+    }
+    Err(Error::internal("COPY of a query has parentheses"))
+}
+
+fn options(nodes: &[pg_query::Node]) -> Result<CopyOptions> {
+    let mut format = CopyFormat::Text;
+    let (mut delimiter, mut null, mut header, mut quote, mut escape) = (None, None, false, None, None);
+    let elements = nodes.iter().filter_map(|node| match &node.node {
+        Some(NodeEnum::DefElem(element)) => Some(element.as_ref()),
+        _ => None,
+    });
+    for element in elements {
+        match element.defname.as_str() {
+            "format" => {
+                format = match text_of(element).to_ascii_lowercase().as_str() {
+                    "text" => CopyFormat::Text,
+                    "csv" => CopyFormat::Csv,
+                    "binary" => CopyFormat::Binary,
+                    other => {
+                        return Err(Error::new(
+                            ErrorCode::InvalidParameterValue,
+                            format!("COPY format \"{other}\" not recognized"),
+                        ));
+                    }
+                };
+            }
+            "delimiter" => delimiter = Some(one_byte(element, "delimiter")?),
+            "null" => null = Some(text_of(element)),
+            "header" => header = is_true(element)?,
+            "quote" => quote = Some(one_byte(element, "quote")?),
+            "escape" => escape = Some(one_byte(element, "escape")?),
+            "encoding" if matches!(text_of(element).to_ascii_uppercase().as_str(), "UTF8" | "UTF-8") => {}
+            other => return Err(Error::unsupported(format!("COPY option \"{other}\" is not supported"))),
+        }
+    }
+    if format != CopyFormat::Csv && (quote.is_some() || escape.is_some()) {
+        return Err(Error::unsupported("COPY quote and escape are available only in CSV mode"));
+    }
+    if format == CopyFormat::Binary && (delimiter.is_some() || null.is_some() || header) {
+        return Err(Error::new(ErrorCode::SyntaxError, "cannot specify DELIMITER, NULL or HEADER in BINARY mode"));
+    }
+    let is_csv = format == CopyFormat::Csv;
+    let quote = quote.unwrap_or(b'"');
+    Ok(CopyOptions {
+        format,
+        delimiter: delimiter.unwrap_or(if is_csv { b',' } else { b'\t' }),
+        null: null.unwrap_or_else(|| if is_csv { String::new() } else { "\\N".to_owned() }),
+        header,
+        quote,
+        escape: escape.unwrap_or(quote),
+    })
+}
+
+fn text_of(element: &DefElem) -> String {
+    match element.arg.as_ref().and_then(|arg| arg.node.as_ref()) {
+        Some(NodeEnum::String(string)) => string.sval.clone(),
+        Some(NodeEnum::Integer(integer)) => integer.ival.to_string(),
+        Some(NodeEnum::Boolean(boolean)) => boolean.boolval.to_string(),
+        _ => String::new(),
+    }
+}
+
+fn one_byte(element: &DefElem, name: &str) -> Result<u8> {
+    match text_of(element).as_bytes() {
+        [byte] if !matches!(byte, b'\n' | b'\r') => Ok(*byte),
+        _ => Err(Error::new(
+            ErrorCode::FeatureNotSupported,
+            format!("COPY {name} must be a single one-byte character"),
+        )),
+    }
+}
+
+fn is_true(element: &DefElem) -> Result<bool> {
+    match text_of(element).to_ascii_lowercase().as_str() {
+        "" | "true" | "on" | "1" => Ok(true),
+        "false" | "off" | "0" => Ok(false),
+        other => Err(Error::unsupported(format!("COPY header \"{other}\" is not supported"))),
+    }
+}
+
+/// Reads one field of the text or CSV form.
+///
+/// # Errors
+/// 22P02 and the like, with the column named.
+pub fn text_field(schema: &ashlar_base::TableSchema, ordinal: usize, field: Option<&[u8]>) -> Result<Value> {
+    let column = &schema.columns[ordinal];
+    match field {
+        None => Ok(Value::Null),
+        Some(bytes) => text::parse(column.sql_type, text::utf8(bytes)?, &TextStyle::default())
+            .map_err(|error| error.with_column(column.name.clone())),
+    }
+}
+
+/// Reads one field of the binary form.
+///
+/// # Errors
+/// 22P03, with the column named.
+pub fn binary_field(schema: &ashlar_base::TableSchema, ordinal: usize, field: Option<&[u8]>) -> Result<Value> {
+    let column = &schema.columns[ordinal];
+    match field {
+        None => Ok(Value::Null),
+        Some(bytes) => {
+            binary::decode(column.sql_type, bytes).map_err(|error| error.with_column(column.name.clone()))
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! CREATE, ALTER, DROP and TRUNCATE: changes of the catalog's draft inside a transaction.
+
+use std::sync::Arc;
+
+use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
+use ashlar_store::Region;
+use pg_query::NodeEnum;
+use pg_query::protobuf::{
+    AlterTableStmt, AlterTableType, ConstrType, CreateForeignTableStmt, CreateStmt, DropStmt, ObjectType, RangeVar,
+    RenameStmt, TruncateStmt,
+};
+
+use crate::catalog::{CatalogState, Table};
+use crate::engine::Engine;
+use crate::error::undefined_table;
+use crate::files::FileTable;
+use crate::select::SelectPlan;
+use crate::sql_types;
+use crate::transaction::Transaction;
+
+mod definition;
+mod options;
+
+/// The name of the hidden key of a table without a primary key.
+pub const HIDDEN_KEY: &str = "__rowid";
+
+/// A DDL statement, ready to run.
+#[derive(Clone)]
+pub enum Ddl {
+    /// CREATE TABLE
+    Create(Box<CreateStmt>),
+    /// CREATE TABLE AS
+    CreateAs {
+        /// The new table.
+        name: String,
+        /// IF NOT EXISTS
+        if_not_exists: bool,
+        /// Names for the columns, where given.
+        columns: Vec<String>,
+        /// WITH NO DATA
+        skip_data: bool,
+        /// The rows.
+        select: Box<SelectPlan>,
+    },
+    /// CREATE FOREIGN TABLE ... SERVER files
+    CreateForeign(Box<CreateForeignTableStmt>),
+    /// DROP TABLE, DROP FOREIGN TABLE
+    Drop(DropStmt),
+    /// ALTER TABLE
+    Alter(AlterTableStmt),
+    /// ALTER TABLE ... RENAME
+    Rename(Box<RenameStmt>),
+    /// TRUNCATE
+    Truncate(TruncateStmt),
+}
+
+/// What a DDL statement did.
+pub struct Done {
+    /// The command tag.
+    pub tag: String,
+    /// NOTICE messages: code, message.
+    pub notices: Vec<Error>,
+}
+
+impl Done {
+    fn tag(tag: &str) -> Self {
+        Self { tag: tag.to_owned(), notices: Vec::new() }
+    }
+
+    fn notice(tag: &str, code: ErrorCode, message: String) -> Self {
+        Self { tag: tag.to_owned(), notices: vec![Error::new(code, message)] }
+    }
+}
+
+/// The plain name of a relation.
+///
+/// # Errors
+/// 3F000 for a schema that does not exist, 0A000 for another database.
+pub fn relation_name(relation: Option<&RangeVar>) -> Result<String> {
+    let relation = relation.ok_or_else(|| Error::internal("a statement without its relation"))?;
+    if !matches!(relation.schemaname.as_str(), "" | "public") {
+        let schema = &relation.schemaname;
+        return Err(match schema.as_str() {
+            "pg_catalog" | "information_schema" | "ashlar" => Error::new(
+                ErrorCode::InsufficientPrivilege,
+                format!("permission denied for schema {schema}"),
+            ),
+            _ => Error::new(ErrorCode::InvalidSchemaName, format!("schema \"{schema}\" does not exist")),
+        });
+    }
+    Ok(relation.relname.clone())
+}
+
+/// Runs a DDL statement in a transaction. `in_block` tells that more statements may follow before the commit.
+///
+/// # Errors
+/// What PostgreSQL finds wrong with it; then the draft is as before.
+pub async fn run(engine: &Engine, transaction: &mut Transaction, ddl: &Ddl, in_block: bool) -> Result<Done> {
+    match ddl {
+        Ddl::Create(statement) => create(engine, transaction, statement),
+        Ddl::CreateAs { name, if_not_exists, columns, skip_data, select } => {
+            create_as(engine, transaction, name, *if_not_exists, columns, *skip_data, select).await
+        }
+        Ddl::CreateForeign(statement) => create_foreign(engine, transaction, statement).await,
+        Ddl::Drop(statement) => drop_tables(engine, transaction, statement),
+        Ddl::Alter(statement) => alter(engine, transaction, statement, in_block),
+        Ddl::Rename(statement) => rename(engine, transaction, statement, in_block),
+        Ddl::Truncate(statement) => truncate(engine, transaction, statement, in_block),
+    }
+}
+
+fn exists(name: &str) -> Error {
+    Error::new(ErrorCode::DuplicateTable, format!("relation \"{name}\" already exists"))
+}
+
+fn skipping(tag: &str, name: &str) -> Done {
+    Done::notice(tag, ErrorCode::DuplicateTable, format!("relation \"{name}\" already exists, skipping"))
+}
+
+fn create(engine: &Engine, transaction: &mut Transaction, statement: &CreateStmt) -> Result<Done> {
+    let name = relation_name(statement.relation.as_ref())?;
+    if transaction.catalog(engine.catalog()).table(&name).is_some() {
+        return if statement.if_not_exists { Ok(skipping("CREATE TABLE", &name)) } else { Err(exists(&name)) };
+    }
+    let schema = definition::table(engine.catalog().next_id(), &name, statement)?;
+    put_region(engine, transaction, &name, schema)?;
+    Ok(Done::tag("CREATE TABLE"))
+}
+
+fn put_region(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    name: &str,
+    schema: TableSchema,
+) -> Result<Arc<Region>> {
+    let region = engine.store().create_region(Arc::new(schema))?;
+    let draft = transaction.draft(engine.catalog());
+    engine.catalog().put(draft, name, Some(Table::Grid(Arc::clone(&region))));
+    Ok(region)
+}
+
+async fn create_as(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    name: &str,
+    if_not_exists: bool,
+    names: &[String],
+    skip_data: bool,
+    select: &SelectPlan,
+) -> Result<Done> {
+    use futures::StreamExt;
+    if transaction.catalog(engine.catalog()).table(name).is_some() {
+        return if if_not_exists { Ok(skipping("CREATE TABLE AS", name)) } else { Err(exists(name)) };
+    }
+    if names.len() > select.columns.len() {
+        return Err(Error::new(ErrorCode::SyntaxError, "too many column names were specified"));
+    }
+    let mut columns: Vec<ColumnDef> = Vec::new();
+    for (ordinal, column) in select.columns.iter().enumerate() {
+        let column_name = names.get(ordinal).unwrap_or(&column.name).clone();
+        if columns.iter().any(|known| known.name == column_name) {
+            return Err(Error::new(
+                ErrorCode::DuplicateColumn,
+                format!("column \"{column_name}\" specified more than once"),
+            ));
+        }
+        columns.push(definition::column(ordinal, column_name, column.sql_type));
+    }
+    let schema = definition::finish(engine.catalog().next_id(), name, columns, Vec::new(), None)?;
+    let region = put_region(engine, transaction, name, schema)?;
+    if skip_data {
+        return Ok(Done::tag("CREATE TABLE AS"));
+    }
+    let snapshot = transaction.snapshot(engine.store());
+    let catalog = transaction.catalog(engine.catalog());
+    let view = transaction.view(snapshot.clone(), &catalog);
+    let mut stream = select.stream(engine, &[], view).await?;
+    let output = select.schema();
+    let schema = region.schema();
+    let mut count = 0u64;
+    while let Some(batch) = stream.next().await {
+        let batch = batch.map_err(crate::error::from_datafusion)?;
+        let mut readers = Vec::with_capacity(batch.num_columns());
+        for (ordinal, array) in batch.columns().iter().enumerate() {
+            readers.push(crate::assign::Assigned::new(array, output.field(ordinal), &schema.columns[ordinal])?);
+        }
+        for row in 0..batch.num_rows() {
+            let mut values = Vec::with_capacity(schema.columns.len());
+            for reader in &readers {
+                values.push(reader.value(row)?);
+            }
+            values.push(ashlar_base::Value::Int8(region.next_sequence()));
+            let datums: Vec<ashlar_base::Datum<'_>> = values.iter().map(ashlar_base::Value::as_datum).collect();
+            transaction.writes.insert(&region, &snapshot, &datums)?;
+            count += 1;
+        }
+    }
+    Ok(Done::tag(&format!("SELECT {count}")))
+}
+
+async fn create_foreign(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    statement: &CreateForeignTableStmt,
+) -> Result<Done> {
+    let base = statement.base_stmt.as_ref().ok_or_else(|| Error::internal("a foreign table without its name"))?;
+    let name = relation_name(base.relation.as_ref())?;
+    if transaction.catalog(engine.catalog()).table(&name).is_some() {
+        return if base.if_not_exists { Ok(skipping("CREATE FOREIGN TABLE", &name)) } else { Err(exists(&name)) };
+    }
+    if statement.servername != "files" {
+        return Err(Error::new(
+            ErrorCode::UndefinedObject,
+            format!("server \"{}\" does not exist", statement.servername),
+        )
+        .with_hint("Parquet files are read through the server \"files\"."));
+    }
+    if !base.table_elts.is_empty() {
+        return Err(Error::unsupported("a column list of a table over files is not supported")
+            .with_hint("Leave the parentheses empty: the columns come from the files."));
+    }
+    let (path, format) = options::file(&statement.options)?;
+    let file = FileTable::open(engine.state(), engine.catalog().next_id(), &name, &path, &format).await?;
+    crate::columns::of_schema(&file.schema())?;
+    let draft = transaction.draft(engine.catalog());
+    engine.catalog().put(draft, &name, Some(Table::File(Arc::new(file))));
+    Ok(Done::tag("CREATE FOREIGN TABLE"))
+}
+
+fn drop_tables(engine: &Engine, transaction: &mut Transaction, statement: &DropStmt) -> Result<Done> {
+    let (tag, kind) = match ObjectType::try_from(statement.remove_type) {
+        Ok(ObjectType::ObjectTable) => ("DROP TABLE", "table"),
+        Ok(ObjectType::ObjectForeignTable) => ("DROP FOREIGN TABLE", "foreign table"),
+        _ => return Err(Error::unsupported("DROP of this kind of object is not supported")),
+    };
+    let mut done = Done::tag(tag);
+    let mut names = Vec::new();
+    for object in &statement.objects {
+        let Some(NodeEnum::List(list)) = &object.node else { continue };
+        let parts: Vec<&str> = list.items.iter().filter_map(sql_types::string_of).collect();
+        let name = (*parts.last().unwrap_or(&"")).to_owned();
+        let state = transaction.catalog(engine.catalog());
+        match state.table(&name) {
+            None if statement.missing_ok => done.notices.push(Error::new(
+                ErrorCode::SyntaxError,
+                format!("{kind} \"{name}\" does not exist, skipping"),
+            )),
+            None => {
+                return Err(Error::new(ErrorCode::UndefinedTable, format!("{kind} \"{name}\" does not exist")));
+            }
+            Some(table) => {
+                if matches!(table, Table::File(_)) != (kind == "foreign table") {
+                    return Err(Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not a {kind}")));
+                }
+                if name == "kv" {
+                    return Err(Error::new(
+                        ErrorCode::InsufficientPrivilege,
+                        "cannot drop table kv: the plain keys of the RESP door live in it",
+                    ));
+                }
+                names.push(name);
+            }
+        }
+    }
+    for name in names {
+        let draft = transaction.draft(engine.catalog());
+        engine.catalog().put(draft, &name, None);
+    }
+    Ok(done)
+}
+
+/// The region whose shape may be changed now.
+fn alterable(
+    state: &CatalogState,
+    name: &str,
+    missing_ok: bool,
+    in_block: bool,
+) -> Result<Option<Arc<Region>>> {
+    match state.table(name) {
+        None if missing_ok => Ok(None),
+        None => Err(undefined_table(name)),
+        Some(Table::File(_)) => Err(Error::unsupported("ALTER of a foreign table is not supported")),
+        Some(Table::Grid(_)) if name == "kv" => {
+            Err(Error::new(ErrorCode::InsufficientPrivilege, "cannot alter table kv"))
+        }
+        Some(Table::Grid(_)) if in_block => {
+            Err(Error::unsupported("ALTER TABLE inside a transaction block is not supported")
+                .with_hint("Run it on its own, outside of BEGIN and COMMIT."))
+        }
+        Some(Table::Grid(region)) => Ok(Some(Arc::clone(region))),
+    }
+}
+
+fn alter(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    statement: &AlterTableStmt,
+    in_block: bool,
+) -> Result<Done> {
+    let name = relation_name(statement.relation.as_ref())?;
+    let state = transaction.catalog(engine.catalog());
+    let Some(region) = alterable(&state, &name, statement.missing_ok, in_block)? else {
+        return Ok(Done::notice(
+            "ALTER TABLE",
+            ErrorCode::UndefinedTable,
+            format!("relation \"{name}\" does not exist, skipping"),
+        ));
+    };
+    let mut schema = TableSchema::clone(&region.schema());
+    let mut done = Done::tag("ALTER TABLE");
+    for command in &statement.cmds {
+        let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
+        let subtype = AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined);
+        match subtype {
+            AlterTableType::AtAddColumn => {
+                let Some(NodeEnum::ColumnDef(column)) = command.def.as_ref().and_then(|def| def.node.as_ref()) else {
+                    continue;
+                };
+                if schema.column(&column.colname).is_some() {
+                    let message = format!("column \"{}\" of relation \"{name}\" already exists", column.colname);
+                    if command.missing_ok {
+                        done.notices.push(Error::new(ErrorCode::DuplicateColumn, format!("{message}, skipping")));
+                        continue;
+                    }
+                    return Err(Error::new(ErrorCode::DuplicateColumn, message));
+                }
+                add_column(&region, &mut schema, column)?;
+            }
+            AlterTableType::AtDropColumn => match schema.column(&command.name) {
+                Some(ordinal) => drop_column(&mut schema, ordinal)?,
+                None if command.missing_ok => done.notices.push(Error::new(
+                    ErrorCode::UndefinedColumn,
+                    format!("column \"{}\" of relation \"{name}\" does not exist, skipping", command.name),
+                )),
+                None => return Err(no_column(&schema, &command.name)),
+            },
+            AlterTableType::AtColumnDefault => {
+                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
+                schema.columns[ordinal].default = match &command.def {
+                    None => None,
+                    Some(def) => definition::default(def, &schema.columns[ordinal])?,
+                };
+            }
+            AlterTableType::AtDropNotNull => {
+                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
+                if schema.key.contains(&ordinal) {
+                    return Err(Error::new(
+                        ErrorCode::InvalidTableDefinition,
+                        format!("column \"{}\" is in a primary key", command.name),
+                    ));
+                }
+                schema.columns[ordinal].nullable = true;
+            }
+            _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
+        }
+    }
+    schema.version += 1;
+    region.alter(Arc::new(schema))?;
+    engine.catalog().touch();
+    Ok(done)
+}
+
+fn no_column(schema: &TableSchema, name: &str) -> Error {
+    Error::new(
+        ErrorCode::UndefinedColumn,
+        format!("column \"{name}\" of relation \"{}\" does not exist", schema.name),
+    )
+}
+
+fn add_column(region: &Region, schema: &mut TableSchema, column: &pg_query::protobuf::ColumnDef) -> Result<()> {
+    let next = schema.columns.iter().map(|column| column.id.0 + 1).max().unwrap_or(0);
+    // Ids are never used twice: segments may still hold a dropped column's values.
+    let id = ColumnId(next.max(schema.version + 1 + u32::try_from(schema.columns.len()).unwrap_or(0)));
+    let (mut definition, constraints) = definition::column_def(column, 0)?;
+    definition.id = id;
+    if constraints.primary_key {
+        return Err(Error::unsupported("adding a primary key to a table is not supported"));
+    }
+    match &definition.default {
+        Some(ColumnDefault::Constant(_)) | None => {}
+        Some(ColumnDefault::Expression(_) | ColumnDefault::Sequence) => {
+            if region.row_count() > 0 {
+                return Err(Error::unsupported("adding a column with a default that is not a constant is not supported")
+                    .with_hint("Add it without a default, set the values with UPDATE, then SET DEFAULT."));
+            }
+        }
+    }
+    if !definition.nullable && definition.default.is_none() && region.row_count() > 0 {
+        return Err(Error::new(
+            ErrorCode::NotNullViolation,
+            format!("column \"{}\" of relation \"{}\" contains null values", definition.name, schema.name),
+        ));
+    }
+    let place = schema.visible_columns().len();
+    schema.columns.insert(place, definition);
+    if schema.hidden_key {
+        let last = schema.columns.len() - 1;
+        schema.key = vec![last];
+        schema.partition_by = vec![last];
+    }
+    Ok(())
+}
+
+fn drop_column(schema: &mut TableSchema, ordinal: usize) -> Result<()> {
+    if schema.key.contains(&ordinal) || schema.partition_by.contains(&ordinal) {
+        return Err(Error::unsupported("dropping a column of the primary key is not supported"));
+    }
+    schema.columns.remove(ordinal);
+    for place in schema.key.iter_mut().chain(schema.partition_by.iter_mut()) {
+        if *place > ordinal {
+            *place -= 1;
+        }
+    }
+    Ok(())
+}
+
+fn rename(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    statement: &RenameStmt,
+    in_block: bool,
+) -> Result<Done> {
+    let name = relation_name(statement.relation.as_ref())?;
+    let state = transaction.catalog(engine.catalog());
+    let Some(region) = alterable(&state, &name, statement.missing_ok, in_block)? else {
+        return Ok(Done::notice(
+            "ALTER TABLE",
+            ErrorCode::UndefinedTable,
+            format!("relation \"{name}\" does not exist, skipping"),
+        ));
+    };
+    let mut schema = TableSchema::clone(&region.schema());
+    schema.version += 1;
+    match ObjectType::try_from(statement.rename_type) {
+        Ok(ObjectType::ObjectColumn) => {
+            let ordinal = schema.column(&statement.subname).ok_or_else(|| {
+                Error::new(ErrorCode::UndefinedColumn, format!("column \"{}\" does not exist", statement.subname))
+            })?;
+            if schema.column(&statement.newname).is_some() {
+                return Err(Error::new(
+                    ErrorCode::DuplicateColumn,
+                    format!("column \"{}\" of relation \"{name}\" already exists", statement.newname),
+                ));
+            }
+            schema.columns[ordinal].name.clone_from(&statement.newname);
+            region.alter(Arc::new(schema))?;
+            engine.catalog().touch();
+        }
+        Ok(ObjectType::ObjectTable) => {
+            if state.table(&statement.newname).is_some() {
+                return Err(exists(&statement.newname));
+            }
+            schema.name.clone_from(&statement.newname);
+            region.alter(Arc::new(schema))?;
+            let draft = transaction.draft(engine.catalog());
+            engine.catalog().put(draft, &name, None);
+            engine.catalog().put(draft, &statement.newname, Some(Table::Grid(region)));
+        }
+        _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
+    }
+    Ok(Done::tag("ALTER TABLE"))
+}
+
+fn truncate(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    statement: &TruncateStmt,
+    in_block: bool,
+) -> Result<Done> {
+    let state = transaction.catalog(engine.catalog());
+    let mut regions = Vec::new();
+    for relation in &statement.relations {
+        if let Some(NodeEnum::RangeVar(relation)) = &relation.node {
+            regions.push(Arc::clone(state.grid(&relation_name(Some(relation))?)?));
+        }
+    }
+    let snapshot = transaction.snapshot(engine.store());
+    for region in regions {
+        // On its own and of one table, all rows go at once; in a block they are deletes that can be rolled back.
+        if in_block || statement.relations.len() > 1 {
+            transaction.writes.truncate(&region, &snapshot)?;
+        } else {
+            region.truncate()?;
+        }
+    }
+    Ok(Done::tag("TRUNCATE TABLE"))
+}
+
+/// The value of an option as text.
+pub(crate) fn option_text(element: &pg_query::protobuf::DefElem) -> Option<String> {
+    options::value_of(element)
+}
+
+/// The constraint kinds that a column or table can state.
+pub(crate) fn constraint_kind(contype: i32) -> ConstrType {
+    ConstrType::try_from(contype).unwrap_or(ConstrType::Undefined)
+}
+
+/// The hidden key of a table without a primary key.
+pub(crate) fn hidden_key(id: ColumnId) -> ColumnDef {
+    ColumnDef {
+        id,
+        name: HIDDEN_KEY.to_owned(),
+        sql_type: SqlType::Scalar(ScalarType::Int8),
+        nullable: false,
+        default: Some(ColumnDefault::Sequence),
+    }
+}

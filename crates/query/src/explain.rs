@@ -1,0 +1,75 @@
+//! EXPLAIN: the plan as lines of text, with measured figures after ANALYZE.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, Result, Value};
+use ashlar_store::ReadView;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::physical_plan::execute_stream;
+use futures::StreamExt;
+use pg_query::NodeEnum;
+use pg_query::protobuf::ExplainStmt;
+
+use crate::engine::Engine;
+use crate::error::from_datafusion;
+use crate::select::SelectPlan;
+
+/// What EXPLAIN was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExplainOptions {
+    /// Run it and show what was measured.
+    pub analyze: bool,
+}
+
+/// The options of an EXPLAIN.
+///
+/// # Errors
+/// 0A000 for what is not offered.
+pub fn options(statement: &ExplainStmt) -> Result<ExplainOptions> {
+    let mut options = ExplainOptions::default();
+    for option in &statement.options {
+        let Some(NodeEnum::DefElem(element)) = &option.node else { continue };
+        let value = crate::ddl::option_text(element);
+        let is_on = !matches!(value.as_deref(), Some("false" | "off" | "0"));
+        match element.defname.as_str() {
+            "analyze" => options.analyze = is_on,
+            "verbose" | "costs" | "timing" | "summary" | "buffers" | "settings" => {}
+            "format" if value.as_deref().is_none_or(|format| format.eq_ignore_ascii_case("text")) => {}
+            other => return Err(Error::unsupported(format!("EXPLAIN option \"{other}\" is not supported"))),
+        }
+    }
+    Ok(options)
+}
+
+/// The lines of a query's physical plan; after ANALYZE it was run to its end.
+///
+/// # Errors
+/// What planning and running find.
+pub async fn query(
+    engine: &Engine,
+    select: &SelectPlan,
+    parameters: &[Value],
+    view: Arc<ReadView>,
+    options: ExplainOptions,
+) -> Result<Vec<String>> {
+    let plan = select.physical(engine, parameters).await?;
+    if !options.analyze {
+        return Ok(lines(&DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string()));
+    }
+    let started = ashlar_base::clock::monotonic();
+    let mut stream = execute_stream(Arc::clone(&plan), engine.task_context(view)).map_err(from_datafusion)?;
+    let mut rows = 0;
+    while let Some(batch) = stream.next().await {
+        rows += batch.map_err(from_datafusion)?.num_rows();
+    }
+    let elapsed = started.elapsed();
+    let mut result =
+        lines(&DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string());
+    result.push(format!("Rows: {rows}"));
+    result.push(format!("Execution Time: {:.3} ms", elapsed.as_secs_f64() * 1000.0));
+    Ok(result)
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
+}

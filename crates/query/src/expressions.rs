@@ -1,0 +1,147 @@
+//! PostgreSQL's types and operators for DataFusion's SQL planner.
+
+use std::sync::Arc;
+
+use arrow::datatypes::FieldRef;
+use ashlar_base::{ColumnDef, ColumnId, Error, ScalarType, SqlType};
+use ashlar_store::arrow_types::to_arrow_field;
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, TypePlanner};
+use datafusion::logical_expr::{Expr, ScalarUDF, lit};
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, BinaryOperator, CharacterLength, DataType as AstType, ExactNumberInfo, TimezoneInfo,
+};
+use datafusion_functions_json::udfs::{json_as_text_udf, json_contains_udf, json_get_json_udf};
+
+use crate::error::external;
+
+/// The field that stands for a SQL type: its Arrow type, and the SQL type in its metadata.
+pub fn field_of(name: &str, sql_type: SqlType) -> FieldRef {
+    let column =
+        ColumnDef { id: ColumnId(0), name: name.to_owned(), sql_type, nullable: true, default: None };
+    Arc::new(to_arrow_field(&column))
+}
+
+/// Type names in casts -> the very types that columns have.
+#[derive(Debug)]
+pub struct PgTypePlanner;
+
+impl TypePlanner for PgTypePlanner {
+    fn plan_type_field(&self, ast: &AstType) -> Result<Option<FieldRef>> {
+        let planned = match ast {
+            AstType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => scalar_of(element)?.map(SqlType::Array),
+            other => scalar_of(other)?.map(SqlType::Scalar),
+        };
+        Ok(planned.map(|sql_type| field_of("cast", sql_type)))
+    }
+}
+
+fn scalar_of(ast: &AstType) -> Result<Option<ScalarType>> {
+    Ok(Some(match ast {
+        AstType::Boolean | AstType::Bool => ScalarType::Bool,
+        AstType::SmallInt(None) | AstType::Int2(None) => ScalarType::Int2,
+        AstType::Int(None) | AstType::Integer(None) | AstType::Int4(None) => ScalarType::Int4,
+        AstType::BigInt(None) | AstType::Int8(None) => ScalarType::Int8,
+        AstType::Real | AstType::Float4 => ScalarType::Float4,
+        AstType::Double(_) | AstType::DoublePrecision | AstType::Float8 => ScalarType::Float8,
+        AstType::Float(ExactNumberInfo::None) => ScalarType::Float8,
+        AstType::Float(ExactNumberInfo::Precision(digits)) => {
+            if *digits <= 24 { ScalarType::Float4 } else { ScalarType::Float8 }
+        }
+        AstType::Numeric(info) | AstType::Decimal(info) | AstType::Dec(info) => match info {
+            // A cast to bare numeric keeps ten digits: see docs/decisions on numeric.
+            ExactNumberInfo::None => ScalarType::Numeric { precision: 38, scale: 10 },
+            ExactNumberInfo::Precision(precision) => numeric(*precision, 0)?,
+            ExactNumberInfo::PrecisionAndScale(precision, scale) => numeric(*precision, *scale)?,
+        },
+        AstType::Text => ScalarType::Text,
+        AstType::Varchar(length) | AstType::CharacterVarying(length) | AstType::CharVarying(length) => match length {
+            None => ScalarType::Varchar { length: None },
+            Some(CharacterLength::IntegerLength { length, .. }) => {
+                ScalarType::Varchar { length: u32::try_from(*length).ok() }
+            }
+            Some(CharacterLength::Max) => ScalarType::Varchar { length: None },
+        },
+        AstType::Bytea => ScalarType::Bytea,
+        AstType::Date => ScalarType::Date,
+        AstType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => ScalarType::Time,
+        AstType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => ScalarType::Timestamp,
+        AstType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => ScalarType::Timestamptz,
+        AstType::Interval { .. } => ScalarType::Interval,
+        AstType::Uuid => ScalarType::Uuid,
+        AstType::JSON => ScalarType::Json,
+        AstType::JSONB => ScalarType::Jsonb,
+        AstType::Char(_) | AstType::Character(_) => {
+            return Err(external(
+                Error::unsupported("type character(n) is not supported").with_hint("Use varchar(n) or text."),
+            ));
+        }
+        AstType::Regclass => {
+            return Err(external(Error::unsupported("type regclass is not supported")));
+        }
+        AstType::Custom(name, _) => match name.to_string().to_ascii_lowercase().as_str() {
+            "name" => ScalarType::Text,
+            "oid" => ScalarType::Int8,
+            other => {
+                return Err(external(Error::new(
+                    ashlar_base::ErrorCode::UndefinedObject,
+                    format!("type \"{other}\" does not exist"),
+                )));
+            }
+        },
+        _ => return Ok(None),
+    }))
+}
+
+fn numeric(precision: u64, scale: i64) -> Result<ScalarType> {
+    match (u8::try_from(precision), u8::try_from(scale)) {
+        (Ok(precision @ 1..=38), Ok(scale)) if scale <= precision => Ok(ScalarType::Numeric { precision, scale }),
+        _ => Err(external(
+            Error::unsupported(format!("numeric({precision},{scale}) is not supported"))
+                .with_hint("The precision can be at most 38, the scale from 0 to the precision."),
+        )),
+    }
+}
+
+/// The JSON operators `->`, `->>`, `#>`, `#>>` and `?` over text that holds JSON.
+#[derive(Debug)]
+pub struct JsonOperators;
+
+impl ExprPlanner for JsonOperators {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, _: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        let (function, is_path): (Arc<ScalarUDF>, bool) = match expr.op {
+            BinaryOperator::Arrow => (json_get_json_udf(), false),
+            BinaryOperator::LongArrow => (json_as_text_udf(), false),
+            BinaryOperator::HashArrow => (json_get_json_udf(), true),
+            BinaryOperator::HashLongArrow => (json_as_text_udf(), true),
+            BinaryOperator::Question => (json_contains_udf(), false),
+            _ => return Ok(PlannerResult::Original(expr)),
+        };
+        let mut args = vec![expr.left];
+        if is_path {
+            args.extend(path_steps(&expr.right)?);
+        } else {
+            args.push(expr.right);
+        }
+        Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction { func: function, args })))
+    }
+}
+
+/// The steps of a constant path `'{a,0,b}'`: a step that is a number serves as an array index.
+fn path_steps(path: &Expr) -> Result<Vec<Expr>> {
+    let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = path else {
+        return Err(external(Error::unsupported("a JSON path must be a constant such as '{a,0,b}'")));
+    };
+    let inner = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(|| {
+        external(Error::new(
+            ashlar_base::ErrorCode::InvalidTextRepresentation,
+            format!("malformed array literal: \"{text}\""),
+        ))
+    })?;
+    let step = |step: &str| match step.trim().parse::<i64>() {
+        Ok(index) => lit(index),
+        Err(_) => lit(step.trim().trim_matches('"').to_owned()),
+    };
+    Ok(inner.split(',').filter(|part| !part.trim().is_empty()).map(step).collect())
+}

@@ -1,0 +1,154 @@
+//! Casts as functions: text to a type, a type to text, and between numbers, by the value codecs of `base`.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, StringBuilder};
+use arrow::datatypes::{DataType, FieldRef};
+use ashlar_base::value::text::{self, TextStyle};
+use ashlar_base::value::coerce;
+use ashlar_base::{Datum, ScalarType, SqlType, Value};
+use ashlar_store::arrow_types::sql_type_of;
+use ashlar_store::{ColumnReader, build_array};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+};
+
+use crate::error::external;
+use crate::expressions::field_of;
+
+macro_rules! cast_function {
+    ($(#[$doc:meta])* $name:ident, $sql_name:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, PartialEq, Eq, Hash)]
+        pub struct $name {
+            target: SqlType,
+            signature: Signature,
+        }
+
+        impl $name {
+            /// The cast to `target`.
+            pub fn new(target: SqlType) -> Self {
+                Self { target, signature: Signature::any(1, Volatility::Immutable) }
+            }
+        }
+
+        impl ScalarUDFImpl for $name {
+            fn name(&self) -> &str {
+                $sql_name
+            }
+
+            fn signature(&self) -> &Signature {
+                &self.signature
+            }
+
+            fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+                Ok(field_of(self.name(), self.target).data_type().clone())
+            }
+
+            fn return_field_from_args(&self, _: ReturnFieldArgs) -> Result<FieldRef> {
+                Ok(field_of(self.name(), self.target))
+            }
+
+            fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+                let Some(argument) = args.args.first() else {
+                    return internal_err!("a cast takes one argument");
+                };
+                let field = &args.arg_fields[0];
+                match argument {
+                    ColumnarValue::Array(array) => Ok(ColumnarValue::Array(self.cast(field, array)?)),
+                    ColumnarValue::Scalar(scalar) => {
+                        let result = self.cast(field, &scalar.to_array()?)?;
+                        Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?))
+                    }
+                }
+            }
+        }
+    };
+}
+
+cast_function!(
+    /// `text -> type`: PostgreSQL's input function of the type.
+    FromText, "from_text"
+);
+cast_function!(
+    /// `type -> text`: PostgreSQL's output function of the type.
+    ToText, "to_text"
+);
+cast_function!(
+    /// Between numbers: rounds half away from zero (from numeric) or to even (from float), 22003 when out of range.
+    NumberCast, "number_cast"
+);
+
+impl FromText {
+    fn cast(&self, _: &FieldRef, array: &ArrayRef) -> Result<ArrayRef> {
+        let text = SqlType::Scalar(ScalarType::Text);
+        let reader = ColumnReader::new(array, text).map_err(external)?;
+        let style = TextStyle::default();
+        let mut values = Vec::with_capacity(array.len());
+        for row in 0..array.len() {
+            values.push(match reader.datum(row) {
+                Datum::Text(text) => match self.target {
+                    // An explicit cast to varchar(n) cuts silently.
+                    SqlType::Scalar(ScalarType::Varchar { length: Some(length) }) => {
+                        Value::Text(text.chars().take(length as usize).collect::<String>().into())
+                    }
+                    target => text::parse(target, text, &style).map_err(external)?,
+                },
+                _ => Value::Null,
+            });
+        }
+        build_array(self.target, values.iter().map(Value::as_datum)).map_err(external)
+    }
+}
+
+impl ToText {
+    fn cast(&self, field: &FieldRef, array: &ArrayRef) -> Result<ArrayRef> {
+        let Some(source) = sql_type_of(field) else {
+            return Ok(arrow::compute::cast(array, &DataType::Utf8)?);
+        };
+        let reader = ColumnReader::new(array, source).map_err(external)?;
+        let style = TextStyle::default();
+        let mut builder = StringBuilder::new();
+        let mut buffer = Vec::new();
+        for row in 0..array.len() {
+            match reader.datum(row) {
+                Datum::Null => builder.append_null(),
+                // PostgreSQL spells booleans out in casts, and only there.
+                Datum::Bool(value) => builder.append_value(if value { "true" } else { "false" }),
+                datum => {
+                    buffer.clear();
+                    text::write(source, &datum, &style, &mut buffer);
+                    builder.append_value(std::str::from_utf8(&buffer).unwrap_or_default());
+                }
+            }
+        }
+        Ok(Arc::new(builder.finish()))
+    }
+}
+
+impl NumberCast {
+    /// Whether Arrow's own cast would wrap, cut or round differently from PostgreSQL.
+    pub fn covers(from: &DataType, to: &DataType) -> bool {
+        use DataType::{Decimal128, Float32, Float64, Int16, Int32, Int64};
+        match (from, to) {
+            (Float32 | Float64, Int16 | Int32 | Int64 | Decimal128(..)) => true,
+            (Decimal128(..), Int16 | Int32 | Int64) => true,
+            (Decimal128(_, from_scale), Decimal128(_, to_scale)) => to_scale < from_scale,
+            (Int64, Int32 | Int16) | (Int32, Int16) => true,
+            _ => false,
+        }
+    }
+
+    fn cast(&self, field: &FieldRef, array: &ArrayRef) -> Result<ArrayRef> {
+        let Some(source) = sql_type_of(field) else {
+            return internal_err!("a number of type {} cannot be cast", field.data_type());
+        };
+        let reader = ColumnReader::new(array, source).map_err(external)?;
+        let mut values = Vec::with_capacity(array.len());
+        for row in 0..array.len() {
+            values.push(coerce(reader.datum(row).to_value(), source, self.target).map_err(external)?);
+        }
+        build_array(self.target, values.iter().map(Value::as_datum)).map_err(external)
+    }
+}

@@ -1,0 +1,126 @@
+//! The grammar gate: PostgreSQL's own parser decides what is SQL, what class a statement has, and where an error is.
+//!
+//! Called once per statement text. Never interprets names: that is planning.
+
+use ashlar_base::{Error, ErrorCode, Result};
+use pg_query::NodeEnum;
+
+/// One statement of a query string.
+#[derive(Clone, Debug)]
+pub struct ParsedStatement {
+    /// The statement's own text, without the separating semicolon.
+    pub text: String,
+    /// Its parse tree.
+    pub node: NodeEnum,
+}
+
+impl ParsedStatement {
+    /// Whether its plan is worth keeping: it depends on nothing but the catalog, and is likely to come again.
+    pub fn is_plan_kept(&self) -> bool {
+        matches!(
+            self.node,
+            NodeEnum::SelectStmt(_) | NodeEnum::InsertStmt(_) | NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_)
+        )
+    }
+
+    /// Whether it ends a transaction block: what a block that has failed accepts.
+    pub fn ends_failed_block(&self) -> bool {
+        use pg_query::protobuf::TransactionStmtKind;
+        match &self.node {
+            NodeEnum::TransactionStmt(statement) => matches!(
+                TransactionStmtKind::try_from(statement.kind),
+                Ok(TransactionStmtKind::TransStmtCommit
+                    | TransactionStmtKind::TransStmtRollback
+                    | TransactionStmtKind::TransStmtRollbackTo)
+            ),
+            _ => false,
+        }
+    }
+}
+
+/// How many places of one token are tried when the place of a syntax error is looked for.
+const ERROR_CANDIDATES_MAX: usize = 64;
+
+/// Parses a query string into its statements; empty statements are left out.
+///
+/// # Errors
+/// 42601 with PostgreSQL's message and the position, in characters from 1.
+pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>> {
+    if sql.contains('\0') {
+        return Err(Error::new(ErrorCode::CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\": 0x00"));
+    }
+    let parsed = pg_query::parse(sql, 0).map_err(|error| syntax_error(sql, &error))?;
+    let mut statements = Vec::with_capacity(parsed.protobuf.stmts.len());
+    for raw in parsed.protobuf.stmts {
+        let start = usize::try_from(raw.stmt_location).unwrap_or(0);
+        let length = usize::try_from(raw.stmt_len).unwrap_or(0);
+        let end = if length == 0 { sql.len() } else { start + length };
+        let text = sql.get(start..end).unwrap_or(sql).trim();
+        let text = text.trim_end_matches(';').trim_end();
+        if let Some(node) = raw.stmt.and_then(|node| node.node) {
+            statements.push(ParsedStatement { text: text.to_owned(), node });
+        }
+    }
+    Ok(statements)
+}
+
+fn syntax_error(sql: &str, error: &pg_query::Error) -> Error {
+    let message = match error {
+        pg_query::Error::Parse(message) => message.clone(),
+        other => other.to_string(),
+    };
+    let result = Error::new(ErrorCode::SyntaxError, message.clone());
+    match error_offset(sql, &message) {
+        Some(offset) => {
+            let characters = sql[..offset].chars().count();
+            result.at(u32::try_from(characters + 1).unwrap_or(u32::MAX))
+        }
+        None => result,
+    }
+}
+
+/// The byte offset of a syntax error. The parser tells only the token; of its occurrences, the one is meant whose
+/// prefix of the text fails with the very same message.
+fn error_offset(sql: &str, message: &str) -> Option<usize> {
+    if message.ends_with("at end of input") {
+        return Some(sql.len());
+    }
+    let token = message.split_once("at or near \"")?.1.strip_suffix('"')?;
+    if token.is_empty() {
+        return None;
+    }
+    let occurrences: Vec<usize> = sql.match_indices(token).map(|(offset, _)| offset).take(ERROR_CANDIDATES_MAX).collect();
+    if let [only] = occurrences[..] {
+        return Some(only);
+    }
+    occurrences.into_iter().find(|offset| {
+        let prefix = &sql[..offset + token.len()];
+        matches!(pg_query::parse(prefix, 0), Err(pg_query::Error::Parse(again)) if again == message)
+    })
+}
+
+/// Finds where a name stands in a statement, outside quotes and comments as far as a word search can tell:
+/// characters from 1. For the position of errors that planning finds.
+pub fn position_of_name(sql: &str, name: &str) -> Option<u32> {
+    if name.is_empty() {
+        return None;
+    }
+    let lower = sql.to_ascii_lowercase();
+    let name = name.to_ascii_lowercase();
+    let is_word = |character: Option<char>| character.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    let mut quotes = 0;
+    let mut last = 0;
+    for (offset, _) in lower.match_indices(&name) {
+        quotes += lower[last..offset].matches('\'').count();
+        last = offset;
+        let before = lower[..offset].chars().next_back();
+        let after = lower[offset + name.len()..].chars().next();
+        if quotes % 2 == 0 && !is_word(before) && !is_word(after) {
+            return u32::try_from(sql[..offset].chars().count() + 1).ok();
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,409 @@
+//! The grid home as DataFusion sees it: a table provider and the scan that reads segments where they lie.
+//!
+//! The plan holds no data and no snapshot: the [`ReadView`] comes with the task, so that a cached plan reads what
+//! its statement may see. Projection, filters and limit are applied in the scan, against borrowed memory.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array, BooleanArray, RecordBatch};
+use arrow::buffer::NullBuffer;
+use arrow::compute::{BatchCoalescer, filter_record_batch};
+use arrow::datatypes::{Schema, SchemaRef};
+use ashlar_base::PartitionId;
+use ashlar_store::{ReadView, Region};
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DFSchema, Result, Statistics, internal_err};
+use datafusion::datasource::{TableProvider, TableType};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+
+use crate::error::external;
+
+/// Batches below this many rows are merged into larger ones before they leave the scan.
+const COALESCE_BELOW_ROWS: usize = 1024;
+
+/// A grid table in a plan.
+#[derive(Debug)]
+pub struct GridTable {
+    region: RegionHandle,
+    schema: SchemaRef,
+}
+
+/// A region with the Debug that DataFusion's traits ask for.
+#[derive(Clone)]
+struct RegionHandle(Arc<Region>);
+
+impl fmt::Debug for RegionHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "region {}", self.0.id())
+    }
+}
+
+impl GridTable {
+    /// The table as users see it; with `hidden` also the hidden key, for DML.
+    pub fn new(region: &Arc<Region>, hidden: bool) -> Self {
+        let schema = region.schema();
+        let full = region.arrow_schema();
+        let visible = if hidden { schema.columns.len() } else { schema.visible_columns().len() };
+        let schema = Arc::new(Schema::new(full.fields()[..visible].to_vec()));
+        Self { region: RegionHandle(Arc::clone(region)), schema }
+    }
+
+    /// The region that is read.
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region.0
+    }
+}
+
+#[async_trait]
+impl TableProvider for GridTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| {
+            if filter.is_volatile() { TableProviderFilterPushDown::Unsupported } else { TableProviderFilterPushDown::Exact }
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let rows = usize::try_from(self.region.0.row_count()).unwrap_or(usize::MAX);
+        Some(Statistics::new_unknown(&self.schema).with_num_rows(Precision::Inexact(rows)))
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let output: Vec<usize> = match projection {
+            Some(projection) => projection.clone(),
+            None => (0..self.schema.fields().len()).collect(),
+        };
+        // Columns that only the filters need are read too, and dropped behind the filter.
+        let predicate = conjunction(filters.iter().cloned());
+        let mut columns = output.clone();
+        if let Some(predicate) = &predicate {
+            for column in predicate.column_refs() {
+                let ordinal = self.schema.index_of(column.name())?;
+                if !columns.contains(&ordinal) {
+                    columns.push(ordinal);
+                }
+            }
+        }
+        let scan_schema = Arc::new(self.schema.project(&columns)?);
+        let predicate = match predicate {
+            Some(predicate) => {
+                let unqualified = unqualify(predicate)?;
+                let df_schema = DFSchema::try_from(scan_schema.as_ref().clone())?;
+                Some(state.create_physical_expr(unqualified, &df_schema)?)
+            }
+            None => None,
+        };
+        let partitions = self.region.0.partition_count();
+        let streams = state.config().target_partitions().clamp(1, usize::from(partitions));
+        Ok(Arc::new(GridScanExec::new(self.region.clone(), columns, output.len(), scan_schema, predicate, limit, streams)?))
+    }
+}
+
+/// Drops the table's alias from column references: the scan's schema has bare names.
+fn unqualify(expr: Expr) -> Result<Expr> {
+    use datafusion::common::Column;
+    use datafusion::common::tree_node::{Transformed, TreeNode};
+    expr.transform(|node| {
+        Ok(match node {
+            Expr::Column(column) => Transformed::yes(Expr::Column(Column::new_unqualified(column.name))),
+            other => Transformed::no(other),
+        })
+    })
+    .map(|transformed| transformed.data)
+}
+
+/// Reads a region's partitions: each stream takes a contiguous range of them.
+#[derive(Debug)]
+pub struct GridScanExec {
+    region: RegionHandle,
+    /// Ordinals in the region; the first `output_count` leave the scan.
+    columns: Vec<usize>,
+    output_count: usize,
+    scan_schema: SchemaRef,
+    predicate: Option<Arc<dyn PhysicalExpr>>,
+    limit: Option<usize>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl GridScanExec {
+    fn new(
+        region: RegionHandle,
+        columns: Vec<usize>,
+        output_count: usize,
+        scan_schema: SchemaRef,
+        predicate: Option<Arc<dyn PhysicalExpr>>,
+        limit: Option<usize>,
+        streams: usize,
+    ) -> Result<Self> {
+        let output: Vec<usize> = (0..output_count).collect();
+        let schema = Arc::new(scan_schema.project(&output)?);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(streams),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Self {
+            region,
+            columns,
+            output_count,
+            scan_schema,
+            predicate,
+            limit,
+            properties: Arc::new(properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        })
+    }
+}
+
+impl DisplayAs for GridScanExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> =
+            self.scan_schema.fields().iter().take(self.output_count).map(|field| field.name().as_str()).collect();
+        write!(f, "GridScanExec: table={}, columns=[{}]", self.region.0.schema().name, names.join(", "))?;
+        if let Some(predicate) = &self.predicate {
+            write!(f, ", filter={predicate}")?;
+        }
+        if let Some(limit) = self.limit {
+            write!(f, ", limit={limit}")?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for GridScanExec {
+    fn name(&self) -> &str {
+        "GridScanExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        match &self.predicate {
+            Some(predicate) => f(predicate),
+            None => Ok(TreeNodeRecursion::Continue),
+        }
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() { Ok(self) } else { internal_err!("a grid scan has no children") }
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        let schema = self.schema();
+        let mut statistics = Statistics::new_unknown(&schema);
+        if partition.is_none() && self.predicate.is_none() && self.limit.is_none() {
+            let rows = usize::try_from(self.region.0.row_count()).unwrap_or(usize::MAX);
+            statistics = statistics.with_num_rows(Precision::Inexact(rows));
+        }
+        Ok(Arc::new(statistics))
+    }
+
+    fn execute(&self, stream_partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let Some(view) = context.session_config().get_extension::<ReadView>() else {
+            return internal_err!("a grid scan runs without a read view");
+        };
+        let streams = self.properties.partitioning.partition_count();
+        let partitions = usize::from(self.region.0.partition_count());
+        let first = partitions * stream_partition / streams;
+        let end = partitions * (stream_partition + 1) / streams;
+        let reader = ScanReader {
+            region: Arc::clone(&self.region.0),
+            view,
+            columns: self.columns.clone(),
+            output: (0..self.output_count).collect(),
+            scan_schema: Arc::clone(&self.scan_schema),
+            predicate: self.predicate.clone(),
+            remaining: self.limit,
+            partitions: first..end,
+            pending: Vec::new(),
+            coalescer: BatchCoalescer::new(self.schema(), context.session_config().batch_size())
+                .with_biggest_coalesce_batch_size(Some(COALESCE_BELOW_ROWS)),
+            batch_rows: context.session_config().batch_size(),
+            finished: false,
+            metrics: BaselineMetrics::new(&self.metrics, stream_partition),
+        };
+        let stream = futures::stream::iter(reader);
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
+    }
+}
+
+/// One stream of a scan: partition after partition, segment after segment.
+struct ScanReader {
+    region: Arc<Region>,
+    view: Arc<ReadView>,
+    columns: Vec<usize>,
+    output: Vec<usize>,
+    scan_schema: SchemaRef,
+    predicate: Option<Arc<dyn PhysicalExpr>>,
+    remaining: Option<usize>,
+    partitions: std::ops::Range<usize>,
+    /// Batches of the current partition, the next one last.
+    pending: Vec<ashlar_store::ScanBatch>,
+    coalescer: BatchCoalescer,
+    batch_rows: usize,
+    finished: bool,
+    metrics: BaselineMetrics,
+}
+
+impl Iterator for ScanReader {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let timer = self.metrics.elapsed_compute().clone();
+        let _timing = timer.timer();
+        let batch = self.advance().transpose();
+        if let Some(Ok(batch)) = &batch {
+            self.metrics.record_output(batch.num_rows());
+        }
+        batch
+    }
+}
+
+impl ScanReader {
+    fn advance(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.coalescer.next_completed_batch() {
+                return Ok(Some(batch));
+            }
+            if self.finished {
+                return Ok(None);
+            }
+            match self.next_filtered()? {
+                Some(batch) => {
+                    let batch = self.take(batch);
+                    if batch.num_rows() > 0 {
+                        self.coalescer.push_batch(batch)?;
+                    }
+                }
+                None => self.finished = true,
+            }
+            if self.remaining == Some(0) {
+                self.finished = true;
+            }
+            if self.finished {
+                self.coalescer.finish_buffered_batch()?;
+            }
+        }
+    }
+
+    fn take(&mut self, batch: RecordBatch) -> RecordBatch {
+        match &mut self.remaining {
+            Some(remaining) => {
+                let rows = batch.num_rows().min(*remaining);
+                *remaining -= rows;
+                if rows < batch.num_rows() { batch.slice(0, rows) } else { batch }
+            }
+            None => batch,
+        }
+    }
+
+    /// The next batch with invisible and filtered rows gone, projected to the output.
+    fn next_filtered(&mut self) -> Result<Option<RecordBatch>> {
+        let scanned = loop {
+            if let Some(scanned) = self.pending.pop() {
+                break scanned;
+            }
+            let Some(partition) = self.partitions.next() else {
+                return Ok(None);
+            };
+            let partition = PartitionId(u16::try_from(partition).unwrap_or(u16::MAX));
+            let mut batches =
+                self.region.scan(&self.view, partition, &self.columns).map_err(external)?;
+            batches.reverse();
+            for scanned in batches {
+                self.split(scanned);
+            }
+        };
+        let batch = scanned.batch;
+        let batch = if batch.num_columns() == self.scan_schema.fields().len() && batch.num_columns() > 0 {
+            RecordBatch::try_new(Arc::clone(&self.scan_schema), batch.columns().to_vec())?
+        } else {
+            batch
+        };
+        let mut keep = scanned.visible.map(|visible| BooleanArray::new(visible, None));
+        if let Some(predicate) = &self.predicate {
+            let value = predicate.evaluate(&batch)?.into_array(batch.num_rows())?;
+            let passed = datafusion::common::cast::as_boolean_array(&value)?;
+            let passed = without_nulls(passed);
+            keep = Some(match keep {
+                Some(visible) => BooleanArray::new(visible.values() & passed.values(), None),
+                None => passed,
+            });
+        }
+        let batch = batch.project(&self.output)?;
+        Ok(Some(match keep {
+            Some(keep) if keep.true_count() < keep.len() => filter_record_batch(&batch, &keep)?,
+            _ => batch,
+        }))
+    }
+
+    /// Cuts a segment into batches of the engine's size, so that operators downstream stay in cache and the first
+    /// rows leave early.
+    fn split(&mut self, scanned: ashlar_store::ScanBatch) {
+        let rows = scanned.batch.num_rows();
+        if rows <= self.batch_rows {
+            self.pending.push(scanned);
+            return;
+        }
+        let mut starts: Vec<usize> = (0..rows).step_by(self.batch_rows).collect();
+        while let Some(start) = starts.pop() {
+            let length = self.batch_rows.min(rows - start);
+            let visible = scanned.visible.as_ref().map(|visible| visible.slice(start, length));
+            self.pending.push(ashlar_store::ScanBatch { batch: scanned.batch.slice(start, length), visible });
+        }
+    }
+}
+
+/// NULL is not true.
+fn without_nulls(array: &BooleanArray) -> BooleanArray {
+    match array.nulls().filter(|nulls| nulls.null_count() > 0) {
+        Some(nulls) => BooleanArray::new(array.values() & NullBuffer::inner(nulls), None),
+        None => BooleanArray::new(array.values().clone(), None),
+    }
+}
+
+/// The grid table behind a provider, where it is one.
+pub fn as_grid_table(provider: &dyn TableProvider) -> Option<&GridTable> {
+    (provider as &dyn Any).downcast_ref::<GridTable>()
+}

@@ -1,0 +1,33 @@
+//! SQL over the homes of a table: the grammar gate, the catalog, planning, and execution.
+//!
+//! `server::session` drives it: a statement text becomes a [`Statement`](statement::Statement) once, and is then
+//! executed many times. Key lookups and key DML go from there straight to the store; everything else becomes a
+//! DataFusion plan. Knows nothing of sockets, protocols or sessions.
+
+pub mod assign;
+pub mod catalog;
+pub mod columns;
+pub mod copy;
+pub mod ddl;
+pub mod dml;
+pub mod engine;
+pub mod error;
+pub mod explain;
+pub mod expressions;
+pub mod files;
+pub mod functions;
+pub mod grammar;
+pub mod grid_table;
+pub mod key_plan;
+pub mod parameters;
+pub mod rules;
+pub mod select;
+pub mod sql_types;
+pub mod statement;
+pub mod system_tables;
+pub mod transaction;
+
+pub use catalog::{Catalog, CatalogState, Table};
+pub use columns::Column;
+pub use engine::{Engine, EngineConfig};
+pub use statement::Statement;

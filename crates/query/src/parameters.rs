@@ -1,0 +1,83 @@
+//! Statement parameters: their types, and values on their way into plans.
+
+use std::collections::HashMap;
+
+use arrow::datatypes::FieldRef;
+use ashlar_base::{Result, ScalarType, SqlType, Value};
+use ashlar_store::arrow_types::sql_type_of;
+use ashlar_store::build_array;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{ParamValues, ScalarValue};
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+use crate::error::from_datafusion;
+use crate::expressions::field_of;
+
+/// The declared types of a statement's parameters: by number from 0, `None` where the client left it open.
+pub fn declared_fields(declared: &[u32]) -> Vec<Option<FieldRef>> {
+    declared.iter().map(|oid| SqlType::from_oid(*oid).map(|sql_type| field_of("parameter", sql_type))).collect()
+}
+
+/// The parameter's number from 0, of an id such as `$1`.
+pub fn number_of(id: &str) -> Option<usize> {
+    id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
+}
+
+/// Gives each open placeholder of a plan a type (text, as PostgreSQL does), and tells the types of all.
+///
+/// # Errors
+/// As DataFusion's traversal.
+pub fn settle(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<SqlType>)> {
+    let fields: HashMap<String, Option<FieldRef>> = plan.get_parameter_fields().map_err(from_datafusion)?;
+    let mut types: Vec<SqlType> = Vec::new();
+    for (id, field) in &fields {
+        let Some(number) = number_of(id) else { continue };
+        if types.len() <= number {
+            types.resize(number + 1, SqlType::Scalar(ScalarType::Text));
+        }
+        if let Some(sql_type) = field.as_ref().and_then(|field| sql_type_of(field)) {
+            types[number] = sql_type;
+        }
+    }
+    let plan = plan
+        .transform_up_with_subqueries(|node| {
+            let rewritten = node.map_expressions(|expr| {
+                expr.transform_up(|expr| match &expr {
+                    Expr::Placeholder(Placeholder { id, field }) => {
+                        let Some(sql_type) = number_of(id).and_then(|number| types.get(number)) else {
+                            return Ok(Transformed::no(expr));
+                        };
+                        let settled = field_of(id, *sql_type);
+                        if field.as_ref().is_some_and(|field| field.data_type() == settled.data_type()) {
+                            return Ok(Transformed::no(expr));
+                        }
+                        Ok(Transformed::yes(Expr::Placeholder(Placeholder { id: id.clone(), field: Some(settled) })))
+                    }
+                    _ => Ok(Transformed::no(expr)),
+                })
+            })?;
+            rewritten.map_data(LogicalPlan::recompute_schema)
+        })
+        .map_err(from_datafusion)?
+        .data;
+    Ok((plan, types))
+}
+
+/// One value as DataFusion has it.
+///
+/// # Errors
+/// XX000 where the value is not of the type.
+pub fn scalar(sql_type: SqlType, value: &Value) -> Result<ScalarValue> {
+    let array = build_array(sql_type, std::iter::once(value.as_datum()))?;
+    ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)
+}
+
+/// The values for a plan.
+///
+/// # Errors
+/// As [`scalar`].
+pub fn values_for(types: &[SqlType], values: &[Value]) -> Result<ParamValues> {
+    let scalars = types.iter().zip(values).map(|(sql_type, value)| scalar(*sql_type, value));
+    Ok(ParamValues::from(scalars.collect::<Result<Vec<ScalarValue>>>()?))
+}

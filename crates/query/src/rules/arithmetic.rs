@@ -1,0 +1,50 @@
+//! Integer `+ - *` that overflow are errors, as in PostgreSQL; DataFusion's wrap around.
+
+use std::sync::{Arc, LazyLock};
+
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::Result;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::functions::arithmetic::{CheckedOperation, CheckedOperator};
+
+static ADD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(CheckedOperation::udf(CheckedOperator::Add)));
+static SUBTRACT: LazyLock<Arc<ScalarUDF>> =
+    LazyLock::new(|| Arc::new(CheckedOperation::udf(CheckedOperator::Subtract)));
+static MULTIPLY: LazyLock<Arc<ScalarUDF>> =
+    LazyLock::new(|| Arc::new(CheckedOperation::udf(CheckedOperator::Multiply)));
+
+/// Runs after type coercion, when both sides have one type.
+#[derive(Debug)]
+pub struct CheckedArithmetic;
+
+impl AnalyzerRule for CheckedArithmetic {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        super::rewrite_expressions(plan, |expr, schema| {
+            let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else {
+                return Ok(Transformed::no(expr));
+            };
+            let function = match op {
+                Operator::Plus => &ADD,
+                Operator::Minus => &SUBTRACT,
+                Operator::Multiply => &MULTIPLY,
+                _ => return Ok(Transformed::no(expr)),
+            };
+            let is_integer =
+                |side: &Expr| matches!(side.get_type(schema), Ok(DataType::Int16 | DataType::Int32 | DataType::Int64));
+            if !is_integer(left) || !is_integer(right) || left.get_type(schema)? != right.get_type(schema)? {
+                return Ok(Transformed::no(expr));
+            }
+            let args = vec![left.as_ref().clone(), right.as_ref().clone()];
+            Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func: Arc::clone(function), args })))
+        })
+    }
+
+    fn name(&self) -> &str {
+        "checked_arithmetic"
+    }
+}

@@ -1,0 +1,55 @@
+//! Casts from and to text go through PostgreSQL's own text forms, with its errors.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use ashlar_store::arrow_types::sql_type_of;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::Result;
+use datafusion::logical_expr::expr::{Cast, ScalarFunction};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::functions::casts::{FromText, NumberCast, ToText};
+
+/// Runs after type coercion, so that its casts are covered too.
+#[derive(Debug)]
+pub struct TextCasts;
+
+impl AnalyzerRule for TextCasts {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        super::rewrite_expressions(plan, |expr, schema| {
+            let Expr::Cast(Cast { expr: inner, field }) = &expr else {
+                return Ok(Transformed::no(expr));
+            };
+            let Ok((_, source)) = inner.to_field(schema) else {
+                return Ok(Transformed::no(expr));
+            };
+            let Some(target) = sql_type_of(field) else {
+                return Ok(Transformed::no(expr));
+            };
+            let has_type = field.metadata().contains_key("ashlar.type");
+            let function = match (is_text(source.data_type()), is_text(field.data_type())) {
+                // varchar(n) cuts, json checks; a plain text to text cast is nothing.
+                (true, true) if has_type => ScalarUDF::from(FromText::new(target)),
+                (true, false) => ScalarUDF::from(FromText::new(target)),
+                (false, true) if !matches!(source.data_type(), DataType::Null) => ScalarUDF::from(ToText::new(target)),
+                (false, false) if NumberCast::covers(source.data_type(), field.data_type()) => {
+                    ScalarUDF::from(NumberCast::new(target))
+                }
+                _ => return Ok(Transformed::no(expr)),
+            };
+            let args = vec![inner.as_ref().clone()];
+            Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func: Arc::new(function), args })))
+        })
+    }
+
+    fn name(&self) -> &str {
+        "text_casts"
+    }
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}

@@ -1,0 +1,38 @@
+//! Analyzer rules that give DataFusion PostgreSQL's meaning where the two differ.
+
+mod arithmetic;
+mod casts;
+mod literals;
+
+pub use arithmetic::CheckedArithmetic;
+pub use casts::TextCasts;
+pub use literals::NarrowIntegerLiterals;
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+
+/// Rewrites every expression of a plan bottom up, sub-queries included, keeping the names of output columns.
+fn rewrite_expressions(
+    plan: LogicalPlan,
+    mut rewrite: impl FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
+    use datafusion::common::tree_node::TreeNode;
+    plan.transform_up_with_subqueries(|node| {
+        let mut schema = merge_schema(&node.inputs());
+        if let LogicalPlan::TableScan(scan) = &node {
+            let source = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+            schema.merge(&source);
+        }
+        let names = NamePreserver::new(&node);
+        let rewritten = node.map_expressions(|expr| {
+            let saved = names.save(&expr);
+            let result = expr.transform_up(|expr| rewrite(expr, &schema))?;
+            Ok(if result.transformed { result.update_data(|expr| saved.restore(expr)) } else { result })
+        })?;
+        rewritten.map_data(LogicalPlan::recompute_schema)
+    })
+    .map(|transformed| transformed.data)
+}

@@ -1,0 +1,357 @@
+//! SELECT and everything that reads: text -> DataFusion plan, once; then many executions.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, SchemaRef};
+use ashlar_base::{Error, ErrorCode, Result, SqlType, TableId, Value};
+use ashlar_store::ReadView;
+use datafusion::catalog::TableFunctionArgs;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::{DFSchema, TableReference, plan_datafusion_err};
+use datafusion::config::ConfigOptions;
+use datafusion::datasource::{TableProvider, provider_as_source};
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
+};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast::Statement as AstStatement;
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use crate::catalog::{CatalogState, Table};
+use crate::columns::{self, Column};
+use crate::engine::Engine;
+use crate::error::{external, from_datafusion, undefined_table};
+use crate::grid_table::GridTable;
+use crate::{parameters, system_tables};
+
+pub mod names;
+
+pub use names::name_outputs;
+
+/// How deep expressions and queries may nest.
+const RECURSION_MAX: usize = 200;
+
+/// A planned query.
+#[derive(Clone)]
+pub struct SelectPlan {
+    /// Analysed; optimised too where `optimized`.
+    plan: LogicalPlan,
+    optimized: bool,
+    /// Holds `now()` or the like: optimised anew at each execution.
+    reads_clock: bool,
+    /// Types of `$1`, `$2`, ...
+    pub parameter_types: Vec<SqlType>,
+    /// What comes out.
+    pub columns: Arc<[Column]>,
+}
+
+/// Parses a statement with DataFusion's parser, in PostgreSQL's dialect.
+///
+/// # Errors
+/// 0A000: the grammar gate has accepted the text before.
+pub fn parse(text: &str) -> Result<AstStatement> {
+    let dialect = PostgreSqlDialect {};
+    let unsupported = |error: datafusion::sql::sqlparser::parser::ParserError| {
+        Error::unsupported(format!("this form of the statement is not supported: {error}"))
+    };
+    let mut statements = Parser::new(&dialect)
+        .with_recursion_limit(RECURSION_MAX)
+        .try_with_sql(text)
+        .and_then(|mut parser| parser.parse_statements())
+        .map_err(unsupported)?;
+    match statements.len() {
+        1 => Ok(statements.remove(0)),
+        _ => Err(Error::unsupported("this form of the statement is not supported")),
+    }
+}
+
+impl SelectPlan {
+    /// Plans a query (a `Statement::Query`).
+    ///
+    /// # Errors
+    /// What planning finds wrong, with PostgreSQL's codes.
+    pub fn new(planner: &Planner<'_>, statement: AstStatement, declared: &[u32]) -> Result<Self> {
+        let plan = planner.logical(statement, declared)?;
+        Self::from_logical(planner.state, plan)
+    }
+
+    /// Takes a logical plan as DataFusion's SQL planner made it.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn from_logical(state: &SessionState, plan: LogicalPlan) -> Result<Self> {
+        let (plan, parameter_types) = parameters::settle(plan)?;
+        let plan = state
+            .analyzer()
+            .execute_and_check(plan, state.config_options(), |_, _| {})
+            .map_err(from_datafusion)?;
+        let columns = columns::of_schema(plan.schema().as_arrow())?.into();
+        let reads_clock = reads_clock(&plan)?;
+        let mut result = Self { plan, optimized: false, reads_clock, parameter_types, columns };
+        if result.parameter_types.is_empty() && !reads_clock {
+            result.plan = optimize(state, result.plan)?;
+            result.optimized = true;
+        }
+        Ok(result)
+    }
+
+    /// The plan ready to run with these parameters.
+    ///
+    /// # Errors
+    /// What optimising finds, such as a division by zero between constants.
+    pub async fn physical(&self, engine: &Engine, values: &[Value]) -> Result<Arc<dyn ExecutionPlan>> {
+        let plan = if self.optimized {
+            self.plan.clone()
+        } else {
+            let plan = if self.parameter_types.is_empty() {
+                self.plan.clone()
+            } else {
+                let values = parameters::values_for(&self.parameter_types, values)?;
+                self.plan.clone().replace_params_with_values(&values).map_err(from_datafusion)?
+            };
+            if self.reads_clock {
+                let mut state = engine.state().clone();
+                state.mark_start_execution();
+                let plan = optimize(&state, plan)?;
+                return state.query_planner().create_physical_plan(&plan, &state).await.map_err(from_datafusion);
+            }
+            optimize(engine.state(), plan)?
+        };
+        let state = engine.state();
+        state.query_planner().create_physical_plan(&plan, state).await.map_err(from_datafusion)
+    }
+
+    /// Starts the query. Must run on the engine's pool.
+    ///
+    /// # Errors
+    /// As [`Self::physical`].
+    pub async fn stream(
+        &self,
+        engine: &Engine,
+        values: &[Value],
+        view: Arc<ReadView>,
+    ) -> Result<SendableRecordBatchStream> {
+        let plan = self.physical(engine, values).await?;
+        execute_stream(plan, engine.task_context(view)).map_err(from_datafusion)
+    }
+
+    /// Runs the query to its end.
+    ///
+    /// # Errors
+    /// As [`Self::physical`], and what execution finds.
+    pub async fn collect(&self, engine: &Engine, values: &[Value], view: Arc<ReadView>) -> Result<Vec<RecordBatch>> {
+        use futures::TryStreamExt;
+        self.stream(engine, values, view).await?.try_collect().await.map_err(from_datafusion)
+    }
+
+    /// The Arrow schema of the output.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(self.plan.schema().inner())
+    }
+
+    /// The logical plan, for EXPLAIN.
+    pub fn logical(&self) -> &LogicalPlan {
+        &self.plan
+    }
+
+    /// Tells each column the table column that it is read from, where a projection passes one through.
+    pub fn with_columns(mut self, columns: Vec<Column>) -> Self {
+        self.columns = columns.into();
+        self
+    }
+}
+
+fn optimize(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+    state.optimizer().optimize(plan, state, |_, _| {}).map_err(from_datafusion)
+}
+
+fn reads_clock(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::ScalarFunction(function) = expr {
+                    found |= matches!(
+                        function.func.name(),
+                        "now" | "current_date" | "current_time" | "current_timestamp" | "today"
+                    );
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })
+    .map_err(from_datafusion)?;
+    Ok(found)
+}
+
+/// Plans against one picture of the catalog.
+pub struct Planner<'a> {
+    /// Functions, types and options.
+    pub state: &'a SessionState,
+    /// Names.
+    pub catalog: &'a Arc<CatalogState>,
+    /// The table whose hidden key is visible: the target of DML.
+    pub hidden_of: Option<TableId>,
+}
+
+impl<'a> Planner<'a> {
+    /// A planner for an engine's state.
+    pub fn new(engine: &'a Engine, catalog: &'a Arc<CatalogState>) -> Self {
+        Self { state: engine.state(), catalog, hidden_of: None }
+    }
+
+    /// The same, with the hidden key of a table visible.
+    pub fn with_hidden(engine: &'a Engine, catalog: &'a Arc<CatalogState>, table: TableId) -> Self {
+        Self { state: engine.state(), catalog, hidden_of: Some(table) }
+    }
+
+    /// The logical plan of a query, before analysis.
+    ///
+    /// # Errors
+    /// What name and type resolution find.
+    pub fn logical(&self, mut statement: AstStatement, declared: &[u32]) -> Result<LogicalPlan> {
+        if let AstStatement::Query(query) = &mut statement {
+            name_outputs(query);
+        }
+        let mut context = PlannerContext::new();
+        if !declared.is_empty() {
+            context = context.with_prepare_param_data_types(parameters::declared_fields(declared));
+        }
+        self.relations()
+            .sql_statement_to_plan_with_context(statement, &mut context)
+            .map_err(from_datafusion)
+    }
+
+    /// An expression over columns of a schema.
+    ///
+    /// # Errors
+    /// What name and type resolution find.
+    pub fn expression(
+        &self,
+        expr: datafusion::sql::sqlparser::ast::Expr,
+        schema: &DFSchema,
+    ) -> Result<Expr> {
+        self.relations().sql_to_expr(expr, schema, &mut PlannerContext::new()).map_err(from_datafusion)
+    }
+
+    fn relations(&self) -> SqlToRel<'_, Self> {
+        let options = ParserOptions::from(&self.state.config_options().sql_parser);
+        SqlToRel::new_with_options(self, options)
+    }
+
+    fn provider(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {
+        let table = name.table();
+        match name.schema() {
+            None | Some("public") => {}
+            Some(schema) => {
+                return system_tables::provider(self.state, self.catalog, schema, table)?
+                    .ok_or_else(|| undefined_table(&format!("{schema}.{table}")));
+            }
+        }
+        match self.catalog.table(table) {
+            Some(Table::Grid(region)) => {
+                let hidden = self.hidden_of == Some(region.id());
+                Ok(Arc::new(GridTable::new(region, hidden)))
+            }
+            Some(Table::File(file)) => Ok(Arc::clone(&file.provider)),
+            None => system_tables::provider(self.state, self.catalog, "pg_catalog", table)?
+                .ok_or_else(|| undefined_table(table)),
+        }
+    }
+}
+
+impl ContextProvider for Planner<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>, DataFusionError> {
+        Ok(provider_as_source(self.provider(&name).map_err(external)?))
+    }
+
+    fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>, DataFusionError> {
+        let function = self.state.table_functions().get(name).ok_or_else(|| {
+            external(Error::new(ErrorCode::UndefinedFunction, format!("function {name} does not exist")))
+        })?;
+        let simplified = args
+            .into_iter()
+            .map(|arg| {
+                let context = datafusion::logical_expr::simplify::SimplifyContext::builder()
+                    .with_config_options(Arc::clone(self.state.config_options()))
+                    .build();
+                let simplifier = datafusion::optimizer::simplify_expressions::ExprSimplifier::new(context);
+                let coerced = simplifier.coerce(arg, &DFSchema::empty())?;
+                simplifier.simplify(coerced)
+            })
+            .collect::<Result<Vec<Expr>, DataFusionError>>()?;
+        let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&simplified, self.state))?;
+        Ok(provider_as_source(provider))
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>, DataFusionError> {
+        let table = datafusion::datasource::cte_worktable::CteWorkTable::new(name, schema);
+        Ok(provider_as_source(Arc::new(table)))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        self.state.expr_planners()
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        self.state.relation_planners()
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        Some(Arc::new(crate::expressions::PgTypePlanner))
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        self.state.scalar_functions().get(name).cloned()
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state.higher_order_functions().get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        self.state.aggregate_functions().get(name).cloned()
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.state.scalar_functions().keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.state.higher_order_functions().keys().cloned().collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.state.aggregate_functions().keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.state.window_functions().keys().cloned().collect()
+    }
+
+    fn get_file_type(
+        &self,
+        extension: &str,
+    ) -> Result<Arc<dyn datafusion::common::file_options::file_type::FileType>, DataFusionError> {
+        Err(plan_datafusion_err!("file type {extension} is not supported"))
+    }
+}

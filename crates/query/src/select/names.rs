@@ -1,0 +1,221 @@
+//! Output column names as PostgreSQL chooses them: `count`, `sum`, `?column?`, and duplicates allowed.
+//!
+//! DataFusion names a column after its expression and wants names unique. Every unnamed expression gets an alias:
+//! PostgreSQL's name, a mark, and a number; `columns::shown_name` cuts the mark and the number off.
+//! Source: PostgreSQL's `FigureColname` rules as documented for SELECT, "Column labels".
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    DataType, Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut,
+};
+
+use crate::columns::NAME_END;
+
+/// Names the outputs of a query and of every query inside it.
+pub fn name_outputs(query: &mut Query) {
+    struct Inner;
+    impl VisitorMut for Inner {
+        type Break = ();
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+            name_inner(query);
+            ControlFlow::Continue(())
+        }
+    }
+    name_outer(query);
+    let _ = query.visit(&mut Inner);
+}
+
+/// The outermost query: every label counts, and duplicates stay.
+fn name_outer(query: &mut Query) {
+    let Some(select) = leading_select(&mut query.body) else {
+        return;
+    };
+    let mut labels: Vec<Option<String>> = Vec::new();
+    let mut seen: HashSet<String> = HashSet::new();
+    let mut has_wildcard = false;
+    for (ordinal, item) in select.projection.iter_mut().enumerate() {
+        match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let label = label_of(expr);
+                let is_column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+                if !is_column || !seen.insert(expr.to_string()) {
+                    let alias = Ident::with_quote('"', format!("{label}{NAME_END}{ordinal}"));
+                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                    labels.push(Some(label));
+                } else {
+                    labels.push(None);
+                }
+            }
+            SelectItem::ExprWithAlias { alias, .. } => {
+                let label = folded(alias);
+                if !seen.insert(label.clone()) {
+                    *alias = Ident::with_quote('"', format!("{label}{NAME_END}{ordinal}"));
+                }
+                labels.push(None);
+            }
+            _ => {
+                has_wildcard = true;
+                labels.push(None);
+            }
+        }
+    }
+    if !has_wildcard {
+        order_by_labels(query, &labels);
+    }
+}
+
+/// `ORDER BY count` means the output column `count`, which a plan knows by another name: its number is used.
+fn order_by_labels(query: &mut Query, labels: &[Option<String>]) {
+    let Some(order_by) = &mut query.order_by else {
+        return;
+    };
+    let OrderByKind::Expressions(items) = &mut order_by.kind else {
+        return;
+    };
+    for item in items {
+        if let Expr::Identifier(name) = &item.expr {
+            let name = folded(name);
+            let mut matching = labels.iter().enumerate().filter(|(_, label)| label.as_deref() == Some(&name));
+            if let (Some((ordinal, _)), None) = (matching.next(), matching.next()) {
+                item.expr = Expr::value(Value::Number((ordinal + 1).to_string(), false));
+            }
+        }
+    }
+}
+
+/// A query inside: its labels are names for the query around it, so they must be plain, and unique ones only.
+fn name_inner(query: &mut Query) {
+    let Some(select) = leading_select(&mut query.body) else {
+        return;
+    };
+    let explicit: HashSet<String> = select
+        .projection
+        .iter()
+        .filter_map(|item| match item {
+            SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+            SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => Some(label_of(expr)),
+            _ => None,
+        })
+        .collect();
+    let grouped: HashSet<String> = match &select.group_by {
+        GroupByExpr::Expressions(exprs, _) => exprs
+            .iter()
+            .filter_map(|expr| match expr {
+                Expr::Identifier(name) => Some(folded(name)),
+                _ => None,
+            })
+            .collect(),
+        GroupByExpr::All(_) => HashSet::new(),
+    };
+    let mut given: HashSet<String> = HashSet::new();
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(expr) = item {
+            if matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
+                continue;
+            }
+            let label = label_of(expr);
+            if label == "?column?" || explicit.contains(&label) || grouped.contains(&label) || !given.insert(label.clone()) {
+                continue;
+            }
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', label) };
+        }
+    }
+}
+
+fn leading_select(body: &mut SetExpr) -> Option<&mut Select> {
+    match body {
+        SetExpr::Select(select) => Some(select),
+        SetExpr::Query(query) => leading_select(&mut query.body),
+        SetExpr::SetOperation { left, .. } => leading_select(left),
+        _ => None,
+    }
+}
+
+/// An identifier as PostgreSQL folds it.
+pub fn folded(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+/// The label of an unnamed output expression.
+pub fn label_of(expr: &Expr) -> String {
+    label(expr).0
+}
+
+/// The label, and whether it is a strong one that a cast around it keeps.
+fn label(expr: &Expr) -> (String, bool) {
+    let strong = |name: &str| (name.to_owned(), true);
+    let none = || ("?column?".to_owned(), false);
+    match expr {
+        Expr::Identifier(ident) => (folded(ident), true),
+        Expr::CompoundIdentifier(idents) => idents.last().map_or_else(none, |ident| (folded(ident), true)),
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => label(inner),
+        Expr::CompoundFieldAccess { root, .. } => label(root),
+        Expr::Function(function) => match function.name.0.last().and_then(|part| part.as_ident()) {
+            Some(ident) => (folded(ident), true),
+            None => none(),
+        },
+        Expr::Cast { expr: inner, data_type, .. } => match label(inner) {
+            (name, true) => (name, true),
+            _ => (type_label(data_type), false),
+        },
+        Expr::TypedString(typed) => (type_label(&typed.data_type), false),
+        Expr::Interval(_) => ("interval".to_owned(), false),
+        Expr::Case { else_result, .. } => match else_result.as_ref().map(|result| label(result)) {
+            Some((name, true)) => (name, true),
+            _ => ("case".to_owned(), false),
+        },
+        Expr::Extract { .. } => strong("extract"),
+        Expr::Substring { .. } => strong("substring"),
+        Expr::Trim { trim_where, .. } => strong(match trim_where {
+            Some(datafusion::sql::sqlparser::ast::TrimWhereField::Leading) => "ltrim",
+            Some(datafusion::sql::sqlparser::ast::TrimWhereField::Trailing) => "rtrim",
+            _ => "btrim",
+        }),
+        Expr::Position { .. } => strong("position"),
+        Expr::Overlay { .. } => strong("overlay"),
+        Expr::Ceil { .. } => strong("ceil"),
+        Expr::Floor { .. } => strong("floor"),
+        Expr::AtTimeZone { .. } => strong("timezone"),
+        Expr::Exists { .. } => strong("exists"),
+        Expr::Array(_) => strong("array"),
+        Expr::Tuple(_) => strong("row"),
+        Expr::Subquery(query) => match query.body.as_ref() {
+            SetExpr::Select(select) => match select.projection.first() {
+                Some(SelectItem::UnnamedExpr(expr)) => label(expr),
+                Some(SelectItem::ExprWithAlias { alias, .. }) => (folded(alias), true),
+                _ => none(),
+            },
+            _ => none(),
+        },
+        Expr::Value(value) => match &value.value {
+            Value::Boolean(_) => ("bool".to_owned(), false),
+            _ => none(),
+        },
+        _ => none(),
+    }
+}
+
+/// The name by which PostgreSQL's catalog knows a type.
+fn type_label(data_type: &DataType) -> String {
+    match data_type {
+        DataType::Boolean | DataType::Bool => "bool".to_owned(),
+        DataType::SmallInt(_) | DataType::Int2(_) => "int2".to_owned(),
+        DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) => "int4".to_owned(),
+        DataType::BigInt(_) | DataType::Int8(_) => "int8".to_owned(),
+        DataType::Real | DataType::Float4 => "float4".to_owned(),
+        DataType::Double(_) | DataType::DoublePrecision | DataType::Float8 | DataType::Float(_) => "float8".to_owned(),
+        DataType::Numeric(_) | DataType::Decimal(_) | DataType::Dec(_) => "numeric".to_owned(),
+        DataType::Varchar(_) | DataType::CharacterVarying(_) | DataType::CharVarying(_) => "varchar".to_owned(),
+        DataType::Timestamp(_, datafusion::sql::sqlparser::ast::TimezoneInfo::WithTimeZone)
+        | DataType::Timestamp(_, datafusion::sql::sqlparser::ast::TimezoneInfo::Tz) => "timestamptz".to_owned(),
+        DataType::Timestamp(..) => "timestamp".to_owned(),
+        DataType::Time(..) => "time".to_owned(),
+        DataType::Interval { .. } => "interval".to_owned(),
+        DataType::Array(datafusion::sql::sqlparser::ast::ArrayElemTypeDef::SquareBracket(element, _)) => {
+            type_label(element)
+        }
+        other => other.to_string().to_lowercase(),
+    }
+}

@@ -1,0 +1,546 @@
+//! A statement: parsed and planned once, executed many times.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, ErrorCode, Result, SqlType};
+use datafusion::sql::sqlparser::ast::Statement as AstStatement;
+use pg_query::NodeEnum;
+use pg_query::protobuf::{self, TransactionStmtKind, VariableSetKind};
+
+use crate::catalog::CatalogState;
+use crate::columns::Column;
+use crate::copy::CopyPlan;
+use crate::ddl::{Ddl, relation_name};
+use crate::dml::{DeletePlan, InsertPlan, UpdatePlan};
+use crate::engine::Engine;
+use crate::explain::{self, ExplainOptions};
+use crate::grammar::{ParsedStatement, position_of_name};
+use crate::key_plan::{self, KeyPlan};
+use crate::select::{self, Planner, SelectPlan};
+use crate::sql_types;
+use crate::transaction::Isolation;
+
+/// A planned statement.
+pub struct Statement {
+    /// Its text.
+    pub text: String,
+    /// What it does.
+    pub kind: Kind,
+    /// Types of `$1`, `$2`, ...
+    pub parameter_types: Vec<SqlType>,
+    /// Result columns; `None` where no rows come back.
+    pub columns: Option<Arc<[Column]>>,
+    /// The picture of the catalog that it was planned against.
+    pub epoch: u64,
+}
+
+/// What a statement does.
+pub enum Kind {
+    /// One row by its key.
+    Key(Box<KeyPlan>),
+    /// A query.
+    Select(Box<SelectPlan>),
+    /// INSERT
+    Insert(Box<InsertPlan>),
+    /// UPDATE
+    Update(Box<UpdatePlan>),
+    /// DELETE
+    Delete(Box<DeletePlan>),
+    /// Changes of the catalog.
+    Ddl(Ddl),
+    /// COPY
+    Copy(Box<CopyPlan>),
+    /// EXPLAIN of a statement.
+    Explain {
+        /// The statement.
+        inner: Arc<Statement>,
+        /// How.
+        options: ExplainOptions,
+    },
+    /// What the session does by itself.
+    Session(SessionCommand),
+    /// No statement at all.
+    Empty,
+}
+
+/// Statements about the session and its transaction.
+#[derive(Clone, Debug)]
+pub enum SessionCommand {
+    /// BEGIN, START TRANSACTION
+    Begin(TransactionModes),
+    /// COMMIT, END
+    Commit,
+    /// ROLLBACK, ABORT
+    Rollback,
+    /// SAVEPOINT
+    Savepoint(String),
+    /// RELEASE SAVEPOINT
+    Release(String),
+    /// ROLLBACK TO SAVEPOINT
+    RollbackTo(String),
+    /// SET TRANSACTION
+    SetTransaction(TransactionModes),
+    /// SET SESSION CHARACTERISTICS
+    SetCharacteristics(TransactionModes),
+    /// SET; `None` for DEFAULT
+    Set {
+        /// The setting.
+        name: String,
+        /// The value.
+        value: Option<String>,
+        /// SET LOCAL
+        local: bool,
+    },
+    /// RESET ALL
+    ResetAll,
+    /// SHOW
+    Show(String),
+    /// DISCARD ALL
+    DiscardAll,
+    /// PREPARE
+    Prepare {
+        /// The name.
+        name: String,
+        /// OIDs of declared parameter types, 0 where open.
+        types: Vec<u32>,
+        /// The statement.
+        text: String,
+    },
+    /// EXECUTE
+    Execute {
+        /// The name.
+        name: String,
+        /// The arguments, as SQL expressions.
+        arguments: Vec<String>,
+    },
+    /// DEALLOCATE; `None` for ALL
+    Deallocate(Option<String>),
+    /// DECLARE ... CURSOR FOR
+    Declare {
+        /// The name.
+        name: String,
+        /// The query.
+        text: String,
+        /// WITH HOLD
+        hold: bool,
+    },
+    /// FETCH forward; `None` for ALL
+    Fetch {
+        /// The cursor.
+        name: String,
+        /// Rows.
+        count: Option<u64>,
+        /// MOVE instead.
+        is_move: bool,
+    },
+    /// CLOSE; `None` for ALL
+    Close(Option<String>),
+    /// VACUUM: a round of compaction.
+    Vacuum,
+}
+
+/// Modes of a transaction; `None` where not said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TransactionModes {
+    /// ISOLATION LEVEL
+    pub isolation: Option<Isolation>,
+    /// READ ONLY, READ WRITE
+    pub read_only: Option<bool>,
+}
+
+impl Statement {
+    /// Plans a parsed statement against a picture of the catalog.
+    ///
+    /// # Errors
+    /// What planning finds, with the position where a name is to blame.
+    pub fn plan(
+        engine: &Engine,
+        catalog: &Arc<CatalogState>,
+        parsed: &ParsedStatement,
+        declared: &[u32],
+    ) -> Result<Self> {
+        Self::plan_inner(engine, catalog, parsed, declared).map_err(|error| place(error, &parsed.text))
+    }
+
+    /// Plans a statement only if it is about one row by its key: that is light enough for a connection's own thread.
+    ///
+    /// # Errors
+    /// As [`Self::plan`].
+    pub fn plan_key(
+        engine: &Engine,
+        catalog: &Arc<CatalogState>,
+        parsed: &ParsedStatement,
+        declared: &[u32],
+    ) -> Result<Option<Self>> {
+        match &parsed.node {
+            NodeEnum::SelectStmt(_) | NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_) => {
+                let ast = select::parse(&parsed.text).map_err(|error| place(error, &parsed.text))?;
+                let found =
+                    key_plan::recognise(catalog, &ast, declared).map_err(|error| place(error, &parsed.text))?;
+                Ok(found.map(|plan| Self::of_key(catalog, &parsed.text, plan)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn of_key(catalog: &CatalogState, text: &str, plan: KeyPlan) -> Self {
+        Self {
+            text: text.to_owned(),
+            parameter_types: plan.parameter_types.clone(),
+            columns: plan.columns.clone(),
+            kind: Kind::Key(Box::new(plan)),
+            epoch: catalog.epoch(),
+        }
+    }
+
+    fn plan_inner(
+        engine: &Engine,
+        catalog: &Arc<CatalogState>,
+        parsed: &ParsedStatement,
+        declared: &[u32],
+    ) -> Result<Self> {
+        let make = |kind: Kind, parameter_types: Vec<SqlType>, columns: Option<Arc<[Column]>>| Self {
+            text: parsed.text.clone(),
+            kind,
+            parameter_types,
+            columns,
+            epoch: catalog.epoch(),
+        };
+        match &parsed.node {
+            NodeEnum::SelectStmt(node) => {
+                if !node.locking_clause.is_empty() {
+                    return Err(Error::unsupported("SELECT ... FOR UPDATE and FOR SHARE are not supported"));
+                }
+                if node.into_clause.is_some() {
+                    return Err(Error::unsupported("SELECT INTO is not supported")
+                        .with_hint("Use CREATE TABLE ... AS SELECT ..."));
+                }
+                let ast = select::parse(&parsed.text)?;
+                if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {
+                    return Ok(Self::of_key(catalog, &parsed.text, plan));
+                }
+                let plan = SelectPlan::new(&Planner::new(engine, catalog), ast, declared)?;
+                let (types, columns) = (plan.parameter_types.clone(), Arc::clone(&plan.columns));
+                Ok(make(Kind::Select(Box::new(plan)), types, Some(columns)))
+            }
+            NodeEnum::InsertStmt(node) => {
+                if node.with_clause.is_some() {
+                    return Err(Error::unsupported("WITH before INSERT is not supported")
+                        .with_hint("Put the WITH inside: INSERT INTO ... WITH ... SELECT ..."));
+                }
+                let AstStatement::Insert(insert) = select::parse(&parsed.text)? else {
+                    return Err(Error::internal("an INSERT is parsed as one"));
+                };
+                let plan = InsertPlan::new(engine, catalog, insert, declared)?;
+                let types = plan.parameter_types.clone();
+                let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
+                Ok(make(Kind::Insert(Box::new(plan)), types, columns))
+            }
+            NodeEnum::UpdateStmt(node) => {
+                if node.with_clause.is_some() {
+                    return Err(Error::unsupported("WITH before UPDATE is not supported"));
+                }
+                let ast = select::parse(&parsed.text)?;
+                if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {
+                    return Ok(Self::of_key(catalog, &parsed.text, plan));
+                }
+                let AstStatement::Update(update) = ast else {
+                    return Err(Error::internal("an UPDATE is parsed as one"));
+                };
+                let plan = UpdatePlan::new(engine, catalog, update, declared)?;
+                let types = plan.select.parameter_types.clone();
+                let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
+                Ok(make(Kind::Update(Box::new(plan)), types, columns))
+            }
+            NodeEnum::DeleteStmt(node) => {
+                if node.with_clause.is_some() {
+                    return Err(Error::unsupported("WITH before DELETE is not supported"));
+                }
+                let ast = select::parse(&parsed.text)?;
+                if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {
+                    return Ok(Self::of_key(catalog, &parsed.text, plan));
+                }
+                let AstStatement::Delete(delete) = ast else {
+                    return Err(Error::internal("a DELETE is parsed as one"));
+                };
+                let plan = DeletePlan::new(engine, catalog, delete, declared)?;
+                let types = plan.select.parameter_types.clone();
+                let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
+                Ok(make(Kind::Delete(Box::new(plan)), types, columns))
+            }
+            NodeEnum::CreateStmt(node) => Ok(make(Kind::Ddl(Ddl::Create(Box::new(node.clone()))), vec![], None)),
+            NodeEnum::CreateForeignTableStmt(node) => {
+                Ok(make(Kind::Ddl(Ddl::CreateForeign(Box::new(node.clone()))), vec![], None))
+            }
+            NodeEnum::CreateTableAsStmt(node) => {
+                Ok(make(Kind::Ddl(create_as(engine, catalog, node, &parsed.text)?), vec![], None))
+            }
+            NodeEnum::DropStmt(node) => Ok(make(Kind::Ddl(Ddl::Drop(node.clone())), vec![], None)),
+            NodeEnum::AlterTableStmt(node) => Ok(make(Kind::Ddl(Ddl::Alter(node.clone())), vec![], None)),
+            NodeEnum::RenameStmt(node) => Ok(make(Kind::Ddl(Ddl::Rename(node.clone())), vec![], None)),
+            NodeEnum::TruncateStmt(node) => Ok(make(Kind::Ddl(Ddl::Truncate(node.clone())), vec![], None)),
+            NodeEnum::CopyStmt(node) => {
+                let plan = CopyPlan::new(engine, catalog, node, &parsed.text)?;
+                Ok(make(Kind::Copy(Box::new(plan)), vec![], None))
+            }
+            NodeEnum::ExplainStmt(node) => {
+                let options = explain::options(node)?;
+                let inner = node.query.as_ref().and_then(|query| query.node.clone());
+                let inner = inner.ok_or_else(|| Error::internal("EXPLAIN without a statement"))?;
+                let text = statement_text(&inner)?;
+                let is_query = matches!(inner, NodeEnum::SelectStmt(_));
+                if options.analyze && !is_query {
+                    return Err(Error::unsupported("EXPLAIN ANALYZE of a statement that writes is not supported"));
+                }
+                let inner = Self::plan_inner(engine, catalog, &ParsedStatement { text, node: inner }, declared)?;
+                let types = inner.parameter_types.clone();
+                let columns: Arc<[Column]> = vec![Column::text("QUERY PLAN")].into();
+                Ok(make(Kind::Explain { inner: Arc::new(inner), options }, types, Some(columns)))
+            }
+            other => {
+                let command = session_command(other, &parsed.text)?;
+                let columns = match &command {
+                    SessionCommand::Show(name) => Some(vec![Column::text(name)].into()),
+                    _ => None,
+                };
+                Ok(make(Kind::Session(command), vec![], columns))
+            }
+        }
+    }
+}
+
+/// The text of a statement inside another, from its tree.
+fn statement_text(node: &NodeEnum) -> Result<String> {
+    let statement = pg_query::Node { node: Some(node.clone()) };
+    let parsed = protobuf::ParseResult {
+        version: 0,
+        stmts: vec![protobuf::RawStmt { stmt: Some(Box::new(statement)), stmt_location: 0, stmt_len: 0 }],
+    };
+    pg_query::deparse(&parsed, pg_query::DeparseOptions::default())
+        .map_err(|error| Error::unsupported(format!("this statement is not supported here: {error}")))
+}
+
+fn create_as(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    node: &protobuf::CreateTableAsStmt,
+    _text: &str,
+) -> Result<Ddl> {
+    if node.objtype != i32::from(protobuf::ObjectType::ObjectTable) {
+        return Err(Error::unsupported("materialized views are not supported"));
+    }
+    let into = node.into.as_ref().ok_or_else(|| Error::internal("CREATE TABLE AS without a name"))?;
+    if into.rel.as_ref().is_some_and(|relation| relation.relpersistence == "t") {
+        return Err(Error::unsupported("temporary tables are not supported"));
+    }
+    let inner = node.query.as_ref().and_then(|query| query.node.clone());
+    let inner = inner.ok_or_else(|| Error::internal("CREATE TABLE AS without a query"))?;
+    if !matches!(inner, NodeEnum::SelectStmt(_)) {
+        return Err(Error::unsupported("CREATE TABLE AS of this statement is not supported"));
+    }
+    let ast = select::parse(&statement_text(&inner)?)?;
+    let plan = SelectPlan::new(&Planner::new(engine, catalog), ast, &[])?;
+    Ok(Ddl::CreateAs {
+        name: relation_name(into.rel.as_ref())?,
+        if_not_exists: node.if_not_exists,
+        columns: into.col_names.iter().filter_map(sql_types::string_of).map(str::to_owned).collect(),
+        skip_data: into.skip_data,
+        select: Box::new(plan),
+    })
+}
+
+/// Adds the position of the name that an error is about.
+fn place(error: Error, text: &str) -> Error {
+    if error.fields().position.is_some() {
+        return error;
+    }
+    let quoted = |message: &str| {
+        let name = message.split('"').nth(1)?;
+        Some(name.rsplit('.').next().unwrap_or(name).to_owned())
+    };
+    let name = match error.code() {
+        ErrorCode::UndefinedTable | ErrorCode::AmbiguousColumn | ErrorCode::GroupingError => quoted(error.message()),
+        ErrorCode::UndefinedColumn => quoted(error.message()).or_else(|| {
+            let name = error.message().strip_prefix("column ")?.split(' ').next()?;
+            Some(name.rsplit('.').next().unwrap_or(name).to_owned())
+        }),
+        ErrorCode::UndefinedFunction => {
+            error.message().strip_prefix("function ").and_then(|rest| rest.split(['(', ' ']).next()).map(str::to_owned)
+        }
+        _ => None,
+    };
+    match name.and_then(|name| position_of_name(text, &name)) {
+        Some(position) => error.at(position),
+        None => error,
+    }
+}
+
+fn session_command(node: &NodeEnum, text: &str) -> Result<SessionCommand> {
+    Ok(match node {
+        NodeEnum::TransactionStmt(node) => transaction_command(node)?,
+        NodeEnum::VariableSetStmt(node) => set_command(node)?,
+        NodeEnum::VariableShowStmt(node) => SessionCommand::Show(node.name.clone()),
+        NodeEnum::DiscardStmt(node) => {
+            if node.target == i32::from(protobuf::DiscardMode::DiscardAll) {
+                SessionCommand::DiscardAll
+            } else {
+                return Err(Error::unsupported("DISCARD of anything but ALL is not supported"));
+            }
+        }
+        NodeEnum::PrepareStmt(node) => {
+            let mut types = Vec::new();
+            for argument in &node.argtypes {
+                if let Some(NodeEnum::TypeName(name)) = &argument.node {
+                    // Bare numeric is allowed here: a parameter has the precision of its value.
+                    types.push(match sql_types::resolve(name) {
+                        Ok(sql_type) => sql_type.oid(),
+                        Err(error) if error.message().starts_with("numeric without") => 1700,
+                        Err(error) => return Err(error),
+                    });
+                }
+            }
+            let inner = node.query.as_ref().and_then(|query| query.node.as_ref());
+            let inner = inner.ok_or_else(|| Error::internal("PREPARE without a statement"))?;
+            SessionCommand::Prepare { name: node.name.clone(), types, text: statement_text(inner)? }
+        }
+        NodeEnum::ExecuteStmt(node) => {
+            let mut arguments = Vec::new();
+            for argument in &node.params {
+                arguments.push(expression_text(argument)?);
+            }
+            SessionCommand::Execute { name: node.name.clone(), arguments }
+        }
+        NodeEnum::DeallocateStmt(node) => {
+            SessionCommand::Deallocate((!node.isall).then(|| node.name.clone()))
+        }
+        NodeEnum::DeclareCursorStmt(node) => {
+            let inner = node.query.as_ref().and_then(|query| query.node.as_ref());
+            let inner = inner.ok_or_else(|| Error::internal("DECLARE without a query"))?;
+            // CURSOR_OPT_HOLD of PostgreSQL's parsenodes.h.
+            const HOLD: i32 = 0x0020;
+            SessionCommand::Declare {
+                name: node.portalname.clone(),
+                text: statement_text(inner)?,
+                hold: node.options & HOLD != 0,
+            }
+        }
+        NodeEnum::FetchStmt(node) => {
+            if node.direction != i32::from(protobuf::FetchDirection::FetchForward) || node.how_many < 0 {
+                return Err(Error::unsupported("only FETCH forward is supported"));
+            }
+            let all = node.how_many == i64::MAX;
+            SessionCommand::Fetch {
+                name: node.portalname.clone(),
+                count: (!all).then(|| u64::try_from(node.how_many).unwrap_or(0)),
+                is_move: node.ismove,
+            }
+        }
+        NodeEnum::ClosePortalStmt(node) => {
+            SessionCommand::Close((!node.portalname.is_empty()).then(|| node.portalname.clone()))
+        }
+        NodeEnum::VacuumStmt(node) if node.is_vacuumcmd => SessionCommand::Vacuum,
+        _ => {
+            let words: Vec<&str> = text.split_whitespace().take(2).collect();
+            return Err(Error::unsupported(format!("{} is not supported", words.join(" ").to_uppercase())));
+        }
+    })
+}
+
+/// An expression's text, from its tree.
+fn expression_text(node: &pg_query::Node) -> Result<String> {
+    let target = protobuf::ResTarget { val: Some(Box::new(node.clone())), ..Default::default() };
+    let select = protobuf::SelectStmt {
+        target_list: vec![pg_query::Node { node: Some(NodeEnum::ResTarget(Box::new(target))) }],
+        limit_option: protobuf::LimitOption::Default.into(),
+        op: protobuf::SetOperation::SetopNone.into(),
+        ..Default::default()
+    };
+    let text = statement_text(&NodeEnum::SelectStmt(Box::new(select)))?;
+    Ok(text.strip_prefix("SELECT ").unwrap_or(&text).to_owned())
+}
+
+fn transaction_command(node: &protobuf::TransactionStmt) -> Result<SessionCommand> {
+    let savepoint = || node.savepoint_name.clone();
+    if node.chain {
+        return Err(Error::unsupported("AND CHAIN is not supported"));
+    }
+    Ok(match TransactionStmtKind::try_from(node.kind).unwrap_or(TransactionStmtKind::Undefined) {
+        TransactionStmtKind::TransStmtBegin | TransactionStmtKind::TransStmtStart => {
+            SessionCommand::Begin(modes(&node.options)?)
+        }
+        TransactionStmtKind::TransStmtCommit => SessionCommand::Commit,
+        TransactionStmtKind::TransStmtRollback => SessionCommand::Rollback,
+        TransactionStmtKind::TransStmtSavepoint => SessionCommand::Savepoint(savepoint()),
+        TransactionStmtKind::TransStmtRelease => SessionCommand::Release(savepoint()),
+        TransactionStmtKind::TransStmtRollbackTo => SessionCommand::RollbackTo(savepoint()),
+        _ => return Err(Error::unsupported("two-phase commit is not supported")),
+    })
+}
+
+fn modes(options: &[pg_query::Node]) -> Result<TransactionModes> {
+    let mut modes = TransactionModes::default();
+    for option in options {
+        let Some(NodeEnum::DefElem(element)) = &option.node else { continue };
+        let value = crate::ddl::option_text(element).unwrap_or_default();
+        match element.defname.as_str() {
+            "transaction_isolation" => modes.isolation = Some(isolation(&value)?),
+            "transaction_read_only" => modes.read_only = Some(value == "1" || value == "true"),
+            "transaction_deferrable" => {}
+            other => return Err(Error::unsupported(format!("{other} is not supported"))),
+        }
+    }
+    Ok(modes)
+}
+
+/// The isolation level of this name.
+///
+/// # Errors
+/// 0A000 for `serializable`, 22023 for an unknown name.
+pub fn isolation(name: &str) -> Result<Isolation> {
+    match name.to_ascii_lowercase().as_str() {
+        "read committed" | "read uncommitted" => Ok(Isolation::ReadCommitted),
+        "repeatable read" => Ok(Isolation::RepeatableRead),
+        "serializable" => Err(Error::unsupported("isolation level SERIALIZABLE is not supported")
+            .with_hint("Use REPEATABLE READ: it reads one snapshot and refuses conflicting writes.")),
+        other => Err(Error::new(
+            ErrorCode::InvalidParameterValue,
+            format!("invalid value for parameter \"transaction_isolation\": \"{other}\""),
+        )),
+    }
+}
+
+fn set_command(node: &protobuf::VariableSetStmt) -> Result<SessionCommand> {
+    let kind = VariableSetKind::try_from(node.kind).unwrap_or(VariableSetKind::Undefined);
+    match kind {
+        VariableSetKind::VarSetValue => {
+            let values: Vec<String> = node.args.iter().filter_map(argument_text).collect();
+            Ok(SessionCommand::Set { name: node.name.clone(), value: Some(values.join(", ")), local: node.is_local })
+        }
+        VariableSetKind::VarSetDefault | VariableSetKind::VarReset => {
+            Ok(SessionCommand::Set { name: node.name.clone(), value: None, local: node.is_local })
+        }
+        VariableSetKind::VarSetMulti => match node.name.as_str() {
+            "TRANSACTION" => Ok(SessionCommand::SetTransaction(modes(&node.args)?)),
+            "SESSION CHARACTERISTICS" => Ok(SessionCommand::SetCharacteristics(modes(&node.args)?)),
+            other => Err(Error::unsupported(format!("SET {other} is not supported"))),
+        },
+        VariableSetKind::VarResetAll => Ok(SessionCommand::ResetAll),
+        _ => Err(Error::unsupported("this form of SET is not supported")),
+    }
+}
+
+fn argument_text(node: &pg_query::Node) -> Option<String> {
+    use protobuf::a_const::Val;
+    match node.node.as_ref()? {
+        NodeEnum::AConst(constant) => match constant.val.as_ref()? {
+            Val::Sval(value) => Some(value.sval.clone()),
+            Val::Ival(value) => Some(value.ival.to_string()),
+            Val::Fval(value) => Some(value.fval.clone()),
+            Val::Boolval(value) => Some(value.boolval.to_string()),
+            Val::Bsval(_) => None,
+        },
+        NodeEnum::TypeCast(cast) => argument_text(cast.arg.as_ref()?),
+        NodeEnum::String(string) => Some(string.sval.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,120 @@
+//! The HTTP door: metrics for Prometheus, and whether this process lives and is ready.
+//!
+//! Runs on a thread of its own, so that it answers while the other doors are busy. Reads, never changes anything.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+
+use super::seats::Seats;
+use crate::session::Shared;
+use crate::shutdown::{Phase, Stop};
+use crate::telemetry;
+
+/// What the pages are made from.
+pub(crate) struct Pages {
+    /// The engine, whose catalog names the tables.
+    pub(crate) shared: Arc<Shared>,
+    /// The process's recorder.
+    pub(crate) recorder: PrometheusHandle,
+    /// Each door's name and seats.
+    pub(crate) seats: Vec<(&'static str, Arc<Seats>)>,
+    /// Whether the data that the server was started with is there.
+    pub(crate) loaded: Arc<AtomicBool>,
+    /// Whether the server is about to leave.
+    pub(crate) stop: Stop,
+}
+
+/// Serves until `stop` says that the end has come; during the draining before it, `/readyz` says 503.
+pub(crate) async fn serve(listener: TcpListener, pages: Pages) -> std::io::Result<()> {
+    let mut stop = pages.stop.clone();
+    let router = Router::new()
+        .route("/metrics", get(metrics_page))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .with_state(Arc::new(pages));
+    let server = axum::serve(listener, router).into_future();
+    tokio::select! {
+        served = server => served,
+        // Keep-alive connections would hold a graceful stop up; nothing is lost by cutting them.
+        () = stop.reached(Phase::Ending) => Ok(()),
+    }
+}
+
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+async fn readyz(State(pages): State<Arc<Pages>>) -> (StatusCode, &'static str) {
+    if pages.stop.phase() > Phase::Running {
+        (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
+    } else if !pages.loaded.load(Ordering::Acquire) {
+        (StatusCode::SERVICE_UNAVAILABLE, "loading data\n")
+    } else {
+        (StatusCode::OK, "ready\n")
+    }
+}
+
+async fn metrics_page(State(pages): State<Arc<Pages>>) -> impl IntoResponse {
+    let mut page = pages.recorder.render();
+    pages.write_gauges(&mut page);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page)
+}
+
+impl Pages {
+    /// What is true now. Not kept in the recorder, where a table that was dropped would stay for ever.
+    fn write_gauges(&self, page: &mut String) {
+        let open = self.seats.iter().map(|(door, seats)| (*door, u64::from(seats.seated())));
+        gauge(page, "ashlar_server_connections_open", "connections with a session", "door", open);
+
+        let memory = telemetry::memory();
+        let process = [("allocated", memory.allocated as u64), ("resident", memory.resident as u64)];
+        gauge(page, "ashlar_process_memory_bytes", "what the allocator holds", "kind", process.into_iter());
+
+        let store = [
+            ("used", self.shared.engine.store().memory_used()),
+            ("max", self.shared.config.store.memory_mib_max << 20),
+        ];
+        gauge(page, "ashlar_store_memory_bytes", "rows and indexes, and their limit", "kind", store.into_iter());
+
+        let tables = self.shared.engine.catalog().grid_tables();
+        let names: Vec<_> = tables.iter().map(|table| table.schema()).collect();
+        let rows = names.iter().zip(&tables).map(|(schema, table)| (schema.name.as_str(), table.row_count()));
+        gauge(page, "ashlar_store_table_rows", "rows of a grid table", "table", rows);
+        let bytes = names.iter().zip(&tables).map(|(schema, table)| (schema.name.as_str(), table.bytes()));
+        gauge(page, "ashlar_store_table_bytes", "memory of a grid table", "table", bytes);
+    }
+}
+
+fn gauge<'a>(page: &mut String, name: &str, help: &str, label: &str, values: impl Iterator<Item = (&'a str, u64)>) {
+    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} gauge");
+    for (key, value) in values {
+        let _ = writeln!(page, "{name}{{{label}=\"{}\"}} {value}", escaped(key));
+    }
+    page.push('\n');
+}
+
+/// As the exposition format writes a label's value.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_with_an_odd_name_keeps_the_page_readable() {
+        let mut page = String::new();
+        gauge(&mut page, "rows", "help", "table", [("a\"b\\c\nd", 7)].into_iter());
+        assert_eq!(page, "# HELP rows help\n# TYPE rows gauge\nrows{table=\"a\\\"b\\\\c\\nd\"} 7\n\n");
+    }
+}

@@ -1,0 +1,67 @@
+//! The counters of a door, and the names of all of ours.
+//!
+//! Connections hold the handles and add to them once per turn of their loop, not once per message: the counters are
+//! shared by all threads.
+
+use ashlar_base::ErrorCode;
+use metrics::{Counter, counter, describe_counter};
+
+use super::Door;
+
+const CONNECTIONS: &str = "ashlar_server_connections_total";
+const REFUSED: &str = "ashlar_server_connections_refused_total";
+const RECEIVED: &str = "ashlar_server_received_bytes_total";
+const SENT: &str = "ashlar_server_sent_bytes_total";
+const STATEMENTS: &str = "ashlar_server_statements_total";
+const ROWS: &str = "ashlar_server_rows_total";
+const ERRORS: &str = "ashlar_server_errors_total";
+
+/// Handles of the counters of one door.
+#[derive(Clone, Debug)]
+pub(crate) struct Meters {
+    /// Connections accepted.
+    pub(crate) connections: Counter,
+    /// Connections closed because the door was full.
+    pub(crate) refused: Counter,
+    /// Bytes from clients.
+    pub(crate) received: Counter,
+    /// Bytes to clients.
+    pub(crate) sent: Counter,
+    /// Statements of the PostgreSQL door, commands of the RESP door.
+    pub(crate) statements: Counter,
+    /// Rows to clients.
+    pub(crate) rows: Counter,
+    door: &'static str,
+}
+
+impl Meters {
+    /// The counters of this door.
+    pub(crate) fn new(door: Door) -> Self {
+        let door = door.name();
+        Self {
+            connections: counter!(CONNECTIONS, "door" => door),
+            refused: counter!(REFUSED, "door" => door),
+            received: counter!(RECEIVED, "door" => door),
+            sent: counter!(SENT, "door" => door),
+            statements: counter!(STATEMENTS, "door" => door),
+            rows: counter!(ROWS, "door" => door),
+            door,
+        }
+    }
+
+    /// Counts an error that a client was told.
+    pub(crate) fn error(&self, code: ErrorCode) {
+        counter!(ERRORS, "door" => self.door, "sqlstate" => code.sqlstate()).increment(1);
+    }
+}
+
+/// Gives each counter its line of help.
+pub(crate) fn describe() {
+    describe_counter!(CONNECTIONS, "connections accepted");
+    describe_counter!(REFUSED, "connections closed because the door was full");
+    describe_counter!(RECEIVED, "bytes read from clients");
+    describe_counter!(SENT, "bytes written to clients");
+    describe_counter!(STATEMENTS, "statements (door pg) and commands (door resp) executed");
+    describe_counter!(ROWS, "rows sent to clients");
+    describe_counter!(ERRORS, "errors reported to clients, by SQLSTATE");
+}

@@ -1,0 +1,80 @@
+//! The extended protocol: Describe, Execute and Close; Parse and Bind are one call each, in the connection's loop.
+//!
+//! Called by the connection's loop. Errors go back to it: it tells the client and passes over the rest up to Sync.
+
+use ashlar_base::Result;
+use ashlar_protocol::pg::backend::{self, ColumnDescription};
+use ashlar_protocol::pg::{Format, Target};
+
+use super::sink::Sink;
+use super::{Connection, Failure, attended};
+use crate::session::{Column, Executed, SqlSession};
+
+/// Answers Describe.
+pub(super) fn describe(session: &mut SqlSession, kind: Target, name: &str, out: &mut Vec<u8>) -> Result<()> {
+    match kind {
+        Target::Statement => {
+            let (parameters, columns) = session.describe_statement(name)?;
+            backend::parameter_description(out, parameters.iter().copied());
+            match columns {
+                // The formats are chosen by Bind; until then PostgreSQL says text.
+                Some(columns) => row_description(out, &columns, &[]),
+                None => backend::no_data(out),
+            }
+        }
+        Target::Portal => match session.describe_portal(name)? {
+            Some((columns, formats)) => row_description(out, &columns, &formats),
+            None => backend::no_data(out),
+        },
+    }
+    Ok(())
+}
+
+/// Answers Close; closing what does not exist is no error.
+pub(super) fn close(session: &mut SqlSession, kind: Target, name: &str, out: &mut Vec<u8>) {
+    match kind {
+        Target::Statement => session.close_statement(name),
+        Target::Portal => session.close_portal(name),
+    }
+    backend::close_complete(out);
+}
+
+/// Writes RowDescription; a column without a format of its own is text.
+pub(super) fn row_description(out: &mut Vec<u8>, columns: &[Column], formats: &[Format]) {
+    let described = columns.iter().enumerate().map(|(place, column)| ColumnDescription {
+        name: &column.name,
+        table_oid: column.table_oid,
+        column_number: column.column_number,
+        type_oid: column.oid,
+        typlen: column.typlen,
+        typmod: column.typmod,
+        format: formats.get(place).copied().unwrap_or_default(),
+    });
+    backend::row_description(out, described);
+}
+
+impl Connection {
+    /// Executes the portal whose name is in `self.portal`.
+    pub(super) async fn execute(&mut self, session: &mut SqlSession, max_rows: i32) -> Result<(), Failure> {
+        self.statements += 1;
+        let formats = session.describe_portal(&self.portal)?.map(|(_, formats)| formats);
+        // Zero and less mean: all.
+        let max_rows = usize::try_from(max_rows).unwrap_or(0);
+        let mut sink = Sink::extended(&mut self.outbox, &self.stream, &self.context, session, formats);
+        let work = session.execute(&self.portal, max_rows, &mut sink);
+        let executed = attended(work, &self.stream, &mut self.context).await;
+        self.rows += sink.finish()?;
+        let executed = match executed? {
+            Executed::CopyIn { binary, columns } => Executed::Complete(self.copy_in(session, binary, columns).await?),
+            executed => executed,
+        };
+        self.notices(session);
+        let out = self.outbox.buffer();
+        match executed {
+            Executed::Complete(tag) => backend::command_complete(out, &tag),
+            Executed::Suspended => backend::portal_suspended(out),
+            Executed::Empty | Executed::CopyIn { .. } => backend::empty_query(out),
+        }
+        Ok(())
+    }
+}

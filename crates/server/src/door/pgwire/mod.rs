@@ -1,0 +1,392 @@
+//! The PostgreSQL door: one connection from its first byte to its last.
+//!
+//! ```text
+//! startup ──▶ loop: every whole message in the inbox ──▶ session ──▶ outbox, then one write, then wait for bytes
+//! ```
+//!
+//! Called by `door`. Speaks the protocol and drives one [`SqlSession`]; never looks into SQL or values.
+
+mod copy;
+mod extended;
+mod simple;
+mod sink;
+mod startup;
+
+use std::future::Future;
+use std::io;
+use std::panic::AssertUnwindSafe;
+
+use ashlar_base::{Error, ErrorCode};
+use ashlar_protocol::pg::frontend::{self, Frontend};
+use ashlar_protocol::pg::{Format, backend};
+use futures::FutureExt;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::idle::IdleTimer;
+use super::seats::Seat;
+use super::wire::{Inbox, Outbox, closed_by_client};
+use super::{Context, FAREWELL};
+use crate::session::SqlSession;
+use crate::session::registry::Registration;
+use crate::shutdown::Phase;
+
+/// Replies that collect before they are written although more requests wait in the inbox.
+const FLUSH_BYTES: usize = 64 * 1024;
+
+/// What a client that is being closed may still send into the void, so that the close does not tear up our last
+/// message on its way.
+const LINGER_BYTES: usize = 1024 * 1024;
+
+/// The Sync message.
+const SYNC: &[u8] = &[b'S', 0, 0, 0, 4];
+
+/// Why a connection ends.
+#[derive(Debug)]
+enum End {
+    /// The client said goodbye, or went without a word.
+    Left,
+    /// The socket failed.
+    Broken(io::Error),
+    /// We end it, and say why.
+    Fatal(Error),
+}
+
+/// Why a message was not carried out.
+#[derive(Debug)]
+enum Failure {
+    /// An error for the client; the connection goes on.
+    Statement(Error),
+    /// The connection ends.
+    End(End),
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::End(End::Broken(error))
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Statement(error)
+    }
+}
+
+impl From<End> for Failure {
+    fn from(end: End) -> Self {
+        Self::End(end)
+    }
+}
+
+/// One client.
+struct Connection {
+    stream: TcpStream,
+    inbox: Inbox,
+    outbox: Outbox,
+    context: Context,
+    /// Held from the startup message on.
+    seat: Option<Seat>,
+    /// How a cancel request finds the session.
+    registration: Option<Registration>,
+    /// After an error in the extended protocol everything up to the next Sync is passed over.
+    skip_to_sync: bool,
+    /// Something has been executed since the last Sync.
+    mid_transaction: bool,
+    /// Closes the connection when it has been idle for long, where that is configured.
+    idle: Option<IdleTimer>,
+    /// Statements and rows since they were last counted.
+    statements: u64,
+    rows: u64,
+    /// The portal that is being executed and the formats of a Bind: kept for their memory.
+    portal: String,
+    formats: Vec<Format>,
+}
+
+/// Serves one client to its end, whatever happens: a panic ends this connection and no other.
+pub(crate) async fn serve(stream: TcpStream, context: Context) {
+    let mut connection = Connection {
+        stream,
+        inbox: Inbox::default(),
+        outbox: Outbox::default(),
+        idle: IdleTimer::new(context.shared.config.server.idle_timeout_ms),
+        context,
+        seat: None,
+        registration: None,
+        skip_to_sync: false,
+        mid_transaction: false,
+        statements: 0,
+        rows: 0,
+        portal: String::new(),
+        formats: Vec::new(),
+    };
+    let end = match AssertUnwindSafe(connection.run()).catch_unwind().await {
+        Ok(Err(end)) => end,
+        Ok(Ok(never)) => match never {},
+        // The panic's own message is in the log already.
+        Err(_) => {
+            tracing::error!("a session panicked and was closed");
+            End::Fatal(Error::internal("the server failed while it carried out this request").with_hint(
+                "the connection is closed; whether a transaction that was committing is complete is for you to check",
+            ))
+        }
+    };
+    connection.close(end).await;
+}
+
+impl Connection {
+    async fn run(&mut self) -> Result<std::convert::Infallible, End> {
+        let mut session = self.greet().await?;
+        loop {
+            while self.step(&mut session).await? {
+                self.outbox.seal();
+                if self.outbox.pending() >= FLUSH_BYTES {
+                    self.outbox.flush(&self.stream).await?;
+                }
+            }
+            self.outbox.flush(&self.stream).await?;
+            self.count();
+            self.wait().await?;
+        }
+    }
+
+    /// Handles the next message of the inbox; false when it has not arrived as a whole.
+    async fn step(&mut self, session: &mut SqlSession) -> Result<bool, End> {
+        let limit = self.context.shared.config.server.pg_message_bytes_max as usize;
+        let (message, used) = match frontend::decode(self.inbox.unread(), limit) {
+            Ok(Some(decoded)) => decoded,
+            Ok(None) => return Ok(false),
+            Err(error) => {
+                let Some((tag, used)) = error.resume() else { return Err(End::Fatal(error.into())) };
+                self.inbox.consume(used);
+                self.malformed(session, tag, error.into()).await?;
+                return Ok(true);
+            }
+        };
+        if self.skip_to_sync && !matches!(message, Frontend::Sync | Frontend::Terminate) {
+            self.inbox.consume(used);
+            return Ok(true);
+        }
+        // What needs time is done after the message has been consumed: it is borrowed from the inbox until then.
+        let done = match message {
+            Frontend::Query(sql) => {
+                let statements = session.parse_simple(sql);
+                self.inbox.consume(used);
+                return self.query(session, statements).await.map(|()| true);
+            }
+            Frontend::Parse { name, sql, param_types } => {
+                let prepared = session.prepare(name, sql, param_types);
+                let prepared = attended(prepared, &self.stream, &mut self.context).await;
+                self.inbox.consume(used);
+                let done = prepared.map(|()| backend::parse_complete(self.outbox.buffer()));
+                return self.settle(session, done).map(|()| true);
+            }
+            Frontend::Bind(bind) => {
+                self.formats.clear();
+                self.formats.extend(bind.result_formats());
+                session
+                    .bind(bind.portal, bind.statement, bind.params(), &self.formats)
+                    .map(|()| backend::bind_complete(self.outbox.buffer()))
+            }
+            Frontend::Describe { kind, name } => extended::describe(session, kind, name, self.outbox.buffer()),
+            Frontend::Close { kind, name } => {
+                extended::close(session, kind, name, self.outbox.buffer());
+                Ok(())
+            }
+            Frontend::Execute { portal, max_rows } => {
+                self.portal.clear();
+                self.portal.push_str(portal);
+                self.inbox.consume(used);
+                // One statement and then Sync is a transaction of its own, which the session can shorten.
+                session.set_alone(!self.mid_transaction && self.inbox.unread().starts_with(SYNC));
+                self.mid_transaction = true;
+                let executed = self.execute(session, max_rows).await;
+                return self.settle(session, executed).map(|()| true);
+            }
+            Frontend::Sync => {
+                self.inbox.consume(used);
+                self.skip_to_sync = false;
+                self.mid_transaction = false;
+                self.end_turn(session).await;
+                return Ok(true);
+            }
+            Frontend::Flush => {
+                self.inbox.consume(used);
+                self.outbox.seal();
+                self.outbox.flush(&self.stream).await?;
+                return Ok(true);
+            }
+            Frontend::Terminate => return Err(End::Left),
+            // Left over from a COPY that failed on our side.
+            Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
+            Frontend::FunctionCall => {
+                self.inbox.consume(used);
+                let error = Error::unsupported("function call messages are not supported")
+                    .with_hint("call the function with SELECT");
+                self.report(session, &error);
+                self.end_turn(session).await;
+                return Ok(true);
+            }
+            Frontend::Password(_) => {
+                return Err(End::Fatal(Error::new(ErrorCode::ProtocolViolation, "unexpected password message")));
+            }
+        };
+        self.inbox.consume(used);
+        self.settle(session, done.map_err(Failure::Statement)).map(|()| true)
+    }
+
+    /// A message whose end is known but whose contents make no sense.
+    async fn malformed(&mut self, session: &mut SqlSession, tag: u8, error: Error) -> Result<(), End> {
+        match tag {
+            _ if self.skip_to_sync => {}
+            b'Q' | b'F' => {
+                self.report(session, &error);
+                self.end_turn(session).await;
+            }
+            b'P' | b'B' | b'D' | b'E' | b'C' | b'H' => {
+                self.report(session, &error);
+                self.skip_to_sync = true;
+            }
+            _ => return Err(End::Fatal(error)),
+        }
+        Ok(())
+    }
+
+    /// The end of a message of the extended protocol: an error is told, and the rest up to Sync passed over.
+    fn settle(&mut self, session: &mut SqlSession, done: Result<(), Failure>) -> Result<(), End> {
+        match done {
+            Ok(()) => Ok(()),
+            Err(Failure::Statement(error)) => {
+                self.report(session, &error);
+                self.skip_to_sync = true;
+                Ok(())
+            }
+            Err(Failure::End(end)) => Err(end),
+        }
+    }
+
+    /// Tells the client of an error and the session that the client knows.
+    fn report(&mut self, session: &mut SqlSession, error: &Error) {
+        self.notices(session);
+        self.context.meters.error(error.code());
+        tracing::debug!(sqlstate = error.code().sqlstate(), message = error.message(), "statement failed");
+        backend::error_response(self.outbox.buffer(), "ERROR", error);
+        session.fail();
+    }
+
+    /// Passes on what the session has to say beside its result.
+    fn notices(&mut self, session: &mut SqlSession) {
+        for notice in session.take_notices() {
+            backend::notice_response(self.outbox.buffer(), notice.severity, &notice.error);
+        }
+    }
+
+    /// Ends the implicit transaction and lets the client speak.
+    async fn end_turn(&mut self, session: &mut SqlSession) {
+        if let Err(error) = session.sync().await {
+            self.report(session, &error);
+        }
+        self.ready(session);
+    }
+
+    /// Settings that changed, and ReadyForQuery.
+    fn ready(&mut self, session: &mut SqlSession) {
+        self.notices(session);
+        for (name, value) in session.take_parameter_changes() {
+            backend::parameter_status(self.outbox.buffer(), name, &value);
+        }
+        backend::ready_for_query(self.outbox.buffer(), session.status());
+    }
+
+    /// Waits, idle, for more from the client.
+    async fn wait(&mut self) -> Result<(), End> {
+        // One client whose requests never pause must not keep the others of this thread waiting.
+        tokio::task::consume_budget().await;
+        if let Some(idle) = &mut self.idle {
+            idle.touch();
+        }
+        let filled = tokio::select! {
+            biased;
+            filled = self.inbox.fill(&mut self.stream) => filled?,
+            () = self.context.stop.reached(Phase::Draining) => return Err(End::Fatal(shutting_down())),
+            () = IdleTimer::expired(&mut self.idle) => {
+                let message = "terminating connection due to idle-session timeout";
+                return Err(End::Fatal(Error::new(ErrorCode::IdleSessionTimeout, message)));
+            }
+        };
+        if filled { Ok(()) } else { Err(End::Left) }
+    }
+
+    /// Hands what was counted to the shared counters.
+    fn count(&mut self) {
+        let meters = &self.context.meters;
+        meters.received.increment(self.inbox.take_read());
+        meters.sent.increment(self.outbox.take_written());
+        if self.statements > 0 {
+            meters.statements.increment(std::mem::take(&mut self.statements));
+        }
+        if self.rows > 0 {
+            meters.rows.increment(std::mem::take(&mut self.rows));
+        }
+    }
+
+    /// Says why, if there is something to say, and closes.
+    async fn close(mut self, end: End) {
+        match end {
+            End::Left => tracing::debug!("the client left"),
+            End::Broken(error) => tracing::debug!(%error, "the connection broke"),
+            End::Fatal(error) => {
+                self.context.meters.error(error.code());
+                tracing::debug!(sqlstate = error.code().sqlstate(), message = error.message(), "closing");
+                self.outbox.drop_unsealed();
+                backend::error_response(self.outbox.buffer(), "FATAL", &error);
+                let said = tokio::time::timeout(FAREWELL, self.farewell()).await;
+                if !matches!(said, Ok(Ok(()))) {
+                    tracing::debug!("the client did not take its last message");
+                }
+            }
+        }
+        self.count();
+    }
+
+    async fn farewell(&mut self) -> io::Result<()> {
+        self.outbox.flush(&self.stream).await?;
+        self.stream.shutdown().await?;
+        // A socket closed with unread bytes resets the connection, and the client may never see the error.
+        let mut lingered = 0;
+        while lingered < LINGER_BYTES {
+            self.inbox.consume(self.inbox.unread().len());
+            if !self.inbox.fill(&mut self.stream).await? {
+                break;
+            }
+            lingered += self.inbox.unread().len();
+        }
+        Ok(())
+    }
+}
+
+/// Runs a statement while watching for what makes its result pointless: the client's departure, or the end of the
+/// server's patience. A cancel request reaches the statement through its own token.
+async fn attended<T>(
+    work: impl Future<Output = ashlar_base::Result<T>>,
+    stream: &TcpStream,
+    context: &mut Context,
+) -> Result<T, Failure> {
+    tokio::select! {
+        // A statement that is done at the first poll, as key statements are, pays nothing for the watch.
+        biased;
+        result = work => result.map_err(Failure::Statement),
+        () = closed_by_client(stream) => Err(Failure::End(End::Left)),
+        () = context.stop.reached(Phase::Ending) => Err(Failure::End(End::Fatal(shutting_down()))),
+    }
+}
+
+fn shutting_down() -> Error {
+    Error::new(ErrorCode::AdminShutdown, "terminating connection due to administrator command")
+}

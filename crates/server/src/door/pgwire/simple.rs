@@ -1,0 +1,79 @@
+//! The simple protocol: one string, any number of statements, one answer each, one ReadyForQuery.
+//!
+//! Called by the connection's loop. The statements of a string are one implicit transaction; the last one is reported
+//! complete only after that transaction has committed, so that no client is told of a success that is then taken back.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, Result};
+use ashlar_protocol::pg::backend;
+
+use super::sink::Sink;
+use super::{Connection, End, Failure, attended};
+use crate::session::{Executed, SqlSession, Statement};
+
+impl Connection {
+    /// Carries out a Query message.
+    pub(super) async fn query(
+        &mut self,
+        session: &mut SqlSession,
+        parsed: Result<Vec<Arc<Statement>>>,
+    ) -> Result<(), End> {
+        let done = match parsed {
+            Ok(statements) => self.run_all(session, &statements).await,
+            Err(error) => Err(Failure::Statement(error)),
+        };
+        match done {
+            Ok(()) => self.ready(session),
+            Err(Failure::Statement(error)) => {
+                self.report(session, &error);
+                self.end_turn(session).await;
+            }
+            Err(Failure::End(end)) => return Err(end),
+        }
+        Ok(())
+    }
+
+    async fn run_all(&mut self, session: &mut SqlSession, statements: &[Arc<Statement>]) -> Result<(), Failure> {
+        let Some((last, others)) = statements.split_last() else {
+            session.sync().await?;
+            backend::empty_query(self.outbox.buffer());
+            return Ok(());
+        };
+        for statement in others {
+            let tag = self.run_one(session, statement).await?;
+            self.complete(session, tag);
+        }
+        let tag = self.run_one(session, last).await?;
+        session.sync().await?;
+        self.complete(session, tag);
+        Ok(())
+    }
+
+    fn complete(&mut self, session: &mut SqlSession, tag: Option<String>) {
+        self.notices(session);
+        match tag {
+            Some(tag) => backend::command_complete(self.outbox.buffer(), &tag),
+            None => backend::empty_query(self.outbox.buffer()),
+        }
+        self.outbox.seal();
+    }
+
+    /// The command tag; none for a statement that is empty.
+    async fn run_one(
+        &mut self,
+        session: &mut SqlSession,
+        statement: &Arc<Statement>,
+    ) -> Result<Option<String>, Failure> {
+        self.statements += 1;
+        let mut sink = Sink::simple(&mut self.outbox, &self.stream, &self.context, session);
+        let executed = attended(session.run_simple(statement, &mut sink), &self.stream, &mut self.context).await;
+        self.rows += sink.finish()?;
+        match executed? {
+            Executed::Complete(tag) => Ok(Some(tag)),
+            Executed::Empty => Ok(None),
+            Executed::CopyIn { binary, columns } => self.copy_in(session, binary, columns).await.map(Some),
+            Executed::Suspended => Err(Error::internal("a statement of the simple protocol was suspended").into()),
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The two buffers between a socket and a protocol: bytes read and not yet understood, replies not yet sent.
+//!
+//! Used by the doors. Knows no protocol. Both buffers give memory back after a burst, and the reader never asks for
+//! more memory than has arrived: a length prefix alone costs nothing.
+
+use std::io;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+/// Room that is made before a read; also what an idle connection keeps.
+const READ_BYTES: usize = 8 * 1024;
+
+/// A buffer that grew beyond this is given back once it is empty.
+const KEEP_BYTES: usize = 64 * 1024;
+
+/// Bytes from the client.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+    /// Everything before it has been consumed.
+    start: usize,
+    /// Bytes read since the last [`Inbox::take_read`].
+    read: u64,
+}
+
+impl Inbox {
+    /// What has arrived and is not consumed.
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// Steps over bytes that have been understood.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start += count;
+        assert!(self.start <= self.bytes.len(), "a decoder consumed bytes that never came");
+        if self.start == self.bytes.len() {
+            self.start = 0;
+            if self.bytes.capacity() > KEEP_BYTES {
+                self.bytes = Vec::new();
+            } else {
+                self.bytes.clear();
+            }
+        }
+    }
+
+    /// Waits for bytes and reads what the kernel has, once; false when the client has closed its side. May be dropped
+    /// at any point: nothing is lost.
+    pub(crate) async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+        if self.bytes.capacity() - self.bytes.len() < READ_BYTES {
+            if self.start > 0 {
+                self.bytes.drain(..self.start);
+                self.start = 0;
+            }
+            // `reserve` doubles: a message of n bytes is moved a logarithmic number of times.
+            self.bytes.reserve(READ_BYTES);
+        }
+        // Not `try_read`: this one knows from a short read that the socket is empty, and saves the read that fails.
+        let count = stream.read_buf(&mut self.bytes).await?;
+        self.read += count as u64;
+        Ok(count > 0)
+    }
+
+    /// Bytes read since the last call, for the counters.
+    pub(crate) fn take_read(&mut self) -> u64 {
+        std::mem::take(&mut self.read)
+    }
+}
+
+/// Bytes for the client.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    bytes: Vec<u8>,
+    /// The kernel has everything before it.
+    sent: usize,
+    /// Everything before it is whole messages.
+    sealed: usize,
+    /// Bytes written since the last [`Outbox::take_written`].
+    written: u64,
+}
+
+impl Outbox {
+    /// Where messages are appended.
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    /// Bytes that wait for the client.
+    pub(crate) fn pending(&self) -> usize {
+        self.bytes.len() - self.sent
+    }
+
+    /// Declares that the buffer ends at the end of a message.
+    pub(crate) fn seal(&mut self) {
+        self.sealed = self.bytes.len();
+    }
+
+    /// Drops a message that was begun and will not be finished.
+    pub(crate) fn drop_unsealed(&mut self) {
+        self.bytes.truncate(self.sealed.max(self.sent));
+    }
+
+    /// Sends what the kernel takes now; true when nothing is left.
+    pub(crate) fn try_flush(&mut self, stream: &TcpStream) -> io::Result<bool> {
+        while self.sent < self.bytes.len() {
+            match stream.try_write(&self.bytes[self.sent..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.sent += count;
+                    self.written += count as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // Keep the part that is sent from growing the buffer while the client is slow.
+                    if self.sent >= KEEP_BYTES {
+                        self.bytes.drain(..self.sent);
+                        self.sealed = self.sealed.saturating_sub(self.sent);
+                        self.sent = 0;
+                    }
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.sent = 0;
+        self.sealed = 0;
+        if self.bytes.capacity() > KEEP_BYTES * 2 {
+            self.bytes = Vec::new();
+        } else {
+            self.bytes.clear();
+        }
+        Ok(true)
+    }
+
+    /// Sends until at most `left` bytes wait. May be dropped at any point: nothing is sent twice or lost.
+    pub(crate) async fn flush_to(&mut self, stream: &TcpStream, left: usize) -> io::Result<()> {
+        while !self.try_flush(stream)? && self.pending() > left {
+            stream.writable().await?;
+        }
+        Ok(())
+    }
+
+    /// Sends everything.
+    pub(crate) async fn flush(&mut self, stream: &TcpStream) -> io::Result<()> {
+        self.flush_to(stream, 0).await
+    }
+
+    /// Bytes written since the last call, for the counters.
+    pub(crate) fn take_written(&mut self) -> u64 {
+        std::mem::take(&mut self.written)
+    }
+}
+
+/// Resolves when the client has closed the connection, however many bytes it sent before that. Reads nothing.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) async fn closed_by_client(stream: &TcpStream) {
+    // The kernel's hang-up flag completes a wait for priority data, and pending ordinary data does not.
+    match stream.ready(tokio::io::Interest::PRIORITY).await {
+        Ok(ready) if ready.is_read_closed() => {}
+        // Urgent data, which nobody sends: this statement runs on unobserved.
+        Ok(_) => std::future::pending().await,
+        Err(_) => {}
+    }
+}
+
+/// Where the kernel does not tell, a statement runs until its reply cannot be sent.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) async fn closed_by_client(_stream: &TcpStream) {
+    std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests;

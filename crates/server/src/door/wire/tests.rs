@@ -1,0 +1,76 @@
+use ashlar_base::net;
+use futures::FutureExt;
+use tokio::io::AsyncWriteExt;
+
+use super::*;
+
+/// A connection over loopback: the server's end and the client's.
+async fn connection() -> (TcpStream, TcpStream) {
+    let listener = net::listen("127.0.0.1:0".parse().expect("an address")).expect("a free port");
+    let listener = net::adopt(listener).expect("a runtime");
+    let client = net::connect(listener.local_addr().expect("an address")).await.expect("a listener");
+    let (server, _) = listener.accept().await.expect("a client");
+    (server, client)
+}
+
+#[tokio::test]
+async fn a_big_message_leaves_no_big_buffer_behind() {
+    let (mut server, mut client) = connection().await;
+    let message: Vec<u8> = (0..3_000_000u32).map(|number| number as u8).collect();
+    let sent = message.clone();
+    let sending = tokio::spawn(async move {
+        client.write_all(&sent).await.expect("a server that reads");
+        client
+    });
+    let mut inbox = Inbox::default();
+    while inbox.unread().len() < message.len() {
+        assert!(inbox.fill(&mut server).await.expect("a client"));
+        // What has arrived decides the size of the buffer, at most doubled.
+        assert!(inbox.bytes.capacity() <= 2 * (inbox.bytes.len() + READ_BYTES));
+    }
+    assert!(inbox.unread() == message);
+    inbox.consume(message.len() - 1);
+    assert_eq!(inbox.unread(), &message[message.len() - 1..]);
+    inbox.consume(1);
+    assert!(inbox.bytes.capacity() <= KEEP_BYTES);
+    assert_eq!(inbox.take_read(), message.len() as u64);
+    drop(sending.await.expect("a sender"));
+    assert!(!inbox.fill(&mut server).await.expect("an orderly end"));
+}
+
+#[tokio::test]
+async fn consumed_bytes_make_room_for_the_rest_of_a_message() {
+    let (mut server, mut client) = connection().await;
+    let mut inbox = Inbox::default();
+    for round in 0..100_u32 {
+        let bytes = vec![round as u8; 4000];
+        client.write_all(&bytes).await.expect("a server");
+        let before = inbox.unread().len();
+        while inbox.unread().len() < before + 4000 {
+            assert!(inbox.fill(&mut server).await.expect("a client"));
+        }
+        // One byte always stays behind, so that the buffer is never empty.
+        inbox.consume(before + 3999);
+    }
+    assert!(inbox.bytes.capacity() <= 4 * READ_BYTES, "{}", inbox.bytes.capacity());
+}
+
+#[test]
+fn an_unfinished_message_is_taken_back() {
+    let mut outbox = Outbox::default();
+    outbox.buffer().extend_from_slice(b"whole");
+    outbox.seal();
+    outbox.buffer().extend_from_slice(b"hal");
+    outbox.drop_unsealed();
+    assert_eq!(outbox.buffer().as_slice(), b"whole");
+}
+
+#[tokio::test]
+async fn departure_is_noticed_behind_bytes_that_nobody_reads() {
+    let (server, mut client) = connection().await;
+    client.write_all(b"pipelined").await.expect("a server");
+    server.readable().await.expect("bytes");
+    assert!(closed_by_client(&server).now_or_never().is_none());
+    drop(client);
+    closed_by_client(&server).await;
+}

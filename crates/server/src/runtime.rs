@@ -1,0 +1,319 @@
+//! The threads of the server: one that accepts, one for HTTP, and the door threads, each a runtime of its own.
+//!
+//! ```text
+//! accept ──round robin, bounded channel──▶ door 0: current-thread runtime, its connections for life
+//!                                       └▶ door n: ...
+//! http   ──▶ /metrics, /healthz, /readyz
+//! ```
+//!
+//! Started by the commands `serve` and `demo`. Knows no protocol and no SQL.
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use ashlar_base::config::Config;
+use ashlar_base::net;
+use ashlar_query::{Engine, EngineConfig};
+use ashlar_store::{CompactorHandle, Store, StoreConfig};
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+use tokio::task::LocalSet;
+use tracing::{Instrument, info_span};
+
+use crate::door::http::{self, Pages};
+use crate::door::meters::Meters;
+use crate::door::seats::{Entry, Seats};
+use crate::door::{self, Context, Door, FAREWELL};
+use crate::session::{SessionRegistry, Shared};
+use crate::session::keys::KeyService;
+use crate::shutdown::{self, Phase, Stop, Stopper};
+
+/// Accepted connections that wait for a door thread to take them up; more wait in the kernel's queue.
+const HANDOVER_MAX: usize = 64;
+
+/// An accept that fails (mostly: too many open files) is tried again after this long.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
+/// Where the doors listen: the configured addresses with the ports that were really taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// The PostgreSQL door.
+    pub pg: SocketAddr,
+    /// The RESP door.
+    pub resp: SocketAddr,
+    /// The HTTP door.
+    pub http: SocketAddr,
+}
+
+/// A server that runs.
+pub struct Server {
+    addresses: Addresses,
+    shared: Arc<Shared>,
+    compactor: CompactorHandle,
+    stopper: Arc<Stopper>,
+    loaded: Arc<AtomicBool>,
+    grace: Duration,
+    acceptor: JoinHandle<()>,
+    http: JoinHandle<()>,
+    doors: Vec<JoinHandle<()>>,
+}
+
+/// A connection on its way to its thread.
+struct Arrival {
+    door: Door,
+    stream: std::net::TcpStream,
+    context: Context,
+    entry: Entry,
+}
+
+/// Opens the doors, then starts the threads behind them. `loaded` false keeps `/readyz` at 503 until
+/// [`Server::set_loaded`].
+pub fn start(config: Config, recorder: PrometheusHandle, loaded: bool) -> anyhow::Result<Server> {
+    let pg = listen("PostgreSQL", config.server.pg_address)?;
+    let resp = listen("RESP", config.server.resp_address)?;
+    let web = listen("HTTP", config.server.http_address)?;
+    let addresses = Addresses { pg: pg.local_addr()?, resp: resp.local_addr()?, http: web.local_addr()? };
+    let grace = Duration::from_millis(config.server.shutdown_grace_ms);
+    let (cores, connections_max) = (config.server.cores, config.server.connections_max);
+
+    let (shared, compactor) = engine(config).context("cannot start the engine")?;
+    let keys = KeyService::new(Arc::clone(&shared)).context("cannot open the table of keys")?;
+    let (stopper, stop) = shutdown::channel();
+    let loaded = Arc::new(AtomicBool::new(loaded));
+    let seats = [Seats::new(connections_max), Seats::new(connections_max)];
+
+    let mut doors = Vec::new();
+    let mut queues = Vec::new();
+    for number in 0..thread_count(cores) {
+        let (sender, receiver) = mpsc::channel(HANDOVER_MAX);
+        queues.push(sender);
+        let stop = stop.clone();
+        doors.push(spawn(format!("ashlar-door-{number}"), move |runtime| serve_thread(&runtime, receiver, stop))?);
+    }
+    let acceptor = {
+        let (shared, stop, seats) = (Arc::clone(&shared), stop.clone(), seats.clone());
+        spawn("ashlar-accept".to_owned(), move |runtime| {
+            let [pg_seats, resp_seats] = seats;
+            let context = |door, seats| Context {
+                shared: Arc::clone(&shared),
+                keys: Arc::clone(&keys),
+                id: 0,
+                stop: stop.clone(),
+                meters: Meters::new(door),
+                seats,
+            };
+            let arrivals = Arrivals { queues, next: 0, next_id: 1 };
+            runtime.block_on(accept_all(
+                [(Door::Pg, pg, context(Door::Pg, pg_seats)), (Door::Resp, resp, context(Door::Resp, resp_seats))],
+                arrivals,
+                stop.clone(),
+            ));
+        })?
+    };
+    let http = {
+        let [pg_seats, resp_seats] = seats;
+        let pages = Pages {
+            shared: Arc::clone(&shared),
+            recorder,
+            seats: vec![(Door::Pg.name(), pg_seats), (Door::Resp.name(), resp_seats)],
+            loaded: Arc::clone(&loaded),
+            stop,
+        };
+        spawn("ashlar-http".to_owned(), move |runtime| {
+            let served = runtime.block_on(async { http::serve(net::adopt(web)?, pages).await });
+            if let Err(error) = served {
+                tracing::error!(%error, "the HTTP door failed");
+            }
+        })?
+    };
+    tracing::info!(pg = %addresses.pg, resp = %addresses.resp, http = %addresses.http, "listening");
+    Ok(Server { addresses, shared, compactor, stopper: Arc::new(stopper), loaded, grace, acceptor, http, doors })
+}
+
+impl Server {
+    /// Where the doors listen.
+    pub fn addresses(&self) -> Addresses {
+        self.addresses
+    }
+
+    /// Tells `/readyz` that the data is there.
+    pub fn set_loaded(&self) {
+        self.loaded.store(true, Ordering::Release);
+    }
+
+    /// The way to hurry a stop that is under way.
+    pub fn stopper(&self) -> Arc<Stopper> {
+        Arc::clone(&self.stopper)
+    }
+
+    /// Stops: no new connections, idle sessions leave, running statements get the grace time, then all threads end.
+    ///
+    /// Must not be called from within an async runtime: it blocks, and it drops the runtimes of the engine.
+    pub fn stop(self) -> anyhow::Result<()> {
+        tracing::info!(grace_ms = self.grace.as_millis() as u64, "stopping");
+        self.stopper.advance(Phase::Draining);
+        let deadline = {
+            let stopper = Arc::clone(&self.stopper);
+            let grace = self.grace;
+            let (finished, wait) = std::sync::mpsc::sync_channel::<()>(0);
+            let timer = thread::Builder::new().name("ashlar-grace".to_owned()).spawn(move || {
+                // Ends early when the sender is dropped: every door thread has finished.
+                if wait.recv_timeout(grace) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+                    tracing::info!("the grace time is over");
+                    stopper.advance(Phase::Ending);
+                }
+            })?;
+            (finished, timer)
+        };
+        let mut panicked = self.acceptor.join().is_err();
+        for door in self.doors {
+            panicked |= door.join().is_err();
+        }
+        drop(deadline.0);
+        panicked |= deadline.1.join().is_err();
+        self.stopper.advance(Phase::Ending);
+        panicked |= self.http.join().is_err();
+        drop(self.compactor);
+        drop(self.shared);
+        anyhow::ensure!(!panicked, "a thread of the server panicked");
+        tracing::info!("stopped");
+        Ok(())
+    }
+}
+
+/// The tables and the engine over them, empty; and the thread that gives memory of dead rows back.
+fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
+    let store = Store::new(StoreConfig {
+        partition_count: config.store.partition_count,
+        memory_max: config.store.memory_mib_max << 20,
+        ..StoreConfig::default()
+    });
+    let engine = Engine::new(
+        Arc::clone(&store),
+        &EngineConfig {
+            memory_bytes_max: usize::try_from(config.query.memory_mib_max << 20).unwrap_or(usize::MAX),
+            threads: thread_count(config.query.threads),
+            batch_rows: config.query.batch_rows as usize,
+            plan_cache_entries_max: config.query.plan_cache_entries_max as usize,
+        },
+    )?;
+    let compactor = store.start_compactor();
+    let shared = Shared { engine, config: Arc::new(config), sessions: SessionRegistry::default() };
+    Ok((Arc::new(shared), compactor))
+}
+
+fn listen(door: &str, address: SocketAddr) -> anyhow::Result<StdListener> {
+    net::listen(address).with_context(|| format!("the {door} door cannot listen on {address}"))
+}
+
+fn thread_count(configured: u16) -> usize {
+    match configured {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        cores => usize::from(cores),
+    }
+}
+
+fn spawn(name: String, work: impl FnOnce(Runtime) + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name(name).spawn(move || work(runtime)).context("cannot start a thread")
+}
+
+/// Deals connections out to the door threads.
+struct Arrivals {
+    queues: Vec<mpsc::Sender<Arrival>>,
+    next: usize,
+    next_id: u64,
+}
+
+impl Arrivals {
+    fn deal(&mut self) -> (&mpsc::Sender<Arrival>, u64) {
+        self.next = (self.next + 1) % self.queues.len();
+        let id = self.next_id;
+        self.next_id += 1;
+        (&self.queues[self.next], id)
+    }
+}
+
+/// Accepts on both doors until the server drains. Dropping the queues then tells the door threads that nobody else
+/// will come.
+async fn accept_all(doors: [(Door, StdListener, Context); 2], mut arrivals: Arrivals, mut stop: Stop) {
+    let [(first, first_listener, first_context), (second, second_listener, second_context)] = doors;
+    let (first_listener, second_listener) = match (net::adopt(first_listener), net::adopt(second_listener)) {
+        (Ok(first), Ok(second)) => (first, second),
+        (Err(error), _) | (_, Err(error)) => {
+            tracing::error!(%error, "cannot accept connections");
+            return;
+        }
+    };
+    loop {
+        let (door, context, stream) = tokio::select! {
+            biased;
+            () = stop.reached(Phase::Draining) => return,
+            stream = accept(&first_listener) => (first, &first_context, stream),
+            stream = accept(&second_listener) => (second, &second_context, stream),
+        };
+        context.meters.connections.increment(1);
+        let Some(entry) = context.seats.enter() else {
+            context.meters.refused.increment(1);
+            continue;
+        };
+        let (queue, id) = arrivals.deal();
+        let arrival = Arrival { door, stream, context: Context { id, ..context.clone() }, entry };
+        tokio::select! {
+            biased;
+            () = stop.reached(Phase::Draining) => return,
+            sent = queue.send(arrival) => if sent.is_err() {
+                tracing::error!("a door thread is gone");
+            },
+        }
+    }
+}
+
+async fn accept(listener: &TcpListener) -> std::net::TcpStream {
+    loop {
+        let error = match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
+            Ok(stream) => return stream,
+            Err(error) => error,
+        };
+        // The client's own early departure costs nothing; anything else would spin.
+        if error.kind() != std::io::ErrorKind::ConnectionAborted {
+            tracing::warn!(%error, "cannot accept a connection");
+            tokio::time::sleep(ACCEPT_RETRY).await;
+        }
+    }
+}
+
+/// One door thread: takes up connections, and ends when nobody comes any more and everybody has left.
+fn serve_thread(runtime: &Runtime, mut arrivals: mpsc::Receiver<Arrival>, mut stop: Stop) {
+    let connections = LocalSet::new();
+    connections.block_on(runtime, async {
+        while let Some(Arrival { door, stream, context, entry }) = arrivals.recv().await {
+            let span = info_span!("session", id = context.id, door = door.name());
+            let connection = async move {
+                // Held until the connection is closed.
+                let _entry = entry;
+                match tokio::net::TcpStream::from_std(stream) {
+                    Ok(stream) => door::serve(door, stream, context).await,
+                    Err(error) => tracing::warn!(%error, "cannot take up a connection"),
+                }
+            };
+            tokio::task::spawn_local(connection.instrument(span));
+        }
+    });
+    // Connections say goodbye by themselves, each at its own pace; after the grace time they get one more moment.
+    runtime.block_on(async {
+        tokio::select! {
+            () = connections => {}
+            () = async {
+                stop.reached(Phase::Ending).await;
+                tokio::time::sleep(FAREWELL).await;
+            } => {}
+        }
+    });
+}

@@ -1,0 +1,159 @@
+//! INFO and CONFIG GET: true figures under Redis's names.
+//!
+//! Called through the command table. Where Redis has a field whose truth here nobody measures, the field is absent.
+
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
+
+use ashlar_base::clock;
+
+use super::arguments::{Args, is};
+use super::error::Outcome;
+use super::{KeyService, KeySession, Reply, glob, keyspace};
+
+/// The Redis version whose commands, replies and error texts are followed; clients choose their behaviour by it.
+const REDIS_VERSION: &str = "7.0.15";
+
+/// A section: its title and what writes its lines.
+type Section = (&'static str, fn(&KeySession, &mut String) -> std::fmt::Result);
+
+const SECTIONS: &[Section] = &[
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Persistence", persistence),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("Cluster", cluster),
+    ("Keyspace", keyspace_section),
+];
+
+pub(super) fn info(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    // The counters of this batch are still the session's own.
+    session.end_batch();
+    let all = args.len() == 1
+        || args.from(1).any(|name| ["all", "default", "everything"].into_iter().any(|word| is(name, word)));
+    let mut text = String::new();
+    for (title, write) in SECTIONS {
+        if all || args.from(1).any(|name| is(name, title)) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            let written = write!(text, "# {title}\r\n").and_then(|()| write(session, &mut text));
+            debug_assert!(written.is_ok(), "writing to a string cannot fail");
+        }
+    }
+    reply.verbatim(*b"txt", text.as_bytes());
+    Ok(())
+}
+
+fn server(session: &KeySession, out: &mut String) -> std::fmt::Result {
+    let uptime = clock::monotonic().duration_since(session.service.started).as_secs();
+    write!(
+        out,
+        "server_name:ashlar\r\nashlar_version:{}\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\n\
+         os:{} {}\r\narch_bits:{}\r\nprocess_id:{}\r\ntcp_port:{}\r\nserver_time_usec:{}\r\n\
+         uptime_in_seconds:{uptime}\r\nuptime_in_days:{}\r\n",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+        usize::BITS,
+        std::process::id(),
+        session.client().local.port(),
+        clock::wall_micros(),
+        uptime / 86_400,
+    )
+}
+
+fn clients(session: &KeySession, out: &mut String) -> std::fmt::Result {
+    let service = &session.service;
+    write!(
+        out,
+        "connected_clients:{}\r\nmaxclients:{}\r\nblocked_clients:0\r\n",
+        service.clients.count(),
+        service.shared.config.server.connections_max,
+    )
+}
+
+fn memory(session: &KeySession, out: &mut String) -> std::fmt::Result {
+    let service = &session.service;
+    let process = crate::telemetry::memory();
+    write!(out, "used_memory:{}\r\nused_memory_rss:{}\r\n", process.allocated, process.resident)?;
+    write!(
+        out,
+        "used_memory_dataset:{}\r\nmaxmemory:{}\r\nmaxmemory_policy:noeviction\r\nmem_allocator:jemalloc\r\n",
+        service.shared.engine.store().memory_used(),
+        memory_max(service),
+    )
+}
+
+fn memory_max(service: &KeyService) -> u64 {
+    service.shared.config.store.memory_mib_max << 20
+}
+
+fn persistence(_: &KeySession, out: &mut String) -> std::fmt::Result {
+    // Rows are in memory only.
+    write!(out, "loading:0\r\naof_enabled:0\r\nrdb_bgsave_in_progress:0\r\n")
+}
+
+fn stats(session: &KeySession, out: &mut String) -> std::fmt::Result {
+    let service = &session.service;
+    write!(
+        out,
+        "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_error_replies:{}\r\n\
+         expired_keys:0\r\nevicted_keys:0\r\n",
+        service.connections.load(Ordering::Relaxed),
+        service.commands.load(Ordering::Relaxed),
+        service.errors.load(Ordering::Relaxed),
+    )
+}
+
+fn replication(_: &KeySession, out: &mut String) -> std::fmt::Result {
+    write!(out, "role:master\r\nconnected_slaves:0\r\n")
+}
+
+fn cluster(_: &KeySession, out: &mut String) -> std::fmt::Result {
+    write!(out, "cluster_enabled:0\r\n")
+}
+
+fn keyspace_section(session: &KeySession, out: &mut String) -> std::fmt::Result {
+    match keyspace::count(&session.service) {
+        0 => Ok(()),
+        keys => write!(out, "db0:keys={keys},expires=0,avg_ttl=0\r\n"),
+    }
+}
+
+/// The parameters of Redis that have a truth here.
+fn parameters(session: &KeySession) -> [(&'static str, String); 9] {
+    let (service, address) = (&session.service, session.client().local);
+    let server = &service.shared.config.server;
+    [
+        ("appendonly", "no".to_owned()),
+        ("bind", address.ip().to_string()),
+        ("databases", "1".to_owned()),
+        ("maxclients", server.connections_max.to_string()),
+        ("maxmemory", memory_max(service).to_string()),
+        ("maxmemory-policy", "noeviction".to_owned()),
+        ("port", address.port().to_string()),
+        ("proto-max-bulk-len", server.resp_bulk_bytes_max.to_string()),
+        ("save", String::new()),
+    ]
+}
+
+pub(super) fn config_get(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let mut found = Vec::new();
+    for (name, value) in parameters(session) {
+        let asked = args.from(2).find(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()));
+        if let Some(asked) = asked {
+            // A name without wildcards comes back as it was written.
+            let plain = asked.eq_ignore_ascii_case(name.as_bytes());
+            found.push((if plain { asked } else { name.as_bytes() }, value));
+        }
+    }
+    reply.map(found.len());
+    for (name, value) in found {
+        reply.bulk(name);
+        reply.bulk(value.as_bytes());
+    }
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! The key-value session: Redis commands on the rows of the grid tables.
+//!
+//! The RESP door makes one [`KeySession`] for each connection and hands it every decoded command. A plain key is a
+//! row of the table `kv`; `table:{key}` is a row of any table, as a hash of its columns. No SQL and no DataFusion
+//! here, and nothing waits: a command runs to its end under the locks of the partitions it touches.
+
+mod arguments;
+mod clients;
+mod connection;
+mod describe;
+mod error;
+mod glob;
+mod hashes;
+mod info;
+mod keyspace;
+mod row_name;
+mod rows;
+mod strings;
+mod table;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use ashlar_base::{Error, ErrorCode, clock};
+use ashlar_protocol::resp::{Command, ReplyWriter, Version};
+use ashlar_store::Region;
+
+use self::arguments::Args;
+use self::clients::{LastCommand, Registration};
+pub use self::clients::{Client, Clients};
+use self::error::KeyError;
+use self::rows::TableCache;
+use super::Shared;
+
+type Reply<'a> = ReplyWriter<'a>;
+
+/// What all key-value sessions of the server share.
+pub struct KeyService {
+    shared: Arc<Shared>,
+    /// The region of the table `kv`.
+    kv: Arc<Region>,
+    clients: Clients,
+    started: Instant,
+    /// Connections since the start.
+    connections: AtomicU64,
+    /// Commands since the start, refused ones included.
+    commands: AtomicU64,
+    /// Commands answered with an error.
+    errors: AtomicU64,
+}
+
+impl KeyService {
+    /// One for the process. The table `kv` must exist.
+    pub fn new(shared: Arc<Shared>) -> Result<Arc<Self>, Error> {
+        let kv = shared.engine.catalog().grid_table("kv");
+        let kv = kv.ok_or_else(|| Error::internal("the table \"kv\" does not exist"))?;
+        Ok(Arc::new(Self {
+            shared,
+            kv,
+            clients: Clients::default(),
+            started: clock::monotonic(),
+            connections: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
+            errors: AtomicU64::new(0),
+        }))
+    }
+
+    /// The connections that are open.
+    pub fn clients(&self) -> &Clients {
+        &self.clients
+    }
+
+    /// What was configured, for the door's own limits.
+    pub fn config(&self) -> &ashlar_base::config::Config {
+        &self.shared.config
+    }
+
+    /// Bytes of the longest string value.
+    fn value_bytes_max(&self) -> usize {
+        self.shared.config.server.resp_bulk_bytes_max as usize
+    }
+}
+
+/// What became of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Executed {
+    /// The door sends what was written and closes the connection.
+    pub close: bool,
+    /// The command was answered with an error.
+    pub error: Option<ErrorCode>,
+}
+
+/// Whether replies are written, as CLIENT REPLY chose.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Replies {
+    On,
+    Off,
+    /// Not this one (it is CLIENT REPLY SKIP) and not the next.
+    SkipTwo,
+    /// Not this one.
+    SkipOne,
+}
+
+/// One connection's state.
+pub struct KeySession {
+    service: Arc<KeyService>,
+    client: Registration,
+    version: Version,
+    replies: Replies,
+    closing: bool,
+    tables: TableCache,
+    /// Texts and values on their way; kept between commands, bounded by [`SCRATCH_BYTES_KEPT`].
+    scratch: Vec<u8>,
+    /// Counted here and added to the service once per batch, so that cores do not fight for a counter.
+    commands: u64,
+    errors: u64,
+    last: LastCommand,
+}
+
+const SCRATCH_BYTES_KEPT: usize = 64 * 1024;
+
+impl KeySession {
+    /// A session for a new connection.
+    pub fn new(service: Arc<KeyService>, peer: SocketAddr, local: SocketAddr) -> Self {
+        service.connections.fetch_add(1, Ordering::Relaxed);
+        let client = service.clients.register(peer, local);
+        Self {
+            service,
+            client,
+            version: Version::Resp2,
+            replies: Replies::On,
+            closing: false,
+            tables: TableCache::default(),
+            scratch: Vec::new(),
+            commands: 0,
+            errors: 0,
+            last: ("NULL", None),
+        }
+    }
+
+    /// What other connections know about this one.
+    pub fn client(&self) -> &Arc<Client> {
+        self.client.client()
+    }
+
+    /// Runs one command and appends its reply to `out`.
+    #[inline]
+    pub fn execute(&mut self, command: Command<'_>, out: &mut Vec<u8>) -> Executed {
+        if command.is_empty() {
+            return Executed { close: false, error: None };
+        }
+        self.commands += 1;
+        let start = out.len();
+        let args = Args::new(command);
+        let outcome = match self.find(&args) {
+            Ok(command) => {
+                let mut reply = ReplyWriter::new(out, self.version);
+                (command.handler)(self, &args, &mut reply)
+            }
+            Err(error) => Err(error),
+        };
+        let mut code = None;
+        if let Err(error) = outcome {
+            code = Some(error.code());
+            self.errors += 1;
+            // A handler that failed half way has written half a reply.
+            out.truncate(start);
+            error.write(out);
+        }
+        if self.replies != Replies::On {
+            out.truncate(start);
+            self.replies = match self.replies {
+                Replies::SkipTwo => Replies::SkipOne,
+                Replies::SkipOne | Replies::On => Replies::On,
+                Replies::Off => Replies::Off,
+            };
+        }
+        Executed { close: self.closing, error: code }
+    }
+
+    /// The commands of one read are done: publishes the counters and gives back what a big command left behind.
+    pub fn end_batch(&mut self) {
+        let (commands, errors) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.errors));
+        if commands > 0 {
+            self.service.commands.fetch_add(commands, Ordering::Relaxed);
+            self.client.client().ran(self.last);
+        }
+        if errors > 0 {
+            self.service.errors.fetch_add(errors, Ordering::Relaxed);
+        }
+        if self.scratch.capacity() > SCRATCH_BYTES_KEPT {
+            self.scratch = Vec::new();
+        }
+    }
+
+    /// The command that a line names, its number of arguments checked.
+    #[inline]
+    fn find(&mut self, args: &Args<'_>) -> Result<&'static table::Command, KeyError> {
+        let Some(command) = table::find(args.at(0)) else {
+            // A web browser that was lured into posting to this port: as Redis does, close without a word.
+            if ["post", "host:"].into_iter().any(|word| arguments::is(args.at(0), word)) {
+                self.closing = true;
+                self.replies = Replies::Off;
+            }
+            return Err(unknown_command(args));
+        };
+        if !command.subcommands.is_empty() && args.len() > 1 {
+            let subcommand = find_subcommand(command, args)?;
+            self.last = (command.name, Some(subcommand.name));
+            return Ok(subcommand);
+        }
+        self.last = (command.name, None);
+        if command.takes(args.len()) { Ok(command) } else { Err(KeyError::arity(command.name)) }
+    }
+}
+
+fn find_subcommand(container: &'static table::Command, args: &Args<'_>) -> Result<&'static table::Command, KeyError> {
+    let Some(command) = container.subcommand(args.at(1)) else {
+        let mut line = b"ERR unknown subcommand '".to_vec();
+        line.extend_from_slice(printed(args.at(1), 128));
+        line.extend_from_slice(format!("'. Try {} HELP.", container.name.to_ascii_uppercase()).as_bytes());
+        return Err(KeyError::line(line));
+    };
+    if command.takes(args.len()) {
+        Ok(command)
+    } else {
+        Err(KeyError::arity(format_args!("{}|{}", container.name, command.name)))
+    }
+}
+
+/// Redis's answer, which repeats the first arguments, at most 128 bytes of each and of all.
+fn unknown_command(args: &Args<'_>) -> KeyError {
+    let mut line = b"ERR unknown command '".to_vec();
+    line.extend_from_slice(printed(args.at(0), 128));
+    line.extend_from_slice(b"', with args beginning with: ");
+    let start = line.len();
+    for arg in args.from(1) {
+        let room = 128usize.saturating_sub(line.len() - start);
+        if room == 0 {
+            break;
+        }
+        line.push(b'\'');
+        line.extend_from_slice(printed(arg, room));
+        line.extend_from_slice(b"' ");
+    }
+    KeyError::line(line)
+}
+
+/// As C's `%.*s`: up to the first NUL, at most `limit` bytes.
+fn printed(text: &[u8], limit: usize) -> &[u8] {
+    let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
+    &text[..text.len().min(limit)]
+}

@@ -1,0 +1,359 @@
+//! String commands: plain keys are rows of the table `kv(key bytea, value bytea)`.
+//!
+//! Called through the command table. GET and SET allocate nothing: the value goes from the store's memory into the
+//! reply, and from the request into the store, under the lock of the key's partition.
+
+use ashlar_base::{Datum, Error};
+use ashlar_store::{Entry, Mutation, Region, RowRef, Snapshot, WriteSet};
+
+use super::arguments::{Args, integer, integer_or_error, is, range};
+use super::error::{KeyError, Outcome};
+use super::{KeyService, KeySession, Reply, keyspace};
+
+/// The bytes of a row of `kv`.
+fn value_of(row: &RowRef<'_>, with: impl FnOnce(&[u8])) {
+    if let Datum::Bytea(bytes) = row.get(1) {
+        with(bytes);
+    }
+}
+
+/// The length of a row's value.
+fn length_of(row: &RowRef<'_>) -> usize {
+    let mut length = 0;
+    value_of(row, |bytes| length = bytes.len());
+    length
+}
+
+fn write_value(row: Option<RowRef<'_>>, reply: &mut Reply<'_>) {
+    match row {
+        Some(row) => value_of(&row, |bytes| reply.bulk(bytes)),
+        None => reply.null(),
+    }
+}
+
+fn put(entry: &mut Entry<'_>, key: &[u8], value: &[u8]) -> Result<(), Error> {
+    entry.apply(Mutation::Upsert { row: &[Datum::Bytea(key), Datum::Bytea(value)] })?;
+    Ok(())
+}
+
+impl KeySession {
+    /// The region of plain keys, once it is sure that `key` is one.
+    #[inline]
+    fn plain(&mut self, key: &[u8]) -> Outcome<&Region> {
+        if self.is_row_name(key) {
+            return Err(KeyError::WRONG_TYPE);
+        }
+        Ok(&self.service.kv)
+    }
+}
+
+pub(super) fn get(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let key = args.at(1);
+    session.plain(key)?.get(&[Datum::Bytea(key)], |row| write_value(row, reply));
+    Ok(())
+}
+
+pub(super) fn strlen(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let key = args.at(1);
+    let length = session.plain(key)?.get(&[Datum::Bytea(key)], |row| row.as_ref().map_or(0, length_of));
+    reply.integer(length as i64);
+    Ok(())
+}
+
+pub(super) fn getrange(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let key = args.at(1);
+    let (start, end) = (integer_or_error(args.at(2))?, integer_or_error(args.at(3))?);
+    session.plain(key)?.get(&[Datum::Bytea(key)], |row| match row {
+        Some(row) => value_of(&row, |bytes| reply.bulk(&bytes[range(start, end, bytes.len())])),
+        None => reply.bulk(b""),
+    });
+    Ok(())
+}
+
+/// The options of SET behind key and value.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct SetOptions {
+    only_if_absent: bool,
+    only_if_present: bool,
+    return_old: bool,
+}
+
+impl SetOptions {
+    fn parse<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Outcome<Self> {
+        let mut options = Self::default();
+        let mut expiry = None;
+        while let Some(word) = words.next() {
+            if is(word, "nx") && !options.only_if_present {
+                options.only_if_absent = true;
+            } else if is(word, "xx") && !options.only_if_absent {
+                options.only_if_present = true;
+            } else if is(word, "get") {
+                options.return_old = true;
+            } else if is(word, "keepttl") && expiry.is_none() {
+                expiry = Some(None);
+            } else if ["ex", "px", "exat", "pxat"].into_iter().any(|unit| is(word, unit)) && expiry.is_none() {
+                expiry = Some(Some(words.next().ok_or(KeyError::SYNTAX)?));
+            } else {
+                return Err(KeyError::SYNTAX);
+            }
+        }
+        let Some(amount) = expiry else {
+            return Ok(options);
+        };
+        if let Some(amount) = amount
+            && integer_or_error(amount)? <= 0
+        {
+            return Err(KeyError::Redis("ERR invalid expire time in 'set' command"));
+        }
+        // A SET that silently never expires would be wrong.
+        Err(KeyError::Redis("ERR expiry is not supported"))
+    }
+}
+
+pub(super) fn set(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let (key, value) = (args.at(1), args.at(2));
+    let kv_key = [Datum::Bytea(key)];
+    if args.len() == 3 {
+        session.plain(key)?.entry(&kv_key, |entry| put(entry, key, value))?;
+        reply.ok();
+        return Ok(());
+    }
+    let options = SetOptions::parse(args.from(3))?;
+    let done = session.plain(key)?.entry(&kv_key, |entry| {
+        let row = entry.row();
+        let exists = row.is_some();
+        if options.return_old {
+            write_value(row, reply);
+        }
+        let wanted = !(exists && options.only_if_absent || !exists && options.only_if_present);
+        if wanted {
+            put(entry, key, value)?;
+        }
+        Ok::<_, Error>(wanted)
+    })?;
+    match (options.return_old, done) {
+        (true, _) => {}
+        (false, true) => reply.ok(),
+        (false, false) => reply.null(),
+    }
+    Ok(())
+}
+
+pub(super) fn setnx(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let (key, value) = (args.at(1), args.at(2));
+    let done = session.plain(key)?.entry(&[Datum::Bytea(key)], |entry| {
+        let absent = entry.row().is_none();
+        if absent {
+            put(entry, key, value)?;
+        }
+        Ok::<_, Error>(absent)
+    })?;
+    reply.integer(i64::from(done));
+    Ok(())
+}
+
+pub(super) fn getset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let (key, value) = (args.at(1), args.at(2));
+    session.plain(key)?.entry(&[Datum::Bytea(key)], |entry| {
+        write_value(entry.row(), reply);
+        put(entry, key, value)
+    })?;
+    Ok(())
+}
+
+pub(super) fn getdel(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let key = args.at(1);
+    let kv_key = [Datum::Bytea(key)];
+    session.plain(key)?.entry(&kv_key, |entry| {
+        let row = entry.row();
+        let exists = row.is_some();
+        write_value(row, reply);
+        if exists {
+            entry.apply(Mutation::Delete { key: &kv_key })?;
+        }
+        Ok::<_, Error>(())
+    })?;
+    Ok(())
+}
+
+pub(super) fn incr(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    add(session, args.at(1), 1, reply)
+}
+
+pub(super) fn decr(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    add(session, args.at(1), -1, reply)
+}
+
+pub(super) fn incrby(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    add(session, args.at(1), integer_or_error(args.at(2))?, reply)
+}
+
+pub(super) fn decrby(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let amount = integer_or_error(args.at(2))?.checked_neg();
+    add(session, args.at(1), amount.ok_or(KeyError::Redis("ERR decrement would overflow"))?, reply)
+}
+
+fn add(session: &mut KeySession, key: &[u8], amount: i64, reply: &mut Reply<'_>) -> Outcome {
+    let sum = session.plain(key)?.entry(&[Datum::Bytea(key)], |entry| {
+        let mut current = Some(0);
+        if let Some(row) = entry.row() {
+            value_of(&row, |bytes| current = integer(bytes));
+        }
+        let sum = current.ok_or(KeyError::NOT_AN_INTEGER)?.checked_add(amount).ok_or(KeyError::OVERFLOW)?;
+        put(entry, key, itoa::Buffer::new().format(sum).as_bytes())?;
+        Ok::<_, KeyError>(sum)
+    })?;
+    reply.integer(sum);
+    Ok(())
+}
+
+pub(super) fn append(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let (key, more) = (args.at(1), args.at(2));
+    let length_max = session.service.value_bytes_max();
+    let mut scratch = std::mem::take(&mut session.scratch);
+    let outcome = session.plain(key).and_then(|kv| {
+        kv.entry(&[Datum::Bytea(key)], |entry| {
+            load(entry, &mut scratch);
+            if scratch.len().saturating_add(more.len()) > length_max {
+                return Err(KeyError::TOO_LONG);
+            }
+            scratch.extend_from_slice(more);
+            put(entry, key, &scratch)?;
+            Ok(scratch.len())
+        })
+    });
+    session.scratch = scratch;
+    reply.integer(outcome? as i64);
+    Ok(())
+}
+
+pub(super) fn setrange(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let (key, patch) = (args.at(1), args.at(3));
+    let offset = integer_or_error(args.at(2))?;
+    let offset = usize::try_from(offset).map_err(|_| KeyError::Redis("ERR offset is out of range"))?;
+    if patch.is_empty() {
+        // Changes nothing, and creates nothing.
+        return strlen(session, args, reply);
+    }
+    let length_max = session.service.value_bytes_max();
+    let mut scratch = std::mem::take(&mut session.scratch);
+    let outcome = session.plain(key).and_then(|kv| {
+        let end = offset.saturating_add(patch.len());
+        if end > length_max {
+            return Err(KeyError::TOO_LONG);
+        }
+        kv.entry(&[Datum::Bytea(key)], |entry| {
+            load(entry, &mut scratch);
+            if scratch.len() < end {
+                scratch.resize(end, 0);
+            }
+            scratch[offset..end].copy_from_slice(patch);
+            put(entry, key, &scratch)?;
+            Ok(scratch.len())
+        })
+    });
+    session.scratch = scratch;
+    reply.integer(outcome? as i64);
+    Ok(())
+}
+
+/// Copies the entry's value, empty if there is none.
+fn load(entry: &Entry<'_>, scratch: &mut Vec<u8>) {
+    scratch.clear();
+    if let Some(row) = entry.row() {
+        value_of(&row, |bytes| scratch.extend_from_slice(bytes));
+    }
+}
+
+pub(super) fn mget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    reply.array(args.len() - 1);
+    // One snapshot for all keys: an MSET is seen whole or not at all.
+    let snapshot = session.service.shared.engine.store().snapshot();
+    for key in args.from(1) {
+        if session.is_row_name(key) {
+            reply.null();
+        } else {
+            session.service.kv.get_at(&snapshot, &[Datum::Bytea(key)], |row| write_value(row, reply));
+        }
+    }
+    Ok(())
+}
+
+/// The keys and values of MSET and MSETNX.
+fn pairs<'a>(args: &Args<'a>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+    let args = *args;
+    (1..args.len()).step_by(2).map(move |at| (args.at(at), args.at(at + 1)))
+}
+
+fn check_pairs(session: &mut KeySession, args: &Args<'_>, name: &str) -> Outcome {
+    if args.len().is_multiple_of(2) {
+        return Err(KeyError::arity(name));
+    }
+    if pairs(args).any(|(key, _)| session.is_row_name(key)) {
+        return Err(KeyError::WRONG_TYPE);
+    }
+    Ok(())
+}
+
+fn put_pairs(service: &KeyService, args: &Args<'_>, snapshot: &Snapshot, writes: &mut WriteSet) -> Result<(), Error> {
+    for (key, value) in pairs(args) {
+        writes.upsert(&service.kv, snapshot, &[Datum::Bytea(key), Datum::Bytea(value)])?;
+    }
+    Ok(())
+}
+
+pub(super) fn mset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    check_pairs(session, args, "mset")?;
+    let service = &session.service;
+    keyspace::atomically(service, |snapshot, writes| put_pairs(service, args, snapshot, writes))?;
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn msetnx(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    check_pairs(session, args, "msetnx")?;
+    let service = &session.service;
+    let done = keyspace::atomically(service, |snapshot, writes| {
+        let taken = |key| service.kv.get_at(snapshot, &[Datum::Bytea(key)], |row| row.is_some());
+        if pairs(args).any(|(key, _)| taken(key)) {
+            return Ok(false);
+        }
+        put_pairs(service, args, snapshot, writes)?;
+        Ok(true)
+    })?;
+    reply.integer(i64::from(done));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(words: &str) -> Result<SetOptions, String> {
+        SetOptions::parse(words.split_whitespace().map(str::as_bytes)).map_err(|error| {
+            let mut line = Vec::new();
+            error.write(&mut line);
+            String::from_utf8(line).unwrap().trim_end().to_owned()
+        })
+    }
+
+    #[test]
+    fn set_takes_conditions_and_get() {
+        let expected = SetOptions { only_if_absent: true, only_if_present: false, return_old: true };
+        assert_eq!(options("NX get"), Ok(expected));
+        assert_eq!(options("xx"), Ok(SetOptions { only_if_present: true, ..SetOptions::default() }));
+        assert_eq!(options(""), Ok(SetOptions::default()));
+    }
+
+    #[test]
+    fn set_refuses_expiry_after_checking_it_as_redis_does() {
+        for words in ["ex 10", "PX 1", "exat 99", "pxat 99", "keepttl", "nx ex 10 get"] {
+            assert_eq!(options(words), Err("-ERR expiry is not supported".to_owned()), "{words}");
+        }
+        for words in ["nx xx", "foo", "ex", "ex 1 px 1", "ex 1 keepttl", "nx xx ex 10"] {
+            assert_eq!(options(words), Err("-ERR syntax error".to_owned()), "{words}");
+        }
+        assert_eq!(options("ex x"), Err("-ERR value is not an integer or out of range".to_owned()));
+        assert_eq!(options("ex 0"), Err("-ERR invalid expire time in 'set' command".to_owned()));
+    }
+}

@@ -1,0 +1,327 @@
+//! The one table of commands: dispatch, arity errors, COMMAND and CLIENT HELP are read from it.
+//!
+//! Called by `mod.rs` for every command. A command that is not in this table does not exist.
+
+use super::{Args, KeySession, Reply};
+use super::{connection, describe, error::Outcome, hashes, info, keyspace, strings};
+
+/// What runs a command: reads the arguments, writes one reply, or returns the error to be written instead.
+pub(super) type Handler = fn(&mut KeySession, &Args<'_>, &mut Reply<'_>) -> Outcome;
+
+/// One command or subcommand.
+pub(super) struct Command {
+    /// In lower case; a subcommand's own word.
+    pub(super) name: &'static str,
+    /// Arguments, the name among them; negative for "at least".
+    pub(super) arity: i32,
+    /// Redis's names of the command's flags.
+    pub(super) flags: &'static [&'static str],
+    /// Where the keys stand.
+    pub(super) keys: Keys,
+    /// Redis's group.
+    pub(super) group: Group,
+    /// The Redis version that had it first.
+    pub(super) since: &'static str,
+    /// One line for a reader.
+    pub(super) summary: &'static str,
+    /// Its subcommands; empty for nearly all.
+    pub(super) subcommands: &'static [Self],
+    /// What runs it. Never called for a command with subcommands.
+    pub(super) handler: Handler,
+}
+
+/// Positions of keys among the arguments; `last` counts from the end if negative. All zero: no keys.
+#[derive(Clone, Copy)]
+pub(super) struct Keys {
+    pub(super) first: i32,
+    pub(super) last: i32,
+    pub(super) step: i32,
+}
+
+/// The groups of commands that there are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Group {
+    Connection,
+    Generic,
+    Hash,
+    Server,
+    String,
+}
+
+impl Group {
+    /// As COMMAND DOCS names it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::Generic => "generic",
+            Self::Hash => "hash",
+            Self::Server => "server",
+            Self::String => "string",
+        }
+    }
+
+    /// As the access control categories name it; server commands have none.
+    pub(super) fn category(self) -> Option<&'static str> {
+        match self {
+            Self::Connection => Some("connection"),
+            Self::Generic => Some("keyspace"),
+            Self::Hash => Some("hash"),
+            Self::Server => None,
+            Self::String => Some("string"),
+        }
+    }
+}
+
+impl Command {
+    /// Whether a command line of `count` arguments, the name among them, fits.
+    pub(super) fn takes(&self, count: usize) -> bool {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        let arity = i64::from(self.arity);
+        if arity >= 0 { count == arity } else { count >= -arity }
+    }
+
+    /// The subcommand of this name, in any case.
+    pub(super) fn subcommand(&self, name: &[u8]) -> Option<&'static Self> {
+        self.subcommands.iter().find(|sub| name.eq_ignore_ascii_case(sub.name.as_bytes()))
+    }
+}
+
+/// The command of this name, in any case.
+pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
+    if name.len() > NAME_LENGTH_MAX {
+        return None;
+    }
+    let mut at = hash(name);
+    loop {
+        let command = COMMANDS.get(usize::from(INDEX[usize::from(at)]))?;
+        if name.eq_ignore_ascii_case(command.name.as_bytes()) {
+            return Some(command);
+        }
+        at = at.wrapping_add(1);
+    }
+}
+
+/// Open addressing with linear probing: name hash -> position in [`COMMANDS`]. An empty place holds `u8::MAX`.
+static INDEX: [u8; 256] = index();
+
+const NAME_LENGTH_MAX: usize = name_length_max();
+
+const fn name_length_max() -> usize {
+    let (mut longest, mut at) = (0, 0);
+    while at < COMMANDS.len() {
+        if COMMANDS[at].name.len() > longest {
+            longest = COMMANDS[at].name.len();
+        }
+        at += 1;
+    }
+    longest
+}
+
+const fn hash(name: &[u8]) -> u8 {
+    let (mut sum, mut at) = (name.len() as u32, 0);
+    while at < name.len() {
+        sum = sum.wrapping_mul(31).wrapping_add(name[at].to_ascii_lowercase() as u32);
+        at += 1;
+    }
+    (sum ^ (sum >> 8)) as u8
+}
+
+const fn index() -> [u8; 256] {
+    // Half of the places stay empty, so that a probe ends soon; `find` needs one empty place to end at all.
+    assert!(COMMANDS.len() < 128);
+    let mut places = [u8::MAX; 256];
+    let mut command = 0;
+    while command < COMMANDS.len() {
+        let mut at = hash(COMMANDS[command].name.as_bytes());
+        while places[at as usize] != u8::MAX {
+            at = at.wrapping_add(1);
+        }
+        places[at as usize] = command as u8;
+        command += 1;
+    }
+    places
+}
+
+const NO_KEYS: Keys = Keys { first: 0, last: 0, step: 0 };
+const ONE_KEY: Keys = Keys { first: 1, last: 1, step: 1 };
+const ALL_KEYS: Keys = Keys { first: 1, last: -1, step: 1 };
+const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
+
+const READ: &[&str] = &["readonly"];
+const READ_FAST: &[&str] = &["readonly", "fast"];
+const WRITE: &[&str] = &["write"];
+const WRITE_FAST: &[&str] = &["write", "fast"];
+const GROW: &[&str] = &["write", "denyoom"];
+const GROW_FAST: &[&str] = &["write", "denyoom", "fast"];
+const ADMIN: &[&str] = &["loading", "stale"];
+const ADMIN_FAST: &[&str] = &["loading", "stale", "fast"];
+const NO_AUTH: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"];
+
+/// A command without subcommands.
+#[expect(clippy::too_many_arguments, reason = "the columns of the table below")]
+const fn row(
+    name: &'static str,
+    arity: i32,
+    flags: &'static [&'static str],
+    keys: Keys,
+    group: Group,
+    since: &'static str,
+    summary: &'static str,
+    handler: Handler,
+) -> Command {
+    Command { name, arity, flags, keys, group, since, summary, subcommands: &[], handler }
+}
+
+/// A command that only has subcommands.
+const fn container(
+    name: &'static str,
+    since: &'static str,
+    group: Group,
+    summary: &'static str,
+    subcommands: &'static [Command],
+    handler: Handler,
+) -> Command {
+    Command { name, arity: -2, flags: &[], keys: NO_KEYS, group, since, summary, subcommands, handler }
+}
+
+use Group::{Connection, Generic, Hash, Server, String as Text};
+
+/// All commands. The order is that of COMMAND.
+#[rustfmt::skip]
+pub(super) static COMMANDS: &[Command] = {
+    const TABLE: &[Command] = &[
+    // Strings: rows of the table `kv`.
+    row("append",   3, GROW_FAST,  ONE_KEY,  Text, "2.0.0", "Append a value to a key", strings::append),
+    row("decr",     2, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Decrement the integer value of a key by one", strings::decr),
+    row("decrby",   3, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Decrement the integer value of a key by the given number", strings::decrby),
+    row("get",      2, READ_FAST,  ONE_KEY,  Text, "1.0.0", "Get the value of a key", strings::get),
+    row("getdel",   2, WRITE_FAST, ONE_KEY,  Text, "6.2.0", "Get the value of a key and delete the key", strings::getdel),
+    row("getrange", 4, READ,       ONE_KEY,  Text, "2.4.0", "Get a substring of the string stored at a key", strings::getrange),
+    row("getset",   3, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Set the string value of a key and return its old value", strings::getset),
+    row("incr",     2, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Increment the integer value of a key by one", strings::incr),
+    row("incrby",   3, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Increment the integer value of a key by the given amount", strings::incrby),
+    row("mget",    -2, READ_FAST,  ALL_KEYS, Text, "1.0.0", "Get the values of all the given keys", strings::mget),
+    row("mset",    -3, GROW,       PAIRS,    Text, "1.0.1", "Set multiple keys to multiple values", strings::mset),
+    row("msetnx",  -3, GROW,       PAIRS,    Text, "1.0.1", "Set multiple keys to multiple values, only if none of the keys exist", strings::msetnx),
+    row("set",     -3, GROW,       ONE_KEY,  Text, "1.0.0", "Set the string value of a key", strings::set),
+    row("setnx",    3, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Set the value of a key, only if the key does not exist", strings::setnx),
+    row("setrange", 4, GROW,       ONE_KEY,  Text, "2.2.0", "Overwrite part of a string at key starting at the specified offset", strings::setrange),
+    row("strlen",   2, READ_FAST,  ONE_KEY,  Text, "2.2.0", "Get the length of the value stored in a key", strings::strlen),
+    row("substr",   4, READ,       ONE_KEY,  Text, "1.0.0", "Get a substring of the string stored at a key", strings::getrange),
+    // Hashes: rows of any table, as `table:{key}`.
+    row("hdel",    -3, WRITE_FAST, ONE_KEY,  Hash, "2.0.0", "Set columns of a row to NULL", hashes::hdel),
+    row("hexists",  3, READ_FAST,  ONE_KEY,  Hash, "2.0.0", "Determine if a column of a row is not NULL", hashes::hexists),
+    row("hget",     3, READ_FAST,  ONE_KEY,  Hash, "2.0.0", "Get the value of a column of a row", hashes::hget),
+    row("hgetall",  2, READ,       ONE_KEY,  Hash, "2.0.0", "Get all columns of a row that are not NULL, with their values", hashes::hgetall),
+    row("hincrby",  4, GROW_FAST,  ONE_KEY,  Hash, "2.0.0", "Increment the integer value of a column by the given number", hashes::hincrby),
+    row("hkeys",    2, READ,       ONE_KEY,  Hash, "2.0.0", "Get the names of the columns of a row that are not NULL", hashes::hkeys),
+    row("hlen",     2, READ_FAST,  ONE_KEY,  Hash, "2.0.0", "Get the number of columns of a row that are not NULL", hashes::hlen),
+    row("hmget",   -3, READ_FAST,  ONE_KEY,  Hash, "2.0.0", "Get the values of the given columns of a row", hashes::hmget),
+    row("hmset",   -4, GROW_FAST,  ONE_KEY,  Hash, "2.0.0", "Set columns of a row, or insert it", hashes::hmset),
+    row("hset",    -4, GROW_FAST,  ONE_KEY,  Hash, "2.0.0", "Set columns of a row, or insert it", hashes::hset),
+    row("hsetnx",   4, GROW_FAST,  ONE_KEY,  Hash, "2.0.0", "Set a column of a row, only if it is NULL", hashes::hsetnx),
+    row("hstrlen",  3, READ_FAST,  ONE_KEY,  Hash, "3.2.0", "Get the length of the text of a column", hashes::hstrlen),
+    row("hvals",    2, READ,       ONE_KEY,  Hash, "2.0.0", "Get the values of a row that are not NULL", hashes::hvals),
+    // Keys and rows alike.
+    row("dbsize",   1, READ_FAST,  NO_KEYS,  Server, "1.0.0", "Return the number of keys and addressable rows", keyspace::dbsize),
+    row("del",     -2, WRITE,      ALL_KEYS, Generic, "1.0.0", "Delete keys or rows", keyspace::del),
+    row("exists",  -2, READ_FAST,  ALL_KEYS, Generic, "1.0.0", "Count how many of the keys or rows exist", keyspace::exists),
+    row("keys",     2, READ,       NO_KEYS,  Generic, "1.0.0", "Find all keys and rows whose name matches the given pattern", keyspace::keys),
+    row("persist",  2, WRITE_FAST, ONE_KEY,  Generic, "2.2.0", "Remove the expiration from a key; no key has one", keyspace::persist),
+    row("pttl",     2, READ_FAST,  ONE_KEY,  Generic, "2.6.0", "Get the time to live of a key in milliseconds; no key has one", keyspace::ttl),
+    row("scan",    -2, READ,       NO_KEYS,  Generic, "2.8.0", "Incrementally iterate over all keys and rows", keyspace::scan),
+    row("touch",   -2, READ_FAST,  ALL_KEYS, Generic, "3.2.1", "Count how many of the keys or rows exist", keyspace::exists),
+    row("ttl",      2, READ_FAST,  ONE_KEY,  Generic, "1.0.0", "Get the time to live of a key in seconds; no key has one", keyspace::ttl),
+    row("type",     2, READ_FAST,  ONE_KEY,  Generic, "1.0.0", "Determine the type stored at a name: string, hash (a row) or none", keyspace::type_of),
+    row("unlink",  -2, WRITE_FAST, ALL_KEYS, Generic, "4.0.0", "Delete keys or rows", keyspace::del),
+    // The connection and the server.
+    row("auth",    -2, NO_AUTH,    NO_KEYS,  Connection, "1.0.0", "Authenticate to the server", connection::auth),
+    container("client", "2.4.0", Connection, "Container for connection commands", CLIENT, describe::help),
+    row("command", -1, ADMIN,      NO_KEYS,  Server, "2.8.13", "Get details about all commands", describe::command).with(COMMAND),
+    container("config", "2.0.0", Server, "Container for configuration commands", CONFIG, describe::help),
+    row("echo",     2, ADMIN_FAST, NO_KEYS,  Connection, "1.0.0", "Echo the given string", connection::echo),
+    row("hello",   -1, NO_AUTH,    NO_KEYS,  Connection, "6.0.0", "Handshake: choose the protocol version", connection::hello),
+    row("info",    -1, ADMIN,      NO_KEYS,  Server, "1.0.0", "Get information and statistics about the server", info::info),
+    row("ping",    -1, &["fast"],  NO_KEYS,  Connection, "1.0.0", "Ping the server", connection::ping),
+    row("quit",    -1, NO_AUTH,    NO_KEYS,  Connection, "1.0.0", "Close the connection", connection::quit),
+    row("reset",    1, NO_AUTH,    NO_KEYS,  Connection, "6.2.0", "Reset the connection", connection::reset),
+    row("select",   2, ADMIN_FAST, NO_KEYS,  Connection, "1.0.0", "Select database 0, the only one", connection::select),
+    ];
+    TABLE
+};
+
+impl Command {
+    const fn with(mut self, subcommands: &'static [Self]) -> Self {
+        self.subcommands = subcommands;
+        self
+    }
+}
+
+#[rustfmt::skip]
+const CLIENT: &[Command] = &[
+    row("getname",   2, ADMIN, NO_KEYS, Connection, "2.6.9", "Get the current connection name", connection::client_getname),
+    row("help",      2, ADMIN, NO_KEYS, Connection, "5.0.0", "Show helpful text about the different subcommands", describe::help),
+    row("id",        2, ADMIN, NO_KEYS, Connection, "5.0.0", "Return the client ID of the current connection", connection::client_id),
+    row("info",      2, ADMIN, NO_KEYS, Connection, "6.2.0", "Return information about the current connection", connection::client_info),
+    row("kill",     -3, ADMIN, NO_KEYS, Connection, "2.4.0", "Close connections of other clients", connection::client_kill),
+    row("list",     -2, ADMIN, NO_KEYS, Connection, "2.4.0", "Get the list of client connections", connection::client_list),
+    row("no-evict",  3, ADMIN, NO_KEYS, Connection, "7.0.0", "Accepted: no connection is ever evicted", connection::client_switch),
+    row("no-touch",  3, ADMIN, NO_KEYS, Connection, "7.2.0", "Accepted: no command keeps an access time", connection::client_switch),
+    row("reply",     3, ADMIN, NO_KEYS, Connection, "3.2.0", "Instruct the server whether to reply to commands", connection::client_reply),
+    row("setinfo",   4, ADMIN, NO_KEYS, Connection, "7.2.0", "Set the name or version of the client library", connection::client_setinfo),
+    row("setname",   3, ADMIN, NO_KEYS, Connection, "2.6.9", "Set the current connection name", connection::client_setname),
+];
+
+#[rustfmt::skip]
+const COMMAND: &[Command] = &[
+    row("count",     2, ADMIN, NO_KEYS, Server, "2.8.13", "Get the number of commands", describe::count),
+    row("docs",     -2, ADMIN, NO_KEYS, Server, "7.0.0",  "Get documentation of commands", describe::docs),
+    row("getkeys",  -4, ADMIN, NO_KEYS, Server, "2.8.13", "Extract the keys of a full command line", describe::getkeys),
+    row("help",      2, ADMIN, NO_KEYS, Server, "5.0.0",  "Show helpful text about the different subcommands", describe::help),
+    row("info",     -2, ADMIN, NO_KEYS, Server, "2.8.13", "Get details of the given commands", describe::info),
+    row("list",     -2, ADMIN, NO_KEYS, Server, "7.0.0",  "Get the names of commands", describe::list),
+];
+
+#[rustfmt::skip]
+const CONFIG: &[Command] = &[
+    row("get",      -3, ADMIN, NO_KEYS, Server, "2.0.0", "Get the values of configuration parameters", info::config_get),
+    row("help",      2, ADMIN, NO_KEYS, Server, "5.0.0", "Show helpful text about the different subcommands", describe::help),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case() {
+        for command in COMMANDS {
+            for name in [command.name.to_owned(), command.name.to_uppercase()] {
+                assert!(std::ptr::eq(find(name.as_bytes()).unwrap(), command), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_names_are_not_found() {
+        for name in ["", "ge", "gett", "multi", "a name that is longer than any command's", "g\u{e9}t"] {
+            assert!(find(name.as_bytes()).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn arity_counts_the_name() {
+        let get = find(b"get").unwrap();
+        assert!(!get.takes(1) && get.takes(2) && !get.takes(3));
+        let mget = find(b"mget").unwrap();
+        assert!(!mget.takes(1) && mget.takes(2) && mget.takes(300));
+    }
+
+    #[test]
+    fn keys_and_arity_agree() {
+        for command in COMMANDS {
+            let needs = command.keys.first;
+            assert!(command.arity.abs() > needs, "{} has no place for its first key", command.name);
+            assert_eq!(command.keys.step == 0, needs == 0, "{}", command.name);
+        }
+    }
+}

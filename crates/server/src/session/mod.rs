@@ -1,0 +1,25 @@
+//! What the doors drive: SQL sessions and key-value sessions on one engine.
+//!
+//! A door knows this module and nothing behind it. Sessions know neither sockets nor protocols.
+
+pub mod keys;
+pub mod registry;
+pub mod sql;
+
+use std::sync::Arc;
+
+use ashlar_base::config::Config;
+use ashlar_query::Engine;
+
+pub use registry::{CancelToken, SessionRegistry};
+pub use sql::{Column, Executed, Notice, RowSink, SqlSession, Statement};
+
+/// What all sessions share.
+pub struct Shared {
+    /// Tables, plans and the threads that run queries.
+    pub engine: Arc<Engine>,
+    /// What is configured.
+    pub config: Arc<Config>,
+    /// The open SQL sessions, for cancel requests.
+    pub sessions: SessionRegistry,
+}

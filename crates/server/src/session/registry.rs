@@ -1,0 +1,188 @@
+//! The SQL sessions that are open, as a cancel request finds them, and the token through which it reaches them.
+//!
+//! The PostgreSQL door registers each session and looks up cancel requests; the session and whatever runs for it
+//! watch the token. Nothing here waits for a statement to notice.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Tells a running statement to stop. Clones are the same token.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<Token>);
+
+#[derive(Debug, Default)]
+struct Token {
+    cancelled: AtomicBool,
+    notify: Notify,
+}
+
+impl CancelToken {
+    /// A token that nobody has cancelled.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Stops what watches the token, now and until [`CancelToken::reset`].
+    pub fn cancel(&self) {
+        self.0.cancelled.store(true, Ordering::SeqCst);
+        self.0.notify.notify_waiters();
+    }
+
+    /// Forgets an earlier request: it was for an earlier statement.
+    pub fn reset(&self) {
+        // Nearly always there is none, and a read does not take the cache line from other cores.
+        if self.is_cancelled() {
+            self.0.cancelled.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Whether to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.load(Ordering::SeqCst)
+    }
+
+    /// Resolves when there is a request to stop.
+    pub async fn cancelled(&self) {
+        loop {
+            let notified = self.0.notify.notified();
+            tokio::pin!(notified);
+            // Enabled before the flag is read, so that a request between the two is not missed.
+            notified.as_mut().enable();
+            if self.is_cancelled() {
+                return;
+            }
+            notified.await;
+        }
+    }
+}
+
+/// The open sessions by the number that their client knows. Bounded by `server.connections_max`, which the door holds.
+#[derive(Debug, Default)]
+pub struct SessionRegistry(Arc<Mutex<Sessions>>);
+
+#[derive(Debug, Default)]
+struct Sessions {
+    open: HashMap<i32, (Box<[u8]>, CancelToken)>,
+    last_pid: i32,
+}
+
+/// A session's place in the registry, given up when dropped.
+#[derive(Debug)]
+pub struct Registration {
+    sessions: Arc<Mutex<Sessions>>,
+    pid: i32,
+    secret: Box<[u8]>,
+}
+
+impl SessionRegistry {
+    /// Enters a session, with a fresh secret of `secret_bytes` bytes that a cancel request must show.
+    pub fn register(&self, token: CancelToken, secret_bytes: usize) -> Registration {
+        let secret = random_bytes(secret_bytes);
+        let mut sessions = self.0.lock();
+        // Numbers come back only after two billion connections, and even then not while they are in use.
+        let pid = loop {
+            sessions.last_pid = sessions.last_pid.checked_add(1).unwrap_or(1);
+            if !sessions.open.contains_key(&sessions.last_pid) {
+                break sessions.last_pid;
+            }
+        };
+        sessions.open.insert(pid, (secret.clone(), token));
+        Registration { sessions: Arc::clone(&self.0), pid, secret }
+    }
+
+    /// Cancels what the session is doing, if the secret is its own; says whether it was.
+    pub fn cancel(&self, pid: i32, secret: &[u8]) -> bool {
+        let sessions = self.0.lock();
+        match sessions.open.get(&pid) {
+            Some((own, token)) if same(own, secret) => {
+                token.cancel();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// How many sessions are open.
+    pub fn count(&self) -> usize {
+        self.0.lock().open.len()
+    }
+}
+
+impl Registration {
+    /// The number of the session.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// What a cancel request must show.
+    pub fn secret(&self) -> &[u8] {
+        &self.secret
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.sessions.lock().open.remove(&self.pid);
+    }
+}
+
+/// Equality that takes the same time wherever the difference is.
+fn same(left: &[u8], right: &[u8]) -> bool {
+    left.len() == right.len() && left.iter().zip(right).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
+}
+
+/// Bytes that a stranger cannot guess: a keyed hash (SipHash, its key from the operating system) of a counter.
+fn random_bytes(count: usize) -> Box<[u8]> {
+    let state = RandomState::new();
+    let words = (0u64..).map(|number| {
+        let mut hasher = state.build_hasher();
+        hasher.write_u64(number);
+        hasher.finish().to_ne_bytes()
+    });
+    words.flatten().take(count).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn only_the_right_secret_cancels_and_only_while_the_session_is_open() {
+        let registry = SessionRegistry::default();
+        let (first, second) = (CancelToken::new(), CancelToken::new());
+        let one = registry.register(first.clone(), 4);
+        let other = registry.register(second.clone(), 32);
+        assert_ne!(one.pid(), other.pid());
+        assert_eq!((one.secret().len(), other.secret().len()), (4, 32));
+
+        assert!(!registry.cancel(one.pid(), other.secret()));
+        assert!(!registry.cancel(one.pid(), &one.secret()[..3]));
+        assert!(!first.is_cancelled());
+        assert!(registry.cancel(one.pid(), one.secret()));
+        assert!(first.is_cancelled() && !second.is_cancelled());
+
+        let (pid, secret) = (one.pid(), one.secret().to_vec());
+        drop(one);
+        assert!(!registry.cancel(pid, &secret));
+        assert_eq!(registry.count(), 1);
+    }
+
+    #[test]
+    fn a_waiter_sees_a_request_made_before_or_after_it_waits() {
+        let token = CancelToken::new();
+        let waiting = token.cancelled();
+        tokio::pin!(waiting);
+        assert!(waiting.as_mut().now_or_never().is_none());
+        token.cancel();
+        assert!(waiting.now_or_never().is_some());
+        assert!(token.cancelled().now_or_never().is_some());
+        token.reset();
+        assert!(token.cancelled().now_or_never().is_none());
+    }
+}

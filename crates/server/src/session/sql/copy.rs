@@ -1,0 +1,273 @@
+//! COPY FROM STDIN and TO STDOUT: bytes of the door <-> rows of the store.
+
+use std::sync::Arc;
+
+use ashlar_base::value::{binary, text};
+use ashlar_base::{Datum, Error, ErrorCode, Result, TableSchema, Value};
+use ashlar_protocol::copy::{Format, Header, Options, RowDecoder, RowEncoder};
+use ashlar_query::copy::{self, CopyFormat, CopyOptions, CopyPlan};
+use ashlar_query::key_plan::not_null;
+use ashlar_query::transaction::TransactionMark;
+use ashlar_store::{Region, Snapshot};
+
+use super::rows::RowSource;
+use super::run::select_of;
+use super::{Executed, RowSink, SqlSession};
+
+/// A COPY FROM STDIN that is under way.
+pub(super) struct CopyIn {
+    region: Arc<Region>,
+    schema: Arc<TableSchema>,
+    /// Ordinals of the columns of the data.
+    targets: Vec<usize>,
+    is_binary: bool,
+    decoder: RowDecoder,
+    snapshot: Snapshot,
+    mark: TransactionMark,
+    count: u64,
+    /// The row being put together: defaults first.
+    row: Vec<Value>,
+}
+
+fn options_of(options: &CopyOptions) -> Result<Options> {
+    let format = match options.format {
+        CopyFormat::Text => Format::Text,
+        CopyFormat::Csv => Format::Csv,
+        CopyFormat::Binary => Format::Binary,
+    };
+    let mut result = Options::new(format);
+    result.delimiter = options.delimiter;
+    result.null = options.null.clone().into_bytes();
+    result.header = if options.header { Header::Present } else { Header::Absent };
+    result.quote = options.quote;
+    result.escape = options.escape;
+    result.check()?;
+    Ok(result)
+}
+
+impl SqlSession {
+    pub(super) async fn run_copy<S: RowSink>(
+        &mut self,
+        statement: &Arc<ashlar_query::Statement>,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let ashlar_query::statement::Kind::Copy(plan) = &statement.kind else {
+            return Err(Error::internal("a COPY has a COPY plan"));
+        };
+        match plan.as_ref() {
+            CopyPlan::In { region, targets, options } => self.start_copy_in(region, targets, options),
+            CopyPlan::Out { options, .. } => self.copy_out(statement, options, sink).await,
+        }
+    }
+
+    fn start_copy_in(&mut self, region: &Arc<Region>, targets: &[usize], options: &CopyOptions) -> Result<Executed> {
+        let schema = region.schema();
+        for column in &schema.columns {
+            if matches!(column.default, Some(ashlar_base::ColumnDefault::Expression(_))) {
+                return Err(Error::unsupported(format!(
+                    "COPY into a table with a computed default (column \"{}\") is not supported",
+                    column.name
+                )));
+            }
+        }
+        let names = targets.iter().map(|ordinal| schema.columns[*ordinal].name.clone()).collect();
+        let row_bytes_max = self.shared.config.server.pg_message_bytes_max as usize;
+        let decoder = RowDecoder::new(options_of(options)?, names, row_bytes_max);
+        let mut transaction = self.take_transaction();
+        if transaction.read_only {
+            self.transaction = Some(transaction);
+            return Err(Error::new(
+                ErrorCode::ReadOnlyTransaction,
+                "cannot execute COPY FROM in a read-only transaction",
+            ));
+        }
+        let snapshot = transaction.snapshot(self.shared.engine.store());
+        let mark = transaction.mark();
+        self.transaction = Some(transaction);
+        let is_binary = options.format == CopyFormat::Binary;
+        let columns = targets.len();
+        self.copy = Some(CopyIn {
+            region: Arc::clone(region),
+            schema,
+            targets: targets.to_vec(),
+            is_binary,
+            decoder,
+            snapshot,
+            mark,
+            count: 0,
+            row: Vec::new(),
+        });
+        Ok(Executed::CopyIn { binary: is_binary, columns })
+    }
+
+    /// Takes a piece of the data of COPY FROM STDIN, cut anywhere.
+    ///
+    /// # Errors
+    /// What the rows find; then the COPY is over.
+    pub async fn copy_data(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            self.end_copy();
+            return Err(super::rows::canceled());
+        }
+        let mut copy = self.copy.take().ok_or_else(|| Error::internal("data without a COPY"))?;
+        copy.decoder.push(bytes);
+        self.copy = Some(copy);
+        self.take_rows()
+    }
+
+    /// The end of the data. Returns the command tag.
+    ///
+    /// # Errors
+    /// As [`Self::copy_data`].
+    pub async fn copy_done(&mut self) -> Result<String> {
+        match &mut self.copy {
+            Some(copy) => copy.decoder.finish(),
+            None => return Err(Error::internal("the end of data without a COPY")),
+        }
+        self.take_rows()?;
+        let count = self.copy.take().map_or(0, |copy| copy.count);
+        Ok(format!("COPY {count}"))
+    }
+
+    /// The client gives up. Returns the error to tell it.
+    pub fn copy_fail(&mut self, message: &str) -> Error {
+        self.end_copy();
+        Error::new(ErrorCode::QueryCanceled, format!("COPY from stdin failed: {message}"))
+    }
+
+    fn end_copy(&mut self) {
+        let Some(copy) = self.copy.take() else { return };
+        if let Some(transaction) = &mut self.transaction {
+            let engine = &self.shared.engine;
+            transaction.rollback_to(&copy.mark, engine.catalog(), engine.store());
+        }
+    }
+
+    fn take_rows(&mut self) -> Result<()> {
+        let Some(copy) = &mut self.copy else { return Err(Error::internal("rows without a COPY")) };
+        let Some(transaction) = &mut self.transaction else {
+            return Err(Error::internal("a COPY without a transaction"));
+        };
+        let done = copy.take_rows(transaction);
+        if done.is_err() {
+            self.end_copy();
+        }
+        done
+    }
+
+    async fn copy_out<S: RowSink>(
+        &mut self,
+        statement: &Arc<ashlar_query::Statement>,
+        options: &CopyOptions,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let select = select_of(statement).ok_or_else(|| Error::internal("a COPY has a query"))?;
+        let columns = Arc::clone(&select.columns);
+        let format = options_of(options)?;
+        let is_binary = options.format == CopyFormat::Binary;
+        let mut source = self.query(statement, Vec::new())?;
+        sink.copy_out_start(is_binary, columns.len());
+        let mut out = CopyOut {
+            encoder: RowEncoder::new(format, columns.len()),
+            is_binary,
+            style: self.style().clone(),
+            buffer: Vec::new(),
+            sink,
+        };
+        out.encoder.start(columns.iter().map(|column| column.name.as_str()), &mut out.buffer);
+        let (count, _) = source.send(&columns, 0, &mut out, &self.cancel).await?;
+        out.encoder.finish(&mut out.buffer);
+        if !out.buffer.is_empty() {
+            out.sink.copy_out_data(&out.buffer);
+        }
+        let _: RowSource = source;
+        sink.copy_out_done();
+        Ok(Executed::Complete(format!("COPY {count}")))
+    }
+}
+
+impl CopyIn {
+    fn take_rows(&mut self, transaction: &mut ashlar_query::transaction::Transaction) -> Result<()> {
+        while let Some(row) = self.decoder.next_row()? {
+            let line = row.line();
+            self.row.clear();
+            for column in &self.schema.columns {
+                self.row.push(match &column.default {
+                    Some(ashlar_base::ColumnDefault::Constant(value)) => value.clone(),
+                    _ => Value::Null,
+                });
+            }
+            for (place, ordinal) in self.targets.iter().enumerate() {
+                let field = row.get(place);
+                let read = if self.is_binary { copy::binary_field } else { copy::text_field };
+                let value = read(&self.schema, *ordinal, field);
+                self.row[*ordinal] = value.map_err(|error| at_line(error, &self.schema, line))?;
+            }
+            for (ordinal, column) in self.schema.columns.iter().enumerate() {
+                if matches!(column.default, Some(ashlar_base::ColumnDefault::Sequence)) && !self.targets.contains(&ordinal) {
+                    self.row[ordinal] = ashlar_query::dml::run::sequence_value(&self.region, column);
+                }
+                if self.row[ordinal].is_null() && !column.nullable {
+                    return Err(at_line(not_null(&self.schema, ordinal), &self.schema, line));
+                }
+            }
+            let datums: Vec<Datum<'_>> = self.row.iter().map(Value::as_datum).collect();
+            transaction
+                .writes
+                .insert(&self.region, &self.snapshot, &datums)
+                .map_err(|error| at_line(error, &self.schema, line))?;
+            self.count += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Tells where in the data: in the detail, as there is no context field.
+fn at_line(error: Error, schema: &TableSchema, line: u64) -> Error {
+    let place = match &error.fields().column {
+        Some(column) => format!("COPY {}, line {line}, column {column}", schema.name),
+        None => format!("COPY {}, line {line}", schema.name),
+    };
+    let detail = match &error.fields().detail {
+        Some(detail) => format!("{detail} ({place})"),
+        None => place,
+    };
+    error.with_detail(detail)
+}
+
+/// Encodes each row as one CopyData message.
+struct CopyOut<'s, S> {
+    encoder: RowEncoder,
+    is_binary: bool,
+    style: text::TextStyle,
+    buffer: Vec<u8>,
+    sink: &'s mut S,
+}
+
+impl<S: RowSink> RowSink for CopyOut<'_, S> {
+    fn columns(&mut self, _: &Arc<[super::Column]>) {}
+
+    fn row(&mut self, columns: &[super::Column], values: &mut dyn Iterator<Item = Datum<'_>>) {
+        self.encoder.begin_row(&mut self.buffer);
+        for (column, value) in columns.iter().zip(values) {
+            if value.is_null() {
+                self.encoder.null(&mut self.buffer);
+            } else if self.is_binary {
+                self.encoder.value(&mut self.buffer, |out| binary::encode(column.sql_type, &value, out));
+            } else {
+                self.encoder.value(&mut self.buffer, |out| text::write(column.sql_type, &value, &self.style, out));
+            }
+        }
+        self.encoder.end_row(&mut self.buffer);
+        self.sink.copy_out_data(&self.buffer);
+        self.buffer.clear();
+    }
+
+    fn copy_out_start(&mut self, _: bool, _: usize) {}
+    fn copy_out_data(&mut self, _: &[u8]) {}
+    fn copy_out_done(&mut self) {}
+
+    async fn ready(&mut self) -> Result<()> {
+        self.sink.ready().await
+    }
+}

@@ -1,0 +1,99 @@
+//! SQL cursors: DECLARE, FETCH, MOVE. A cursor is a portal with a name.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_query::grammar;
+use ashlar_query::statement::Kind;
+
+use super::portal::{Portal, Progress};
+use super::{Block, Executed, RowSink, SqlSession};
+
+impl SqlSession {
+    pub(super) async fn declare(&mut self, name: &str, text: &str, hold: bool) -> Result<Executed> {
+        if hold {
+            return Err(Error::unsupported("cursors WITH HOLD are not supported"));
+        }
+        if self.block == Block::None {
+            return Err(Error::new(
+                ErrorCode::NoActiveTransaction,
+                "DECLARE CURSOR can only be used in transaction blocks",
+            ));
+        }
+        if self.portals.contains_key(name) {
+            return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{name}\" already exists")));
+        }
+        let parsed = grammar::parse(text)?.pop().ok_or_else(|| Error::internal("a cursor has a query"))?;
+        let planned = self.plan(&parsed, &[]).await?;
+        let columns = planned.columns.as_ref().map_or(0, |columns| columns.len());
+        let mut portal = Portal::new(planned, Vec::new(), super::expand_formats(&[], columns)?);
+        portal.is_cursor = true;
+        // What the cursor sees is settled now.
+        if let Some(statement) = portal.statement.clone()
+            && matches!(statement.kind, Kind::Select(_))
+        {
+            portal.progress = Progress::Open(self.query(&statement, Vec::new())?, 0);
+        }
+        self.portals.insert(name.to_owned(), portal);
+        Ok(Executed::Complete("DECLARE CURSOR".to_owned()))
+    }
+
+    pub(super) async fn fetch<S: RowSink>(
+        &mut self,
+        name: &str,
+        count: Option<u64>,
+        is_move: bool,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let mut portal = self.portals.remove(name).ok_or_else(|| no_cursor(name))?;
+        let verb = if is_move { "MOVE" } else { "FETCH" };
+        let rows_max = usize::try_from(count.unwrap_or(0)).unwrap_or(usize::MAX);
+        let result = if count == Some(0) {
+            Ok(0)
+        } else {
+            self.fetch_rows(&mut portal, rows_max, is_move, sink).await
+        };
+        self.portals.insert(name.to_owned(), portal);
+        Ok(Executed::Complete(format!("{verb} {}", result?)))
+    }
+
+    async fn fetch_rows<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        rows_max: usize,
+        is_move: bool,
+        sink: &mut S,
+    ) -> Result<u64> {
+        let Some(statement) = portal.statement.clone() else { return Ok(0) };
+        let columns = statement.columns.clone().unwrap_or_else(|| Vec::new().into());
+        if portal.is_fresh() {
+            // A row by its key: once read, the cursor is at its end.
+            let Kind::Key(plan) = &statement.kind else { return Ok(0) };
+            let engine = Arc::clone(&self.shared.engine);
+            let mut transaction = self.take_transaction();
+            let count = plan.run_in(&engine, &mut transaction, &[], &mut |values| {
+                if !is_move {
+                    sink.row(&columns, values);
+                }
+            });
+            self.transaction = Some(transaction);
+            portal.progress = Progress::Done(String::new());
+            sink.ready().await?;
+            return count;
+        }
+        let Progress::Open(source, _) = &mut portal.progress else { return Ok(0) };
+        if is_move {
+            return source.skip(rows_max, &self.cancel).await;
+        }
+        let (sent, ended) = source.send(&columns, rows_max, sink, &self.cancel).await?;
+        if ended {
+            portal.progress = Progress::Done(String::new());
+        }
+        Ok(sent)
+    }
+}
+
+/// 34000
+pub(super) fn no_cursor(name: &str) -> Error {
+    Error::new(ErrorCode::InvalidCursorName, format!("cursor \"{name}\" does not exist"))
+}

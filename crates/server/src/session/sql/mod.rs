@@ -1,0 +1,451 @@
+//! One SQL session: settings, the transaction block, prepared statements, portals.
+//!
+//! The PostgreSQL door drives it, message by message. It plans through `query`, runs key statements on the
+//! connection's own thread and everything else on the query pool, and hands rows to the door's [`RowSink`].
+
+mod block;
+mod copy;
+mod cursor;
+mod portal;
+mod rows;
+mod run;
+mod settings;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ashlar_base::value::binary;
+use ashlar_base::value::text::{self, TextStyle};
+use ashlar_base::{Datum, Error, ErrorCode, Result, SqlType, Value};
+use ashlar_protocol::pg::{Format, TransactionStatus};
+use ashlar_query::grammar::{self, ParsedStatement};
+use ashlar_query::statement::{Kind, SessionCommand};
+use ashlar_query::transaction::{Transaction, TransactionMark};
+pub use ashlar_query::Column;
+
+use self::portal::Portal;
+use self::settings::Settings;
+use super::{CancelToken, Shared};
+
+/// Prepared statements and portals that one session may hold.
+const NAMED_MAX: usize = 10_000;
+
+/// A statement of a simple query: its text passed the grammar gate, planning comes when its turn comes.
+pub struct Statement(ParsedStatement);
+
+/// What came of executing.
+#[derive(Debug)]
+pub enum Executed {
+    /// Done: the command tag.
+    Complete(String),
+    /// There was nothing to execute.
+    Empty,
+    /// The row limit was reached before the end.
+    Suspended,
+    /// The client must send the data of a COPY now.
+    CopyIn {
+        /// The binary form.
+        binary: bool,
+        /// Columns of the data.
+        columns: usize,
+    },
+}
+
+/// Something to tell beside the result.
+#[derive(Debug)]
+pub struct Notice {
+    /// `NOTICE`, `WARNING`.
+    pub severity: &'static str,
+    /// Code and message.
+    pub error: Error,
+}
+
+/// Where rows go: implemented by the door.
+pub trait RowSink {
+    /// Before the first row of a statement.
+    fn columns(&mut self, columns: &Arc<[Column]>);
+    /// One row, to be encoded now; performs no I/O.
+    fn row(&mut self, columns: &[Column], values: &mut dyn Iterator<Item = Datum<'_>>);
+    /// The start of COPY TO STDOUT.
+    fn copy_out_start(&mut self, binary: bool, columns: usize);
+    /// One row of COPY TO STDOUT.
+    fn copy_out_data(&mut self, bytes: &[u8]);
+    /// The end of COPY TO STDOUT.
+    fn copy_out_done(&mut self);
+    /// Resolves when there is room for more.
+    fn ready(&mut self) -> impl Future<Output = Result<()>>;
+}
+
+/// The state of the transaction block, as the client knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Block {
+    /// None: each statement, or each pipeline up to its Sync, is a transaction.
+    #[default]
+    None,
+    /// Between BEGIN and COMMIT.
+    Open,
+    /// The same after an error.
+    Failed,
+}
+
+/// A prepared statement.
+struct Prepared {
+    /// `None` for an empty string.
+    parsed: Option<ParsedStatement>,
+    declared: Vec<u32>,
+    planned: Option<Arc<ashlar_query::Statement>>,
+}
+
+/// One session.
+pub struct SqlSession {
+    shared: Arc<Shared>,
+    settings: Settings,
+    block: Block,
+    transaction: Option<Transaction>,
+    savepoints: Vec<(String, TransactionMark)>,
+    prepared: HashMap<String, Prepared>,
+    portals: HashMap<String, Portal>,
+    copy: Option<copy::CopyIn>,
+    notices: Vec<Notice>,
+    cancel: CancelToken,
+    /// The statement to come is the only one of its transaction.
+    alone: bool,
+}
+
+impl SqlSession {
+    /// A session with the parameters of its startup message.
+    ///
+    /// # Errors
+    /// 22023 for a parameter value that cannot be honoured.
+    pub fn new(shared: Arc<Shared>, parameters: &[(&str, &str)]) -> Result<Self> {
+        let settings = Settings::new(&shared.config, parameters)?;
+        Ok(Self {
+            shared,
+            settings,
+            block: Block::None,
+            transaction: None,
+            savepoints: Vec::new(),
+            prepared: HashMap::new(),
+            portals: HashMap::new(),
+            copy: None,
+            notices: Vec::new(),
+            cancel: CancelToken::new(),
+            alone: false,
+        })
+    }
+
+    /// What the client is told at start.
+    pub fn parameters(&self) -> Vec<(&'static str, String)> {
+        self.settings.reported()
+    }
+
+    /// Settings that changed since the last call, of those that clients are told.
+    pub fn take_parameter_changes(&mut self) -> Vec<(&'static str, String)> {
+        self.settings.take_changes()
+    }
+
+    /// What is to be told beside results.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// The transaction block, as ReadyForQuery reports it.
+    pub fn status(&self) -> TransactionStatus {
+        match self.block {
+            Block::None => TransactionStatus::Idle,
+            Block::Open => TransactionStatus::InBlock,
+            Block::Failed => TransactionStatus::Failed,
+        }
+    }
+
+    /// How values look as text in this session.
+    pub fn style(&self) -> &TextStyle {
+        self.settings.style()
+    }
+
+    /// Stops what the session is running.
+    pub fn cancel_token(&self) -> CancelToken {
+        self.cancel.clone()
+    }
+
+    /// Tells whether the statement to come is the only one of its transaction: a Sync follows at once. Then a write
+    /// to one row goes straight to its partition.
+    pub fn set_alone(&mut self, alone: bool) {
+        self.alone = alone;
+    }
+
+    /// The statements of a simple query.
+    ///
+    /// # Errors
+    /// 42601: one syntax error fails all.
+    pub fn parse_simple(&mut self, sql: &str) -> Result<Vec<Arc<Statement>>> {
+        self.portals.remove("");
+        self.prepared.remove("");
+        let parsed = grammar::parse(sql)?;
+        self.alone = parsed.len() == 1;
+        Ok(parsed.into_iter().map(|statement| Arc::new(Statement(statement))).collect())
+    }
+
+    /// Runs one statement of a simple query.
+    ///
+    /// # Errors
+    /// Whatever planning and running find.
+    pub async fn run_simple<S: RowSink>(&mut self, statement: &Arc<Statement>, sink: &mut S) -> Result<Executed> {
+        self.cancel.reset();
+        let planned = self.plan(&statement.0, &[]).await?;
+        if !planned.parameter_types.is_empty() {
+            return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
+        }
+        let mut portal = Portal::new(planned, Vec::new(), Vec::new().into());
+        self.run(&mut portal, 0, sink, true).await
+    }
+
+    /// Parse: plans a statement and keeps it under a name.
+    ///
+    /// # Errors
+    /// 42601, 42P05, and what planning finds.
+    pub async fn prepare(&mut self, name: &str, sql: &str, types: impl Iterator<Item = u32>) -> Result<()> {
+        if name.is_empty() {
+            self.prepared.remove("");
+        } else if self.prepared.contains_key(name) {
+            return Err(Error::new(
+                ErrorCode::DuplicatePreparedStatement,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
+        } else if self.prepared.len() >= NAMED_MAX {
+            return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many prepared statements"));
+        }
+        let mut statements = grammar::parse(sql)?;
+        if statements.len() > 1 {
+            return Err(Error::new(
+                ErrorCode::SyntaxError,
+                "cannot insert multiple commands into a prepared statement",
+            ));
+        }
+        let declared: Vec<u32> = types.collect();
+        let parsed = statements.pop();
+        let planned = match &parsed {
+            Some(parsed) => {
+                self.check_block(parsed)?;
+                Some(self.plan(parsed, &declared).await?)
+            }
+            None => None,
+        };
+        self.prepared.insert(name.to_owned(), Prepared { parsed, declared, planned });
+        Ok(())
+    }
+
+    /// The plan of a parsed statement: from the cache, on this thread if it is about one row, else on the pool.
+    async fn plan(&mut self, parsed: &ParsedStatement, declared: &[u32]) -> Result<Arc<ashlar_query::Statement>> {
+        let engine = &self.shared.engine;
+        let catalog = self.catalog();
+        let is_cached = parsed.is_plan_kept();
+        let key = cache_key(&parsed.text, declared);
+        if is_cached
+            && let Some(found) = engine.cache().get(&key, catalog.epoch())
+            && let Some(statement) = found.first()
+        {
+            return Ok(Arc::clone(statement));
+        }
+        let planned = match ashlar_query::Statement::plan_key(engine, &catalog, parsed, declared)? {
+            Some(planned) => planned,
+            None => {
+                let (pool, parsed, declared) = (Arc::clone(engine), parsed.clone(), declared.to_vec());
+                engine
+                    .on_pool(async move { ashlar_query::Statement::plan(&pool, &catalog, &parsed, &declared) })
+                    .await??
+            }
+        };
+        let planned = Arc::new(planned);
+        if is_cached {
+            engine.cache().put(key, vec![Arc::clone(&planned)].into());
+        }
+        Ok(planned)
+    }
+
+    fn prepared(&self, name: &str) -> Result<&Prepared> {
+        self.prepared.get(name).ok_or_else(|| no_statement(name))
+    }
+
+    /// The types of a statement's parameters and its result columns.
+    ///
+    /// # Errors
+    /// 26000
+    pub fn describe_statement(&mut self, name: &str) -> Result<(Vec<u32>, Option<Arc<[Column]>>)> {
+        let prepared = self.prepared(name)?;
+        let Some(planned) = &prepared.planned else { return Ok((Vec::new(), None)) };
+        let types = planned.parameter_types.iter().enumerate().map(|(number, sql_type)| {
+            // A declared type is told back as it was declared.
+            match prepared.declared.get(number) {
+                Some(oid) if *oid != 0 && SqlType::from_oid(*oid).is_some() => *oid,
+                _ => sql_type.oid(),
+            }
+        });
+        Ok((types.collect(), self.columns_of(planned)))
+    }
+
+    /// Result columns; those of FETCH are its cursor's.
+    fn columns_of(&self, planned: &ashlar_query::Statement) -> Option<Arc<[Column]>> {
+        match &planned.kind {
+            Kind::Session(SessionCommand::Fetch { name, is_move: false, .. }) => self.portals.get(name)?.columns(),
+            Kind::Session(SessionCommand::Execute { name, .. }) => {
+                self.prepared.get(name)?.planned.as_ref()?.columns.clone()
+            }
+            _ => planned.columns.clone(),
+        }
+    }
+
+    /// Bind: a portal for a statement with values for its parameters.
+    ///
+    /// # Errors
+    /// 26000, 42P03, 08P01 for a wrong number of values, 22P02 and 22P03 for values that cannot be read.
+    pub fn bind<'a>(
+        &mut self,
+        portal: &str,
+        statement: &str,
+        parameters: impl Iterator<Item = (Format, Option<&'a [u8]>)>,
+        result_formats: &[Format],
+    ) -> Result<()> {
+        if !portal.is_empty() && self.portals.contains_key(portal) {
+            return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{portal}\" already exists")));
+        }
+        if self.portals.len() >= NAMED_MAX {
+            return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many portals"));
+        }
+        let prepared = self.prepared(statement)?;
+        let Some(planned) = prepared.planned.clone() else {
+            self.portals.insert(portal.to_owned(), Portal::empty());
+            return Ok(());
+        };
+        let (values, given) = read_parameters(&planned.parameter_types, parameters, self.style())?;
+        if given != planned.parameter_types.len() {
+            return Err(Error::new(
+                ErrorCode::ProtocolViolation,
+                format!(
+                    "bind message supplies {given} parameters, but prepared statement \"{statement}\" requires {}",
+                    planned.parameter_types.len()
+                ),
+            ));
+        }
+        let formats = expand_formats(result_formats, self.columns_of(&planned).map_or(0, |columns| columns.len()))?;
+        let mut bound = Portal::new(planned, values, formats);
+        bound.prepared_as = Some(statement.to_owned());
+        self.portals.insert(portal.to_owned(), bound);
+        Ok(())
+    }
+
+    /// Result columns and formats of a portal.
+    ///
+    /// # Errors
+    /// 34000
+    pub fn describe_portal(&mut self, name: &str) -> Result<Option<(Arc<[Column]>, Arc<[Format]>)>> {
+        let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+        let Some(planned) = &portal.statement else { return Ok(None) };
+        Ok(self.columns_of(planned).map(|columns| (columns, Arc::clone(&portal.formats))))
+    }
+
+    /// Executes a portal, up to `rows_max` rows; 0 for all.
+    ///
+    /// # Errors
+    /// 34000, and what running finds.
+    pub async fn execute<S: RowSink>(&mut self, name: &str, rows_max: usize, sink: &mut S) -> Result<Executed> {
+        self.cancel.reset();
+        let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        if portal.is_fresh() {
+            self.refresh(&mut portal).await?;
+        }
+        let executed = self.run(&mut portal, rows_max, sink, false).await?;
+        // COMMIT and ROLLBACK close all portals, their own too.
+        if !portal.ends_block() {
+            self.portals.insert(name.to_owned(), portal);
+        }
+        Ok(executed)
+    }
+
+    /// Plans a portal's statement again where the catalog has changed since it was prepared.
+    async fn refresh(&mut self, portal: &mut Portal) -> Result<()> {
+        let Some(planned) = &portal.statement else { return Ok(()) };
+        let needs_catalog = !matches!(planned.kind, Kind::Session(_) | Kind::Ddl(_) | Kind::Empty);
+        if !needs_catalog || planned.epoch == self.catalog().epoch() {
+            return Ok(());
+        }
+        let Some(name) = portal.prepared_as.clone() else { return Ok(()) };
+        let Some(Prepared { parsed: Some(parsed), declared, .. }) = self.prepared.get(&name) else { return Ok(()) };
+        let (parsed, declared) = (parsed.clone(), declared.clone());
+        let again = self.plan(&parsed, &declared).await?;
+        if again.columns != planned.columns || again.parameter_types != planned.parameter_types {
+            return Err(Error::unsupported("cached plan must not change result type"));
+        }
+        if let Some(prepared) = self.prepared.get_mut(&name) {
+            prepared.planned = Some(Arc::clone(&again));
+        }
+        portal.statement = Some(again);
+        Ok(())
+    }
+
+    /// Close of a statement; its portals stay.
+    pub fn close_statement(&mut self, name: &str) {
+        self.prepared.remove(name);
+    }
+
+    /// Close of a portal.
+    pub fn close_portal(&mut self, name: &str) {
+        self.portals.remove(name);
+    }
+}
+
+fn cache_key(text: &str, declared: &[u32]) -> String {
+    use std::fmt::Write;
+    let mut key = text.to_owned();
+    for oid in declared {
+        // Writing to a String cannot fail.
+        let _ = write!(key, "\u{0}{oid}");
+    }
+    key
+}
+
+fn no_statement(name: &str) -> Error {
+    let message = if name.is_empty() {
+        "unnamed prepared statement does not exist".to_owned()
+    } else {
+        format!("prepared statement \"{name}\" does not exist")
+    };
+    Error::new(ErrorCode::InvalidStatementName, message)
+}
+
+fn no_portal(name: &str) -> Error {
+    Error::new(ErrorCode::InvalidCursorName, format!("portal \"{name}\" does not exist"))
+}
+
+/// The values of a Bind message, and how many there were.
+fn read_parameters<'a>(
+    types: &[SqlType],
+    parameters: impl Iterator<Item = (Format, Option<&'a [u8]>)>,
+    style: &TextStyle,
+) -> Result<(Vec<Value>, usize)> {
+    let mut values = Vec::with_capacity(types.len());
+    let mut given = 0;
+    for (format, bytes) in parameters {
+        let sql_type = types.get(given).copied();
+        given += 1;
+        let Some(sql_type) = sql_type else { continue };
+        values.push(match (bytes, format) {
+            (None, _) => Value::Null,
+            (Some(bytes), Format::Binary) => binary::decode(sql_type, bytes)?,
+            (Some(bytes), Format::Text) => text::parse(sql_type, text::utf8(bytes)?, style)?,
+        });
+    }
+    Ok((values, given))
+}
+
+fn expand_formats(formats: &[Format], columns: usize) -> Result<Arc<[Format]>> {
+    match formats {
+        [] => Ok(vec![Format::Text; columns].into()),
+        [one] => Ok(vec![*one; columns].into()),
+        many if many.len() == columns => Ok(many.into()),
+        many => Err(Error::new(
+            ErrorCode::ProtocolViolation,
+            format!("bind message has {} result formats but query has {columns} columns", many.len()),
+        )),
+    }
+}

@@ -1,0 +1,188 @@
+//! Rows on their way to a client: batches from the query pool through a bounded channel, or rows that are there.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use ashlar_base::{Error, ErrorCode, Result, Value};
+use ashlar_query::select::SelectPlan;
+use ashlar_query::{Column, Engine};
+use ashlar_store::{ColumnReader, ReadView};
+use futures::StreamExt;
+use tokio::sync::mpsc;
+
+use super::RowSink;
+use crate::session::CancelToken;
+
+/// Batches that wait between the query pool and the connection: enough that neither waits for the other.
+const BATCHES_WAITING_MAX: usize = 2;
+/// Rows between two looks at whether the client keeps up.
+const ROWS_PER_LOOK: usize = 64;
+
+/// Where the next row comes from.
+pub(super) enum RowSource {
+    /// A running query.
+    Query(QueryRows),
+    /// Rows that are there: RETURNING, SHOW, EXPLAIN.
+    Values(std::vec::IntoIter<Vec<Value>>),
+}
+
+/// A running query, as its connection sees it. Dropping it ends the query.
+pub(super) struct QueryRows {
+    batches: mpsc::Receiver<Result<RecordBatch>>,
+    current: Option<(RecordBatch, usize)>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for QueryRows {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl RowSource {
+    /// Starts a query on the pool.
+    pub(super) fn query(
+        engine: &Arc<Engine>,
+        select: Arc<ashlar_query::Statement>,
+        plan: fn(&ashlar_query::Statement) -> Option<&SelectPlan>,
+        parameters: Vec<Value>,
+        view: Arc<ReadView>,
+    ) -> Result<Self> {
+        let (sender, batches) = mpsc::channel(BATCHES_WAITING_MAX);
+        let pool = Arc::clone(engine);
+        let task = engine.spawn(async move {
+            let outcome = async {
+                let plan = plan(&select).ok_or_else(|| Error::internal("a query without a plan"))?;
+                let mut stream = plan.stream(&pool, &parameters, view).await?;
+                while let Some(batch) = stream.next().await {
+                    let batch = batch.map_err(ashlar_query::error::from_datafusion)?;
+                    if batch.num_rows() > 0 && sender.send(Ok(batch)).await.is_err() {
+                        // The connection has lost interest.
+                        return Ok(());
+                    }
+                }
+                Ok(())
+            };
+            if let Err(error) = outcome.await {
+                // If nobody listens any more, nobody has to be told.
+                let _ = sender.send(Err(error)).await;
+            }
+        })?;
+        Ok(Self::Query(QueryRows { batches, current: None, task }))
+    }
+
+    /// Sends up to `rows_max` rows (0 for all). Returns how many, and whether the end was reached.
+    ///
+    /// # Errors
+    /// What the query finds, 57014 when cancelled, and the sink's.
+    pub(super) async fn send<S: RowSink>(
+        &mut self,
+        columns: &[Column],
+        rows_max: usize,
+        sink: &mut S,
+        cancel: &CancelToken,
+    ) -> Result<(u64, bool)> {
+        let rows_max = if rows_max == 0 { usize::MAX } else { rows_max };
+        match self {
+            Self::Values(rows) => {
+                let mut sent = 0;
+                while sent < rows_max {
+                    let Some(row) = rows.next() else { return Ok((sent as u64, true)) };
+                    sink.row(columns, &mut row.iter().map(Value::as_datum));
+                    sent += 1;
+                    if sent % ROWS_PER_LOOK == 0 {
+                        sink.ready().await?;
+                    }
+                }
+                sink.ready().await?;
+                Ok((sent as u64, false))
+            }
+            Self::Query(query) => query.send(columns, rows_max, sink, cancel).await,
+        }
+    }
+
+    /// Passes over rows, for MOVE.
+    pub(super) async fn skip(&mut self, rows_max: usize, cancel: &CancelToken) -> Result<u64> {
+        struct Nowhere;
+        impl RowSink for Nowhere {
+            fn columns(&mut self, _: &Arc<[Column]>) {}
+            fn row(&mut self, _: &[Column], _: &mut dyn Iterator<Item = ashlar_base::Datum<'_>>) {}
+            fn copy_out_start(&mut self, _: bool, _: usize) {}
+            fn copy_out_data(&mut self, _: &[u8]) {}
+            fn copy_out_done(&mut self) {}
+            async fn ready(&mut self) -> Result<()> {
+                Ok(())
+            }
+        }
+        Ok(self.send(&[], rows_max, &mut Nowhere, cancel).await?.0)
+    }
+}
+
+impl QueryRows {
+    async fn next(&mut self, cancel: &CancelToken) -> Result<Option<RecordBatch>> {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(canceled()),
+            batch = self.batches.recv() => batch.transpose(),
+        }
+    }
+
+    async fn send<S: RowSink>(
+        &mut self,
+        columns: &[Column],
+        rows_max: usize,
+        sink: &mut S,
+        cancel: &CancelToken,
+    ) -> Result<(u64, bool)> {
+        let mut sent = 0;
+        loop {
+            let (batch, start) = match self.current.take() {
+                Some(current) => current,
+                None => match self.next(cancel).await? {
+                    Some(batch) => (batch, 0),
+                    None => return Ok((sent as u64, true)),
+                },
+            };
+            if sent == rows_max {
+                self.current = Some((batch, start));
+                return Ok((sent as u64, false));
+            }
+            let end = batch.num_rows().min(start.saturating_add(rows_max - sent));
+            send_batch(&batch, start, end, columns, sink).await?;
+            sent += end - start;
+            if end < batch.num_rows() {
+                self.current = Some((batch, end));
+            }
+        }
+    }
+}
+
+async fn send_batch<S: RowSink>(
+    batch: &RecordBatch,
+    start: usize,
+    end: usize,
+    columns: &[Column],
+    sink: &mut S,
+) -> Result<()> {
+    let readers = batch
+        .columns()
+        .iter()
+        .zip(columns)
+        .map(|(array, column)| ColumnReader::new(array, column.sql_type))
+        .collect::<Result<Vec<ColumnReader<'_>>>>()?;
+    let mut row = start;
+    while row < end {
+        let look = end.min(row + ROWS_PER_LOOK);
+        for place in row..look {
+            sink.row(columns, &mut readers.iter().map(|reader| reader.datum(place)));
+        }
+        row = look;
+        sink.ready().await?;
+    }
+    Ok(())
+}
+
+/// 57014
+pub(super) fn canceled() -> Error {
+    Error::new(ErrorCode::QueryCanceled, "canceling statement due to user request")
+}

@@ -1,0 +1,567 @@
+//! Executes a portal: each kind of statement in its way.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_query::dml::InsertPlan;
+use ashlar_query::dml::run::{self as dml, Outcome, Run};
+use ashlar_query::select::SelectPlan;
+use ashlar_query::statement::{Kind, SessionCommand};
+use ashlar_query::transaction::Transaction;
+use ashlar_query::{CatalogState, Column, ddl, explain};
+
+use super::block::aborted;
+use super::portal::{Portal, Progress};
+use super::rows::{RowSource, canceled};
+use super::{Block, Executed, Notice, RowSink, SqlSession};
+
+/// How often a statement outside of a block is tried again after a conflict, before the client is told.
+const CONFLICT_RETRIES_MAX: u32 = 20;
+
+impl SqlSession {
+    /// Runs a portal on. `describe` asks for the columns to be announced: the simple protocol.
+    pub(super) async fn run<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        rows_max: usize,
+        sink: &mut S,
+        describe: bool,
+    ) -> Result<Executed> {
+        let Some(statement) = portal.statement.clone() else { return Ok(Executed::Empty) };
+        if self.block == Block::Failed && !ends_failed_block(&statement.kind) {
+            return Err(aborted());
+        }
+        match &portal.progress {
+            Progress::Done(tag) => return Ok(Executed::Complete(tag.clone())),
+            Progress::Open(..) => return self.send_rows(portal, &statement, rows_max, sink).await,
+            Progress::Fresh => {}
+        }
+        if describe
+            && let Some(columns) = self.columns_of(&statement)
+            && !matches!(statement.kind, Kind::Copy(_))
+        {
+            sink.columns(&columns);
+        }
+        match self.timeout() {
+            None => self.start(portal, &statement, rows_max, sink).await,
+            Some(limit) => match tokio::time::timeout(limit, self.start(portal, &statement, rows_max, sink)).await {
+                Ok(executed) => executed,
+                Err(_) => {
+                    Err(Error::new(ErrorCode::QueryCanceled, "canceling statement due to statement timeout"))
+                }
+            },
+        }
+    }
+
+    fn timeout(&self) -> Option<std::time::Duration> {
+        let limit = self.settings.statement_timeout_ms;
+        (limit > 0).then(|| std::time::Duration::from_millis(limit))
+    }
+
+    async fn start<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        statement: &Arc<ashlar_query::Statement>,
+        rows_max: usize,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        match &statement.kind {
+            Kind::Key(_) => self.run_key(portal, statement, sink).await,
+            Kind::Select(_) => {
+                let source = self.query(statement, portal.parameters.clone())?;
+                portal.progress = Progress::Open(source, 0);
+                self.send_rows(portal, statement, rows_max, sink).await
+            }
+            Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) => {
+                let outcome = self.run_dml(statement, &portal.parameters).await?;
+                let tag = match &statement.kind {
+                    Kind::Insert(_) => format!("INSERT 0 {}", outcome.count),
+                    Kind::Update(_) => format!("UPDATE {}", outcome.count),
+                    _ => format!("DELETE {}", outcome.count),
+                };
+                self.send_values(portal, statement, outcome.rows, tag, rows_max, sink).await
+            }
+            Kind::Ddl(statement) => self.run_ddl(statement).await,
+            Kind::Copy(_) => self.run_copy(statement, sink).await,
+            Kind::Explain { inner, options } => {
+                let lines = self.run_explain(inner, *options, &portal.parameters).await?;
+                let rows = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
+                self.send_values(portal, statement, rows, "EXPLAIN".to_owned(), rows_max, sink).await
+            }
+            Kind::Session(command) => self.run_command(portal, command, rows_max, sink).await,
+            Kind::Empty => Ok(Executed::Empty),
+        }
+    }
+
+    /// Starts a query on the pool, under the transaction's view.
+    pub(super) fn query(
+        &mut self,
+        statement: &Arc<ashlar_query::Statement>,
+        parameters: Vec<Value>,
+    ) -> Result<RowSource> {
+        let catalog = self.catalog();
+        let engine = Arc::clone(&self.shared.engine);
+        let is_idle = self.block == Block::None && self.transaction.is_none();
+        let mut transaction = self.take_transaction();
+        let snapshot = transaction.snapshot(engine.store());
+        let view = transaction.view(snapshot, &catalog);
+        if !is_idle {
+            self.transaction = Some(transaction);
+        }
+        RowSource::query(&engine, Arc::clone(statement), select_of, parameters, view)
+    }
+
+    async fn send_rows<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        statement: &Arc<ashlar_query::Statement>,
+        rows_max: usize,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let columns = portal.columns().or_else(|| self.columns_of(statement)).unwrap_or_else(|| Vec::new().into());
+        let Progress::Open(source, so_far) = &mut portal.progress else {
+            return Err(Error::internal("a portal without rows was asked for rows"));
+        };
+        let (sent, ended) = source.send(&columns, rows_max, sink, &self.cancel).await?;
+        *so_far += sent;
+        if !ended {
+            return Ok(Executed::Suspended);
+        }
+        let tag = format!("SELECT {sent}");
+        portal.progress = Progress::Done("SELECT 0".to_owned());
+        Ok(Executed::Complete(tag))
+    }
+
+    async fn send_values<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        statement: &Arc<ashlar_query::Statement>,
+        rows: Vec<Vec<Value>>,
+        tag: String,
+        rows_max: usize,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        if let Some(columns) = self.columns_of(statement) {
+            let mut source = RowSource::Values(rows.into_iter());
+            let (sent, ended) = source.send(&columns, rows_max, sink, &self.cancel).await?;
+            if !ended {
+                portal.progress = Progress::Open(source, sent);
+                return Ok(Executed::Suspended);
+            }
+        }
+        portal.progress = Progress::Done(tag.clone());
+        Ok(Executed::Complete(tag))
+    }
+
+    /// Whether a write may go straight to the store: it is the whole transaction.
+    fn is_direct(&self) -> bool {
+        self.alone && self.block == Block::None && self.transaction.is_none() && !self.settings.read_only
+    }
+
+    async fn run_key<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        statement: &Arc<ashlar_query::Statement>,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let Kind::Key(plan) = &statement.kind else {
+            return Err(Error::internal("a key statement has a key plan"));
+        };
+        let no_columns: Arc<[Column]> = Vec::new().into();
+        let columns = statement.columns.as_ref().unwrap_or(&no_columns);
+        let reads_latest = plan.is_read() && self.block == Block::None && self.transaction.is_none();
+        let count = if reads_latest || self.is_direct() {
+            plan.run(&portal.parameters, &mut |values| sink.row(columns, values))?
+        } else {
+            self.refuse_write(!plan.is_read(), &statement.kind)?;
+            let engine = Arc::clone(&self.shared.engine);
+            let mut transaction = self.take_transaction();
+            let mark = transaction.mark();
+            let done =
+                plan.run_in(&engine, &mut transaction, &portal.parameters, &mut |values| sink.row(columns, values));
+            if done.is_err() {
+                transaction.rollback_to(&mark, engine.catalog(), engine.store());
+            }
+            self.transaction = Some(transaction);
+            done?
+        };
+        sink.ready().await?;
+        let tag = plan.tag(count);
+        portal.progress = Progress::Done(tag.clone());
+        Ok(Executed::Complete(tag))
+    }
+
+    /// 25006 in a read-only transaction.
+    fn refuse_write(&self, writes: bool, kind: &Kind) -> Result<()> {
+        let read_only = match &self.transaction {
+            Some(transaction) => transaction.read_only,
+            None => self.settings.read_only,
+        };
+        if !(writes && read_only) {
+            return Ok(());
+        }
+        let what = match kind {
+            Kind::Insert(_) => "INSERT",
+            Kind::Update(_) => "UPDATE",
+            Kind::Delete(_) => "DELETE",
+            Kind::Key(plan) => if plan.tag(0).starts_with("UPDATE") { "UPDATE" } else { "DELETE" },
+            Kind::Copy(_) => "COPY FROM",
+            _ => "this statement",
+        };
+        Err(Error::new(
+            ErrorCode::ReadOnlyTransaction,
+            format!("cannot execute {what} in a read-only transaction"),
+        ))
+    }
+
+    async fn run_dml(&mut self, statement: &Arc<ashlar_query::Statement>, parameters: &[Value]) -> Result<Outcome> {
+        self.refuse_write(true, &statement.kind)?;
+        let inline = match &statement.kind {
+            Kind::Insert(plan) if plan.is_inline() => Some(plan),
+            _ => None,
+        };
+        if !self.is_direct() {
+            let transaction = self.take_transaction();
+            let mark = transaction.mark();
+            let (mut transaction, outcome) = match inline {
+                Some(plan) => insert_here(self, transaction, plan, parameters),
+                None => self.on_pool(transaction, statement, parameters).await?,
+            };
+            if outcome.is_err() {
+                let engine = &self.shared.engine;
+                transaction.rollback_to(&mark, engine.catalog(), engine.store());
+            }
+            self.transaction = Some(transaction);
+            return outcome;
+        }
+        if let Some(plan) = inline
+            && dml::value_rows(plan) == Some(1)
+        {
+            return dml::insert_one(plan, parameters);
+        }
+        // The statement is a transaction of its own: a conflict is nobody's business but ours.
+        let mut tries = 0;
+        loop {
+            let transaction = self.fresh_transaction();
+            let (transaction, outcome) = match inline {
+                Some(plan) => insert_here(self, transaction, plan, parameters),
+                None => self.on_pool(transaction, statement, parameters).await?,
+            };
+            let outcome = outcome?;
+            let engine = &self.shared.engine;
+            match transaction.commit(engine.catalog(), engine.store()) {
+                Ok(()) => return Ok(outcome),
+                Err(error) if error.code() == ErrorCode::SerializationFailure && tries < CONFLICT_RETRIES_MAX => {
+                    tries += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Runs DML on the query pool; the transaction goes there and comes back.
+    async fn on_pool(
+        &mut self,
+        mut transaction: Transaction,
+        statement: &Arc<ashlar_query::Statement>,
+        parameters: &[Value],
+    ) -> Result<(Transaction, Result<Outcome>)> {
+        let engine = Arc::clone(&self.shared.engine);
+        let catalog: Arc<CatalogState> = transaction.catalog(engine.catalog());
+        let statement = Arc::clone(statement);
+        let parameters = parameters.to_vec();
+        let cancel = self.cancel.clone();
+        let pool = Arc::clone(&engine);
+        engine
+            .on_pool(async move {
+                let mut run = Run {
+                    engine: &pool,
+                    catalog: &catalog,
+                    transaction: &mut transaction,
+                    parameters: &parameters,
+                };
+                let work = async {
+                    match &statement.kind {
+                        Kind::Insert(plan) => run.insert(plan).await,
+                        Kind::Update(plan) => run.update(plan).await,
+                        Kind::Delete(plan) => run.delete(plan).await,
+                        _ => Err(Error::internal("only DML runs as DML")),
+                    }
+                };
+                let outcome = tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Err(canceled()),
+                    outcome = work => outcome,
+                };
+                (transaction, outcome)
+            })
+            .await
+    }
+
+    async fn run_ddl(&mut self, statement: &ddl::Ddl) -> Result<Executed> {
+        self.refuse_write(true, &Kind::Empty)?;
+        let in_block = self.block != Block::None || !self.alone;
+        let mut transaction = self.take_transaction();
+        let mark = transaction.mark();
+        let engine = Arc::clone(&self.shared.engine);
+        let (pool, statement, cancel) = (Arc::clone(&engine), statement.clone(), self.cancel.clone());
+        let (mut transaction, done) = engine
+            .on_pool(async move {
+                let done = tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Err(canceled()),
+                    done = ddl::run(&pool, &mut transaction, &statement, in_block) => done,
+                };
+                (transaction, done)
+            })
+            .await?;
+        if done.is_err() {
+            transaction.rollback_to(&mark, engine.catalog(), engine.store());
+        }
+        self.transaction = Some(transaction);
+        let done = done?;
+        self.notices.extend(done.notices.into_iter().map(|error| Notice { severity: "NOTICE", error }));
+        Ok(Executed::Complete(done.tag))
+    }
+
+    async fn run_explain(
+        &mut self,
+        inner: &Arc<ashlar_query::Statement>,
+        options: explain::ExplainOptions,
+        parameters: &[Value],
+    ) -> Result<Vec<String>> {
+        let head = match &inner.kind {
+            Kind::Key(plan) => return Ok(plan.describe()),
+            Kind::Insert(plan) => match &plan.source {
+                ashlar_query::dml::Source::Values { rows, .. } => {
+                    return Ok(vec![format!("Insert on {}", plan.schema.name), format!("  Values: rows={}", rows.len())]);
+                }
+                ashlar_query::dml::Source::Query(_) => Some(format!("Insert on {}", plan.schema.name)),
+            },
+            Kind::Update(plan) => Some(format!("Update on {}", plan.schema.name)),
+            Kind::Delete(plan) => Some(format!("Delete on {}", plan.schema.name)),
+            Kind::Select(_) => None,
+            _ => return Err(Error::unsupported("EXPLAIN of this statement is not supported")),
+        };
+        let engine = Arc::clone(&self.shared.engine);
+        let mut transaction = self.take_transaction();
+        let catalog = transaction.catalog(engine.catalog());
+        let snapshot = transaction.snapshot(engine.store());
+        let view = transaction.view(snapshot, &catalog);
+        if self.block != Block::None || !transaction.is_clean() {
+            self.transaction = Some(transaction);
+        }
+        let (pool, inner, parameters) = (Arc::clone(&engine), Arc::clone(inner), parameters.to_vec());
+        let cancel = self.cancel.clone();
+        let lines = engine
+            .on_pool(async move {
+                let select = select_of(&inner).ok_or_else(|| Error::internal("a statement without its query"))?;
+                tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Err(canceled()),
+                    lines = explain::query(&pool, select, &parameters, view, options) => lines,
+                }
+            })
+            .await??;
+        Ok(match head {
+            None => lines,
+            Some(head) => std::iter::once(head).chain(lines.into_iter().map(|line| format!("  {line}"))).collect(),
+        })
+    }
+
+    async fn run_command<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        command: &SessionCommand,
+        rows_max: usize,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let done = |tag: &str| Ok(Executed::Complete(tag.to_owned()));
+        match command {
+            SessionCommand::Begin(modes) => self.begin(*modes),
+            SessionCommand::Commit => self.commit_block(),
+            SessionCommand::Rollback => Ok(self.rollback_block()),
+            SessionCommand::Savepoint(name) => self.savepoint(name.clone()),
+            SessionCommand::Release(name) => self.release(name),
+            SessionCommand::RollbackTo(name) => self.rollback_to(name),
+            SessionCommand::SetTransaction(modes) => self.set_transaction(*modes),
+            SessionCommand::SetCharacteristics(modes) => {
+                self.settings.set_characteristics(*modes);
+                done("SET")
+            }
+            SessionCommand::Set { name, value, local } => {
+                if *local && self.block == Block::None {
+                    self.warn(ErrorCode::NoActiveTransaction, "SET LOCAL can only be used in transaction blocks");
+                }
+                self.settings.set(name, value.as_deref(), *local)?;
+                done(if value.is_some() { "SET" } else { "RESET" })
+            }
+            SessionCommand::ResetAll => {
+                self.settings.reset_all();
+                done("RESET")
+            }
+            SessionCommand::Show(name) => {
+                let row = vec![Value::Text(self.settings.show(name)?.into())];
+                let columns: Arc<[Column]> = vec![Column::text(name)].into();
+                let mut source = RowSource::Values(vec![row].into_iter());
+                source.send(&columns, rows_max, sink, &self.cancel).await?;
+                done("SHOW")
+            }
+            SessionCommand::DiscardAll => {
+                if self.block != Block::None {
+                    return Err(Error::new(
+                        ErrorCode::ActiveTransaction,
+                        "DISCARD ALL cannot run inside a transaction block",
+                    ));
+                }
+                self.prepared.clear();
+                self.portals.clear();
+                self.settings.reset_all();
+                done("DISCARD ALL")
+            }
+            SessionCommand::Prepare { name, types, text } => {
+                self.prepare(name, text, types.iter().copied()).await?;
+                done("PREPARE")
+            }
+            SessionCommand::Execute { name, arguments } => {
+                self.run_prepared(portal, name, arguments, rows_max, sink).await
+            }
+            SessionCommand::Deallocate(None) => {
+                self.prepared.retain(|name, _| name.is_empty());
+                done("DEALLOCATE ALL")
+            }
+            SessionCommand::Deallocate(Some(name)) => match self.prepared.remove(name) {
+                Some(_) => done("DEALLOCATE"),
+                None => Err(super::no_statement(name)),
+            },
+            SessionCommand::Declare { name, text, hold } => self.declare(name, text, *hold).await,
+            SessionCommand::Fetch { name, count, is_move } => self.fetch(name, *count, *is_move, sink).await,
+            SessionCommand::Close(None) => {
+                self.portals.retain(|_, portal| !portal.is_cursor);
+                done("CLOSE CURSOR ALL")
+            }
+            SessionCommand::Close(Some(name)) => match self.portals.remove(name) {
+                Some(_) => done("CLOSE CURSOR"),
+                None => Err(super::cursor::no_cursor(name)),
+            },
+            SessionCommand::Vacuum => {
+                if self.block != Block::None {
+                    return Err(Error::new(
+                        ErrorCode::ActiveTransaction,
+                        "VACUUM cannot run inside a transaction block",
+                    ));
+                }
+                let store = Arc::clone(self.shared.engine.store());
+                self.shared.engine.on_pool(async move { store.compact() }).await?;
+                done("VACUUM")
+            }
+        }
+    }
+
+    /// EXECUTE: the arguments are expressions, evaluated and assigned to the parameters' types.
+    async fn run_prepared<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        name: &str,
+        arguments: &[String],
+        rows_max: usize,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let Some(planned) = self.prepared(name)?.planned.clone() else { return Ok(Executed::Empty) };
+        if arguments.len() != planned.parameter_types.len() {
+            return Err(Error::new(
+                ErrorCode::SyntaxError,
+                format!("wrong number of parameters for prepared statement \"{name}\""),
+            )
+            .with_detail(format!(
+                "Expected {} parameters but got {}.",
+                planned.parameter_types.len(),
+                arguments.len()
+            )));
+        }
+        let values = self.evaluate(arguments, &planned.parameter_types).await?;
+        let mut inner = Portal::new(planned, values, Arc::clone(&portal.formats));
+        inner.prepared_as = Some(name.to_owned());
+        self.refresh(&mut inner).await?;
+        let executed = Box::pin(self.run(&mut inner, rows_max, sink, false)).await?;
+        *portal = inner;
+        Ok(executed)
+    }
+
+    /// The values of SQL expressions, as the given types.
+    async fn evaluate(&mut self, expressions: &[String], types: &[SqlType]) -> Result<Vec<Value>> {
+        if expressions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let casts = expressions.iter().zip(types).map(|(expression, sql_type)| match sql_type.scalar() {
+            // A parameter's numeric has the precision of its value.
+            ScalarType::Text => format!("CAST(({expression}) AS text)"),
+            _ => format!("CAST(({expression}) AS {})", cast_name(*sql_type)),
+        });
+        let sql = format!("SELECT {}", casts.collect::<Vec<String>>().join(", "));
+        let mut parsed = ashlar_query::grammar::parse(&sql)?;
+        let parsed = parsed.pop().ok_or_else(|| Error::internal("a SELECT is a statement"))?;
+        let engine = Arc::clone(&self.shared.engine);
+        let catalog = self.catalog();
+        let mut transaction = self.fresh_transaction();
+        let snapshot = transaction.snapshot(engine.store());
+        let view = transaction.view(snapshot, &catalog);
+        let pool = Arc::clone(&engine);
+        let types = types.to_vec();
+        engine
+            .on_pool(async move {
+                let planned = ashlar_query::Statement::plan(&pool, &catalog, &parsed, &[])?;
+                let select = select_of(&planned).ok_or_else(|| Error::internal("a SELECT has a query"))?;
+                let batches = select.collect(&pool, &[], view).await?;
+                let batch = batches.first().ok_or_else(|| Error::internal("a row of arguments"))?;
+                batch
+                    .columns()
+                    .iter()
+                    .zip(types)
+                    .map(|(array, sql_type)| {
+                        Ok(ashlar_store::ColumnReader::new(array, sql_type)?.datum(0).to_value())
+                    })
+                    .collect::<Result<Vec<Value>>>()
+            })
+            .await?
+    }
+}
+
+fn cast_name(sql_type: SqlType) -> String {
+    sql_type.to_string()
+}
+
+fn insert_here(
+    session: &SqlSession,
+    mut transaction: Transaction,
+    plan: &InsertPlan,
+    parameters: &[Value],
+) -> (Transaction, Result<Outcome>) {
+    let outcome = dml::insert_inline(&session.shared.engine, &mut transaction, plan, parameters);
+    (transaction, outcome)
+}
+
+/// The query behind a statement, where it has one.
+pub(super) fn select_of(statement: &ashlar_query::Statement) -> Option<&SelectPlan> {
+    match &statement.kind {
+        Kind::Select(plan) => Some(plan),
+        Kind::Update(plan) => Some(&plan.select),
+        Kind::Delete(plan) => Some(&plan.select),
+        Kind::Insert(plan) => match &plan.source {
+            ashlar_query::dml::Source::Query(select) => Some(select),
+            ashlar_query::dml::Source::Values { .. } => None,
+        },
+        Kind::Copy(plan) => match plan.as_ref() {
+            ashlar_query::copy::CopyPlan::Out { select, .. } => Some(select),
+            ashlar_query::copy::CopyPlan::In { .. } => None,
+        },
+        _ => None,
+    }
+}
+
+fn ends_failed_block(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Session(SessionCommand::Commit | SessionCommand::Rollback | SessionCommand::RollbackTo(_))
+    )
+}

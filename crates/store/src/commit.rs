@@ -1,0 +1,151 @@
+//! Committing a transaction: every partition it writes is locked, one timestamp is taken, every key is validated,
+//! room is made, and then everything is applied, which cannot fail any more.
+//!
+//! Called by `Store::commit`. Partitions are locked in the order of (table, partition), so that two commits cannot
+//! wait for each other.
+
+use std::sync::Arc;
+
+use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, Timestamp};
+
+use crate::mutation::Mutation;
+use crate::partition::{Since, Stamp};
+use crate::region::{Common, Guard, changed};
+use crate::writeset::{Staged, WriteSet};
+
+/// The writes of one region, with its partitions locked.
+struct Locked<'a> {
+    staged: &'a Staged,
+    /// Rows by partition, see `Staged::by_partition`.
+    rows: Vec<u32>,
+    starts: Vec<u32>,
+    guards: Vec<(PartitionId, Guard<'a>)>,
+}
+
+pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp> {
+    let timestamp = {
+        let (staged, first_read) = writes.parts();
+        let mut locked: Vec<Locked<'_>> =
+            staged.iter().filter(|staged| !staged.is_empty()).map(Locked::new).collect();
+        locked.iter().try_for_each(Locked::check_region)?;
+        let timestamp = common.registry.tick();
+        locked.iter().try_for_each(Locked::validate)?;
+        locked.iter_mut().try_for_each(Locked::reserve)?;
+        // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
+        *first_read = None;
+        let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
+        locked.iter_mut().try_for_each(|locked| locked.apply(stamp))?;
+        timestamp
+    };
+    writes.clear();
+    Ok(timestamp)
+}
+
+impl<'a> Locked<'a> {
+    /// Locks what the writes touch.
+    fn new(staged: &'a Staged) -> Self {
+        let (rows, starts) = staged.by_partition();
+        let touched = |partition: &u16| {
+            let partition = usize::from(*partition);
+            staged.truncates() || starts[partition] < starts[partition + 1]
+        };
+        let region = staged.region();
+        let partitions = (0..region.partition_count()).filter(touched).map(PartitionId);
+        let guards = partitions.map(|partition| (partition, region.lock(partition))).collect();
+        Self { staged, rows, starts, guards }
+    }
+
+    fn range(&self, partition: PartitionId) -> std::ops::Range<usize> {
+        let partition = usize::from(partition.0);
+        self.starts[partition] as usize..self.starts[partition + 1] as usize
+    }
+
+    /// The table is what it was when the rows were written.
+    fn check_region(&self) -> Result<()> {
+        let region = self.staged.region();
+        if region.is_dropped() || region.schema().version != self.staged.schema().version {
+            return Err(changed(self.staged.schema()));
+        }
+        Ok(())
+    }
+
+    /// Nobody else has changed a key since it was read.
+    fn validate(&self) -> Result<()> {
+        if self.staged.truncates() {
+            return Ok(());
+        }
+        let mut key = Vec::new();
+        for (partition, guard) in &self.guards {
+            let Some(stored) = guard.as_deref() else { continue };
+            for &row in &self.rows[self.range(*partition)] {
+                let state = self.staged.state(row);
+                if stored.is_present(state.read_at) {
+                    continue;
+                }
+                read_key(self.staged, row, &mut key);
+                let located = stored.locate(self.staged.region().hash(&key), &key);
+                match stored.since(located, &key, state.read_at) {
+                    Since::Same => {}
+                    Since::Appeared if state.inserted => return Err(self.staged.shape().duplicate(&key)),
+                    Since::Appeared | Since::Changed => return Err(self.conflict()),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn conflict(&self) -> Error {
+        Error::new(ErrorCode::SerializationFailure, "could not serialize access due to concurrent update")
+            .with_table(&self.staged.schema().name)
+    }
+
+    /// Room for every row.
+    fn reserve(&mut self) -> Result<()> {
+        let staged = self.staged;
+        let columns = staged.schema().columns.len();
+        for index in 0..self.guards.len() {
+            let range = self.range(self.guards[index].0);
+            let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).deleted);
+            let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
+            let guard = &mut self.guards[index].1;
+            staged.region().partition_mut(guard).reserve_rows(needs, staged.truncates())?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, stamp: Stamp) -> Result<()> {
+        let staged = self.staged;
+        let columns = staged.schema().columns.len();
+        let (mut key, mut values): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::with_capacity(columns));
+        for (partition, guard) in &mut self.guards {
+            let range = self.starts[usize::from(partition.0)] as usize..self.starts[usize::from(partition.0) + 1] as usize;
+            let stored = staged.region().partition_mut(guard);
+            if staged.truncates() {
+                stored.truncate(stamp);
+            }
+            for &row in &self.rows[range] {
+                read_key(staged, row, &mut key);
+                let located = stored.locate(staged.region().hash(&key), &key);
+                let mutation = if staged.state(row).deleted {
+                    Mutation::Delete { key: &key }
+                } else {
+                    let row = staged.row(row);
+                    values.clear();
+                    values.extend((0..columns).map(|ordinal| row.get(ordinal)));
+                    Mutation::Upsert { row: &values }
+                };
+                stored.apply(&mutation, located, stamp)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn read_key<'a>(staged: &'a Staged, row: u32, key: &mut Vec<Datum<'a>>) {
+    let row = staged.row(row);
+    key.clear();
+    key.extend(staged.schema().key.iter().map(|&ordinal| row.get(ordinal)));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! Commits: all or nothing, first writer wins, and every snapshot sees whole transactions.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use ashlar_base::{TableId, Value};
+
+use crate::testing::{datums, kv, numbers, scan_all, store};
+use crate::{Applied, Mutation, ReadView, Region, Snapshot, Store, StoreConfig, WriteSet};
+
+use super::*;
+
+fn put(region: &Region, id: i64, v: i64) -> Applied {
+    let row = [Datum::Int8(id), Datum::Int8(v)];
+    region.entry(&row[..1], |entry| entry.apply(Mutation::Upsert { row: &row })).unwrap()
+}
+
+fn get(region: &Region, id: i64) -> Option<i64> {
+    region.get(&[Datum::Int8(id)], |row| {
+        row.map(|row| match row.get(1) {
+            Datum::Int8(v) => v,
+            other => panic!("{other:?}"),
+        })
+    })
+}
+
+fn get_at(region: &Region, snapshot: &Snapshot, id: i64) -> i64 {
+    region.get_at(snapshot, &[Datum::Int8(id)], |row| match row.expect("accounts are never deleted").get(1) {
+        Datum::Int8(v) => v,
+        other => panic!("{other:?}"),
+    })
+}
+
+fn sum(regions: &[std::sync::Arc<Region>], snapshot: &Snapshot) -> i64 {
+    let view = ReadView::committed(snapshot.clone());
+    let rows = regions.iter().flat_map(|region| scan_all(region, &view).unwrap());
+    rows.map(|row| match row[1] {
+        Value::Int8(v) => v,
+        ref other => panic!("{other:?}"),
+    })
+    .sum()
+}
+
+/// Money moves between rows of different partitions and regions while scans, lookups and compaction run.
+#[test]
+fn every_snapshot_sees_the_same_total() {
+    const ACCOUNTS: i64 = 40;
+    const TRANSFERS: u64 = 400;
+    let store = store(8, 16);
+    let regions = [store.create_region(numbers(1)).unwrap(), store.create_region(numbers(2)).unwrap()];
+    for region in &regions {
+        (0..ACCOUNTS).for_each(|id| {
+            put(region, id, 100);
+        });
+    }
+    let total = 2 * ACCOUNTS * 100;
+    let (done, conflicts, looks) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let transfer = |seed: u64| {
+            let mut random = seed;
+            let mut next = move |bound: i64| {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (random >> 33) as i64 % bound
+            };
+            let mut moved = 0;
+            while moved < TRANSFERS {
+                let (from, to) = (&regions[next(2) as usize], &regions[next(2) as usize]);
+                let (a, b, amount) = (next(ACCOUNTS), next(ACCOUNTS), next(10));
+                if std::sync::Arc::ptr_eq(from, to) && a == b {
+                    continue;
+                }
+                let snapshot = store.snapshot();
+                let mut writes = WriteSet::new();
+                let change = |writes: &mut WriteSet, region: &std::sync::Arc<Region>, id, by| {
+                    let row = [Datum::Int8(id), Datum::Int8(get_at(region, &snapshot, id) + by)];
+                    writes.upsert(region, &snapshot, &row).unwrap();
+                };
+                change(&mut writes, from, a, -amount);
+                change(&mut writes, to, b, amount);
+                match store.commit(&mut writes) {
+                    Ok(_) => moved += 1,
+                    Err(error) => {
+                        assert_eq!(error.code(), ErrorCode::SerializationFailure);
+                        conflicts.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            }
+        };
+        let writers: Vec<_> = (1..=3).map(|seed| scope.spawn(move || transfer(seed))).collect();
+        let look = || {
+            let mut old: Option<(Snapshot, i64)> = None;
+            while !done.load(Ordering::Relaxed) {
+                let snapshot = store.snapshot();
+                assert_eq!(sum(&regions, &snapshot), total);
+                let by_key: i64 = regions
+                    .iter()
+                    .flat_map(|region| (0..ACCOUNTS).map(|id| get_at(region, &snapshot, id)))
+                    .sum();
+                assert_eq!(by_key, total);
+                // One account, later, is what it was.
+                if let Some((old, v)) = old.replace((snapshot.clone(), get_at(&regions[0], &snapshot, 7))) {
+                    assert_eq!(get_at(&regions[0], &old, 7), v);
+                }
+                looks.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        scope.spawn(look);
+        scope.spawn(look);
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                store.compact();
+            }
+        });
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        while looks.load(Ordering::Relaxed) < 10 {
+            std::thread::yield_now();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(sum(&regions, &store.snapshot()), total);
+    regions.iter().for_each(|region| region.check());
+    // Nothing of the history is left.
+    store.compact();
+    let rows: usize = regions.iter().map(|region| scan_all(region, &ReadView::committed(store.snapshot())).unwrap().len()).sum();
+    assert_eq!(rows as i64, 2 * ACCOUNTS);
+}
+
+/// The increments of all threads add up, though each reads before it writes.
+#[test]
+fn no_update_is_lost_between_entries_and_transactions() {
+    let store = store(4, 64);
+    let region = store.create_region(numbers(1)).unwrap();
+    put(&region, 1, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..500 {
+                let key = [Datum::Int8(1)];
+                region.entry(&key, |entry| {
+                    let Some(Datum::Int8(v)) = entry.row().map(|row| row.get(1)) else { panic!("the row is there") };
+                    entry.apply(Mutation::Update { key: &key, changes: &[(1, Datum::Int8(v + 1))] }).unwrap();
+                });
+            }
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut committed = 0;
+                while committed < 300 {
+                    let snapshot = store.snapshot();
+                    let v = get_at(&region, &snapshot, 1);
+                    let mut writes = WriteSet::new();
+                    writes.upsert(&region, &snapshot, &[Datum::Int8(1), Datum::Int8(v + 1)]).unwrap();
+                    committed += i32::from(store.commit(&mut writes).is_ok());
+                }
+            });
+        }
+    });
+    assert_eq!(get(&region, 1), Some(500 + 2 * 300));
+}
+
+#[test]
+fn the_first_writer_wins() {
+    let store = store(4, 64);
+    let region = store.create_region(numbers(1)).unwrap();
+    put(&region, 1, 10);
+    let snapshot = store.snapshot();
+    let (mut first, mut second) = (WriteSet::new(), WriteSet::new());
+    first.upsert(&region, &snapshot, &[Datum::Int8(1), Datum::Int8(11)]).unwrap();
+    second.upsert(&region, &snapshot, &[Datum::Int8(2), Datum::Int8(22)]).unwrap();
+    second.delete(&region, &snapshot, &[Datum::Int8(1)]).unwrap();
+    drop(snapshot);
+    let committed = store.commit(&mut first).unwrap();
+    assert!(first.is_empty());
+    assert!(store.snapshot().timestamp() >= committed);
+    let error = store.commit(&mut second).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SerializationFailure);
+    assert_eq!(error.message(), "could not serialize access due to concurrent update");
+    assert_eq!((get(&region, 1), get(&region, 2)), (Some(11), None), "nothing of the loser is there");
+}
+
+/// The second statement's snapshot is closed before the other commit, which must be noticed all the same.
+#[test]
+fn a_conflict_is_seen_though_the_statements_snapshot_is_closed() {
+    let store = store(1, 64);
+    let region = store.create_region(numbers(1)).unwrap();
+    put(&region, 1, 10);
+    put(&region, 2, 20);
+    let mut writes = WriteSet::new();
+    writes.upsert(&region, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(11)]).unwrap();
+    put(&region, 2, 21);
+    writes.upsert(&region, &store.snapshot(), &[Datum::Int8(2), Datum::Int8(99)]).unwrap();
+    put(&region, 2, 22);
+    assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::SerializationFailure);
+    assert_eq!((get(&region, 1), get(&region, 2)), (Some(10), Some(22)));
+}
+
+#[test]
+fn an_insert_that_was_overtaken_is_a_duplicate() {
+    let store = store(4, 64);
+    let region = store.create_region(numbers(1)).unwrap();
+    let snapshot = store.snapshot();
+    let mut writes = WriteSet::new();
+    writes.insert(&region, &snapshot, &[Datum::Int8(1), Datum::Int8(1)]).unwrap();
+    let again = writes.insert(&region, &snapshot, &[Datum::Int8(1), Datum::Int8(2)]).unwrap_err();
+    assert_eq!(again.code(), ErrorCode::UniqueViolation);
+    put(&region, 1, 5);
+    let error = store.commit(&mut writes).unwrap_err();
+    assert_eq!(error.message(), "duplicate key value violates unique constraint \"t_pkey\"");
+    assert_eq!(error.fields().detail.as_deref(), Some("Key (id)=(1) already exists."));
+    assert_eq!(error.fields().table.as_deref(), Some("t"));
+    assert_eq!(get(&region, 1), Some(5));
+    let mut late = WriteSet::new();
+    let error = late.insert(&region, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(1)]).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UniqueViolation);
+    assert!(late.is_empty());
+}
+
+#[test]
+fn a_commit_over_the_bound_changes_nothing_and_a_delete_still_works() {
+    let store = Store::new(StoreConfig { partition_count: 4, memory_max: 4 << 20, ..StoreConfig::default() });
+    let region = store.create_region(kv()).unwrap();
+    let value = vec![7u8; 100_000];
+    let row = |key: u32| vec![Value::Bytea(key.to_be_bytes().into()), Value::Bytea(value.clone().into())];
+    let mut count = 0;
+    let fill = |writes: &mut WriteSet, from: u32, rows: u32| {
+        let snapshot = store.snapshot();
+        (from..from + rows).try_for_each(|key| writes.upsert(&region, &snapshot, &datums(&row(key))))
+    };
+    let error = loop {
+        let mut writes = WriteSet::new();
+        let result = fill(&mut writes, count, 3).and_then(|()| store.commit(&mut writes));
+        assert!(store.memory_used() <= 4 << 20);
+        match result {
+            Ok(_) => count += 3,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code(), ErrorCode::OutOfMemory);
+    assert_eq!(region.row_count(), u64::from(count));
+    region.check();
+    // Through entries the rest fits, until it does not.
+    let error = loop {
+        let row = row(count);
+        let row = datums(&row);
+        match region.entry(&row[..1], |entry| entry.apply(Mutation::Insert { row: &row })) {
+            Ok(applied) => assert_eq!(applied, Applied::Inserted),
+            Err(error) => break error,
+        }
+        count += 1;
+        assert!(store.memory_used() <= 4 << 20);
+    };
+    assert_eq!(error.code(), ErrorCode::OutOfMemory);
+    assert_eq!(region.row_count(), u64::from(count));
+    // A full store deletes, and compaction makes room again.
+    for key in 0..count {
+        let key = [Value::Bytea(key.to_be_bytes().into())];
+        let key = datums(&key);
+        let applied = region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).unwrap();
+        assert_eq!(applied, Applied::Deleted);
+    }
+    let report = store.compact();
+    assert!(report.rows_removed >= u64::from(count) && report.bytes_freed > 2 << 20, "{report:?}");
+    assert_eq!(region.bytes(), 0);
+    fill(&mut WriteSet::new(), 0, 3).unwrap();
+}
+
+#[test]
+fn a_large_commit_fills_segments_in_order() {
+    let store = store(2, 1000);
+    let region = store.create_region(numbers(1)).unwrap();
+    put(&region, 3, 1);
+    let mut writes = WriteSet::new();
+    let snapshot = store.snapshot();
+    for id in 0..20_000 {
+        writes.upsert(&region, &snapshot, &[Datum::Int8(id), Datum::Int8(id * 2)]).unwrap();
+    }
+    for id in (0..20_000).step_by(2) {
+        writes.delete(&region, &snapshot, &[Datum::Int8(id)]).unwrap();
+    }
+    drop(snapshot);
+    store.commit(&mut writes).unwrap();
+    assert_eq!(region.row_count(), 10_000);
+    region.check();
+    let rows = scan_all(&region, &ReadView::committed(store.snapshot())).unwrap();
+    assert_eq!(rows.len(), 10_000);
+    assert!(rows.iter().all(|row| matches!(row[..], [Value::Int8(id), Value::Int8(v)] if v == id * 2 && id % 2 == 1)));
+}
+
+#[test]
+fn commits_span_regions_and_an_empty_one_is_a_timestamp() {
+    let store = store(4, 64);
+    let regions = [store.create_region(numbers(2)).unwrap(), store.create_region(numbers(1)).unwrap()];
+    let mut writes = WriteSet::new();
+    let first = store.commit(&mut writes).unwrap();
+    for region in &regions {
+        writes.upsert(region, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(1)]).unwrap();
+    }
+    store.drop_region(TableId(1));
+    assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::SerializationFailure);
+    assert_eq!(get(&regions[0], 1), None);
+    assert!(store.commit(&mut WriteSet::new()).unwrap() > first);
+}

@@ -1,0 +1,126 @@
+//! Rounds of compaction, on a thread of their own.
+//!
+//! Called by the server once, and by tests directly. Holds one partition's lock at a time, and none while rows are
+//! copied.
+
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ashlar_base::PartitionId;
+use parking_lot::{Condvar, Mutex};
+
+use crate::region::Region;
+use crate::store::Store;
+
+/// Old versions forgotten in one hold of a partition's lock.
+const TRIM_PER_LOCK: usize = 1024;
+/// Rewrites of one partition in one round, at most: rows may die as fast as they are rewritten.
+const REWRITES_MAX: usize = 1024;
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompactionReport {
+    /// Runs of segments that were rewritten.
+    pub rewrites: u64,
+    /// Rows that were removed for good.
+    pub rows_removed: u64,
+    /// Bytes charged to the regions before, less those after; zero when they grew meanwhile.
+    pub bytes_freed: u64,
+}
+
+/// One round over all partitions of all regions.
+pub(crate) fn round(regions: &[Arc<Region>]) -> CompactionReport {
+    let mut report = CompactionReport::default();
+    for region in regions {
+        let before = region.bytes();
+        for partition in 0..region.partition_count() {
+            region.compact_partition(PartitionId(partition), &mut report);
+        }
+        report.bytes_freed += before.saturating_sub(region.bytes());
+    }
+    report
+}
+
+impl Region {
+    fn compact_partition(&self, id: PartitionId, report: &mut CompactionReport) {
+        let registry = &self.common().registry;
+        let rows_min = self.common().compaction_rows_min as usize;
+        while self.lock(id).as_mut().is_some_and(|partition| !partition.trim(registry.oldest(), TRIM_PER_LOCK)) {}
+        for _ in 0..REWRITES_MAX {
+            let Some(rewrite) = self.lock(id).as_mut().and_then(|partition| partition.pick(rows_min)) else { break };
+            let (_, removed) = rewrite.row_counts();
+            let rewritten = rewrite.build(&self.common().hasher);
+            let swapped = self.lock(id).as_mut().is_some_and(|partition| partition.swap(rewritten));
+            if swapped {
+                report.rewrites += 1;
+                report.rows_removed += removed as u64;
+            }
+        }
+        let empty = {
+            let mut guard = self.lock(id);
+            let empty = guard.as_ref().is_some_and(|partition| partition.can_go());
+            if let Some(partition) = guard.as_mut().filter(|_| !empty) {
+                partition.shrink_index();
+            }
+            if empty { guard.take() } else { None }
+        };
+        if let Some(partition) = empty {
+            report.rows_removed += partition.total();
+        }
+    }
+}
+
+/// The background thread; it stops when this is dropped.
+pub struct CompactorHandle {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl CompactorHandle {
+    pub(crate) fn start(store: &Arc<Store>, interval_ms: u64) -> Self {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let (store, interval) = (Arc::downgrade(store), Duration::from_millis(interval_ms.max(1)));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("compactor".into());
+        let thread = thread.spawn(move || run(&store, &stopped, interval));
+        if let Err(error) = &thread {
+            tracing::error!(%error, "the compactor did not start: deleted rows keep their memory");
+        }
+        Self { stop, thread: thread.ok() }
+    }
+}
+
+fn run(store: &Weak<Store>, stop: &(Mutex<bool>, Condvar), interval: Duration) {
+    loop {
+        {
+            let mut stopped = stop.0.lock();
+            if !*stopped {
+                stop.1.wait_for(&mut stopped, interval);
+            }
+            if *stopped {
+                return;
+            }
+        }
+        let Some(store) = store.upgrade() else { return };
+        let report = store.compact();
+        if report.rewrites > 0 {
+            tracing::debug!(report.rewrites, report.rows_removed, report.bytes_freed, "compacted");
+        }
+    }
+}
+
+impl Drop for CompactorHandle {
+    fn drop(&mut self) {
+        *self.stop.0.lock() = true;
+        self.stop.1.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the compactor panicked");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! Grid tables in one member's memory: regions of partitions of columnar segments, with a hash index on the key,
+//! snapshots that no writer blocks, and compaction that gives memory back.
+//!
+//! ```text
+//!   Store -> Region -> Partition (one lock) -> segments of typed columns + key index
+//!            get / entry: one key under the lock        scan: columns that Arrow borrows without copying
+//!            WriteSet + commit: many keys, one timestamp, all or nothing
+//! ```
+//! Used by the query crate and the sessions. Knows Arrow arrays, and no query engine, no protocol, no disk.
+#![deny(unsafe_code)]
+#![warn(missing_docs, unreachable_pub)]
+
+pub mod arrow_types;
+mod build;
+mod commit;
+mod compactor;
+mod entry;
+mod index;
+mod key;
+mod memory;
+mod mutation;
+mod partition;
+mod reader;
+mod region;
+mod row;
+mod rows;
+mod segment;
+mod shape;
+mod snapshot;
+mod store;
+#[cfg(test)]
+mod testing;
+mod writeset;
+
+pub use build::{AsDatum, build_array};
+pub use compactor::{CompactionReport, CompactorHandle};
+pub use entry::Entry;
+pub use mutation::{Applied, Mutation};
+pub use reader::ColumnReader;
+pub use region::{Region, ScanBatch};
+pub use row::RowRef;
+pub use snapshot::Snapshot;
+pub use store::{Store, StoreConfig};
+pub use writeset::{Mark, Overlay, Pending, ReadView, WriteSet};

@@ -1,0 +1,144 @@
+//! Memory accounts: every buffer of the store is charged before it is allocated, and uncharged when it is freed.
+//!
+//! Called by `segment`, `index` and whatever else allocates for rows. A buffer that a reader still borrows stays
+//! charged until the reader lets go. Never allocates for rows itself.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ashlar_base::{Error, ErrorCode, Result};
+
+/// The memory of one region, or of one transaction's buffered writes; all accounts of a store share its bound.
+#[derive(Debug)]
+pub(crate) struct Account {
+    used: AtomicU64,
+    total: Arc<Total>,
+}
+
+/// The memory of the whole store.
+#[derive(Debug)]
+pub(crate) struct Total {
+    used: AtomicU64,
+    max: u64,
+}
+
+impl Total {
+    /// A bound with nothing used.
+    pub(crate) fn new(max: u64) -> Arc<Self> {
+        Arc::new(Self { used: AtomicU64::new(0), max })
+    }
+
+    /// Bytes charged in all.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+impl Account {
+    /// An account below a store's bound.
+    pub(crate) fn new(total: &Arc<Total>) -> Arc<Self> {
+        Arc::new(Self { used: AtomicU64::new(0), total: Arc::clone(total) })
+    }
+
+    /// An account without a bound, for arrays that leave the store.
+    pub(crate) fn unbounded() -> Arc<Self> {
+        Self::new(&Total::new(u64::MAX))
+    }
+
+    /// Bytes charged to this account.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn try_add(&self, bytes: u64) -> Result<()> {
+        let max = self.total.max;
+        let added = self.total.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|&after| after <= max)
+        });
+        if added.is_err() {
+            return Err(Error::new(ErrorCode::OutOfMemory, "out of memory")
+                .with_detail(format!("memory limit of {} MiB reached", max >> 20))
+                .with_hint("delete rows, or raise store.memory_mib_max"));
+        }
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn add(&self, bytes: u64) {
+        self.total.used.fetch_add(bytes, Ordering::Relaxed);
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn sub(&self, bytes: u64) {
+        self.total.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes charged to an account until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    account: Arc<Account>,
+    bytes: u64,
+}
+
+impl Charge {
+    /// Nothing charged yet.
+    pub(crate) fn empty(account: &Arc<Account>) -> Self {
+        Self { account: Arc::clone(account), bytes: 0 }
+    }
+
+    /// Charges `bytes`, or says 53200 and charges nothing.
+    pub(crate) fn new(account: &Arc<Account>, bytes: usize) -> Result<Self> {
+        account.try_add(bytes as u64)?;
+        Ok(Self { account: Arc::clone(account), bytes: bytes as u64 })
+    }
+
+    /// Charges `bytes` even over the bound. For what is small beside the rows, and for what a DELETE needs: a full
+    /// store must be able to give memory back.
+    pub(crate) fn forced(account: &Arc<Account>, bytes: usize) -> Self {
+        account.add(bytes as u64);
+        Self { account: Arc::clone(account), bytes: bytes as u64 }
+    }
+
+    /// Bytes charged.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Charges up to `bytes` in all, or says 53200 and changes nothing; or gives back what is above.
+    pub(crate) fn try_resize(&mut self, bytes: usize) -> Result<()> {
+        if bytes as u64 > self.bytes {
+            self.account.try_add(bytes as u64 - self.bytes)?;
+            self.bytes = bytes as u64;
+        } else {
+            self.resize(bytes);
+        }
+        Ok(())
+    }
+
+    /// Like [`Charge::try_resize`], but goes over the bound.
+    pub(crate) fn resize(&mut self, bytes: usize) {
+        let bytes = bytes as u64;
+        if bytes > self.bytes {
+            self.account.add(bytes - self.bytes);
+        } else {
+            self.account.sub(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+    }
+
+    /// The account charged.
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.sub(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! Accounts add up, and stop at the bound.
+
+use super::*;
+
+#[test]
+fn charges_add_up_and_are_given_back() {
+    let total = Total::new(100);
+    let (one, two) = (Account::new(&total), Account::new(&total));
+    let mut first = Charge::new(&one, 60).unwrap();
+    let second = Charge::new(&two, 40).unwrap();
+    assert_eq!((one.used(), two.used(), total.used()), (60, 40, 100));
+    assert_eq!(first.try_resize(61).unwrap_err().code(), ErrorCode::OutOfMemory);
+    assert_eq!((first.bytes(), total.used()), (60, 100));
+    first.try_resize(10).unwrap();
+    assert_eq!((one.used(), total.used()), (10, 50));
+    drop(second);
+    assert_eq!((two.used(), total.used()), (0, 10));
+}
+
+#[test]
+fn what_frees_memory_may_go_over_the_bound() {
+    let total = Total::new(3 << 20);
+    let account = Account::new(&total);
+    let full = Charge::new(&account, 3 << 20).unwrap();
+    let over = Charge::forced(&account, 5);
+    assert_eq!(total.used(), (3 << 20) + 5);
+    let error = Charge::new(&account, 1).unwrap_err();
+    assert_eq!(error.fields().detail.as_deref(), Some("memory limit of 3 MiB reached"));
+    assert!(error.fields().hint.as_deref().unwrap().contains("store.memory_mib_max"));
+    drop((full, over));
+    assert_eq!(total.used(), 0);
+}

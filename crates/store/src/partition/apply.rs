@@ -1,0 +1,147 @@
+//! The one place that changes rows.
+//!
+//! Called with the partition's lock held: by an entry for the key path, by `commit` for transactions. Whoever must
+//! see every write (a log, a backup, a listener) stands here. Nothing is changed when an error comes back.
+
+use std::sync::Arc;
+
+use ashlar_base::{Datum, Error, Result, Timestamp};
+
+use super::versions::Stamp;
+use super::{Located, Partition};
+use crate::mutation::{Applied, Mutation};
+use crate::rows::split;
+use crate::segment::Need;
+
+/// Old versions forgotten with each write, so that a long log is given back bit by bit.
+const TRIM_PER_WRITE: usize = 16;
+
+/// What `Partition::apply` did, and the row that the key names now.
+pub(crate) struct Change {
+    pub(crate) applied: Applied,
+    pub(crate) row: Option<u32>,
+}
+
+impl Partition {
+    /// Applies one write to the key that was located. The row was checked against the shape by the caller.
+    pub(crate) fn apply(&mut self, mutation: &Mutation<'_>, key: Located, stamp: Stamp) -> Result<Change> {
+        self.trim(stamp.horizon.oldest, TRIM_PER_WRITE);
+        match (mutation, key.row) {
+            (Mutation::Insert { row }, Some(_)) => {
+                let key: Vec<_> = self.shape.key_of(row).cloned().collect();
+                Err(self.shape.duplicate(&key))
+            }
+            (Mutation::Insert { row } | Mutation::Upsert { row }, old) => {
+                self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
+                self.versions.mark(stamp, self.rows.end());
+                let new = self.rows.push(row.iter().cloned());
+                Ok(self.succeed(key.hash, old, new, stamp))
+            }
+            (Mutation::Update { changes, .. }, Some(old)) => {
+                self.reserve_changed(old, changes)?;
+                self.versions.mark(stamp, self.rows.end());
+                let shape = &self.shape;
+                let new = self.rows.push_changed(old, changes, |segment, offset, ordinal| {
+                    shape.datum(segment, offset, ordinal)
+                });
+                Ok(self.succeed(key.hash, Some(old), new, stamp))
+            }
+            (Mutation::Delete { .. }, Some(old)) => {
+                if self.end(old, stamp) {
+                    self.rows.unindex(key.hash, old);
+                }
+                Ok(Change { applied: Applied::Deleted, row: None })
+            }
+            (Mutation::Update { .. } | Mutation::Delete { .. }, None) => {
+                Ok(Change { applied: Applied::Nothing, row: None })
+            }
+        }
+    }
+
+    /// Makes room for a copy of a row with changes.
+    fn reserve_changed(&mut self, old: u32, changes: &[(usize, Datum<'_>)]) -> Result<()> {
+        let (slot, offset) = split(old);
+        let layout = Arc::clone(&self.shape.layout);
+        let needs: Vec<Need>;
+        {
+            let (shape, segment) = (&self.shape, self.rows.segment(slot));
+            let need = |ordinal: usize| match changes.iter().rfind(|(changed, _)| *changed == ordinal) {
+                Some((_, datum)) => Need::of(datum),
+                None if Arc::ptr_eq(&segment.layout, &layout) => segment.need(offset, ordinal),
+                None => Need::of(&shape.datum(segment, offset, ordinal)),
+            };
+            needs = (0..layout.columns.len()).map(need).collect();
+        }
+        self.rows.reserve(&layout, needs.iter().copied())
+    }
+
+    /// A new row takes the place of the old one of its key, if there was one.
+    fn succeed(&mut self, hash: u64, old: Option<u32>, new: u32, stamp: Stamp) -> Change {
+        match old {
+            Some(old) if self.end(old, stamp) => self.rows.reindex(hash, old, new),
+            _ => self.rows.index(hash, new),
+        }
+        let applied = if old.is_some() { Applied::Updated } else { Applied::Inserted };
+        Change { applied, row: Some(new) }
+    }
+
+    /// Ends a row; true when no snapshot sees it, so that the index need not name it any more.
+    fn end(&mut self, row: u32, stamp: Stamp) -> bool {
+        let (slot, offset) = split(row);
+        let seen = self.versions.is_seen(stamp, self.rows.segment(slot).sequence, offset);
+        self.rows.kill(row);
+        if seen {
+            self.versions.end(stamp.timestamp, row);
+        }
+        !seen
+    }
+
+    /// Makes room for the rows of a transaction, given by what each takes in each column, so that applying them
+    /// cannot fail, after truncating too if that comes first.
+    pub(crate) fn reserve_rows<N: Iterator<Item = Need> + Clone>(
+        &mut self,
+        rows: impl Iterator<Item = N>,
+        truncates: bool,
+    ) -> Result<()> {
+        let layout = Arc::clone(&self.shape.layout);
+        self.rows.reserve_rows(&layout, rows, truncates)
+    }
+
+    /// Removes all rows: how many there were.
+    pub(crate) fn truncate(&mut self, stamp: Stamp) -> u64 {
+        let live = self.rows.live();
+        if stamp.horizon.oldest >= stamp.timestamp {
+            self.rows.clear();
+            self.versions.clear();
+            return live;
+        }
+        self.rows.seal();
+        let rows: Vec<u32> = self.rows.indexed().filter(|&row| !self.rows.is_dead(row)).collect();
+        for row in rows {
+            if self.end(row, stamp) {
+                let hash = self.rows.hash_of(row);
+                self.rows.unindex(hash, row);
+            }
+        }
+        live
+    }
+
+    /// Forgets old versions that no snapshot sees, at most so many; false when there may be more.
+    pub(crate) fn trim(&mut self, oldest: Timestamp, count_max: usize) -> bool {
+        if self.versions.is_empty() {
+            return true;
+        }
+        self.versions.trim_marks(oldest);
+        for _ in 0..count_max {
+            let Some(row) = self.versions.trim_end(oldest) else { return true };
+            let hash = self.rows.hash_of(row);
+            self.rows.unindex(hash, row);
+        }
+        false
+    }
+
+    /// What an internal error about a foreign key says.
+    pub(crate) fn wrong_key(&self) -> Error {
+        Error::internal(format!("a write to another key of table \"{}\"", self.shape.schema.name))
+    }
+}

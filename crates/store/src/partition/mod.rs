@@ -1,0 +1,143 @@
+//! A partition of a region: its rows, their versions, and everything that happens under its lock.
+//!
+//! Called by `region` (key path, scans), `commit` (transactions) and `compactor`. `apply` changes rows and nothing
+//! else does; `versions` says who sees which row; `scan` lends columns; `compact` gives memory back. Never waits
+//! for anything, and never takes another lock.
+
+mod apply;
+mod compact;
+mod scan;
+mod versions;
+
+use std::sync::Arc;
+
+use ashlar_base::{Datum, Timestamp};
+use foldhash::fast::RandomState;
+
+pub(crate) use scan::record_batch;
+pub(crate) use versions::Stamp;
+
+use crate::memory::Account;
+use crate::row::RowRef;
+use crate::rows::{Rows, split};
+use crate::segment::Segment;
+use crate::shape::Shape;
+use versions::Versions;
+
+/// See the module.
+pub(crate) struct Partition {
+    shape: Arc<Shape>,
+    rows: Rows,
+    versions: Versions,
+}
+
+/// A key's hash, and the row that it names now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Located {
+    pub(crate) hash: u64,
+    pub(crate) row: Option<u32>,
+}
+
+/// What became of a key since a timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// The row visible then is the one that is there now, or there was and is none.
+    Same,
+    /// There was no row, and now there is.
+    Appeared,
+    /// There was a row, and it is another or gone.
+    Changed,
+}
+
+impl Partition {
+    pub(crate) fn new(shape: &Arc<Shape>, account: &Arc<Account>, hasher: RandomState, segment_rows: u32) -> Self {
+        Self {
+            shape: Arc::clone(shape),
+            rows: Rows::new(account, hasher, segment_rows),
+            versions: Versions::new(account),
+        }
+    }
+
+    pub(crate) fn shape(&self) -> &Arc<Shape> {
+        &self.shape
+    }
+
+    /// Rows that are there now.
+    pub(crate) fn live(&self) -> u64 {
+        self.rows.live()
+    }
+
+    /// Rows, ended ones included.
+    pub(crate) fn total(&self) -> u64 {
+        self.rows.total()
+    }
+
+    /// Whether nobody would miss the partition: no row is there, and no snapshot sees one.
+    pub(crate) fn can_go(&self) -> bool {
+        self.rows.live() == 0 && self.versions.is_empty()
+    }
+
+    /// Rows have another shape from now on. Segments stay as they are; new rows go to a new one.
+    pub(crate) fn set_shape(&mut self, shape: &Arc<Shape>) {
+        self.shape = Arc::clone(shape);
+    }
+
+    /// Finds a key.
+    #[inline]
+    pub(crate) fn locate(&self, hash: u64, key: &[Datum<'_>]) -> Located {
+        Located { hash, row: self.rows.find(hash, key) }
+    }
+
+    /// The row with this id.
+    #[inline]
+    pub(crate) fn row(&self, row: u32) -> RowRef<'_> {
+        let (slot, offset) = split(row);
+        RowRef::new(&self.shape, self.rows.segment(slot), offset)
+    }
+
+    /// Whether a snapshot at a timestamp sees a row.
+    fn is_visible(&self, segment: &Segment, row: u32, at: Timestamp) -> bool {
+        let (_, offset) = split(row);
+        self.versions.prefix(at).contains(segment.sequence, offset)
+            && (!segment.is_dead(offset) || self.versions.end_of(row).is_some_and(|end| end > at))
+    }
+
+    /// Finds the row of a key that a snapshot at a timestamp sees.
+    pub(crate) fn locate_at(&self, hash: u64, key: &[Datum<'_>], at: Timestamp) -> Option<u32> {
+        self.rows.find_where(hash, key, |row, segment| self.is_visible(segment, row, at))
+    }
+
+    /// Whether nothing happened after a timestamp that is registered or held.
+    pub(crate) fn is_present(&self, at: Timestamp) -> bool {
+        self.versions.is_present(at)
+    }
+
+    /// What happened to a key after a timestamp that is registered or held.
+    pub(crate) fn since(&self, located: Located, key: &[Datum<'_>], at: Timestamp) -> Since {
+        match (self.locate_at(located.hash, key, at), located.row) {
+            (then, now) if then == now => Since::Same,
+            (None, _) => Since::Appeared,
+            (Some(_), _) => Since::Changed,
+        }
+    }
+
+    /// Visits the rows whose key hash starts with these bits.
+    pub(crate) fn for_bucket(&self, bucket: u64, bucket_bits: u32, f: &mut dyn FnMut(RowRef<'_>)) {
+        for row in self.rows.indexed() {
+            let in_bucket = bucket_bits == 0 || self.rows.hash_of(row) >> (64 - bucket_bits) == bucket;
+            if in_bucket && !self.rows.is_dead(row) {
+                f(self.row(row));
+            }
+        }
+    }
+
+    /// Whether a column holds a NULL in any row that somebody may still see.
+    pub(crate) fn has_null(&self, ordinal: usize) -> bool {
+        self.rows.indexed().any(|row| self.row(row).get(ordinal).is_null())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        self.rows.check();
+    }
+}

@@ -1,0 +1,361 @@
+//! A region: one grid table's rows in this member, in partitions behind a lock each.
+//!
+//! Called by sessions for the key path (`get`, `entry`), by table providers for scans, by the catalog for changes
+//! of the table's shape. A lock is held for one key operation, or while a scan picks up what it will read, and
+//! never across anything that waits. Lock order: table id, then partition, then the shape.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use arrow::buffer::BooleanBuffer;
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, SqlType, TableId, TableSchema, Timestamp};
+use foldhash::fast::RandomState;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+use crate::entry::Entry;
+use crate::key::{self, Placement};
+use crate::memory::{Account, Total};
+use crate::partition::Partition;
+use crate::row::RowRef;
+use crate::shape::Shape;
+use crate::snapshot::{Registry, Snapshot};
+use crate::writeset::ReadView;
+
+/// What the regions of a store share.
+pub(crate) struct Common {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) total: Arc<Total>,
+    pub(crate) hasher: RandomState,
+    pub(crate) partition_count: u16,
+    pub(crate) segment_rows: u32,
+    pub(crate) compaction_rows_min: u32,
+}
+
+/// A partition's place; nothing is allocated before its first row. On a cache line of its own, because its
+/// neighbours belong to other cores' keys.
+#[repr(align(64))]
+#[derive(Default)]
+pub(crate) struct Place(Mutex<Option<Box<Partition>>>);
+
+/// A locked place.
+pub(crate) type Guard<'a> = MutexGuard<'a, Option<Box<Partition>>>;
+
+/// See the module.
+pub struct Region {
+    id: TableId,
+    shape: RwLock<Arc<Shape>>,
+    key_types: Box<[SqlType]>,
+    placement: Placement,
+    places: Box<[Place]>,
+    account: Arc<Account>,
+    common: Arc<Common>,
+    sequence: AtomicI64,
+    /// Set with every partition locked.
+    dropped: AtomicBool,
+}
+
+/// One batch of a scan.
+#[derive(Clone, Debug)]
+pub struct ScanBatch {
+    /// The columns asked for; they borrow the store's memory.
+    pub batch: RecordBatch,
+    /// The rows of the batch that the view sees; `None`: all.
+    pub visible: Option<BooleanBuffer>,
+}
+
+impl Region {
+    pub(crate) fn new(schema: Arc<TableSchema>, common: &Arc<Common>) -> Result<Arc<Self>> {
+        let shape = Shape::new(schema)?;
+        let schema = &shape.schema;
+        let key_types: Box<[SqlType]> = schema.key.iter().map(|&ordinal| schema.columns[ordinal].sql_type).collect();
+        let by = if schema.partition_by.is_empty() { &schema.key } else { &schema.partition_by };
+        let position = |ordinal: &usize| schema.key.iter().position(|key| key == ordinal);
+        let positions = by.iter().filter_map(position).collect();
+        let placement = Placement::new(&schema.name, positions, &key_types, common.partition_count);
+        Ok(Arc::new(Self {
+            id: schema.id,
+            key_types,
+            placement,
+            places: (0..common.partition_count).map(|_| Place::default()).collect(),
+            account: Account::new(&common.total),
+            common: Arc::clone(common),
+            sequence: AtomicI64::new(0),
+            dropped: AtomicBool::new(false),
+            shape: RwLock::new(Arc::new(shape)),
+        }))
+    }
+
+    /// The table.
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+
+    /// The table's shape now.
+    pub fn schema(&self) -> Arc<TableSchema> {
+        Arc::clone(&self.shape.read().schema)
+    }
+
+    /// The shape now, as Arrow has it: every column, hidden ones included.
+    pub fn arrow_schema(&self) -> SchemaRef {
+        Arc::clone(&self.shape.read().arrow)
+    }
+
+    pub(crate) fn shape(&self) -> Arc<Shape> {
+        Arc::clone(&self.shape.read())
+    }
+
+    pub(crate) fn common(&self) -> &Arc<Common> {
+        &self.common
+    }
+
+    /// Partitions of the region.
+    pub fn partition_count(&self) -> u16 {
+        self.common.partition_count
+    }
+
+    /// Rows that are committed and not ended.
+    pub fn row_count(&self) -> u64 {
+        self.places.iter().map(|place| place.0.lock().as_ref().map_or(0, |partition| partition.live())).sum()
+    }
+
+    /// Bytes charged for the region's rows, indexes and versions, those that readers still borrow included.
+    pub fn bytes(&self) -> u64 {
+        self.account.used()
+    }
+
+    /// The next number of the table's counter; the first is 1.
+    pub fn next_sequence(&self) -> i64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Lets the counter go on after a number, if it has not come so far.
+    pub fn advance_sequence(&self, number: i64) {
+        self.sequence.fetch_max(number, Ordering::Relaxed);
+    }
+
+    /// Whether the region was dropped.
+    pub fn is_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn gone(&self) -> Error {
+        let name = &self.shape.read().schema.name;
+        Error::new(ErrorCode::UndefinedTable, format!("relation \"{name}\" does not exist"))
+    }
+
+    /// The partition that owns a key; `None`: no row can have this key.
+    pub fn partition_of(&self, key: &[Datum<'_>]) -> Option<PartitionId> {
+        self.is_key(key).then(|| self.placement.partition(key))
+    }
+
+    fn is_key(&self, key: &[Datum<'_>]) -> bool {
+        key.len() == self.key_types.len()
+            && key.iter().zip(&self.key_types).all(|(datum, &sql_type)| key::has_key_type(sql_type, datum))
+    }
+
+    pub(crate) fn hash(&self, key: &[Datum<'_>]) -> u64 {
+        key::hash(&self.common.hasher, key.iter().cloned())
+    }
+
+    pub(crate) fn lock(&self, partition: PartitionId) -> Guard<'_> {
+        self.places[usize::from(partition.0)].0.lock()
+    }
+
+    /// The partition behind a guard, made if need be.
+    pub(crate) fn partition_mut<'g>(&self, guard: &'g mut Option<Box<Partition>>) -> &'g mut Partition {
+        guard.get_or_insert_with(|| {
+            let shape = self.shape();
+            Box::new(Partition::new(&shape, &self.account, self.common.hasher.clone(), self.common.segment_rows))
+        })
+    }
+
+    /// Reads and writes the row of one key under its partition's lock, as one atomic step. `f` must not touch the
+    /// store in any other way. A key that no row can have is an entry without a row that refuses writes.
+    pub fn entry<R>(&self, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
+        let Some(partition) = self.partition_of(key) else {
+            let mut nothing = None;
+            return f(&mut Entry::new(self, &mut nothing, key, 0, false));
+        };
+        let hash = self.hash(key);
+        let mut guard = self.lock(partition);
+        f(&mut Entry::new(self, &mut guard, key, hash, true))
+    }
+
+    /// Reads the latest committed row of a key. `f` must not touch the store in any other way.
+    pub fn get<R>(&self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
+        let Some(partition) = self.partition_of(key) else { return f(None) };
+        let hash = self.hash(key);
+        let guard = self.lock(partition);
+        let Some(partition) = guard.as_deref() else { return f(None) };
+        f(partition.locate(hash, key).row.map(|row| partition.row(row)))
+    }
+
+    /// Reads the row of a key that a snapshot sees.
+    pub fn get_at<R>(&self, snapshot: &Snapshot, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
+        let Some(partition) = self.partition_of(key) else { return f(None) };
+        let hash = self.hash(key);
+        let guard = self.lock(partition);
+        let Some(partition) = guard.as_deref() else { return f(None) };
+        f(partition.locate_at(hash, key, snapshot.timestamp()).map(|row| partition.row(row)))
+    }
+
+    /// Visits the latest rows of one partition whose key hash starts with the `bucket_bits` bits of `bucket`. A key
+    /// keeps its bucket for the life of the store. `f` must not touch the store in any other way.
+    pub fn keys_in_bucket(
+        &self,
+        partition: PartitionId,
+        bucket: u64,
+        bucket_bits: u32,
+        mut f: impl FnMut(RowRef<'_>),
+    ) {
+        if let Some(partition) = self.lock(partition).as_deref() {
+            partition.for_bucket(bucket, bucket_bits, &mut f);
+        }
+    }
+
+    /// What a view sees of one partition: columns by their ordinals in the current schema, the view's own
+    /// uncommitted writes included.
+    pub fn scan(&self, view: &ReadView, partition: PartitionId, columns: &[usize]) -> Result<Vec<ScanBatch>> {
+        self.scan_version(view, partition, columns, None)
+    }
+
+    /// Like [`Region::scan`], for ordinals of a schema of this version: 40001 if the table has changed since.
+    pub fn scan_version(
+        &self,
+        view: &ReadView,
+        partition: PartitionId,
+        columns: &[usize],
+        version: Option<u32>,
+    ) -> Result<Vec<ScanBatch>> {
+        let overlay = view.overlays.get(&self.id);
+        let at = view.snapshot.timestamp();
+        let (shape, picture) = {
+            let guard = self.lock(partition);
+            let shape = guard.as_deref().map_or_else(|| self.shape(), |partition| Arc::clone(partition.shape()));
+            let known = version.is_none_or(|version| version == shape.schema.version)
+                && overlay.is_none_or(|overlay| overlay.version() == shape.schema.version);
+            if !known {
+                return Err(changed(&shape.schema));
+            }
+            if self.is_dropped() {
+                return Err(self.gone());
+            }
+            if let Some(wrong) = columns.iter().find(|&&ordinal| ordinal >= shape.schema.columns.len()) {
+                return Err(Error::internal(format!("table \"{}\" has no column {wrong}", shape.schema.name)));
+            }
+            let hides_all = overlay.is_some_and(|overlay| overlay.truncated());
+            let picture = guard.as_deref().filter(|_| !hides_all).map(|stored| {
+                let mut picture = stored.picture(at, columns);
+                if let Some(overlay) = overlay {
+                    overlay.for_keys(partition, |key| stored.hide(&mut picture, key, at));
+                }
+                picture
+            });
+            (shape, picture)
+        };
+        let schema = Arc::new(project(&shape.arrow, columns));
+        let mut batches = match picture {
+            Some(picture) => picture.batches(columns, &schema)?,
+            None => Vec::new(),
+        };
+        if let Some(overlay) = overlay {
+            overlay.batches(partition, columns, &schema, &mut batches)?;
+        }
+        Ok(batches)
+    }
+
+    /// Whether a row may be stored: types, NULLs and limits, with PostgreSQL's errors.
+    pub fn check_row(&self, row: &[Datum<'_>]) -> Result<()> {
+        self.shape.read().check_row(row)
+    }
+
+    /// Locks every partition, in order.
+    pub(crate) fn lock_all(&self) -> Vec<Guard<'_>> {
+        self.places.iter().map(|place| place.0.lock()).collect()
+    }
+
+    /// Gives the table another shape, as ALTER TABLE: columns are the same when their ids are. No row is rewritten:
+    /// an added column reads as its constant default, or NULL, in the rows that are there. Transactions that wrote
+    /// under the old shape fail with 40001 at commit.
+    pub fn alter(&self, new: Arc<TableSchema>) -> Result<()> {
+        let mut guards = self.lock_all();
+        if self.is_dropped() {
+            return Err(self.gone());
+        }
+        let old = self.shape();
+        let has_rows = guards.iter().any(|guard| guard.as_ref().is_some_and(|partition| partition.live() > 0));
+        let shape = Arc::new(old.altered(new, has_rows)?);
+        for (ordinal, column) in shape.schema.columns.iter().enumerate().filter(|(_, column)| !column.nullable) {
+            let before = old.schema.columns.iter().position(|before| before.id == column.id && before.nullable);
+            let holds_null = |before: usize| {
+                guards.iter().any(|guard| guard.as_ref().is_some_and(|partition| partition.has_null(before)))
+            };
+            if before.is_some_and(holds_null) {
+                return Err(shape.contains_null(ordinal));
+            }
+        }
+        *self.shape.write() = Arc::clone(&shape);
+        for partition in guards.iter_mut().filter_map(|guard| guard.as_mut()) {
+            partition.set_shape(&shape);
+        }
+        Ok(())
+    }
+
+    /// Removes all rows at once: how many there were. Open snapshots go on seeing them.
+    pub fn truncate(&self) -> Result<u64> {
+        let mut guards = self.lock_all();
+        if self.is_dropped() {
+            return Err(self.gone());
+        }
+        let stamp = self.common.stamp();
+        Ok(guards.iter_mut().filter_map(|guard| guard.as_mut()).map(|partition| partition.truncate(stamp)).sum())
+    }
+
+    /// No write and no scan finds the region any more; memory is given back as readers finish.
+    pub(crate) fn drop_rows(&self) {
+        let mut guards = self.lock_all();
+        self.dropped.store(true, Ordering::Release);
+        for guard in &mut guards {
+            **guard = None;
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        for guard in self.lock_all() {
+            if let Some(partition) = guard.as_deref() {
+                partition.check();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region({} \"{}\")", self.id, self.shape.read().schema.name)
+    }
+}
+
+impl Common {
+    /// A timestamp for a write, and what it must keep. Take it with every lock of the write held.
+    pub(crate) fn stamp(&self) -> crate::partition::Stamp {
+        let timestamp: Timestamp = self.registry.tick();
+        crate::partition::Stamp { timestamp, horizon: self.registry.horizon(timestamp) }
+    }
+}
+
+/// 40001 for work that was planned for an older shape of the table.
+pub(crate) fn changed(schema: &TableSchema) -> Error {
+    Error::new(ErrorCode::SerializationFailure, "could not serialize access due to a change of the table")
+        .with_hint("retry the transaction")
+        .with_table(&schema.name)
+}
+
+fn project(schema: &Schema, columns: &[usize]) -> Schema {
+    Schema::new(columns.iter().map(|&ordinal| Arc::clone(&schema.fields()[ordinal])).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests;

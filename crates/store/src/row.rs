@@ -1,0 +1,36 @@
+//! A stored row, read where it lies.
+
+use ashlar_base::{Datum, TableSchema, Value};
+
+use crate::segment::Segment;
+use crate::shape::Shape;
+
+/// A borrowed row. Lives as long as the lock, or the write set, that it was reached through.
+#[derive(Clone, Copy)]
+pub struct RowRef<'a> {
+    shape: &'a Shape,
+    segment: &'a Segment,
+    offset: u32,
+}
+
+impl<'a> RowRef<'a> {
+    pub(crate) fn new(shape: &'a Shape, segment: &'a Segment, offset: u32) -> Self {
+        Self { shape, segment, offset }
+    }
+
+    /// The value of the column at this ordinal of [`RowRef::schema`].
+    #[inline]
+    pub fn get(&self, column: usize) -> Datum<'a> {
+        self.shape.datum(self.segment, self.offset, column)
+    }
+
+    /// Copies all values.
+    pub fn to_values(&self) -> Vec<Value> {
+        (0..self.shape.schema.columns.len()).map(|column| self.get(column).to_value()).collect()
+    }
+
+    /// The schema whose ordinals [`RowRef::get`] takes.
+    pub fn schema(&self) -> &'a TableSchema {
+        &self.shape.schema
+    }
+}

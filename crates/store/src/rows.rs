@@ -1,0 +1,410 @@
+//! Rows in segments with their key index: what a partition and a transaction's buffered writes are both made of.
+//!
+//! ```text
+//!   row id  = segment slot (16 bits) << 16 | offset (16 bits)
+//!   order   = slots by sequence; the last one is the active segment unless it is sealed
+//!   index   = key hash -> row id; a key may have several rows, of which at most one is alive
+//! ```
+//! Called by `partition` and `writeset`, which say what a row's life means. Knows no timestamps.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ashlar_base::{Datum, Error, ErrorCode, Result};
+use foldhash::fast::RandomState;
+
+use crate::index::KeyIndex;
+use crate::key;
+use crate::memory::Account;
+use crate::segment::{Layout, Need, Segment};
+
+/// Slots of a partition at most: a row id has 16 bits for them.
+const SLOTS_MAX: usize = 1 << 16;
+
+/// See the module.
+pub(crate) struct Rows {
+    segments: Vec<Option<Box<Segment>>>,
+    order: Vec<u16>,
+    free: Vec<u16>,
+    /// Made ready by `reserve_rows`, to become active one after the other.
+    spare: VecDeque<Box<Segment>>,
+    next_sequence: u64,
+    index: KeyIndex,
+    live: u64,
+    hasher: RandomState,
+    segment_rows: u32,
+    account: Arc<Account>,
+}
+
+/// A row's slot and offset.
+pub(crate) fn split(row: u32) -> (u16, u32) {
+    ((row >> 16) as u16, row & 0xffff)
+}
+
+fn join(slot: u16, offset: u32) -> u32 {
+    u32::from(slot) << 16 | offset
+}
+
+fn hash_of(segments: &[Option<Box<Segment>>], hasher: &RandomState, row: u32) -> u64 {
+    let (slot, offset) = split(row);
+    let segment = segments[usize::from(slot)].as_ref().expect("the index names rows that exist");
+    key::hash(hasher, segment.key(offset))
+}
+
+impl Rows {
+    /// No rows; segments will have at most `segment_rows`.
+    pub(crate) fn new(account: &Arc<Account>, hasher: RandomState, segment_rows: u32) -> Self {
+        Self {
+            segments: Vec::new(),
+            order: Vec::new(),
+            free: Vec::new(),
+            spare: VecDeque::new(),
+            next_sequence: 1,
+            index: KeyIndex::new(account),
+            live: 0,
+            hasher,
+            segment_rows,
+            account: Arc::clone(account),
+        }
+    }
+
+    /// Rows that are not ended.
+    pub(crate) fn live(&self) -> u64 {
+        self.live
+    }
+
+    /// Rows, ended ones included.
+    pub(crate) fn total(&self) -> u64 {
+        self.in_order().map(|(_, segment)| u64::from(segment.len())).sum()
+    }
+
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    pub(crate) fn segment_rows(&self) -> u32 {
+        self.segment_rows
+    }
+
+    /// Slots and segments, oldest rows first.
+    pub(crate) fn in_order(&self) -> impl DoubleEndedIterator<Item = (u16, &Segment)> {
+        self.order.iter().map(|&slot| (slot, self.segment(slot)))
+    }
+
+    /// The segment in a slot that is in use.
+    #[inline]
+    pub(crate) fn segment(&self, slot: u16) -> &Segment {
+        self.segments[usize::from(slot)].as_ref().expect("row ids name segments that exist")
+    }
+
+    fn segment_mut(&mut self, slot: u16) -> &mut Segment {
+        self.segments[usize::from(slot)].as_mut().expect("row ids name segments that exist")
+    }
+
+    /// Where the next row goes: the newest segment's sequence, and the rows that it has.
+    pub(crate) fn end(&self) -> (u64, u32) {
+        self.in_order().next_back().map_or((0, 0), |(_, segment)| (segment.sequence, segment.len()))
+    }
+
+    /// The hash of a key.
+    #[inline]
+    pub(crate) fn hash<'d>(&self, key: impl Iterator<Item = Datum<'d>>) -> u64 {
+        key::hash(&self.hasher, key)
+    }
+
+    /// The hash of a row's key.
+    pub(crate) fn hash_of(&self, row: u32) -> u64 {
+        hash_of(&self.segments, &self.hasher, row)
+    }
+
+    /// A row of this key for which `wanted` holds.
+    #[inline]
+    pub(crate) fn find_where(
+        &self,
+        hash: u64,
+        key: &[Datum<'_>],
+        wanted: impl Fn(u32, &Segment) -> bool,
+    ) -> Option<u32> {
+        self.index.find(hash, |row| {
+            let (slot, offset) = split(row);
+            let segment = self.segment(slot);
+            wanted(row, segment) && segment.key(offset).zip(key).all(|(stored, asked)| key::equal(&stored, asked))
+        })
+    }
+
+    /// The row of this key that is not ended.
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, key: &[Datum<'_>]) -> Option<u32> {
+        self.find_where(hash, key, |row, segment| !segment.is_dead(row & 0xffff))
+    }
+
+    /// Rows in the index, in no order: all that are not ended, and ended ones that are still looked up.
+    pub(crate) fn indexed(&self) -> impl Iterator<Item = u32> {
+        self.index.rows()
+    }
+
+    /// Whether a row is ended.
+    pub(crate) fn is_dead(&self, row: u32) -> bool {
+        let (slot, offset) = split(row);
+        self.segment(slot).is_dead(offset)
+    }
+
+    /// The active segment's slot, if it takes one more row of this layout.
+    fn active(&self, layout: &Arc<Layout>, needs: impl Iterator<Item = Need>) -> Option<u16> {
+        let &slot = self.order.last()?;
+        let segment = self.segment(slot);
+        (Arc::ptr_eq(&segment.layout, layout) && segment.fits(needs, self.segment_rows)).then_some(slot)
+    }
+
+    /// Makes a segment the active one, and seals the one before it.
+    fn activate(&mut self, mut segment: Box<Segment>) -> Result<u16> {
+        let slot = match self.free.last() {
+            Some(&slot) => slot,
+            None if self.segments.len() < SLOTS_MAX => self.segments.len() as u16,
+            None => return Err(Error::new(ErrorCode::ProgramLimitExceeded, "a partition has too many rows")),
+        };
+        self.seal();
+        self.free.pop();
+        segment.sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.place(slot, segment);
+        self.order.push(slot);
+        Ok(slot)
+    }
+
+    fn place(&mut self, slot: u16, segment: Box<Segment>) {
+        let index = usize::from(slot);
+        if index == self.segments.len() {
+            self.segments.push(Some(segment));
+        } else {
+            self.segments[index] = Some(segment);
+        }
+    }
+
+    /// The active segment takes no more rows; the next row opens another.
+    pub(crate) fn seal(&mut self) {
+        if let Some(&slot) = self.order.last() {
+            self.segment_mut(slot).seal();
+        }
+    }
+
+    /// Makes room for one row, its index entry included. Over the memory bound it says 53200, and no row changed.
+    pub(crate) fn reserve(
+        &mut self,
+        layout: &Arc<Layout>,
+        needs: impl Iterator<Item = Need> + Clone,
+    ) -> Result<()> {
+        let slot = match self.active(layout, needs.clone()) {
+            Some(slot) => slot,
+            None => {
+                let segment = match self.spare.pop_front() {
+                    Some(spare) if Arc::ptr_eq(&spare.layout, layout) => spare,
+                    _ => Box::new(Segment::new(layout, 0, &self.account)?),
+                };
+                if !segment.fits(needs.clone(), self.segment_rows) {
+                    return Err(Error::new(ErrorCode::ProgramLimitExceeded, "a row is too large"));
+                }
+                self.activate(segment)?
+            }
+        };
+        let segment_rows = self.segment_rows;
+        self.segment_mut(slot).reserve(needs, segment_rows)?;
+        self.reserve_index(1)
+    }
+
+    fn reserve_index(&mut self, additional: usize) -> Result<()> {
+        let (segments, hasher) = (&self.segments, &self.hasher);
+        self.index.reserve(additional, |row| hash_of(segments, hasher, row))
+    }
+
+    /// Makes room for many rows, given by what each takes in each column, so that appending them cannot fail.
+    /// `fresh`: also after `clear` or `seal`.
+    pub(crate) fn reserve_rows<N: Iterator<Item = Need> + Clone>(
+        &mut self,
+        layout: &Arc<Layout>,
+        rows: impl Iterator<Item = N>,
+        fresh: bool,
+    ) -> Result<()> {
+        let nothing = vec![Need::default(); layout.columns.len()];
+        let mut sum = nothing.clone();
+        let mut count = 0;
+        let mut spare: VecDeque<Box<Segment>> = VecDeque::new();
+        // The segment that the rows go to: the active one, then the last spare.
+        let mut target = self.active(layout, nothing.iter().copied()).filter(|_| !fresh);
+        for row in rows {
+            count += 1;
+            if target.is_none() && spare.is_empty() {
+                spare.push_back(Box::new(Segment::new(layout, 0, &self.account)?));
+            }
+            let more = sum.iter().zip(row.clone()).map(|(&sum, need)| {
+                let mut more = sum;
+                more.add(need);
+                more
+            });
+            let segment = match target {
+                Some(slot) => self.segment(slot),
+                None => spare.back().expect("there is a spare when the active one is full"),
+            };
+            let rows_max = self.segment_rows.saturating_sub(sum[0].rows as u32);
+            if segment.fits(more.clone(), rows_max) {
+                sum = more.collect();
+                continue;
+            }
+            self.reserve_target(target, spare.back_mut(), &sum)?;
+            target = None;
+            sum = row.collect();
+            let segment = Box::new(Segment::new(layout, 0, &self.account)?);
+            if !segment.fits(sum.iter().copied(), self.segment_rows) {
+                return Err(Error::new(ErrorCode::ProgramLimitExceeded, "a row is too large"));
+            }
+            spare.push_back(segment);
+        }
+        self.reserve_target(target, spare.back_mut(), &sum)?;
+        self.reserve_index(count)?;
+        self.spare = spare;
+        Ok(())
+    }
+
+    fn reserve_target(&mut self, active: Option<u16>, spare: Option<&mut Box<Segment>>, sum: &[Need]) -> Result<()> {
+        if sum[0].rows == 0 {
+            return Ok(());
+        }
+        let segment_rows = self.segment_rows;
+        match (active, spare) {
+            (Some(slot), _) => self.segment_mut(slot).reserve(sum.iter().copied(), segment_rows),
+            (None, Some(segment)) => segment.reserve(sum.iter().copied(), segment_rows),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// Appends a row into room that was reserved; not yet in the index.
+    pub(crate) fn push<'d>(&mut self, row: impl Iterator<Item = Datum<'d>>) -> u32 {
+        let &slot = self.order.last().expect("room is reserved before a row is appended");
+        let offset = self.segment_mut(slot).push(row);
+        self.live += 1;
+        join(slot, offset)
+    }
+
+    /// Appends a copy of a row with other values in some columns; room is reserved. `old_of` tells where the old
+    /// row's segment keeps each column of the layout, and is asked only when the layouts differ.
+    pub(crate) fn push_changed<'a>(
+        &'a mut self,
+        old: u32,
+        changes: &'a [(usize, Datum<'a>)],
+        value_of: impl Fn(&'a Segment, u32, usize) -> Datum<'a>,
+    ) -> u32 {
+        let (old_slot, old_offset) = split(old);
+        let &slot = self.order.last().expect("room is reserved before a row is appended");
+        self.live += 1;
+        if slot == old_slot {
+            return join(slot, self.segment_mut(slot).push_changed(old_offset, changes));
+        }
+        let pair = self.segments.get_disjoint_mut([usize::from(old_slot), usize::from(slot)]);
+        let Ok([Some(from), Some(to)]) = pair else { panic!("row ids name segments that exist") };
+        let from: &'a Segment = from;
+        let values = (0..to.layout.columns.len()).map(|ordinal| {
+            match changes.iter().rfind(|(changed, _)| *changed == ordinal) {
+                Some((_, datum)) => datum.clone(),
+                None => value_of(from, old_offset, ordinal),
+            }
+        });
+        join(slot, to.push(values))
+    }
+
+    /// Adds a row to the index, into room that was reserved.
+    pub(crate) fn index(&mut self, hash: u64, row: u32) {
+        let (segments, hasher) = (&self.segments, &self.hasher);
+        self.index.insert(hash, row, |row| hash_of(segments, hasher, row));
+    }
+
+    /// Lets the index name another row of the same key.
+    pub(crate) fn reindex(&mut self, hash: u64, old: u32, new: u32) {
+        let found = self.index.replace(hash, old, new);
+        assert!(found, "a row that is alive is in the index");
+    }
+
+    /// Removes a row from the index.
+    pub(crate) fn unindex(&mut self, hash: u64, row: u32) {
+        let found = self.index.remove(hash, row);
+        assert!(found, "a row that is looked up is in the index");
+    }
+
+    /// Ends a row. Its index entry stays.
+    pub(crate) fn kill(&mut self, row: u32) {
+        let (slot, offset) = split(row);
+        self.segment_mut(slot).kill(offset);
+        self.live -= 1;
+    }
+
+    /// Takes the end of a row back.
+    pub(crate) fn revive(&mut self, row: u32) {
+        let (slot, offset) = split(row);
+        self.segment_mut(slot).revive(offset);
+        self.live += 1;
+    }
+
+    /// Drops all rows at once. Sequences go on, and room that was made stays.
+    pub(crate) fn clear(&mut self) {
+        self.segments.clear();
+        self.order.clear();
+        self.free.clear();
+        self.live = 0;
+        if self.spare.is_empty() {
+            self.index = KeyIndex::new(&self.account);
+        } else {
+            self.index.clear();
+        }
+    }
+
+    /// Gives memory of the index back when it is far too big.
+    pub(crate) fn shrink_index(&mut self) {
+        let (segments, hasher) = (&self.segments, &self.hasher);
+        self.index.shrink(|row| hash_of(segments, hasher, row));
+    }
+
+    /// A slot for a segment that will take the place of others.
+    pub(crate) fn take_slot(&mut self) -> Option<u16> {
+        let fresh = || (self.segments.len() < SLOTS_MAX).then_some(self.segments.len() as u16);
+        let slot = self.free.last().copied().or_else(fresh)?;
+        self.free.pop();
+        if usize::from(slot) == self.segments.len() {
+            self.segments.push(None);
+        }
+        Some(slot)
+    }
+
+    /// Puts `new` in the place of the segments in `old`, which are neighbours; their index entries were moved.
+    pub(crate) fn swap(&mut self, old: &[u16], new: Option<(u16, Segment)>) {
+        let first = self.order.iter().position(|slot| slot == &old[0]).expect("segments to swap are in order");
+        assert_eq!(self.order[first..first + old.len()], *old, "segments to swap are neighbours");
+        let slot = new.map(|(slot, segment)| {
+            self.place(slot, Box::new(segment));
+            slot
+        });
+        self.order.splice(first..first + old.len(), slot);
+        for &slot in old {
+            self.segments[usize::from(slot)] = None;
+            self.free.push(slot);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let mut live = 0;
+        let mut sequence = 0;
+        for (slot, segment) in self.in_order() {
+            assert!(segment.sequence > sequence, "sequences ascend");
+            sequence = segment.sequence;
+            live += u64::from(segment.len() - segment.dead_count());
+            for offset in (0..segment.len()).filter(|&offset| !segment.is_dead(offset)) {
+                let row = join(slot, offset);
+                assert_eq!(self.index.find(self.hash_of(row), |found| found == row), Some(row), "the living are indexed");
+            }
+        }
+        assert_eq!(live, self.live);
+        for row in self.indexed() {
+            let (slot, offset) = split(row);
+            assert!(offset < self.segment(slot).len(), "the index names rows that exist");
+        }
+    }
+}

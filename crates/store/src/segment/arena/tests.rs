@@ -1,0 +1,133 @@
+//! The arena against a `Vec`, with readers that keep what they were lent.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::memory::Total;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Push(Vec<u8>),
+    PushValue(i64),
+    PushWithin(usize, usize),
+    Share(usize),
+    DropShare(usize),
+    Shrink,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        4 => proptest::collection::vec(any::<u8>(), 0..40).prop_map(Op::Push),
+        2 => any::<i64>().prop_map(Op::PushValue),
+        2 => (any::<usize>(), any::<usize>()).prop_map(|(from, count)| Op::PushWithin(from, count)),
+        2 => any::<usize>().prop_map(Op::Share),
+        1 => any::<usize>().prop_map(Op::DropShare),
+        1 => Just(Op::Shrink),
+    ];
+    proptest::collection::vec(op, 0..if cfg!(miri) { 12 } else { 80 })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 8 } else { 256 }, ..ProptestConfig::default() })]
+
+    #[test]
+    fn bytes_are_those_of_a_vec_and_lent_ones_never_change(ops in ops()) {
+        let total = Total::new(u64::MAX);
+        let account = Account::new(&total);
+        let mut arena = Arena::new(&account);
+        let mut twin: Vec<u8> = Vec::new();
+        let mut lent: Vec<(Buffer, Vec<u8>)> = Vec::new();
+        for op in ops {
+            match op {
+                Op::Push(bytes) => {
+                    arena.reserve(bytes.len(), usize::MAX).unwrap();
+                    arena.push(&bytes);
+                    twin.extend_from_slice(&bytes);
+                }
+                Op::PushValue(value) => {
+                    arena.reserve(8, usize::MAX).unwrap();
+                    arena.push_value(value);
+                    twin.extend_from_slice(&value.to_ne_bytes());
+                }
+                Op::PushWithin(from, count) => {
+                    let from = from % (twin.len() + 1);
+                    let count = count % (twin.len() - from + 1);
+                    arena.reserve(count, usize::MAX).unwrap();
+                    arena.push_within(from, count);
+                    twin.extend_from_within(from..from + count);
+                }
+                Op::Share(len) => {
+                    let len = len % (twin.len() + 1);
+                    lent.push((arena.share(len), twin[..len].to_vec()));
+                }
+                Op::DropShare(index) => {
+                    if !lent.is_empty() {
+                        lent.swap_remove(index % lent.len());
+                    }
+                }
+                Op::Shrink => arena.shrink(),
+            }
+            prop_assert_eq!(arena.bytes(), &twin[..]);
+            prop_assert!(arena.capacity() >= arena.len());
+            for (buffer, expected) in &lent {
+                prop_assert_eq!(buffer.as_slice(), &expected[..]);
+            }
+        }
+        for index in 0..twin.len() / 8 {
+            let value = i64::from_ne_bytes(twin[index * 8..][..8].try_into().unwrap());
+            prop_assert_eq!(arena.value::<i64>(index), value);
+        }
+        // Lent memory outlives the arena, and stays charged until it goes.
+        drop(arena);
+        for (buffer, expected) in &lent {
+            prop_assert_eq!(buffer.as_slice(), &expected[..]);
+        }
+        prop_assert!(total.used() > 0 || lent.iter().all(|(buffer, _)| buffer.is_empty()));
+        drop(lent);
+        prop_assert_eq!(total.used(), 0);
+    }
+}
+
+#[test]
+fn readers_on_other_threads_see_what_was_published() {
+    let account = Account::unbounded();
+    let mut arena = Arena::new(&account);
+    let (rounds, per_round) = if cfg!(miri) { (4, 16) } else { (200, 500) };
+    std::thread::scope(|scope| {
+        for round in 0..rounds {
+            for value in 0..per_round {
+                arena.reserve(8, usize::MAX).unwrap();
+                arena.push_value(i64::from(round * per_round + value));
+            }
+            let buffer = arena.share(arena.len());
+            scope.spawn(move || {
+                let values = buffer.typed_data::<i64>();
+                assert!(values.iter().copied().eq(0..values.len() as i64));
+            });
+        }
+    });
+}
+
+#[test]
+fn growth_stops_at_the_bound_and_changes_nothing() {
+    let total = Total::new(100);
+    let account = Account::new(&total);
+    let mut arena = Arena::new(&account);
+    arena.reserve(60, usize::MAX).unwrap();
+    arena.push(&[7; 60]);
+    let used = total.used();
+    let error = arena.reserve(30, usize::MAX).unwrap_err();
+    assert_eq!(error.code(), ashlar_base::ErrorCode::OutOfMemory);
+    assert_eq!((arena.bytes(), total.used()), (&[7; 60][..], used));
+}
+
+#[test]
+fn a_ceiling_leaves_no_room_to_spare() {
+    let account = Account::unbounded();
+    let mut arena = Arena::new(&account);
+    for value in 0..65_536i64 {
+        arena.reserve(8, 65_536 * 8).unwrap();
+        arena.push_value(value);
+    }
+    assert_eq!(arena.capacity(), 65_536 * 8);
+}

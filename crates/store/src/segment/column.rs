@@ -1,0 +1,377 @@
+//! One typed column of one segment: append a datum, read a datum, lend the values as an Arrow array.
+//!
+//! Called by `segment` and by `build`. The layout is Arrow's own: fixed-width values, `i32` offsets with a byte
+//! arena, bit-packed booleans and validity, offsets with a child column. Never checks what a row may hold: that is
+//! `Shape::check_row`, before anything is changed.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use ashlar_base::{Datum, Interval, Result, ScalarType, SqlType, Value};
+
+use super::arena::Arena;
+use super::bitmap::Bitmap;
+use crate::memory::Account;
+
+/// Nanoseconds are what Arrow counts in an interval.
+pub(crate) const NANOS_PER_MICRO: i64 = 1_000;
+
+/// A column; see the module.
+pub(crate) struct Column {
+    pub(super) sql_type: SqlType,
+    pub(super) len: usize,
+    /// Allocated at the first NULL.
+    pub(super) validity: Option<Bitmap>,
+    pub(super) data: Data,
+    account: Arc<Account>,
+}
+
+/// The values of a column. NULL rows hold zero, or nothing.
+pub(super) enum Data {
+    /// `boolean`
+    Bits(Bitmap),
+    /// Values of one width.
+    Fixed { values: Arena, width: usize },
+    /// `len + 1` offsets into the bytes; empty while there are no rows.
+    Bytes { offsets: Arena, bytes: Arena },
+    /// `len + 1` offsets into the items; empty while there are no rows.
+    List { offsets: Arena, items: Box<Column> },
+}
+
+/// What appending rows to a column takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// Rows.
+    pub(crate) rows: usize,
+    /// Bytes of text or bytea, those in arrays included.
+    pub(crate) bytes: usize,
+    /// Array elements.
+    pub(crate) items: usize,
+}
+
+impl Need {
+    /// What one value takes.
+    pub(crate) fn of(datum: &Datum<'_>) -> Self {
+        let (bytes, items) = match datum {
+            Datum::Text(text) => (text.len(), 0),
+            Datum::Bytea(bytes) => (bytes.len(), 0),
+            Datum::Array(items) => (items.iter().map(byte_len).sum(), items.len()),
+            _ => (0, 0),
+        };
+        Self { rows: 1, bytes, items }
+    }
+
+    /// Adds up.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.items += other.items;
+    }
+}
+
+fn byte_len(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.len(),
+        Value::Bytea(bytes) => bytes.len(),
+        _ => 0,
+    }
+}
+
+/// Bytes of a value of fixed width; `None` for the others.
+fn width(scalar: ScalarType) -> Option<usize> {
+    match scalar {
+        ScalarType::Int2 => Some(2),
+        ScalarType::Int4 | ScalarType::Float4 | ScalarType::Date => Some(4),
+        ScalarType::Int8
+        | ScalarType::Float8
+        | ScalarType::Time
+        | ScalarType::Timestamp
+        | ScalarType::Timestamptz => Some(8),
+        ScalarType::Numeric { .. } | ScalarType::Interval | ScalarType::Uuid => Some(16),
+        ScalarType::Bool
+        | ScalarType::Text
+        | ScalarType::Varchar { .. }
+        | ScalarType::Bytea
+        | ScalarType::Json
+        | ScalarType::Jsonb => None,
+    }
+}
+
+impl Column {
+    /// Without rows and without memory.
+    pub(crate) fn new(sql_type: SqlType, account: &Arc<Account>) -> Self {
+        let arena = || Arena::new(account);
+        let data = match sql_type {
+            SqlType::Array(element) => {
+                Data::List { offsets: arena(), items: Box::new(Self::new(SqlType::Scalar(element), account)) }
+            }
+            SqlType::Scalar(ScalarType::Bool) => Data::Bits(Bitmap::new(account)),
+            SqlType::Scalar(scalar) => match width(scalar) {
+                Some(width) => Data::Fixed { values: arena(), width },
+                None => Data::Bytes { offsets: arena(), bytes: arena() },
+            },
+        };
+        Self { sql_type, len: 0, validity: None, data, account: Arc::clone(account) }
+    }
+
+    /// Rows.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes that the values take.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.data {
+            Data::Bits(bits) => bits.len().div_ceil(8),
+            Data::Fixed { values, .. } => values.len(),
+            Data::Bytes { offsets, bytes } => offsets.len() + bytes.len(),
+            Data::List { offsets, items } => offsets.len() + items.bytes(),
+        }
+    }
+
+    /// Whether the offsets can still say where these rows end.
+    pub(crate) fn fits(&self, need: Need) -> bool {
+        let below = |count: usize, more: usize| count + more <= i32::MAX as usize;
+        match &self.data {
+            Data::Bits(_) | Data::Fixed { .. } => true,
+            Data::Bytes { bytes, .. } => below(bytes.len(), need.bytes),
+            Data::List { items, .. } => {
+                below(items.len, need.items) && items.fits(Need { rows: need.items, ..need })
+            }
+        }
+    }
+
+    /// Makes room for rows; a column of `rows_max` rows in all has no room to spare. Over the memory bound it says
+    /// 53200 and the column holds what it held.
+    pub(crate) fn reserve(&mut self, need: Need, rows_max: usize) -> Result<()> {
+        match &mut self.data {
+            Data::Bits(_) => Ok(()),
+            Data::Fixed { values, width } => values.reserve(need.rows * *width, rows_max.saturating_mul(*width)),
+            Data::Bytes { offsets, bytes } => {
+                reserve_offsets(offsets, need.rows, rows_max)?;
+                bytes.reserve(need.bytes, usize::MAX)
+            }
+            Data::List { offsets, items } => {
+                reserve_offsets(offsets, need.rows, rows_max)?;
+                items.reserve(Need { rows: need.items, bytes: need.bytes, items: 0 }, usize::MAX)
+            }
+        }
+    }
+
+    /// Makes room for exactly these rows, even over the memory bound: see `Arena::reserve_exact`.
+    pub(crate) fn reserve_exact(&mut self, need: Need) {
+        let items = Need { rows: need.items, bytes: need.bytes, items: 0 };
+        match &mut self.data {
+            Data::Bits(_) => {}
+            Data::Fixed { values, width } => values.reserve_exact(need.rows * *width),
+            Data::Bytes { offsets, bytes } => {
+                offsets.reserve_exact((need.rows + 1) * 4);
+                bytes.reserve_exact(need.bytes);
+            }
+            Data::List { offsets, items: column } => {
+                offsets.reserve_exact((need.rows + 1) * 4);
+                column.reserve_exact(items);
+            }
+        }
+    }
+
+    fn push_valid(&mut self, valid: bool) {
+        if let Some(validity) = &mut self.validity {
+            validity.push(valid);
+        } else if !valid {
+            let mut validity = Bitmap::filled(&self.account, true, self.len);
+            validity.push(false);
+            self.validity = Some(validity);
+        }
+        self.len += 1;
+    }
+
+    /// Appends a value of the column's type, or NULL, into room that was reserved.
+    pub(crate) fn push(&mut self, datum: &Datum<'_>) {
+        match (&mut self.data, datum) {
+            (Data::Bits(bits), Datum::Bool(value)) => bits.push(*value),
+            (Data::Bits(bits), Datum::Null) => bits.push(false),
+            (Data::Fixed { values, width }, datum) => match (datum, *width) {
+                (Datum::Int2(value), 2) => values.push_value(*value),
+                (Datum::Int4(value) | Datum::Date(value), 4) => values.push_value(*value),
+                (Datum::Float4(value), 4) => values.push_value(*value),
+                (Datum::Int8(value) | Datum::Time(value) | Datum::Timestamp(value), 8) => values.push_value(*value),
+                (Datum::Float8(value), 8) => values.push_value(*value),
+                (Datum::Numeric(value), 16) => values.push_value(*value),
+                (Datum::Interval(value), 16) => values.push_value(interval_bytes(*value)),
+                (Datum::Uuid(value), 16) => values.push_value(*value),
+                (Datum::Null, width) => values.push(&[0; 16][..width]),
+                (datum, _) => panic!("{datum:?} in a column of type {}", self.sql_type),
+            },
+            (Data::Bytes { offsets, bytes }, datum) => {
+                match datum {
+                    Datum::Text(text) => bytes.push(text.as_bytes()),
+                    Datum::Bytea(value) if self.sql_type == SqlType::Scalar(ScalarType::Bytea) => bytes.push(value),
+                    Datum::Null => {}
+                    datum => panic!("{datum:?} in a column of type {}", self.sql_type),
+                }
+                push_offset(offsets, bytes.len());
+            }
+            (Data::List { offsets, items }, datum) => {
+                match datum {
+                    Datum::Array(values) => values.iter().for_each(|value| items.push(&value.as_datum())),
+                    Datum::Null => {}
+                    datum => panic!("{datum:?} in a column of type {}", self.sql_type),
+                }
+                push_offset(offsets, items.len);
+            }
+            (Data::Bits(_), datum) => panic!("{datum:?} in a column of type {}", self.sql_type),
+        }
+        self.push_valid(!datum.is_null());
+    }
+
+    /// Appends a copy of a row of this column, into room that was reserved.
+    pub(crate) fn push_within(&mut self, row: usize) {
+        let valid = self.is_valid(row);
+        match &mut self.data {
+            Data::Bits(bits) => {
+                let value = bits.get(row);
+                bits.push(value);
+            }
+            Data::Fixed { values, width } => values.push_within(row * *width, *width),
+            Data::Bytes { offsets, bytes } => {
+                let (start, end) = (offset(offsets, row), offset(offsets, row + 1));
+                bytes.push_within(start, end - start);
+                push_offset(offsets, bytes.len());
+            }
+            Data::List { offsets, items } => {
+                for item in offset(offsets, row)..offset(offsets, row + 1) {
+                    items.push_within(item);
+                }
+                push_offset(offsets, items.len);
+            }
+        }
+        self.push_valid(valid);
+    }
+
+    /// What a copy of the row takes.
+    pub(crate) fn need(&self, row: usize) -> Need {
+        match &self.data {
+            Data::Bits(_) | Data::Fixed { .. } => Need { rows: 1, ..Need::default() },
+            Data::Bytes { offsets, .. } => {
+                Need { rows: 1, bytes: offset(offsets, row + 1) - offset(offsets, row), items: 0 }
+            }
+            Data::List { offsets, items } => {
+                let (start, end) = (offset(offsets, row), offset(offsets, row + 1));
+                let bytes = match &items.data {
+                    Data::Bytes { offsets, .. } => offset(offsets, end) - offset(offsets, start),
+                    _ => 0,
+                };
+                Need { rows: 1, bytes, items: end - start }
+            }
+        }
+    }
+
+    pub(crate) fn is_valid(&self, row: usize) -> bool {
+        self.validity.as_ref().is_none_or(|validity| validity.get(row))
+    }
+
+    /// The value of a row. Nothing is copied, but for arrays.
+    #[inline]
+    pub(crate) fn datum(&self, row: usize) -> Datum<'_> {
+        assert!(row < self.len, "rows are read below the length");
+        if !self.is_valid(row) {
+            return Datum::Null;
+        }
+        match &self.data {
+            Data::Bits(bits) => Datum::Bool(bits.get(row)),
+            Data::Fixed { values, .. } => match self.sql_type.scalar() {
+                ScalarType::Int2 => Datum::Int2(values.value(row)),
+                ScalarType::Int4 => Datum::Int4(values.value(row)),
+                ScalarType::Int8 => Datum::Int8(values.value(row)),
+                ScalarType::Float4 => Datum::Float4(values.value(row)),
+                ScalarType::Float8 => Datum::Float8(values.value(row)),
+                ScalarType::Numeric { .. } => Datum::Numeric(values.value(row)),
+                ScalarType::Date => Datum::Date(values.value(row)),
+                ScalarType::Time => Datum::Time(values.value(row)),
+                ScalarType::Timestamp | ScalarType::Timestamptz => Datum::Timestamp(values.value(row)),
+                ScalarType::Interval => Datum::Interval(interval_of(values.value(row))),
+                ScalarType::Uuid => Datum::Uuid(values.value(row)),
+                ScalarType::Bool
+                | ScalarType::Text
+                | ScalarType::Varchar { .. }
+                | ScalarType::Bytea
+                | ScalarType::Json
+                | ScalarType::Jsonb => unreachable!("these have no fixed width"),
+            },
+            Data::Bytes { offsets, bytes } => {
+                let (start, end) = (offset(offsets, row), offset(offsets, row + 1));
+                let value = &bytes.bytes()[start..end];
+                if self.sql_type == SqlType::Scalar(ScalarType::Bytea) {
+                    Datum::Bytea(value)
+                } else {
+                    Datum::Text(super::borrow::text(self, value))
+                }
+            }
+            Data::List { offsets, items } => {
+                let range = offset(offsets, row)..offset(offsets, row + 1);
+                Datum::Array(Cow::Owned(range.map(|item| items.datum(item).to_value()).collect()))
+            }
+        }
+    }
+
+    /// No more rows come: bitmaps can be lent from now on, spare room is given back.
+    pub(crate) fn seal(&mut self) {
+        if let Some(validity) = &mut self.validity {
+            validity.freeze();
+        }
+        match &mut self.data {
+            Data::Bits(bits) => bits.freeze(),
+            Data::Fixed { values, .. } => values.shrink(),
+            Data::Bytes { offsets, bytes } => {
+                offsets.shrink();
+                bytes.shrink();
+            }
+            Data::List { offsets, items } => {
+                offsets.shrink();
+                items.seal();
+            }
+        }
+    }
+}
+
+fn reserve_offsets(offsets: &mut Arena, rows: usize, rows_max: usize) -> Result<()> {
+    if rows == 0 {
+        return Ok(());
+    }
+    let first = usize::from(offsets.len() == 0);
+    offsets.reserve((rows + first) * 4, rows_max.saturating_add(1).saturating_mul(4))
+}
+
+fn push_offset(offsets: &mut Arena, end: usize) {
+    if offsets.len() == 0 {
+        offsets.push_value(0i32);
+    }
+    offsets.push_value(i32::try_from(end).expect("a segment is sealed before its offsets overflow"));
+}
+
+/// Where the row starts; `row` may be one past the last.
+pub(super) fn offset(offsets: &Arena, row: usize) -> usize {
+    if offsets.len() == 0 { 0 } else { offsets.value::<i32>(row) as usize }
+}
+
+/// Arrow's interval: months, days, nanoseconds. The range was checked with the row.
+fn interval_bytes(interval: Interval) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..4].copy_from_slice(&interval.months.to_ne_bytes());
+    bytes[4..8].copy_from_slice(&interval.days.to_ne_bytes());
+    bytes[8..].copy_from_slice(&interval.micros.saturating_mul(NANOS_PER_MICRO).to_ne_bytes());
+    bytes
+}
+
+fn interval_of(bytes: [u8; 16]) -> Interval {
+    let [a, b, c, d, e, f, g, h, nanos @ ..] = bytes;
+    Interval {
+        months: i32::from_ne_bytes([a, b, c, d]),
+        days: i32::from_ne_bytes([e, f, g, h]),
+        micros: i64::from_ne_bytes(nanos) / NANOS_PER_MICRO,
+    }
+}
+
+#[cfg(test)]
+mod tests;

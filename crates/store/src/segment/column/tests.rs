@@ -1,0 +1,109 @@
+//! Columns of every type against a `Vec<Value>`, through datums and through Arrow.
+
+use arrow::array::{Array, ArrayRef};
+use proptest::prelude::*;
+
+use super::*;
+use crate::ColumnReader;
+use crate::arrow_types::to_arrow_type;
+use crate::testing::{any_value, types};
+
+fn same_values(array: &ArrayRef, sql_type: SqlType, expected: &[Value]) {
+    assert_eq!(*array.data_type(), to_arrow_type(sql_type));
+    // What was skipped when the array was made holds.
+    array.to_data().validate_full().unwrap();
+    assert_eq!(array.len(), expected.len());
+    let reader = ColumnReader::new(array, sql_type).unwrap();
+    for (row, value) in expected.iter().enumerate() {
+        assert_eq!(reader.datum(row).to_value(), *value);
+    }
+}
+
+fn typed_values() -> impl Strategy<Value = (SqlType, Vec<Value>)> {
+    let types: Vec<SqlType> = types().collect();
+    let count = if cfg!(miri) { 6 } else { 40 };
+    proptest::sample::select(types)
+        .prop_flat_map(move |sql_type| (Just(sql_type), proptest::collection::vec(any_value(sql_type), 0..count)))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 40 } else { 512 }, ..ProptestConfig::default() })]
+
+    #[test]
+    fn values_come_back_as_they_went_in((sql_type, values) in typed_values(), cut in any::<usize>(), copies in proptest::collection::vec(any::<usize>(), 0..8)) {
+        let account = Account::unbounded();
+        let mut column = Column::new(sql_type, &account);
+        let mut expected = Vec::new();
+        let cut = cut % (values.len() + 1);
+        let mut early = None;
+        for (row, value) in values.iter().enumerate() {
+            if row == cut {
+                early = Some(column.share(row, true));
+            }
+            let need = Need::of(&value.as_datum());
+            prop_assert!(column.fits(need));
+            column.reserve(need, usize::MAX).unwrap();
+            column.push(&value.as_datum());
+            expected.push(value.clone());
+        }
+        for copy in copies {
+            if !expected.is_empty() {
+                let row = copy % expected.len();
+                let need = column.need(row);
+                prop_assert_eq!(need, Need::of(&expected[row].as_datum()));
+                column.reserve(need, usize::MAX).unwrap();
+                column.push_within(row);
+                expected.push(expected[row].clone());
+            }
+        }
+        prop_assert_eq!(column.len(), expected.len());
+        for (row, value) in expected.iter().enumerate() {
+            prop_assert_eq!(&column.datum(row).to_value(), value);
+            prop_assert_eq!(column.is_valid(row), !value.is_null());
+        }
+        let active = column.share(expected.len(), true);
+        column.seal();
+        let sealed = column.share(expected.len(), true);
+        drop(column);
+        same_values(&active, sql_type, &expected);
+        same_values(&sealed, sql_type, &expected);
+        if let Some(early) = early {
+            same_values(&early, sql_type, &expected[..cut]);
+        }
+    }
+
+    #[test]
+    fn exact_room_is_enough((sql_type, values) in typed_values()) {
+        let account = Account::unbounded();
+        let mut column = Column::new(sql_type, &account);
+        let mut need = Need::default();
+        values.iter().for_each(|value| need.add(Need::of(&value.as_datum())));
+        column.reserve_exact(need);
+        values.iter().for_each(|value| column.push(&value.as_datum()));
+        same_values(&column.share(values.len(), true), sql_type, &values);
+    }
+}
+
+#[test]
+fn validity_is_left_out_where_there_can_be_no_null() {
+    let account = Account::unbounded();
+    let mut column = Column::new(SqlType::Scalar(ScalarType::Int4), &account);
+    for datum in [Datum::Int4(1), Datum::Null] {
+        column.reserve(Need::of(&datum), usize::MAX).unwrap();
+        column.push(&datum);
+    }
+    assert_eq!(column.share(2, true).null_count(), 1);
+    assert_eq!(column.share(2, false).null_count(), 0);
+    assert!(column.share(1, true).nulls().is_none(), "no NULL among the rows that are lent");
+}
+
+#[test]
+fn offsets_say_when_they_are_full() {
+    let account = Account::unbounded();
+    let column = Column::new(SqlType::Scalar(ScalarType::Text), &account);
+    assert!(column.fits(Need { rows: 1, bytes: i32::MAX as usize, items: 0 }));
+    assert!(!column.fits(Need { rows: 1, bytes: i32::MAX as usize + 1, items: 0 }));
+    let column = Column::new(SqlType::Array(ScalarType::Text), &account);
+    assert!(!column.fits(Need { rows: 1, bytes: i32::MAX as usize + 1, items: 1 }));
+    assert!(!column.fits(Need { rows: 1, bytes: 0, items: i32::MAX as usize + 1 }));
+}

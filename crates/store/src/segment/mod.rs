@@ -1,0 +1,224 @@
+//! A segment: up to 65,536 rows of one partition, column by column, appended to until it is sealed.
+//!
+//! Called by `rows` alone. A row is named by its offset and never moves; its death is a bit beside it. `unsafe` of
+//! this crate is in here and nowhere else: `arena` (the memory) and `borrow` (what Arrow need not verify again).
+#![allow(unsafe_code, reason = "memory that Arrow borrows while one writer appends to it")]
+#![deny(clippy::undocumented_unsafe_blocks)]
+
+mod arena;
+mod bitmap;
+mod borrow;
+mod column;
+
+use std::sync::Arc;
+
+use ashlar_base::{ColumnId, Datum, Result, SqlType};
+
+pub(crate) use bitmap::Dead;
+pub(crate) use column::{Column, NANOS_PER_MICRO, Need};
+
+use crate::memory::{Account, Charge};
+
+/// Rows of a segment at most: an offset has 16 bits.
+pub(crate) const ROWS_MAX: u32 = 1 << 16;
+/// Rows that the first rows of a segment make room for.
+const ROWS_FIRST: usize = 4;
+
+/// The columns of a segment. Where a table's columns change, its next segments have another layout.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// In the order of the schema that the layout was made for.
+    pub(crate) columns: Box<[(ColumnId, SqlType)]>,
+    /// Where the key's columns are, in key order.
+    pub(crate) key: Box<[usize]>,
+}
+
+/// See the module.
+pub(crate) struct Segment {
+    /// Greater than that of every segment whose rows are older.
+    pub(crate) sequence: u64,
+    pub(crate) layout: Arc<Layout>,
+    /// Shared with readers and the compactor only when sealed.
+    columns: Arc<Vec<Column>>,
+    len: u32,
+    sealed: bool,
+    dead: Option<Dead>,
+    dead_count: u32,
+    account: Arc<Account>,
+    _charge: Charge,
+}
+
+impl Segment {
+    /// An empty segment that takes rows.
+    pub(crate) fn new(layout: &Arc<Layout>, sequence: u64, account: &Arc<Account>) -> Result<Self> {
+        let charge = Charge::new(account, Self::own_bytes(layout))?;
+        Ok(Self::with_charge(layout, sequence, account, charge))
+    }
+
+    /// Like [`Segment::new`], but goes over the memory bound.
+    pub(crate) fn forced(layout: &Arc<Layout>, sequence: u64, account: &Arc<Account>) -> Self {
+        Self::with_charge(layout, sequence, account, Charge::forced(account, Self::own_bytes(layout)))
+    }
+
+    /// The segment itself, and per column: itself and the headers of two allocations.
+    fn own_bytes(layout: &Layout) -> usize {
+        size_of::<Self>() + layout.columns.len() * (size_of::<Column>() + 2 * 56)
+    }
+
+    fn with_charge(layout: &Arc<Layout>, sequence: u64, account: &Arc<Account>, charge: Charge) -> Self {
+        let columns = layout.columns.iter().map(|&(_, sql_type)| Column::new(sql_type, account)).collect();
+        Self {
+            sequence,
+            layout: Arc::clone(layout),
+            columns: Arc::new(columns),
+            len: 0,
+            sealed: false,
+            dead: None,
+            dead_count: 0,
+            account: Arc::clone(account),
+            _charge: charge,
+        }
+    }
+
+    /// Rows, dead ones included.
+    pub(crate) fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Rows that are ended.
+    pub(crate) fn dead_count(&self) -> u32 {
+        self.dead_count
+    }
+
+    /// Whether it takes no more rows.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed
+    }
+
+    fn columns_mut(&mut self) -> &mut Vec<Column> {
+        assert!(!self.sealed, "a sealed segment takes no more rows");
+        Arc::get_mut(&mut self.columns).expect("the columns of an active segment are not shared")
+    }
+
+    /// Whether one more row goes in, of at most `rows_max`.
+    pub(crate) fn fits(&self, needs: impl Iterator<Item = Need>, rows_max: u32) -> bool {
+        !self.sealed && self.len < rows_max && self.columns.iter().zip(needs).all(|(column, need)| column.fits(need))
+    }
+
+    /// Makes room; over the memory bound it says 53200 and the rows are what they were.
+    pub(crate) fn reserve(&mut self, needs: impl Iterator<Item = Need>, rows_max: u32) -> Result<()> {
+        let first = if self.len == 0 { ROWS_FIRST.min(rows_max as usize) } else { 0 };
+        for (column, mut need) in self.columns_mut().iter_mut().zip(needs) {
+            need.rows = need.rows.max(first);
+            column.reserve(need, rows_max as usize)?;
+        }
+        Ok(())
+    }
+
+    /// Makes room for exactly these rows in a segment that will get no others, even over the memory bound: giving
+    /// memory back takes a little first.
+    pub(crate) fn reserve_exact(&mut self, needs: &[Need]) {
+        self.columns_mut().iter_mut().zip(needs).for_each(|(column, &need)| column.reserve_exact(need));
+    }
+
+    /// Appends a row whose room is reserved; its offset.
+    pub(crate) fn push<'d>(&mut self, row: impl Iterator<Item = Datum<'d>>) -> u32 {
+        let mut count = 0;
+        let columns = self.columns_mut();
+        for datum in row {
+            columns[count].push(&datum);
+            count += 1;
+        }
+        assert_eq!(count, columns.len(), "a row has a value for every column");
+        self.len += 1;
+        self.len - 1
+    }
+
+    /// Appends a copy of a row of this segment with other values in some columns; room is reserved.
+    pub(crate) fn push_changed(&mut self, row: u32, changes: &[(usize, Datum<'_>)]) -> u32 {
+        for (position, column) in self.columns_mut().iter_mut().enumerate() {
+            match changes.iter().rfind(|(changed, _)| *changed == position) {
+                Some((_, datum)) => column.push(datum),
+                None => column.push_within(row as usize),
+            }
+        }
+        self.len += 1;
+        self.len - 1
+    }
+
+    /// What a copy of a row takes in a column.
+    pub(crate) fn need(&self, row: u32, position: usize) -> Need {
+        self.columns[position].need(row as usize)
+    }
+
+    /// The value at a position of the segment's own layout.
+    #[inline]
+    pub(crate) fn datum(&self, row: u32, position: usize) -> Datum<'_> {
+        self.columns[position].datum(row as usize)
+    }
+
+    /// The values of the key.
+    #[inline]
+    pub(crate) fn key(&self, row: u32) -> impl Iterator<Item = Datum<'_>> {
+        self.layout.key.iter().map(move |&position| self.datum(row, position))
+    }
+
+    /// The columns, to be read without the partition's lock. Sealed segments only.
+    pub(crate) fn sealed_columns(&self) -> Arc<Vec<Column>> {
+        assert!(self.sealed, "active columns are lent one by one");
+        Arc::clone(&self.columns)
+    }
+
+    /// One column, to be lent under the partition's lock.
+    pub(crate) fn column(&self, position: usize) -> &Column {
+        &self.columns[position]
+    }
+
+    /// Bytes that the rows take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.columns.iter().map(Column::bytes).sum()
+    }
+
+    /// Takes no more rows from now on.
+    pub(crate) fn seal(&mut self) {
+        if !self.sealed {
+            self.columns_mut().iter_mut().for_each(Column::seal);
+            self.sealed = true;
+        }
+    }
+
+    /// Whether the row is ended.
+    #[inline]
+    pub(crate) fn is_dead(&self, row: u32) -> bool {
+        self.dead_count > 0 && self.dead.as_ref().is_some_and(|dead| dead.contains(row as usize))
+    }
+
+    /// Ends a row.
+    pub(crate) fn kill(&mut self, row: u32) {
+        let dead = self.dead.get_or_insert_with(|| Dead::new(&self.account));
+        if dead.insert(row as usize, self.len as usize) {
+            self.dead_count += 1;
+        }
+    }
+
+    /// Takes the end of a row back.
+    pub(crate) fn revive(&mut self, row: u32) {
+        if self.is_dead(row)
+            && let Some(dead) = &mut self.dead
+        {
+            dead.remove(row as usize);
+            self.dead_count -= 1;
+        }
+    }
+
+    /// One bit for each of the first `rows` rows: set where the row is ended. `None`: no row is.
+    pub(crate) fn dead_words(&self, rows: u32) -> Option<Vec<u64>> {
+        if self.dead_count == 0 {
+            return None;
+        }
+        self.dead.as_ref().map(|dead| dead.copy(rows as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! The store of one member: its regions, its clock, its snapshots and its memory bound.
+//!
+//! Called by the query engine and the sessions. Holds no lock while a region works.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ashlar_base::slot::SLOT_COUNT;
+use ashlar_base::{Error, Result, TableId, TableSchema, Timestamp};
+use foldhash::fast::RandomState;
+use parking_lot::RwLock;
+
+use crate::commit;
+use crate::compactor::{self, CompactionReport, CompactorHandle};
+use crate::memory::Total;
+use crate::region::{Common, Region};
+use crate::segment::ROWS_MAX;
+use crate::snapshot::{Registry, Snapshot};
+use crate::writeset::WriteSet;
+
+/// How a store is set up.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// Partitions of every region: a power of two, at most 16384.
+    pub partition_count: u16,
+    /// Bytes that rows, indexes, versions and buffered writes may take.
+    pub memory_max: u64,
+    /// Rows of a segment, at most 65,536.
+    pub segment_rows_max: u32,
+    /// Dead rows from which segments are worth rewriting, if they are a quarter of all.
+    pub compaction_rows_min: u32,
+    /// Milliseconds between two rounds of the background compactor.
+    pub compaction_interval_ms: u64,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self {
+            partition_count: 256,
+            memory_max: u64::MAX,
+            segment_rows_max: ROWS_MAX,
+            compaction_rows_min: 64,
+            compaction_interval_ms: 250,
+        }
+    }
+}
+
+/// See the module.
+pub struct Store {
+    common: Arc<Common>,
+    regions: RwLock<BTreeMap<TableId, Arc<Region>>>,
+    compaction_interval_ms: u64,
+}
+
+impl Store {
+    /// A store without regions.
+    ///
+    /// # Panics
+    /// When the partition count is no power of two up to 16384, or segments have no rows or too many: a config is
+    /// checked before it comes here.
+    pub fn new(config: StoreConfig) -> Arc<Self> {
+        let partitions = config.partition_count;
+        assert!(partitions.is_power_of_two() && partitions <= SLOT_COUNT, "partition_count is a power of two");
+        assert!((1..=ROWS_MAX).contains(&config.segment_rows_max), "segment_rows_max is 1 to 65536");
+        Arc::new(Self {
+            common: Arc::new(Common {
+                registry: Registry::new(),
+                total: Total::new(config.memory_max),
+                hasher: RandomState::default(),
+                partition_count: partitions,
+                segment_rows: config.segment_rows_max,
+                compaction_rows_min: config.compaction_rows_min,
+            }),
+            regions: RwLock::new(BTreeMap::new()),
+            compaction_interval_ms: config.compaction_interval_ms,
+        })
+    }
+
+    /// Makes a table's region. 0A000 for a key of a type that cannot be one.
+    pub fn create_region(&self, schema: Arc<TableSchema>) -> Result<Arc<Region>> {
+        let region = Region::new(schema, &self.common)?;
+        let mut regions = self.regions.write();
+        if regions.contains_key(&region.id()) {
+            return Err(Error::internal(format!("table {} exists", region.id())));
+        }
+        regions.insert(region.id(), Arc::clone(&region));
+        Ok(region)
+    }
+
+    /// Drops a region with its rows. Scans that have begun go on; transactions that wrote to it fail with 40001.
+    pub fn drop_region(&self, id: TableId) {
+        let region = self.regions.write().remove(&id);
+        if let Some(region) = region {
+            region.drop_rows();
+        }
+    }
+
+    /// A region by its id.
+    pub fn region(&self, id: TableId) -> Option<Arc<Region>> {
+        self.regions.read().get(&id).cloned()
+    }
+
+    /// All regions, by id.
+    pub fn regions(&self) -> Vec<Arc<Region>> {
+        self.regions.read().values().cloned().collect()
+    }
+
+    /// Partitions of every region.
+    pub fn partition_count(&self) -> u16 {
+        self.common.partition_count
+    }
+
+    /// Registers a read timestamp: everything committed now is seen, nothing later.
+    pub fn snapshot(&self) -> Snapshot {
+        self.common.registry.open()
+    }
+
+    /// Applies a transaction's writes: all of them, at one timestamp, or none. 40001 when a row that it writes has
+    /// changed since it was read; 23505 when an inserted key has appeared; 53200 over the memory bound.
+    pub fn commit(&self, writes: &mut WriteSet) -> Result<Timestamp> {
+        commit::commit(&self.common, writes)
+    }
+
+    /// Bytes charged in all, buffered writes included.
+    pub fn memory_used(&self) -> u64 {
+        self.common.total.used()
+    }
+
+    /// One round of compaction over all regions.
+    pub fn compact(&self) -> CompactionReport {
+        compactor::round(&self.regions())
+    }
+
+    /// Compacts in the background until the handle is dropped.
+    pub fn start_compactor(self: &Arc<Self>) -> CompactorHandle {
+        CompactorHandle::start(self, self.compaction_interval_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests;

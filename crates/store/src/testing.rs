@@ -1,0 +1,164 @@
+//! What the tests of this crate share: schemas, random values of every type, and whole tables read back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ashlar_base::{
+    ColumnDef, ColumnId, Datum, Interval, PartitionId, Result, ScalarType, SqlType, TableId, TableSchema, Value,
+};
+use proptest::prelude::*;
+
+use crate::{ColumnReader, ReadView, Region, Store, StoreConfig};
+
+pub(crate) const INT8: SqlType = SqlType::Scalar(ScalarType::Int8);
+pub(crate) const INT4: SqlType = SqlType::Scalar(ScalarType::Int4);
+pub(crate) const TEXT: SqlType = SqlType::Scalar(ScalarType::Text);
+pub(crate) const BYTEA: SqlType = SqlType::Scalar(ScalarType::Bytea);
+
+/// One of every scalar type.
+pub(crate) const SCALARS: [ScalarType; 18] = [
+    ScalarType::Bool,
+    ScalarType::Int2,
+    ScalarType::Int4,
+    ScalarType::Int8,
+    ScalarType::Float4,
+    ScalarType::Float8,
+    ScalarType::Numeric { precision: 12, scale: 2 },
+    ScalarType::Text,
+    ScalarType::Varchar { length: Some(10) },
+    ScalarType::Bytea,
+    ScalarType::Date,
+    ScalarType::Time,
+    ScalarType::Timestamp,
+    ScalarType::Timestamptz,
+    ScalarType::Interval,
+    ScalarType::Uuid,
+    ScalarType::Json,
+    ScalarType::Jsonb,
+];
+
+/// Every scalar type and an array of it.
+pub(crate) fn types() -> impl Iterator<Item = SqlType> {
+    SCALARS.into_iter().flat_map(|scalar| [SqlType::Scalar(scalar), SqlType::Array(scalar)])
+}
+
+/// A table; key columns are those of `key`, not nullable, the others are.
+pub(crate) fn schema(id: u32, name: &str, columns: &[(&str, SqlType)], key: &[usize]) -> Arc<TableSchema> {
+    let column = |(ordinal, (name, sql_type)): (usize, &(&str, SqlType))| ColumnDef {
+        id: ColumnId(ordinal as u32),
+        name: (*name).to_owned(),
+        sql_type: *sql_type,
+        nullable: !key.contains(&ordinal),
+        default: None,
+    };
+    Arc::new(TableSchema {
+        id: TableId(id),
+        name: name.to_owned(),
+        version: 1,
+        columns: columns.iter().enumerate().map(column).collect(),
+        key: key.to_vec(),
+        partition_by: key.to_vec(),
+        hidden_key: false,
+    })
+}
+
+/// `kv(key bytea primary key, value bytea)`.
+pub(crate) fn kv() -> Arc<TableSchema> {
+    schema(1, "kv", &[("key", BYTEA), ("value", BYTEA)], &[0])
+}
+
+/// `t(id bigint primary key, v bigint)`.
+pub(crate) fn numbers(id: u32) -> Arc<TableSchema> {
+    schema(id, "t", &[("id", INT8), ("v", INT8)], &[0])
+}
+
+pub(crate) fn store(partition_count: u16, segment_rows_max: u32) -> Arc<Store> {
+    Store::new(StoreConfig { partition_count, segment_rows_max, compaction_rows_min: 1, ..StoreConfig::default() })
+}
+
+/// Every visible row of a view, through scans of all columns, in no order.
+pub(crate) fn scan_all(region: &Arc<Region>, view: &ReadView) -> Result<Vec<Vec<Value>>> {
+    let schema = region.schema();
+    let columns: Vec<usize> = (0..schema.columns.len()).collect();
+    let mut rows = Vec::new();
+    for partition in 0..region.partition_count() {
+        let mut count = 0;
+        for scanned in region.scan(view, PartitionId(partition), &columns)? {
+            let column = |ordinal: usize| ColumnReader::new(scanned.batch.column(ordinal), schema.columns[ordinal].sql_type);
+            let readers = columns.iter().map(|&ordinal| column(ordinal)).collect::<Result<Vec<_>>>()?;
+            for row in 0..scanned.batch.num_rows() {
+                if scanned.visible.as_ref().is_none_or(|visible| visible.value(row)) {
+                    rows.push(readers.iter().map(|reader| reader.datum(row).to_value()).collect());
+                    count += 1;
+                }
+            }
+        }
+        // No columns, the same number of rows.
+        let counted: usize = region
+            .scan(view, PartitionId(partition), &[])?
+            .iter()
+            .map(|scanned| scanned.visible.as_ref().map_or(scanned.batch.num_rows(), |visible| visible.count_set_bits()))
+            .sum();
+        assert_eq!(counted, count, "a scan without columns counts the same rows");
+    }
+    Ok(rows)
+}
+
+/// The same, by the text of the key.
+pub(crate) fn scan_map(region: &Arc<Region>, view: &ReadView) -> Result<BTreeMap<String, Vec<Value>>> {
+    let schema = region.schema();
+    let mut map = BTreeMap::new();
+    for row in scan_all(region, view)? {
+        let key: Vec<&Value> = schema.key.iter().map(|&ordinal| &row[ordinal]).collect();
+        let key = format!("{key:?}");
+        assert!(map.insert(key.clone(), row).is_none(), "two rows of key {key}");
+    }
+    Ok(map)
+}
+
+pub(crate) fn datums(row: &[Value]) -> Vec<Datum<'_>> {
+    row.iter().map(Value::as_datum).collect()
+}
+
+/// A value of the type that is not NULL.
+pub(crate) fn value_of(scalar: ScalarType) -> BoxedStrategy<Value> {
+    match scalar {
+        ScalarType::Bool => any::<bool>().prop_map(Value::Bool).boxed(),
+        ScalarType::Int2 => any::<i16>().prop_map(Value::Int2).boxed(),
+        ScalarType::Int4 => any::<i32>().prop_map(Value::Int4).boxed(),
+        ScalarType::Int8 => any::<i64>().prop_map(Value::Int8).boxed(),
+        ScalarType::Float4 => (-1e6f32..1e6).prop_map(Value::Float4).boxed(),
+        ScalarType::Float8 => (-1e6f64..1e6).prop_map(Value::Float8).boxed(),
+        ScalarType::Numeric { precision, .. } => {
+            let limit = 10i128.pow(u32::from(precision));
+            (-limit + 1..limit).prop_map(Value::Numeric).boxed()
+        }
+        ScalarType::Varchar { length: Some(length) } => {
+            let text = proptest::collection::vec(any::<char>(), 0..=length as usize);
+            text.prop_map(|chars| Value::Text(chars.into_iter().collect::<String>().into())).boxed()
+        }
+        ScalarType::Text | ScalarType::Varchar { length: None } | ScalarType::Json | ScalarType::Jsonb => {
+            any::<String>().prop_map(|text| Value::Text(text.into())).boxed()
+        }
+        ScalarType::Bytea => any::<Vec<u8>>().prop_map(|bytes| Value::Bytea(bytes.into())).boxed(),
+        ScalarType::Date => any::<i32>().prop_map(Value::Date).boxed(),
+        ScalarType::Time => (0..86_400_000_000i64).prop_map(Value::Time).boxed(),
+        ScalarType::Timestamp | ScalarType::Timestamptz => any::<i64>().prop_map(Value::Timestamp).boxed(),
+        ScalarType::Interval => (any::<i32>(), any::<i32>(), -1i64 << 52..1 << 52)
+            .prop_map(|(months, days, micros)| Value::Interval(Interval { months, days, micros }))
+            .boxed(),
+        ScalarType::Uuid => any::<[u8; 16]>().prop_map(Value::Uuid).boxed(),
+    }
+}
+
+/// A value of the type, or NULL.
+pub(crate) fn any_value(sql_type: SqlType) -> BoxedStrategy<Value> {
+    let nullable = |scalar| prop_oneof![1 => Just(Value::Null), 5 => value_of(scalar)];
+    match sql_type {
+        SqlType::Scalar(scalar) => nullable(scalar).boxed(),
+        SqlType::Array(element) => {
+            let items = proptest::collection::vec(nullable(element), 0..5);
+            prop_oneof![1 => Just(Value::Null), 5 => items.prop_map(|items| Value::Array(items.into()))].boxed()
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Buffered writes of one transaction, or of one statement that writes several rows.
+//!
+//! Called by sessions and by DML plans; `commit` applies it. Pending rows lie in the same segments and index that
+//! partitions use. Nothing is visible to others before the commit, and everything can be taken back to a mark.
+//!
+//! ```text
+//!   rows    one per write, in order; a later write of the same key ends the earlier row
+//!   states  beside each row: read timestamp, the row it replaced, partition, what it means
+//! ```
+
+mod overlay;
+mod staged;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ashlar_base::{Datum, Result, TableId};
+
+pub use overlay::{Overlay, ReadView};
+pub(crate) use staged::Staged;
+
+use crate::region::{Region, changed};
+use crate::row::RowRef;
+use crate::snapshot::{Hold, Snapshot};
+
+/// See the module.
+#[derive(Default)]
+pub struct WriteSet {
+    staged: Vec<Staged>,
+    /// The snapshot of the first write: old versions are kept for it, and for every later timestamp.
+    first_read: Option<(Snapshot, Hold)>,
+}
+
+/// What a write set knows of a key.
+pub enum Pending<'a> {
+    /// Nothing: the committed row counts.
+    Untouched,
+    /// The row will be deleted.
+    Deleted,
+    /// The row will be this.
+    Row(RowRef<'a>),
+}
+
+/// A place in the order of a write set's writes.
+#[derive(Clone, Debug, Default)]
+pub struct Mark(Vec<staged::Length>);
+
+impl WriteSet {
+    /// Without writes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether a commit would do nothing.
+    pub fn is_empty(&self) -> bool {
+        self.staged.iter().all(Staged::is_empty)
+    }
+
+    /// What is pending for a key.
+    pub fn get(&self, region: &Region, key: &[Datum<'_>]) -> Pending<'_> {
+        match self.staged_for(region) {
+            Some(staged) => staged.get(key),
+            None => Pending::Untouched,
+        }
+    }
+
+    fn staged_for(&self, region: &Region) -> Option<&Staged> {
+        self.staged.iter().find(|staged| std::ptr::eq(&**staged.region(), region))
+    }
+
+    fn staged_mut(&mut self, region: &Arc<Region>, read_at: &Snapshot) -> Result<&mut Staged> {
+        if self.first_read.as_ref().is_none_or(|(first, _)| read_at.timestamp() < first.timestamp()) {
+            self.first_read = Some((read_at.clone(), read_at.registry().hold()));
+        }
+        let index = match self.staged.iter().position(|staged| Arc::ptr_eq(staged.region(), region)) {
+            Some(index) => index,
+            None => {
+                self.staged.push(Staged::new(region));
+                self.staged.len() - 1
+            }
+        };
+        let staged = &mut self.staged[index];
+        if region.is_dropped() || region.schema().version != staged.schema().version {
+            return Err(changed(staged.schema()));
+        }
+        Ok(staged)
+    }
+
+    /// Puts a row in the place of whatever has its key. `read_at` is the snapshot of the statement: at commit 40001,
+    /// if another commit changed this key after it.
+    pub fn upsert(&mut self, region: &Arc<Region>, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
+        region.check_row(row)?;
+        self.staged_mut(region, read_at)?.upsert(read_at.timestamp(), row, false)
+    }
+
+    /// Adds a row whose key must be new: 23505 at once if the snapshot sees the key or a row with it is pending,
+    /// and at commit if it has appeared since.
+    pub fn insert(&mut self, region: &Arc<Region>, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
+        region.check_row(row)?;
+        let staged = self.staged_mut(region, read_at)?;
+        let key: Vec<_> = staged.shape().key_of(row).cloned().collect();
+        let exists = match staged.get(&key) {
+            Pending::Row(_) => true,
+            Pending::Deleted => false,
+            Pending::Untouched => region.get_at(read_at, &key, |row| row.is_some()),
+        };
+        if exists {
+            return Err(staged.shape().duplicate(&key));
+        }
+        staged.upsert(read_at.timestamp(), row, true)
+    }
+
+    /// Removes the row of a key; `read_at` as for [`WriteSet::upsert`].
+    pub fn delete(&mut self, region: &Arc<Region>, read_at: &Snapshot, key: &[Datum<'_>]) -> Result<()> {
+        self.staged_mut(region, read_at)?.delete(read_at.timestamp(), key)
+    }
+
+    /// Removes all rows of a region, pending ones included. What others commit until this is committed goes too.
+    pub fn truncate(&mut self, region: &Arc<Region>, read_at: &Snapshot) -> Result<()> {
+        self.staged_mut(region, read_at)?.truncate();
+        Ok(())
+    }
+
+    /// Where the writes are now.
+    pub fn mark(&self) -> Mark {
+        Mark(self.staged.iter().map(Staged::length).collect())
+    }
+
+    /// Takes back every write since a mark.
+    pub fn rollback_to(&mut self, mark: Mark) {
+        for (index, staged) in self.staged.iter_mut().enumerate() {
+            staged.rollback_to(mark.0.get(index).copied().unwrap_or_default());
+        }
+    }
+
+    /// A frozen picture of what is pending for a region, for scans on other threads. `None`: nothing is.
+    pub fn overlay(&self, region: &Region) -> Option<Arc<Overlay>> {
+        self.staged_for(region).filter(|staged| !staged.is_empty()).map(Staged::overlay)
+    }
+
+    /// The overlays of all regions that have pending writes, as a [`ReadView`] takes them.
+    pub fn overlays(&self) -> HashMap<TableId, Arc<Overlay>> {
+        let written = self.staged.iter().filter(|staged| !staged.is_empty());
+        written.map(|staged| (staged.region().id(), staged.overlay())).collect()
+    }
+
+    /// What there is to commit, by table, and the snapshot that is kept for it.
+    pub(crate) fn parts(&mut self) -> (&[Staged], &mut Option<(Snapshot, Hold)>) {
+        self.staged.sort_by_key(|staged| staged.region().id());
+        (&self.staged, &mut self.first_read)
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl std::fmt::Debug for WriteSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriteSet").field("regions", &self.staged.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! A frozen picture of one region's buffered writes, for the scans of the transaction that made them.
+//!
+//! Made by `Staged`, used by `region::scan` on any thread. The arrays lend the write set's memory; what is written
+//! or taken back later does not show here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, UInt32Array};
+use arrow::compute::take;
+use arrow::datatypes::SchemaRef;
+use ashlar_base::{Datum, Error, PartitionId, Result, TableId};
+
+use super::Staged;
+use crate::partition::record_batch;
+use crate::reader::ColumnReader;
+use crate::region::ScanBatch;
+use crate::rows::split;
+use crate::snapshot::Snapshot;
+
+/// What a statement reads: everything committed up to a snapshot, and the writes of its own transaction.
+#[derive(Clone, Debug)]
+pub struct ReadView {
+    /// What is committed.
+    pub snapshot: Snapshot,
+    /// What is pending, by table.
+    pub overlays: HashMap<TableId, Arc<Overlay>>,
+}
+
+impl ReadView {
+    /// Of committed rows only.
+    pub fn committed(snapshot: Snapshot) -> Self {
+        Self { snapshot, overlays: HashMap::new() }
+    }
+}
+
+/// See the module.
+pub struct Overlay {
+    version: u32,
+    truncated: bool,
+    segments: Vec<OverlaySegment>,
+    /// Row ids by partition, in the order they were written.
+    rows: Vec<u32>,
+    starts: Vec<u32>,
+    /// Beside `rows`: whether the key is to be deleted.
+    deleted: Vec<bool>,
+}
+
+struct OverlaySegment {
+    columns: Vec<ArrayRef>,
+    key: Vec<ColumnReader<'static>>,
+}
+
+impl Overlay {
+    pub(crate) fn new(staged: &Staged) -> Self {
+        let schema = staged.schema();
+        let mut segments = Vec::new();
+        for (slot, segment) in staged.segments() {
+            debug_assert_eq!(usize::from(slot), segments.len(), "slots are not reused in a write set");
+            let len = segment.len() as usize;
+            let column = |ordinal: usize| {
+                // A deleted key's row has NULLs everywhere else; those rows are never taken.
+                segment.column(ordinal).share(len, true)
+            };
+            let columns: Vec<ArrayRef> = (0..schema.columns.len()).map(column).collect();
+            let reader = |&ordinal: &usize| {
+                ColumnReader::shared(&columns[ordinal], schema.columns[ordinal].sql_type)
+                    .expect("a column reads as its own type")
+            };
+            let key = schema.key.iter().map(reader).collect();
+            segments.push(OverlaySegment { columns, key });
+        }
+        let (rows, starts) = staged.by_partition();
+        let deleted = rows.iter().map(|&row| staged.state(row).deleted).collect();
+        Self { version: schema.version, truncated: staged.truncates(), segments, rows, starts, deleted }
+    }
+
+    /// The schema version that the rows were written under.
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Whether all committed rows are hidden.
+    pub(crate) fn truncated(&self) -> bool {
+        self.truncated
+    }
+
+    fn range(&self, partition: PartitionId) -> std::ops::Range<usize> {
+        let at = |index: usize| self.starts.get(index).map_or(self.rows.len(), |&start| start as usize);
+        at(usize::from(partition.0))..at(usize::from(partition.0) + 1)
+    }
+
+    /// Visits every pending key of a partition.
+    pub(crate) fn for_keys(&self, partition: PartitionId, mut f: impl FnMut(&[Datum<'_>])) {
+        let mut key = Vec::new();
+        for &row in &self.rows[self.range(partition)] {
+            let (slot, offset) = split(row);
+            key.clear();
+            key.extend(self.segments[usize::from(slot)].key.iter().map(|column| column.datum(offset as usize)));
+            f(&key);
+        }
+    }
+
+    /// Appends the pending rows of a partition.
+    pub(crate) fn batches(
+        &self,
+        partition: PartitionId,
+        projection: &[usize],
+        schema: &SchemaRef,
+        batches: &mut Vec<ScanBatch>,
+    ) -> Result<()> {
+        let range = self.range(partition);
+        let rows: Vec<u32> = range.clone().filter(|&index| !self.deleted[index]).map(|index| self.rows[index]).collect();
+        for rows in rows.chunk_by(|left, right| split(*left).0 == split(*right).0) {
+            let segment = &self.segments[usize::from(split(rows[0]).0)];
+            let offsets = UInt32Array::from_iter_values(rows.iter().map(|&row| split(row).1));
+            let column = |&ordinal: &usize| {
+                take(&segment.columns[ordinal], &offsets, None).map_err(|error| Error::internal(error.to_string()))
+            };
+            let columns = projection.iter().map(column).collect::<Result<Vec<_>>>()?;
+            batches.push(ScanBatch { batch: record_batch(schema, columns, rows.len())?, visible: None });
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Overlay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Overlay").field("rows", &self.rows.len()).field("truncated", &self.truncated).finish()
+    }
+}

@@ -1,0 +1,143 @@
+//! The HTTP door and `ashlar config`.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use ashlar_tests::process::wait_for;
+use ashlar_tests::{Ashlar, Options, ashlar, pg, resp};
+
+/// Status and body of a page.
+pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no end of the head: {text}"));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.unwrap_or_else(|| panic!("no status: {head}")), body.to_owned())
+}
+
+/// The value of one series; none when the page does not have it.
+pub(crate) fn series(page: &str, name: &str) -> Option<f64> {
+    page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+#[test]
+fn health_and_readiness_are_told() {
+    let server = Ashlar::shared();
+    assert_eq!(get(server.http(), "/healthz"), (200, "ok\n".to_owned()));
+    assert_eq!(get(server.http(), "/readyz"), (200, "ready\n".to_owned()));
+    assert_eq!(get(server.http(), "/nothing").0, 404);
+}
+
+#[test]
+fn metrics_count_what_happened() {
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut connection = server.connect();
+    connection.query("CREATE TABLE counted (id integer PRIMARY KEY)").unwrap();
+    connection.query("INSERT INTO counted VALUES (1), (2), (3)").unwrap();
+    assert_eq!(connection.query("SELECT id FROM counted").unwrap().len(), 3);
+    assert!(connection.query("SELECT nothing FROM counted").is_err());
+    let mut keys = resp::Client::connect(server.resp()).unwrap();
+    assert_eq!(keys.command(&["SET", "a", "b"]).unwrap(), resp::Reply::Simple("OK".to_owned()));
+    // Answered before they are counted, perhaps: the counters move at the end of a turn.
+    let mut page = String::new();
+    let counted = wait_for(Duration::from_secs(10), || {
+        page = get(server.http(), "/metrics").1;
+        series(&page, r#"ashlar_server_statements_total{door="pg"}"#) >= Some(4.0)
+            && series(&page, r#"ashlar_server_statements_total{door="resp"}"#) >= Some(1.0)
+            && series(&page, r#"ashlar_server_rows_total{door="pg"}"#) >= Some(3.0)
+            && series(&page, r#"ashlar_server_errors_total{door="pg",sqlstate="42703"}"#) == Some(1.0)
+    });
+    assert!(counted, "{page}");
+    assert_eq!(series(&page, r#"ashlar_store_table_rows{table="counted"}"#), Some(3.0), "{page}");
+    assert_eq!(series(&page, r#"ashlar_store_table_rows{table="kv"}"#), Some(1.0), "{page}");
+    assert_eq!(series(&page, r#"ashlar_server_connections_open{door="pg"}"#), Some(1.0), "{page}");
+    for name in [r#"ashlar_store_memory_bytes{kind="used"}"#, r#"ashlar_process_memory_bytes{kind="resident"}"#] {
+        assert!(series(&page, name) > Some(0.0), "{name}: {page}");
+    }
+    // Every line is one that Prometheus can read.
+    for line in page.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (_, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+    }
+    drop((connection, keys));
+    server.stop();
+}
+
+#[test]
+fn readiness_ends_before_the_server_does() {
+    let mut server = Ashlar::start(Options::default()).unwrap();
+    let mut connection = server.connect();
+    connection.query("CREATE TABLE held (id integer PRIMARY KEY)").unwrap();
+    let rows: Vec<String> = (0..1000).map(|id| format!("({id})")).collect();
+    connection.query(&format!("INSERT INTO held VALUES {}", rows.join(", "))).unwrap();
+    // A statement that is still sending its rows keeps the server in its last phase but one.
+    connection.send(&pg::message(b'Q', &[b"SELECT a.id FROM held a, held b\0"])).unwrap();
+    assert_eq!(connection.read().unwrap().kind, b'T');
+    server.signal("TERM").unwrap();
+    let told = wait_for(Duration::from_secs(5), || get(server.http(), "/readyz").0 == 503);
+    assert!(told, "still ready after SIGTERM");
+    assert_eq!(get(server.http(), "/healthz").0, 200);
+    let mut rows = 0;
+    loop {
+        let message = connection.read().unwrap();
+        match message.kind {
+            b'D' => rows += 1,
+            b'C' => break,
+            _ => panic!("{}", pg::describe(&message)),
+        }
+    }
+    assert_eq!(rows, 1_000_000, "the statement that was running is answered in full");
+    assert!(server.wait().unwrap().success());
+    server.check_log();
+}
+
+#[test]
+fn config_show_tells_each_value_and_where_it_comes_from() {
+    let shown = ashlar::run(&["config", "show"]).unwrap();
+    for name in ["pg_address", "resp_address", "http_address", "memory_mib_max"] {
+        assert!(shown.contains(name), "{name} is not shown:\n{shown}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ashlar.toml");
+    std::fs::write(&file, "[store]\nmemory_mib_max = 123\n").unwrap();
+    let path = file.to_str().unwrap();
+    let shown = ashlar::run(&["config", "show", "--config", path, "--resp", "127.0.0.1:7777"]).unwrap();
+    let line = |part: &str| shown.lines().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{part}:\n{shown}"));
+    assert!(line("123").contains("memory_mib_max"), "{shown}");
+    assert!(line("memory_mib_max = 123").contains("ashlar.toml"), "the origin of a value is not told:\n{shown}");
+    assert!(line("7777").contains("--resp"), "the origin of a value is not told:\n{shown}");
+}
+
+#[test]
+fn config_check_names_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = |text: &str| {
+        let file = dir.path().join("ashlar.toml");
+        std::fs::write(&file, text).unwrap();
+        ashlar::run(&["config", "check", "--config", file.to_str().unwrap()]).map_err(|error| error.to_string())
+    };
+    assert!(check("[store]\nmemory_mib_max = 64\n").is_ok());
+    for (text, named) in [
+        ("[store]\nmemory_mib_maxx = 64\n", "memory_mib_maxx"),
+        ("[stores]\nmemory_mib_max = 64\n", "stores"),
+        ("[store]\npartition_count = 3\n", "partition_count"),
+        ("[store]\nmemory_mib_max = \"much\"\n", "memory_mib_max"),
+        ("[server]\npg_address = \"nowhere\"\n", "pg_address"),
+        ("[store\n", "2"),
+    ] {
+        let complaint = check(text).expect_err(text);
+        assert!(complaint.contains(named), "{text:?} gives {complaint:?}");
+    }
+}
+
+#[test]
+fn a_door_that_reaches_other_machines_must_be_asked_for() {
+    let complaint = ashlar::run(&["serve", "--pg", "0.0.0.0:0", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+        .expect_err("the server started without a password on all interfaces")
+        .to_string();
+    assert!(complaint.contains("allow_remote_without_authentication"), "{complaint}");
+}

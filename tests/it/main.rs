@@ -1,0 +1,17 @@
+//! The one test binary: every test that needs a real server process, a real PostgreSQL or a real Redis.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the tests drive real processes over real sockets in real time; there is no seam to go through"
+)]
+
+mod clients;
+mod faults;
+mod http;
+mod model;
+mod pg_wire;
+mod random;
+mod readme;
+mod resp_wire;
+mod slt;
+mod tokio_postgres;
+mod tpch;

@@ -1,0 +1,324 @@
+//! Conversations of the Redis protocol, reply by reply: `tests/wire/resp/*.resp`, held by Redis and by Ashlar.
+//!
+//! ```text
+//! # What the file shows. The next line says which servers hold it.
+//! # targets: ashlar redis
+//! > SET greeting "hello\r\n"      a command, in words as redis-cli reads them
+//! < +OK                           the reply as it comes over the wire, line by line
+//! ?> KEYS *                       a reply whose elements may come in any order: both sides are sorted
+//! >> "*1\r\n$4\r\nPI"             bytes as they are; no reply is read until the file expects one
+//! <~ $* *                         a line with `*` for anything
+//! < (closed)                      the server closes the connection
+//! sql> SELECT 1                   a statement through the PostgreSQL door of Ashlar, rows as `value|value`
+//! ```
+//! `2>` and `2<` belong to another connection; a connection is made when it is first named. Bytes that are not
+//! printable are written `\xHH`. Every file begins with no keys. `ASHLAR_WIRE_RECORD=1` writes the answers of Redis
+//! (of Ashlar, where Redis is no target) into the files, for a new conversation; read them before you keep them.
+
+mod text;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use ashlar_tests::tools::repository;
+use ashlar_tests::{Ashlar, Options, Redis, pg, resp};
+
+use self::text::{Line, Send};
+
+/// How long a reply may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn redis_holds_the_conversations() {
+    let redis = Redis::start().unwrap();
+    check_all("redis", redis.address(), None);
+}
+
+#[test]
+fn ashlar_holds_the_conversations() {
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    check_all("ashlar", ashlar.resp(), Some(ashlar.pg()));
+    ashlar.stop();
+}
+
+#[test]
+fn enough_is_held_by_both() {
+    let both = files().into_iter().filter(|file| file.targets("ashlar") && file.targets("redis"));
+    let pairs: usize = both.map(|file| file.lines.iter().filter(|line| matches!(line, Line::Send { .. })).count()).sum();
+    assert!(pairs >= 250, "only {pairs} commands are compared with Redis");
+}
+
+/// One conversation.
+struct File {
+    path: PathBuf,
+    text: String,
+    lines: Vec<Line>,
+}
+
+impl File {
+    fn targets(&self, server: &str) -> bool {
+        let targets = self.text.lines().find_map(|line| line.strip_prefix("# targets:"));
+        let targets = targets.unwrap_or_else(|| panic!("{}: no line `# targets:`", self.path.display()));
+        targets.split_whitespace().any(|target| target == server)
+    }
+}
+
+fn files() -> Vec<File> {
+    let only = std::env::var("ASHLAR_WIRE").unwrap_or_default();
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(repository().join("tests/wire/resp"))
+        .expect("tests/wire/resp")
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "resp"))
+        .filter(|path| path.to_string_lossy().contains(&only))
+        .collect();
+    paths.sort();
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines = text::parse(&text).unwrap_or_else(|error| panic!("{}: {error:#}", path.display()));
+        File { path, text, lines }
+    };
+    paths.into_iter().map(read).collect()
+}
+
+fn check_all(server: &str, address: SocketAddr, sql: Option<SocketAddr>) {
+    let record = std::env::var_os("ASHLAR_WIRE_RECORD").is_some();
+    let mut failures = String::new();
+    let mut count = 0;
+    for file in files().iter().filter(|file| file.targets(server)) {
+        count += 1;
+        delete_everything(address).unwrap();
+        let mut replay = Replay { address, sql, connections: BTreeMap::new(), sql_connection: None };
+        let done = if record && (server == "redis" || !file.targets("redis")) {
+            replay.record(file)
+        } else {
+            replay.check(file)
+        };
+        if let Err(error) = done {
+            let _ = writeln!(failures, "{}: {error:#}\n", file.path.file_name().unwrap().to_string_lossy());
+        }
+    }
+    assert!(count > 0, "no conversations found");
+    assert!(failures.is_empty(), "on {server}:\n{failures}");
+}
+
+/// Deletes every key and row that has a name.
+fn delete_everything(address: SocketAddr) -> Result<()> {
+    let mut client = resp::Client::connect(address)?;
+    let resp::Reply::Array(names) = client.command(&["KEYS", "*"])? else {
+        bail!("KEYS answers with something else than an array");
+    };
+    for name in names {
+        let resp::Reply::Bulk(name) = name else { bail!("a name is not a bulk string") };
+        client.command(&[&b"DEL"[..], &name])?;
+    }
+    Ok(())
+}
+
+/// One conversation with one server.
+struct Replay {
+    address: SocketAddr,
+    sql: Option<SocketAddr>,
+    connections: BTreeMap<String, BufReader<TcpStream>>,
+    sql_connection: Option<pg::Connection>,
+}
+
+impl Replay {
+    fn check(&mut self, file: &File) -> Result<()> {
+        let mut lines = file.lines.iter().peekable();
+        while let Some(line) = lines.next() {
+            let (number, got) = match line {
+                Line::Comment(_) => continue,
+                Line::Send { connection, send, number } => {
+                    let expects = matches!(lines.peek(), Some(Line::Expect { .. }));
+                    let got = self.exchange(connection, send, expects);
+                    (number, got.with_context(|| format!("line {number}"))?)
+                }
+                Line::Expect { connection, number, .. } => bail!("line {number}: {connection}< follows no command"),
+            };
+            for got in &got {
+                let Some(Line::Expect { text, glob, .. }) = lines.next_if(|line| matches!(line, Line::Expect { .. }))
+                else {
+                    bail!("line {number}: the reply goes on: {got}");
+                };
+                if !(if *glob { text::glob(text, got) } else { text == got }) {
+                    bail!("line {number}: expected {text}\n     got {got}");
+                }
+            }
+            // Bytes may bring several replies, or the end.
+            while let Some(Line::Expect { connection, text, glob, number }) =
+                lines.next_if(|line| matches!(line, Line::Expect { .. }))
+            {
+                let mut expected = vec![(text, *glob)];
+                let got = self.read(connection).with_context(|| format!("line {number}: expected {text}"))?;
+                while expected.len() < got.len() {
+                    match lines.next() {
+                        Some(Line::Expect { text, glob, .. }) => expected.push((text, *glob)),
+                        _ => bail!("line {number}: the reply goes on: {}", got.join(" ")),
+                    }
+                }
+                for ((text, glob), got) in expected.into_iter().zip(&got) {
+                    if !(if glob { text::glob(text, got) } else { text == got }) {
+                        bail!("line {number}: expected {text}\n     got {got}");
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the server's answers into the file.
+    fn record(&mut self, file: &File) -> Result<()> {
+        let mut out = String::new();
+        let mut lines = file.lines.iter().peekable();
+        while let Some(line) = lines.next() {
+            match line {
+                Line::Comment(text) => {
+                    let _ = writeln!(out, "{text}");
+                }
+                Line::Expect { .. } => bail!("an expectation without its command"),
+                Line::Send { connection, send, number } => {
+                    let _ = writeln!(out, "{connection}{}", send.source());
+                    let mut old = Vec::new();
+                    while let Some(Line::Expect { text, glob, .. }) =
+                        lines.next_if(|line| matches!(line, Line::Expect { .. }))
+                    {
+                        old.push((text, *glob));
+                    }
+                    let mut got = self.exchange(connection, send, true).with_context(|| format!("line {number}"))?;
+                    if matches!(send, Send::Raw { .. }) {
+                        got = self.read_all(connection)?;
+                    }
+                    for (index, got) in got.iter().enumerate() {
+                        // A pattern that still fits is kept.
+                        match old.get(index) {
+                            Some((text, true)) if text::glob(text, got) => {
+                                let _ = writeln!(out, "{connection}<~ {text}");
+                            }
+                            _ => {
+                                let _ = writeln!(out, "{connection}< {got}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        std::fs::write(&file.path, out)?;
+        Ok(())
+    }
+
+    /// Sends; the lines of the reply where there is exactly one.
+    fn exchange(&mut self, connection: &str, send: &Send, expects: bool) -> Result<Vec<String>> {
+        match send {
+            Send::Sql { text } => self.query(text),
+            Send::Raw { bytes, .. } => {
+                self.connection(connection)?.get_mut().write_all(bytes)?;
+                Ok(Vec::new())
+            }
+            Send::Command { words, sorted, .. } => {
+                let mut bytes = Vec::new();
+                resp::encode(words, &mut bytes);
+                self.connection(connection)?.get_mut().write_all(&bytes)?;
+                if !expects {
+                    return Ok(Vec::new());
+                }
+                let reply = text::Frame::read(self.connection(connection)?)?;
+                let mut lines = Vec::new();
+                match (reply, sorted) {
+                    (Some(reply), true) => reply.sorted().lines(&mut lines),
+                    (Some(reply), false) => reply.lines(&mut lines),
+                    (None, _) => lines.push("(closed)".to_owned()),
+                }
+                Ok(lines)
+            }
+        }
+    }
+
+    /// The next reply of a connection.
+    fn read(&mut self, connection: &str) -> Result<Vec<String>> {
+        let mut lines = Vec::new();
+        match text::Frame::read(self.connection(connection)?)? {
+            Some(reply) => reply.lines(&mut lines),
+            None => lines.push("(closed)".to_owned()),
+        }
+        Ok(lines)
+    }
+
+    /// All replies until the server has been silent for a while, for recording.
+    fn read_all(&mut self, connection: &str) -> Result<Vec<String>> {
+        let mut lines = Vec::new();
+        loop {
+            let reader = self.connection(connection)?;
+            reader.get_ref().set_read_timeout(Some(Duration::from_millis(300)))?;
+            let silent = matches!(reader.fill_buf(), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
+            reader.get_ref().set_read_timeout(Some(PATIENCE))?;
+            if silent {
+                return Ok(lines);
+            }
+            let reply = self.read(connection)?;
+            let closed = reply == ["(closed)"];
+            lines.extend(reply);
+            if closed {
+                return Ok(lines);
+            }
+        }
+    }
+
+    fn query(&mut self, sql: &str) -> Result<Vec<String>> {
+        let address = self.sql.context("this server has no PostgreSQL door")?;
+        if self.sql_connection.is_none() {
+            self.sql_connection = Some(pg::Connection::connect(address)?);
+        }
+        let connection = self.sql_connection.as_mut().context("just made")?;
+        Ok(match connection.query(sql) {
+            Ok(rows) => {
+                let value = |value: Option<String>| value.unwrap_or_else(|| "NULL".to_owned());
+                let row = |row: Vec<Option<String>>| row.into_iter().map(value).collect::<Vec<_>>().join("|");
+                rows.into_iter().map(row).collect()
+            }
+            Err(error) => vec![format!("ERROR {error}")],
+        })
+    }
+
+    fn connection(&mut self, name: &str) -> Result<&mut BufReader<TcpStream>> {
+        if !self.connections.contains_key(name) {
+            let stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            stream.set_nodelay(true)?;
+            self.connections.insert(name.to_owned(), BufReader::new(stream));
+        }
+        self.connections.get_mut(name).context("just made")
+    }
+}
+
+/// Reads exactly one line of a reply without its end; none at the end of the stream.
+fn read_line(reader: &mut BufReader<TcpStream>) -> Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    match reader.read_until(b'\n', &mut line) {
+        Ok(0) => return Ok(None),
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    if !line.ends_with(b"\r\n") {
+        bail!("a line of a reply does not end: {}", text::escape(&line));
+    }
+    line.truncate(line.len() - 2);
+    Ok(Some(line))
+}
+
+/// Reads a bulk string's bytes and the line end behind them.
+fn read_bulk(reader: &mut BufReader<TcpStream>, length: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; length + 2];
+    reader.read_exact(&mut bytes)?;
+    if !bytes.ends_with(b"\r\n") {
+        bail!("a bulk string does not end where its length says");
+    }
+    bytes.truncate(length);
+    Ok(bytes)
+}

@@ -1,0 +1,155 @@
+//! A private PostgreSQL server of the machine's own version: the oracle of the SQL and protocol tests.
+//!
+//! UTF-8, C.UTF-8, UTC, no fsync, loopback only, trusting. As root it runs as an unprivileged user, which PostgreSQL demands.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, bail};
+
+use crate::pg;
+use crate::process::{Process, free_port};
+
+/// A running PostgreSQL with a database, a user and a password-less login, all named `postgres`.
+pub struct Postgres {
+    process: Process,
+    address: SocketAddr,
+}
+
+impl Postgres {
+    /// Starts a cluster of its own.
+    pub fn start() -> Result<Postgres> {
+        let bin = bin_dir()?;
+        let owner = unprivileged_user()?;
+        let mut failures = String::new();
+        // Another process may take the free port before the server does.
+        for _ in 0..3 {
+            let dir = tempfile::Builder::new().prefix("ashlar-postgres-").tempdir()?;
+            if let Some((uid, gid)) = owner {
+                chown(dir.path(), Some(uid), Some(gid))?;
+            }
+            let data = dir.path().join("data");
+            init(&bin, &data, owner)?;
+            let address = free_port()?;
+            let mut command = program(&bin, "postgres", owner);
+            command.arg("-D").arg(&data).args(["-p", &address.port().to_string()]);
+            for setting in [
+                "listen_addresses=127.0.0.1",
+                "unix_socket_directories=",
+                "fsync=off",
+                "full_page_writes=off",
+                "timezone=UTC",
+                "log_timezone=UTC",
+                "max_connections=60",
+            ] {
+                command.args(["-c", setting]);
+            }
+            command.current_dir(dir.path());
+            let mut process = Process::spawn("postgres", command, dir)?;
+            match process.wait_until(|_| pg::Connection::open(address, &[("user", "postgres")]).ok()) {
+                Ok(_) => return Ok(Postgres { process, address }),
+                Err(error) => failures.push_str(&format!("{error:#}\n")),
+            }
+        }
+        bail!("PostgreSQL did not start:\n{failures}");
+    }
+
+    /// The server that the tests of this process share; separate tests use separate table names.
+    pub fn shared() -> &'static Postgres {
+        static SHARED: OnceLock<Postgres> = OnceLock::new();
+        SHARED.get_or_init(|| Postgres::start().unwrap_or_else(|error| panic!("{error:#}")))
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What the server has logged.
+    pub fn log(&self) -> String {
+        self.process.log()
+    }
+
+    /// A connection string for tokio-postgres and psql.
+    pub fn connection_string(&self) -> String {
+        connection_string(self.address)
+    }
+}
+
+/// The connection string of a server at `address` that asks for no password.
+pub fn connection_string(address: SocketAddr) -> String {
+    format!("host={} port={} user=postgres dbname=postgres", address.ip(), address.port())
+}
+
+fn init(bin: &Path, data: &Path, owner: Option<(u32, u32)>) -> Result<()> {
+    let mut command = program(bin, "initdb", owner);
+    command
+        .args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8"])
+        .args(["--no-sync", "--no-instructions", "-D"])
+        .arg(data);
+    if let Some(parent) = data.parent() {
+        command.current_dir(parent);
+    }
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    if !output.status.success() {
+        bail!(
+            "initdb: {}\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(())
+}
+
+fn program(bin: &Path, name: &str, owner: Option<(u32, u32)>) -> Command {
+    let mut command = Command::new(bin.join(name));
+    // A user's own settings for libpq must not reach the oracle.
+    for variable in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGOPTIONS"] {
+        command.env_remove(variable);
+    }
+    command.env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
+    if let Some((uid, gid)) = owner {
+        command.uid(uid).gid(gid);
+    }
+    command
+}
+
+/// The folder with `initdb` and `postgres`: Debian keeps it off the PATH, one folder a version; the newest is taken.
+pub fn bin_dir() -> Result<PathBuf> {
+    let version = |dir: &Path| -> u32 {
+        let name = dir.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        name.and_then(|name| name.parse().ok()).unwrap_or(0)
+    };
+    let mut dirs: Vec<PathBuf> = Vec::new();
+    if let Ok(entries) = std::fs::read_dir("/usr/lib/postgresql") {
+        dirs.extend(entries.flatten().map(|entry| entry.path().join("bin")));
+    }
+    dirs.sort_by_key(|dir| std::cmp::Reverse(version(dir)));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    dirs.extend(std::env::split_paths(&path));
+    dirs.into_iter()
+        .find(|dir| dir.join("initdb").is_file() && dir.join("postgres").is_file())
+        .context("PostgreSQL's server programs are not installed; ./x test installs what the tests need")
+}
+
+/// Who runs the server when we are root: (uid, gid) of `postgres`, or else of `nobody`.
+fn unprivileged_user() -> Result<Option<(u32, u32)>> {
+    if std::fs::metadata("/proc/self")?.uid() != 0 {
+        return Ok(None);
+    }
+    let passwd = std::fs::read_to_string("/etc/passwd")?;
+    for name in ["postgres", "nobody"] {
+        for line in passwd.lines() {
+            let fields: Vec<&str> = line.split(':').collect();
+            if fields.len() > 3 && fields[0] == name {
+                return Ok(Some((fields[2].parse()?, fields[3].parse()?)));
+            }
+        }
+    }
+    bail!("neither a user postgres nor nobody to run PostgreSQL as");
+}

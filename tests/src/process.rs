@@ -1,0 +1,201 @@
+//! A server process under test: started with its output in a file, watched, stopped, never left behind.
+//!
+//! Used by the fixtures of this crate. Waiting is always for an event with a deadline, never for a length of time.
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+/// How long a server may take to start or to stop. Generous: the machine of a test run may be busy with a build.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One server process with a private directory; stopped and cleaned when dropped, and also when the test process dies.
+pub struct Process {
+    name: &'static str,
+    child: Child,
+    watcher: Child,
+    dir: TempDir,
+    status: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts `command` with its standard output and error in the file `log` of `dir`.
+    pub fn spawn(name: &'static str, mut command: Command, dir: TempDir) -> Result<Process> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(dir.path().join("log"))?;
+        // A group of its own: an interrupt typed at the terminal reaches the tests, and they stop the server.
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("{name}: {command:?}"))?;
+        let watcher = watch(child.id(), dir.path())?;
+        Ok(Process {
+            name,
+            child,
+            watcher,
+            dir,
+            status: None,
+        })
+    }
+
+    /// The process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The private directory of this process.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Everything that the process has printed so far.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(self.dir.path().join("log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Calls `probe` until it gives a value; fails when the process ends or the deadline passes.
+    pub fn wait_until<T>(&mut self, mut probe: impl FnMut(&Path) -> Option<T>) -> Result<T> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(value) = probe(self.dir.path()) {
+                return Ok(value);
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{} ended with {status} before it was ready:\n{}", self.name, self.log());
+            }
+            if Instant::now() > deadline {
+                bail!("{} was not ready in {PATIENCE:?}:\n{}", self.name, self.log());
+            }
+            pause();
+        }
+    }
+
+    /// Sends a signal by name (`TERM`, `INT`, `KILL`).
+    pub fn signal(&self, signal: &str) -> Result<()> {
+        let status = Command::new("kill")
+            .arg(format!("-{signal}"))
+            .arg(self.pid().to_string())
+            .status()?;
+        if !status.success() {
+            bail!("kill -{signal} {} ({}) failed", self.pid(), self.name);
+        }
+        Ok(())
+    }
+
+    /// Waits for the process to end by itself; kills it and fails when it does not.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        if let Some(status) = self.status {
+            return Ok(status);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                self.status = Some(status);
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                self.child.kill()?;
+                self.status = Some(self.child.wait()?);
+                bail!("{} had not ended after {PATIENCE:?}; killed:\n{}", self.name, self.log());
+            }
+            pause();
+        }
+    }
+
+    /// SIGTERM, then [`Process::wait`].
+    pub fn terminate(&mut self) -> Result<ExitStatus> {
+        if self.status.is_none() && self.child.try_wait()?.is_none() {
+            self.signal("TERM")?;
+        }
+        self.wait()
+    }
+
+    /// Memory of the process in bytes that is resident now (`VmRSS`).
+    pub fn resident_bytes(&self) -> Result<u64> {
+        resident_bytes(self.pid())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The watcher first: with its input closed it would signal a process id that may be somebody else's by then.
+        let _ = self.watcher.kill();
+        let _ = self.watcher.wait();
+        let _ = self.terminate();
+    }
+}
+
+/// A shell that waits for the end of its input, which is the end of this process however it comes, and then stops
+/// the server and removes its directory. Statics of the test binary are never dropped; this is what cleans up after them.
+fn watch(pid: u32, dir: &Path) -> Result<Child> {
+    let script = r#"read -r _
+        kill -TERM "$0"
+        tries=100
+        while kill -0 "$0" && [ $tries -gt 0 ]; do sleep 0.1; tries=$((tries - 1)); done
+        kill -KILL "$0"
+        rm -rf "$1""#;
+    Command::new("sh")
+        .args(["-c", script])
+        .arg(pid.to_string())
+        .arg(dir)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .context("sh")
+}
+
+/// Memory of a process in bytes that is resident now, from `/proc`.
+pub fn resident_bytes(pid: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .context("no VmRSS: the process has ended")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
+    Ok(kib * 1024)
+}
+
+/// Waits until `condition` holds, and says whether it came to hold within the time.
+pub fn wait_for(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        pause();
+    }
+    true
+}
+
+/// A port of the loopback interface that nobody listens on at the moment.
+pub fn free_port() -> Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// The first of the names that is a program on the PATH.
+pub fn find_program(names: &[&str]) -> Result<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .flat_map(|dir| names.iter().map(move |name| dir.join(name)))
+        .find(|candidate| candidate.is_file())
+        .with_context(|| format!("none of {names:?} is installed; ./x test installs what the tests need"))
+}
+
+/// Between two looks at a condition that another process will make true.
+fn pause() {
+    std::thread::sleep(Duration::from_millis(10));
+}

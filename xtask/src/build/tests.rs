@@ -1,0 +1,55 @@
+//! The parts of the build that are decided without running cargo.
+
+use super::*;
+use serde_json::json;
+
+#[test]
+fn the_plan_holds_the_crates_that_are_really_used_and_weighs_the_slow_ones() {
+    let metadata = json!({
+        "packages": [
+            {"id": "p1", "name": "sqlparser"}, {"id": "p2", "name": "itoa"}, {"id": "p3", "name": "windows-sys"},
+        ],
+        "resolve": {"nodes": [{"id": "p1"}, {"id": "p2"}]},
+    });
+    let plan = Plan::parse(&metadata);
+    assert_eq!(plan.weights.len(), 2, "a crate of another platform does not count");
+    assert_eq!(plan.weights["p1"], 103.0);
+    assert_eq!(plan.weights["p2"], 1.0);
+}
+
+#[test]
+fn a_crate_counts_once_and_its_build_script_does_not_count() {
+    let weights = HashMap::from([("p1".to_owned(), 2.0), ("p2".to_owned(), 3.0)]);
+    let progress = Progress::new(&Plan { weights }, false);
+    let message =
+        |id: &str, kind: &str, fresh: bool| json!({"package_id": id, "target": {"kind": [kind]}, "fresh": fresh});
+    progress.artifact(&message("p1", "custom-build", false));
+    progress.artifact(&message("p1", "lib", false));
+    progress.artifact(&message("p1", "bin", false));
+    progress.artifact(&message("p2", "lib", true));
+    let state = progress.state.lock().unwrap();
+    assert_eq!((state.done.len(), state.compiled, state.fresh), (2, 2.0, 3.0));
+}
+
+#[test]
+fn the_forecast_waits_until_it_can_know_something() {
+    assert_eq!(time_left(Duration::from_secs(5), 50.0, 100.0), None);
+    assert_eq!(time_left(Duration::from_secs(60), 1.0, 100.0), None);
+    assert_eq!(time_left(Duration::from_secs(60), 60.0, 101.0), Some(Duration::from_secs(110)));
+}
+
+#[test]
+fn test_programs_are_called_what_a_person_calls_them() {
+    let name = |kind: &str, target: &str, folder: &str| {
+        let artifact = json!({
+            "profile": {"test": true}, "executable": "/t/x", "manifest_path": format!("/r/{folder}/Cargo.toml"),
+            "target": {"kind": [kind], "name": target},
+        });
+        test_binary(&artifact).unwrap().name
+    };
+    assert_eq!(name("lib", "ashlar_store", "crates/store"), "store");
+    assert_eq!(name("bin", "ashlar", "crates/server"), "server (ashlar)");
+    assert_eq!(name("bin", "xtask", "xtask"), "xtask");
+    assert_eq!(name("test", "it", "tests"), "it");
+    assert!(test_binary(&json!({"profile": {"test": false}, "executable": "/t/x"})).is_none());
+}

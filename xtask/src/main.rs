@@ -1,0 +1,111 @@
+//! The task runner behind `./x`: one verb, one module. Called by developers and by `.ci/run`, which uses the same verbs.
+//!
+//! Depends on nothing of ours and on little else, so that it builds in seconds. Never part of the server.
+#![expect(clippy::print_stdout, reason = "talking to a person at a terminal is what this program does")]
+#![expect(clippy::disallowed_methods, reason = "outside the server there is no clock seam")]
+
+mod bench;
+mod build;
+mod check;
+mod demo;
+mod docs;
+mod fuzz;
+mod run;
+mod setup;
+mod test;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Everything one does with this repository. Each command installs what the machine lacks for it (Debian and Ubuntu
+/// packages; it says which) and builds what it needs.
+#[derive(Parser)]
+#[command(name = "./x", bin_name = "./x", arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Build, start a server with real data in it, show a short tour, stay up for psql and redis-cli
+    Demo {
+        /// Stop after the tour instead of staying up
+        #[arg(long)]
+        once: bool,
+    },
+    /// Build, then run everything that must hold: tidy, unit tests, integration tests against the real server
+    Test {
+        /// Run only the tests whose name contains this
+        filter: Option<String>,
+    },
+    /// Formatting, clippy without warnings, tidy, licences of the dependencies
+    Check {
+        /// Only what takes seconds: formatting and tidy
+        #[arg(long)]
+        fast: bool,
+    },
+    /// Run sqllogictest files (a file, or a folder of them) against a fresh server
+    Slt {
+        /// A path such as tests/slt/types
+        path: PathBuf,
+    },
+    /// Run the client programs of clients/ and the wire conversations against a fresh server
+    Conformance,
+    /// Measure, beside Redis, Valkey and PostgreSQL in the same run; writes a Markdown table
+    Bench {
+        /// Which benchmark; `list` names them
+        #[arg(default_value = "list")]
+        name: String,
+        /// Options of the benchmark; `--help` lists them
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
+    /// Throw bytes at a decoder, guided by coverage; `list` names the targets, `all` runs each
+    Fuzz {
+        /// A target of fuzz/
+        #[arg(default_value = "list")]
+        target: String,
+        /// How long
+        #[arg(default_value_t = 60)]
+        seconds: u64,
+    },
+    /// Write the generated reference pages and the API documentation
+    Docs,
+    /// Format the sources and apply what clippy can repair by itself
+    Fix,
+    /// What decides whether a change may land: .ci/run
+    Ci,
+    /// Install what the other commands would install, and say what was found
+    Setup,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = run::root().and_then(|root| {
+        std::env::set_current_dir(&root)?;
+        match cli.verb {
+            Verb::Demo { once } => demo::demo(once),
+            Verb::Test { filter } => test::test(filter.as_deref()),
+            Verb::Check { fast } => check::check(fast),
+            Verb::Slt { path } => test::slt(&path),
+            Verb::Conformance => test::conformance(),
+            Verb::Bench { name, options } => bench::bench(&name, &options),
+            Verb::Fuzz { target, seconds } => fuzz::fuzz(&target, seconds),
+            Verb::Docs => docs::docs(),
+            Verb::Fix => check::fix(),
+            Verb::Ci => run::run("sh", &[".ci/run"]),
+            Verb::Setup => setup::setup(),
+        }
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("x: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What the machine must have besides Rust, and installing it: Debian and Ubuntu packages, through apt-get.
+//!
+//! Called by every verb with the needs it has. Installs nothing that is already there, and says what it installs and
+//! why. What is only convenient never stops a verb.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, bail};
+
+use crate::run;
+
+/// Something the machine must have.
+pub(crate) struct Need {
+    name: &'static str,
+    why: &'static str,
+    packages: &'static [&'static str],
+    found: fn() -> bool,
+}
+
+/// What building the server needs. `protoc` is not on the list on purpose: pg_query's build script would then write
+/// its generated sources anew into cargo's registry.
+pub(crate) const BUILD: &[Need] = &[
+    Need {
+        name: "a C compiler and make",
+        why: "libpg_query, jemalloc and zstd are C",
+        packages: &["build-essential"],
+        found: || run::on_path("cc") && run::on_path("make"),
+    },
+    Need {
+        name: "libclang",
+        why: "the bindings of PostgreSQL's parser are generated with it",
+        packages: &["clang", "libclang-dev"],
+        found: libclang,
+    },
+];
+
+/// What one wants beside a running server.
+pub(crate) const CLIENTS: &[Need] = &[
+    Need {
+        name: "psql",
+        why: "to talk SQL to the server",
+        packages: &["postgresql-client"],
+        found: || run::on_path("psql"),
+    },
+    Need {
+        name: "redis-cli",
+        why: "to talk to the same rows by key",
+        packages: &["redis-tools"],
+        found: || run::on_path("redis-cli"),
+    },
+];
+
+/// The servers that the tests compare with, and the languages of the client programs.
+pub(crate) const TEST: &[Need] = &[
+    Need {
+        name: "PostgreSQL's server programs",
+        why: "the tests compare answers with a real PostgreSQL",
+        packages: &["postgresql"],
+        found: postgres_server,
+    },
+    Need {
+        name: "redis-server",
+        why: "the tests compare answers with a real Redis",
+        packages: &["redis-server"],
+        found: || run::on_path("redis-server") || run::on_path("valkey-server"),
+    },
+    Need {
+        name: "Python with venv",
+        why: "the client programs for psycopg and redis-py",
+        packages: &["python3", "python3-venv"],
+        found: || succeeds("python3", &["-c", "import venv, ensurepip"]),
+    },
+    Need {
+        name: "Node.js and npm",
+        why: "the client program for node-postgres",
+        packages: &["nodejs", "npm"],
+        found: || run::on_path("node") && run::on_path("npm"),
+    },
+    Need {
+        name: "a JDK and Maven",
+        why: "the client programs for pgJDBC and Jedis",
+        packages: &["default-jdk-headless", "maven"],
+        found: || run::on_path("javac") && run::on_path("mvn"),
+    },
+];
+
+/// Makes sure of everything in `needs`; fails with what to do by hand when something cannot be installed.
+pub(crate) fn require(needs: &[&[Need]]) -> Result<()> {
+    warn_about_protoc();
+    let missing: Vec<&Need> = needs.iter().copied().flatten().filter(|need| !(need.found)()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let installed = install(&missing);
+    let still: Vec<&Need> = missing.into_iter().filter(|need| !(need.found)()).collect();
+    if still.is_empty() {
+        return Ok(());
+    }
+    for need in &still {
+        eprintln!("x: missing: {} ({}); Debian's packages: {}", need.name, need.why, need.packages.join(" "));
+    }
+    installed?;
+    bail!("install what is missing with your package manager, then run this command again")
+}
+
+/// Tries to install `needs`; without them the verb goes on.
+pub(crate) fn prefer(needs: &[Need]) {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !(need.found)()).collect();
+    if missing.is_empty() {
+        return;
+    }
+    if let Err(error) = install(&missing) {
+        let names: Vec<_> = missing.iter().map(|need| need.name).collect();
+        eprintln!("x: going on without {} ({error:#})", names.join(" and "));
+    }
+}
+
+/// `./x setup`.
+pub(crate) fn setup() -> Result<()> {
+    let done = require(&[BUILD, CLIENTS, TEST]);
+    for need in [BUILD, CLIENTS, TEST].into_iter().flatten() {
+        println!("{:<8}{:<30}{}", if (need.found)() { "found" } else { "MISSING" }, need.name, need.why);
+    }
+    done
+}
+
+fn install(missing: &[&Need]) -> Result<()> {
+    let packages: Vec<&str> = missing.iter().flat_map(|need| need.packages).copied().collect();
+    if !run::on_path("apt-get") {
+        bail!("only Debian's and Ubuntu's packages can be installed automatically (there is no apt-get here)");
+    }
+    let root = run::read(Command::new("id").arg("-u"))?.trim() == "0";
+    if !root && !run::on_path("sudo") {
+        bail!("installing packages needs root; run: apt-get install {}", packages.join(" "));
+    }
+    eprintln!("x: installing Debian packages{}:", if root { "" } else { " (with sudo)" });
+    for need in missing {
+        eprintln!("x:   {:<40} {}: {}", need.packages.join(" "), need.name, need.why);
+    }
+    let apt = |arguments: &[&str]| -> Result<()> {
+        // Variables through env: sudo drops those of the caller.
+        let mut words = if root { vec![] } else { vec!["sudo"] };
+        words.extend(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]);
+        words.extend(arguments);
+        let status = Command::new(words[0]).args(&words[1..]).stdout(Stdio::null()).status()?;
+        if !status.success() {
+            bail!("{} failed ({status})", words.join(" "));
+        }
+        Ok(())
+    };
+    apt(&["update"])?;
+    let mut arguments = vec!["install", "-y", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0"];
+    arguments.extend(packages);
+    apt(&arguments)
+}
+
+/// libclang itself, and the compiler's own headers, without which it cannot read `stddef.h`.
+fn libclang() -> bool {
+    let in_folder = |dir: &Path| {
+        std::fs::read_dir(dir).is_ok_and(|mut files| {
+            files.any(|file| file.is_ok_and(|file| is_libclang(&file.file_name().to_string_lossy())))
+        })
+    };
+    if std::env::var_os("LIBCLANG_PATH").is_some() {
+        return true;
+    }
+    let Ok(versions) = std::fs::read_dir("/usr/lib") else {
+        return false;
+    };
+    run::on_path("clang")
+        && versions.flatten().any(|entry| {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            (name.starts_with("llvm") && in_folder(&entry.path().join("lib")))
+                || (name.ends_with("-linux-gnu") && in_folder(&entry.path()))
+        })
+}
+
+fn is_libclang(file: &str) -> bool {
+    file.starts_with("libclang.so") || (file.starts_with("libclang-") && file.contains(".so") && !file.contains("cpp"))
+}
+
+/// Debian keeps the server's programs off the PATH, one folder a version.
+fn postgres_server() -> bool {
+    let in_folder = |dir: &Path| dir.join("initdb").is_file() && dir.join("postgres").is_file();
+    let debian = std::fs::read_dir("/usr/lib/postgresql")
+        .is_ok_and(|versions| versions.flatten().any(|version| in_folder(&version.path().join("bin"))));
+    debian || run::find("initdb").is_some_and(|initdb| initdb.parent().is_some_and(in_folder))
+}
+
+fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+fn warn_about_protoc() {
+    if run::on_path("protoc") {
+        eprintln!(
+            "x: note: protoc is on the PATH, so pg_query's build will generate its messages anew (slower, harmless)"
+        );
+    }
+}

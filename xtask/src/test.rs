@@ -1,0 +1,200 @@
+//! `./x test`, `./x slt`, `./x conformance`: build, run the test programs one after the other, sum up.
+//!
+//! Runs the programs itself instead of through `cargo test`, so that a passing crate is one line with its time, the
+//! integration tests show themselves as they go, and what failed is repeated at the end.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::build::{self, TestBinary};
+use crate::{run, setup, tidy};
+
+/// The integration tests: one program that meets the server as a process.
+const INTEGRATION: &str = "it";
+
+/// What one test program did.
+#[derive(Debug, Default, PartialEq)]
+struct Outcome {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+    /// Names of the tests that failed.
+    failures: Vec<String>,
+    /// It ended badly without saying so in a result line: a crash, or a test that stopped the process.
+    crashed: bool,
+}
+
+/// `./x test`.
+pub(crate) fn test(filter: Option<&str>) -> Result<()> {
+    let start = Instant::now();
+    let mut lines = Vec::new();
+    let mut total = Outcome::default();
+    // Before the build: what takes a moment to find should not wait for it.
+    if filter.is_none() {
+        let report = tidy::run(&run::root()?)?;
+        report.problems.iter().for_each(|problem| println!("tidy: {problem}"));
+        let broken = report.rules_broken.len() as u64;
+        lines.push(line("tidy", report.rules_kept, broken, start.elapsed()));
+        println!("{}", lines[0]);
+        let failures = report.rules_broken.iter().map(|rule| (*rule).to_owned()).collect();
+        total.add("tidy", Outcome { passed: report.rules_kept, failed: broken, failures, ..Outcome::default() });
+    }
+    setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST])?;
+    let began = Instant::now();
+    let binaries = build::workspace(run::PROFILE)?;
+    lines.push(format!("{:<26}{:>42}", "build", run::spoken(began.elapsed())));
+    for binary in &binaries {
+        let began = Instant::now();
+        let arguments: Vec<&str> = filter.into_iter().collect();
+        let outcome = run_binary(binary, &arguments, binary.name == INTEGRATION)?;
+        if outcome.passed + outcome.failed > 0 || outcome.crashed {
+            lines.push(line(&binary.name, outcome.passed, outcome.failed, began.elapsed()));
+            println!("{}", lines[lines.len() - 1]);
+        }
+        total.add(&binary.name, outcome);
+    }
+    println!("\nsummary");
+    for line in &lines {
+        println!("  {line}");
+    }
+    println!("  {:<26}{:>42}", "all", run::spoken(start.elapsed()));
+    conclude(total)
+}
+
+/// `./x slt PATH`: the runner of the integration tests, told by a variable which files to take.
+pub(crate) fn slt(path: &Path) -> Result<()> {
+    if !path.exists() {
+        bail!("{} does not exist; sqllogictest files are under tests/slt", path.display());
+    }
+    let path = path.to_string_lossy();
+    // The TPC-H files need loaded tables and have a runner of their own.
+    let runner = if path.contains("tpch") { "tpch::" } else { "slt::" };
+    integration(&[runner], &[("SLT", path.trim_start_matches("./"))])
+}
+
+/// `./x conformance`: real clients and wire conversations.
+pub(crate) fn conformance() -> Result<()> {
+    integration(&["clients::", "wire::"], &[])
+}
+
+fn integration(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
+    setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST])?;
+    let binaries = build::workspace(run::PROFILE)?;
+    let binary = binaries.iter().find(|binary| binary.name == INTEGRATION).context("there is no integration test")?;
+    let outcome = run_with(binary, arguments, environment, true)?;
+    if outcome.passed + outcome.failed == 0 && !outcome.crashed {
+        bail!("no test matched");
+    }
+    let mut total = Outcome::default();
+    total.add(INTEGRATION, outcome);
+    conclude(total)
+}
+
+fn line(name: &str, passed: u64, failed: u64, time: Duration) -> String {
+    let verdict = if failed == 0 { "" } else { "  <-- FAILED" };
+    format!("{name:<26}{passed:>7} passed{failed:>5} failed{:>16}{verdict}", run::spoken(time))
+}
+
+/// The closing lines, in a form that people and machines read.
+fn conclude(total: Outcome) -> Result<()> {
+    println!();
+    for name in &total.failures {
+        println!("FAILED  {name}");
+    }
+    if total.passed + total.failed == 0 {
+        bail!("no test ran: no name matched");
+    }
+    let skipped = if total.ignored == 0 { String::new() } else { format!(", {} skipped", total.ignored) };
+    println!("{} passed, {} failed{skipped}", total.passed, total.failed);
+    if total.failed > 0 {
+        bail!("{} failed", if total.failed == 1 { "one test".to_owned() } else { format!("{} tests", total.failed) });
+    }
+    Ok(())
+}
+
+fn run_binary(binary: &TestBinary, arguments: &[&str], live: bool) -> Result<Outcome> {
+    run_with(binary, arguments, &[], live)
+}
+
+/// Runs one test program. `live` shows its output as it comes; otherwise only when something failed.
+fn run_with(binary: &TestBinary, arguments: &[&str], environment: &[(&str, &str)], live: bool) -> Result<Outcome> {
+    let mut child = Command::new(&binary.executable)
+        .args(arguments)
+        .envs(environment.iter().copied())
+        // What cargo sets for tests.
+        .env("CARGO_MANIFEST_DIR", &binary.folder)
+        .current_dir(&binary.folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("running {}", binary.executable.display()))?;
+    // The error output has a reader of its own, so that neither pipe can fill up and stop the program.
+    let stderr = child.stderr.take().context("the test program's error output")?;
+    let errors = std::thread::spawn(move || {
+        let mut lines = Vec::new();
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if live {
+                eprintln!("{line}");
+            }
+            lines.push(line);
+        }
+        lines
+    });
+    let mut outcome = Outcome::default();
+    let mut lines = Vec::new();
+    for line in BufReader::new(child.stdout.take().context("the test program's output")?).lines() {
+        let line = line?;
+        if live {
+            println!("{line}");
+            std::io::stdout().flush()?;
+        }
+        outcome.read(&line);
+        lines.push(line);
+    }
+    let status = child.wait()?;
+    let errors = errors.join().unwrap_or_default();
+    outcome.crashed = !status.success() && outcome.failed == 0;
+    if !live && !status.success() {
+        lines.iter().chain(&errors).for_each(|line| println!("{line}"));
+    }
+    if outcome.crashed {
+        println!("{} ended with {status}", binary.name);
+    }
+    Ok(outcome)
+}
+
+impl Outcome {
+    /// Takes in one line of libtest's output.
+    fn read(&mut self, line: &str) {
+        if let Some(result) = line.strip_prefix("test result: ") {
+            let count = |what: &str| {
+                let words: Vec<&str> = result.split_whitespace().collect();
+                let place = words.iter().position(|word| word.trim_end_matches(';') == what)?;
+                words.get(place.checked_sub(1)?)?.parse().ok()
+            };
+            self.passed += count("passed").unwrap_or(0);
+            self.failed += count("failed").unwrap_or(0);
+            self.ignored += count("ignored").unwrap_or(0);
+        } else if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            self.failures.push(name.to_owned());
+        }
+    }
+
+    fn add(&mut self, binary: &str, other: Outcome) {
+        self.passed += other.passed;
+        self.ignored += other.ignored;
+        self.failed += other.failed + u64::from(other.crashed);
+        if other.crashed {
+            self.failures.push(format!("{binary}: the test program itself ended badly"));
+        }
+        self.failures.extend(other.failures.into_iter().map(|name| format!("{binary}: {name}")));
+    }
+}
+
+#[cfg(test)]
+mod tests;

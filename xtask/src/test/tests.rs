@@ -1,0 +1,49 @@
+//! Reading libtest's output.
+
+use super::*;
+
+fn outcome(lines: &[&str]) -> Outcome {
+    let mut outcome = Outcome::default();
+    lines.iter().for_each(|line| outcome.read(line));
+    outcome
+}
+
+#[test]
+fn the_result_line_is_counted() {
+    let seen = outcome(&[
+        "running 3 tests",
+        "test a::b ... ok",
+        "test a::c ... FAILED",
+        "test result: FAILED. 12 passed; 1 failed; 2 ignored; 0 measured; 5 filtered out; finished in 0.01s",
+    ]);
+    assert_eq!(seen, Outcome { passed: 12, failed: 1, ignored: 2, failures: vec!["a::c".to_owned()], crashed: false });
+}
+
+#[test]
+fn a_program_that_died_counts_as_a_failure() {
+    let mut total = Outcome::default();
+    total.add("store", Outcome { passed: 3, crashed: true, ..Outcome::default() });
+    assert_eq!((total.passed, total.failed), (3, 1));
+    assert!(conclude(total).is_err());
+}
+
+#[test]
+fn a_run_without_any_test_is_no_success() {
+    assert!(conclude(Outcome::default()).is_err());
+    assert!(conclude(Outcome { passed: 1, ..Outcome::default() }).is_ok());
+}
+
+#[test]
+fn a_dying_test_program_is_noticed_and_a_living_one_is_read() {
+    let program = |script: &str| {
+        TestBinary { name: "shell".to_owned(), executable: "/bin/sh".into(), folder: std::env::temp_dir() }.run(script)
+    };
+    assert!(program("kill -KILL $$").crashed);
+    assert_eq!(program("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'").passed, 2);
+}
+
+impl TestBinary {
+    fn run(&self, script: &str) -> Outcome {
+        run_with(self, &["-c", script], &[], false).unwrap()
+    }
+}
