@@ -18,7 +18,8 @@ fn commands(stream: &[u8], piece_bytes: usize) -> (Commands, Option<DecodeError>
                 Ok(Some((command, used))) => {
                     assert!(used > 0 && used <= end - start);
                     assert_eq!(command.args().len(), command.len().saturating_sub(1));
-                    commands.push((0..command.len()).filter_map(|index| command.get(index)).map(<[u8]>::to_vec).collect());
+                    commands
+                        .push((0..command.len()).filter_map(|index| command.get(index)).map(<[u8]>::to_vec).collect());
                     start += used;
                 }
                 Err(error) => return (commands, Some(error)),

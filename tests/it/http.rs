@@ -106,7 +106,8 @@ fn config_show_tells_each_value_and_where_it_comes_from() {
     std::fs::write(&file, "[store]\nmemory_mib_max = 123\n").unwrap();
     let path = file.to_str().unwrap();
     let shown = ashlar::run(&["config", "show", "--config", path, "--resp", "127.0.0.1:7777"]).unwrap();
-    let line = |part: &str| shown.lines().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{part}:\n{shown}"));
+    let line =
+        |part: &str| shown.lines().find(|line| line.contains(part)).unwrap_or_else(|| panic!("{part}:\n{shown}"));
     assert!(line("123").contains("memory_mib_max"), "{shown}");
     assert!(line("memory_mib_max = 123").contains("ashlar.toml"), "the origin of a value is not told:\n{shown}");
     assert!(line("7777").contains("--resp"), "the origin of a value is not told:\n{shown}");

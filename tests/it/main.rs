@@ -11,6 +11,7 @@ mod model;
 mod pg_wire;
 mod random;
 mod readme;
+mod resp_keys;
 mod resp_wire;
 mod slt;
 mod tokio_postgres;

@@ -214,7 +214,8 @@ impl Run {
                 }
             }
             3 => {
-                let removed = row.as_ref().map_or(0, |row| i64::from(row.name.is_some()) + i64::from(row.flag.is_some()));
+                let removed =
+                    row.as_ref().map_or(0, |row| i64::from(row.name.is_some()) + i64::from(row.flag.is_some()));
                 expect(&mut self.keys, &["HDEL", &name, "name", "flag"], Reply::Integer(removed))?;
                 if let Some(row) = twin.items.get_mut(&id) {
                     (row.name, row.flag) = (None, None);

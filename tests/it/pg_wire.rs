@@ -150,15 +150,17 @@ fn compare(connection: &mut Connection, expected: &[text::Word]) -> Result<()> {
     }
     if name == "Closed" {
         return match connection.read() {
-            Ok(message) => bail!("expected the end of the connection\n     got {}", text::write(&message::decode(&message))),
-            Err(error) if error.downcast_ref::<std::io::Error>().is_some_and(is_timeout) => bail!("the connection stays open"),
+            Ok(message) => {
+                bail!("expected the end of the connection\n     got {}", text::write(&message::decode(&message)))
+            }
+            Err(error) if error.downcast_ref::<std::io::Error>().is_some_and(is_timeout) => {
+                bail!("the connection stays open")
+            }
             Err(_) => Ok(()),
         };
     }
     loop {
-        let message = connection
-            .read()
-            .with_context(|| format!("expected {}", text::write(expected)))?;
+        let message = connection.read().with_context(|| format!("expected {}", text::write(expected)))?;
         if message.kind == b'S' && name != "ParameterStatus" {
             continue;
         }

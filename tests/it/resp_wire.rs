@@ -49,7 +49,8 @@ fn ashlar_holds_the_conversations() {
 #[test]
 fn enough_is_held_by_both() {
     let both = files().into_iter().filter(|file| file.targets("ashlar") && file.targets("redis"));
-    let pairs: usize = both.map(|file| file.lines.iter().filter(|line| matches!(line, Line::Send { .. })).count()).sum();
+    let pairs: usize =
+        both.map(|file| file.lines.iter().filter(|line| matches!(line, Line::Send { .. })).count()).sum();
     assert!(pairs >= 250, "only {pairs} commands are compared with Redis");
 }
 

@@ -19,9 +19,7 @@ fn tokio_postgres_takes_its_tour() {
         .block_on(tour(&Postgres::shared().connection_string()))
         .unwrap_or_else(|error| panic!("on PostgreSQL: {error:?}"));
     let ashlar = Ashlar::shared();
-    runtime
-        .block_on(tour(&ashlar.connection_string()))
-        .unwrap_or_else(|error| panic!("on Ashlar: {error:?}"));
+    runtime.block_on(tour(&ashlar.connection_string())).unwrap_or_else(|error| panic!("on Ashlar: {error:?}"));
 }
 
 /// A connection whose driver runs on the current runtime until the client is dropped.
@@ -55,8 +53,19 @@ async fn types(client: &Client) -> Result<()> {
         .await?;
     let insert = client.prepare("INSERT INTO rust_types VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13)").await?;
     let expected = [
-        Type::INT4, Type::BOOL, Type::INT2, Type::INT8, Type::FLOAT4, Type::FLOAT8, Type::TEXT, Type::VARCHAR,
-        Type::BYTEA, Type::TIMESTAMP, Type::TIMESTAMPTZ, Type::INT4_ARRAY, Type::TEXT_ARRAY,
+        Type::INT4,
+        Type::BOOL,
+        Type::INT2,
+        Type::INT8,
+        Type::FLOAT4,
+        Type::FLOAT8,
+        Type::TEXT,
+        Type::VARCHAR,
+        Type::BYTEA,
+        Type::TIMESTAMP,
+        Type::TIMESTAMPTZ,
+        Type::INT4_ARRAY,
+        Type::TEXT_ARRAY,
     ];
     ensure!(insert.params() == expected, "{:?}", insert.params());
     let moment = SystemTime::UNIX_EPOCH + Duration::from_micros(1_700_000_000_123_456);
@@ -65,8 +74,19 @@ async fn types(client: &Client) -> Result<()> {
         .execute(
             &insert,
             &[
-                &1_i32, &true, &i16::MIN, &i64::MAX, &1.5_f32, &0.1_f64, &"grün 🌳", &"varchar",
-                &&[0_u8, 1, 255, 92][..], &moment, &moment, &ints, &texts,
+                &1_i32,
+                &true,
+                &i16::MIN,
+                &i64::MAX,
+                &1.5_f32,
+                &0.1_f64,
+                &"grün 🌳",
+                &"varchar",
+                &&[0_u8, 1, 255, 92][..],
+                &moment,
+                &moment,
+                &ints,
+                &texts,
             ],
         )
         .await?;
@@ -109,7 +129,8 @@ async fn statements(client: &Client) -> Result<()> {
     let names: Vec<String> = rows.map_ok(|row| row.get(0)).try_collect().await?;
     ensure!(names.len() == 100 && names[99] == "item 100");
 
-    let messages = client.simple_query("SELECT id, name FROM rust_item WHERE id = 7; DELETE FROM rust_item WHERE id = 0").await?;
+    let messages =
+        client.simple_query("SELECT id, name FROM rust_item WHERE id = 7; DELETE FROM rust_item WHERE id = 0").await?;
     let mut rows = messages.iter().filter_map(|message| match message {
         SimpleQueryMessage::Row(row) => row.get("name"),
         _ => None,
@@ -148,11 +169,13 @@ async fn copy(client: &Client) -> Result<()> {
     }
     ensure!(sink.finish().await? == 2);
 
-    let stream = client.copy_out("COPY (SELECT id, name FROM rust_item WHERE id >= 3999 ORDER BY id) TO STDOUT").await?;
+    let stream =
+        client.copy_out("COPY (SELECT id, name FROM rust_item WHERE id >= 3999 ORDER BY id) TO STDOUT").await?;
     let text: Vec<Bytes> = stream.try_collect().await?;
     ensure!(text.concat() == b"3999\tcopied 3999\n4000\ttext\n4001\ttext \\\\ two\n", "{text:?}");
 
-    let stream = client.copy_out("COPY (SELECT id, name FROM rust_item WHERE id >= 1000) TO STDOUT (FORMAT binary)").await?;
+    let stream =
+        client.copy_out("COPY (SELECT id, name FROM rust_item WHERE id >= 1000) TO STDOUT (FORMAT binary)").await?;
     let rows = BinaryCopyOutStream::new(stream, &[Type::INT8, Type::TEXT]);
     pin_mut!(rows);
     let (mut count, mut sum) = (0, 0);
@@ -238,7 +261,10 @@ async fn errors(client: &Client) -> Result<()> {
 
 async fn cancel(client: &Client) -> Result<()> {
     let token = client.cancel_token();
-    let query = client.query_one("SELECT count(*) FROM rust_item a, rust_item b, rust_item c, rust_item d, rust_item e, rust_item f", &[]);
+    let query = client.query_one(
+        "SELECT count(*) FROM rust_item a, rust_item b, rust_item c, rust_item d, rust_item e, rust_item f",
+        &[],
+    );
     pin_mut!(query);
     // A request that comes before the query has begun is lost, as the protocol has it: ask until it ends.
     let outcome = loop {

@@ -44,10 +44,7 @@ fn load_and_ask(connection: &str, after_load: &[&str]) {
     let mut failures = Vec::new();
     run_file(&tpch_file("schema"), connection, &mut failures);
     report(&failures);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (client, driver) = tokio_postgres::connect(connection, NoTls).await.unwrap();
         tokio::spawn(driver);
@@ -78,32 +75,11 @@ async fn load(client: &Client) -> Result<()> {
     let orders = OrderGenerator::new(SCALE_FACTOR, 1, 1);
     copy(client, "orders", TEXT, as_text(orders.iter()), as_text(orders.iter())).await?;
     let suppliers = SupplierGenerator::new(SCALE_FACTOR, 1, 1);
-    copy(
-        client,
-        "supplier",
-        CSV,
-        suppliers.iter().map(SupplierCsv::new),
-        as_text(suppliers.iter()),
-    )
-    .await?;
+    copy(client, "supplier", CSV, suppliers.iter().map(SupplierCsv::new), as_text(suppliers.iter())).await?;
     let supplies = PartSuppGenerator::new(SCALE_FACTOR, 1, 1);
-    copy(
-        client,
-        "partsupp",
-        CSV,
-        supplies.iter().map(PartSuppCsv::new),
-        as_text(supplies.iter()),
-    )
-    .await?;
+    copy(client, "partsupp", CSV, supplies.iter().map(PartSuppCsv::new), as_text(supplies.iter())).await?;
     let customers = CustomerGenerator::new(SCALE_FACTOR, 1, 1);
-    copy(
-        client,
-        "customer",
-        CSV,
-        customers.iter().map(CustomerCsv::new),
-        as_text(customers.iter()),
-    )
-    .await?;
+    copy(client, "customer", CSV, customers.iter().map(CustomerCsv::new), as_text(customers.iter())).await?;
     let items = LineItemGenerator::new(SCALE_FACTOR, 1, 1);
     let text = as_text(items.iter()).map(with_scale_of_quantity);
     copy(client, "lineitem", CSV, items.iter().map(LineItemCsv::new), text).await
@@ -122,11 +98,7 @@ async fn copy(
     rows: impl Iterator<Item = String>,
 ) -> Result<()> {
     copy_in(client, &format!("COPY {table} FROM STDIN {format}"), lines).await?;
-    assert_eq!(
-        copy_out(client, table).await?,
-        Checksum::of(rows),
-        "what {table} holds is not what it was sent"
-    );
+    assert_eq!(copy_out(client, table).await?, Checksum::of(rows), "what {table} holds is not what it was sent");
     Ok(())
 }
 

@@ -43,7 +43,15 @@ impl Ashlar {
         let ready_file = dir.path().join("ready");
         let mut command = command();
         command
-            .args([if options.demo { "demo" } else { "serve" }, "--pg", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"])
+            .args([
+                if options.demo { "demo" } else { "serve" },
+                "--pg",
+                "127.0.0.1:0",
+                "--resp",
+                "127.0.0.1:0",
+                "--http",
+                "127.0.0.1:0",
+            ])
             .arg("--ready-file")
             .arg(&ready_file);
         if !options.config.is_empty() {

@@ -94,11 +94,7 @@ impl Connection {
         stream.set_read_timeout(Some(MESSAGE_TIMEOUT))?;
         stream.set_write_timeout(Some(MESSAGE_TIMEOUT))?;
         stream.set_nodelay(true)?;
-        Ok(Connection {
-            reader: BufReader::new(stream),
-            key: Vec::new(),
-            parameters: Vec::new(),
-        })
+        Ok(Connection { reader: BufReader::new(stream), key: Vec::new(), parameters: Vec::new() })
     }
 
     /// Connects, starts up with these parameters and reads to the first ReadyForQuery.
@@ -242,11 +238,9 @@ pub fn startup(parameters: &[(&str, &str)]) -> Vec<u8> {
 /// A message for a failure text: errors as `SQLSTATE: message`, others by their type.
 pub fn describe(message: &Message) -> String {
     match message.kind {
-        b'E' | b'N' => format!(
-            "{}: {}",
-            message.field(b'C').unwrap_or_default(),
-            message.field(b'M').unwrap_or_default()
-        ),
+        b'E' | b'N' => {
+            format!("{}: {}", message.field(b'C').unwrap_or_default(), message.field(b'M').unwrap_or_default())
+        }
         kind => format!("message {:?} of {} bytes", kind as char, message.body.len()),
     }
 }

@@ -27,10 +27,7 @@ pub struct Process {
 impl Process {
     /// Starts `command` with its standard output and error in the file `log` of `dir`.
     pub fn spawn(name: &'static str, mut command: Command, dir: TempDir) -> Result<Process> {
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(dir.path().join("log"))?;
+        let log = File::options().create(true).append(true).open(dir.path().join("log"))?;
         // A group of its own: an interrupt typed at the terminal reaches the tests, and they stop the server.
         let child = command
             .stdin(Stdio::null())
@@ -40,13 +37,7 @@ impl Process {
             .spawn()
             .with_context(|| format!("{name}: {command:?}"))?;
         let watcher = watch(child.id(), dir.path())?;
-        Ok(Process {
-            name,
-            child,
-            watcher,
-            dir,
-            status: None,
-        })
+        Ok(Process { name, child, watcher, dir, status: None })
     }
 
     /// The process id.
@@ -84,10 +75,7 @@ impl Process {
 
     /// Sends a signal by name (`TERM`, `INT`, `KILL`).
     pub fn signal(&self, signal: &str) -> Result<()> {
-        let status = Command::new("kill")
-            .arg(format!("-{signal}"))
-            .arg(self.pid().to_string())
-            .status()?;
+        let status = Command::new("kill").arg(format!("-{signal}")).arg(self.pid().to_string()).status()?;
         if !status.success() {
             bail!("kill -{signal} {} ({}) failed", self.pid(), self.name);
         }
@@ -161,10 +149,8 @@ fn watch(pid: u32, dir: &Path) -> Result<Child> {
 /// Memory of a process in bytes that is resident now, from `/proc`.
 pub fn resident_bytes(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .context("no VmRSS: the process has ended")?;
+    let line =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS: the process has ended")?;
     let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
     Ok(kib * 1024)
 }

@@ -68,9 +68,7 @@ impl Client {
         stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
         stream.set_nodelay(true)?;
-        Ok(Client {
-            reader: BufReader::new(stream),
-        })
+        Ok(Client { reader: BufReader::new(stream) })
     }
 
     /// Sends one command and reads its reply.

@@ -7,10 +7,12 @@
 mod clients;
 mod data;
 mod first_figures;
+mod keys;
 mod latency;
 mod machine;
 mod servers;
 mod table;
+mod tables;
 
 use anyhow::{Result, bail};
 use clap::Parser;

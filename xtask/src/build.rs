@@ -79,8 +79,12 @@ pub(crate) fn workspace(profile: &str) -> Result<Vec<TestBinary>> {
     Ok(tests)
 }
 
-/// Builds the program `ashlar` alone in a profile of its own (benchmarks); no tests are compiled.
+/// Builds the program `ashlar` in a profile of its own (benchmarks); no tests are compiled, which is why the profile of
+/// the tests is not touched: without their dependencies features may resolve otherwise.
 pub(crate) fn server(profile: &str) -> Result<()> {
+    if profile == run::PROFILE {
+        return workspace(profile).map(drop);
+    }
     let plan = Plan::read()?;
     fetch()?;
     cargo_build_with(&["--workspace", "--bins"], profile, &plan).map(drop)

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 
@@ -134,7 +135,7 @@ fn install(missing: &[&Need]) -> Result<()> {
     if !root && !run::on_path("sudo") {
         bail!("installing packages needs root; run: apt-get install {}", packages.join(" "));
     }
-    eprintln!("x: installing Debian packages{}:", if root { "" } else { " (with sudo)" });
+    eprintln!("x: installing Debian packages{} (takes a few minutes):", if root { "" } else { " with sudo" });
     for need in missing {
         eprintln!("x:   {:<40} {}: {}", need.packages.join(" "), need.name, need.why);
     }
@@ -143,16 +144,16 @@ fn install(missing: &[&Need]) -> Result<()> {
         let mut words = if root { vec![] } else { vec!["sudo"] };
         words.extend(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]);
         words.extend(arguments);
-        let status = Command::new(words[0]).args(&words[1..]).stdout(Stdio::null()).status()?;
-        if !status.success() {
-            bail!("{} failed ({status})", words.join(" "));
-        }
-        Ok(())
+        // Quiet while it goes well; sudo asks for its password at the terminal itself.
+        run::read(Command::new(words[0]).args(&words[1..])).map(drop)
     };
+    let began = Instant::now();
     apt(&["update"])?;
     let mut arguments = vec!["install", "-y", "--no-install-recommends", "-o", "Dpkg::Use-Pty=0"];
     arguments.extend(packages);
-    apt(&arguments)
+    apt(&arguments)?;
+    eprintln!("x: installed in {}", run::spoken(began.elapsed()));
+    Ok(())
 }
 
 /// libclang itself, and the compiler's own headers, without which it cannot read `stddef.h`.

@@ -2,8 +2,8 @@
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
-use ashlar_base::value::{coerce, text};
 use ashlar_base::value::text::TextStyle;
+use ashlar_base::value::{coerce, text};
 use ashlar_base::{ColumnDef, Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_store::ColumnReader;
 use ashlar_store::arrow_types::sql_type_of;
@@ -48,7 +48,11 @@ pub fn mismatch(column: &ColumnDef, from: SqlType) -> Error {
     let from = unmodified(from);
     Error::new(
         ErrorCode::DatatypeMismatch,
-        format!("column \"{}\" is of type {} but expression is of type {from}", column.name, unmodified(column.sql_type)),
+        format!(
+            "column \"{}\" is of type {} but expression is of type {from}",
+            column.name,
+            unmodified(column.sql_type)
+        ),
     )
     .with_hint("You will need to rewrite or cast the expression.")
 }
@@ -64,7 +68,10 @@ fn unmodified(sql_type: SqlType) -> String {
 }
 
 fn needs_check(to: SqlType) -> bool {
-    matches!(to.scalar(), ScalarType::Varchar { length: Some(_) } | ScalarType::Numeric { .. } | ScalarType::Json | ScalarType::Jsonb)
+    matches!(
+        to.scalar(),
+        ScalarType::Varchar { length: Some(_) } | ScalarType::Numeric { .. } | ScalarType::Json | ScalarType::Jsonb
+    )
 }
 
 /// Types whose values have one representation.
@@ -108,9 +115,8 @@ fn assignable(from: SqlType, to: SqlType) -> bool {
         )
     };
     let is_text = |scalar: ScalarType| matches!(scalar, ScalarType::Text | ScalarType::Varchar { .. });
-    let is_instant = |scalar: ScalarType| {
-        matches!(scalar, ScalarType::Date | ScalarType::Timestamp | ScalarType::Timestamptz)
-    };
+    let is_instant =
+        |scalar: ScalarType| matches!(scalar, ScalarType::Date | ScalarType::Timestamp | ScalarType::Timestamptz);
     let (from, to) = (from.scalar(), to.scalar());
     family(from.into()) == family(to.into())
         || is_number(from) && is_number(to)
@@ -167,7 +173,11 @@ impl Literal {
                 coerce(value, from, to)
             }
             SqlType::Scalar(
-                ScalarType::Float4 | ScalarType::Float8 | ScalarType::Numeric { .. } | ScalarType::Text | ScalarType::Varchar { .. },
+                ScalarType::Float4
+                | ScalarType::Float8
+                | ScalarType::Numeric { .. }
+                | ScalarType::Text
+                | ScalarType::Varchar { .. },
             ) => text::parse(to, digits, &style),
             _ => Err(mismatch(column, from)),
         }

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use ashlar_base::{
-    ColumnDef, ColumnId, Error, ErrorCode, Result, ScalarType, SqlType, TableId, TableSchema,
-};
+use ashlar_base::{ColumnDef, ColumnId, Error, ErrorCode, Result, ScalarType, SqlType, TableId, TableSchema};
 use ashlar_store::{Region, Store};
 use parking_lot::Mutex;
 

@@ -208,10 +208,9 @@ fn text_of(element: &DefElem) -> String {
 fn one_byte(element: &DefElem, name: &str) -> Result<u8> {
     match text_of(element).as_bytes() {
         [byte] if !matches!(byte, b'\n' | b'\r') => Ok(*byte),
-        _ => Err(Error::new(
-            ErrorCode::FeatureNotSupported,
-            format!("COPY {name} must be a single one-byte character"),
-        )),
+        _ => {
+            Err(Error::new(ErrorCode::FeatureNotSupported, format!("COPY {name} must be a single one-byte character")))
+        }
     }
 }
 
@@ -244,8 +243,6 @@ pub fn binary_field(schema: &ashlar_base::TableSchema, ordinal: usize, field: Op
     let column = &schema.columns[ordinal];
     match field {
         None => Ok(Value::Null),
-        Some(bytes) => {
-            binary::decode(column.sql_type, bytes).map_err(|error| error.with_column(column.name.clone()))
-        }
+        Some(bytes) => binary::decode(column.sql_type, bytes).map_err(|error| error.with_column(column.name.clone())),
     }
 }

@@ -81,10 +81,9 @@ pub fn relation_name(relation: Option<&RangeVar>) -> Result<String> {
     if !matches!(relation.schemaname.as_str(), "" | "public") {
         let schema = &relation.schemaname;
         return Err(match schema.as_str() {
-            "pg_catalog" | "information_schema" | "ashlar" => Error::new(
-                ErrorCode::InsufficientPrivilege,
-                format!("permission denied for schema {schema}"),
-            ),
+            "pg_catalog" | "information_schema" | "ashlar" => {
+                Error::new(ErrorCode::InsufficientPrivilege, format!("permission denied for schema {schema}"))
+            }
             _ => Error::new(ErrorCode::InvalidSchemaName, format!("schema \"{schema}\" does not exist")),
         });
     }
@@ -127,12 +126,7 @@ fn create(engine: &Engine, transaction: &mut Transaction, statement: &CreateStmt
     Ok(Done::tag("CREATE TABLE"))
 }
 
-fn put_region(
-    engine: &Engine,
-    transaction: &mut Transaction,
-    name: &str,
-    schema: TableSchema,
-) -> Result<Arc<Region>> {
+fn put_region(engine: &Engine, transaction: &mut Transaction, name: &str, schema: TableSchema) -> Result<Arc<Region>> {
     let region = engine.store().create_region(Arc::new(schema))?;
     let draft = transaction.draft(engine.catalog());
     engine.catalog().put(draft, name, Some(Table::Grid(Arc::clone(&region))));
@@ -238,13 +232,24 @@ fn drop_tables(engine: &Engine, transaction: &mut Transaction, statement: &DropS
     for object in &statement.objects {
         let Some(NodeEnum::List(list)) = &object.node else { continue };
         let parts: Vec<&str> = list.items.iter().filter_map(sql_types::string_of).collect();
-        let name = (*parts.last().unwrap_or(&"")).to_owned();
+        let name = match parts[..] {
+            [name] | ["public", name] => name.to_owned(),
+            [schema, _] if statement.missing_ok => {
+                let message = format!("schema \"{schema}\" does not exist, skipping");
+                done.notices.push(Error::new(ErrorCode::InvalidSchemaName, message));
+                continue;
+            }
+            _ => {
+                let schema = parts.first().unwrap_or(&"");
+                let message = format!("schema \"{schema}\" does not exist");
+                return Err(Error::new(ErrorCode::InvalidSchemaName, message));
+            }
+        };
         let state = transaction.catalog(engine.catalog());
         match state.table(&name) {
-            None if statement.missing_ok => done.notices.push(Error::new(
-                ErrorCode::SyntaxError,
-                format!("{kind} \"{name}\" does not exist, skipping"),
-            )),
+            None if statement.missing_ok => done
+                .notices
+                .push(Error::new(ErrorCode::SyntaxError, format!("{kind} \"{name}\" does not exist, skipping"))),
             None => {
                 return Err(Error::new(ErrorCode::UndefinedTable, format!("{kind} \"{name}\" does not exist")));
             }
@@ -270,12 +275,7 @@ fn drop_tables(engine: &Engine, transaction: &mut Transaction, statement: &DropS
 }
 
 /// The region whose shape may be changed now.
-fn alterable(
-    state: &CatalogState,
-    name: &str,
-    missing_ok: bool,
-    in_block: bool,
-) -> Result<Option<Arc<Region>>> {
+fn alterable(state: &CatalogState, name: &str, missing_ok: bool, in_block: bool) -> Result<Option<Arc<Region>>> {
     match state.table(name) {
         None if missing_ok => Ok(None),
         None => Err(undefined_table(name)),
@@ -291,12 +291,7 @@ fn alterable(
     }
 }
 
-fn alter(
-    engine: &Engine,
-    transaction: &mut Transaction,
-    statement: &AlterTableStmt,
-    in_block: bool,
-) -> Result<Done> {
+fn alter(engine: &Engine, transaction: &mut Transaction, statement: &AlterTableStmt, in_block: bool) -> Result<Done> {
     let name = relation_name(statement.relation.as_ref())?;
     let state = transaction.catalog(engine.catalog());
     let Some(region) = alterable(&state, &name, statement.missing_ok, in_block)? else {
@@ -361,10 +356,7 @@ fn alter(
 }
 
 fn no_column(schema: &TableSchema, name: &str) -> Error {
-    Error::new(
-        ErrorCode::UndefinedColumn,
-        format!("column \"{name}\" of relation \"{}\" does not exist", schema.name),
-    )
+    Error::new(ErrorCode::UndefinedColumn, format!("column \"{name}\" of relation \"{}\" does not exist", schema.name))
 }
 
 fn add_column(region: &Region, schema: &mut TableSchema, column: &pg_query::protobuf::ColumnDef) -> Result<()> {
@@ -380,8 +372,10 @@ fn add_column(region: &Region, schema: &mut TableSchema, column: &pg_query::prot
         Some(ColumnDefault::Constant(_)) | None => {}
         Some(ColumnDefault::Expression(_) | ColumnDefault::Sequence) => {
             if region.row_count() > 0 {
-                return Err(Error::unsupported("adding a column with a default that is not a constant is not supported")
-                    .with_hint("Add it without a default, set the values with UPDATE, then SET DEFAULT."));
+                return Err(Error::unsupported(
+                    "adding a column with a default that is not a constant is not supported",
+                )
+                .with_hint("Add it without a default, set the values with UPDATE, then SET DEFAULT."));
             }
         }
     }
@@ -414,12 +408,7 @@ fn drop_column(schema: &mut TableSchema, ordinal: usize) -> Result<()> {
     Ok(())
 }
 
-fn rename(
-    engine: &Engine,
-    transaction: &mut Transaction,
-    statement: &RenameStmt,
-    in_block: bool,
-) -> Result<Done> {
+fn rename(engine: &Engine, transaction: &mut Transaction, statement: &RenameStmt, in_block: bool) -> Result<Done> {
     let name = relation_name(statement.relation.as_ref())?;
     let state = transaction.catalog(engine.catalog());
     let Some(region) = alterable(&state, &name, statement.missing_ok, in_block)? else {
@@ -461,12 +450,10 @@ fn rename(
     Ok(Done::tag("ALTER TABLE"))
 }
 
-fn truncate(
-    engine: &Engine,
-    transaction: &mut Transaction,
-    statement: &TruncateStmt,
-    in_block: bool,
-) -> Result<Done> {
+fn truncate(engine: &Engine, transaction: &mut Transaction, statement: &TruncateStmt, in_block: bool) -> Result<Done> {
+    if statement.restart_seqs {
+        return Err(Error::unsupported("TRUNCATE ... RESTART IDENTITY is not supported"));
+    }
     let state = transaction.catalog(engine.catalog());
     let mut regions = Vec::new();
     for relation in &statement.relations {

@@ -363,7 +363,7 @@ impl Builder<'_> {
         let both = existing.join(&excluded).map_err(from_datafusion)?;
         let planner = Planner::new(self.engine, self.catalog);
         let mut assignments = Vec::new();
-        for Assignment { target, value } in update.assignments {
+        for Assignment { target, value } in split_assignments(update.assignments)? {
             let ordinal = self.assigned_column(&target)?;
             if self.schema.key.contains(&ordinal) {
                 return Err(Error::unsupported("ON CONFLICT DO UPDATE of a key column is not supported"));
@@ -373,9 +373,7 @@ impl Builder<'_> {
             assignments.push((ordinal, expr, sql_type));
         }
         let filter = match update.selection {
-            Some(selection) => {
-                Some(self.physical(&planner, qualify(selection, alias, self.schema), &both)?.0)
-            }
+            Some(selection) => Some(self.physical(&planner, qualify(selection, alias, self.schema), &both)?.0),
             None => None,
         };
         Ok(Conflict::Update { assignments, filter })
@@ -395,7 +393,12 @@ impl Builder<'_> {
         arrow::datatypes::Schema::new(fields)
     }
 
-    fn physical(&self, planner: &Planner<'_>, expr: Expr, schema: &DFSchema) -> Result<(Arc<dyn PhysicalExpr>, SqlType)> {
+    fn physical(
+        &self,
+        planner: &Planner<'_>,
+        expr: Expr,
+        schema: &DFSchema,
+    ) -> Result<(Arc<dyn PhysicalExpr>, SqlType)> {
         use datafusion::logical_expr::ExprSchemable;
         let logical = planner.expression(expr, schema)?;
         let logical = crate::functions::analysed(self.engine.state(), logical, schema)?;
@@ -491,7 +494,13 @@ fn typed(expr: Expr, sql_type: SqlType) -> Expr {
     let open = matches!(key_plan::literal(&expr), Some(Literal::String(_) | Literal::Null))
         || key_plan::parameter(&expr).is_some();
     if open {
-        Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type: ast_of(sql_type), array: false, format: None }
+        Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(expr),
+            data_type: ast_of(sql_type),
+            array: false,
+            format: None,
+        }
     } else {
         expr
     }
@@ -545,7 +554,7 @@ impl UpdatePlan {
         let builder = Builder { engine, catalog, schema: &schema, declared, parameter_types: Vec::new() };
         let mut items = row_items(&schema, &alias);
         let mut assigned = Vec::new();
-        for Assignment { target, value } in update.assignments {
+        for Assignment { target, value } in split_assignments(update.assignments)? {
             let ordinal = builder.assigned_column(&target)?;
             if assigned.contains(&ordinal) {
                 return Err(Error::new(
@@ -591,6 +600,31 @@ impl UpdatePlan {
     }
 }
 
+/// `SET (a, b) = (x, y)` is `SET a = x, b = y`.
+fn split_assignments(assignments: Vec<Assignment>) -> Result<Vec<Assignment>> {
+    let mut result = Vec::with_capacity(assignments.len());
+    for assignment in assignments {
+        match assignment {
+            Assignment { target: AssignmentTarget::Tuple(names), value: Expr::Tuple(values) } => {
+                if names.len() != values.len() {
+                    return Err(Error::new(
+                        ErrorCode::SyntaxError,
+                        "number of columns does not match number of values",
+                    ));
+                }
+                result.extend(
+                    names
+                        .into_iter()
+                        .zip(values)
+                        .map(|(name, value)| Assignment { target: AssignmentTarget::ColumnName(name), value }),
+                );
+            }
+            other => result.push(other),
+        }
+    }
+    Ok(result)
+}
+
 fn named(expr: Expr, number: usize) -> SelectItem {
     SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', format!("s{number}")) }
 }
@@ -615,7 +649,12 @@ fn constant(value: &Value, sql_type: SqlType) -> Result<Expr> {
         return Ok(Expr::value(AstValue::Null));
     }
     let mut text = Vec::new();
-    ashlar_base::value::text::write(sql_type, &value.as_datum(), &ashlar_base::value::text::TextStyle::default(), &mut text);
+    ashlar_base::value::text::write(
+        sql_type,
+        &value.as_datum(),
+        &ashlar_base::value::text::TextStyle::default(),
+        &mut text,
+    );
     let text = String::from_utf8(text).map_err(|_| Error::internal("the text of a value is UTF-8"))?;
     Ok(Expr::value(AstValue::SingleQuotedString(text)))
 }

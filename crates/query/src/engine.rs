@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ashlar_base::{Error, Result};
 use ashlar_store::{ReadView, Store};
+use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::execution::TaskContext;
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
@@ -20,9 +20,9 @@ use parking_lot::Mutex;
 use crate::catalog::Catalog;
 use crate::error::from_datafusion;
 use crate::expressions::PgTypePlanner;
-use crate::rules::{CheckedArithmetic, NarrowIntegerLiterals, TextCasts};
-use crate::statement::Statement;
 use crate::functions;
+use crate::rules::{CheckedArithmetic, NarrowIntegerLiterals, NumericAggregates, PgOperators, TextCasts};
+use crate::statement::Statement;
 
 /// What the engine is given.
 #[derive(Clone, Debug)]
@@ -148,6 +148,8 @@ fn session_state(config: &EngineConfig) -> Result<SessionState> {
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(memory)).build_arc().map_err(from_datafusion)?;
     let mut analyzer = Analyzer::new();
     analyzer.rules.insert(0, Arc::new(NarrowIntegerLiterals));
+    analyzer.rules.insert(1, Arc::new(NumericAggregates));
+    analyzer.rules.insert(2, Arc::new(PgOperators));
     analyzer.rules.push(Arc::new(CheckedArithmetic));
     analyzer.rules.push(Arc::new(TextCasts));
     let state = SessionStateBuilder::new()

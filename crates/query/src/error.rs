@@ -152,12 +152,18 @@ fn from_plan_message(message: &str) -> Error {
     if lower.contains("table function") && lower.contains("not found") {
         return undefined_function(between(message, "table function '", "'").unwrap_or_default());
     }
-    if lower.contains("non-aggregate") || lower.contains("must appear in the group by") || lower.contains("group by clause") {
-        let column = between(message, "Column \"", "\"").or_else(|| between(message, "While expanding wildcard, column \"", "\""));
+    if lower.contains("non-aggregate")
+        || lower.contains("must appear in the group by")
+        || lower.contains("group by clause")
+    {
+        let column = between(message, "Column \"", "\"")
+            .or_else(|| between(message, "While expanding wildcard, column \"", "\""));
         return Error::new(
             ErrorCode::GroupingError,
             match column {
-                Some(column) => format!("column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function"),
+                Some(column) => format!(
+                    "column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function"
+                ),
                 None => "column must appear in the GROUP BY clause or be used in an aggregate function".to_owned(),
             },
         );
@@ -165,8 +171,11 @@ fn from_plan_message(message: &str) -> Error {
     if lower.contains("duplicate unqualified field name") || lower.contains("expressions must be unique") {
         return Error::new(ErrorCode::DuplicateColumn, first_line(message));
     }
-    if lower.contains("no function matches") || lower.contains("failed to coerce arguments") || lower.contains("does not support")
-        || lower.contains("coercion from") || lower.contains("for function")
+    if lower.contains("no function matches")
+        || lower.contains("failed to coerce arguments")
+        || lower.contains("does not support")
+        || lower.contains("coercion from")
+        || lower.contains("for function")
     {
         let name = between(message, "function: '", "'")
             .or_else(|| between(message, "Function '", "'"))
@@ -178,13 +187,18 @@ fn from_plan_message(message: &str) -> Error {
             };
         }
     }
-    if lower.contains("cannot infer common argument type") || lower.contains("cannot coerce arithmetic expression")
-        || lower.contains("there isn't result type") || lower.contains("invalid comparison operation")
+    if lower.contains("cannot infer common argument type")
+        || lower.contains("cannot coerce arithmetic expression")
+        || lower.contains("there isn't result type")
+        || lower.contains("invalid comparison operation")
         || lower.contains("cannot get result type")
     {
         return Error::new(ErrorCode::UndefinedFunction, operator_message(message));
     }
-    if lower.contains("incompatible") && lower.contains("union") || lower.contains("set operation") || lower.contains("union queries have different number of columns") {
+    if lower.contains("incompatible") && lower.contains("union")
+        || lower.contains("set operation")
+        || lower.contains("union queries have different number of columns")
+    {
         return Error::new(ErrorCode::SyntaxError, "each UNION query must have the same number of columns");
     }
     if lower.contains("unsupported") || lower.contains("not supported") || lower.contains("not implemented") {
@@ -194,7 +208,10 @@ fn from_plan_message(message: &str) -> Error {
         return Error::new(ErrorCode::SyntaxError, "subquery must return only one column");
     }
     if lower.contains("scalar subquery") {
-        return Error::new(ErrorCode::CardinalityViolation, "more than one row returned by a subquery used as an expression");
+        return Error::new(
+            ErrorCode::CardinalityViolation,
+            "more than one row returned by a subquery used as an expression",
+        );
     }
     if lower.contains("cast") {
         return Error::new(ErrorCode::CannotCoerce, first_line(message));
@@ -236,7 +253,10 @@ fn from_execution_message(message: &str) -> Error {
         return Error::new(ErrorCode::InvalidDatetimeFormat, first_line(message));
     }
     if lower.contains("more than one row") || lower.contains("subquery returned more than one row") {
-        return Error::new(ErrorCode::CardinalityViolation, "more than one row returned by a subquery used as an expression");
+        return Error::new(
+            ErrorCode::CardinalityViolation,
+            "more than one row returned by a subquery used as an expression",
+        );
     }
     if lower.contains("regular expression") || lower.contains("regex") {
         return Error::new(ErrorCode::DataException, first_line(message));

@@ -10,6 +10,7 @@ use futures::StreamExt;
 use pg_query::NodeEnum;
 use pg_query::protobuf::ExplainStmt;
 
+use crate::columns::NAME_END;
 use crate::engine::Engine;
 use crate::error::from_datafusion;
 use crate::select::SelectPlan;
@@ -63,13 +64,22 @@ pub async fn query(
         rows += batch.map_err(from_datafusion)?.num_rows();
     }
     let elapsed = started.elapsed();
-    let mut result =
-        lines(&DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string());
+    let mut result = lines(&DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string());
     result.push(format!("Rows: {rows}"));
     result.push(format!("Execution Time: {:.3} ms", elapsed.as_secs_f64() * 1000.0));
     Ok(result)
 }
 
 fn lines(text: &str) -> Vec<String> {
-    text.lines().map(str::to_owned).collect()
+    text.lines().map(without_marks).collect()
+}
+
+/// Takes the marks out that keep column names apart inside a plan.
+fn without_marks(line: &str) -> String {
+    let mut parts = line.split(NAME_END);
+    let mut result = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        result.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    result
 }

@@ -18,8 +18,7 @@ use crate::error::external;
 
 /// The field that stands for a SQL type: its Arrow type, and the SQL type in its metadata.
 pub fn field_of(name: &str, sql_type: SqlType) -> FieldRef {
-    let column =
-        ColumnDef { id: ColumnId(0), name: name.to_owned(), sql_type, nullable: true, default: None };
+    let column = ColumnDef { id: ColumnId(0), name: name.to_owned(), sql_type, nullable: true, default: None };
     Arc::new(to_arrow_field(&column))
 }
 
@@ -47,7 +46,11 @@ fn scalar_of(ast: &AstType) -> Result<Option<ScalarType>> {
         AstType::Double(_) | AstType::DoublePrecision | AstType::Float8 => ScalarType::Float8,
         AstType::Float(ExactNumberInfo::None) => ScalarType::Float8,
         AstType::Float(ExactNumberInfo::Precision(digits)) => {
-            if *digits <= 24 { ScalarType::Float4 } else { ScalarType::Float8 }
+            if *digits <= 24 {
+                ScalarType::Float4
+            } else {
+                ScalarType::Float8
+            }
         }
         AstType::Numeric(info) | AstType::Decimal(info) | AstType::Dec(info) => match info {
             // A cast to bare numeric keeps ten digits: see docs/decisions on numeric.

@@ -47,7 +47,10 @@ const ERROR_CANDIDATES_MAX: usize = 64;
 /// 42601 with PostgreSQL's message and the position, in characters from 1.
 pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>> {
     if sql.contains('\0') {
-        return Err(Error::new(ErrorCode::CharacterNotInRepertoire, "invalid byte sequence for encoding \"UTF8\": 0x00"));
+        return Err(Error::new(
+            ErrorCode::CharacterNotInRepertoire,
+            "invalid byte sequence for encoding \"UTF8\": 0x00",
+        ));
     }
     let parsed = pg_query::parse(sql, 0).map_err(|error| syntax_error(sql, &error))?;
     let mut statements = Vec::with_capacity(parsed.protobuf.stmts.len());
@@ -89,7 +92,8 @@ fn error_offset(sql: &str, message: &str) -> Option<usize> {
     if token.is_empty() {
         return None;
     }
-    let occurrences: Vec<usize> = sql.match_indices(token).map(|(offset, _)| offset).take(ERROR_CANDIDATES_MAX).collect();
+    let occurrences: Vec<usize> =
+        sql.match_indices(token).map(|(offset, _)| offset).take(ERROR_CANDIDATES_MAX).collect();
     if let [only] = occurrences[..] {
         return Some(only);
     }

@@ -7,8 +7,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{Array, BooleanArray, RecordBatch};
-use arrow::buffer::NullBuffer;
+use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{BatchCoalescer, filter_record_batch};
 use arrow::datatypes::{Schema, SchemaRef};
 use ashlar_base::PartitionId;
@@ -37,6 +36,8 @@ const COALESCE_BELOW_ROWS: usize = 1024;
 #[derive(Debug)]
 pub struct GridTable {
     region: RegionHandle,
+    /// The version of the table's shape that the plan's ordinals mean.
+    version: u32,
     schema: SchemaRef,
 }
 
@@ -56,8 +57,9 @@ impl GridTable {
         let schema = region.schema();
         let full = region.arrow_schema();
         let visible = if hidden { schema.columns.len() } else { schema.visible_columns().len() };
+        let version = schema.version;
         let schema = Arc::new(Schema::new(full.fields()[..visible].to_vec()));
-        Self { region: RegionHandle(Arc::clone(region)), schema }
+        Self { region: RegionHandle(Arc::clone(region)), version, schema }
     }
 
     /// The region that is read.
@@ -78,7 +80,11 @@ impl TableProvider for GridTable {
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let support = |filter: &&Expr| {
-            if filter.is_volatile() { TableProviderFilterPushDown::Unsupported } else { TableProviderFilterPushDown::Exact }
+            if filter.is_volatile() {
+                TableProviderFilterPushDown::Unsupported
+            } else {
+                TableProviderFilterPushDown::Exact
+            }
         };
         Ok(filters.iter().map(support).collect())
     }
@@ -121,7 +127,9 @@ impl TableProvider for GridTable {
         };
         let partitions = self.region.0.partition_count();
         let streams = state.config().target_partitions().clamp(1, usize::from(partitions));
-        Ok(Arc::new(GridScanExec::new(self.region.clone(), columns, output.len(), scan_schema, predicate, limit, streams)?))
+        let scan =
+            GridScanExec::new(self.region.clone(), columns, output.len(), scan_schema, predicate, limit, streams)?;
+        Ok(Arc::new(GridScanExec { version: self.version, ..scan }))
     }
 }
 
@@ -142,6 +150,7 @@ fn unqualify(expr: Expr) -> Result<Expr> {
 #[derive(Debug)]
 pub struct GridScanExec {
     region: RegionHandle,
+    version: u32,
     /// Ordinals in the region; the first `output_count` leave the scan.
     columns: Vec<usize>,
     output_count: usize,
@@ -172,6 +181,7 @@ impl GridScanExec {
         );
         Ok(Self {
             region,
+            version: 0,
             columns,
             output_count,
             scan_schema,
@@ -249,6 +259,7 @@ impl ExecutionPlan for GridScanExec {
         let end = partitions * (stream_partition + 1) / streams;
         let reader = ScanReader {
             region: Arc::clone(&self.region.0),
+            version: self.version,
             view,
             columns: self.columns.clone(),
             output: (0..self.output_count).collect(),
@@ -271,6 +282,7 @@ impl ExecutionPlan for GridScanExec {
 /// One stream of a scan: partition after partition, segment after segment.
 struct ScanReader {
     region: Arc<Region>,
+    version: u32,
     view: Arc<ReadView>,
     columns: Vec<usize>,
     output: Vec<usize>,
@@ -349,7 +361,7 @@ impl ScanReader {
             };
             let partition = PartitionId(u16::try_from(partition).unwrap_or(u16::MAX));
             let mut batches =
-                self.region.scan(&self.view, partition, &self.columns).map_err(external)?;
+                self.region.scan_version(&self.view, partition, &self.columns, Some(self.version)).map_err(external)?;
             batches.reverse();
             for scanned in batches {
                 self.split(scanned);
@@ -361,21 +373,21 @@ impl ScanReader {
         } else {
             batch
         };
-        let mut keep = scanned.visible.map(|visible| BooleanArray::new(visible, None));
-        if let Some(predicate) = &self.predicate {
-            let value = predicate.evaluate(&batch)?.into_array(batch.num_rows())?;
-            let passed = datafusion::common::cast::as_boolean_array(&value)?;
-            let passed = without_nulls(passed);
-            keep = Some(match keep {
-                Some(visible) => BooleanArray::new(visible.values() & passed.values(), None),
-                None => passed,
-            });
-        }
+        // Invisible rows leave before the filter looks: it may fail on a value that nobody can see any more.
+        let batch = match scanned.visible {
+            Some(visible) => filter_record_batch(&batch, &BooleanArray::new(visible, None))?,
+            None => batch,
+        };
+        let Some(predicate) = &self.predicate else {
+            return batch.project(&self.output).map(Some).map_err(Into::into);
+        };
+        let value = predicate.evaluate(&batch)?.into_array(batch.num_rows())?;
+        let passed = datafusion::common::cast::as_boolean_array(&value)?;
         let batch = batch.project(&self.output)?;
-        Ok(Some(match keep {
-            Some(keep) if keep.true_count() < keep.len() => filter_record_batch(&batch, &keep)?,
-            _ => batch,
-        }))
+        if passed.true_count() == batch.num_rows() {
+            return Ok(Some(batch));
+        }
+        Ok(Some(filter_record_batch(&batch, passed)?))
     }
 
     /// Cuts a segment into batches of the engine's size, so that operators downstream stay in cache and the first
@@ -392,14 +404,6 @@ impl ScanReader {
             let visible = scanned.visible.as_ref().map(|visible| visible.slice(start, length));
             self.pending.push(ashlar_store::ScanBatch { batch: scanned.batch.slice(start, length), visible });
         }
-    }
-}
-
-/// NULL is not true.
-fn without_nulls(array: &BooleanArray) -> BooleanArray {
-    match array.nulls().filter(|nulls| nulls.null_count() > 0) {
-        Some(nulls) => BooleanArray::new(array.values() & NullBuffer::inner(nulls), None),
-        None => BooleanArray::new(array.values().clone(), None),
     }
 }
 

@@ -149,7 +149,8 @@ pub fn recognise(catalog: &CatalogState, statement: &AstStatement, declared: &[u
         }
         AstStatement::Delete(delete) => {
             let (FromTable::WithFromKeyword(from) | FromTable::WithoutKeyword(from)) = &delete.from;
-            let ([table], None, true, None) = (&from[..], &delete.using, delete.order_by.is_empty(), &delete.limit) else {
+            let ([table], None, true, None) = (&from[..], &delete.using, delete.order_by.is_empty(), &delete.limit)
+            else {
                 return Ok(None);
             };
             let Some(mut builder) = Builder::for_table(catalog, table, declared) else { return Ok(None) };
@@ -265,7 +266,8 @@ impl<'a> Builder<'a> {
         if !table.joins.is_empty() {
             return None;
         }
-        let TableFactor::Table { name, alias, args: None, with_ordinality: false, sample: None, .. } = &table.relation else {
+        let TableFactor::Table { name, alias, args: None, with_ordinality: false, sample: None, .. } = &table.relation
+        else {
             return None;
         };
         let name = single(name)?;
@@ -327,7 +329,8 @@ impl<'a> Builder<'a> {
         }
         let definition = &self.schema.columns[column];
         match literal(expr) {
-            Some(text @ Literal::String(_)) => text.assign(definition).map(|value| Some(Operand::Constant(value))),
+            // Text that is not of the type, or too long for it: the planner knows what comparing with it means.
+            Some(text @ Literal::String(_)) => Ok(text.assign(definition).ok().map(Operand::Constant)),
             Some(number @ Literal::Number(_)) if is_integer(definition.sql_type) => {
                 // Out of range, or with a fraction: the planner knows what a comparison with it means.
                 match &number {
@@ -384,7 +387,8 @@ impl<'a> Builder<'a> {
         if self.schema.columns[read].sql_type != sql_type || !is_integer(sql_type) {
             return Ok(None);
         }
-        let is_integer_literal = matches!(literal(right), Some(Literal::Number(digits)) if digits.parse::<i64>().is_ok());
+        let is_integer_literal =
+            matches!(literal(right), Some(Literal::Number(digits)) if digits.parse::<i64>().is_ok());
         if parameter(right).is_none() && !is_integer_literal {
             return Ok(None);
         }
@@ -515,8 +519,12 @@ impl KeyPlan {
         let Some(key) = self.key(parameters)? else { return Ok(0) };
         let key: Vec<Datum<'_>> = key.iter().map(Value::as_datum).collect();
         match &self.action {
-            KeyAction::Read => Ok(self.region.get(&key, |row| self.emit(row, emit))),
+            KeyAction::Read => self.region.get(&key, |row| {
+                self.check_shape(row.as_ref())?;
+                Ok(self.emit(row, emit))
+            }),
             KeyAction::Update(assignments) => self.region.entry(&key, |entry| {
+                self.check_shape(entry.row().as_ref())?;
                 let Some(row) = entry.row() else { return Ok(0) };
                 let changes = self.changes(assignments, &row, parameters)?;
                 let changes: Vec<(usize, Datum<'_>)> =
@@ -525,6 +533,7 @@ impl KeyPlan {
                 Ok(if self.outputs.is_some() { self.emit(entry.row(), emit) } else { 1 })
             }),
             KeyAction::Delete => self.region.entry(&key, |entry| {
+                self.check_shape(entry.row().as_ref())?;
                 self.emit(entry.row(), emit);
                 let applied = entry.apply(Mutation::Delete { key: &key })?;
                 Ok(u64::from(applied == Applied::Deleted))
@@ -573,6 +582,17 @@ impl KeyPlan {
             emit(&mut outputs.iter().map(|ordinal| row[*ordinal].as_datum()));
         }
         Ok(1)
+    }
+
+    /// 40001 where the table was altered since this statement was planned: its ordinals mean other columns now.
+    fn check_shape(&self, row: Option<&RowRef<'_>>) -> Result<()> {
+        match row {
+            Some(row) if row.schema().version != self.schema.version => Err(Error::new(
+                ErrorCode::SerializationFailure,
+                format!("relation \"{}\" was altered by a concurrent statement", self.schema.name),
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn emit(&self, row: Option<RowRef<'_>>, emit: &mut dyn FnMut(&mut dyn Iterator<Item = Datum<'_>>)) -> u64 {

@@ -15,9 +15,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
-use datafusion::logical_expr::{
-    AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF,
-};
+use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast::Statement as AstStatement;
@@ -32,6 +30,7 @@ use crate::grid_table::GridTable;
 use crate::{parameters, system_tables};
 
 pub mod names;
+mod rewrite;
 
 pub use names::name_outputs;
 
@@ -67,7 +66,11 @@ pub fn parse(text: &str) -> Result<AstStatement> {
         .and_then(|mut parser| parser.parse_statements())
         .map_err(unsupported)?;
     match statements.len() {
-        1 => Ok(statements.remove(0)),
+        1 => {
+            let mut statement = statements.remove(0);
+            rewrite::rewrite(&mut statement)?;
+            Ok(statement)
+        }
         _ => Err(Error::unsupported("this form of the statement is not supported")),
     }
 }
@@ -88,10 +91,9 @@ impl SelectPlan {
     /// As [`Self::new`].
     pub fn from_logical(state: &SessionState, plan: LogicalPlan) -> Result<Self> {
         let (plan, parameter_types) = parameters::settle(plan)?;
-        let plan = state
-            .analyzer()
-            .execute_and_check(plan, state.config_options(), |_, _| {})
-            .map_err(from_datafusion)?;
+        let plan =
+            state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(from_datafusion)?;
+        let plan = signed_outputs(plan)?;
         let columns = columns::of_schema(plan.schema().as_arrow())?.into();
         let reads_clock = reads_clock(&plan)?;
         let mut result = Self { plan, optimized: false, reads_clock, parameter_types, columns };
@@ -168,6 +170,27 @@ impl SelectPlan {
     }
 }
 
+/// PostgreSQL has no unsigned integers: what DataFusion counts with comes out as a bigint.
+fn signed_outputs(plan: LogicalPlan) -> Result<LogicalPlan> {
+    use datafusion::logical_expr::{Cast, LogicalPlanBuilder};
+    if plan.schema().fields().iter().all(|field| *field.data_type() != DataType::UInt64) {
+        return Ok(plan);
+    }
+    let outputs: Vec<Expr> = plan
+        .schema()
+        .iter()
+        .map(|(qualifier, field)| {
+            let column = Expr::from((qualifier, field));
+            if *field.data_type() == DataType::UInt64 {
+                Expr::Cast(Cast::new(Box::new(column), DataType::Int64)).alias(field.name())
+            } else {
+                column
+            }
+        })
+        .collect();
+    LogicalPlanBuilder::from(plan).project(outputs).and_then(LogicalPlanBuilder::build).map_err(from_datafusion)
+}
+
 fn optimize(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
     state.optimizer().optimize(plan, state, |_, _| {}).map_err(from_datafusion)
 }
@@ -224,20 +247,14 @@ impl<'a> Planner<'a> {
         if !declared.is_empty() {
             context = context.with_prepare_param_data_types(parameters::declared_fields(declared));
         }
-        self.relations()
-            .sql_statement_to_plan_with_context(statement, &mut context)
-            .map_err(from_datafusion)
+        self.relations().sql_statement_to_plan_with_context(statement, &mut context).map_err(from_datafusion)
     }
 
     /// An expression over columns of a schema.
     ///
     /// # Errors
     /// What name and type resolution find.
-    pub fn expression(
-        &self,
-        expr: datafusion::sql::sqlparser::ast::Expr,
-        schema: &DFSchema,
-    ) -> Result<Expr> {
+    pub fn expression(&self, expr: datafusion::sql::sqlparser::ast::Expr, schema: &DFSchema) -> Result<Expr> {
         self.relations().sql_to_expr(expr, schema, &mut PlannerContext::new()).map_err(from_datafusion)
     }
 

@@ -81,8 +81,8 @@ fn scalar_named(name: &str, modifiers: &[i32]) -> Result<ScalarType> {
             return Err(Error::unsupported("type character(n) is not supported").with_hint("Use varchar(n) or text."));
         }
         "timetz" | "money" | "inet" | "cidr" | "macaddr" | "point" | "line" | "box" | "path" | "polygon" | "circle"
-        | "bit" | "varbit" | "xml" | "tsvector" | "tsquery" | "oid" | "name" | "regclass" | "int4range" | "int8range"
-        | "numrange" | "daterange" | "tsrange" | "tstzrange" | "hstore" | "citext" => {
+        | "bit" | "varbit" | "xml" | "tsvector" | "tsquery" | "oid" | "name" | "regclass" | "int4range"
+        | "int8range" | "numrange" | "daterange" | "tsrange" | "tstzrange" | "hstore" | "citext" => {
             return Err(Error::unsupported(format!("type {name} is not supported")));
         }
         _ => return Err(Error::new(ErrorCode::UndefinedObject, format!("type \"{name}\" does not exist"))),
@@ -133,9 +133,7 @@ fn no_precision(scalar: ScalarType, modifiers: &[i32]) -> Result<ScalarType> {
 /// How the type is written in a cast that DataFusion's parser reads; [`PgTypePlanner`](crate::expressions) maps it
 /// back to exactly this type.
 pub fn ast_of(sql_type: SqlType) -> datafusion::sql::sqlparser::ast::DataType {
-    use datafusion::sql::sqlparser::ast::{
-        ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo,
-    };
+    use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
     let scalar = match sql_type.scalar() {
         ScalarType::Bool => DataType::Boolean,
         ScalarType::Int2 => DataType::SmallInt(None),

@@ -166,17 +166,11 @@ impl Statement {
     ///
     /// # Errors
     /// As [`Self::plan`].
-    pub fn plan_key(
-        engine: &Engine,
-        catalog: &Arc<CatalogState>,
-        parsed: &ParsedStatement,
-        declared: &[u32],
-    ) -> Result<Option<Self>> {
+    pub fn plan_key(catalog: &Arc<CatalogState>, parsed: &ParsedStatement, declared: &[u32]) -> Result<Option<Self>> {
         match &parsed.node {
             NodeEnum::SelectStmt(_) | NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_) => {
                 let ast = select::parse(&parsed.text).map_err(|error| place(error, &parsed.text))?;
-                let found =
-                    key_plan::recognise(catalog, &ast, declared).map_err(|error| place(error, &parsed.text))?;
+                let found = key_plan::recognise(catalog, &ast, declared).map_err(|error| place(error, &parsed.text))?;
                 Ok(found.map(|plan| Self::of_key(catalog, &parsed.text, plan)))
             }
             _ => Ok(None),
@@ -272,9 +266,7 @@ impl Statement {
             NodeEnum::CreateForeignTableStmt(node) => {
                 Ok(make(Kind::Ddl(Ddl::CreateForeign(Box::new(node.clone()))), vec![], None))
             }
-            NodeEnum::CreateTableAsStmt(node) => {
-                Ok(make(Kind::Ddl(create_as(engine, catalog, node, &parsed.text)?), vec![], None))
-            }
+            NodeEnum::CreateTableAsStmt(node) => Ok(make(Kind::Ddl(create_as(engine, catalog, node)?), vec![], None)),
             NodeEnum::DropStmt(node) => Ok(make(Kind::Ddl(Ddl::Drop(node.clone())), vec![], None)),
             NodeEnum::AlterTableStmt(node) => Ok(make(Kind::Ddl(Ddl::Alter(node.clone())), vec![], None)),
             NodeEnum::RenameStmt(node) => Ok(make(Kind::Ddl(Ddl::Rename(node.clone())), vec![], None)),
@@ -320,12 +312,7 @@ fn statement_text(node: &NodeEnum) -> Result<String> {
         .map_err(|error| Error::unsupported(format!("this statement is not supported here: {error}")))
 }
 
-fn create_as(
-    engine: &Engine,
-    catalog: &Arc<CatalogState>,
-    node: &protobuf::CreateTableAsStmt,
-    _text: &str,
-) -> Result<Ddl> {
+fn create_as(engine: &Engine, catalog: &Arc<CatalogState>, node: &protobuf::CreateTableAsStmt) -> Result<Ddl> {
     if node.objtype != i32::from(protobuf::ObjectType::ObjectTable) {
         return Err(Error::unsupported("materialized views are not supported"));
     }
@@ -410,9 +397,7 @@ fn session_command(node: &NodeEnum, text: &str) -> Result<SessionCommand> {
             }
             SessionCommand::Execute { name: node.name.clone(), arguments }
         }
-        NodeEnum::DeallocateStmt(node) => {
-            SessionCommand::Deallocate((!node.isall).then(|| node.name.clone()))
-        }
+        NodeEnum::DeallocateStmt(node) => SessionCommand::Deallocate((!node.isall).then(|| node.name.clone())),
         NodeEnum::DeclareCursorStmt(node) => {
             let inner = node.query.as_ref().and_then(|query| query.node.as_ref());
             let inner = inner.ok_or_else(|| Error::internal("DECLARE without a query"))?;

@@ -97,10 +97,7 @@ impl Transaction {
 
     /// Remembers this point.
     pub fn mark(&self) -> TransactionMark {
-        TransactionMark {
-            writes: self.writes.mark(),
-            catalog: self.catalog.as_ref().map_or(0, CatalogDraft::mark),
-        }
+        TransactionMark { writes: self.writes.mark(), catalog: self.catalog.as_ref().map_or(0, CatalogDraft::mark) }
     }
 
     /// Undoes what came after a mark.

@@ -31,8 +31,9 @@ pub(crate) fn run(options: &DemoOptions) -> anyhow::Result<ExitCode> {
     let recorder = telemetry::start_metrics()?;
     let mut signals = Signals::watch()?;
 
-    let server = runtime::start(resolved.config, recorder, false)
-        .context("the demo cannot start; `ashlar demo --once` takes free ports, --pg, --resp and --http choose others")?;
+    let server = runtime::start(resolved.config, recorder, false).context(
+        "the demo cannot start; `ashlar demo --once` takes free ports, --pg, --resp and --http choose others",
+    )?;
     let shown = signals.unless_stopped(present(&server, &files));
     let outcome = match shown {
         None => Ok(()),

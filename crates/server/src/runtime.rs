@@ -30,8 +30,8 @@ use crate::door::http::{self, Pages};
 use crate::door::meters::Meters;
 use crate::door::seats::{Entry, Seats};
 use crate::door::{self, Context, Door, FAREWELL};
-use crate::session::{SessionRegistry, Shared};
 use crate::session::keys::KeyService;
+use crate::session::{SessionRegistry, Shared};
 use crate::shutdown::{self, Phase, Stop, Stopper};
 
 /// Accepted connections that wait for a door thread to take them up; more wait in the kernel's queue.
@@ -276,6 +276,7 @@ async fn accept_all(doors: [(Door, StdListener, Context); 2], mut arrivals: Arri
 }
 
 async fn accept(listener: &TcpListener) -> std::net::TcpStream {
+    let mut told = false;
     loop {
         let error = match listener.accept().await.and_then(|(stream, _)| stream.into_std()) {
             Ok(stream) => return stream,
@@ -283,7 +284,10 @@ async fn accept(listener: &TcpListener) -> std::net::TcpStream {
         };
         // The client's own early departure costs nothing; anything else would spin.
         if error.kind() != std::io::ErrorKind::ConnectionAborted {
-            tracing::warn!(%error, "cannot accept a connection");
+            if !told {
+                tracing::warn!(%error, "cannot accept connections; trying on");
+                told = true;
+            }
             tokio::time::sleep(ACCEPT_RETRY).await;
         }
     }

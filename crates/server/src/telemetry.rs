@@ -25,7 +25,15 @@ pub fn start_log(config: &LogConfig) -> anyhow::Result<()> {
         }
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
-    started.map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))
+    started.map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))?;
+    // A panic belongs into the log as well, with its session and in its format.
+    std::panic::set_hook(Box::new(|panic| {
+        let message = panic.payload_as_str().unwrap_or("no message");
+        let backtrace = std::backtrace::Backtrace::capture();
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(message, place, %backtrace, "panic");
+    }));
+    Ok(())
 }
 
 /// Makes the recorder of this process; there can be one.

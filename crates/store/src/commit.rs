@@ -25,12 +25,14 @@ struct Locked<'a> {
 pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp> {
     let timestamp = {
         let (staged, first_read) = writes.parts();
-        let mut locked: Vec<Locked<'_>> =
-            staged.iter().filter(|staged| !staged.is_empty()).map(Locked::new).collect();
+        let mut locked: Vec<Locked<'_>> = staged.iter().filter(|staged| !staged.is_empty()).map(Locked::new).collect();
         locked.iter().try_for_each(Locked::check_region)?;
         let timestamp = common.registry.tick();
         locked.iter().try_for_each(Locked::validate)?;
-        locked.iter_mut().try_for_each(Locked::reserve)?;
+        if let Err(error) = locked.iter_mut().try_for_each(Locked::reserve) {
+            locked.iter_mut().for_each(Locked::unreserve);
+            return Err(error);
+        }
         // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
         *first_read = None;
         let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
@@ -86,7 +88,7 @@ impl<'a> Locked<'a> {
                 let located = stored.locate(self.staged.region().hash(&key), &key);
                 match stored.since(located, &key, state.read_at) {
                     Since::Same => {}
-                    Since::Appeared if state.inserted => return Err(self.staged.shape().duplicate(&key)),
+                    Since::Appeared if state.is_inserted() => return Err(self.staged.shape().duplicate(&key)),
                     Since::Appeared | Since::Changed => return Err(self.conflict()),
                 }
             }
@@ -105,7 +107,7 @@ impl<'a> Locked<'a> {
         let columns = staged.schema().columns.len();
         for index in 0..self.guards.len() {
             let range = self.range(self.guards[index].0);
-            let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).deleted);
+            let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
             let guard = &mut self.guards[index].1;
             staged.region().partition_mut(guard).reserve_rows(needs, staged.truncates())?;
@@ -113,12 +115,18 @@ impl<'a> Locked<'a> {
         Ok(())
     }
 
+    /// Gives back segments that were made for rows that do not come.
+    fn unreserve(&mut self) {
+        self.guards.iter_mut().filter_map(|(_, guard)| guard.as_mut()).for_each(|stored| stored.unreserve());
+    }
+
     fn apply(&mut self, stamp: Stamp) -> Result<()> {
         let staged = self.staged;
         let columns = staged.schema().columns.len();
         let (mut key, mut values): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::with_capacity(columns));
         for (partition, guard) in &mut self.guards {
-            let range = self.starts[usize::from(partition.0)] as usize..self.starts[usize::from(partition.0) + 1] as usize;
+            let range =
+                self.starts[usize::from(partition.0)] as usize..self.starts[usize::from(partition.0) + 1] as usize;
             let stored = staged.region().partition_mut(guard);
             if staged.truncates() {
                 stored.truncate(stamp);
@@ -126,7 +134,7 @@ impl<'a> Locked<'a> {
             for &row in &self.rows[range] {
                 read_key(staged, row, &mut key);
                 let located = stored.locate(staged.region().hash(&key), &key);
-                let mutation = if staged.state(row).deleted {
+                let mutation = if staged.state(row).is_deleted() {
                     Mutation::Delete { key: &key }
                 } else {
                     let row = staged.row(row);

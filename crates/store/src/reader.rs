@@ -14,7 +14,7 @@ use arrow::array::{
 };
 use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, TimeUnit};
 use arrow::util::display::FormatOptions;
 use ashlar_base::{Datum, Error, ErrorCode, Interval, Result, ScalarType, SqlType};
 
@@ -152,7 +152,12 @@ impl Values {
         if !can_read(array.data_type(), scalar) {
             return Err(mismatch(array.data_type(), sql_type));
         }
-        let cast = cast(array, &to_arrow_type(sql_type))?;
+        let to = match array.data_type() {
+            // The instant is what counts; another zone would move it.
+            DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
+            _ => to_arrow_type(sql_type),
+        };
+        let cast = cast(array, &to)?;
         Self::of(&cast, scalar).ok_or_else(|| mismatch(array.data_type(), sql_type))
     }
 
@@ -246,9 +251,8 @@ fn as_list(array: &ArrayRef, sql_type: SqlType) -> Result<ListArray> {
 /// A cast that fails where a value does not fit.
 fn cast(array: &ArrayRef, to: &DataType) -> Result<ArrayRef> {
     let options = CastOptions { safe: false, format_options: FormatOptions::default() };
-    cast_with_options(array, to, &options).map_err(|error| {
-        Error::new(ErrorCode::NumericOutOfRange, "value out of range").with_detail(error.to_string())
-    })
+    cast_with_options(array, to, &options)
+        .map_err(|error| Error::new(ErrorCode::NumericOutOfRange, "value out of range").with_detail(error.to_string()))
 }
 
 fn mismatch(from: &DataType, to: SqlType) -> Error {

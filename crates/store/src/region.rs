@@ -203,13 +203,7 @@ impl Region {
 
     /// Visits the latest rows of one partition whose key hash starts with the `bucket_bits` bits of `bucket`. A key
     /// keeps its bucket for the life of the store. `f` must not touch the store in any other way.
-    pub fn keys_in_bucket(
-        &self,
-        partition: PartitionId,
-        bucket: u64,
-        bucket_bits: u32,
-        mut f: impl FnMut(RowRef<'_>),
-    ) {
+    pub fn keys_in_bucket(&self, partition: PartitionId, bucket: u64, bucket_bits: u32, mut f: impl FnMut(RowRef<'_>)) {
         if let Some(partition) = self.lock(partition).as_deref() {
             partition.for_bucket(bucket, bucket_bits, &mut f);
         }

@@ -25,6 +25,7 @@ impl<'a> RowRef<'a> {
     }
 
     /// Copies all values.
+    #[expect(clippy::wrong_self_convention, reason = "a borrowed row is read like any other, and is two pointers wide")]
     pub fn to_values(&self) -> Vec<Value> {
         (0..self.shape.schema.columns.len()).map(|column| self.get(column).to_value()).collect()
     }

@@ -7,6 +7,7 @@
 //! ```
 //! Called by `partition` and `writeset`, which say what a row's life means. Knows no timestamps.
 
+use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -189,11 +190,7 @@ impl Rows {
     }
 
     /// Makes room for one row, its index entry included. Over the memory bound it says 53200, and no row changed.
-    pub(crate) fn reserve(
-        &mut self,
-        layout: &Arc<Layout>,
-        needs: impl Iterator<Item = Need> + Clone,
-    ) -> Result<()> {
+    pub(crate) fn reserve(&mut self, layout: &Arc<Layout>, needs: impl Iterator<Item = Need> + Clone) -> Result<()> {
         let slot = match self.active(layout, needs.clone()) {
             Some(slot) => slot,
             None => {
@@ -265,6 +262,11 @@ impl Rows {
         Ok(())
     }
 
+    /// Gives back segments that `reserve_rows` made for rows that do not come.
+    pub(crate) fn unreserve(&mut self) {
+        self.spare = VecDeque::new();
+    }
+
     fn reserve_target(&mut self, active: Option<u16>, spare: Option<&mut Box<Segment>>, sum: &[Need]) -> Result<()> {
         if sum[0].rows == 0 {
             return Ok(());
@@ -278,15 +280,15 @@ impl Rows {
     }
 
     /// Appends a row into room that was reserved; not yet in the index.
-    pub(crate) fn push<'d>(&mut self, row: impl Iterator<Item = Datum<'d>>) -> u32 {
+    pub(crate) fn push<'d, D: Borrow<Datum<'d>>>(&mut self, row: impl Iterator<Item = D>) -> u32 {
         let &slot = self.order.last().expect("room is reserved before a row is appended");
         let offset = self.segment_mut(slot).push(row);
         self.live += 1;
         join(slot, offset)
     }
 
-    /// Appends a copy of a row with other values in some columns; room is reserved. `old_of` tells where the old
-    /// row's segment keeps each column of the layout, and is asked only when the layouts differ.
+    /// Appends a copy of a row with other values in some columns; room is reserved. `value_of` reads a
+    /// column of the old row where that lies in another segment, whose layout may be another.
     pub(crate) fn push_changed<'a>(
         &'a mut self,
         old: u32,
@@ -398,7 +400,11 @@ impl Rows {
             live += u64::from(segment.len() - segment.dead_count());
             for offset in (0..segment.len()).filter(|&offset| !segment.is_dead(offset)) {
                 let row = join(slot, offset);
-                assert_eq!(self.index.find(self.hash_of(row), |found| found == row), Some(row), "the living are indexed");
+                assert_eq!(
+                    self.index.find(self.hash_of(row), |found| found == row),
+                    Some(row),
+                    "the living are indexed"
+                );
             }
         }
         assert_eq!(live, self.live);

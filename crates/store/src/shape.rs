@@ -165,8 +165,9 @@ impl Shape {
         let schema = &self.schema;
         if row.len() != schema.columns.len() {
             let (values, columns) = (row.len(), schema.columns.len());
-            return Err(Error::internal(format!("a row of {values} values for {columns} columns"))
-                .with_table(&schema.name));
+            return Err(
+                Error::internal(format!("a row of {values} values for {columns} columns")).with_table(&schema.name)
+            );
         }
         for (column, datum) in schema.columns.iter().zip(row) {
             check_value(schema, column, datum).map_err(|error| with_row(schema, row, error))?;
@@ -286,10 +287,7 @@ pub(crate) fn has_type(sql_type: SqlType, datum: &Datum<'_>) -> bool {
             | (ScalarType::Float4, Datum::Float4(_))
             | (ScalarType::Float8, Datum::Float8(_))
             | (ScalarType::Numeric { .. }, Datum::Numeric(_))
-            | (
-                ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Json | ScalarType::Jsonb,
-                Datum::Text(_)
-            )
+            | (ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Json | ScalarType::Jsonb, Datum::Text(_))
             | (ScalarType::Bytea, Datum::Bytea(_))
             | (ScalarType::Date, Datum::Date(_))
             | (ScalarType::Time, Datum::Time(_))
@@ -302,10 +300,7 @@ pub(crate) fn has_type(sql_type: SqlType, datum: &Datum<'_>) -> bool {
 /// Whether a value that is not NULL is of the type and within its limits.
 pub(crate) fn check_type(sql_type: SqlType, datum: &Datum<'_>) -> Result<()> {
     if !has_type(sql_type, datum) {
-        return Err(Error::new(
-            ErrorCode::DatatypeMismatch,
-            format!("value {datum:?} is not of type {sql_type}"),
-        ));
+        return Err(Error::new(ErrorCode::DatatypeMismatch, format!("value {datum:?} is not of type {sql_type}")));
     }
     match (sql_type.scalar(), datum) {
         (_, Datum::Array(items)) => {
@@ -326,9 +321,7 @@ pub(crate) fn check_type(sql_type: SqlType, datum: &Datum<'_>) -> Result<()> {
                 "A field with precision {precision}, scale {scale} must round to an absolute value less than 10^{whole}."
             )))
         }
-        (ScalarType::Interval, Datum::Interval(interval))
-            if interval.micros.checked_mul(NANOS_PER_MICRO).is_none() =>
-        {
+        (ScalarType::Interval, Datum::Interval(interval)) if interval.micros.checked_mul(NANOS_PER_MICRO).is_none() => {
             Err(Error::new(ErrorCode::DatetimeOverflow, "interval out of range"))
         }
         _ => Ok(()),

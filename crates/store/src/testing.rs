@@ -84,7 +84,8 @@ pub(crate) fn scan_all(region: &Arc<Region>, view: &ReadView) -> Result<Vec<Vec<
     for partition in 0..region.partition_count() {
         let mut count = 0;
         for scanned in region.scan(view, PartitionId(partition), &columns)? {
-            let column = |ordinal: usize| ColumnReader::new(scanned.batch.column(ordinal), schema.columns[ordinal].sql_type);
+            let column =
+                |ordinal: usize| ColumnReader::new(scanned.batch.column(ordinal), schema.columns[ordinal].sql_type);
             let readers = columns.iter().map(|&ordinal| column(ordinal)).collect::<Result<Vec<_>>>()?;
             for row in 0..scanned.batch.num_rows() {
                 if scanned.visible.as_ref().is_none_or(|visible| visible.value(row)) {
@@ -97,7 +98,9 @@ pub(crate) fn scan_all(region: &Arc<Region>, view: &ReadView) -> Result<Vec<Vec<
         let counted: usize = region
             .scan(view, PartitionId(partition), &[])?
             .iter()
-            .map(|scanned| scanned.visible.as_ref().map_or(scanned.batch.num_rows(), |visible| visible.count_set_bits()))
+            .map(|scanned| {
+                scanned.visible.as_ref().map_or(scanned.batch.num_rows(), |visible| visible.count_set_bits())
+            })
             .sum();
         assert_eq!(counted, count, "a scan without columns counts the same rows");
     }

@@ -60,7 +60,16 @@ pub(super) fn some_key(random: &mut Random) -> String {
 }
 
 pub(super) fn some_text(random: &mut Random) -> String {
-    let texts = ["", "a", "naïve", "two words", "it's", "tab\tnew\nline", "🌳", "a longer text that does not fit beside its length"];
+    let texts = [
+        "",
+        "a",
+        "naïve",
+        "two words",
+        "it's",
+        "tab\tnew\nline",
+        "🌳",
+        "a longer text that does not fit beside its length",
+    ];
     texts[random.below(texts.len() as u64) as usize].to_owned()
 }
 
@@ -96,7 +105,9 @@ impl Change {
                 Change::InsertSelect { from, to: from + 5, shift: 1 + random.below(IDS) as i64 }
             }
             9 | 10 => Change::SetAmount { id: some_id(random), amount: some_amount(random) },
-            11 => Change::SetPrice { id: some_id(random), price: random.one_in(2).then(|| random.below(999_999) as i64) },
+            11 => {
+                Change::SetPrice { id: some_id(random), price: random.one_in(2).then(|| random.below(999_999) as i64) }
+            }
             12 | 13 => {
                 let low = some_amount(random);
                 // Back towards zero, so that sums of many steps stay small.
@@ -272,7 +283,8 @@ impl Twin {
     pub(super) fn sums(&self) -> Vec<Option<String>> {
         let rows = || self.items.values();
         let amounts: i64 = rows().map(|row| i64::from(row.amount)).sum();
-        let prices: Option<i64> = rows().filter_map(|row| row.price).fold(None, |sum, price| Some(sum.unwrap_or(0) + price));
+        let prices: Option<i64> =
+            rows().filter_map(|row| row.price).fold(None, |sum, price| Some(sum.unwrap_or(0) + price));
         vec![
             Some(self.items.len().to_string()),
             Some(rows().filter(|row| row.name.is_some()).count().to_string()),

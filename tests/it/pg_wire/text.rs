@@ -147,10 +147,7 @@ fn hex(rest: &mut &str) -> Result<Vec<u8>> {
     if digits.len() % 2 != 0 {
         bail!("an odd number of digits");
     }
-    (0..digits.len())
-        .step_by(2)
-        .map(|at| Ok(u8::from_str_radix(&digits[at..at + 2], 16)?))
-        .collect()
+    (0..digits.len()).step_by(2).map(|at| Ok(u8::from_str_radix(&digits[at..at + 2], 16)?)).collect()
 }
 
 /// Writes words as a file has them.
@@ -163,7 +160,9 @@ fn write_word(word: &Word) -> String {
     match word {
         Word::Bare(text) => text.clone(),
         Word::List(words) => format!("[{}]", write(words)),
-        Word::Field(name, value) if !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '.') => {
+        Word::Field(name, value)
+            if !value.is_empty() && value.chars().all(|c| c.is_ascii_alphanumeric() || c == '.') =>
+        {
             format!("{name}={value}")
         }
         Word::Field(name, value) => format!("{name}={}", quote(value)),
@@ -178,20 +177,15 @@ fn write_word(word: &Word) -> String {
 }
 
 fn quote(text: &str) -> String {
-    let escaped = text
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-        .replace('\t', "\\t")
-        .replace('\0', "\\0");
+    let escaped =
+        text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\t', "\\t").replace('\0', "\\0");
     format!("\"{escaped}\"")
 }
 
 /// Whether a message is what the line says: `*` stands for any one word, and of errors only named fields count.
 pub(super) fn matches(expected: &[Word], got: &[Word]) -> bool {
-    let is_report = |words: &[Word]| {
-        matches!(words.first().and_then(Word::bare), Some("ErrorResponse" | "NoticeResponse"))
-    };
+    let is_report =
+        |words: &[Word]| matches!(words.first().and_then(Word::bare), Some("ErrorResponse" | "NoticeResponse"));
     if is_report(expected) && is_report(got) {
         return expected.iter().all(|word| got.contains(word));
     }
@@ -210,6 +204,12 @@ fn words_survive_writing_and_reading() {
     check(r#"Parse "a \"name\"" "SELECT\n1" [int4 0] code=42601 message="so \\ so" x'00ff10'"#);
     assert!(matches(&words("DataRow * null").unwrap(), &words("DataRow \"1\" null").unwrap()));
     assert!(!matches(&words("DataRow * null").unwrap(), &words("DataRow \"1\" \"2\"").unwrap()));
-    assert!(matches(&words("ErrorResponse code=42601").unwrap(), &words("ErrorResponse severity=ERROR code=42601").unwrap()));
-    assert!(!matches(&words("ErrorResponse code=42601").unwrap(), &words("ErrorResponse severity=ERROR code=42P01").unwrap()));
+    assert!(matches(
+        &words("ErrorResponse code=42601").unwrap(),
+        &words("ErrorResponse severity=ERROR code=42601").unwrap()
+    ));
+    assert!(!matches(
+        &words("ErrorResponse code=42601").unwrap(),
+        &words("ErrorResponse severity=ERROR code=42P01").unwrap()
+    ));
 }

@@ -102,7 +102,11 @@ impl ConfigFile {
                 continue;
             }
             let DeValue::Table(entries) = room_value.get_ref() else {
-                wrong.push(Problem { origin: at, field: Some(room.to_owned()), message: format!("is a section: write [{room}]") });
+                wrong.push(Problem {
+                    origin: at,
+                    field: Some(room.to_owned()),
+                    message: format!("is a section: write [{room}]"),
+                });
                 continue;
             };
             for (name, value) in entries {

@@ -1,3 +1,5 @@
+//! Where each value comes from, what is refused and how it is told, and that the reference page is the code's.
+
 use super::*;
 use expect_test::{expect, expect_file};
 

@@ -25,6 +25,7 @@ const MAJOR: u16 = 3;
 const SMALL_BYTES_MAX: usize = 10_000;
 
 /// The first packet of a connection.
+#[allow(clippy::enum_variant_names, reason = "StartupMessage is the protocol's own name for one of them")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Startup<'a> {
     /// Asks for TLS. Answered with one byte, then another startup packet follows.

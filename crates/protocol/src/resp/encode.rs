@@ -80,6 +80,8 @@ impl<'a> ReplyWriter<'a> {
     /// A string of any bytes.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
+        // Once for header, bytes and line ends.
+        self.out.reserve(bytes.len() + 24);
         self.header(b'$', bytes.len() as i64);
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");

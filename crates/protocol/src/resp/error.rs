@@ -43,10 +43,12 @@ impl From<DecodeError> for Error {
     }
 }
 
-/// The byte itself, unless it would break the line of the reply.
+/// The byte itself, unless it would break the line of the reply, or the reply as text.
 fn shown(byte: u8) -> String {
     match byte {
         b' '..=b'~' => char::from(byte).to_string(),
+        // As Redis does.
+        b'\r' | b'\n' => " ".to_owned(),
         _ => byte.escape_ascii().to_string(),
     }
 }

@@ -29,7 +29,9 @@ pub fn value_of(element: &DefElem) -> Option<String> {
         NodeEnum::Integer(integer) => Some(integer.ival.to_string()),
         NodeEnum::Float(float) => Some(float.fval.clone()),
         NodeEnum::Boolean(boolean) => Some(boolean.boolval.to_string()),
-        NodeEnum::TypeName(name) => name.names.iter().filter_map(crate::sql_types::string_of).next_back().map(str::to_owned),
+        NodeEnum::TypeName(name) => {
+            name.names.iter().filter_map(crate::sql_types::string_of).next_back().map(str::to_owned)
+        }
         NodeEnum::AConst(constant) => match constant.val.as_ref()? {
             a_const::Val::Sval(value) => Some(value.sval.clone()),
             a_const::Val::Ival(value) => Some(value.ival.to_string()),

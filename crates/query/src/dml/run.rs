@@ -177,8 +177,9 @@ impl Run<'_> {
     async fn one_row(&mut self, select: &SelectPlan, snapshot: Snapshot) -> Result<(RecordBatch, Arc<Schema>)> {
         let batches = self.collect(select, snapshot).await?;
         let schema = select.schema();
-        let batch = arrow::compute::concat_batches(&batches.first().map_or(Arc::clone(&schema), RecordBatch::schema), &batches)
-            .map_err(|error| from_datafusion(error.into()))?;
+        let batch =
+            arrow::compute::concat_batches(&batches.first().map_or(Arc::clone(&schema), RecordBatch::schema), &batches)
+                .map_err(|error| from_datafusion(error.into()))?;
         if batch.num_rows() != 1 {
             return Err(Error::internal("the values of a row are one row"));
         }
@@ -388,7 +389,9 @@ impl<'a> InsertSink<'a> {
                 ErrorCode::CardinalityViolation,
                 "ON CONFLICT DO UPDATE command cannot affect row a second time",
             )
-            .with_hint("Ensure that no rows proposed for insertion within the same command have duplicate constrained values."));
+            .with_hint(
+                "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
+            ));
         }
         let both = batch_of(&plan.schema, &[existing.clone(), row.clone()])?;
         if let Some(filter) = filter {
@@ -439,8 +442,8 @@ fn finish(returning: Option<&Returning>, schema: &TableSchema, mut outcome: Outc
     }
     let arrays = columns_of(schema, &outcome.rows)?;
     let fields: Vec<Field> = schema.columns.iter().map(to_arrow_field).map(|field| field.with_nullable(true)).collect();
-    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
-        .map_err(|error| from_datafusion(error.into()))?;
+    let batch =
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(|error| from_datafusion(error.into()))?;
     let mut outputs = Vec::new();
     for (expr, column) in returning.exprs.iter().zip(returning.columns.iter()) {
         outputs.push((evaluate(expr, &batch)?, column.sql_type));

@@ -96,3 +96,48 @@ impl ScalarUDFImpl for CheckedOperation {
         }
     }
 }
+
+/// A float that divides: 22012 where it is zero.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct NonZero {
+    signature: Signature,
+}
+
+impl NonZero {
+    /// The function for plans.
+    pub fn udf() -> ScalarUDF {
+        let types = vec![DataType::Float32, DataType::Float64];
+        ScalarUDF::from(Self { signature: Signature::uniform(1, types, Volatility::Immutable) })
+    }
+}
+
+impl ScalarUDFImpl for NonZero {
+    fn name(&self) -> &str {
+        "nonzero"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(types.first().cloned().unwrap_or(DataType::Float64))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        use arrow::array::AsArray;
+        use arrow::datatypes::{Float32Type, Float64Type};
+        let Some(divisor) = args.args.first() else {
+            return datafusion::common::internal_err!("nonzero takes one argument");
+        };
+        let array = divisor.to_array(args.number_rows)?;
+        let has_zero = match array.data_type() {
+            DataType::Float32 => array.as_primitive::<Float32Type>().iter().any(|value| value == Some(0.0)),
+            _ => array.as_primitive::<Float64Type>().iter().any(|value| value == Some(0.0)),
+        };
+        if has_zero {
+            return Err(external(Error::new(ErrorCode::DivisionByZero, "division by zero")));
+        }
+        Ok(divisor.clone())
+    }
+}

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, StringBuilder};
 use arrow::datatypes::{DataType, FieldRef};
-use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::value::coerce;
+use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, ScalarType, SqlType, Value};
 use ashlar_store::arrow_types::sql_type_of;
 use ashlar_store::{ColumnReader, build_array};
@@ -134,7 +134,12 @@ impl NumberCast {
         match (from, to) {
             (Float32 | Float64, Int16 | Int32 | Int64 | Decimal128(..)) => true,
             (Decimal128(..), Int16 | Int32 | Int64) => true,
-            (Decimal128(_, from_scale), Decimal128(_, to_scale)) => to_scale < from_scale,
+            (Decimal128(from, from_scale), Decimal128(to, to_scale)) => {
+                // Digits are cut on either side of the point.
+                to_scale < from_scale
+                    || i16::from(*to) - i16::from(*to_scale) < i16::from(*from) - i16::from(*from_scale)
+            }
+            (Int16 | Int32 | Int64, Decimal128(to, to_scale)) => i16::from(*to) - i16::from(*to_scale) < 19,
             (Int64, Int32 | Int16) | (Int32, Int16) => true,
             _ => false,
         }

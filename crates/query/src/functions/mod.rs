@@ -1,14 +1,14 @@
 //! SQL functions of ours: PostgreSQL's meaning where DataFusion's differs, and what PostgreSQL clients ask a server.
 
-pub mod aggregates;
 pub mod arithmetic;
+pub mod bytea;
 pub mod casts;
 pub mod session;
 
 use std::sync::Arc;
 
-use datafusion::execution::FunctionRegistry;
 use datafusion::common::Result;
+use datafusion::execution::FunctionRegistry;
 
 /// Registers everything that SQL can name.
 ///
@@ -18,11 +18,16 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     for function in session::all() {
         registry.register_udf(function)?;
     }
-    for function in aggregates::all() {
-        registry.register_udaf(Arc::new(function))?;
+    for (known, alias) in [("signum", "sign"), ("var", "variance"), ("bool_and", "every")] {
+        if let Ok(function) = registry.udf(known) {
+            registry.register_udf(Arc::new(function.as_ref().clone().with_aliases([alias])))?;
+        } else if let Ok(function) = registry.udaf(known) {
+            registry.register_udaf(Arc::new(function.as_ref().clone().with_aliases([alias])))?;
+        }
     }
-    datafusion_functions_json::register_all(registry)?;
+    // Before the planner that comes with the JSON functions: the first that knows an operator has it.
     registry.register_expr_planner(Arc::new(crate::expressions::JsonOperators))?;
+    datafusion_functions_json::register_all(registry)?;
     Ok(())
 }
 
@@ -38,9 +43,11 @@ pub fn analysed(
     use crate::error::from_datafusion;
     use datafusion::logical_expr::{EmptyRelation, LogicalPlan, LogicalPlanBuilder};
     let input = LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, schema: Arc::new(schema.clone()) });
-    let plan = LogicalPlanBuilder::from(input).project(vec![expr]).and_then(LogicalPlanBuilder::build).map_err(from_datafusion)?;
-    let plan =
-        state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(from_datafusion)?;
+    let plan = LogicalPlanBuilder::from(input)
+        .project(vec![expr])
+        .and_then(LogicalPlanBuilder::build)
+        .map_err(from_datafusion)?;
+    let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(from_datafusion)?;
     match plan {
         LogicalPlan::Projection(mut projection) if projection.expr.len() == 1 => {
             Ok(projection.expr.remove(0).unalias())

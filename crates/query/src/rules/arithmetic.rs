@@ -1,22 +1,24 @@
-//! Integer `+ - *` that overflow are errors, as in PostgreSQL; DataFusion's wrap around.
+//! Integer `+ - *` that overflow, and floats divided by zero, are errors, as in PostgreSQL; DataFusion's are not.
 
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::DataType;
+use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::arithmetic::{CheckedOperation, CheckedOperator};
+use crate::functions::arithmetic::{CheckedOperation, CheckedOperator, NonZero};
 
 static ADD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(CheckedOperation::udf(CheckedOperator::Add)));
 static SUBTRACT: LazyLock<Arc<ScalarUDF>> =
     LazyLock::new(|| Arc::new(CheckedOperation::udf(CheckedOperator::Subtract)));
 static MULTIPLY: LazyLock<Arc<ScalarUDF>> =
     LazyLock::new(|| Arc::new(CheckedOperation::udf(CheckedOperator::Multiply)));
+
+static NONZERO: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(NonZero::udf()));
 
 /// Runs after type coercion, when both sides have one type.
 #[derive(Debug)]
@@ -28,6 +30,17 @@ impl AnalyzerRule for CheckedArithmetic {
             let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else {
                 return Ok(Transformed::no(expr));
             };
+            if matches!(op, Operator::Divide | Operator::Modulo)
+                && matches!(right.get_type(schema), Ok(DataType::Float32 | DataType::Float64))
+                && !matches!(right.as_ref(), Expr::ScalarFunction(function) if function.func.name() == "nonzero")
+            {
+                let divisor = ScalarFunction { func: Arc::clone(&NONZERO), args: vec![right.as_ref().clone()] };
+                return Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr {
+                    left: left.clone(),
+                    op: *op,
+                    right: Box::new(Expr::ScalarFunction(divisor)),
+                })));
+            }
             let function = match op {
                 Operator::Plus => &ADD,
                 Operator::Minus => &SUBTRACT,

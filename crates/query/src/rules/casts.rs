@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use ashlar_base::{Error, ErrorCode};
 use ashlar_store::arrow_types::sql_type_of;
+use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::Result;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::error::external;
 use crate::functions::casts::{FromText, NumberCast, ToText};
 
 /// Runs after type coercion, so that its casts are covered too.
@@ -30,6 +32,14 @@ impl AnalyzerRule for TextCasts {
                 return Ok(Transformed::no(expr));
             };
             let has_type = field.metadata().contains_key("ashlar.type");
+            if !has_type && is_text(field.data_type()) && is_bytes(source.data_type()) {
+                // Not written by anybody: a function for text was given bytes.
+                return Err(external(
+                    Error::new(ErrorCode::UndefinedFunction, "this function does not take bytea").with_hint(
+                        "No function matches the given name and argument types. You might need to add explicit type casts.",
+                    ),
+                ));
+            }
             let function = match (is_text(source.data_type()), is_text(field.data_type())) {
                 // varchar(n) cuts, json checks; a plain text to text cast is nothing.
                 (true, true) if has_type => ScalarUDF::from(FromText::new(target)),
@@ -48,6 +58,10 @@ impl AnalyzerRule for TextCasts {
     fn name(&self) -> &str {
         "text_casts"
     }
+}
+
+fn is_bytes(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Binary | DataType::LargeBinary | DataType::BinaryView)
 }
 
 fn is_text(data_type: &DataType) -> bool {

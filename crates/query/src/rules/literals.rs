@@ -1,7 +1,7 @@
 //! An integer literal that fits is an `integer`, as in PostgreSQL; DataFusion reads each as a `bigint`.
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::Transformed;
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::optimizer::AnalyzerRule;
@@ -12,11 +12,26 @@ pub struct NarrowIntegerLiterals;
 
 impl AnalyzerRule for NarrowIntegerLiterals {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        use datafusion::common::tree_node::TreeNode;
+        // The columns of a recursive query were settled when it was planned.
+        let mut is_recursive = false;
+        plan.apply_with_subqueries(|node| {
+            is_recursive |= matches!(node, LogicalPlan::RecursiveQuery(_));
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if is_recursive {
+            return Ok(plan);
+        }
         let plan = super::rewrite_expressions(plan, |expr, _| {
-            Ok(match narrowed(&expr) {
-                Some(narrow) => Transformed::yes(narrow),
-                None => Transformed::no(expr),
+            Ok(match expr {
+                // The JSON functions take a bigint as an array's index.
+                Expr::ScalarFunction(mut function) if function.func.name().starts_with("json_") => {
+                    function.args = function.args.into_iter().map(widened).collect();
+                    Transformed::yes(Expr::ScalarFunction(function))
+                }
+                other => match narrowed(&other) {
+                    Some(narrow) => Transformed::yes(narrow),
+                    None => Transformed::no(other),
+                },
             })
         })?;
         // The schema of a VALUES list is not recomputed from its expressions.
@@ -28,7 +43,11 @@ impl AnalyzerRule for NarrowIntegerLiterals {
                 let renamed = columns
                     .into_iter()
                     .zip(names)
-                    .map(|(column, name)| if column.name == name { Expr::Column(column) } else { Expr::Column(column).alias(name) })
+                    .map(
+                        |(column, name)| {
+                            if column.name == name { Expr::Column(column) } else { Expr::Column(column).alias(name) }
+                        },
+                    )
                     .collect::<Vec<_>>();
                 if renamed.iter().any(|expr| matches!(expr, Expr::Alias(_))) {
                     Ok(Transformed::yes(rebuilt.project(renamed)?.build()?))

@@ -1,12 +1,16 @@
 //! Analyzer rules that give DataFusion PostgreSQL's meaning where the two differ.
 
+mod aggregates;
 mod arithmetic;
 mod casts;
 mod literals;
+mod operators;
 
+pub use aggregates::NumericAggregates;
 pub use arithmetic::CheckedArithmetic;
 pub use casts::TextCasts;
 pub use literals::NarrowIntegerLiterals;
+pub use operators::PgOperators;
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};

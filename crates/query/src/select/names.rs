@@ -40,7 +40,7 @@ fn name_outer(query: &mut Query) {
             SelectItem::UnnamedExpr(expr) => {
                 let label = label_of(expr);
                 let is_column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
-                if !is_column || !seen.insert(expr.to_string()) {
+                if !is_column || !seen.insert(label.clone()) {
                     let alias = Ident::with_quote('"', format!("{label}{NAME_END}{ordinal}"));
                     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
                     labels.push(Some(label));
@@ -116,7 +116,11 @@ fn name_inner(query: &mut Query) {
                 continue;
             }
             let label = label_of(expr);
-            if label == "?column?" || explicit.contains(&label) || grouped.contains(&label) || !given.insert(label.clone()) {
+            if label == "?column?"
+                || explicit.contains(&label)
+                || grouped.contains(&label)
+                || !given.insert(label.clone())
+            {
                 continue;
             }
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', label) };
@@ -187,10 +191,6 @@ fn label(expr: &Expr) -> (String, bool) {
                 Some(SelectItem::ExprWithAlias { alias, .. }) => (folded(alias), true),
                 _ => none(),
             },
-            _ => none(),
-        },
-        Expr::Value(value) => match &value.value {
-            Value::Boolean(_) => ("bool".to_owned(), false),
             _ => none(),
         },
         _ => none(),

@@ -19,11 +19,7 @@ impl IdleTimer {
     /// None where there is no limit.
     pub(crate) fn new(limit_ms: u64) -> Option<Self> {
         let limit = Duration::from_millis(limit_ms);
-        (limit_ms > 0).then(|| Self {
-            limit,
-            since: clock::monotonic(),
-            sleep: Box::pin(tokio::time::sleep(limit)),
-        })
+        (limit_ms > 0).then(|| Self { limit, since: clock::monotonic(), sleep: Box::pin(tokio::time::sleep(limit)) })
     }
 
     /// The connection is idle from now on.

@@ -30,7 +30,7 @@ fn get_at(region: &Region, snapshot: &Snapshot, id: i64) -> i64 {
     })
 }
 
-fn sum(regions: &[std::sync::Arc<Region>], snapshot: &Snapshot) -> i64 {
+fn sum(regions: &[Arc<Region>], snapshot: &Snapshot) -> i64 {
     let view = ReadView::committed(snapshot.clone());
     let rows = regions.iter().flat_map(|region| scan_all(region, &view).unwrap());
     rows.map(|row| match row[1] {
@@ -38,6 +38,15 @@ fn sum(regions: &[std::sync::Arc<Region>], snapshot: &Snapshot) -> i64 {
         ref other => panic!("{other:?}"),
     })
     .sum()
+}
+
+/// Tells the other threads to stop, also when this one panics.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Money moves between rows of different partitions and regions while scans, lookups and compaction run.
@@ -65,12 +74,12 @@ fn every_snapshot_sees_the_same_total() {
             while moved < TRANSFERS {
                 let (from, to) = (&regions[next(2) as usize], &regions[next(2) as usize]);
                 let (a, b, amount) = (next(ACCOUNTS), next(ACCOUNTS), next(10));
-                if std::sync::Arc::ptr_eq(from, to) && a == b {
+                if Arc::ptr_eq(from, to) && a == b {
                     continue;
                 }
                 let snapshot = store.snapshot();
                 let mut writes = WriteSet::new();
-                let change = |writes: &mut WriteSet, region: &std::sync::Arc<Region>, id, by| {
+                let change = |writes: &mut WriteSet, region: &Arc<Region>, id, by| {
                     let row = [Datum::Int8(id), Datum::Int8(get_at(region, &snapshot, id) + by)];
                     writes.upsert(region, &snapshot, &row).unwrap();
                 };
@@ -91,10 +100,8 @@ fn every_snapshot_sees_the_same_total() {
             while !done.load(Ordering::Relaxed) {
                 let snapshot = store.snapshot();
                 assert_eq!(sum(&regions, &snapshot), total);
-                let by_key: i64 = regions
-                    .iter()
-                    .flat_map(|region| (0..ACCOUNTS).map(|id| get_at(region, &snapshot, id)))
-                    .sum();
+                let by_key: i64 =
+                    regions.iter().flat_map(|region| (0..ACCOUNTS).map(|id| get_at(region, &snapshot, id))).sum();
                 assert_eq!(by_key, total);
                 // One account, later, is what it was.
                 if let Some((old, v)) = old.replace((snapshot.clone(), get_at(&regions[0], &snapshot, 7))) {
@@ -103,26 +110,27 @@ fn every_snapshot_sees_the_same_total() {
                 looks.fetch_add(1, Ordering::Relaxed);
             }
         };
-        scope.spawn(look);
-        scope.spawn(look);
+        let readers = [scope.spawn(look), scope.spawn(look)];
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 store.compact();
             }
         });
+        // Whoever fails ends the test for all.
+        let _stop = Stop(&done);
         for writer in writers {
-            writer.join().unwrap();
+            writer.join().expect("a writer failed");
         }
-        while looks.load(Ordering::Relaxed) < 10 {
+        while looks.load(Ordering::Relaxed) < 10 && !readers.iter().any(|reader| reader.is_finished()) {
             std::thread::yield_now();
         }
-        done.store(true, Ordering::Relaxed);
     });
     assert_eq!(sum(&regions, &store.snapshot()), total);
     regions.iter().for_each(|region| region.check());
     // Nothing of the history is left.
     store.compact();
-    let rows: usize = regions.iter().map(|region| scan_all(region, &ReadView::committed(store.snapshot())).unwrap().len()).sum();
+    let rows: usize =
+        regions.iter().map(|region| scan_all(region, &ReadView::committed(store.snapshot())).unwrap().len()).sum();
     assert_eq!(rows as i64, 2 * ACCOUNTS);
 }
 
@@ -192,6 +200,20 @@ fn a_conflict_is_seen_though_the_statements_snapshot_is_closed() {
     put(&region, 2, 22);
     assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::SerializationFailure);
     assert_eq!((get(&region, 1), get(&region, 2)), (Some(10), Some(22)));
+}
+
+/// A later statement of the transaction has seen the other commit; its first one has not.
+#[test]
+fn the_first_write_of_a_key_says_since_when_it_must_not_change() {
+    let store = store(1, 64);
+    let region = store.create_region(numbers(1)).unwrap();
+    put(&region, 1, 10);
+    let mut writes = WriteSet::new();
+    writes.upsert(&region, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(11)]).unwrap();
+    put(&region, 1, 20);
+    writes.upsert(&region, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(12)]).unwrap();
+    assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::SerializationFailure);
+    assert_eq!(get(&region, 1), Some(20));
 }
 
 #[test]

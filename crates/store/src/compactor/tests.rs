@@ -78,7 +78,7 @@ fn a_reader_keeps_the_rows_that_it_borrowed() {
     drop(view);
     (0..1000).for_each(|id| delete(&region, id));
     store.compact();
-    assert!(region.bytes() > 16_000, "lent memory stays charged");
+    assert!(region.bytes() >= 16_000, "lent memory stays charged");
     let mut next = 0;
     for scanned in &batches {
         let reader = crate::ColumnReader::new(scanned.batch.column(1), crate::testing::INT8).unwrap();
@@ -94,7 +94,7 @@ fn a_reader_keeps_the_rows_that_it_borrowed() {
 
 #[test]
 fn few_large_rows_are_given_back_too() {
-    let store = crate::Store::new(StoreConfig { partition_count: 1, ..StoreConfig::default() });
+    let store = Store::new(StoreConfig { partition_count: 1, ..StoreConfig::default() });
     let region = store.create_region(kv()).unwrap();
     let value = vec![1u8; 1 << 20];
     for key in [b"a", b"b", b"c"] {
@@ -110,7 +110,7 @@ fn few_large_rows_are_given_back_too() {
 
 #[test]
 fn a_counter_does_not_grow() {
-    let store = crate::Store::new(StoreConfig { partition_count: 1, ..StoreConfig::default() });
+    let store = Store::new(StoreConfig { partition_count: 1, ..StoreConfig::default() });
     let region = store.create_region(numbers(1)).unwrap();
     for round in 0..50 {
         (0..200).for_each(|v| put(&region, 1, round * 1000 + v));
@@ -124,12 +124,14 @@ fn a_counter_does_not_grow() {
 #[test]
 fn the_thread_works_until_its_handle_is_dropped() {
     let config = StoreConfig { partition_count: 4, compaction_interval_ms: 1, ..StoreConfig::default() };
-    let store = crate::Store::new(config);
+    let store = Store::new(config);
     let region = store.create_region(numbers(1)).unwrap();
     let handle = store.start_compactor();
     (0..2000).for_each(|id| put(&region, id, id));
     (0..2000).for_each(|id| delete(&region, id));
+    let start = ashlar_base::clock::monotonic();
     while region.bytes() > 0 {
+        assert!(start.elapsed() < Duration::from_secs(60), "the thread frees nothing");
         std::thread::yield_now();
     }
     drop(handle);

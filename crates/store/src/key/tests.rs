@@ -1,1 +1,47 @@
-//! Tests.
+//! Equal keys have equal hashes and one partition, whatever they look like.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{SCALARS, value_of};
+
+fn check(sql_type: SqlType, left: &Datum<'_>, right: &Datum<'_>) {
+    assert!(equal(left, right) && equal(right, left), "{left:?} {right:?}");
+    let state = RandomState::default();
+    let hash_of = |datum: &Datum<'_>| hash(&state, [datum.clone()].into_iter());
+    assert_eq!(hash_of(left), hash_of(right), "{left:?} {right:?}");
+    let placement = Placement::new("t", Box::new([0]), &[sql_type], 1024);
+    assert_eq!(placement.partition(std::slice::from_ref(left)), placement.partition(std::slice::from_ref(right)));
+}
+
+#[test]
+fn values_of_one_canonical_text_are_one_key() {
+    let (float4, float8) = (SqlType::Scalar(ScalarType::Float4), SqlType::Scalar(ScalarType::Float8));
+    check(float8, &Datum::Float8(0.0), &Datum::Float8(-0.0));
+    check(float8, &Datum::Float8(f64::NAN), &Datum::Float8(-f64::NAN));
+    check(float4, &Datum::Float4(0.0), &Datum::Float4(-0.0));
+    check(float4, &Datum::Float4(f32::NAN), &Datum::Float4(-f32::NAN));
+    check(crate::testing::INT4, &Datum::Int4(-7), &Datum::Int8(-7));
+    check(crate::testing::INT4, &Datum::Int4(-7), &Datum::Int2(-7));
+    assert!(!equal(&Datum::Null, &Datum::Null));
+    assert!(!equal(&Datum::Text("a"), &Datum::Bytea(b"a")));
+    assert!(!equal(&Datum::Float8(0.5), &Datum::Float8(-0.5)));
+}
+
+proptest! {
+    #[test]
+    fn equality_is_that_of_the_canonical_text(
+        (sql_type, left, right) in proptest::sample::select(SCALARS.to_vec())
+            .prop_filter("a key type", |scalar| scalar.can_be_key())
+            .prop_flat_map(|scalar| (Just(SqlType::Scalar(scalar)), value_of(scalar), value_of(scalar)))
+    ) {
+        let text = |datum: &Datum<'_>| {
+            let mut out = Vec::new();
+            canonical_key(&[sql_type], std::slice::from_ref(datum), &mut out);
+            out
+        };
+        let (left, right) = (left.as_datum(), right.as_datum());
+        prop_assert_eq!(equal(&left, &right), text(&left) == text(&right));
+        check(sql_type, &left, &left);
+    }
+}

@@ -16,6 +16,9 @@ use crate::segment::Need;
 /// Old versions forgotten with each write, so that a long log is given back bit by bit.
 const TRIM_PER_WRITE: usize = 16;
 
+/// Columns up to which an update needs no memory of its own.
+const COLUMNS_FEW: usize = 32;
+
 /// What `Partition::apply` did, and the row that the key names now.
 pub(crate) struct Change {
     pub(crate) applied: Applied,
@@ -34,16 +37,16 @@ impl Partition {
             (Mutation::Insert { row } | Mutation::Upsert { row }, old) => {
                 self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
                 self.versions.mark(stamp, self.rows.end());
-                let new = self.rows.push(row.iter().cloned());
+                let new = self.rows.push(row.iter());
                 Ok(self.succeed(key.hash, old, new, stamp))
             }
             (Mutation::Update { changes, .. }, Some(old)) => {
                 self.reserve_changed(old, changes)?;
                 self.versions.mark(stamp, self.rows.end());
                 let shape = &self.shape;
-                let new = self.rows.push_changed(old, changes, |segment, offset, ordinal| {
-                    shape.datum(segment, offset, ordinal)
-                });
+                let new = self
+                    .rows
+                    .push_changed(old, changes, |segment, offset, ordinal| shape.datum(segment, offset, ordinal));
                 Ok(self.succeed(key.hash, Some(old), new, stamp))
             }
             (Mutation::Delete { .. }, Some(old)) => {
@@ -62,15 +65,22 @@ impl Partition {
     fn reserve_changed(&mut self, old: u32, changes: &[(usize, Datum<'_>)]) -> Result<()> {
         let (slot, offset) = split(old);
         let layout = Arc::clone(&self.shape.layout);
-        let needs: Vec<Need>;
-        {
-            let (shape, segment) = (&self.shape, self.rows.segment(slot));
-            let need = |ordinal: usize| match changes.iter().rfind(|(changed, _)| *changed == ordinal) {
+        // On the stack, because this is the key path.
+        let (mut few, mut many) = ([Need::default(); COLUMNS_FEW], Vec::new());
+        let columns = layout.columns.len();
+        let needs = if columns <= COLUMNS_FEW {
+            &mut few[..columns]
+        } else {
+            many.resize(columns, Need::default());
+            &mut many[..]
+        };
+        let (shape, segment) = (&self.shape, self.rows.segment(slot));
+        for (ordinal, need) in needs.iter_mut().enumerate() {
+            *need = match changes.iter().rfind(|(changed, _)| *changed == ordinal) {
                 Some((_, datum)) => Need::of(datum),
                 None if Arc::ptr_eq(&segment.layout, &layout) => segment.need(offset, ordinal),
                 None => Need::of(&shape.datum(segment, offset, ordinal)),
             };
-            needs = (0..layout.columns.len()).map(need).collect();
         }
         self.rows.reserve(&layout, needs.iter().copied())
     }
@@ -105,6 +115,11 @@ impl Partition {
     ) -> Result<()> {
         let layout = Arc::clone(&self.shape.layout);
         self.rows.reserve_rows(&layout, rows, truncates)
+    }
+
+    /// Gives back segments that were made for rows that do not come.
+    pub(crate) fn unreserve(&mut self) {
+        self.rows.unreserve();
     }
 
     /// Removes all rows: how many there were.

@@ -75,9 +75,8 @@ impl Partition {
         for (slot, segment) in self.rows.in_order() {
             let whole = least.of_segment(segment.sequence, segment.len()) == segment.len();
             let input = (segment.is_sealed() && whole).then(|| self.input(slot, segment));
-            let fits = input.as_ref().is_some_and(|input| {
-                kept + input.len as usize - input.removed_count() <= segment_rows
-            });
+            let fits =
+                input.as_ref().is_some_and(|input| kept + input.len as usize - input.removed_count() <= segment_rows);
             if !fits {
                 if worth(&run, kept, removed, removed_bytes) {
                     break;

@@ -17,7 +17,7 @@ use foldhash::fast::RandomState;
 pub(crate) use scan::record_batch;
 pub(crate) use versions::Stamp;
 
-use crate::memory::Account;
+use crate::memory::{Account, Charge};
 use crate::row::RowRef;
 use crate::rows::{Rows, split};
 use crate::segment::Segment;
@@ -29,6 +29,7 @@ pub(crate) struct Partition {
     shape: Arc<Shape>,
     rows: Rows,
     versions: Versions,
+    _charge: Charge,
 }
 
 /// A key's hash, and the row that it names now.
@@ -55,6 +56,8 @@ impl Partition {
             shape: Arc::clone(shape),
             rows: Rows::new(account, hasher, segment_rows),
             versions: Versions::new(account),
+            // The partition itself and its first lists of segments.
+            _charge: Charge::forced(account, size_of::<Self>() + 64),
         }
     }
 
@@ -141,3 +144,6 @@ impl Partition {
         self.rows.check();
     }
 }
+
+#[cfg(test)]
+mod tests;

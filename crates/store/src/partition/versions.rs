@@ -161,10 +161,10 @@ impl Versions {
 
     /// Forgets everything: no row is left that could be told apart.
     pub(crate) fn clear(&mut self) {
-        self.marks.clear();
-        self.ended.clear();
-        self.ends.clear();
-        self.shrink();
+        self.marks = VecDeque::new();
+        self.ended = VecDeque::new();
+        self.ends = HashMap::default();
+        self.recharge();
     }
 
     /// Gives the logs' memory back once they are empty.

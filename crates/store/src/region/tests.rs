@@ -25,7 +25,10 @@ fn keys_live_where_their_resp_names_say() {
     for id in [0, 42, -7, i32::MAX] {
         let text = format!("flights:{{{id}}}");
         assert_eq!(flights.partition_of(&[Datum::Int4(id)]), of(slot_of_key(text.as_bytes())));
-        assert_eq!(flights.partition_of(&[Datum::Int8(i64::from(id))]), of(slot_of_row("flights", id.to_string().as_bytes())));
+        assert_eq!(
+            flights.partition_of(&[Datum::Int8(i64::from(id))]),
+            of(slot_of_row("flights", id.to_string().as_bytes()))
+        );
     }
     assert_eq!(flights.partition_of(&[Datum::Text("42")]), None);
     assert_eq!(flights.partition_of(&[Datum::Null]), None);
@@ -156,7 +159,10 @@ fn rows_are_checked_as_postgresql_words_it() {
     assert_eq!(error.fields().column.as_deref(), Some("must"));
 
     let error = check(&[Datum::Int4(1), Datum::Text("abcd"), Datum::Null, Datum::Int8(1)]);
-    assert_eq!((error.code(), error.message()), (ErrorCode::StringTooLong, "value too long for type character varying(3)"));
+    assert_eq!(
+        (error.code(), error.message()),
+        (ErrorCode::StringTooLong, "value too long for type character varying(3)")
+    );
     let error = check(&[Datum::Int4(1), Datum::Null, Datum::Numeric(10_000), Datum::Int8(1)]);
     assert_eq!((error.code(), error.message()), (ErrorCode::NumericOutOfRange, "numeric field overflow"));
     let error = check(&[Datum::Int8(1), Datum::Null, Datum::Null, Datum::Int8(1)]);
@@ -197,7 +203,10 @@ fn a_column_that_must_not_be_null_needs_a_default_or_no_rows() {
     region.alter(with_column(&region, false, None)).unwrap();
     insert(&region, &[Datum::Int8(1), Datum::Null, Datum::Int4(5)]).unwrap();
     let error = region.alter(with_column(&region, false, None)).unwrap_err();
-    assert_eq!((error.code(), error.message()), (ErrorCode::NotNullViolation, "column \"c3\" of relation \"t\" contains null values"));
+    assert_eq!(
+        (error.code(), error.message()),
+        (ErrorCode::NotNullViolation, "column \"c3\" of relation \"t\" contains null values")
+    );
     region.alter(with_column(&region, false, Some(Value::Int4(9)))).unwrap();
     let rows = scan_all(&region, &ReadView::committed(store.snapshot())).unwrap();
     assert_eq!(rows, [[Value::Int8(1), Value::Null, Value::Int4(5), Value::Int4(9)]]);
@@ -265,7 +274,11 @@ fn a_scan_for_another_version_is_refused() {
 fn truncate_keeps_what_a_snapshot_sees() {
     let store = store(4, 16);
     let region = store.create_region(numbers(1)).unwrap();
-    let fill = || (0..100).for_each(|id| drop(insert(&region, &[Datum::Int8(id), Datum::Int8(id)]).unwrap()));
+    let fill = || {
+        for id in 0..100 {
+            insert(&region, &[Datum::Int8(id), Datum::Int8(id)]).unwrap();
+        }
+    };
     fill();
     let view = ReadView::committed(store.snapshot());
     assert_eq!(region.truncate().unwrap(), 100);
@@ -275,6 +288,7 @@ fn truncate_keeps_what_a_snapshot_sees() {
     region.check();
     drop(view);
     assert_eq!(region.truncate().unwrap(), 100);
+    store.compact();
     assert_eq!(region.bytes(), 0);
 }
 

@@ -136,7 +136,7 @@ impl Dead {
         let mut words = vec![0; rows.div_ceil(64)];
         let known = words.len().min(self.words.len());
         words[..known].copy_from_slice(&self.words[..known]);
-        if rows % 64 != 0
+        if !rows.is_multiple_of(64)
             && let Some(last) = words.last_mut()
         {
             *last &= (1 << (rows % 64)) - 1;

@@ -82,11 +82,9 @@ fn width(scalar: ScalarType) -> Option<usize> {
     match scalar {
         ScalarType::Int2 => Some(2),
         ScalarType::Int4 | ScalarType::Float4 | ScalarType::Date => Some(4),
-        ScalarType::Int8
-        | ScalarType::Float8
-        | ScalarType::Time
-        | ScalarType::Timestamp
-        | ScalarType::Timestamptz => Some(8),
+        ScalarType::Int8 | ScalarType::Float8 | ScalarType::Time | ScalarType::Timestamp | ScalarType::Timestamptz => {
+            Some(8)
+        }
         ScalarType::Numeric { .. } | ScalarType::Interval | ScalarType::Uuid => Some(16),
         ScalarType::Bool
         | ScalarType::Text
@@ -135,9 +133,7 @@ impl Column {
         match &self.data {
             Data::Bits(_) | Data::Fixed { .. } => true,
             Data::Bytes { bytes, .. } => below(bytes.len(), need.bytes),
-            Data::List { items, .. } => {
-                below(items.len, need.items) && items.fits(Need { rows: need.items, ..need })
-            }
+            Data::List { items, .. } => below(items.len, need.items) && items.fits(Need { rows: need.items, ..need }),
         }
     }
 

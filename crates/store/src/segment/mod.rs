@@ -10,6 +10,7 @@ mod bitmap;
 mod borrow;
 mod column;
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use ashlar_base::{ColumnId, Datum, Result, SqlType};
@@ -122,11 +123,11 @@ impl Segment {
     }
 
     /// Appends a row whose room is reserved; its offset.
-    pub(crate) fn push<'d>(&mut self, row: impl Iterator<Item = Datum<'d>>) -> u32 {
+    pub(crate) fn push<'d, D: Borrow<Datum<'d>>>(&mut self, row: impl Iterator<Item = D>) -> u32 {
         let mut count = 0;
         let columns = self.columns_mut();
         for datum in row {
-            columns[count].push(&datum);
+            columns[count].push(datum.borrow());
             count += 1;
         }
         assert_eq!(count, columns.len(), "a row has a value for every column");

@@ -10,6 +10,9 @@ use super::*;
 use crate::testing::{INT4, INT8, TEXT, any_value, datums, scan_map, schema, store};
 use crate::{Applied, Mark, Mutation, Pending, ReadView};
 
+/// Few, so that transactions meet.
+const KEYS: u8 = 7;
+
 #[derive(Clone, Debug)]
 enum Op {
     Insert(u8, Value, Value),
@@ -35,7 +38,7 @@ enum Op {
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let key = || 0..12u8;
+    let key = || 0..KEYS;
     let name = || any_value(TEXT);
     let tags = || any_value(SqlType::Array(ScalarType::Text));
     let transaction = || 0..2usize;
@@ -297,13 +300,9 @@ impl Model {
         self.next_column += 1;
         let constant = (!default.is_null()).then(|| ColumnDefault::Constant(default.clone()));
         // In front of others, so that ordinals move.
-        schema.columns.insert(2, ColumnDef {
-            id,
-            name: format!("added{id}"),
-            sql_type: INT4,
-            nullable: true,
-            default: constant,
-        });
+        schema
+            .columns
+            .insert(2, ColumnDef { id, name: format!("added{id}"), sql_type: INT4, nullable: true, default: constant });
         self.alter(schema);
         self.each_version(|values| {
             values.insert(id, default.clone());
@@ -432,7 +431,7 @@ impl Model {
         assert_eq!(self.region.row_count(), self.now.len() as u64);
         let committed = ReadView::committed(self.store.snapshot());
         self.check_table(&self.now, &committed);
-        for key in 0..12 {
+        for key in 0..KEYS {
             let asked = self.key(key);
             let found = self.region.get(&datums(&asked), |row| row.map(|row| row.to_values()));
             assert_eq!(found, self.now.get(&key).map(|version| self.ordered(&version.values)));
@@ -446,7 +445,7 @@ impl Model {
     }
 
     fn check_table(&self, table: &Table, view: &ReadView) {
-        for key in 0..12 {
+        for key in 0..KEYS {
             let asked = self.key(key);
             let found = self.region.get_at(&view.snapshot, &datums(&asked), |row| row.map(|row| row.to_values()));
             assert_eq!(found, table.get(&key).map(|version| self.ordered(&version.values)), "key {key}");
@@ -487,7 +486,7 @@ impl Model {
                 rows.insert(*key, self.ordered(values));
             }
         }
-        for key in 0..12 {
+        for key in 0..KEYS {
             let asked = self.key(key);
             let pending = transaction.set.get(&self.region, &datums(&asked));
             match (pending, writes.rows.get(&key)) {

@@ -71,7 +71,7 @@ impl Overlay {
             segments.push(OverlaySegment { columns, key });
         }
         let (rows, starts) = staged.by_partition();
-        let deleted = rows.iter().map(|&row| staged.state(row).deleted).collect();
+        let deleted = rows.iter().map(|&row| staged.state(row).is_deleted()).collect();
         Self { version: schema.version, truncated: staged.truncates(), segments, rows, starts, deleted }
     }
 
@@ -110,7 +110,8 @@ impl Overlay {
         batches: &mut Vec<ScanBatch>,
     ) -> Result<()> {
         let range = self.range(partition);
-        let rows: Vec<u32> = range.clone().filter(|&index| !self.deleted[index]).map(|index| self.rows[index]).collect();
+        let rows: Vec<u32> =
+            range.clone().filter(|&index| !self.deleted[index]).map(|index| self.rows[index]).collect();
         for rows in rows.chunk_by(|left, right| split(*left).0 == split(*right).0) {
             let segment = &self.segments[usize::from(split(rows[0]).0)];
             let offsets = UInt32Array::from_iter_values(rows.iter().map(|&row| split(row).1));

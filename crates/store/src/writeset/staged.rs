@@ -40,12 +40,29 @@ pub(crate) struct State {
     /// The pending row of this key that this one ended.
     replaced: u32,
     pub(crate) partition: PartitionId,
-    /// The key is to be deleted: the row holds nothing else.
-    pub(crate) deleted: bool,
+    flags: u8,
+}
+
+/// The key is to be deleted: the row holds nothing else.
+const DELETED: u8 = 1;
+/// The key must be new.
+const INSERTED: u8 = 2;
+/// Taken back.
+const UNDONE: u8 = 4;
+
+// Ten million of them lie beside the rows of a large load.
+const _: () = assert!(size_of::<State>() == 16);
+
+impl State {
+    /// The key is to be deleted.
+    pub(crate) fn is_deleted(self) -> bool {
+        self.flags & DELETED != 0
+    }
+
     /// The key must be new.
-    pub(crate) inserted: bool,
-    /// Taken back.
-    undone: bool,
+    pub(crate) fn is_inserted(self) -> bool {
+        self.flags & INSERTED != 0
+    }
 }
 
 struct Truncation {
@@ -103,7 +120,7 @@ impl Staged {
 
     pub(crate) fn get(&self, key: &[Datum<'_>]) -> Pending<'_> {
         match self.rows.find(self.rows.hash(key.iter().cloned()), key) {
-            Some(row) if self.state(row).deleted => Pending::Deleted,
+            Some(row) if self.state(row).is_deleted() => Pending::Deleted,
             Some(row) => Pending::Row(self.row(row)),
             None if self.truncates() => Pending::Deleted,
             None => Pending::Untouched,
@@ -162,10 +179,10 @@ impl Staged {
         self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
         let hash = self.rows.hash(key.iter().cloned());
         let old = self.rows.find(hash, key);
-        let new = self.rows.push(row.iter().cloned());
+        let new = self.rows.push(row.iter());
         // The first write of a key says since when nobody else may have changed it, and whether it is new.
         let (read_at, inserted) = match old {
-            Some(old) => (self.state(old).read_at, inserted && self.state(old).inserted),
+            Some(old) => (self.state(old).read_at, inserted && self.state(old).is_inserted()),
             None => (read_at, inserted),
         };
         match old {
@@ -176,7 +193,8 @@ impl Staged {
             None => self.rows.index(hash, new),
         }
         let replaced = old.unwrap_or(NONE);
-        self.push_state(new, State { read_at, replaced, partition, deleted, inserted, undone: false });
+        let flags = if deleted { DELETED } else { 0 } | if inserted { INSERTED } else { 0 };
+        self.push_state(new, State { read_at, replaced, partition, flags });
         self.length.rows += 1;
         *self.overlay.get_mut() = None;
         Ok(())
@@ -238,10 +256,10 @@ impl Staged {
                 }
                 let row = (slot as u32) << 16 | offset as u32;
                 let state = &mut self.states[slot][offset];
-                if state.undone {
+                if state.flags & UNDONE != 0 {
                     continue;
                 }
-                state.undone = true;
+                state.flags |= UNDONE;
                 let replaced = state.replaced;
                 let hash = self.rows.hash_of(row);
                 self.rows.kill(row);

@@ -99,7 +99,8 @@ fn wrong_arrays_get_redis_own_words() {
     }
     check_error(b"*1\r\nPING\r\n", "expected '$', got 'P'");
     check_error(b"*1\r\n:1\r\n", "expected '$', got ':'");
-    check_error(b"*1\r\n\r\n", "expected '$', got '\\r'");
+    check_error(b"*1\r\n\r\n", "expected '$', got ' '");
+    check_error(b"*1\r\n\xff", "expected '$', got '\\xff'");
     check_error(b"*2\r\n$3\r\nGET\r\n'", "expected '$', got '''");
     check_error(b"*1\r\n$3\r\nPING\r\n", "expected CRLF after bulk string");
     check_error(b"*1\r\n$5\r\nPING\r\nPING", "expected CRLF after bulk string");

@@ -346,7 +346,8 @@ impl Connection {
                 tracing::debug!(sqlstate = error.code().sqlstate(), message = error.message(), "closing");
                 self.outbox.drop_unsealed();
                 backend::error_response(self.outbox.buffer(), "FATAL", &error);
-                let said = tokio::time::timeout(FAREWELL, self.farewell()).await;
+                let lingers = may_still_send(error.code());
+                let said = tokio::time::timeout(FAREWELL, self.farewell(lingers)).await;
                 if !matches!(said, Ok(Ok(()))) {
                     tracing::debug!("the client did not take its last message");
                 }
@@ -355,12 +356,11 @@ impl Connection {
         self.count();
     }
 
-    async fn farewell(&mut self) -> io::Result<()> {
+    async fn farewell(&mut self, lingers: bool) -> io::Result<()> {
         self.outbox.flush(&self.stream).await?;
         self.stream.shutdown().await?;
-        // A socket closed with unread bytes resets the connection, and the client may never see the error.
         let mut lingered = 0;
-        while lingered < LINGER_BYTES {
+        while lingers && lingered < LINGER_BYTES {
             self.inbox.consume(self.inbox.unread().len());
             if !self.inbox.fill(&mut self.stream).await? {
                 break;
@@ -385,6 +385,18 @@ async fn attended<T>(
         () = closed_by_client(stream) => Err(Failure::End(End::Left)),
         () = context.stop.reached(Phase::Ending) => Err(Failure::End(End::Fatal(shutting_down()))),
     }
+}
+
+/// Whether the client may be in the middle of sending when it is closed for this reason. A socket closed with unread
+/// bytes resets the connection, and the client may never see why; one that is idle reads, and need not be waited for.
+fn may_still_send(reason: ErrorCode) -> bool {
+    !matches!(
+        reason,
+        ErrorCode::AdminShutdown
+            | ErrorCode::IdleSessionTimeout
+            | ErrorCode::CannotConnectNow
+            | ErrorCode::TooManyConnections
+    )
 }
 
 fn shutting_down() -> Error {

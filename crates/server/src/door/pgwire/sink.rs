@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use ashlar_base::value::{binary, text, text::TextStyle};
 use ashlar_base::{Datum, Error, ErrorCode, Result};
-use ashlar_protocol::pg::backend::{self, DataRow};
 use ashlar_protocol::pg::Format;
+use ashlar_protocol::pg::backend::{self, DataRow};
 use tokio::net::TcpStream;
 
 use super::super::Context;
@@ -60,13 +60,7 @@ impl<'c> Sink<'c> {
         Self { formats, ..Self::new(outbox, stream, bound, session.style().clone(), session.cancel_token()) }
     }
 
-    fn new(
-        outbox: &'c mut Outbox,
-        stream: &'c TcpStream,
-        bound: usize,
-        style: TextStyle,
-        cancel: CancelToken,
-    ) -> Self {
+    fn new(outbox: &'c mut Outbox, stream: &'c TcpStream, bound: usize, style: TextStyle, cancel: CancelToken) -> Self {
         let (describe, formats, rows, broken, refused) = (false, None, 0, None, None);
         Self { outbox, stream, bound, describe, formats, style, cancel, rows, broken, refused }
     }

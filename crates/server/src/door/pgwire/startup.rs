@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use ashlar_base::{Error, ErrorCode};
-use ashlar_protocol::pg::{DecodeError, backend};
 use ashlar_protocol::pg::frontend::{self, Startup};
+use ashlar_protocol::pg::{DecodeError, backend};
 
 use super::{Connection, End};
 use crate::session::SqlSession;
@@ -72,8 +72,7 @@ impl Connection {
                     if minor > MINOR || !unknown.is_empty() {
                         backend::negotiate_protocol_version(out, MAJOR, minor.min(MINOR), &unknown);
                     }
-                    let mut session =
-                        SqlSession::new(self.context.shared.clone(), &parameters).map_err(End::Fatal)?;
+                    let mut session = SqlSession::new(self.context.shared.clone(), &parameters).map_err(End::Fatal)?;
                     self.inbox.consume(used);
                     self.welcome(&mut session, minor);
                     return Ok(session);

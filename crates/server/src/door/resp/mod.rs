@@ -165,7 +165,8 @@ impl Connection {
         let filled = tokio::select! {
             biased;
             filled = self.inbox.fill(&mut self.stream) => filled?,
-            () = self.context.stop.reached(Phase::Draining) => return Err(End::Close),
+            // Everything has been sent: no last words, and no waiting for the client to hear them.
+            () = self.context.stop.reached(Phase::Draining) => return Err(End::Left),
             () = session.client().killed() => return Err(End::Killed),
             () = IdleTimer::expired(&mut self.idle) => return Err(End::Close),
         };

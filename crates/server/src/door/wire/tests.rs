@@ -1,3 +1,5 @@
+//! The read and write buffers of a connection, over real sockets.
+
 use ashlar_base::net;
 use futures::FutureExt;
 use tokio::io::AsyncWriteExt;

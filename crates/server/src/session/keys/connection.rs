@@ -137,8 +137,7 @@ fn plain_word(word: &[u8]) -> Option<String> {
 }
 
 fn client_name(name: &[u8]) -> Outcome<String> {
-    plain_word(name)
-        .ok_or(KeyError::Redis("ERR Client names cannot contain spaces, newlines or special characters."))
+    plain_word(name).ok_or(KeyError::Redis("ERR Client names cannot contain spaces, newlines or special characters."))
 }
 
 pub(super) fn client_setname(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
@@ -158,9 +157,8 @@ pub(super) fn client_getname(session: &mut KeySession, _: &Args<'_>, reply: &mut
 
 pub(super) fn client_setinfo(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let (option, value) = (args.at(2), plain_word(args.at(3)));
-    let refused = |option: &str| {
-        KeyError::line(format!("ERR {option} cannot contain spaces, newlines or special characters."))
-    };
+    let refused =
+        |option: &str| KeyError::line(format!("ERR {option} cannot contain spaces, newlines or special characters."));
     if is(option, "lib-name") {
         let value = value.ok_or_else(|| refused("lib-name"))?;
         session.client().change_words(|words| words.library = value);
@@ -283,8 +281,8 @@ impl KillFilter {
     }
 
     fn takes(&self, client: &Client, me: u64) -> bool {
-        !self.nobody
-            && !(self.spare_me && client.id == me)
+        let spared = self.nobody || self.spare_me && client.id == me;
+        !spared
             && self.id.is_none_or(|id| id == client.id)
             && self.address.as_ref().is_none_or(|address| *address == client.peer.to_string())
             && self.local_address.as_ref().is_none_or(|address| *address == client.local.to_string())

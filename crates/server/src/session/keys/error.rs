@@ -25,8 +25,7 @@ impl KeyError {
     pub(super) const OVERFLOW: Self = Self::Redis("ERR increment or decrement would overflow");
     pub(super) const WRONG_TYPE: Self =
         Self::Redis("WRONGTYPE Operation against a key holding the wrong kind of value");
-    pub(super) const TOO_LONG: Self =
-        Self::Redis("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+    pub(super) const TOO_LONG: Self = Self::Redis("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 
     /// The code that the counters of errors know.
     pub(super) fn code(&self) -> ErrorCode {

@@ -201,9 +201,8 @@ impl Changes {
 
     /// Writes the values, or inserts the row. Returns how many of the given fields there were not before.
     fn apply(&self, row: &Row, entry: &mut Entry<'_>, key: &[Datum<'_>]) -> Outcome<usize> {
-        let before = entry.row().map(|found| {
-            self.values.iter().filter(|(ordinal, _)| found.get(*ordinal).is_null()).count()
-        });
+        let before =
+            entry.row().map(|found| self.values.iter().filter(|(ordinal, _)| found.get(*ordinal).is_null()).count());
         match before {
             Some(absent) => {
                 if !self.values.is_empty() {

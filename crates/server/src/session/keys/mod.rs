@@ -15,6 +15,7 @@ mod info;
 mod keyspace;
 mod row_name;
 mod rows;
+mod scan;
 mod strings;
 mod table;
 
@@ -28,8 +29,8 @@ use ashlar_protocol::resp::{Command, ReplyWriter, Version};
 use ashlar_store::Region;
 
 use self::arguments::Args;
-use self::clients::{LastCommand, Registration};
 pub use self::clients::{Client, Clients};
+use self::clients::{LastCommand, Registration};
 use self::error::KeyError;
 use self::rows::TableCache;
 use super::Shared;

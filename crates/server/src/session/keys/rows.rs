@@ -155,10 +155,9 @@ impl KeySession {
         };
         if !table.is_addressable() {
             let table = &table.schema.name;
-            return Err(Error::unsupported(format!(
-                "rows of \"{table}\" have no names: the table has no primary key"
-            ))
-            .into());
+            return Err(
+                Error::unsupported(format!("rows of \"{table}\" have no names: the table has no primary key")).into()
+            );
         }
         let key = text::parse_canonical_key(&table.key_types, parts.key)?;
         let row = Row { table, key };
@@ -187,7 +186,9 @@ impl KeySession {
         self.row(name)?.ok_or_else(|| {
             let mut line = b"ERR no such table \"".to_vec();
             line.extend_from_slice(row_name::split(name).map_or(name, |row| row.table.as_bytes()));
-            line.extend_from_slice(b"\" (a hash is a row of a table: CREATE TABLE it in SQL, and name the row table:{key})");
+            line.extend_from_slice(
+                b"\" (a hash is a row of a table: CREATE TABLE it in SQL, and name the row table:{key})",
+            );
             KeyError::line(line)
         })
     }

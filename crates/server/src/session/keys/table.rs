@@ -3,7 +3,7 @@
 //! Called by `mod.rs` for every command. A command that is not in this table does not exist.
 
 use super::{Args, KeySession, Reply};
-use super::{connection, describe, error::Outcome, hashes, info, keyspace, strings};
+use super::{connection, describe, error::Outcome, hashes, info, keyspace, scan, strings};
 
 /// What runs a command: reads the arguments, writes one reply, or returns the error to be written instead.
 pub(super) type Handler = fn(&mut KeySession, &Args<'_>, &mut Reply<'_>) -> Outcome;
@@ -226,10 +226,10 @@ pub(super) static COMMANDS: &[Command] = {
     row("dbsize",   1, READ_FAST,  NO_KEYS,  Server, "1.0.0", "Return the number of keys and addressable rows", keyspace::dbsize),
     row("del",     -2, WRITE,      ALL_KEYS, Generic, "1.0.0", "Delete keys or rows", keyspace::del),
     row("exists",  -2, READ_FAST,  ALL_KEYS, Generic, "1.0.0", "Count how many of the keys or rows exist", keyspace::exists),
-    row("keys",     2, READ,       NO_KEYS,  Generic, "1.0.0", "Find all keys and rows whose name matches the given pattern", keyspace::keys),
+    row("keys",     2, READ,       NO_KEYS,  Generic, "1.0.0", "Find all keys and rows whose name matches the given pattern", scan::keys),
     row("persist",  2, WRITE_FAST, ONE_KEY,  Generic, "2.2.0", "Remove the expiration from a key; no key has one", keyspace::persist),
     row("pttl",     2, READ_FAST,  ONE_KEY,  Generic, "2.6.0", "Get the time to live of a key in milliseconds; no key has one", keyspace::ttl),
-    row("scan",    -2, READ,       NO_KEYS,  Generic, "2.8.0", "Incrementally iterate over all keys and rows", keyspace::scan),
+    row("scan",    -2, READ,       NO_KEYS,  Generic, "2.8.0", "Incrementally iterate over all keys and rows", scan::scan),
     row("touch",   -2, READ_FAST,  ALL_KEYS, Generic, "3.2.1", "Count how many of the keys or rows exist", keyspace::exists),
     row("ttl",      2, READ_FAST,  ONE_KEY,  Generic, "1.0.0", "Get the time to live of a key in seconds; no key has one", keyspace::ttl),
     row("type",     2, READ_FAST,  ONE_KEY,  Generic, "1.0.0", "Determine the type stored at a name: string, hash (a row) or none", keyspace::type_of),

@@ -185,9 +185,10 @@ impl SqlSession {
     }
 
     fn savepoint_place(&self, name: &str) -> Result<usize> {
-        self.savepoints.iter().rposition(|(known, _)| known == name).ok_or_else(|| {
-            Error::new(ErrorCode::InvalidSavepoint, format!("savepoint \"{name}\" does not exist"))
-        })
+        self.savepoints
+            .iter()
+            .rposition(|(known, _)| known == name)
+            .ok_or_else(|| Error::new(ErrorCode::InvalidSavepoint, format!("savepoint \"{name}\" does not exist")))
     }
 
     pub(super) fn warn(&mut self, code: ErrorCode, message: &str) {

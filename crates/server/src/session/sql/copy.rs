@@ -204,7 +204,9 @@ impl CopyIn {
                 self.row[*ordinal] = value.map_err(|error| at_line(error, &self.schema, line))?;
             }
             for (ordinal, column) in self.schema.columns.iter().enumerate() {
-                if matches!(column.default, Some(ashlar_base::ColumnDefault::Sequence)) && !self.targets.contains(&ordinal) {
+                if matches!(column.default, Some(ashlar_base::ColumnDefault::Sequence))
+                    && !self.targets.contains(&ordinal)
+                {
                     self.row[ordinal] = ashlar_query::dml::run::sequence_value(&self.region, column);
                 }
                 if self.row[ordinal].is_null() && !column.nullable {

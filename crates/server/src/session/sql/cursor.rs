@@ -48,11 +48,7 @@ impl SqlSession {
         let mut portal = self.portals.remove(name).ok_or_else(|| no_cursor(name))?;
         let verb = if is_move { "MOVE" } else { "FETCH" };
         let rows_max = usize::try_from(count.unwrap_or(0)).unwrap_or(usize::MAX);
-        let result = if count == Some(0) {
-            Ok(0)
-        } else {
-            self.fetch_rows(&mut portal, rows_max, is_move, sink).await
-        };
+        let result = if count == Some(0) { Ok(0) } else { self.fetch_rows(&mut portal, rows_max, is_move, sink).await };
         self.portals.insert(name.to_owned(), portal);
         Ok(Executed::Complete(format!("{verb} {}", result?)))
     }

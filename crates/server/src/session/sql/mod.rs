@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use ashlar_base::value::binary;
 use ashlar_base::value::text::{self, TextStyle};
-use ashlar_base::{Datum, Error, ErrorCode, Result, SqlType, Value};
+use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_protocol::pg::{Format, TransactionStatus};
+pub use ashlar_query::Column;
 use ashlar_query::grammar::{self, ParsedStatement};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Transaction, TransactionMark};
-pub use ashlar_query::Column;
 
 use self::portal::Portal;
 use self::settings::Settings;
@@ -247,7 +247,7 @@ impl SqlSession {
         {
             return Ok(Arc::clone(statement));
         }
-        let planned = match ashlar_query::Statement::plan_key(engine, &catalog, parsed, declared)? {
+        let planned = match ashlar_query::Statement::plan_key(&catalog, parsed, declared)? {
             Some(planned) => planned,
             None => {
                 let (pool, parsed, declared) = (Arc::clone(engine), parsed.clone(), declared.to_vec());
@@ -429,6 +429,7 @@ fn read_parameters<'a>(
         let sql_type = types.get(given).copied();
         given += 1;
         let Some(sql_type) = sql_type else { continue };
+        refuse_lost_digits(sql_type, format, bytes, given)?;
         values.push(match (bytes, format) {
             (None, _) => Value::Null,
             (Some(bytes), Format::Binary) => binary::decode(sql_type, bytes)?,
@@ -436,6 +437,29 @@ fn read_parameters<'a>(
         });
     }
     Ok((values, given))
+}
+
+/// A numeric parameter whose column is not known has ten decimals: more would be lost without a word.
+fn refuse_lost_digits(sql_type: SqlType, format: Format, bytes: Option<&[u8]>, number: usize) -> Result<()> {
+    const DECIMALS: usize = 10;
+    let SqlType::Scalar(ScalarType::Numeric { precision: 38, scale: 10 }) = sql_type else { return Ok(()) };
+    let decimals = match (bytes, format) {
+        (None, _) => 0,
+        // The display scale: the fourth of the header's 16-bit numbers.
+        (Some(bytes), Format::Binary) => match bytes.get(6..8) {
+            Some(&[high, low]) => usize::from(u16::from_be_bytes([high, low])),
+            _ => 0,
+        },
+        (Some(bytes), Format::Text) => {
+            let fraction = bytes.iter().position(|byte| *byte == b'.').map_or(&bytes[..0], |point| &bytes[point + 1..]);
+            fraction.iter().rposition(|byte| *byte != b'0').map_or(0, |last| last + 1)
+        }
+    };
+    if decimals > DECIMALS {
+        return Err(Error::unsupported(format!("parameter ${number} has more than {DECIMALS} decimals"))
+            .with_hint("Cast it in the statement: $1::numeric(38, 20)."));
+    }
+    Ok(())
 }
 
 fn expand_formats(formats: &[Format], columns: usize) -> Result<Arc<[Format]>> {

@@ -34,11 +34,7 @@ pub(super) enum Progress {
 }
 
 impl Portal {
-    pub(super) fn new(
-        statement: Arc<ashlar_query::Statement>,
-        parameters: Vec<Value>,
-        formats: Arc<[Format]>,
-    ) -> Self {
+    pub(super) fn new(statement: Arc<ashlar_query::Statement>, parameters: Vec<Value>, formats: Arc<[Format]>) -> Self {
         Self {
             statement: Some(statement),
             parameters,

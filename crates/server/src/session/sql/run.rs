@@ -46,9 +46,7 @@ impl SqlSession {
             None => self.start(portal, &statement, rows_max, sink).await,
             Some(limit) => match tokio::time::timeout(limit, self.start(portal, &statement, rows_max, sink)).await {
                 Ok(executed) => executed,
-                Err(_) => {
-                    Err(Error::new(ErrorCode::QueryCanceled, "canceling statement due to statement timeout"))
-                }
+                Err(_) => Err(Error::new(ErrorCode::QueryCanceled, "canceling statement due to statement timeout")),
             },
         }
     }
@@ -204,14 +202,17 @@ impl SqlSession {
             Kind::Insert(_) => "INSERT",
             Kind::Update(_) => "UPDATE",
             Kind::Delete(_) => "DELETE",
-            Kind::Key(plan) => if plan.tag(0).starts_with("UPDATE") { "UPDATE" } else { "DELETE" },
+            Kind::Key(plan) => {
+                if plan.tag(0).starts_with("UPDATE") {
+                    "UPDATE"
+                } else {
+                    "DELETE"
+                }
+            }
             Kind::Copy(_) => "COPY FROM",
             _ => "this statement",
         };
-        Err(Error::new(
-            ErrorCode::ReadOnlyTransaction,
-            format!("cannot execute {what} in a read-only transaction"),
-        ))
+        Err(Error::new(ErrorCode::ReadOnlyTransaction, format!("cannot execute {what} in a read-only transaction")))
     }
 
     async fn run_dml(&mut self, statement: &Arc<ashlar_query::Statement>, parameters: &[Value]) -> Result<Outcome> {
@@ -274,12 +275,8 @@ impl SqlSession {
         let pool = Arc::clone(&engine);
         engine
             .on_pool(async move {
-                let mut run = Run {
-                    engine: &pool,
-                    catalog: &catalog,
-                    transaction: &mut transaction,
-                    parameters: &parameters,
-                };
+                let mut run =
+                    Run { engine: &pool, catalog: &catalog, transaction: &mut transaction, parameters: &parameters };
                 let work = async {
                     match &statement.kind {
                         Kind::Insert(plan) => run.insert(plan).await,
@@ -334,7 +331,10 @@ impl SqlSession {
             Kind::Key(plan) => return Ok(plan.describe()),
             Kind::Insert(plan) => match &plan.source {
                 ashlar_query::dml::Source::Values { rows, .. } => {
-                    return Ok(vec![format!("Insert on {}", plan.schema.name), format!("  Values: rows={}", rows.len())]);
+                    return Ok(vec![
+                        format!("Insert on {}", plan.schema.name),
+                        format!("  Values: rows={}", rows.len()),
+                    ]);
                 }
                 ashlar_query::dml::Source::Query(_) => Some(format!("Insert on {}", plan.schema.name)),
             },
@@ -518,9 +518,7 @@ impl SqlSession {
                     .columns()
                     .iter()
                     .zip(types)
-                    .map(|(array, sql_type)| {
-                        Ok(ashlar_store::ColumnReader::new(array, sql_type)?.datum(0).to_value())
-                    })
+                    .map(|(array, sql_type)| Ok(ashlar_store::ColumnReader::new(array, sql_type)?.datum(0).to_value()))
                     .collect::<Result<Vec<Value>>>()
             })
             .await?
@@ -560,8 +558,5 @@ pub(super) fn select_of(statement: &ashlar_query::Statement) -> Option<&SelectPl
 }
 
 fn ends_failed_block(kind: &Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Session(SessionCommand::Commit | SessionCommand::Rollback | SessionCommand::RollbackTo(_))
-    )
+    matches!(kind, Kind::Session(SessionCommand::Commit | SessionCommand::Rollback | SessionCommand::RollbackTo(_)))
 }

@@ -112,6 +112,11 @@ impl Settings {
                 }
                 "database" | "replication" => {}
                 "options" => settings.options(value)?,
+                // A driver sends its machine's zone unasked. What the server uses is what it reports back, so that
+                // the driver knows: values travel with their offset either way.
+                name if name.eq_ignore_ascii_case("TimeZone") => {
+                    Zone::parse(value)?;
+                }
                 // Protocol extensions are negotiated by the door.
                 name if name.starts_with("_pq_.") => {}
                 name => settings.put(name, value)?,
@@ -193,10 +198,20 @@ impl Settings {
                     return Err(Error::unsupported(format!("{known} = '{value}' is not supported")));
                 }
                 // One meaning under several names: told under the first.
-                self.initial.get(known).or_else(|| self.values.get(known)).filter(|_| known != "extra_float_digits").cloned().unwrap_or_else(|| value.to_owned())
+                self.initial
+                    .get(known)
+                    .or_else(|| self.values.get(known))
+                    .filter(|_| known != "extra_float_digits")
+                    .cloned()
+                    .unwrap_or_else(|| value.to_owned())
             }
             Rule::Zone => {
-                Zone::parse(value).map_err(|_| invalid())?;
+                // Plans and their constants are shared by sessions, and read times in UTC.
+                if Zone::parse(value).map_err(|_| invalid())? != Zone::Utc {
+                    return Err(Error::unsupported(format!("TimeZone = '{value}' is not supported")).with_hint(
+                        "Sessions run in UTC; write the offset with the value, or convert with AT TIME ZONE.",
+                    ));
+                }
                 value.to_owned()
             }
             Rule::Milliseconds => milliseconds(value).ok_or_else(invalid)?.to_string(),

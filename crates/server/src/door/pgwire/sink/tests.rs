@@ -1,3 +1,5 @@
+//! A slow, a cancelled and a vanished client: what the sink does with the statement behind it.
+
 use std::pin::pin;
 
 use ashlar_base::{ScalarType, SqlType, net};
@@ -19,15 +21,7 @@ async fn connection() -> (TcpStream, TcpStream) {
 }
 
 fn column() -> Column {
-    Column {
-        name: "t".to_owned(),
-        sql_type: TEXT,
-        oid: 25,
-        typlen: -1,
-        typmod: -1,
-        table_oid: 0,
-        column_number: 0,
-    }
+    Column { name: "t".to_owned(), sql_type: TEXT, oid: 25, typlen: -1, typmod: -1, table_oid: 0, column_number: 0 }
 }
 
 fn sink<'c>(outbox: &'c mut Outbox, stream: &'c TcpStream, cancel: &CancelToken) -> Sink<'c> {
@@ -139,7 +133,6 @@ async fn values_travel_in_the_format_that_was_asked_for() {
     let int = Column { sql_type: SqlType::Scalar(ScalarType::Int4), ..column() };
     let values = [Datum::Int4(-2), Datum::Int4(-2), Datum::Null];
     sink.row(&[int.clone(), int.clone(), int], &mut values.into_iter());
-    let expected =
-        b"D\0\0\0\x18\0\x03\0\0\0\x04\xff\xff\xff\xfe\0\0\0\x02-2\xff\xff\xff\xff";
+    let expected = b"D\0\0\0\x18\0\x03\0\0\0\x04\xff\xff\xff\xfe\0\0\0\x02-2\xff\xff\xff\xff";
     assert_eq!(sink.outbox.buffer().as_slice(), expected);
 }

@@ -1,0 +1,257 @@
+//! SCAN and KEYS: the names of all plain keys and rows, in an order that survives whatever others write meanwhile.
+//!
+//! Called through the command table. Never holds more than one partition's lock, and that for one step.
+
+use ashlar_base::{Datum, PartitionId};
+use ashlar_store::Region;
+
+use super::arguments::{Args, cursor, integer_or_error, is};
+use super::error::{KeyError, Outcome};
+use super::keyspace::tables;
+use super::rows::RowTable;
+use super::{KeyService, KeySession, Reply, glob, row_name};
+
+/// Bytes of the reply to KEYS; there is SCAN for more.
+const KEYS_BYTES_MAX: usize = 256 << 20;
+
+/// Steps of one SCAN through places without keys.
+const SCAN_STEPS_MAX: u32 = 4096;
+
+/// Whether a plain key cannot be reached by its own name, because a table was created later whose rows are named so.
+/// Such a key still has the name of its row, `kv:{key}`.
+fn is_hidden(service: &KeyService, key: &[u8]) -> bool {
+    row_name::split(key).is_some_and(|row| service.shared.engine.catalog().grid_table(row.table).is_some())
+}
+
+/// Visits the names of one place of a table, and returns the place after it.
+fn visit(
+    service: &KeyService,
+    table: &RowTable,
+    place: Place,
+    bits: u32,
+    name: &mut Vec<u8>,
+    mut f: impl FnMut(&[u8]),
+) -> Option<Place> {
+    let plain = table.region.id() == service.kv.id();
+    let bits = place.finest(bits);
+    table.region.keys_in_bucket(PartitionId(place.partition), place.bucket(bits), bits, |row| {
+        name.clear();
+        match (plain, row.get(0)) {
+            (true, Datum::Bytea(bytes)) if !is_hidden(service, bytes) => name.extend_from_slice(bytes),
+            _ => table.write_name_of(&row, name),
+        }
+        f(name);
+    });
+    place.after(bits, table.region.partition_count())
+}
+
+/// A place in the order of SCAN within one table: a partition, and how far the hashes of its keys were visited.
+///
+/// A key never changes its partition or its hash, so that whatever is there during the whole scan is met, and hashes
+/// are visited in steps of any size: 2^-bits of a partition at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
+    partition: u16,
+    /// The first [`HASH_BITS`] bits of the hashes that come next.
+    hash: u16,
+}
+
+/// A partition is visited in as many steps at the most.
+const HASH_BITS: u32 = 14;
+
+impl Place {
+    /// A step of 2^-bits of a partition, or a finer one if this place lies within such a step.
+    fn finest(self, bits: u32) -> u32 {
+        let aligned = HASH_BITS - self.hash.trailing_zeros().min(HASH_BITS);
+        bits.clamp(aligned, HASH_BITS)
+    }
+
+    /// The number of the step that begins here.
+    fn bucket(self, bits: u32) -> u64 {
+        u64::from(self.hash) >> (HASH_BITS - bits)
+    }
+
+    /// Where the next step begins; none at the end of the table.
+    fn after(self, bits: u32, partition_count: u16) -> Option<Self> {
+        let hash = u32::from(self.hash) + (1 << (HASH_BITS - bits));
+        if hash < 1 << HASH_BITS {
+            return Some(Self { hash: hash as u16, ..self });
+        }
+        let partition = self.partition + 1;
+        (partition < partition_count).then_some(Self { partition, hash: 0 })
+    }
+}
+
+/// Steps of a partition that bring about `count` keys each. A step looks at every key of its partition, so there
+/// are sixteen steps in a partition at the most: a whole scan does sixteen times the work of one look at all keys.
+fn step_bits(region: &Region, count: u64) -> u32 {
+    let per_partition = region.row_count() / u64::from(region.partition_count());
+    let steps = per_partition / count.max(1);
+    steps.clamp(1, 16).ilog2()
+}
+
+/// Where a SCAN goes on.
+///
+/// ```text
+/// bit 52      28 27         14 13     0
+///     | table   |  partition  |  hash  |     below 2^53: some clients hold a cursor in a double
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cursor {
+    table: u32,
+    place: Place,
+}
+
+const PARTITION_BITS: u32 = 14;
+
+impl Cursor {
+    fn decode(number: u64) -> Outcome<Self> {
+        let low = |number: u64, bits: u32| (number & ((1 << bits) - 1)) as u16;
+        let table = u32::try_from(number >> (PARTITION_BITS + HASH_BITS));
+        let table = table.map_err(|_| KeyError::Redis("ERR invalid cursor"))?;
+        let partition = low(number >> HASH_BITS, PARTITION_BITS);
+        Ok(Self { table, place: Place { partition, hash: low(number, HASH_BITS) } })
+    }
+
+    fn encode(self) -> u64 {
+        (u64::from(self.table) << (PARTITION_BITS + HASH_BITS))
+            | (u64::from(self.place.partition) << HASH_BITS)
+            | u64::from(self.place.hash)
+    }
+}
+
+/// The options of SCAN behind the cursor.
+struct ScanOptions<'a> {
+    pattern: &'a [u8],
+    count: u64,
+    /// Only names of this type: `string`, `hash`, or one that nothing has.
+    kind: Option<&'a [u8]>,
+}
+
+impl<'a> ScanOptions<'a> {
+    fn parse(args: &Args<'a>) -> Outcome<Self> {
+        let mut options = Self { pattern: b"*", count: 10, kind: None };
+        let mut words = args.from(2);
+        while let Some(word) = words.next() {
+            let value = words.next().ok_or(KeyError::SYNTAX)?;
+            if is(word, "match") {
+                options.pattern = value;
+            } else if is(word, "count") {
+                options.count = u64::try_from(integer_or_error(value)?).map_err(|_| KeyError::SYNTAX)?;
+                if options.count == 0 {
+                    return Err(KeyError::SYNTAX);
+                }
+            } else if is(word, "type") {
+                options.kind = Some(value);
+            } else {
+                return Err(KeyError::SYNTAX);
+            }
+        }
+        Ok(options)
+    }
+
+    fn wants(&self, plain: bool) -> bool {
+        self.kind.is_none_or(|kind| is(kind, if plain { "string" } else { "hash" }))
+    }
+}
+
+pub(super) fn scan(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let start = Cursor::decode(cursor(args.at(1))?)?;
+    let options = ScanOptions::parse(args)?;
+    let service = &session.service;
+    let name = &mut session.scratch;
+    let mut found = Vec::new();
+    let mut elements = Reply::new(&mut found, session.version);
+    let (mut matched, mut visited, mut next) = (0, 0, None);
+    let mut steps_left = SCAN_STEPS_MAX;
+    'tables: for table in tables(service) {
+        let id = table.region.id().0;
+        if id < start.table || !options.wants(table.region.id() == service.kv.id()) {
+            continue;
+        }
+        let place = if id == start.table { start.place } else { Place::default() };
+        let mut place = Some(place).filter(|place| place.partition < table.region.partition_count());
+        let bits = step_bits(&table.region, options.count);
+        while let Some(here) = place {
+            if visited >= options.count || steps_left == 0 {
+                next = Some(Cursor { table: id, place: here });
+                break 'tables;
+            }
+            steps_left -= 1;
+            place = visit(service, &table, here, bits, name, |name| {
+                visited += 1;
+                if glob::matches(options.pattern, name) {
+                    matched += 1;
+                    elements.bulk(name);
+                }
+            });
+        }
+    }
+    reply.array(2);
+    reply.bulk(itoa::Buffer::new().format(next.map_or(0, Cursor::encode)).as_bytes());
+    reply.array(matched);
+    reply.append(&found);
+    Ok(())
+}
+
+pub(super) fn keys(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let pattern = args.at(1);
+    let service = &session.service;
+    let name = &mut session.scratch;
+    let mut found = Vec::new();
+    let mut elements = Reply::new(&mut found, session.version);
+    let mut matched = 0;
+    for table in tables(service) {
+        let mut place = Some(Place::default());
+        while let Some(here) = place {
+            place = visit(service, &table, here, 0, name, |name| {
+                if glob::matches(pattern, name) {
+                    matched += 1;
+                    elements.bulk(name);
+                }
+            });
+            if elements.buffered_bytes() > KEYS_BYTES_MAX {
+                return Err(KeyError::Redis("ERR too many keys match for one reply, use SCAN"));
+            }
+        }
+    }
+    reply.array(matched);
+    reply.append(&found);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_survive_the_way_through_a_client() {
+        let cursor = Cursor { table: 16_400, place: Place { partition: 16_383, hash: (1 << HASH_BITS) - 1 } };
+        assert_eq!(Cursor::decode(cursor.encode()).unwrap(), cursor);
+        // A double holds it exactly for the first thirty million tables.
+        assert!(cursor.encode() < 1 << 53);
+        assert!(Cursor::decode(u64::MAX).is_err());
+        assert!(u32::from(ashlar_base::slot::SLOT_COUNT) <= 1 << PARTITION_BITS);
+    }
+
+    /// The part of a partition's hashes that a step covers, as a range of 14-bit prefixes.
+    fn step(place: Place, bits: u32) -> std::ops::Range<u64> {
+        let bits = place.finest(bits);
+        let width = 1 << (HASH_BITS - bits);
+        place.bucket(bits) * width..(place.bucket(bits) + 1) * width
+    }
+
+    #[test]
+    fn steps_of_changing_size_meet_every_hash_once() {
+        let mut place = Some(Place::default());
+        let mut met = vec![0; 3];
+        for bits in [4, 0, 2, 14, 7, 0, 1].into_iter().cycle() {
+            let Some(here) = place else { break };
+            let covered = step(here, bits);
+            assert_eq!(covered.start, met[usize::from(here.partition)], "{here:?}");
+            met[usize::from(here.partition)] = covered.end;
+            place = here.after(here.finest(bits), 3);
+        }
+        assert_eq!(met, [1 << HASH_BITS; 3]);
+    }
+}

@@ -1,0 +1,207 @@
+//! What no conversation can show about keys: promises that hold while others write, and clients that do not read.
+//!
+//! Each test uses names of its own on the shared server.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use ashlar_tests::resp::{Client, Reply, encode};
+use ashlar_tests::{Ashlar, Options};
+
+fn client(ashlar: &Ashlar) -> Client {
+    Client::connect(ashlar.resp()).unwrap()
+}
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+/// All names that a whole SCAN returns, and how many calls it took.
+fn scan(client: &mut Client, options: &[&str]) -> (Vec<Vec<u8>>, usize) {
+    let (mut names, mut calls, mut cursor) = (Vec::new(), 0, "0".to_owned());
+    loop {
+        let mut command = vec!["SCAN", &cursor];
+        command.extend_from_slice(options);
+        let reply = client.command(&command).unwrap();
+        calls += 1;
+        let Reply::Array(parts) = reply else { panic!("{reply:?}") };
+        let [next, Reply::Array(found)] = &parts[..] else { panic!("{parts:?}") };
+        for name in found {
+            let Reply::Bulk(name) = name else { panic!("{name:?}") };
+            names.push(name.clone());
+        }
+        cursor = next.text().unwrap();
+        if cursor == "0" {
+            return (names, calls);
+        }
+    }
+}
+
+#[test]
+fn scan_meets_every_key_that_is_there_all_the_time() {
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let mut own = client(&ashlar);
+    let stable: HashSet<Vec<u8>> = (0..20_000).map(|number| format!("stable:{number}").into_bytes()).collect();
+    let commands: Vec<_> = stable.iter().map(|key| vec![b"SET".to_vec(), key.clone(), b"x".to_vec()]).collect();
+    for chunk in commands.chunks(1000) {
+        assert!(own.pipeline(chunk).unwrap().iter().all(|reply| *reply == Reply::Simple("OK".to_owned())));
+    }
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        // Others come by the thousand, so that every index grows under the scan, and go again.
+        scope.spawn(|| {
+            let mut churn = client(&ashlar);
+            let mut round = 0;
+            while !stop.load(Ordering::Relaxed) {
+                for verb in ["SET", "DEL"] {
+                    let command = |number: i32| {
+                        let mut words = vec![verb.as_bytes().to_vec(), format!("churn:{round}:{number}").into_bytes()];
+                        words.extend((verb == "SET").then(|| b"y".to_vec()));
+                        words
+                    };
+                    churn.pipeline(&(0..5000).map(command).collect::<Vec<_>>()).unwrap();
+                }
+                round += 1;
+            }
+        });
+        for count in ["10", "100", "5000"] {
+            let (names, calls) = scan(&mut own, &["COUNT", count]);
+            let found: HashSet<_> = names.into_iter().collect();
+            let missed: Vec<_> = stable.difference(&found).collect();
+            assert!(missed.is_empty(), "COUNT {count}: {} of 20000 keys missed", missed.len());
+            assert!(calls > 2, "COUNT {count}: the whole store came in {calls} replies");
+            assert!(found.iter().all(|name| name.starts_with(b"stable:") || name.starts_with(b"churn:")));
+        }
+        let (names, _) = scan(&mut own, &["COUNT", "100", "MATCH", "stable:1999?"]);
+        assert_eq!(names.len(), 10, "{names:?}");
+        stop.store(true, Ordering::Relaxed);
+    });
+    // With nobody writing no name comes twice.
+    let (names, _) = scan(&mut own, &[]);
+    assert_eq!(names.len(), 20_000);
+    assert_eq!(own.command(&["DBSIZE"]).unwrap(), Reply::Integer(20_000));
+    ashlar.stop();
+}
+
+#[test]
+fn mset_is_seen_whole_or_not_at_all() {
+    let ashlar = Ashlar::shared();
+    let stop = AtomicBool::new(false);
+    let keys: Vec<String> = (0..8).map(|number| format!("whole:{number}")).collect();
+    let mset = |value: &str| {
+        let mut command = vec!["MSET"];
+        for key in &keys {
+            command.extend([key.as_str(), value]);
+        }
+        client(&ashlar).command(&command).unwrap()
+    };
+    assert_eq!(mset("0"), Reply::Simple("OK".to_owned()));
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            let (stop, keys, ashlar) = (&stop, &keys, &ashlar);
+            scope.spawn(move || {
+                let mut client = client(ashlar);
+                let mut number = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let value = format!("{writer}-{number}");
+                    let mut command = vec!["MSET"];
+                    keys.iter().for_each(|key| command.extend([key.as_str(), value.as_str()]));
+                    assert_eq!(client.command(&command).unwrap(), Reply::Simple("OK".to_owned()));
+                    number += 1;
+                }
+            });
+        }
+        let mut reader = client(&ashlar);
+        let mut command = vec!["MGET"];
+        command.extend(keys.iter().map(String::as_str));
+        let mut seen = HashSet::new();
+        for _ in 0..2000 {
+            let Reply::Array(values) = reader.command(&command).unwrap() else { panic!("MGET answers an array") };
+            assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
+            seen.insert(values[0].text());
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(seen.len() > 1, "the writers never got through");
+    });
+}
+
+#[test]
+fn increments_of_many_connections_add_up() {
+    let ashlar = Ashlar::shared();
+    let mut own = client(&ashlar);
+    let mut sql = ashlar.connect();
+    sql.query("CREATE TABLE adding (id integer PRIMARY KEY, total bigint NOT NULL)").unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = client(&ashlar);
+                for _ in 0..500 {
+                    assert!(matches!(client.command(&["INCR", "adding"]).unwrap(), Reply::Integer(_)));
+                    let row = client.command(&["HINCRBY", "adding:{1}", "total", "2"]).unwrap();
+                    assert!(matches!(row, Reply::Integer(_)), "{row:?}");
+                }
+            });
+        }
+    });
+    assert_eq!(own.command(&["GET", "adding"]).unwrap(), Reply::bulk("2000"));
+    assert_eq!(sql.value("SELECT total FROM adding WHERE id = 1").unwrap(), "4000");
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_little_memory_and_stops_nobody() {
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let value = "v".repeat(1 << 20);
+    let mut other = client(&ashlar);
+    assert_eq!(other.command(&["SET", "big", &value]).unwrap(), Reply::Simple("OK".to_owned()));
+    let before = ashlar.resident_bytes();
+    let mut lazy = client(&ashlar);
+    let mut bytes = Vec::new();
+    let replies = 512;
+    for _ in 0..replies {
+        encode(&["GET", "big"], &mut bytes);
+    }
+    lazy.send_raw(&bytes).unwrap();
+    // Half a gigabyte is asked for. Whoever else comes is served all the while.
+    for number in 0..2000 {
+        assert_eq!(other.command(&["ECHO", &number.to_string()]).unwrap(), Reply::bulk(number.to_string()));
+    }
+    let held = ashlar.resident_bytes().saturating_sub(before);
+    assert!(held < 64 << 20, "{held} bytes are held for a client that does not read");
+    for _ in 0..replies {
+        assert_eq!(lazy.read_reply().unwrap(), Reply::bulk(&value));
+    }
+    assert_eq!(lazy.command(&["PING"]).unwrap(), Reply::Simple("PONG".to_owned()));
+    ashlar.stop();
+}
+
+#[test]
+fn the_figures_of_info_are_true() {
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let mut own = client(&ashlar);
+    let mut second = client(&ashlar);
+    assert_eq!(second.command(&["PING"]).unwrap(), Reply::Simple("PONG".to_owned()));
+    let mut figure = |name: &str| -> String {
+        let text = own.command(&["INFO"]).unwrap().text().unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned));
+        line.unwrap_or_else(|| panic!("INFO has no {name}:\n{text}"))
+    };
+    assert_eq!(figure("process_id"), ashlar.pid().to_string());
+    assert_eq!(figure("tcp_port"), ashlar.resp().port().to_string());
+    let commands: u64 = figure("total_commands_processed").parse().unwrap();
+    assert_eq!(figure("total_commands_processed"), (commands + 1).to_string());
+    assert_eq!(figure("total_error_replies"), "0");
+    let dataset: u64 = figure("used_memory_dataset").parse().unwrap();
+    for number in 0..1000 {
+        let (key, value) = (format!("figure:{number}"), "x".repeat(1000));
+        assert_eq!(client(&ashlar).command(&["SET", &key, &value]).unwrap(), Reply::Simple("OK".to_owned()));
+    }
+    let grown: u64 = figure("used_memory_dataset").parse().unwrap();
+    assert!(grown >= dataset + 1_000_000, "a million bytes were stored, and {dataset} became {grown}");
+    assert_eq!(figure("db0"), "keys=1000,expires=0,avg_ttl=0");
+    assert_eq!(figure("total_connections_received"), "1002");
+    let mut last = client(&ashlar);
+    assert!(matches!(last.command(&words("GET a b")).unwrap(), Reply::Error(_)));
+    assert_eq!(figure("total_error_replies"), "1");
+    ashlar.stop();
+}
