@@ -3,6 +3,7 @@
     clippy::disallowed_methods,
     reason = "the tests drive real processes over real sockets in real time; there is no seam to go through"
 )]
+#![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
 mod clients;
 mod faults;

@@ -5,6 +5,9 @@
 //! `# skip: postgres -- reason`. All failing records of all files are reported at once, as `file:line`.
 //! `SLT=joins cargo test --test it slt` runs only the files whose path contains `joins`. TPC-H is in `tpch.rs`.
 //!
+//! A record that Ashlar answers differently stays in place for PostgreSQL: a comment `# ashlar: ...` says what Ashlar
+//! does instead, and the line `skipif ashlar` follows.
+//!
 //! How results are written: the text that the wire carries, one row a line, a tab between columns; NULL as `NULL`, the
 //! empty string as `(empty)`, line breaks and tabs inside a value as `\n`, `\r`, `\t`. The letters of `query` are checked:
 //! I integers, R real, double precision and numeric, B boolean, T everything else. An error reads
@@ -44,7 +47,7 @@ fn plain_postgresql_records_hold_on_a_real_postgresql() {
         let mut admin = Session::connect(&server.connection_string()).unwrap();
         admin.run(&format!("CREATE DATABASE {database}")).unwrap();
         let connection = server.connection_string().replace("dbname=postgres", &format!("dbname={database}"));
-        ran += run_file(file, &connection, &mut failures);
+        ran += run_file(file, "postgres", &connection, &mut failures);
     }
     report(&failures);
     // Without a filter a few hundred records must have been compared, or the search for files is broken.
@@ -56,7 +59,7 @@ fn on_fresh_member(file: &File) -> Vec<String> {
     let mut failures = Vec::new();
     let run = catch_unwind(AssertUnwindSafe(|| {
         let server = Ashlar::start(Options::default()).unwrap();
-        run_file(file, &server.connection_string(), &mut failures);
+        run_file(file, "ashlar", &server.connection_string(), &mut failures);
         server.stop();
     }));
     if let Err(panic) = run {
@@ -131,11 +134,13 @@ fn collect(dir: &Path, paths: &mut Vec<PathBuf>) {
     }
 }
 
-/// Runs all records of a file, adds the failing ones to `failures`, and says how many were run.
-pub(crate) fn run_file(file: &File, connection: &str, failures: &mut Vec<String>) -> usize {
+/// Runs all records of a file that `skipif` and `onlyif` lines leave to the engine `ashlar` or `postgres`, adds the
+/// failing ones to `failures`, and says how many the file has.
+pub(crate) fn run_file(file: &File, engine: &str, connection: &str, failures: &mut Vec<String>) -> usize {
     let path = &file.path;
     let records = parse_file::<Letter>(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut runner = Runner::new(|| std::future::ready(Session::connect(connection)));
+    runner.add_label(engine);
     runner.with_validator(same_rows);
     runner.with_column_validator(sqllogictest::strict_column_validator);
     runner.with_normalizer(Clone::clone);

@@ -28,7 +28,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 #[test]
 fn tpch_loads_and_answers_as_postgresql_does() {
     let server = Ashlar::start(Options::default()).unwrap();
-    load_and_ask(&server.connection_string(), &[]);
+    load_and_ask("ashlar", &server.connection_string(), &[]);
     server.stop();
 }
 
@@ -37,12 +37,12 @@ fn tpch_answers_are_those_of_a_real_postgresql() {
     let server = Postgres::start().unwrap();
     // Without the index two of the correlated subqueries take minutes there.
     let after_load = ["CREATE INDEX ON lineitem (l_partkey, l_suppkey)", "ANALYZE"];
-    load_and_ask(&server.connection_string(), &after_load);
+    load_and_ask("postgres", &server.connection_string(), &after_load);
 }
 
-fn load_and_ask(connection: &str, after_load: &[&str]) {
+fn load_and_ask(engine: &str, connection: &str, after_load: &[&str]) {
     let mut failures = Vec::new();
-    run_file(&tpch_file("schema"), connection, &mut failures);
+    run_file(&tpch_file("schema"), engine, connection, &mut failures);
     report(&failures);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -53,9 +53,9 @@ fn load_and_ask(connection: &str, after_load: &[&str]) {
             client.batch_execute(statement).await.unwrap();
         }
     });
-    run_file(&tpch_file("loaded"), connection, &mut failures);
+    run_file(&tpch_file("loaded"), engine, connection, &mut failures);
     for query in 1..=22 {
-        run_file(&tpch_file(&format!("q{query:02}")), connection, &mut failures);
+        run_file(&tpch_file(&format!("q{query:02}")), engine, connection, &mut failures);
     }
     report(&failures);
 }

@@ -60,7 +60,7 @@ impl Ashlar {
             command.arg("--config").arg(path);
         }
         command.args(&options.arguments).current_dir(dir.path());
-        let mut process = Process::spawn("ashlar", command, dir)?;
+        let mut process = Process::spawn("ashlar", "TERM", command, dir)?;
         let ready = process.wait_until(|_| std::fs::read_to_string(&ready_file).ok())?;
         let ready: serde_json::Value = serde_json::from_str(&ready)?;
         let door = |name: &str| -> Result<SocketAddr> {

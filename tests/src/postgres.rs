@@ -49,7 +49,7 @@ impl Postgres {
                 command.args(["-c", setting]);
             }
             command.current_dir(dir.path());
-            let mut process = Process::spawn("postgres", command, dir)?;
+            let mut process = Process::spawn("postgres", "INT", command, dir)?;
             match process.wait_until(|_| pg::Connection::open(address, &[("user", "postgres")]).ok()) {
                 Ok(_) => return Ok(Postgres { process, address }),
                 Err(error) => failures.push_str(&format!("{error:#}\n")),

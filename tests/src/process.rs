@@ -18,6 +18,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// One server process with a private directory; stopped and cleaned when dropped, and also when the test process dies.
 pub struct Process {
     name: &'static str,
+    stop: &'static str,
     child: Child,
     watcher: Child,
     dir: TempDir,
@@ -26,7 +27,8 @@ pub struct Process {
 
 impl Process {
     /// Starts `command` with its standard output and error in the file `log` of `dir`.
-    pub fn spawn(name: &'static str, mut command: Command, dir: TempDir) -> Result<Process> {
+    /// `stop` is the signal that ends it in good order: `TERM`, or `INT` for PostgreSQL, which otherwise waits for its clients.
+    pub fn spawn(name: &'static str, stop: &'static str, mut command: Command, dir: TempDir) -> Result<Process> {
         let log = File::options().create(true).append(true).open(dir.path().join("log"))?;
         // A group of its own: an interrupt typed at the terminal reaches the tests, and they stop the server.
         let child = command
@@ -36,8 +38,8 @@ impl Process {
             .process_group(0)
             .spawn()
             .with_context(|| format!("{name}: {command:?}"))?;
-        let watcher = watch(child.id(), dir.path())?;
-        Ok(Process { name, child, watcher, dir, status: None })
+        let watcher = watch(child.id(), stop, dir.path())?;
+        Ok(Process { name, stop, child, watcher, dir, status: None })
     }
 
     /// The process id.
@@ -102,10 +104,10 @@ impl Process {
         }
     }
 
-    /// SIGTERM, then [`Process::wait`].
+    /// Tells it to stop, then [`Process::wait`].
     pub fn terminate(&mut self) -> Result<ExitStatus> {
         if self.status.is_none() && self.child.try_wait()?.is_none() {
-            self.signal("TERM")?;
+            self.signal(self.stop)?;
         }
         self.wait()
     }
@@ -127,9 +129,9 @@ impl Drop for Process {
 
 /// A shell that waits for the end of its input, which is the end of this process however it comes, and then stops
 /// the server and removes its directory. Statics of the test binary are never dropped; this is what cleans up after them.
-fn watch(pid: u32, dir: &Path) -> Result<Child> {
+fn watch(pid: u32, stop: &str, dir: &Path) -> Result<Child> {
     let script = r#"read -r _
-        kill -TERM "$0"
+        kill -"$2" "$0"
         tries=100
         while kill -0 "$0" && [ $tries -gt 0 ]; do sleep 0.1; tries=$((tries - 1)); done
         kill -KILL "$0"
@@ -138,6 +140,7 @@ fn watch(pid: u32, dir: &Path) -> Result<Child> {
         .args(["-c", script])
         .arg(pid.to_string())
         .arg(dir)
+        .arg(stop)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

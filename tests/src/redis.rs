@@ -29,7 +29,7 @@ impl Redis {
                 .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"])
                 .args(["--save", "", "--appendonly", "no", "--dir"])
                 .arg(dir.path());
-            let mut process = Process::spawn("redis", command, dir)?;
+            let mut process = Process::spawn("redis", "TERM", command, dir)?;
             let answers = |_: &std::path::Path| {
                 let mut client = resp::Client::connect(address).ok()?;
                 (client.command(&["PING"]).ok()? == resp::Reply::Simple("PONG".to_owned())).then_some(())

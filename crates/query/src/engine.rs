@@ -101,6 +101,16 @@ impl Engine {
         handle.await.map_err(|error| Error::internal(format!("a query task failed: {error}")))
     }
 
+    /// Runs planning: on a thread beside the pool, so that it never waits behind running queries.
+    ///
+    /// # Errors
+    /// XX000 where the work panicked.
+    pub async fn beside_pool<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        let pool = self.pool.as_ref().ok_or_else(|| Error::internal("the query pool is gone"))?;
+        let task = pool.handle().spawn_blocking(work);
+        task.await.map_err(|error| Error::internal(format!("planning failed: {error}")))
+    }
+
     /// Starts a future on the query pool.
     ///
     /// # Errors

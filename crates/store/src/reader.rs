@@ -14,7 +14,7 @@ use arrow::array::{
 };
 use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, DurationMicrosecondType, IntervalMonthDayNano, TimeUnit};
 use arrow::util::display::FormatOptions;
 use ashlar_base::{Datum, Error, ErrorCode, Interval, Result, ScalarType, SqlType};
 
@@ -157,6 +157,9 @@ impl Values {
             DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
             _ => to_arrow_type(sql_type),
         };
+        if matches!((array.data_type(), scalar), (DataType::Duration(_), ScalarType::Interval)) {
+            return days_and_time(array).map(Self::Interval);
+        }
         let cast = cast(array, &to)?;
         Self::of(&cast, scalar).ok_or_else(|| mismatch(array.data_type(), sql_type))
     }
@@ -229,6 +232,21 @@ fn can_read(from: &DataType, scalar: ScalarType) -> bool {
             ScalarType::Interval => matches!(from, DataType::Interval(_) | DataType::Duration(_)),
         },
     }
+}
+
+/// A difference of two timestamps: PostgreSQL counts whole days apart from the time of the day.
+fn days_and_time(array: &ArrayRef) -> Result<IntervalMonthDayNanoArray> {
+    const MICROS_PER_DAY: i64 = 24 * 60 * 60 * 1_000_000;
+    let micros = cast(array, &DataType::Duration(TimeUnit::Microsecond))?;
+    let micros = micros
+        .as_primitive_opt::<DurationMicrosecondType>()
+        .ok_or_else(|| Error::internal("a duration in microseconds is read as one"))?;
+    let parts = micros.iter().map(|micros| {
+        let micros = micros?;
+        let days = i32::try_from(micros / MICROS_PER_DAY).unwrap_or(i32::MAX);
+        Some(IntervalMonthDayNano::new(0, days, micros % MICROS_PER_DAY * NANOS_PER_MICRO))
+    });
+    Ok(parts.collect())
 }
 
 /// Whether this is the scalar's own Arrow type.

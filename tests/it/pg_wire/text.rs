@@ -13,6 +13,11 @@ pub(super) enum Line {
 }
 
 impl Line {
+    /// Whether the server must report an error here.
+    pub(super) fn expects_error(&self) -> bool {
+        matches!(self, Line::Expect { words, .. } if words.first().and_then(Word::bare) == Some("ErrorResponse"))
+    }
+
     /// The bytes of a CopyData that the server must send.
     pub(super) fn copy_data(&self) -> Option<&[u8]> {
         match self {

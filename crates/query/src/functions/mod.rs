@@ -25,6 +25,10 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
             registry.register_udaf(Arc::new(function.as_ref().clone().with_aliases([alias])))?;
         }
     }
+    // As functions of one row they give an array, where PostgreSQL gives rows: only the table functions stay.
+    for name in ["generate_series", "range"] {
+        registry.deregister_udf(name)?;
+    }
     // Before the planner that comes with the JSON functions: the first that knows an operator has it.
     registry.register_expr_planner(Arc::new(crate::expressions::JsonOperators))?;
     datafusion_functions_json::register_all(registry)?;

@@ -32,6 +32,12 @@ impl AnalyzerRule for TextCasts {
                 return Ok(Transformed::no(expr));
             };
             let has_type = field.metadata().contains_key("ashlar.type");
+            if has_type && !is_castable(source.data_type(), field.data_type()) {
+                let from =
+                    sql_type_of(&source).map_or_else(|| source.data_type().to_string(), |found| found.to_string());
+                let message = format!("cannot cast type {from} to {target}");
+                return Err(external(Error::new(ErrorCode::CannotCoerce, message)));
+            }
             if !has_type && is_text(field.data_type()) && is_bytes(source.data_type()) {
                 // Not written by anybody: a function for text was given bytes.
                 return Err(external(
@@ -57,6 +63,17 @@ impl AnalyzerRule for TextCasts {
 
     fn name(&self) -> &str {
         "text_casts"
+    }
+}
+
+/// Whether PostgreSQL has the cast: none between times and numbers or booleans, none of a boolean but to integer.
+fn is_castable(from: &DataType, to: &DataType) -> bool {
+    let is_number = |of: &DataType| of.is_integer() || of.is_floating() || matches!(of, DataType::Decimal128(..));
+    let is_time = |of: &DataType| of.is_temporal();
+    match (from, to) {
+        (DataType::Boolean, to) => matches!(to, DataType::Boolean | DataType::Int32) || is_text(to),
+        (from, DataType::Boolean) => matches!(from, DataType::Int32 | DataType::Null) || is_text(from),
+        (from, to) => !(is_number(from) && is_time(to) || is_time(from) && is_number(to)),
     }
 }
 

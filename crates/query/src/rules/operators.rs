@@ -27,6 +27,7 @@ pub struct PgOperators;
 
 impl AnalyzerRule for PgOperators {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        refuse_ordered_intervals(&plan)?;
         super::rewrite_expressions(plan, |expr, schema| match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => binary(*left, op, *right, schema),
             Expr::InList(InList { expr, list, negated }) => {
@@ -62,6 +63,41 @@ impl AnalyzerRule for PgOperators {
     fn name(&self) -> &str {
         "pg_operators"
     }
+}
+
+/// Intervals are equal and ordered by months of thirty days in PostgreSQL, field by field here: whatever sorts or
+/// groups by them is refused.
+fn refuse_ordered_intervals(plan: &LogicalPlan) -> Result<()> {
+    use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+    let is_interval = |expr: &Expr, schema: &DFSchema| {
+        matches!(expr.get_type(schema), Ok(DataType::Interval(_) | DataType::Duration(_)))
+    };
+    plan.apply_with_subqueries(|node| {
+        let found = match node {
+            LogicalPlan::Sort(sort) => sort.expr.iter().any(|item| is_interval(&item.expr, sort.input.schema())),
+            LogicalPlan::Distinct(distinct) => {
+                let fields = distinct.input().schema();
+                fields.fields().iter().any(|field| matches!(field.data_type(), DataType::Interval(_)))
+            }
+            LogicalPlan::Aggregate(aggregate) => {
+                let schema = aggregate.input.schema();
+                aggregate.group_expr.iter().any(|expr| is_interval(expr, schema))
+                    || aggregate.aggr_expr.iter().any(|expr| match expr.clone().unalias() {
+                        Expr::AggregateFunction(function) => {
+                            matches!(function.func.name(), "min" | "max")
+                                && function.params.args.iter().any(|arg| is_interval(arg, schema))
+                        }
+                        _ => false,
+                    })
+            }
+            _ => false,
+        };
+        if found {
+            return Err(external(Error::unsupported("sorting, grouping and comparing intervals is not supported")));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })
+    .map(drop)
 }
 
 fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, Expr, Fetch, LimitClause, Query, SelectItem, SetExpr, SetOperator, SetQuantifier,
-    Statement, Value, VisitMut, VisitorMut,
+    Statement, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 /// Rewrites a parsed statement in place.
@@ -80,6 +80,16 @@ impl VisitorMut for Rewrite {
                     if let Some(joined) = joined {
                         *expr = Expr::Nested(Box::new(joined));
                     }
+                }
+                ControlFlow::Continue(())
+            }
+            // The sign of a number binds tighter than its power.
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner }
+                if matches!(inner.as_ref(), Expr::BinaryOp { op: BinaryOperator::PGExp, .. }) =>
+            {
+                if let Expr::BinaryOp { left, op, right } = inner.as_ref().clone() {
+                    let left = Box::new(Expr::UnaryOp { op: UnaryOperator::Minus, expr: left });
+                    *expr = Expr::BinaryOp { left, op, right };
                 }
                 ControlFlow::Continue(())
             }

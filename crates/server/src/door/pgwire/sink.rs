@@ -57,7 +57,7 @@ impl<'c> Sink<'c> {
         formats: Option<Arc<[Format]>>,
     ) -> Self {
         let bound = context.shared.config.server.write_buffer_kib_max as usize * 1024;
-        Self { formats, ..Self::new(outbox, stream, bound, session.style().clone(), session.cancel_token()) }
+        Self { formats, ..Self::new(outbox, stream, bound, *session.style(), session.cancel_token()) }
     }
 
     fn new(outbox: &'c mut Outbox, stream: &'c TcpStream, bound: usize, style: TextStyle, cancel: CancelToken) -> Self {

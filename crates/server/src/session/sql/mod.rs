@@ -251,9 +251,7 @@ impl SqlSession {
             Some(planned) => planned,
             None => {
                 let (pool, parsed, declared) = (Arc::clone(engine), parsed.clone(), declared.to_vec());
-                engine
-                    .on_pool(async move { ashlar_query::Statement::plan(&pool, &catalog, &parsed, &declared) })
-                    .await??
+                engine.beside_pool(move || ashlar_query::Statement::plan(&pool, &catalog, &parsed, &declared)).await??
             }
         };
         let planned = Arc::new(planned);

@@ -44,10 +44,24 @@ impl SqlSession {
         }
         match self.timeout() {
             None => self.start(portal, &statement, rows_max, sink).await,
-            Some(limit) => match tokio::time::timeout(limit, self.start(portal, &statement, rows_max, sink)).await {
-                Ok(executed) => executed,
-                Err(_) => Err(Error::new(ErrorCode::QueryCanceled, "canceling statement due to statement timeout")),
-            },
+            Some(limit) => {
+                // The statement is asked to stop, not dropped: it has the transaction with it.
+                let cancel = self.cancel.clone();
+                let work = self.start(portal, &statement, rows_max, sink);
+                tokio::pin!(work);
+                match tokio::time::timeout(limit, &mut work).await {
+                    Ok(executed) => executed,
+                    Err(_) => {
+                        cancel.cancel();
+                        work.await.map_err(|error| match error.code() {
+                            ErrorCode::QueryCanceled => {
+                                Error::new(ErrorCode::QueryCanceled, "canceling statement due to statement timeout")
+                            }
+                            _ => error,
+                        })
+                    }
+                }
+            }
         }
     }
 

@@ -1,0 +1,71 @@
+//! `ashlar`: what only this server can tell about its tables.
+
+use std::any::Any;
+use std::collections::HashMap;
+
+use ashlar_base::{Result, TableId, Value};
+use datafusion::catalog::Session;
+use datafusion::datasource::listing::ListingTable;
+use futures::TryStreamExt;
+
+use super::layout::{Rows, string};
+use super::{Definition, Picture};
+use crate::catalog::{CatalogState, Table};
+use crate::files::FileTable;
+
+/// The tables. `rows` and `partitions` are NULL for files, whose rows nobody has counted; `bytes` is NULL for files
+/// that cannot be listed now.
+pub(super) const TABLES: &[Definition] = &[Definition {
+    name: "tables",
+    columns: "name text, kind text, rows bigint, bytes bigint, partitions integer, path text",
+    fill: Some(tables),
+}];
+
+fn tables(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    let bigint = |number: u64| Value::Int8(i64::try_from(number).unwrap_or(i64::MAX));
+    for (name, table) in picture.catalog.tables() {
+        match table {
+            Table::Grid(region) => rows.push([
+                ("name", string(name)),
+                ("kind", string("grid")),
+                ("rows", bigint(region.row_count())),
+                ("bytes", bigint(region.bytes())),
+                ("partitions", Value::Int4(i32::from(region.partition_count()))),
+            ])?,
+            Table::File(file) => rows.push([
+                ("name", string(name)),
+                ("kind", string("file")),
+                ("bytes", picture.file_bytes.get(&file.id).copied().map_or(Value::Null, bigint)),
+                ("path", string(&file.path)),
+            ])?,
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the files of every foreign table whose files can be listed.
+pub(super) async fn file_bytes(state: &dyn Session, catalog: &CatalogState) -> HashMap<TableId, u64> {
+    let mut result = HashMap::new();
+    for (_, table) in catalog.tables() {
+        if let Table::File(file) = table
+            && let Ok(Some(bytes)) = bytes_of(state, file).await
+        {
+            result.insert(file.id, bytes);
+        }
+    }
+    result
+}
+
+async fn bytes_of(state: &dyn Session, file: &FileTable) -> datafusion::common::Result<Option<u64>> {
+    let provider: &dyn Any = file.provider.as_ref();
+    let Some(listing) = provider.downcast_ref::<ListingTable>() else {
+        return Ok(None);
+    };
+    let mut bytes = 0;
+    for path in listing.table_paths() {
+        let store = state.runtime_env().object_store(path)?;
+        let files = path.list_all_files(state, store.as_ref(), &listing.options().file_extension).await?;
+        bytes += files.try_fold(0, |sum, file| std::future::ready(Ok(sum + file.size))).await?;
+    }
+    Ok(Some(bytes))
+}

@@ -1,0 +1,87 @@
+//! Tables of `pg_catalog` about what is not offered: triggers, policies, enums and the like. They have PostgreSQL's
+//! columns and no rows.
+
+use super::Definition;
+
+const fn empty(name: &'static str, columns: &'static str) -> Definition {
+    Definition { name, columns, fill: None }
+}
+
+/// The tables.
+pub(super) const TABLES: &[Definition] = &[
+    empty("pg_auth_members", "roleid bigint, member bigint, grantor bigint, admin_option boolean"),
+    empty(
+        "pg_depend",
+        "classid bigint, objid bigint, objsubid integer, refclassid bigint, refobjid bigint, \
+            refobjsubid integer, deptype text",
+    ),
+    empty("pg_description", "objoid bigint, classoid bigint, objsubid integer, description text"),
+    empty("pg_enum", "oid bigint, enumtypid bigint, enumsortorder real, enumlabel text"),
+    empty(
+        "pg_extension",
+        "oid bigint, extname text, extowner bigint, extnamespace bigint, extrelocatable boolean, \
+            extversion text, extconfig bigint[], extcondition text[]",
+    ),
+    empty("pg_foreign_table", "ftrelid bigint, ftserver bigint, ftoptions text[]"),
+    empty("pg_inherits", "inhrelid bigint, inhparent bigint, inhseqno integer, inhdetachpending boolean"),
+    empty(
+        "pg_matviews",
+        "schemaname text, matviewname text, matviewowner text, tablespace text, hasindexes boolean, \
+            ispopulated boolean, definition text",
+    ),
+    empty(
+        "pg_partitioned_table",
+        "partrelid bigint, partstrat text, partnatts smallint, partdefid bigint, partattrs smallint[], \
+            partclass bigint[], partcollation bigint[], partexprs text",
+    ),
+    empty(
+        "pg_policy",
+        "oid bigint, polname text, polrelid bigint, polcmd text, polpermissive boolean, polroles bigint[], \
+            polqual text, polwithcheck text",
+    ),
+    empty(
+        "pg_proc",
+        "oid bigint, proname text, pronamespace bigint, proowner bigint, prolang bigint, procost real, \
+            prorows real, provariadic bigint, prosupport bigint, prokind text, prosecdef boolean, \
+            proleakproof boolean, proisstrict boolean, proretset boolean, provolatile text, proparallel text, \
+            pronargs smallint, pronargdefaults smallint, prorettype bigint, proargtypes bigint[], \
+            proallargtypes bigint[], proargmodes text[], proargnames text[], proargdefaults text, \
+            protrftypes bigint[], prosrc text, probin text, prosqlbody text, proconfig text[], proacl text[]",
+    ),
+    empty("pg_publication_namespace", "oid bigint, pnpubid bigint, pnnspid bigint"),
+    empty("pg_publication_rel", "oid bigint, prpubid bigint, prrelid bigint, prqual text, prattrs smallint[]"),
+    empty(
+        "pg_publication",
+        "oid bigint, pubname text, pubowner bigint, puballtables boolean, pubinsert boolean, \
+            pubupdate boolean, pubdelete boolean, pubtruncate boolean, pubviaroot boolean",
+    ),
+    empty(
+        "pg_range",
+        "rngtypid bigint, rngsubtype bigint, rngmultitypid bigint, rngcollation bigint, rngsubopc bigint, \
+            rngcanonical bigint, rngsubdiff bigint",
+    ),
+    empty(
+        "pg_rewrite",
+        "oid bigint, rulename text, ev_class bigint, ev_type text, ev_enabled text, is_instead boolean, \
+            ev_qual text, ev_action text",
+    ),
+    empty(
+        "pg_sequence",
+        "seqrelid bigint, seqtypid bigint, seqstart bigint, seqincrement bigint, seqmax bigint, \
+            seqmin bigint, seqcache bigint, seqcycle boolean",
+    ),
+    empty("pg_shdescription", "objoid bigint, classoid bigint, description text"),
+    empty(
+        "pg_statistic_ext",
+        "oid bigint, stxrelid bigint, stxname text, stxnamespace bigint, stxowner bigint, \
+            stxstattarget integer, stxkeys smallint[], stxkind text[], stxexprs text",
+    ),
+    empty(
+        "pg_trigger",
+        "oid bigint, tgrelid bigint, tgparentid bigint, tgname text, tgfoid bigint, tgtype smallint, \
+            tgenabled text, tgisinternal boolean, tgconstrrelid bigint, tgconstrindid bigint, \
+            tgconstraint bigint, tgdeferrable boolean, tginitdeferred boolean, tgnargs smallint, \
+            tgattr smallint[], tgargs bytea, tgqual text, tgoldtable text, tgnewtable text",
+    ),
+    empty("pg_views", "schemaname text, viewname text, viewowner text, definition text"),
+];

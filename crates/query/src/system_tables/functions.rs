@@ -1,0 +1,364 @@
+//! The functions that clients call when they read the system tables.
+//!
+//! [`all`] is registered with the other functions of SQL. Each is registered under its name and under
+//! `pg_catalog.` and its name, because a qualified call is looked up by the whole name. Functions that need the
+//! catalog (`pg_get_indexdef`, `pg_get_constraintdef`, `to_regclass`, sizes) are not offered.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Int64Type};
+use ashlar_base::{Error, ScalarType, SqlType};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::functions_nested::string::array_to_string_udf;
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+};
+use pg_query::protobuf::KeywordKind;
+
+use super::relations::{OWNER, plain_type};
+use crate::error::external;
+
+/// What a function answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Answer {
+    /// True, unless an argument is NULL: everything is in the search path, and the one role may do everything.
+    True,
+    /// As `True`, of an object given by its OID.
+    Privilege,
+    /// False.
+    False,
+    /// NULL: there is nothing of the kind that is asked for.
+    Nothing,
+    /// The schemas that are searched for names.
+    Schemas,
+    /// The name of an encoding by its number.
+    Encoding,
+    /// The name of a role by its OID.
+    Role,
+    /// A type by its OID and modifier.
+    TypeName,
+    /// The first argument.
+    Expression,
+    /// An identifier, quoted where it must be.
+    Identifier,
+}
+
+/// One of the functions.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct SystemFunction {
+    name: &'static str,
+    answer: Answer,
+    signature: Signature,
+}
+
+/// A function as it is listed.
+struct Declaration {
+    name: &'static str,
+    qualified: &'static str,
+    answer: Answer,
+    arities: &'static [usize],
+}
+
+macro_rules! function {
+    ($name:literal, $answer:ident, $($arity:literal)|+) => {
+        Declaration {
+            name: $name,
+            qualified: concat!("pg_catalog.", $name),
+            answer: Answer::$answer,
+            arities: &[$($arity),+],
+        }
+    };
+}
+
+/// All of them.
+pub fn all() -> Vec<Arc<ScalarUDF>> {
+    let functions = [
+        function!("pg_table_is_visible", True, 1),
+        function!("pg_type_is_visible", True, 1),
+        function!("pg_function_is_visible", True, 1),
+        function!("pg_collation_is_visible", True, 1),
+        function!("has_table_privilege", Privilege, 2 | 3),
+        function!("has_any_column_privilege", Privilege, 2 | 3),
+        function!("has_schema_privilege", Privilege, 2 | 3),
+        function!("has_database_privilege", Privilege, 2 | 3),
+        function!("pg_is_in_recovery", False, 0),
+        function!("obj_description", Nothing, 1 | 2),
+        function!("col_description", Nothing, 2),
+        function!("shobj_description", Nothing, 2),
+        function!("pg_get_partkeydef", Nothing, 1),
+        function!("pg_get_viewdef", Nothing, 1 | 2),
+        function!("pg_get_triggerdef", Nothing, 1 | 2),
+        function!("pg_get_ruledef", Nothing, 1 | 2),
+        function!("pg_get_function_result", Nothing, 1),
+        function!("pg_get_function_arguments", Nothing, 1),
+        function!("pg_get_function_identity_arguments", Nothing, 1),
+        function!("pg_get_statisticsobjdef_columns", Nothing, 1),
+        function!("current_schemas", Schemas, 1),
+        function!("pg_encoding_to_char", Encoding, 1),
+        function!("pg_get_userbyid", Role, 1),
+        function!("format_type", TypeName, 2),
+        function!("pg_get_expr", Expression, 2 | 3),
+        function!("quote_ident", Identifier, 1),
+    ];
+    let build = |Declaration { name, qualified, answer, arities }: Declaration| {
+        let arity = |count: &usize| if *count == 0 { TypeSignature::Nullary } else { TypeSignature::Any(*count) };
+        let signature = Signature::one_of(arities.iter().map(arity).collect(), Volatility::Stable);
+        Arc::new(ScalarUDF::from(SystemFunction { name, answer, signature }).with_aliases([qualified]))
+    };
+    // DataFusion's own, under the name by which psql calls it.
+    let array_to_string = array_to_string_udf().as_ref().clone().with_aliases(["pg_catalog.array_to_string"]);
+    functions.into_iter().map(build).chain([Arc::new(array_to_string)]).collect()
+}
+
+impl ScalarUDFImpl for SystemFunction {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(match self.answer {
+            Answer::True | Answer::Privilege | Answer::False => DataType::Boolean,
+            Answer::Schemas => schemas(false).data_type(),
+            _ => DataType::Utf8,
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        match self.answer {
+            Answer::False => return Ok(ColumnarValue::Scalar(ScalarValue::Boolean(Some(false)))),
+            Answer::Nothing => return Ok(ColumnarValue::Scalar(ScalarValue::Utf8(None))),
+            _ => {}
+        }
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let result = self.answer(&arrays)?;
+        if is_constant {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?));
+        }
+        Ok(ColumnarValue::Array(result))
+    }
+}
+
+impl SystemFunction {
+    fn answer(&self, args: &[ArrayRef]) -> Result<ArrayRef> {
+        let Some(first) = args.first() else {
+            return internal_err!("{} takes an argument", self.name);
+        };
+        let rows = 0..first.len();
+        // An untyped NULL arrives as an array whose elements count as valid.
+        let known = |row: usize| args.iter().all(|arg| !arg.data_type().is_null() && arg.is_valid(row));
+        match self.answer {
+            Answer::True => Ok(Arc::new(rows.map(|row| known(row).then_some(true)).collect::<BooleanArray>())),
+            Answer::Privilege => {
+                // The object stands before the privilege. Of a name it would have to be known whether it exists.
+                if args[args.len() - 2].data_type().is_string() {
+                    let message = format!("{} of a name is not supported", self.name);
+                    return Err(external(Error::unsupported(message).with_hint("Give the object's OID.")));
+                }
+                Ok(Arc::new(rows.map(|row| known(row).then_some(true)).collect::<BooleanArray>()))
+            }
+            Answer::Schemas => {
+                let implicit = cast(first, &DataType::Boolean)?;
+                let implicit = implicit.as_boolean();
+                let lists = rows.map(|row| match implicit.is_valid(row) {
+                    true => Ok(schemas(implicit.value(row))),
+                    false => ScalarValue::try_new_null(&schemas(false).data_type()),
+                });
+                ScalarValue::iter_to_array(lists.collect::<Result<Vec<_>>>()?)
+            }
+            Answer::Encoding => by_number(first, |number| {
+                usize::try_from(number).ok().and_then(|number| ENCODINGS.get(number)).map_or("", |name| name).to_owned()
+            }),
+            Answer::Role => by_number(first, |number| match number {
+                10 => OWNER.to_owned(),
+                other => format!("unknown (OID={other})"),
+            }),
+            Answer::TypeName => {
+                let oids = cast(first, &DataType::Int64)?;
+                let oids = oids.as_primitive::<Int64Type>();
+                let modifiers = cast(&args[1], &DataType::Int64)?;
+                let modifiers = modifiers.as_primitive::<Int64Type>();
+                let name = |row: usize| {
+                    let modifier = if modifiers.is_valid(row) { modifiers.value(row) } else { -1 };
+                    oids.is_valid(row).then(|| format_type(oids.value(row), modifier))
+                };
+                Ok(Arc::new(rows.map(name).collect::<StringArray>()))
+            }
+            Answer::Expression => {
+                let texts = cast(first, &DataType::Utf8)?;
+                let texts = texts.as_string::<i32>();
+                Ok(Arc::new(rows.map(|row| known(row).then(|| texts.value(row))).collect::<StringArray>()))
+            }
+            Answer::Identifier => {
+                let texts = cast(first, &DataType::Utf8)?;
+                let quoted = texts.as_string::<i32>().iter().map(|text| text.map(quote_ident));
+                Ok(Arc::new(quoted.collect::<StringArray>()))
+            }
+            Answer::False | Answer::Nothing => internal_err!("{} needs no arguments", self.name),
+        }
+    }
+}
+
+fn cast(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+    Ok(cast_with_options(array, data_type, &CastOptions { safe: false, ..CastOptions::default() })?)
+}
+
+fn by_number(array: &ArrayRef, text: impl Fn(i64) -> String) -> Result<ArrayRef> {
+    let numbers = cast(array, &DataType::Int64)?;
+    let texts = numbers.as_primitive::<Int64Type>().iter().map(|number| number.map(&text));
+    Ok(Arc::new(texts.collect::<StringArray>()))
+}
+
+/// The search path: `pg_catalog` is searched implicitly.
+fn schemas(with_implicit: bool) -> ScalarValue {
+    let names: &[&str] = if with_implicit { &["pg_catalog", "public"] } else { &["public"] };
+    let names: Vec<ScalarValue> = names.iter().map(|name| ScalarValue::from(*name)).collect();
+    ScalarValue::List(ScalarValue::new_list_nullable(&names, &DataType::Utf8))
+}
+
+/// A type as PostgreSQL writes it; `???` for one that is not in `pg_type`.
+fn format_type(oid: i64, modifier: i64) -> String {
+    if oid == 0 {
+        return "-".to_owned();
+    }
+    let Some(sql_type) = u32::try_from(oid).ok().and_then(SqlType::from_oid) else {
+        return "???".to_owned();
+    };
+    let plain = plain_type(sql_type);
+    if modifier < 0 {
+        return plain;
+    }
+    let (element, brackets) = match plain.strip_suffix("[]") {
+        Some(element) => (element, "[]"),
+        None => (plain.as_str(), ""),
+    };
+    // numeric(p,s) and varchar(n) count from 4, the others from 0.
+    match sql_type.scalar() {
+        ScalarType::Numeric { .. } if modifier >= 4 => {
+            let digits = modifier - 4;
+            format!("{element}({},{}){brackets}", (digits >> 16) & 0xffff, digits & 0x7ff)
+        }
+        ScalarType::Varchar { .. } if modifier > 4 => format!("{element}({}){brackets}", modifier - 4),
+        ScalarType::Time | ScalarType::Timestamp | ScalarType::Timestamptz => {
+            let (name, zone) = element.split_once(' ').unwrap_or((element, ""));
+            format!("{name}({modifier}) {zone}{brackets}")
+        }
+        _ => plain,
+    }
+}
+
+/// An identifier as it can be written in SQL.
+fn quote_ident(name: &str) -> String {
+    let is_plain = |(offset, byte): (usize, u8)| {
+        byte.is_ascii_lowercase() || byte == b'_' || (offset > 0 && byte.is_ascii_digit())
+    };
+    if !name.is_empty() && name.bytes().enumerate().all(is_plain) && !is_reserved(name) {
+        return name.to_owned();
+    }
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// Whether PostgreSQL's scanner knows a word as more than an unreserved keyword.
+fn is_reserved(word: &str) -> bool {
+    let Ok(scanned) = pg_query::scan(word) else {
+        return true;
+    };
+    scanned
+        .tokens
+        .iter()
+        .any(|token| !matches!(token.keyword_kind(), KeywordKind::NoKeyword | KeywordKind::UnreservedKeyword))
+}
+
+/// PostgreSQL's encodings by number.
+const ENCODINGS: [&str; 42] = [
+    "SQL_ASCII",
+    "EUC_JP",
+    "EUC_CN",
+    "EUC_KR",
+    "EUC_TW",
+    "EUC_JIS_2004",
+    "UTF8",
+    "MULE_INTERNAL",
+    "LATIN1",
+    "LATIN2",
+    "LATIN3",
+    "LATIN4",
+    "LATIN5",
+    "LATIN6",
+    "LATIN7",
+    "LATIN8",
+    "LATIN9",
+    "LATIN10",
+    "WIN1256",
+    "WIN1258",
+    "WIN866",
+    "WIN874",
+    "KOI8R",
+    "WIN1251",
+    "WIN1252",
+    "ISO_8859_5",
+    "ISO_8859_6",
+    "ISO_8859_7",
+    "ISO_8859_8",
+    "WIN1250",
+    "WIN1253",
+    "WIN1254",
+    "WIN1255",
+    "WIN1257",
+    "KOI8U",
+    "SJIS",
+    "BIG5",
+    "GBK",
+    "UHC",
+    "GB18030",
+    "JOHAB",
+    "SHIFT_JIS_2004",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_written_as_postgres_writes_them() {
+        let cases = [
+            (23, -1, "integer"),
+            (1043, 14, "character varying(10)"),
+            (1043, -1, "character varying"),
+            (1700, (10 << 16) + 2 + 4, "numeric(10,2)"),
+            (1231, (10 << 16) + 2 + 4, "numeric(10,2)[]"),
+            (1700, -1, "numeric"),
+            (1009, -1, "text[]"),
+            (1184, 3, "timestamp(3) with time zone"),
+            (0, -1, "-"),
+            (4_000_000, -1, "???"),
+        ];
+        for (oid, modifier, expected) in cases {
+            assert_eq!(format_type(oid, modifier), expected, "format_type({oid}, {modifier})");
+        }
+    }
+
+    #[test]
+    fn identifiers_are_quoted_only_where_they_must_be() {
+        for plain in ["a", "_x1", "name", "abort"] {
+            assert_eq!(quote_ident(plain), plain);
+        }
+        for quoted in ["", "A", "1a", "a b", "select", "int", "left"] {
+            assert_eq!(quote_ident(quoted), format!("\"{quoted}\""));
+        }
+        assert_eq!(quote_ident("a\"b"), "\"a\"\"b\"");
+    }
+
+    #[test]
+    fn qualified_names_are_aliases() {
+        for function in all() {
+            assert!(function.aliases().contains(&format!("pg_catalog.{}", function.name())));
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! `information_schema`: the SQL standard's views, with PostgreSQL's columns and words.
+//!
+//! Describes the tables of `public`; the system tables do not describe themselves.
+
+use ashlar_base::{Result, ScalarType, SqlType, Value};
+
+use super::layout::{Rows, int4, maybe, string, yes_or_no};
+use super::relations::{DATABASE, OWNER, PUBLIC, default_text, is_identity, plain_type};
+use super::types::type_name;
+use super::{Definition, Picture};
+
+/// Bytes of text that PostgreSQL says a column without a limit can hold.
+const OCTETS_MAX: i32 = 1 << 30;
+/// Bytes that a character takes at the most.
+const OCTETS_PER_CHARACTER: i64 = 4;
+
+/// The tables.
+pub(super) const TABLES: &[Definition] = &[
+    Definition {
+        name: "schemata",
+        columns: "catalog_name text = ashlar, schema_name text, schema_owner text = ashlar, \
+            default_character_set_catalog text, default_character_set_schema text, default_character_set_name text, \
+            sql_path text",
+        fill: Some(schemata),
+    },
+    Definition {
+        name: "tables",
+        columns: "table_catalog text = ashlar, table_schema text = public, table_name text, table_type text, \
+            self_referencing_column_name text, reference_generation text, user_defined_type_catalog text, \
+            user_defined_type_schema text, user_defined_type_name text, is_insertable_into text, \
+            is_typed text = NO, commit_action text",
+        fill: Some(tables),
+    },
+    Definition {
+        name: "columns",
+        columns: "table_catalog text = ashlar, table_schema text = public, table_name text, column_name text, \
+            ordinal_position integer, column_default text, is_nullable text, data_type text, \
+            character_maximum_length integer, character_octet_length integer, numeric_precision integer, \
+            numeric_precision_radix integer, numeric_scale integer, datetime_precision integer, \
+            interval_type text, interval_precision integer, character_set_catalog text, character_set_schema text, \
+            character_set_name text, collation_catalog text, collation_schema text, collation_name text, \
+            domain_catalog text, domain_schema text, domain_name text, udt_catalog text = ashlar, \
+            udt_schema text = pg_catalog, udt_name text, scope_catalog text, scope_schema text, scope_name text, \
+            maximum_cardinality integer, dtd_identifier text, is_self_referencing text = NO, is_identity text, \
+            identity_generation text, identity_start text, identity_increment text, identity_maximum text, \
+            identity_minimum text, identity_cycle text = NO, is_generated text = NEVER, \
+            generation_expression text, is_updatable text",
+        fill: Some(columns),
+    },
+    Definition {
+        name: "table_constraints",
+        columns: "constraint_catalog text = ashlar, constraint_schema text = public, constraint_name text, \
+            table_catalog text = ashlar, table_schema text = public, table_name text, constraint_type text, \
+            is_deferrable text = NO, initially_deferred text = NO, enforced text = YES, nulls_distinct text",
+        fill: Some(table_constraints),
+    },
+    Definition {
+        name: "key_column_usage",
+        columns: "constraint_catalog text = ashlar, constraint_schema text = public, constraint_name text, \
+            table_catalog text = ashlar, table_schema text = public, table_name text, column_name text, \
+            ordinal_position integer, position_in_unique_constraint integer",
+        fill: Some(key_column_usage),
+    },
+];
+
+fn schemata(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for name in [DATABASE, "information_schema", "pg_catalog", PUBLIC] {
+        rows.push([("schema_name", string(name)), ("schema_owner", string(OWNER))])?;
+    }
+    Ok(())
+}
+
+fn tables(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in &picture.relations {
+        rows.push([
+            ("table_name", string(&relation.name)),
+            ("table_type", string(if relation.is_foreign { "FOREIGN" } else { "BASE TABLE" })),
+            ("is_insertable_into", yes_or_no(!relation.is_foreign)),
+        ])?;
+    }
+    Ok(())
+}
+
+fn columns(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in &picture.relations {
+        for (ordinal, column) in relation.columns.iter().enumerate() {
+            let sql_type = column.sql_type;
+            let numeric = Numeric::of(sql_type);
+            let identity = is_identity(column);
+            let when_identity = |text: String| maybe(identity.then_some(text));
+            let data_type = if sql_type.is_array() { "ARRAY".to_owned() } else { plain_type(sql_type) };
+            let (length, octets) = character_lengths(sql_type);
+            rows.push([
+                ("table_name", string(&relation.name)),
+                ("column_name", string(&column.name)),
+                ("ordinal_position", int4(ordinal + 1)),
+                ("column_default", maybe(default_text(column))),
+                ("is_nullable", yes_or_no(column.nullable)),
+                ("data_type", string(data_type)),
+                ("character_maximum_length", length),
+                ("character_octet_length", octets),
+                ("numeric_precision", numeric.precision),
+                ("numeric_precision_radix", numeric.radix),
+                ("numeric_scale", numeric.scale),
+                ("datetime_precision", datetime_precision(sql_type)),
+                ("udt_name", string(type_name(sql_type))),
+                ("dtd_identifier", string((ordinal + 1).to_string())),
+                ("is_identity", yes_or_no(identity)),
+                ("identity_generation", when_identity("BY DEFAULT".to_owned())),
+                ("identity_start", when_identity("1".to_owned())),
+                ("identity_increment", when_identity("1".to_owned())),
+                ("identity_maximum", when_identity(integer_max(sql_type).to_string())),
+                ("identity_minimum", when_identity("1".to_owned())),
+                ("is_updatable", yes_or_no(!relation.is_foreign)),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+fn table_constraints(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in &picture.relations {
+        for constraint in relation.constraints() {
+            rows.push([
+                ("constraint_name", string(constraint.name)),
+                ("table_name", string(&relation.name)),
+                ("constraint_type", string(if constraint.is_primary { "PRIMARY KEY" } else { "CHECK" })),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+fn key_column_usage(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in &picture.relations {
+        for (position, ordinal) in relation.key.iter().enumerate() {
+            rows.push([
+                ("constraint_name", string(relation.key_name())),
+                ("table_name", string(&relation.name)),
+                ("column_name", string(&relation.columns[*ordinal].name)),
+                ("ordinal_position", int4(position + 1)),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+/// What the views say about the digits of a type.
+struct Numeric {
+    precision: Value,
+    radix: Value,
+    scale: Value,
+}
+
+impl Numeric {
+    fn of(sql_type: SqlType) -> Self {
+        let known = |precision: i32, radix: i32, scale: Value| Self {
+            precision: Value::Int4(precision),
+            radix: Value::Int4(radix),
+            scale,
+        };
+        match sql_type {
+            SqlType::Scalar(ScalarType::Int2) => known(16, 2, Value::Int4(0)),
+            SqlType::Scalar(ScalarType::Int4) => known(32, 2, Value::Int4(0)),
+            SqlType::Scalar(ScalarType::Int8) => known(64, 2, Value::Int4(0)),
+            SqlType::Scalar(ScalarType::Float4) => known(24, 2, Value::Null),
+            SqlType::Scalar(ScalarType::Float8) => known(53, 2, Value::Null),
+            SqlType::Scalar(ScalarType::Numeric { precision, scale }) => {
+                known(i32::from(precision), 10, Value::Int4(i32::from(scale)))
+            }
+            _ => Self { precision: Value::Null, radix: Value::Null, scale: Value::Null },
+        }
+    }
+}
+
+/// Characters and bytes at the most.
+fn character_lengths(sql_type: SqlType) -> (Value, Value) {
+    match sql_type {
+        SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { length: None }) => {
+            (Value::Null, Value::Int4(OCTETS_MAX))
+        }
+        SqlType::Scalar(ScalarType::Varchar { length: Some(length) }) => {
+            let octets = i32::try_from(i64::from(length) * OCTETS_PER_CHARACTER).unwrap_or(OCTETS_MAX);
+            (Value::Int4(i32::try_from(length).unwrap_or(i32::MAX)), Value::Int4(octets))
+        }
+        _ => (Value::Null, Value::Null),
+    }
+}
+
+fn datetime_precision(sql_type: SqlType) -> Value {
+    match sql_type {
+        SqlType::Scalar(ScalarType::Date) => Value::Int4(0),
+        SqlType::Scalar(ScalarType::Time | ScalarType::Timestamp | ScalarType::Timestamptz | ScalarType::Interval) => {
+            Value::Int4(6)
+        }
+        _ => Value::Null,
+    }
+}
+
+fn integer_max(sql_type: SqlType) -> i64 {
+    match sql_type.scalar() {
+        ScalarType::Int2 => i64::from(i16::MAX),
+        ScalarType::Int4 => i64::from(i32::MAX),
+        _ => i64::MAX,
+    }
+}

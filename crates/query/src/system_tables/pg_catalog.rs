@@ -1,0 +1,314 @@
+//! `pg_catalog`: PostgreSQL's own tables, as far as clients read them.
+//!
+//! OIDs are bigint and "char" columns are text. Describes the tables of `public`; the system tables do not describe
+//! themselves.
+
+use ashlar_base::{Result, SqlType, Value};
+
+use super::layout::{Rows, int2, int2_array, string};
+use super::relations::{DATABASE, OWNER, PUBLIC, Relation, default_text, is_identity};
+use super::{Definition, Picture, types};
+
+/// OIDs of what PostgreSQL makes at its birth; the last two schemas have theirs from us.
+const PG_CATALOG_OID: i64 = 11;
+const PUBLIC_OID: i64 = 2200;
+const INFORMATION_SCHEMA_OID: i64 = 13_000;
+const ASHLAR_OID: i64 = 13_001;
+const DATABASE_OID: i64 = 5;
+const OWNER_OID: i64 = 10;
+const GRID_OID: i64 = 2;
+const HASH_OID: i64 = 405;
+/// The OID of the collation `default`, the only one.
+pub(super) const COLLATION: i64 = 100;
+/// PostgreSQL's number of UTF-8.
+const UTF8: i32 = 6;
+
+/// The tables with rows; those without are in `empty`.
+pub(super) const TABLES: &[Definition] = &[
+    Definition {
+        name: "pg_namespace",
+        columns: "oid bigint, nspname text, nspowner bigint = 10, nspacl text[]",
+        fill: Some(pg_namespace),
+    },
+    Definition {
+        name: "pg_class",
+        columns: "oid bigint, relname text, relnamespace bigint = 2200, reltype bigint = 0, reloftype bigint = 0, \
+            relowner bigint = 10, relam bigint, relfilenode bigint = 0, reltablespace bigint = 0, \
+            relpages integer = 0, reltuples real, relallvisible integer = 0, reltoastrelid bigint = 0, \
+            relhasindex boolean, relisshared boolean = false, relpersistence text = p, relkind text, \
+            relnatts smallint, relchecks smallint = 0, relhasrules boolean = false, \
+            relhastriggers boolean = false, relhassubclass boolean = false, relrowsecurity boolean = false, \
+            relforcerowsecurity boolean = false, relispopulated boolean = true, relreplident text, \
+            relispartition boolean = false, relrewrite bigint = 0, relfrozenxid bigint = 0, relminmxid bigint = 0, \
+            relacl text[], reloptions text[], relpartbound text",
+        fill: Some(pg_class),
+    },
+    Definition {
+        name: "pg_attribute",
+        columns: "attrelid bigint, attname text, atttypid bigint, attstattarget integer = -1, attlen smallint, \
+            attnum smallint, attndims integer, attcacheoff integer = -1, atttypmod integer, attbyval boolean, \
+            attalign text, attstorage text, attcompression text, attnotnull boolean, atthasdef boolean, \
+            atthasmissing boolean = false, attidentity text, attgenerated text, attisdropped boolean = false, \
+            attislocal boolean = true, attinhcount integer = 0, attcollation bigint, attacl text[], \
+            attoptions text[], attfdwoptions text[], attmissingval text",
+        fill: Some(pg_attribute),
+    },
+    Definition {
+        name: "pg_attrdef",
+        columns: "oid bigint, adrelid bigint, adnum smallint, adbin text",
+        fill: Some(pg_attrdef),
+    },
+    Definition { name: "pg_type", columns: types::COLUMNS, fill: Some(types::fill) },
+    Definition {
+        name: "pg_index",
+        columns: "indexrelid bigint, indrelid bigint, indnatts smallint, indnkeyatts smallint, \
+            indisunique boolean = true, indnullsnotdistinct boolean = false, indisprimary boolean = true, \
+            indisexclusion boolean = false, indimmediate boolean = true, indisclustered boolean = false, \
+            indisvalid boolean = true, indcheckxmin boolean = false, indisready boolean = true, \
+            indislive boolean = true, indisreplident boolean = false, indkey smallint[], indcollation bigint[], \
+            indclass bigint[], indoption smallint[], indexprs text, indpred text",
+        fill: Some(pg_index),
+    },
+    Definition {
+        name: "pg_constraint",
+        columns: "oid bigint, conname text, connamespace bigint = 2200, contype text, \
+            condeferrable boolean = false, condeferred boolean = false, convalidated boolean = true, \
+            conrelid bigint, contypid bigint = 0, conindid bigint, conparentid bigint = 0, confrelid bigint = 0, \
+            confupdtype text, confdeltype text, confmatchtype text, conislocal boolean = true, \
+            coninhcount integer = 0, connoinherit boolean, conkey smallint[], confkey smallint[], \
+            conpfeqop bigint[], conppeqop bigint[], conffeqop bigint[], confdelsetcols smallint[], \
+            conexclop bigint[], conbin text",
+        fill: Some(pg_constraint),
+    },
+    Definition { name: "pg_am", columns: "oid bigint, amname text, amhandler text, amtype text", fill: Some(pg_am) },
+    Definition {
+        name: "pg_collation",
+        columns: "oid bigint, collname text, collnamespace bigint = 11, collowner bigint = 10, collprovider text, \
+            collisdeterministic boolean = true, collencoding integer = -1, collcollate text, collctype text, \
+            colliculocale text, collversion text",
+        fill: Some(pg_collation),
+    },
+    Definition {
+        name: "pg_database",
+        columns: "oid bigint, datname text, datdba bigint = 10, encoding integer, datlocprovider text = c, \
+            datistemplate boolean = false, datallowconn boolean = true, datconnlimit integer = -1, \
+            datfrozenxid bigint = 0, datminmxid bigint = 0, dattablespace bigint = 1663, datcollate text = C, \
+            datctype text = C.UTF-8, daticulocale text, datcollversion text, datacl text[]",
+        fill: Some(pg_database),
+    },
+    Definition {
+        name: "pg_roles",
+        columns: "rolname text, rolsuper boolean = true, rolinherit boolean = true, rolcreaterole boolean = true, \
+            rolcreatedb boolean = true, rolcanlogin boolean = true, rolreplication boolean = true, \
+            rolconnlimit integer = -1, rolpassword text, rolvaliduntil timestamp with time zone, \
+            rolbypassrls boolean = true, rolconfig text[], oid bigint",
+        fill: Some(pg_roles),
+    },
+    Definition {
+        name: "pg_user",
+        columns: "usename text, usesysid bigint, usecreatedb boolean = true, usesuper boolean = true, \
+            userepl boolean = true, usebypassrls boolean = true, passwd text, valuntil timestamp with time zone, \
+            useconfig text[]",
+        fill: Some(pg_user),
+    },
+    Definition {
+        name: "pg_tables",
+        columns: "schemaname text = public, tablename text, tableowner text = ashlar, tablespace text, \
+            hasindexes boolean, hasrules boolean = false, hastriggers boolean = false, rowsecurity boolean = false",
+        fill: Some(pg_tables),
+    },
+];
+
+fn pg_namespace(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    let schemas = [
+        (PG_CATALOG_OID, "pg_catalog"),
+        (PUBLIC_OID, PUBLIC),
+        (INFORMATION_SCHEMA_OID, "information_schema"),
+        (ASHLAR_OID, "ashlar"),
+    ];
+    for (oid, name) in schemas {
+        rows.push([("oid", Value::Int8(oid)), ("nspname", string(name))])?;
+    }
+    Ok(())
+}
+
+fn pg_class(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in &picture.relations {
+        rows.push([
+            ("oid", Value::Int8(relation.oid)),
+            ("relname", string(&relation.name)),
+            ("relam", Value::Int8(if relation.is_foreign { 0 } else { GRID_OID })),
+            ("reltuples", tuples(relation)),
+            ("relhasindex", Value::Bool(relation.has_key())),
+            ("relkind", string(if relation.is_foreign { "f" } else { "r" })),
+            ("relnatts", int2(relation.columns.len())),
+            ("relreplident", string(if relation.is_foreign { "n" } else { "d" })),
+        ])?;
+    }
+    for relation in picture.relations.iter().filter(|relation| relation.has_key()) {
+        rows.push([
+            ("oid", Value::Int8(relation.index_oid())),
+            ("relname", string(relation.key_name())),
+            ("relam", Value::Int8(HASH_OID)),
+            ("reltuples", tuples(relation)),
+            ("relhasindex", Value::Bool(false)),
+            ("relkind", string("i")),
+            ("relnatts", int2(relation.key.len())),
+            ("relreplident", string("n")),
+        ])?;
+    }
+    Ok(())
+}
+
+/// Rows, -1 where nobody counted them.
+#[expect(clippy::cast_precision_loss, reason = "PostgreSQL's reltuples is a real, and an estimate")]
+fn tuples(relation: &Relation) -> Value {
+    Value::Float4(relation.rows.map_or(-1.0, |rows| rows as f32))
+}
+
+fn pg_attribute(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in &picture.relations {
+        for (ordinal, column) in relation.columns.iter().enumerate() {
+            attribute(
+                rows,
+                relation.oid,
+                ordinal + 1,
+                &column.name,
+                column.sql_type,
+                [
+                    ("attnotnull", Value::Bool(!column.nullable)),
+                    ("atthasdef", Value::Bool(default_text(column).is_some())),
+                    ("attidentity", string(if is_identity(column) { "d" } else { "" })),
+                ],
+            )?;
+        }
+        for (position, ordinal) in relation.key.iter().enumerate() {
+            let column = &relation.columns[*ordinal];
+            attribute(
+                rows,
+                relation.index_oid(),
+                position + 1,
+                &column.name,
+                column.sql_type,
+                [("attnotnull", Value::Bool(false)), ("atthasdef", Value::Bool(false)), ("attidentity", string(""))],
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn attribute(
+    rows: &mut Rows<'_>,
+    relation: i64,
+    number: usize,
+    name: &str,
+    sql_type: SqlType,
+    cells: [(&'static str, Value); 3],
+) -> Result<()> {
+    let physical = types::physical(sql_type);
+    let common = [
+        ("attrelid", Value::Int8(relation)),
+        ("attname", string(name)),
+        ("atttypid", Value::Int8(i64::from(sql_type.oid()))),
+        ("attlen", Value::Int2(sql_type.typlen())),
+        ("attnum", int2(number)),
+        ("attndims", Value::Int4(i32::from(sql_type.is_array()))),
+        ("atttypmod", Value::Int4(sql_type.typmod())),
+        ("attbyval", Value::Bool(physical.by_value)),
+        ("attalign", string(physical.align)),
+        ("attstorage", string(physical.storage)),
+        ("attcompression", string("")),
+        ("attgenerated", string("")),
+        ("attcollation", Value::Int8(physical.collation)),
+    ];
+    rows.push(common.into_iter().chain(cells))
+}
+
+/// `adbin` is the expression's text: `pg_get_expr` gives it back as it is.
+fn pg_attrdef(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in &picture.relations {
+        for (ordinal, column) in relation.columns.iter().enumerate() {
+            if let Some(text) = default_text(column) {
+                rows.push([
+                    ("oid", Value::Int8(relation.default_oid(ordinal))),
+                    ("adrelid", Value::Int8(relation.oid)),
+                    ("adnum", int2(ordinal + 1)),
+                    ("adbin", string(text)),
+                ])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn pg_index(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in picture.relations.iter().filter(|relation| relation.has_key()) {
+        let collation = |ordinal: &usize| Value::Int8(types::physical(relation.columns[*ordinal].sql_type).collation);
+        rows.push([
+            ("indexrelid", Value::Int8(relation.index_oid())),
+            ("indrelid", Value::Int8(relation.oid)),
+            ("indnatts", int2(relation.key.len())),
+            ("indnkeyatts", int2(relation.key.len())),
+            ("indkey", int2_array(relation.key.iter().map(|ordinal| ordinal + 1))),
+            ("indcollation", Value::Array(relation.key.iter().map(collation).collect())),
+            ("indoption", int2_array(relation.key.iter().map(|_| 0))),
+        ])?;
+    }
+    Ok(())
+}
+
+fn pg_constraint(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in &picture.relations {
+        for constraint in relation.constraints() {
+            rows.push([
+                ("oid", Value::Int8(constraint.oid)),
+                ("conname", string(constraint.name)),
+                ("contype", string(if constraint.is_primary { "p" } else { "n" })),
+                ("conrelid", Value::Int8(relation.oid)),
+                ("conindid", Value::Int8(if constraint.is_primary { relation.index_oid() } else { 0 })),
+                ("confupdtype", string(" ")),
+                ("confdeltype", string(" ")),
+                ("confmatchtype", string(" ")),
+                ("connoinherit", Value::Bool(constraint.is_primary)),
+                ("conkey", int2_array(constraint.columns.iter().map(|ordinal| ordinal + 1))),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
+fn pg_am(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for (oid, name, kind) in [(GRID_OID, "grid", "t"), (HASH_OID, "hash", "i")] {
+        rows.push([
+            ("oid", Value::Int8(oid)),
+            ("amname", string(name)),
+            ("amhandler", string("-")),
+            ("amtype", string(kind)),
+        ])?;
+    }
+    Ok(())
+}
+
+fn pg_collation(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    rows.push([("oid", Value::Int8(COLLATION)), ("collname", string("default")), ("collprovider", string("d"))])
+}
+
+fn pg_database(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    rows.push([("oid", Value::Int8(DATABASE_OID)), ("datname", string(DATABASE)), ("encoding", Value::Int4(UTF8))])
+}
+
+fn pg_roles(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    rows.push([("oid", Value::Int8(OWNER_OID)), ("rolname", string(OWNER)), ("rolpassword", string("********"))])
+}
+
+fn pg_user(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    rows.push([("usesysid", Value::Int8(OWNER_OID)), ("usename", string(OWNER)), ("passwd", string("********"))])
+}
+
+/// Foreign tables are none of `pg_tables`.
+fn pg_tables(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for relation in picture.relations.iter().filter(|relation| !relation.is_foreign) {
+        rows.push([("tablename", string(&relation.name)), ("hasindexes", Value::Bool(relation.has_key()))])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Tables of one catalog picture, grid and file alike, as the system tables describe them.
+//!
+//! Read by `information_schema`, `pg_catalog` and `ashlar`. Numbers what PostgreSQL numbers and we do not: indexes,
+//! constraints and defaults get OIDs that follow from their table's.
+
+use ashlar_base::value::text::{self, TextStyle};
+use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, SqlType, TableSchema, Value};
+use ashlar_store::arrow_types::sql_type_of;
+
+use crate::catalog::{CatalogState, Table};
+
+/// The name of the one database.
+pub(super) const DATABASE: &str = "ashlar";
+/// The name of the one role.
+pub(super) const OWNER: &str = "ashlar";
+/// The schema of the tables.
+pub(super) const PUBLIC: &str = "public";
+
+/// Indexes are numbered as their tables, with this bit set.
+const INDEX_BIT: i64 = 1 << 31;
+/// Defaults and constraints of a table are numbered within a range of this size.
+const PARTS_PER_TABLE: i64 = 2048;
+
+/// A table with what the system tables say about it.
+pub(super) struct Relation {
+    /// The table's OID.
+    pub(super) oid: i64,
+    /// Its name.
+    pub(super) name: String,
+    /// The columns that a user sees.
+    pub(super) columns: Vec<ColumnDef>,
+    /// Ordinals of the primary key; empty where there is none that a user sees.
+    pub(super) key: Vec<usize>,
+    /// A foreign table over files.
+    pub(super) is_foreign: bool,
+    /// Rows; unknown of files.
+    pub(super) rows: Option<u64>,
+}
+
+/// A constraint of a table.
+pub(super) struct Constraint {
+    /// Unique among constraints.
+    pub(super) oid: i64,
+    /// As PostgreSQL would name it.
+    pub(super) name: String,
+    /// The primary key; otherwise the NOT NULL of one column.
+    pub(super) is_primary: bool,
+    /// Ordinals of its columns.
+    pub(super) columns: Vec<usize>,
+}
+
+/// All tables by name.
+pub(super) fn all(catalog: &CatalogState) -> Vec<Relation> {
+    catalog.tables().map(|(name, table)| Relation::new(name, table)).collect()
+}
+
+impl Relation {
+    fn new(name: &str, table: &Table) -> Self {
+        let oid = i64::from(table.id().0);
+        match table {
+            Table::Grid(region) => {
+                let schema: &TableSchema = &region.schema();
+                Self {
+                    oid,
+                    name: name.to_owned(),
+                    columns: schema.visible_columns().to_vec(),
+                    key: if schema.hidden_key { Vec::new() } else { schema.key.clone() },
+                    is_foreign: false,
+                    rows: Some(region.row_count()),
+                }
+            }
+            Table::File(file) => {
+                // Columns that no SQL type stands for cannot be selected either.
+                let column = |(ordinal, field): (usize, &arrow::datatypes::FieldRef)| {
+                    Some(ColumnDef {
+                        id: ColumnId(u32::try_from(ordinal).ok()?),
+                        name: field.name().clone(),
+                        sql_type: sql_type_of(field)?,
+                        nullable: field.is_nullable(),
+                        default: None,
+                    })
+                };
+                let columns = file.schema().fields().iter().enumerate().filter_map(column).collect();
+                Self { oid, name: name.to_owned(), columns, key: Vec::new(), is_foreign: true, rows: None }
+            }
+        }
+    }
+
+    /// Whether there is a primary key.
+    pub(super) fn has_key(&self) -> bool {
+        !self.key.is_empty()
+    }
+
+    /// The OID of the primary key's index.
+    pub(super) fn index_oid(&self) -> i64 {
+        self.oid | INDEX_BIT
+    }
+
+    /// The name of the primary key and of its index.
+    pub(super) fn key_name(&self) -> String {
+        format!("{}_pkey", self.name)
+    }
+
+    /// The OID of a column's default.
+    pub(super) fn default_oid(&self, ordinal: usize) -> i64 {
+        self.part_oid(ordinal + 1)
+    }
+
+    fn part_oid(&self, part: usize) -> i64 {
+        self.oid * PARTS_PER_TABLE + i64::try_from(part).unwrap_or(PARTS_PER_TABLE - 1)
+    }
+
+    /// Primary key first, then what must not be NULL.
+    pub(super) fn constraints(&self) -> Vec<Constraint> {
+        let primary = self.has_key().then(|| Constraint {
+            oid: self.part_oid(0),
+            name: self.key_name(),
+            is_primary: true,
+            columns: self.key.clone(),
+        });
+        let not_null = self.columns.iter().enumerate().filter(|(_, column)| !column.nullable);
+        let not_null = not_null.map(|(ordinal, column)| Constraint {
+            oid: self.part_oid(ordinal + 1),
+            name: format!("{}_{}_not_null", self.name, column.name),
+            is_primary: false,
+            columns: vec![ordinal],
+        });
+        primary.into_iter().chain(not_null).collect()
+    }
+}
+
+/// Whether a column numbers itself: an identity column, as far as clients are concerned.
+pub(super) fn is_identity(column: &ColumnDef) -> bool {
+    matches!(column.default, Some(ColumnDefault::Sequence))
+}
+
+/// A column's default as PostgreSQL would print it.
+pub(super) fn default_text(column: &ColumnDef) -> Option<String> {
+    match column.default.as_ref()? {
+        ColumnDefault::Expression(text) => Some(text.clone()),
+        ColumnDefault::Sequence => None,
+        ColumnDefault::Constant(value) => Some(constant_text(column.sql_type, value)),
+    }
+}
+
+fn constant_text(sql_type: SqlType, value: &Value) -> String {
+    let mut bytes = Vec::new();
+    if let Value::Bool(value) = value {
+        return value.to_string();
+    }
+    text::write(sql_type, &value.as_datum(), &TextStyle::default(), &mut bytes);
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let is_plain_number = matches!(
+        value,
+        Value::Int2(_) | Value::Int4(_) | Value::Int8(_) | Value::Float4(_) | Value::Float8(_) | Value::Numeric(_)
+    ) && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if is_plain_number { text } else { format!("'{}'::{}", text.replace('\'', "''"), plain_type(sql_type)) }
+}
+
+/// PostgreSQL's name of a type, without modifiers.
+pub(super) fn plain_type(sql_type: SqlType) -> String {
+    let scalar = match sql_type.scalar() {
+        ScalarType::Numeric { .. } => "numeric".to_owned(),
+        ScalarType::Varchar { .. } => "character varying".to_owned(),
+        other => other.to_string(),
+    };
+    if sql_type.is_array() { format!("{scalar}[]") } else { scalar }
+}
