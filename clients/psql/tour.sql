@@ -22,10 +22,9 @@ COPY psql_city FROM STDIN;
 4	Nowhere\tNew	\N	\N	\N	\N
 5	Bergen	NO	291940	464.71	1070-01-01
 \.
-COPY psql_city (id, name, country) FROM STDIN WITH (FORMAT csv, HEADER true);
-id,name,country
-6,"Ghent, ""Gent""",BE
-7,Łódź,PL
+COPY psql_city (id, name, country) FROM STDIN WITH (DELIMITER '|');
+6|Ghent, "Gent"|BE
+7|Łódź|PL
 \.
 
 \echo '== rows out'

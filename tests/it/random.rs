@@ -13,7 +13,7 @@ impl Random {
                 now.map_or(1, |elapsed| elapsed.as_nanos() as u64)
             }
         };
-        println!("ASHLAR_SEED={seed}");
+        eprintln!("ASHLAR_SEED={seed}");
         Random(seed)
     }
 

@@ -8,6 +8,10 @@ use std::fmt;
 /// What went wrong, as far as a client can act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
+    /// 00000: of notices
+    SuccessfulCompletion,
+    /// 54001
+    StatementTooComplex,
     /// 42601
     SyntaxError,
     /// 42P01
@@ -150,6 +154,8 @@ impl ErrorCode {
     /// The five characters that PostgreSQL clients look at.
     pub fn sqlstate(self) -> &'static str {
         match self {
+            Self::SuccessfulCompletion => "00000",
+            Self::StatementTooComplex => "54001",
             Self::SyntaxError => "42601",
             Self::UndefinedTable => "42P01",
             Self::UndefinedColumn => "42703",
@@ -230,7 +236,9 @@ impl ErrorCode {
             Self::InsufficientPrivilege => "NOPERM",
             Self::InvalidAuthorization => "NOAUTH",
             Self::CannotConnectNow => "LOADING",
-            Self::SyntaxError
+            Self::SuccessfulCompletion
+            | Self::StatementTooComplex
+            | Self::SyntaxError
             | Self::UndefinedTable
             | Self::UndefinedColumn
             | Self::UndefinedFunction

@@ -98,7 +98,8 @@ fn family(sql_type: SqlType) -> (u8, bool) {
     (family, sql_type.is_array())
 }
 
-fn assignable(from: SqlType, to: SqlType) -> bool {
+/// Whether PostgreSQL has an assignment cast.
+pub(crate) fn assignable(from: SqlType, to: SqlType) -> bool {
     if from.is_array() != to.is_array() {
         // A text expression may be assigned nowhere else; an array never to a scalar.
         return false;

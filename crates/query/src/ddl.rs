@@ -236,7 +236,7 @@ fn drop_tables(engine: &Engine, transaction: &mut Transaction, statement: &DropS
             [name] | ["public", name] => name.to_owned(),
             [schema, _] if statement.missing_ok => {
                 let message = format!("schema \"{schema}\" does not exist, skipping");
-                done.notices.push(Error::new(ErrorCode::InvalidSchemaName, message));
+                done.notices.push(Error::new(ErrorCode::SuccessfulCompletion, message));
                 continue;
             }
             _ => {

@@ -248,7 +248,7 @@ impl Builder<'_> {
                 if plan.columns.len() < targets.len() && targets.len() != self.schema.visible_columns().len() {
                     return Err(Error::new(ErrorCode::SyntaxError, "INSERT has more target columns than expressions"));
                 }
-                self.merge_parameters(&plan.parameter_types);
+                self.merge_parameters(&plan);
                 Ok(Source::Query(Box::new(plan)))
             }
         }
@@ -276,7 +276,7 @@ impl Builder<'_> {
         });
         let statement = AstStatement::Query(Box::new(select_of(items.collect(), Vec::new(), None)?));
         let plan = SelectPlan::new(&Planner::new(self.engine, self.catalog), statement, self.declared)?;
-        self.merge_parameters(&plan.parameter_types);
+        self.merge_parameters(&plan);
         Ok(Source::Values { rows, computed: Some(Box::new(plan)) })
     }
 
@@ -303,12 +303,15 @@ impl Builder<'_> {
         Ok(Cell::Computed(computed.len() - 1))
     }
 
-    fn merge_parameters(&mut self, types: &[SqlType]) {
+    fn merge_parameters(&mut self, plan: &SelectPlan) {
+        let types = &plan.parameter_types;
         if self.parameter_types.len() < types.len() {
             self.parameter_types.resize(types.len(), None);
         }
-        for (known, found) in self.parameter_types.iter_mut().zip(types) {
-            known.get_or_insert(*found);
+        for ((known, found), used) in self.parameter_types.iter_mut().zip(types).zip(&plan.parameters_used) {
+            if *used {
+                known.get_or_insert(*found);
+            }
         }
     }
 

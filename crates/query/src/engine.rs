@@ -37,6 +37,9 @@ pub struct EngineConfig {
     pub plan_cache_entries_max: usize,
 }
 
+/// Stack of a thread that plans or runs queries: deep expressions are walked recursively. Taken only as it is used.
+const STACK_BYTES: usize = 256 << 20;
+
 /// Consumers named when memory runs out.
 const CONSUMERS_NAMED: usize = 3;
 
@@ -59,6 +62,7 @@ impl Engine {
         let pool = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(config.threads.max(1))
             .thread_name("query")
+            .thread_stack_size(STACK_BYTES)
             .enable_all()
             .build()
             .map_err(|error| Error::internal(format!("the query pool cannot start: {error}")))?;

@@ -68,6 +68,10 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>> {
 }
 
 fn syntax_error(sql: &str, error: &pg_query::Error) -> Error {
+    if matches!(error, pg_query::Error::Decode(_)) || error.to_string().contains("memory exhausted") {
+        return Error::new(ErrorCode::StatementTooComplex, "stack depth limit exceeded")
+            .with_hint("Nest less: the statement is too deep for the parser.");
+    }
     let message = match error {
         pg_query::Error::Parse(message) => message.clone(),
         other => other.to_string(),

@@ -435,6 +435,7 @@ pub fn declared_or(declared: &[u32], number: usize, to: SqlType, compares: bool)
             (widens || !compares).then_some(from)
         }
         Some(from) if is_text(from) && is_text(to) => Some(from),
+        Some(from) if !compares && !from.is_array() && !is_text(to) && assign::assignable(from, to) => Some(from),
         Some(_) => None,
     }
 }

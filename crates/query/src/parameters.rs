@@ -28,14 +28,18 @@ pub fn number_of(id: &str) -> Option<usize> {
 ///
 /// # Errors
 /// As DataFusion's traversal.
-pub fn settle(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<SqlType>)> {
+pub fn settle(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<SqlType>, Vec<bool>)> {
+    let plan = infer(plan)?;
     let fields: HashMap<String, Option<FieldRef>> = plan.get_parameter_fields().map_err(from_datafusion)?;
     let mut types: Vec<SqlType> = Vec::new();
+    let mut used: Vec<bool> = Vec::new();
     for (id, field) in &fields {
         let Some(number) = number_of(id) else { continue };
         if types.len() <= number {
             types.resize(number + 1, SqlType::Scalar(ScalarType::Text));
+            used.resize(number + 1, false);
         }
+        used[number] = true;
         if let Some(sql_type) = field.as_ref().and_then(|field| sql_type_of(field)) {
             types[number] = sql_type;
         }
@@ -61,7 +65,41 @@ pub fn settle(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<SqlType>)> {
         })
         .map_err(from_datafusion)?
         .data;
-    Ok((plan, types))
+    Ok((plan, types, used))
+}
+
+/// What the place of an open placeholder says about its type: the target of a cast around it, and in
+/// `x = ANY($1)` an array of what it is compared with.
+fn infer(plan: LogicalPlan) -> Result<LogicalPlan> {
+    use datafusion::logical_expr::ExprSchemable;
+    let is_open = |expr: &Expr| matches!(expr, Expr::Placeholder(placeholder) if placeholder.field.is_none());
+    let typed = |expr: Expr, field: FieldRef| match expr {
+        Expr::Placeholder(placeholder) => Expr::Placeholder(Placeholder { field: Some(field), ..placeholder }),
+        other => other,
+    };
+    crate::rules::rewrite_expressions(plan, |expr, schema| {
+        Ok(match expr {
+            Expr::Cast(mut cast) if is_open(&cast.expr) => {
+                cast.expr = Box::new(typed(*cast.expr, FieldRef::clone(&cast.field)));
+                Transformed::yes(Expr::Cast(cast))
+            }
+            Expr::ScalarFunction(mut function)
+                if function.func.name() == "array_has" && function.args.len() == 2 && is_open(&function.args[0]) =>
+            {
+                let element = function.args[1].to_field(schema).ok().and_then(|(_, field)| sql_type_of(&field));
+                match element {
+                    Some(SqlType::Scalar(element)) => {
+                        let array = function.args.remove(0);
+                        function.args.insert(0, typed(array, field_of("parameter", SqlType::Array(element))));
+                        Transformed::yes(Expr::ScalarFunction(function))
+                    }
+                    _ => Transformed::no(Expr::ScalarFunction(function)),
+                }
+            }
+            other => Transformed::no(other),
+        })
+    })
+    .map_err(from_datafusion)
 }
 
 /// One value as DataFusion has it.
@@ -77,7 +115,12 @@ pub fn scalar(sql_type: SqlType, value: &Value) -> Result<ScalarValue> {
 ///
 /// # Errors
 /// As [`scalar`].
-pub fn values_for(types: &[SqlType], values: &[Value]) -> Result<ParamValues> {
-    let scalars = types.iter().zip(values).map(|(sql_type, value)| scalar(*sql_type, value));
+pub fn values_for(types: &[SqlType], used: &[bool], values: &[Value]) -> Result<ParamValues> {
+    // Numbers that the plan does not use belong to another part of the statement, which knows their types.
+    let scalars = types
+        .iter()
+        .zip(used)
+        .zip(values)
+        .map(|((sql_type, used), value)| if *used { scalar(*sql_type, value) } else { Ok(ScalarValue::Null) });
     Ok(ParamValues::from(scalars.collect::<Result<Vec<ScalarValue>>>()?))
 }

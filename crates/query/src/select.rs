@@ -47,6 +47,8 @@ pub struct SelectPlan {
     reads_clock: bool,
     /// Types of `$1`, `$2`, ...
     pub parameter_types: Vec<SqlType>,
+    /// Which of them the plan reads.
+    pub parameters_used: Vec<bool>,
     /// What comes out.
     pub columns: Arc<[Column]>,
 }
@@ -90,13 +92,13 @@ impl SelectPlan {
     /// # Errors
     /// As [`Self::new`].
     pub fn from_logical(state: &SessionState, plan: LogicalPlan) -> Result<Self> {
-        let (plan, parameter_types) = parameters::settle(plan)?;
+        let (plan, parameter_types, parameters_used) = parameters::settle(plan)?;
         let plan =
             state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(from_datafusion)?;
         let plan = signed_outputs(plan)?;
         let columns = columns::of_schema(plan.schema().as_arrow())?.into();
         let reads_clock = reads_clock(&plan)?;
-        let mut result = Self { plan, optimized: false, reads_clock, parameter_types, columns };
+        let mut result = Self { plan, optimized: false, reads_clock, parameter_types, parameters_used, columns };
         if result.parameter_types.is_empty() && !reads_clock {
             result.plan = optimize(state, result.plan)?;
             result.optimized = true;
@@ -115,19 +117,21 @@ impl SelectPlan {
             let plan = if self.parameter_types.is_empty() {
                 self.plan.clone()
             } else {
-                let values = parameters::values_for(&self.parameter_types, values)?;
+                let values = parameters::values_for(&self.parameter_types, &self.parameters_used, values)?;
                 self.plan.clone().replace_params_with_values(&values).map_err(from_datafusion)?
             };
             if self.reads_clock {
                 let mut state = engine.state().clone();
                 state.mark_start_execution();
                 let plan = optimize(&state, plan)?;
-                return state.query_planner().create_physical_plan(&plan, &state).await.map_err(from_datafusion);
+                let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(from_datafusion)?;
+                return yielding_joins(plan);
             }
             optimize(engine.state(), plan)?
         };
         let state = engine.state();
-        state.query_planner().create_physical_plan(&plan, state).await.map_err(from_datafusion)
+        let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_datafusion)?;
+        yielding_joins(plan)
     }
 
     /// Starts the query. Must run on the engine's pool.
@@ -168,6 +172,22 @@ impl SelectPlan {
         self.columns = columns.into();
         self
     }
+}
+
+/// A join of small inputs can compute for minutes without waiting for anything: each of its batches counts against
+/// the task's budget, so that the task yields, and can be cancelled.
+fn yielding_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    use datafusion::common::tree_node::Transformed;
+    use datafusion::physical_plan::coop::CooperativeExec;
+    plan.transform_up(|node| {
+        Ok(if node.name().ends_with("JoinExec") {
+            Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>)
+        } else {
+            Transformed::no(node)
+        })
+    })
+    .map(|transformed| transformed.data)
+    .map_err(from_datafusion)
 }
 
 /// PostgreSQL has no unsigned integers: what DataFusion counts with comes out as a bigint.

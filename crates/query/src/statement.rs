@@ -66,8 +66,10 @@ pub enum Kind {
 /// Statements about the session and its transaction.
 #[derive(Clone, Debug)]
 pub enum SessionCommand {
-    /// BEGIN, START TRANSACTION
+    /// BEGIN
     Begin(TransactionModes),
+    /// START TRANSACTION
+    Start(TransactionModes),
     /// COMMIT, END
     Commit,
     /// ROLLBACK, ABORT
@@ -450,9 +452,8 @@ fn transaction_command(node: &protobuf::TransactionStmt) -> Result<SessionComman
         return Err(Error::unsupported("AND CHAIN is not supported"));
     }
     Ok(match TransactionStmtKind::try_from(node.kind).unwrap_or(TransactionStmtKind::Undefined) {
-        TransactionStmtKind::TransStmtBegin | TransactionStmtKind::TransStmtStart => {
-            SessionCommand::Begin(modes(&node.options)?)
-        }
+        TransactionStmtKind::TransStmtBegin => SessionCommand::Begin(modes(&node.options)?),
+        TransactionStmtKind::TransStmtStart => SessionCommand::Start(modes(&node.options)?),
         TransactionStmtKind::TransStmtCommit => SessionCommand::Commit,
         TransactionStmtKind::TransStmtRollback => SessionCommand::Rollback,
         TransactionStmtKind::TransStmtSavepoint => SessionCommand::Savepoint(savepoint()),

@@ -149,7 +149,7 @@ fn hex(rest: &mut &str) -> Result<Vec<u8>> {
     let end = rest[2..].find('\'').context("bytes without their end")? + 2;
     let digits: String = rest[2..end].chars().filter(|character| *character != ' ').collect();
     *rest = &rest[end + 1..];
-    if digits.len() % 2 != 0 {
+    if !digits.len().is_multiple_of(2) {
         bail!("an odd number of digits");
     }
     (0..digits.len()).step_by(2).map(|at| Ok(u8::from_str_radix(&digits[at..at + 2], 16)?)).collect()

@@ -15,7 +15,7 @@ use datafusion::execution::FunctionRegistry;
 /// # Errors
 /// As the registry's.
 pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
-    for function in session::all() {
+    for function in session::all().into_iter().chain(crate::system_tables::functions::all()) {
         registry.register_udf(function)?;
     }
     for (known, alias) in [("signum", "sign"), ("var", "variance"), ("bool_and", "every")] {

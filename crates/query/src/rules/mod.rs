@@ -19,7 +19,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
 /// Rewrites every expression of a plan bottom up, sub-queries included, keeping the names of output columns.
-fn rewrite_expressions(
+pub(crate) fn rewrite_expressions(
     plan: LogicalPlan,
     mut rewrite: impl FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
 ) -> Result<LogicalPlan> {

@@ -222,7 +222,12 @@ impl Connection {
                 self.outbox.flush(&self.stream).await?;
                 return Ok(true);
             }
-            Frontend::Terminate => return Err(End::Left),
+            Frontend::Terminate => {
+                // What was asked before is answered before the connection goes.
+                self.outbox.seal();
+                self.outbox.flush(&self.stream).await?;
+                return Err(End::Left);
+            }
             // Left over from a COPY that failed on our side.
             Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
             Frontend::FunctionCall => {

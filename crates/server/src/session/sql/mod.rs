@@ -30,6 +30,12 @@ use super::{CancelToken, Shared};
 /// Prepared statements and portals that one session may hold.
 const NAMED_MAX: usize = 10_000;
 
+/// Statements longer than this are planned each time: such a text rarely comes twice, and its plan is large.
+const CACHED_TEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// Statements longer than this are not looked at on the connection's own thread, whose stack is small.
+const LIGHT_TEXT_BYTES_MAX: usize = 16 * 1024;
+
 /// A statement of a simple query: its text passed the grammar gate, planning comes when its turn comes.
 pub struct Statement(ParsedStatement);
 
@@ -118,6 +124,12 @@ impl SqlSession {
     /// # Errors
     /// 22023 for a parameter value that cannot be honoured.
     pub fn new(shared: Arc<Shared>, parameters: &[(&str, &str)]) -> Result<Self> {
+        if !parameters.iter().any(|(name, value)| *name == "user" && !value.is_empty()) {
+            return Err(Error::new(
+                ErrorCode::InvalidAuthorization,
+                "no PostgreSQL user name specified in startup packet",
+            ));
+        }
         let settings = Settings::new(&shared.config, parameters)?;
         Ok(Self {
             shared,
@@ -239,7 +251,7 @@ impl SqlSession {
     async fn plan(&mut self, parsed: &ParsedStatement, declared: &[u32]) -> Result<Arc<ashlar_query::Statement>> {
         let engine = &self.shared.engine;
         let catalog = self.catalog();
-        let is_cached = parsed.is_plan_kept();
+        let is_cached = parsed.is_plan_kept() && parsed.text.len() <= CACHED_TEXT_BYTES_MAX;
         let key = cache_key(&parsed.text, declared);
         if is_cached
             && let Some(found) = engine.cache().get(&key, catalog.epoch())
@@ -247,7 +259,12 @@ impl SqlSession {
         {
             return Ok(Arc::clone(statement));
         }
-        let planned = match ashlar_query::Statement::plan_key(&catalog, parsed, declared)? {
+        let light = if parsed.text.len() <= LIGHT_TEXT_BYTES_MAX {
+            ashlar_query::Statement::plan_key(&catalog, parsed, declared)?
+        } else {
+            None
+        };
+        let planned = match light {
             Some(planned) => planned,
             None => {
                 let (pool, parsed, declared) = (Arc::clone(engine), parsed.clone(), declared.to_vec());
@@ -430,6 +447,11 @@ fn read_parameters<'a>(
         refuse_lost_digits(sql_type, format, bytes, given)?;
         values.push(match (bytes, format) {
             (None, _) => Value::Null,
+            (Some(bytes), Format::Binary)
+                if usize::try_from(sql_type.typlen()).is_ok_and(|length| bytes.len() < length) =>
+            {
+                return Err(Error::new(ErrorCode::ProtocolViolation, "insufficient data left in message"));
+            }
             (Some(bytes), Format::Binary) => binary::decode(sql_type, bytes)?,
             (Some(bytes), Format::Text) => text::parse(sql_type, text::utf8(bytes)?, style)?,
         });

@@ -136,6 +136,10 @@ impl QueryRows {
     ) -> Result<(u64, bool)> {
         let mut sent = 0;
         loop {
+            // At the limit nobody looks whether more would come: the client is told of a portal that is suspended.
+            if sent == rows_max {
+                return Ok((sent as u64, false));
+            }
             let (batch, start) = match self.current.take() {
                 Some(current) => current,
                 None => match self.next(cancel).await? {
@@ -143,10 +147,6 @@ impl QueryRows {
                     None => return Ok((sent as u64, true)),
                 },
             };
-            if sent == rows_max {
-                self.current = Some((batch, start));
-                return Ok((sent as u64, false));
-            }
             let end = batch.num_rows().min(start.saturating_add(rows_max - sent));
             send_batch(&batch, start, end, columns, sink).await?;
             sent += end - start;

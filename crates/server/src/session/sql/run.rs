@@ -393,6 +393,10 @@ impl SqlSession {
         let done = |tag: &str| Ok(Executed::Complete(tag.to_owned()));
         match command {
             SessionCommand::Begin(modes) => self.begin(*modes),
+            SessionCommand::Start(modes) => {
+                self.begin(*modes)?;
+                done("START TRANSACTION")
+            }
             SessionCommand::Commit => self.commit_block(),
             SessionCommand::Rollback => Ok(self.rollback_block()),
             SessionCommand::Savepoint(name) => self.savepoint(name.clone()),
