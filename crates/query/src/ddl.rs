@@ -247,9 +247,10 @@ fn drop_tables(engine: &Engine, transaction: &mut Transaction, statement: &DropS
         };
         let state = transaction.catalog(engine.catalog());
         match state.table(&name) {
-            None if statement.missing_ok => done
-                .notices
-                .push(Error::new(ErrorCode::SyntaxError, format!("{kind} \"{name}\" does not exist, skipping"))),
+            None if statement.missing_ok => done.notices.push(Error::new(
+                ErrorCode::SuccessfulCompletion,
+                format!("{kind} \"{name}\" does not exist, skipping"),
+            )),
             None => {
                 return Err(Error::new(ErrorCode::UndefinedTable, format!("{kind} \"{name}\" does not exist")));
             }

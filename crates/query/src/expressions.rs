@@ -53,8 +53,12 @@ fn scalar_of(ast: &AstType) -> Result<Option<ScalarType>> {
             }
         }
         AstType::Numeric(info) | AstType::Decimal(info) | AstType::Dec(info) => match info {
-            // A cast to bare numeric keeps ten digits: see docs/decisions on numeric.
-            ExactNumberInfo::None => ScalarType::Numeric { precision: 38, scale: 10 },
+            ExactNumberInfo::None => {
+                return Err(external(
+                    Error::unsupported("numeric without a precision is not supported")
+                        .with_hint("Say how many digits: numeric(precision, scale), precision at most 38."),
+                ));
+            }
             ExactNumberInfo::Precision(precision) => numeric(*precision, 0)?,
             ExactNumberInfo::PrecisionAndScale(precision, scale) => numeric(*precision, *scale)?,
         },

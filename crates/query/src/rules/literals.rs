@@ -77,6 +77,10 @@ fn narrowed(expr: &Expr) -> Option<Expr> {
             let value = i32::try_from(*value).ok()?;
             Some(Expr::Literal(ScalarValue::Int32(Some(value)), metadata.clone()))
         }
+        // Beyond a bigint PostgreSQL's literals are numeric; DataFusion's would wrap around.
+        Expr::Literal(ScalarValue::UInt64(Some(value)), metadata) => {
+            Some(Expr::Literal(ScalarValue::Decimal128(Some(i128::from(*value)), 20, 0), metadata.clone()))
+        }
         _ => None,
     }
 }

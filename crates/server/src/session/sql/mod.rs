@@ -447,16 +447,38 @@ fn read_parameters<'a>(
         refuse_lost_digits(sql_type, format, bytes, given)?;
         values.push(match (bytes, format) {
             (None, _) => Value::Null,
-            (Some(bytes), Format::Binary)
-                if usize::try_from(sql_type.typlen()).is_ok_and(|length| bytes.len() < length) =>
-            {
+            (Some(bytes), Format::Binary) if is_short(sql_type, bytes) => {
                 return Err(Error::new(ErrorCode::ProtocolViolation, "insufficient data left in message"));
             }
-            (Some(bytes), Format::Binary) => binary::decode(sql_type, bytes)?,
+            (Some(bytes), Format::Binary) => {
+                binary::decode(sql_type, bytes).map_err(|error| in_parameter(error, given))?
+            }
             (Some(bytes), Format::Text) => text::parse(sql_type, text::utf8(bytes)?, style)?,
         });
     }
     Ok((values, given))
+}
+
+/// Whether a value in binary form ends before it should.
+fn is_short(sql_type: SqlType, bytes: &[u8]) -> bool {
+    match sql_type {
+        // A header of four 16-bit numbers, the first of them the count of digits, each 16 bits.
+        SqlType::Scalar(ScalarType::Numeric { .. }) => match bytes {
+            [high, low, _, _, _, _, _, _, digits @ ..] => {
+                digits.len() / 2 < usize::from(u16::from_be_bytes([*high, *low]))
+            }
+            _ => true,
+        },
+        other => usize::try_from(other.typlen()).is_ok_and(|length| bytes.len() < length),
+    }
+}
+
+/// Says in which parameter the bytes make no sense.
+fn in_parameter(error: Error, number: usize) -> Error {
+    if error.code() == ErrorCode::InvalidBinaryRepresentation && error.message() == "incorrect binary data format" {
+        return Error::new(error.code(), format!("incorrect binary data format in bind parameter {number}"));
+    }
+    error
 }
 
 /// A numeric parameter whose column is not known has ten decimals: more would be lost without a word.

@@ -78,7 +78,7 @@ impl SqlSession {
         sink: &mut S,
     ) -> Result<Executed> {
         match &statement.kind {
-            Kind::Key(_) => self.run_key(portal, statement, sink).await,
+            Kind::Key(_) => self.run_key(portal, statement, rows_max, sink).await,
             Kind::Select(_) => {
                 let source = self.query(statement, portal.parameters.clone())?;
                 portal.progress = Progress::Open(source, 0);
@@ -174,6 +174,7 @@ impl SqlSession {
         &mut self,
         portal: &mut Portal,
         statement: &Arc<ashlar_query::Statement>,
+        rows_max: usize,
         sink: &mut S,
     ) -> Result<Executed> {
         let Kind::Key(plan) = &statement.kind else {
@@ -199,8 +200,9 @@ impl SqlSession {
         };
         sink.ready().await?;
         let tag = plan.tag(count);
-        portal.progress = Progress::Done(tag.clone());
-        Ok(Executed::Complete(tag))
+        let reached_limit = rows_max == 1 && count == 1 && statement.columns.is_some();
+        portal.progress = Progress::Done(if reached_limit && plan.is_read() { plan.tag(0) } else { tag.clone() });
+        Ok(if reached_limit { Executed::Suspended } else { Executed::Complete(tag) })
     }
 
     /// 25006 in a read-only transaction.
