@@ -33,6 +33,9 @@ struct Options {
     /// A hundredth of the work: shows that everything runs, measures nothing worth keeping
     #[arg(long)]
     quick: bool,
+    /// A tenth of the work: figures that tell the order of things, in some ten minutes
+    #[arg(long, conflicts_with = "quick")]
+    short: bool,
     /// Put the table into docs/benchmarks.md
     #[arg(long)]
     write: bool,

@@ -10,13 +10,13 @@ use crate::sql_types;
 
 /// What a column's own constraints say beside its definition.
 #[derive(Default)]
-pub struct ColumnConstraints {
+pub(super) struct ColumnConstraints {
     /// PRIMARY KEY
-    pub primary_key: bool,
+    pub(super) primary_key: bool,
 }
 
 /// A nullable column without a default.
-pub fn column(ordinal: usize, name: String, sql_type: SqlType) -> ColumnDef {
+pub(super) fn column(ordinal: usize, name: String, sql_type: SqlType) -> ColumnDef {
     let id = ColumnId(u32::try_from(ordinal).unwrap_or(u32::MAX));
     ColumnDef { id, name, sql_type, nullable: true, default: None }
 }
@@ -25,7 +25,7 @@ pub fn column(ordinal: usize, name: String, sql_type: SqlType) -> ColumnDef {
 ///
 /// # Errors
 /// 42P16, 42701, 42703 and 0A000 as PostgreSQL has them.
-pub fn table(id: TableId, name: &str, statement: &CreateStmt) -> Result<TableSchema> {
+pub(super) fn table(id: TableId, name: &str, statement: &CreateStmt) -> Result<TableSchema> {
     if !matches!(statement.access_method.as_str(), "" | "grid" | "heap") {
         return Err(Error::new(
             ErrorCode::UndefinedObject,
@@ -101,7 +101,7 @@ pub fn table(id: TableId, name: &str, statement: &CreateStmt) -> Result<TableSch
 ///
 /// # Errors
 /// 0A000 for a key type that has no canonical form, 42703 for an unknown `partition_by`.
-pub fn finish(
+pub(super) fn finish(
     id: TableId,
     name: &str,
     mut columns: Vec<ColumnDef>,
@@ -154,7 +154,7 @@ fn unsupported_constraint(kind: ConstrType) -> Error {
 ///
 /// # Errors
 /// As [`table`].
-pub fn column_def(definition: &protobuf::ColumnDef, ordinal: usize) -> Result<(ColumnDef, ColumnConstraints)> {
+pub(super) fn column_def(definition: &protobuf::ColumnDef, ordinal: usize) -> Result<(ColumnDef, ColumnConstraints)> {
     let type_name = definition.type_name.as_ref().ok_or_else(|| Error::internal("a column without its type"))?;
     if definition.coll_clause.is_some() {
         return Err(Error::unsupported("COLLATE on a column is not supported"));
@@ -203,7 +203,7 @@ pub fn column_def(definition: &protobuf::ColumnDef, ordinal: usize) -> Result<(C
 ///
 /// # Errors
 /// 22P02 and the like where the constant is not of the type.
-pub fn default(expr: &pg_query::Node, column: &ColumnDef) -> Result<Option<ColumnDefault>> {
+pub(super) fn default(expr: &pg_query::Node, column: &ColumnDef) -> Result<Option<ColumnDefault>> {
     if let Some(literal) = constant(expr, column) {
         return Ok(match literal.assign(column)? {
             ashlar_base::Value::Null => None,

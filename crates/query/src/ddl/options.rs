@@ -23,7 +23,7 @@ fn elements(options: &[pg_query::Node]) -> impl Iterator<Item = &DefElem> {
 }
 
 /// The value of an option as text.
-pub fn value_of(element: &DefElem) -> Option<String> {
+pub(super) fn value_of(element: &DefElem) -> Option<String> {
     match element.arg.as_ref()?.node.as_ref()? {
         NodeEnum::String(string) => Some(string.sval.clone()),
         NodeEnum::Integer(integer) => Some(integer.ival.to_string()),
@@ -47,7 +47,7 @@ pub fn value_of(element: &DefElem) -> Option<String> {
 ///
 /// # Errors
 /// 22023 for an unknown option, 0A000 for a value that is not offered.
-pub fn table(options: &[pg_query::Node]) -> Result<Option<String>> {
+pub(super) fn table(options: &[pg_query::Node]) -> Result<Option<String>> {
     let mut partition_by = None;
     for element in elements(options) {
         let value = value_of(element).unwrap_or_default();
@@ -79,7 +79,7 @@ pub fn table(options: &[pg_query::Node]) -> Result<Option<String>> {
 ///
 /// # Errors
 /// 22023 where the path is missing or an option is unknown.
-pub fn file(options: &[pg_query::Node]) -> Result<(String, String)> {
+pub(super) fn file(options: &[pg_query::Node]) -> Result<(String, String)> {
     let mut path = None;
     let mut format = "parquet".to_owned();
     for element in elements(options) {

@@ -68,7 +68,7 @@ impl AnalyzerRule for PgOperators {
 /// Intervals are equal and ordered by months of thirty days in PostgreSQL, field by field here: whatever sorts or
 /// groups by them is refused.
 fn refuse_ordered_intervals(plan: &LogicalPlan) -> Result<()> {
-    use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+    use datafusion::common::tree_node::TreeNodeRecursion;
     let is_interval = |expr: &Expr, schema: &DFSchema| {
         matches!(expr.get_type(schema), Ok(DataType::Interval(_) | DataType::Duration(_)))
     };

@@ -196,6 +196,13 @@ impl SqlSession {
     }
 }
 
+impl Drop for SqlSession {
+    /// A client that goes in the middle of a transaction takes it along, and the tables that it made.
+    fn drop(&mut self) {
+        self.rollback();
+    }
+}
+
 /// 25P02
 pub(super) fn aborted() -> Error {
     Error::new(

@@ -7,7 +7,7 @@ use ashlar_query::dml::InsertPlan;
 use ashlar_query::dml::run::{self as dml, Outcome, Run};
 use ashlar_query::select::SelectPlan;
 use ashlar_query::statement::{Kind, SessionCommand};
-use ashlar_query::transaction::Transaction;
+use ashlar_query::transaction::{Isolation, Transaction};
 use ashlar_query::{CatalogState, Column, ddl, explain};
 
 use super::block::aborted;
@@ -421,7 +421,7 @@ impl SqlSession {
                 done("RESET")
             }
             SessionCommand::Show(name) => {
-                let row = vec![Value::Text(self.settings.show(name)?.into())];
+                let row = vec![Value::Text(self.show(name)?.into())];
                 let columns: Arc<[Column]> = vec![Column::text(name)].into();
                 let mut source = RowSource::Values(vec![row].into_iter());
                 source.send(&columns, rows_max, sink, &self.cancel).await?;
@@ -475,6 +475,23 @@ impl SqlSession {
                 self.shared.engine.on_pool(async move { store.compact() }).await?;
                 done("VACUUM")
             }
+        }
+    }
+
+    /// SHOW: what is in force now, which for a transaction's own modes its settings do not know.
+    fn show(&self, name: &str) -> Result<String> {
+        let (isolation, read_only) = match &self.transaction {
+            Some(transaction) => (transaction.isolation, transaction.read_only),
+            None => (self.settings.isolation, self.settings.read_only),
+        };
+        let isolation = match isolation {
+            Isolation::ReadCommitted => "read committed",
+            Isolation::RepeatableRead => "repeatable read",
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "transaction_isolation" => Ok(isolation.to_owned()),
+            "transaction_read_only" => Ok(if read_only { "on" } else { "off" }.to_owned()),
+            _ => self.settings.show(name),
         }
     }
 
