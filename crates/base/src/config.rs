@@ -139,8 +139,9 @@ rooms! {
         memory_mib_max: u64 = 2048, in 16..=16777216;
         /// Threads that run queries other than key lookups. 0 takes one per CPU.
         threads: u16 = 0, in 0..=1024;
-        /// Statements whose plan is kept for the next client that sends the same text.
-        plan_cache_entries_max: u32 = 4096, in 0..=1048576;
+        /// MiB of plans that are kept for the next client that sends the same text, or one that differs only in constants.
+        /// The least recently used go first. 0 keeps none.
+        plan_cache_mib_max: u32 = 64, in 0..=65536;
         /// Milliseconds after which a statement is cancelled with 57014, unless the session sets
         /// `statement_timeout`; 0 for no limit.
         statement_timeout_ms: u64 = 0, in 0..=604800000;

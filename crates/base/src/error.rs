@@ -122,6 +122,8 @@ pub enum ErrorCode {
     ConfigurationLimitExceeded,
     /// 54000
     ProgramLimitExceeded,
+    /// 54011
+    TooManyColumns,
     /// 55000
     ObjectNotInPrerequisiteState,
     /// 55P03
@@ -211,6 +213,7 @@ impl ErrorCode {
             Self::TooManyConnections => "53300",
             Self::ConfigurationLimitExceeded => "53400",
             Self::ProgramLimitExceeded => "54000",
+            Self::TooManyColumns => "54011",
             Self::ObjectNotInPrerequisiteState => "55000",
             Self::LockNotAvailable => "55P03",
             Self::QueryCanceled => "57014",
@@ -289,6 +292,7 @@ impl ErrorCode {
             | Self::TooManyConnections
             | Self::ConfigurationLimitExceeded
             | Self::ProgramLimitExceeded
+            | Self::TooManyColumns
             | Self::ObjectNotInPrerequisiteState
             | Self::LockNotAvailable
             | Self::QueryCanceled

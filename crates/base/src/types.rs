@@ -144,6 +144,9 @@ impl ScalarType {
 }
 
 impl SqlType {
+    /// Decimals of a numeric whose column is not known: 28 digits are left before the point.
+    pub const NUMERIC_PARAMETER_SCALE: u8 = 10;
+
     /// PostgreSQL's OID of the type.
     pub fn oid(self) -> u32 {
         match self {
@@ -189,7 +192,7 @@ impl SqlType {
             ScalarType::Int8,
             ScalarType::Float4,
             ScalarType::Float8,
-            ScalarType::Numeric { precision: 38, scale: 10 },
+            ScalarType::Numeric { precision: 38, scale: SqlType::NUMERIC_PARAMETER_SCALE },
             ScalarType::Text,
             ScalarType::Varchar { length: None },
             ScalarType::Bytea,

@@ -87,6 +87,8 @@ pub struct Change {
 /// The changes of one transaction on top of a picture.
 #[derive(Clone)]
 pub struct CatalogDraft {
+    /// The picture that it was begun on.
+    base: Arc<CatalogState>,
     state: Arc<CatalogState>,
     changes: Vec<Change>,
 }
@@ -95,11 +97,6 @@ impl CatalogDraft {
     /// The picture with the changes.
     pub fn state(&self) -> &Arc<CatalogState> {
         &self.state
-    }
-
-    /// Whether this transaction made the table.
-    pub fn created(&self, id: TableId) -> bool {
-        self.changes.iter().any(|change| change.after.as_ref().is_some_and(|table| table.id() == id))
     }
 
     /// How many changes there are: a mark for [`Catalog::rollback_to`].
@@ -132,7 +129,7 @@ impl Catalog {
         let region = store.create_region(Arc::new(schema))?;
         let mut draft = catalog.draft();
         catalog.put(&mut draft, "kv", Some(Table::Grid(region)));
-        catalog.publish(&draft)?;
+        catalog.publish(&draft, || Ok(()))?;
         Ok(catalog)
     }
 
@@ -170,7 +167,8 @@ impl Catalog {
 
     /// A draft on top of the current picture.
     pub fn draft(&self) -> CatalogDraft {
-        CatalogDraft { state: self.current.load_full(), changes: Vec::new() }
+        let base = self.current.load_full();
+        CatalogDraft { state: Arc::clone(&base), base, changes: Vec::new() }
     }
 
     /// Gives a name to a table, or takes it away, in a draft.
@@ -185,22 +183,30 @@ impl Catalog {
         draft.changes.push(Change { name: name.to_owned(), before: before.map(|table| table.id()), after });
     }
 
-    /// Undoes the changes of a draft after `mark`; the tables that are thereby not needed are returned.
+    /// Undoes the changes of a draft after `mark`; the tables that it made and does not need any more are returned.
     pub fn rollback_to(&self, draft: &mut CatalogDraft, mark: usize) -> Vec<TableId> {
         let undone = draft.changes.split_off(mark.min(draft.changes.len()));
         let kept = std::mem::take(&mut draft.changes);
-        *draft = self.draft();
+        // On the picture that the draft was begun on: what others have published since is a conflict at COMMIT.
+        draft.state = Arc::clone(&draft.base);
         for change in kept {
             self.put(draft, &change.name, change.after);
         }
-        undone.into_iter().filter_map(|change| change.after.map(|table| table.id())).collect()
+        let is_known = |id: &TableId| {
+            let names = |state: &CatalogState| state.tables.values().any(|table| table.id() == *id);
+            names(&draft.base) || names(&draft.state)
+        };
+        let made = undone.into_iter().filter_map(|change| change.after.map(|table| table.id()));
+        made.filter(|id| !is_known(id)).collect()
     }
 
-    /// Makes the changes of a draft what everybody sees. Returns the tables that lost their name.
+    /// Makes the changes of a draft what everybody sees, and with them the rows that `commit_rows` commits: both or none. Returns
+    /// the tables that lost their name.
     ///
     /// # Errors
-    /// 40001 where another transaction changed one of the names since the draft was begun.
-    pub fn publish(&self, draft: &CatalogDraft) -> Result<Vec<TableId>> {
+    /// 40001 where another transaction changed one of the names since the draft was begun, and the errors of
+    /// `commit_rows`.
+    pub fn publish(&self, draft: &CatalogDraft, commit_rows: impl FnOnce() -> Result<()>) -> Result<Vec<TableId>> {
         let _publishing = self.publishing.lock();
         let mut next = CatalogState::clone(&self.current.load());
         let mut dropped = Vec::new();
@@ -219,6 +225,7 @@ impl Catalog {
             };
         }
         dropped.retain(|id| !next.tables.values().any(|table| table.id() == *id));
+        commit_rows()?;
         next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
         self.current.store(Arc::new(next));
         Ok(dropped)

@@ -1,10 +1,8 @@
 //! The engine: store, catalog, planner state, the pool that queries run on, and the cache of statements.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use ashlar_base::{Error, Result};
 use ashlar_store::{ReadView, Store};
@@ -15,14 +13,13 @@ use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::prelude::SessionConfig;
-use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
 use crate::error::from_datafusion;
 use crate::expressions::PgTypePlanner;
 use crate::functions;
+use crate::plan_cache::PlanCache;
 use crate::rules::{CheckedArithmetic, NarrowIntegerLiterals, NumericAggregates, PgOperators, TextCasts};
-use crate::statement::Statement;
 
 /// What the engine is given.
 #[derive(Clone, Debug)]
@@ -33,8 +30,8 @@ pub struct EngineConfig {
     pub threads: usize,
     /// Rows of a batch.
     pub batch_rows: usize,
-    /// Statement texts whose plans are kept.
-    pub plan_cache_entries_max: usize,
+    /// Bytes of the plans that are kept.
+    pub plan_cache_bytes_max: usize,
 }
 
 /// Stack of a thread that plans or runs queries: deep expressions are walked recursively. Taken only as it is used.
@@ -49,7 +46,7 @@ pub struct Engine {
     catalog: Catalog,
     state: SessionState,
     pool: Option<tokio::runtime::Runtime>,
-    cache: StatementCache,
+    cache: PlanCache,
 }
 
 impl Engine {
@@ -72,7 +69,7 @@ impl Engine {
             catalog,
             state,
             pool: Some(pool),
-            cache: StatementCache::new(config.plan_cache_entries_max),
+            cache: PlanCache::new(config.plan_cache_bytes_max),
         }))
     }
 
@@ -92,7 +89,7 @@ impl Engine {
     }
 
     /// Plans by text.
-    pub fn cache(&self) -> &StatementCache {
+    pub fn cache(&self) -> &PlanCache {
         &self.cache
     }
 
@@ -178,57 +175,4 @@ fn session_state(config: &EngineConfig) -> Result<SessionState> {
     let mut state = context.state();
     functions::register(&mut state).map_err(from_datafusion)?;
     Ok(state)
-}
-
-/// Prepared statements by text: bounded, least recently used out first.
-pub struct StatementCache {
-    entries: Mutex<HashMap<String, Cached>>,
-    entries_max: usize,
-    clock: AtomicU64,
-}
-
-struct Cached {
-    statements: Arc<[Arc<Statement>]>,
-    used: u64,
-}
-
-impl StatementCache {
-    fn new(entries_max: usize) -> Self {
-        Self { entries: Mutex::new(HashMap::new()), entries_max: entries_max.max(1), clock: AtomicU64::new(0) }
-    }
-
-    /// The statements of a text, where they were planned against this picture of the catalog.
-    pub fn get(&self, key: &str, epoch: u64) -> Option<Arc<[Arc<Statement>]>> {
-        let mut entries = self.entries.lock();
-        let cached = entries.get_mut(key)?;
-        if cached.statements.iter().any(|statement| statement.epoch != epoch) {
-            entries.remove(key);
-            return None;
-        }
-        cached.used = self.clock.fetch_add(1, Ordering::Relaxed);
-        Some(Arc::clone(&cached.statements))
-    }
-
-    /// Keeps the statements of a text.
-    pub fn put(&self, key: String, statements: Arc<[Arc<Statement>]>) {
-        let mut entries = self.entries.lock();
-        if entries.len() >= self.entries_max && !entries.contains_key(&key) {
-            let oldest = entries.iter().min_by_key(|(_, cached)| cached.used).map(|(key, _)| key.clone());
-            if let Some(oldest) = oldest {
-                entries.remove(&oldest);
-            }
-        }
-        let used = self.clock.fetch_add(1, Ordering::Relaxed);
-        entries.insert(key, Cached { statements, used });
-    }
-
-    /// How many texts are kept.
-    pub fn len(&self) -> usize {
-        self.entries.lock().len()
-    }
-
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }

@@ -10,6 +10,8 @@ use pg_query::NodeEnum;
 pub struct ParsedStatement {
     /// The statement's own text, without the separating semicolon.
     pub text: String,
+    /// Where that begins in the query string, in bytes; locations in the tree count from the string's beginning.
+    pub offset: usize,
     /// Its parse tree.
     pub node: NodeEnum,
 }
@@ -58,13 +60,26 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>> {
         let start = usize::try_from(raw.stmt_location).unwrap_or(0);
         let length = usize::try_from(raw.stmt_len).unwrap_or(0);
         let end = if length == 0 { sql.len() } else { start + length };
-        let text = sql.get(start..end).unwrap_or(sql).trim();
-        let text = text.trim_end_matches(';').trim_end();
+        let text = sql.get(start..end).unwrap_or(sql);
+        let offset = start + (text.len() - text.trim_start().len());
+        let text = text.trim().trim_end_matches(';').trim_end();
         if let Some(node) = raw.stmt.and_then(|node| node.node) {
-            statements.push(ParsedStatement { text: text.to_owned(), node });
+            statements.push(ParsedStatement { text: text.to_owned(), offset, node });
         }
     }
     Ok(statements)
+}
+
+/// Parses a string that may hold one statement; `None` where it holds none.
+///
+/// # Errors
+/// As [`parse`], and 42601 for more than one.
+pub fn parse_one(sql: &str) -> Result<Option<ParsedStatement>> {
+    let mut statements = parse(sql)?;
+    if statements.len() > 1 {
+        return Err(Error::new(ErrorCode::SyntaxError, "cannot insert multiple commands into a prepared statement"));
+    }
+    Ok(statements.pop())
 }
 
 fn syntax_error(sql: &str, error: &pg_query::Error) -> Error {

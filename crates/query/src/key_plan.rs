@@ -329,7 +329,13 @@ impl<'a> Builder<'a> {
         }
         let definition = &self.schema.columns[column];
         match literal(expr) {
-            // Text that is not of the type, or too long for it: the planner knows what comparing with it means.
+            // A string is compared as it is: no length cuts it.
+            Some(Literal::String(text)) if is_text(definition.sql_type) => {
+                Ok(Some(Operand::Constant(Value::Text(text.as_str().into()))))
+            }
+            // Rounded to the column's scale it would be another number.
+            Some(Literal::String(_)) if is_numeric(definition.sql_type) => Ok(None),
+            // Text that is not of the type: the planner knows what comparing with it means.
             Some(text @ Literal::String(_)) => Ok(text.assign(definition).ok().map(Operand::Constant)),
             Some(number @ Literal::Number(_)) if is_integer(definition.sql_type) => {
                 // Out of range, or with a fraction: the planner knows what a comparison with it means.
@@ -354,7 +360,13 @@ impl<'a> Builder<'a> {
     }
 
     fn parameter_operand(&mut self, number: usize, column: usize, compares: bool) -> Option<Operand> {
-        let to = self.schema.columns[column].sql_type;
+        let to = match self.schema.columns[column].sql_type {
+            // Rounded to the column's scale it would be another number: the planner compares it as it is.
+            to if compares && is_numeric(to) => return None,
+            // No length cuts what is compared.
+            to if compares && is_text(to) => SqlType::Scalar(ScalarType::Text),
+            to => to,
+        };
         let from = declared_or(self.declared, number, to, compares)?;
         if self.parameter_types.len() <= number {
             self.parameter_types.resize(number + 1, None);
@@ -444,6 +456,10 @@ fn is_integer(sql_type: SqlType) -> bool {
     matches!(sql_type, SqlType::Scalar(ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8))
 }
 
+fn is_numeric(sql_type: SqlType) -> bool {
+    matches!(sql_type, SqlType::Scalar(ScalarType::Numeric { .. }))
+}
+
 fn is_text(sql_type: SqlType) -> bool {
     matches!(sql_type, SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. }))
 }
@@ -477,12 +493,25 @@ impl KeyPlan {
         matches!(self.action, KeyAction::Read)
     }
 
+    /// Bytes that it holds, as estimated.
+    pub fn bytes(&self) -> usize {
+        let columns = self.columns.as_ref().map_or(0, |columns| columns.len());
+        let assignments = match &self.action {
+            KeyAction::Update(assignments) => assignments.len(),
+            KeyAction::Read | KeyAction::Delete => 0,
+        };
+        size_of::<Self>()
+            + columns * (size_of::<Column>() + 32)
+            + self.key.len() * (size_of::<Operand>() + 32)
+            + assignments * (size_of::<NewValue>() + 32)
+    }
+
     /// The word that its command tag begins with.
-    pub fn tag(&self, rows: u64) -> String {
+    pub fn verb(&self) -> &'static str {
         match self.action {
-            KeyAction::Read => format!("SELECT {rows}"),
-            KeyAction::Update(_) => format!("UPDATE {rows}"),
-            KeyAction::Delete => format!("DELETE {rows}"),
+            KeyAction::Read => "SELECT",
+            KeyAction::Update(_) => "UPDATE",
+            KeyAction::Delete => "DELETE",
         }
     }
 

@@ -8,6 +8,8 @@ pub mod assign;
 pub mod catalog;
 pub mod columns;
 pub mod copy;
+#[cfg(test)]
+mod counting;
 pub mod ddl;
 pub mod dml;
 pub mod engine;
@@ -19,7 +21,9 @@ pub mod functions;
 pub mod grammar;
 pub mod grid_table;
 pub mod key_plan;
+pub mod lift;
 pub mod parameters;
+pub mod plan_cache;
 pub mod rules;
 pub mod select;
 pub mod sql_types;

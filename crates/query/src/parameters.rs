@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use arrow::datatypes::FieldRef;
-use ashlar_base::{Result, ScalarType, SqlType, Value};
+use arrow::datatypes::{DataType, FieldRef};
+use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_store::arrow_types::sql_type_of;
 use ashlar_store::build_array;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -19,9 +19,13 @@ pub fn declared_fields(declared: &[u32]) -> Vec<Option<FieldRef>> {
     declared.iter().map(|oid| SqlType::from_oid(*oid).map(|sql_type| field_of("parameter", sql_type))).collect()
 }
 
-/// The parameter's number from 0, of an id such as `$1`.
+/// Parameters that a Bind message can count.
+const PARAMETERS_MAX: usize = 65_535;
+
+/// The parameter's number from 0, of an id such as `$1`; `None` beyond what a client can bind.
 pub fn number_of(id: &str) -> Option<usize> {
-    id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)
+    let number = id.strip_prefix('$')?.parse::<usize>().ok()?.checked_sub(1)?;
+    (number < PARAMETERS_MAX).then_some(number)
 }
 
 /// Gives each open placeholder of a plan a type (text, as PostgreSQL does), and tells the types of all.
@@ -30,11 +34,14 @@ pub fn number_of(id: &str) -> Option<usize> {
 /// As DataFusion's traversal.
 pub fn settle(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<SqlType>, Vec<bool>)> {
     let plan = infer(plan)?;
+    let plan = widen_numerics(plan)?;
     let fields: HashMap<String, Option<FieldRef>> = plan.get_parameter_fields().map_err(from_datafusion)?;
     let mut types: Vec<SqlType> = Vec::new();
     let mut used: Vec<bool> = Vec::new();
     for (id, field) in &fields {
-        let Some(number) = number_of(id) else { continue };
+        let Some(number) = number_of(id) else {
+            return Err(Error::new(ErrorCode::UndefinedParameter, format!("there is no parameter {id}")));
+        };
         if types.len() <= number {
             types.resize(number + 1, SqlType::Scalar(ScalarType::Text));
             used.resize(number + 1, false);
@@ -66,6 +73,38 @@ pub fn settle(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<SqlType>, Vec<bool>
         .map_err(from_datafusion)?
         .data;
     Ok((plan, types, used))
+}
+
+/// A parameter compared with a `numeric(p, s)` is a numeric, not one that is rounded to that scale: `d < $1` with 1.555.
+/// Only a cast around it says how many decimals it has.
+fn widen_numerics(plan: LogicalPlan) -> Result<LogicalPlan> {
+    plan.transform_up_with_subqueries(|node| {
+        let rewritten = node.map_expressions(|expr| {
+            expr.transform_down(|expr| match expr {
+                Expr::Cast(cast) if matches!(*cast.expr, Expr::Placeholder(_)) => {
+                    Ok(Transformed::new(Expr::Cast(cast), false, TreeNodeRecursion::Jump))
+                }
+                Expr::Placeholder(Placeholder { id, field: Some(field) }) => {
+                    let wide = match field.data_type() {
+                        DataType::Decimal128(_, scale) => numeric_parameter(*scale),
+                        _ => return Ok(Transformed::no(Expr::Placeholder(Placeholder { id, field: Some(field) }))),
+                    };
+                    let field = Some(field_of("parameter", wide));
+                    Ok(Transformed::yes(Expr::Placeholder(Placeholder { id, field })))
+                }
+                other => Ok(Transformed::no(other)),
+            })
+        })?;
+        rewritten.map_data(LogicalPlan::recompute_schema)
+    })
+    .map(|transformed| transformed.data)
+    .map_err(from_datafusion)
+}
+
+/// The type of a numeric parameter whose place has so many decimals.
+fn numeric_parameter(scale: i8) -> SqlType {
+    let scale = u8::try_from(scale).unwrap_or(0).max(SqlType::NUMERIC_PARAMETER_SCALE);
+    SqlType::Scalar(ScalarType::Numeric { precision: 38, scale })
 }
 
 /// What the place of an open placeholder says about its type: the target of a cast around it, and in

@@ -11,7 +11,7 @@ use crate::catalog::CatalogState;
 use crate::columns::Column;
 use crate::copy::CopyPlan;
 use crate::ddl::{Ddl, relation_name};
-use crate::dml::{DeletePlan, InsertPlan, UpdatePlan};
+use crate::dml::{DeletePlan, InsertPlan, Source, UpdatePlan};
 use crate::engine::Engine;
 use crate::explain::{self, ExplainOptions};
 use crate::grammar::{ParsedStatement, position_of_name};
@@ -32,7 +32,15 @@ pub struct Statement {
     pub columns: Option<Arc<[Column]>>,
     /// The picture of the catalog that it was planned against.
     pub epoch: u64,
+    /// Bytes that it holds, as estimated: for the cache of plans.
+    bytes: usize,
 }
+
+/// Bytes of a statement beside its text and its plan.
+const STATEMENT_BYTES: usize = 1024;
+
+/// Bytes of a cell in a VALUES list.
+const CELL_BYTES: usize = size_of::<crate::dml::Cell>() + 32;
 
 /// What a statement does.
 pub enum Kind {
@@ -150,6 +158,31 @@ pub struct TransactionModes {
     pub read_only: Option<bool>,
 }
 
+impl Kind {
+    /// Bytes that it holds, as estimated.
+    fn bytes(&self) -> Result<usize> {
+        let select = |plan: Option<&SelectPlan>| plan.map_or(Ok(0), SelectPlan::bytes);
+        Ok(match self {
+            Self::Key(plan) => plan.bytes(),
+            Self::Select(plan) => plan.bytes()?,
+            Self::Insert(plan) => {
+                let source = match &plan.source {
+                    Source::Values { rows, computed } => {
+                        let cells: usize = rows.iter().map(Vec::len).sum();
+                        cells * CELL_BYTES + select(computed.as_deref())?
+                    }
+                    Source::Query(plan) => plan.bytes()?,
+                };
+                plan.defaults.iter().try_fold(source, |sum, (_, plan)| plan.bytes().map(|bytes| sum + bytes))?
+            }
+            Self::Update(plan) => plan.select.bytes()?,
+            Self::Delete(plan) => plan.select.bytes()?,
+            Self::Explain { inner, .. } => inner.bytes,
+            Self::Ddl(_) | Self::Copy(_) | Self::Session(_) | Self::Empty => 0,
+        })
+    }
+}
+
 impl Statement {
     /// Plans a parsed statement against a picture of the catalog.
     ///
@@ -161,7 +194,16 @@ impl Statement {
         parsed: &ParsedStatement,
         declared: &[u32],
     ) -> Result<Self> {
-        Self::plan_inner(engine, catalog, parsed, declared).map_err(|error| place(error, &parsed.text))
+        let mut planned =
+            Self::plan_inner(engine, catalog, parsed, declared).map_err(|error| place(error, &parsed.text))?;
+        check_width(planned.columns.as_deref())?;
+        planned.bytes = STATEMENT_BYTES + 2 * planned.text.len() + planned.kind.bytes()?;
+        Ok(planned)
+    }
+
+    /// Bytes that it holds, as estimated.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Plans a statement only if it is about one row by its key: that is light enough for a connection's own thread.
@@ -173,7 +215,9 @@ impl Statement {
             NodeEnum::SelectStmt(_) | NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_) => {
                 let ast = select::parse(&parsed.text).map_err(|error| place(error, &parsed.text))?;
                 let found = key_plan::recognise(catalog, &ast, declared).map_err(|error| place(error, &parsed.text))?;
-                Ok(found.map(|plan| Self::of_key(catalog, &parsed.text, plan)))
+                let Some(plan) = found else { return Ok(None) };
+                check_width(plan.columns.as_deref())?;
+                Ok(Some(Self::of_key(catalog, &parsed.text, plan)))
             }
             _ => Ok(None),
         }
@@ -184,6 +228,7 @@ impl Statement {
             text: text.to_owned(),
             parameter_types: plan.parameter_types.clone(),
             columns: plan.columns.clone(),
+            bytes: STATEMENT_BYTES + 2 * text.len() + plan.bytes(),
             kind: Kind::Key(Box::new(plan)),
             epoch: catalog.epoch(),
         }
@@ -201,6 +246,7 @@ impl Statement {
             parameter_types,
             columns,
             epoch: catalog.epoch(),
+            bytes: 0,
         };
         match &parsed.node {
             NodeEnum::SelectStmt(node) => {
@@ -286,7 +332,8 @@ impl Statement {
                 if options.analyze && !is_query {
                     return Err(Error::unsupported("EXPLAIN ANALYZE of a statement that writes is not supported"));
                 }
-                let inner = Self::plan_inner(engine, catalog, &ParsedStatement { text, node: inner }, declared)?;
+                let inner =
+                    Self::plan_inner(engine, catalog, &ParsedStatement { text, offset: 0, node: inner }, declared)?;
                 let types = inner.parameter_types.clone();
                 let columns: Arc<[Column]> = vec![Column::text("QUERY PLAN")].into();
                 Ok(make(Kind::Explain { inner: Arc::new(inner), options }, types, Some(columns)))
@@ -301,6 +348,17 @@ impl Statement {
             }
         }
     }
+}
+
+/// PostgreSQL's bound on result columns; a message could not count more than 65,535.
+const COLUMNS_MAX: usize = 1664;
+
+fn check_width(columns: Option<&[Column]>) -> Result<()> {
+    if columns.is_some_and(|columns| columns.len() > COLUMNS_MAX) {
+        let message = format!("target lists can have at most {COLUMNS_MAX} entries");
+        return Err(Error::new(ErrorCode::TooManyColumns, message));
+    }
+    Ok(())
 }
 
 /// The text of a statement inside another, from its tree.

@@ -75,11 +75,6 @@ impl Transaction {
         self.catalog.get_or_insert_with(|| catalog.draft())
     }
 
-    /// Whether this transaction made the table.
-    pub fn created(&self, id: ashlar_base::TableId) -> bool {
-        self.catalog.as_ref().is_some_and(|draft| draft.created(id))
-    }
-
     /// The snapshot with what this transaction wrote on top, for scans.
     pub fn view(&self, snapshot: Snapshot, catalog: &CatalogState) -> Arc<ReadView> {
         let mut overlays = HashMap::new();
@@ -115,11 +110,13 @@ impl Transaction {
     /// # Errors
     /// 40001 where another transaction changed what this one built on; then nothing was done.
     pub fn commit(mut self, catalog: &Catalog, store: &Store) -> Result<()> {
-        let committed = if self.writes.is_empty() { Ok(()) } else { store.commit(&mut self.writes).map(drop) };
-        let Some(draft) = self.catalog.take() else {
-            return committed;
+        let draft = self.catalog.take();
+        let writes = &mut self.writes;
+        let mut commit_rows = || if writes.is_empty() { Ok(()) } else { store.commit(writes).map(drop) };
+        let Some(draft) = draft else {
+            return commit_rows();
         };
-        match committed.and_then(|()| catalog.publish(&draft)) {
+        match catalog.publish(&draft, commit_rows) {
             Ok(dropped) => {
                 for table in dropped {
                     store.drop_region(table);

@@ -200,7 +200,7 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
             memory_bytes_max: usize::try_from(config.query.memory_mib_max << 20).unwrap_or(usize::MAX),
             threads: thread_count(config.query.threads),
             batch_rows: config.query.batch_rows as usize,
-            plan_cache_entries_max: config.query.plan_cache_entries_max as usize,
+            plan_cache_bytes_max: (config.query.plan_cache_mib_max as usize) << 20,
         },
     )?;
     let compactor = store.start_compactor();

@@ -3,6 +3,7 @@
 pub mod arithmetic;
 pub mod bytea;
 pub mod casts;
+pub mod integer_aggregates;
 pub mod session;
 
 use std::sync::Arc;

@@ -1,14 +1,18 @@
 //! `sum(bigint)` and `avg` of integers are numeric, as in PostgreSQL: exact, and without overflow.
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction};
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition};
+use datafusion::logical_expr::{AggregateUDF, Cast, Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition};
 use datafusion::optimizer::AnalyzerRule;
 
-/// Of what a `sum(bigint)` adds up: room for 10^19 rows of the greatest bigint.
+use crate::functions::integer_aggregates;
+
+/// Of what a `sum(DISTINCT bigint)` adds up: room for 10^19 rows of the greatest bigint.
 const SUM_TYPE: DataType = DataType::Decimal128(38, 0);
 /// Of what an average is taken: the engine adds four digits to the scale, which makes PostgreSQL's sixteen.
 const AVERAGE_TYPE: DataType = DataType::Decimal128(34, 12);
@@ -21,8 +25,8 @@ impl AnalyzerRule for NumericAggregates {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         super::rewrite_expressions(plan, |expr, schema| {
             Ok(match expr {
-                Expr::AggregateFunction(AggregateFunction { func, mut params }) => {
-                    let changed = widen(func.name(), &mut params.args, schema);
+                Expr::AggregateFunction(AggregateFunction { mut func, mut params }) => {
+                    let changed = widen(&mut func, &mut params.args, params.distinct, schema);
                     let expr = Expr::AggregateFunction(AggregateFunction { func, params });
                     if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
                 }
@@ -30,7 +34,7 @@ impl AnalyzerRule for NumericAggregates {
                     let WindowFunction { fun, params } = window.as_mut();
                     let changed = match fun {
                         WindowFunctionDefinition::AggregateUDF(function) => {
-                            widen(function.name(), &mut params.args, schema)
+                            widen(function, &mut params.args, params.distinct, schema)
                         }
                         WindowFunctionDefinition::WindowUDF(_) => false,
                     };
@@ -47,10 +51,19 @@ impl AnalyzerRule for NumericAggregates {
     }
 }
 
-fn widen(function: &str, args: &mut [Expr], schema: &DFSchema) -> bool {
+/// Puts our aggregate in place of the engine's, or a numeric in place of its argument; tells whether it did.
+fn widen(function: &mut Arc<AggregateUDF>, args: &mut [Expr], is_distinct: bool, schema: &DFSchema) -> bool {
     let [arg] = args else { return false };
     let Ok(arg_type) = arg.get_type(schema) else { return false };
-    let wide = match (function, &arg_type) {
+    let wide = match (function.name(), &arg_type) {
+        ("sum", DataType::Int64) if !is_distinct => {
+            *function = integer_aggregates::sum();
+            return true;
+        }
+        ("avg", DataType::Int16 | DataType::Int32 | DataType::Int64) if !is_distinct => {
+            *function = integer_aggregates::average();
+            DataType::Int64
+        }
         ("sum", DataType::Int64) => SUM_TYPE,
         ("avg", DataType::Int16 | DataType::Int32 | DataType::Int64) => AVERAGE_TYPE,
         ("avg", DataType::Decimal128(precision, scale))
@@ -60,6 +73,8 @@ fn widen(function: &str, args: &mut [Expr], schema: &DFSchema) -> bool {
         }
         _ => return false,
     };
-    *arg = Expr::Cast(Cast::new(Box::new(arg.clone()), wide));
+    if arg_type != wide {
+        *arg = Expr::Cast(Cast::new(Box::new(arg.clone()), wide));
+    }
     true
 }

@@ -14,7 +14,8 @@ use crate::catalog::Table;
 use crate::engine::{Engine, EngineConfig};
 
 fn engine() -> Arc<Engine> {
-    let config = EngineConfig { memory_bytes_max: 64 << 20, threads: 1, batch_rows: 1024, plan_cache_entries_max: 16 };
+    let config =
+        EngineConfig { memory_bytes_max: 64 << 20, threads: 1, batch_rows: 1024, plan_cache_bytes_max: 1 << 20 };
     let engine = Engine::new(Store::new(StoreConfig::default()), &config).unwrap();
     let catalog = engine.catalog();
     let column = |ordinal: u32, name: &str, scalar: ScalarType| ColumnDef {
@@ -58,7 +59,7 @@ fn engine() -> Arc<Engine> {
         let region = engine.store().create_region(Arc::new(schema.clone())).unwrap();
         catalog.put(&mut draft, &schema.name, Some(Table::Grid(region)));
     }
-    catalog.publish(&draft).unwrap();
+    catalog.publish(&draft, || Ok(())).unwrap();
     engine
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::CatalogState;
-use ashlar_query::grammar::ParsedStatement;
 use ashlar_query::statement::TransactionModes;
 use ashlar_query::transaction::Transaction;
 
@@ -24,8 +23,8 @@ impl SqlSession {
     ///
     /// # Errors
     /// 25P02
-    pub(super) fn check_block(&self, parsed: &ParsedStatement) -> Result<()> {
-        if self.block == Block::Failed && !parsed.ends_failed_block() { Err(aborted()) } else { Ok(()) }
+    pub(super) fn check_block(&self, ends_failed_block: bool) -> Result<()> {
+        if self.block == Block::Failed && !ends_failed_block { Err(aborted()) } else { Ok(()) }
     }
 
     /// A transaction as this session's settings want it.
@@ -147,7 +146,9 @@ impl SqlSession {
         let place = self.savepoint_place(name)?;
         self.savepoints.truncate(place + 1);
         let mark = self.savepoints[place].1.clone();
-        let mut transaction = self.take_transaction();
+        let Some(mut transaction) = self.transaction.take() else {
+            return Err(Error::internal("the transaction was lost by an internal error: only ROLLBACK is left"));
+        };
         let engine = &self.shared.engine;
         transaction.rollback_to(&mark, engine.catalog(), engine.store());
         self.transaction = Some(transaction);
@@ -197,8 +198,10 @@ impl SqlSession {
 }
 
 impl Drop for SqlSession {
-    /// A client that goes in the middle of a transaction takes it along, and the tables that it made.
+    /// A client that goes in the middle of a transaction takes it along, the tables that it made, and what is running
+    /// for it.
     fn drop(&mut self) {
+        self.cancel.cancel();
         self.rollback();
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_query::grammar;
+use ashlar_base::{Error, ErrorCode, Result, Value};
+use ashlar_query::key_plan::KeyPlan;
 use ashlar_query::statement::Kind;
 
-use super::portal::{Portal, Progress};
+use super::portal::{Portal, Progress, Tag};
+use super::rows::RowSource;
 use super::{Block, Executed, RowSink, SqlSession};
 
 impl SqlSession {
@@ -23,16 +24,18 @@ impl SqlSession {
         if self.portals.contains_key(name) {
             return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{name}\" already exists")));
         }
-        let parsed = grammar::parse(text)?.pop().ok_or_else(|| Error::internal("a cursor has a query"))?;
-        let planned = self.plan(&parsed, &[]).await?;
+        let planned = self.plan_prepared(text, &[]).await?.ok_or_else(|| Error::internal("a cursor has a query"))?;
         let columns = planned.columns.as_ref().map_or(0, |columns| columns.len());
         let mut portal = Portal::new(planned, Vec::new(), super::expand_formats(&[], columns)?);
         portal.is_cursor = true;
         // What the cursor sees is settled now.
-        if let Some(statement) = portal.statement.clone()
-            && matches!(statement.kind, Kind::Select(_))
-        {
-            portal.progress = Progress::Open(self.query(&statement, Vec::new())?, 0);
+        if let Some(statement) = portal.statement.clone() {
+            let source = match &statement.kind {
+                Kind::Select(_) => self.query(&statement, Vec::new())?,
+                Kind::Key(plan) => self.row_now(plan)?,
+                _ => return Err(Error::internal("a cursor has a query")),
+            };
+            portal.progress = Progress::Open(source, Tag::Counted("FETCH"));
         }
         self.portals.insert(name.to_owned(), portal);
         Ok(Executed::Complete("DECLARE CURSOR".to_owned()))
@@ -62,30 +65,28 @@ impl SqlSession {
     ) -> Result<u64> {
         let Some(statement) = portal.statement.clone() else { return Ok(0) };
         let columns = statement.columns.clone().unwrap_or_else(|| Vec::new().into());
-        if portal.is_fresh() {
-            // A row by its key: once read, the cursor is at its end.
-            let Kind::Key(plan) = &statement.kind else { return Ok(0) };
-            let engine = Arc::clone(&self.shared.engine);
-            let mut transaction = self.take_transaction();
-            let count = plan.run_in(&engine, &mut transaction, &[], &mut |values| {
-                if !is_move {
-                    sink.row(&columns, values);
-                }
-            });
-            self.transaction = Some(transaction);
-            portal.progress = Progress::Done(String::new());
-            sink.ready().await?;
-            return count;
-        }
         let Progress::Open(source, _) = &mut portal.progress else { return Ok(0) };
         if is_move {
             return source.skip(rows_max, &self.cancel).await;
         }
         let (sent, ended) = source.send(&columns, rows_max, sink, &self.cancel).await?;
         if ended {
-            portal.progress = Progress::Done(String::new());
+            portal.progress = Progress::Ended(Tag::Counted("FETCH"));
         }
         Ok(sent)
+    }
+
+    /// The row of a query by key, as this transaction sees it now.
+    fn row_now(&mut self, plan: &KeyPlan) -> Result<RowSource> {
+        let engine = Arc::clone(&self.shared.engine);
+        let mut transaction = self.take_transaction();
+        let mut rows: Vec<Vec<Value>> = Vec::new();
+        let done = plan.run_in(&engine, &mut transaction, &[], &mut |values| {
+            rows.push(values.map(|datum| datum.to_value()).collect());
+        });
+        self.transaction = Some(transaction);
+        done?;
+        Ok(RowSource::Values(rows.into_iter()))
     }
 }
 

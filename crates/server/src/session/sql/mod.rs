@@ -4,8 +4,10 @@
 //! connection's own thread and everything else on the query pool, and hands rows to the door's [`RowSink`].
 
 mod block;
+mod carried;
 mod copy;
 mod cursor;
+mod plans;
 mod portal;
 mod rows;
 mod run;
@@ -19,25 +21,16 @@ use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_protocol::pg::{Format, TransactionStatus};
 pub use ashlar_query::Column;
-use ashlar_query::grammar::{self, ParsedStatement};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Transaction, TransactionMark};
 
-use self::portal::Portal;
+pub use self::plans::Statement;
+use self::portal::{Portal, Source};
 use self::settings::Settings;
 use super::{CancelToken, Shared};
 
 /// Prepared statements and portals that one session may hold.
 const NAMED_MAX: usize = 10_000;
-
-/// Statements longer than this are planned each time: such a text rarely comes twice, and its plan is large.
-const CACHED_TEXT_BYTES_MAX: usize = 8 * 1024;
-
-/// Statements longer than this are not looked at on the connection's own thread, whose stack is small.
-const LIGHT_TEXT_BYTES_MAX: usize = 16 * 1024;
-
-/// A statement of a simple query: its text passed the grammar gate, planning comes when its turn comes.
-pub struct Statement(ParsedStatement);
 
 /// What came of executing.
 #[derive(Debug)]
@@ -96,9 +89,8 @@ enum Block {
 
 /// A prepared statement.
 struct Prepared {
+    source: Arc<Source>,
     /// `None` for an empty string.
-    parsed: Option<ParsedStatement>,
-    declared: Vec<u32>,
     planned: Option<Arc<ashlar_query::Statement>>,
 }
 
@@ -186,29 +178,17 @@ impl SqlSession {
         self.alone = alone;
     }
 
-    /// The statements of a simple query.
-    ///
-    /// # Errors
-    /// 42601: one syntax error fails all.
-    pub fn parse_simple(&mut self, sql: &str) -> Result<Vec<Arc<Statement>>> {
-        self.portals.remove("");
-        self.prepared.remove("");
-        let parsed = grammar::parse(sql)?;
-        self.alone = parsed.len() == 1;
-        Ok(parsed.into_iter().map(|statement| Arc::new(Statement(statement))).collect())
-    }
-
     /// Runs one statement of a simple query.
     ///
     /// # Errors
     /// Whatever planning and running find.
     pub async fn run_simple<S: RowSink>(&mut self, statement: &Arc<Statement>, sink: &mut S) -> Result<Executed> {
         self.cancel.reset();
-        let planned = self.plan(&statement.0, &[]).await?;
-        if !planned.parameter_types.is_empty() {
+        let (planned, values) = self.plan_simple(statement).await?;
+        if values.len() < planned.parameter_types.len() {
             return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
         }
-        let mut portal = Portal::new(planned, Vec::new(), Vec::new().into());
+        let mut portal = Portal::new(planned, values, Vec::new().into());
         self.run(&mut portal, 0, sink, true).await
     }
 
@@ -227,55 +207,11 @@ impl SqlSession {
         } else if self.prepared.len() >= NAMED_MAX {
             return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many prepared statements"));
         }
-        let mut statements = grammar::parse(sql)?;
-        if statements.len() > 1 {
-            return Err(Error::new(
-                ErrorCode::SyntaxError,
-                "cannot insert multiple commands into a prepared statement",
-            ));
-        }
         let declared: Vec<u32> = types.collect();
-        let parsed = statements.pop();
-        let planned = match &parsed {
-            Some(parsed) => {
-                self.check_block(parsed)?;
-                Some(self.plan(parsed, &declared).await?)
-            }
-            None => None,
-        };
-        self.prepared.insert(name.to_owned(), Prepared { parsed, declared, planned });
+        let planned = self.plan_prepared(sql, &declared).await?;
+        self.prepared
+            .insert(name.to_owned(), Prepared { source: Arc::new(Source { sql: sql.to_owned(), declared }), planned });
         Ok(())
-    }
-
-    /// The plan of a parsed statement: from the cache, on this thread if it is about one row, else on the pool.
-    async fn plan(&mut self, parsed: &ParsedStatement, declared: &[u32]) -> Result<Arc<ashlar_query::Statement>> {
-        let engine = &self.shared.engine;
-        let catalog = self.catalog();
-        let is_cached = parsed.is_plan_kept() && parsed.text.len() <= CACHED_TEXT_BYTES_MAX;
-        let key = cache_key(&parsed.text, declared);
-        if is_cached
-            && let Some(found) = engine.cache().get(&key, catalog.epoch())
-            && let Some(statement) = found.first()
-        {
-            return Ok(Arc::clone(statement));
-        }
-        let light = if parsed.text.len() <= LIGHT_TEXT_BYTES_MAX {
-            ashlar_query::Statement::plan_key(&catalog, parsed, declared)?
-        } else {
-            None
-        };
-        let planned = match light {
-            Some(planned) => planned,
-            None => {
-                let (pool, parsed, declared) = (Arc::clone(engine), parsed.clone(), declared.to_vec());
-                engine.beside_pool(move || ashlar_query::Statement::plan(&pool, &catalog, &parsed, &declared)).await??
-            }
-        };
-        let planned = Arc::new(planned);
-        if is_cached {
-            engine.cache().put(key, vec![Arc::clone(&planned)].into());
-        }
-        Ok(planned)
     }
 
     fn prepared(&self, name: &str) -> Result<&Prepared> {
@@ -291,7 +227,7 @@ impl SqlSession {
         let Some(planned) = &prepared.planned else { return Ok((Vec::new(), None)) };
         let types = planned.parameter_types.iter().enumerate().map(|(number, sql_type)| {
             // A declared type is told back as it was declared.
-            match prepared.declared.get(number) {
+            match prepared.source.declared.get(number) {
                 Some(oid) if *oid != 0 && SqlType::from_oid(*oid).is_some() => *oid,
                 _ => sql_type.oid(),
             }
@@ -332,6 +268,8 @@ impl SqlSession {
             self.portals.insert(portal.to_owned(), Portal::empty());
             return Ok(());
         };
+        let source = Arc::clone(&prepared.source);
+        self.check_block(run::ends_failed_block(&planned.kind))?;
         let (values, given) = read_parameters(&planned.parameter_types, parameters, self.style())?;
         if given != planned.parameter_types.len() {
             return Err(Error::new(
@@ -344,7 +282,7 @@ impl SqlSession {
         }
         let formats = expand_formats(result_formats, self.columns_of(&planned).map_or(0, |columns| columns.len()))?;
         let mut bound = Portal::new(planned, values, formats);
-        bound.prepared_as = Some(statement.to_owned());
+        bound.source = Some(source);
         self.portals.insert(portal.to_owned(), bound);
         Ok(())
     }
@@ -384,14 +322,16 @@ impl SqlSession {
         if !needs_catalog || planned.epoch == self.catalog().epoch() {
             return Ok(());
         }
-        let Some(name) = portal.prepared_as.clone() else { return Ok(()) };
-        let Some(Prepared { parsed: Some(parsed), declared, .. }) = self.prepared.get(&name) else { return Ok(()) };
-        let (parsed, declared) = (parsed.clone(), declared.clone());
-        let again = self.plan(&parsed, &declared).await?;
-        if again.columns != planned.columns || again.parameter_types != planned.parameter_types {
+        let Some(source) = portal.source.clone() else { return Ok(()) };
+        let Some(again) = self.plan_prepared(&source.sql, &source.declared).await? else { return Ok(()) };
+        let result = |planned: &ashlar_query::Statement| {
+            let columns = planned.columns.as_ref()?;
+            Some(columns.iter().map(|column| (column.name.clone(), column.oid, column.typmod)).collect::<Vec<_>>())
+        };
+        if result(&again) != result(planned) || again.parameter_types != planned.parameter_types {
             return Err(Error::unsupported("cached plan must not change result type"));
         }
-        if let Some(prepared) = self.prepared.get_mut(&name) {
+        for prepared in self.prepared.values_mut().filter(|prepared| Arc::ptr_eq(&prepared.source, &source)) {
             prepared.planned = Some(Arc::clone(&again));
         }
         portal.statement = Some(again);
@@ -407,16 +347,6 @@ impl SqlSession {
     pub fn close_portal(&mut self, name: &str) {
         self.portals.remove(name);
     }
-}
-
-fn cache_key(text: &str, declared: &[u32]) -> String {
-    use std::fmt::Write;
-    let mut key = text.to_owned();
-    for oid in declared {
-        // Writing to a String cannot fail.
-        let _ = write!(key, "\u{0}{oid}");
-    }
-    key
 }
 
 fn no_statement(name: &str) -> Error {
@@ -481,10 +411,10 @@ fn in_parameter(error: Error, number: usize) -> Error {
     error
 }
 
-/// A numeric parameter whose column is not known has ten decimals: more would be lost without a word.
+/// A numeric parameter that is not for a column of its own scale has ten decimals or those of what it is compared with: more would be
+/// lost without a word.
 fn refuse_lost_digits(sql_type: SqlType, format: Format, bytes: Option<&[u8]>, number: usize) -> Result<()> {
-    const DECIMALS: usize = 10;
-    let SqlType::Scalar(ScalarType::Numeric { precision: 38, scale: 10 }) = sql_type else { return Ok(()) };
+    let SqlType::Scalar(ScalarType::Numeric { precision: 38, scale }) = sql_type else { return Ok(()) };
     let decimals = match (bytes, format) {
         (None, _) => 0,
         // The display scale: the fourth of the header's 16-bit numbers.
@@ -497,8 +427,8 @@ fn refuse_lost_digits(sql_type: SqlType, format: Format, bytes: Option<&[u8]>, n
             fraction.iter().rposition(|byte| *byte != b'0').map_or(0, |last| last + 1)
         }
     };
-    if decimals > DECIMALS {
-        return Err(Error::unsupported(format!("parameter ${number} has more than {DECIMALS} decimals"))
+    if decimals > usize::from(scale) {
+        return Err(Error::unsupported(format!("parameter ${number} has more than {scale} decimals"))
             .with_hint("Cast it in the statement: $1::numeric(38, 20)."));
     }
     Ok(())

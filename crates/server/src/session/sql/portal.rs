@@ -16,21 +16,48 @@ pub(super) struct Portal {
     pub(super) parameters: Vec<Value>,
     /// One per result column.
     pub(super) formats: Arc<[Format]>,
-    /// The prepared statement that it was bound from.
-    pub(super) prepared_as: Option<String>,
+    /// What it was bound from: planned again where the catalog has changed since.
+    pub(super) source: Option<Arc<Source>>,
     pub(super) progress: Progress,
     /// Made by DECLARE: lives to the end of its block.
     pub(super) is_cursor: bool,
+}
+
+/// The text of a prepared statement and the types it was declared with.
+pub(super) struct Source {
+    pub(super) sql: String,
+    pub(super) declared: Vec<u32>,
 }
 
 /// How far a portal has come.
 pub(super) enum Progress {
     /// Not executed.
     Fresh,
-    /// Rows are left; so many have been sent.
-    Open(RowSource, u64),
-    /// At its end: the tag of a further Execute.
-    Done(String),
+    /// Rows are left.
+    Open(RowSource, Tag),
+    /// All rows have been sent: a further Execute sends none.
+    Ended(Tag),
+    /// It had no rows to send, and cannot be run again.
+    Done,
+}
+
+/// The command tag of a portal that sends rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tag {
+    /// Followed by the rows that the Execute has sent.
+    Counted(&'static str),
+    /// As it is.
+    Plain(&'static str),
+}
+
+impl Tag {
+    /// The tag after so many rows.
+    pub(super) fn after(self, rows: u64) -> String {
+        match self {
+            Self::Counted(words) => format!("{words} {rows}"),
+            Self::Plain(words) => words.to_owned(),
+        }
+    }
 }
 
 impl Portal {
@@ -39,7 +66,7 @@ impl Portal {
             statement: Some(statement),
             parameters,
             formats,
-            prepared_as: None,
+            source: None,
             progress: Progress::Fresh,
             is_cursor: false,
         }
@@ -50,7 +77,7 @@ impl Portal {
             statement: None,
             parameters: Vec::new(),
             formats: Vec::new().into(),
-            prepared_as: None,
+            source: None,
             progress: Progress::Fresh,
             is_cursor: false,
         }

@@ -15,8 +15,9 @@ use crate::session::CancelToken;
 
 /// Batches that wait between the query pool and the connection: enough that neither waits for the other.
 const BATCHES_WAITING_MAX: usize = 2;
-/// Rows between two looks at whether the client keeps up.
+/// Rows between two looks at whether the client keeps up, and bytes of them where rows are long.
 const ROWS_PER_LOOK: usize = 64;
+const BYTES_PER_LOOK: usize = 1 << 20;
 
 /// Where the next row comes from.
 pub(super) enum RowSource {
@@ -170,9 +171,11 @@ async fn send_batch<S: RowSink>(
         .zip(columns)
         .map(|(array, column)| ColumnReader::new(array, column.sql_type))
         .collect::<Result<Vec<ColumnReader<'_>>>>()?;
+    let row_bytes = batch.get_array_memory_size() / batch.num_rows().max(1);
+    let rows_per_look = (BYTES_PER_LOOK / row_bytes.max(1)).clamp(1, ROWS_PER_LOOK);
     let mut row = start;
     while row < end {
-        let look = end.min(row + ROWS_PER_LOOK);
+        let look = end.min(row + rows_per_look);
         for place in row..look {
             sink.row(columns, &mut readers.iter().map(|reader| reader.datum(place)));
         }

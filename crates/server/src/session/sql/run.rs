@@ -11,7 +11,8 @@ use ashlar_query::transaction::{Isolation, Transaction};
 use ashlar_query::{CatalogState, Column, ddl, explain};
 
 use super::block::aborted;
-use super::portal::{Portal, Progress};
+use super::carried::Carried;
+use super::portal::{Portal, Progress, Tag};
 use super::rows::{RowSource, canceled};
 use super::{Block, Executed, Notice, RowSink, SqlSession};
 
@@ -32,9 +33,12 @@ impl SqlSession {
             return Err(aborted());
         }
         match &portal.progress {
-            Progress::Done(tag) => return Ok(Executed::Complete(tag.clone())),
-            Progress::Open(..) => return self.send_rows(portal, &statement, rows_max, sink).await,
             Progress::Fresh => {}
+            Progress::Open(..) => return self.send_rows(portal, &statement, rows_max, sink).await,
+            Progress::Ended(tag) => return Ok(Executed::Complete(tag.after(0))),
+            Progress::Done => {
+                return Err(Error::new(ErrorCode::ObjectNotInPrerequisiteState, "portal cannot be run"));
+            }
         }
         if describe
             && let Some(columns) = self.columns_of(&statement)
@@ -81,24 +85,34 @@ impl SqlSession {
             Kind::Key(_) => self.run_key(portal, statement, rows_max, sink).await,
             Kind::Select(_) => {
                 let source = self.query(statement, portal.parameters.clone())?;
-                portal.progress = Progress::Open(source, 0);
+                portal.progress = Progress::Open(source, Tag::Counted("SELECT"));
                 self.send_rows(portal, statement, rows_max, sink).await
             }
             Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) => {
                 let outcome = self.run_dml(statement, &portal.parameters).await?;
-                let tag = match &statement.kind {
-                    Kind::Insert(_) => format!("INSERT 0 {}", outcome.count),
-                    Kind::Update(_) => format!("UPDATE {}", outcome.count),
-                    _ => format!("DELETE {}", outcome.count),
-                };
+                let tag = Tag::Counted(match &statement.kind {
+                    Kind::Insert(_) => "INSERT 0",
+                    Kind::Update(_) => "UPDATE",
+                    _ => "DELETE",
+                });
+                if statement.columns.is_none() {
+                    portal.progress = Progress::Done;
+                    return Ok(Executed::Complete(tag.after(outcome.count)));
+                }
                 self.send_values(portal, statement, outcome.rows, tag, rows_max, sink).await
             }
-            Kind::Ddl(statement) => self.run_ddl(statement).await,
-            Kind::Copy(_) => self.run_copy(statement, sink).await,
+            Kind::Ddl(statement) => {
+                portal.progress = Progress::Done;
+                self.run_ddl(statement).await
+            }
+            Kind::Copy(_) => {
+                portal.progress = Progress::Done;
+                self.run_copy(statement, sink).await
+            }
             Kind::Explain { inner, options } => {
                 let lines = self.run_explain(inner, *options, &portal.parameters).await?;
                 let rows = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
-                self.send_values(portal, statement, rows, "EXPLAIN".to_owned(), rows_max, sink).await
+                self.send_values(portal, statement, rows, Tag::Plain("EXPLAIN"), rows_max, sink).await
             }
             Kind::Session(command) => self.run_command(portal, command, rows_max, sink).await,
             Kind::Empty => Ok(Executed::Empty),
@@ -131,17 +145,16 @@ impl SqlSession {
         sink: &mut S,
     ) -> Result<Executed> {
         let columns = portal.columns().or_else(|| self.columns_of(statement)).unwrap_or_else(|| Vec::new().into());
-        let Progress::Open(source, so_far) = &mut portal.progress else {
+        let Progress::Open(source, tag) = &mut portal.progress else {
             return Err(Error::internal("a portal without rows was asked for rows"));
         };
+        let tag = *tag;
         let (sent, ended) = source.send(&columns, rows_max, sink, &self.cancel).await?;
-        *so_far += sent;
         if !ended {
             return Ok(Executed::Suspended);
         }
-        let tag = format!("SELECT {sent}");
-        portal.progress = Progress::Done("SELECT 0".to_owned());
-        Ok(Executed::Complete(tag))
+        portal.progress = Progress::Ended(tag);
+        Ok(Executed::Complete(tag.after(sent)))
     }
 
     async fn send_values<S: RowSink>(
@@ -149,20 +162,12 @@ impl SqlSession {
         portal: &mut Portal,
         statement: &Arc<ashlar_query::Statement>,
         rows: Vec<Vec<Value>>,
-        tag: String,
+        tag: Tag,
         rows_max: usize,
         sink: &mut S,
     ) -> Result<Executed> {
-        if let Some(columns) = self.columns_of(statement) {
-            let mut source = RowSource::Values(rows.into_iter());
-            let (sent, ended) = source.send(&columns, rows_max, sink, &self.cancel).await?;
-            if !ended {
-                portal.progress = Progress::Open(source, sent);
-                return Ok(Executed::Suspended);
-            }
-        }
-        portal.progress = Progress::Done(tag.clone());
-        Ok(Executed::Complete(tag))
+        portal.progress = Progress::Open(RowSource::Values(rows.into_iter()), tag);
+        self.send_rows(portal, statement, rows_max, sink).await
     }
 
     /// Whether a write may go straight to the store: it is the whole transaction.
@@ -199,10 +204,11 @@ impl SqlSession {
             done?
         };
         sink.ready().await?;
-        let tag = plan.tag(count);
-        let reached_limit = rows_max == 1 && count == 1 && statement.columns.is_some();
-        portal.progress = Progress::Done(if reached_limit && plan.is_read() { plan.tag(0) } else { tag.clone() });
-        Ok(if reached_limit { Executed::Suspended } else { Executed::Complete(tag) })
+        let tag = Tag::Counted(plan.verb());
+        let sends_rows = statement.columns.is_some();
+        portal.progress = if sends_rows { Progress::Ended(tag) } else { Progress::Done };
+        let reached_limit = sends_rows && rows_max == 1 && count == 1;
+        Ok(if reached_limit { Executed::Suspended } else { Executed::Complete(tag.after(count)) })
     }
 
     /// 25006 in a read-only transaction.
@@ -218,13 +224,7 @@ impl SqlSession {
             Kind::Insert(_) => "INSERT",
             Kind::Update(_) => "UPDATE",
             Kind::Delete(_) => "DELETE",
-            Kind::Key(plan) => {
-                if plan.tag(0).starts_with("UPDATE") {
-                    "UPDATE"
-                } else {
-                    "DELETE"
-                }
-            }
+            Kind::Key(plan) => plan.verb(),
             Kind::Copy(_) => "COPY FROM",
             _ => "this statement",
         };
@@ -279,7 +279,7 @@ impl SqlSession {
     /// Runs DML on the query pool; the transaction goes there and comes back.
     async fn on_pool(
         &mut self,
-        mut transaction: Transaction,
+        transaction: Transaction,
         statement: &Arc<ashlar_query::Statement>,
         parameters: &[Value],
     ) -> Result<(Transaction, Result<Outcome>)> {
@@ -289,10 +289,11 @@ impl SqlSession {
         let parameters = parameters.to_vec();
         let cancel = self.cancel.clone();
         let pool = Arc::clone(&engine);
-        engine
+        let mut carried = Carried::new(transaction, &engine);
+        let (carried, outcome) = engine
             .on_pool(async move {
-                let mut run =
-                    Run { engine: &pool, catalog: &catalog, transaction: &mut transaction, parameters: &parameters };
+                let Some(transaction) = carried.get() else { return (carried, Err(lost())) };
+                let mut run = Run { engine: &pool, catalog: &catalog, transaction, parameters: &parameters };
                 let work = async {
                     match &statement.kind {
                         Kind::Insert(plan) => run.insert(plan).await,
@@ -306,28 +307,32 @@ impl SqlSession {
                     () = cancel.cancelled() => Err(canceled()),
                     outcome = work => outcome,
                 };
-                (transaction, outcome)
+                (carried, outcome)
             })
-            .await
+            .await?;
+        Ok((carried.take().ok_or_else(lost)?, outcome))
     }
 
     async fn run_ddl(&mut self, statement: &ddl::Ddl) -> Result<Executed> {
         self.refuse_write(true, &Kind::Empty)?;
         let in_block = self.block != Block::None || !self.alone;
-        let mut transaction = self.take_transaction();
+        let transaction = self.take_transaction();
         let mark = transaction.mark();
         let engine = Arc::clone(&self.shared.engine);
         let (pool, statement, cancel) = (Arc::clone(&engine), statement.clone(), self.cancel.clone());
-        let (mut transaction, done) = engine
+        let mut carried = Carried::new(transaction, &engine);
+        let (carried, done) = engine
             .on_pool(async move {
+                let Some(transaction) = carried.get() else { return (carried, Err(lost())) };
                 let done = tokio::select! {
                     biased;
                     () = cancel.cancelled() => Err(canceled()),
-                    done = ddl::run(&pool, &mut transaction, &statement, in_block) => done,
+                    done = ddl::run(&pool, transaction, &statement, in_block) => done,
                 };
-                (transaction, done)
+                (carried, done)
             })
             .await?;
+        let mut transaction = carried.take().ok_or_else(lost)?;
         if done.is_err() {
             transaction.rollback_to(&mark, engine.catalog(), engine.store());
         }
@@ -504,7 +509,9 @@ impl SqlSession {
         rows_max: usize,
         sink: &mut S,
     ) -> Result<Executed> {
-        let Some(planned) = self.prepared(name)?.planned.clone() else { return Ok(Executed::Empty) };
+        let prepared = self.prepared(name)?;
+        let source = Arc::clone(&prepared.source);
+        let Some(planned) = prepared.planned.clone() else { return Ok(Executed::Empty) };
         if arguments.len() != planned.parameter_types.len() {
             return Err(Error::new(
                 ErrorCode::SyntaxError,
@@ -518,7 +525,7 @@ impl SqlSession {
         }
         let values = self.evaluate(arguments, &planned.parameter_types).await?;
         let mut inner = Portal::new(planned, values, Arc::clone(&portal.formats));
-        inner.prepared_as = Some(name.to_owned());
+        inner.source = Some(source);
         self.refresh(&mut inner).await?;
         let executed = Box::pin(self.run(&mut inner, rows_max, sink, false)).await?;
         *portal = inner;
@@ -562,6 +569,11 @@ impl SqlSession {
     }
 }
 
+/// XX000: a transaction that went to the pool and is not there.
+fn lost() -> Error {
+    Error::internal("the transaction was lost on the query pool")
+}
+
 fn cast_name(sql_type: SqlType) -> String {
     sql_type.to_string()
 }
@@ -594,6 +606,6 @@ pub(super) fn select_of(statement: &ashlar_query::Statement) -> Option<&SelectPl
     }
 }
 
-fn ends_failed_block(kind: &Kind) -> bool {
+pub(super) fn ends_failed_block(kind: &Kind) -> bool {
     matches!(kind, Kind::Session(SessionCommand::Commit | SessionCommand::Rollback | SessionCommand::RollbackTo(_)))
 }

@@ -1,0 +1,182 @@
+//! Plans by the text of their statement: shared by all sessions, bounded in bytes, least recently used out first.
+//!
+//! Called by sessions before they parse. An entry is found by a key: for statements with parameters their text and declared
+//! types, for plain statements the shape of their text (see [`crate::lift`]), under which several plans may stand that
+//! differ in the constants that were not lifted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use ashlar_base::Value;
+use ashlar_base::value::text::TextStyle;
+use parking_lot::Mutex;
+
+use crate::lift::{Lifting, Shape};
+use crate::statement::Statement;
+
+/// Plans that may stand under one shape: texts that differ in more than what is lifted hardly come again.
+const PLANS_OF_SHAPE_MAX: usize = 8;
+
+/// Bytes of an entry beside its plan: key, map slots, age.
+const ENTRY_BYTES: usize = 256;
+
+/// The cache.
+pub struct PlanCache {
+    entries: Mutex<Entries>,
+    bytes_max: usize,
+}
+
+#[derive(Default)]
+struct Entries {
+    by_key: HashMap<Arc<str>, Vec<Entry>>,
+    /// Last use of an entry -> the key that it stands under.
+    by_age: BTreeMap<u64, Arc<str>>,
+    clock: u64,
+    bytes: usize,
+    /// The newest picture of the catalog that was seen: plans against older ones are dropped when it changes.
+    epoch: u64,
+}
+
+struct Entry {
+    lifting: Lifting,
+    statement: Arc<Statement>,
+    bytes: usize,
+    used: u64,
+}
+
+impl PlanCache {
+    /// A cache of plans of so many bytes together; with 0 it keeps none.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { entries: Mutex::new(Entries::default()), bytes_max }
+    }
+
+    /// The plan of a statement with parameters, where it was made against this picture of the catalog.
+    pub fn prepared(&self, key: &str, epoch: u64) -> Option<Arc<Statement>> {
+        let mut entries = self.entries.lock();
+        let place = entries.by_key.get(key)?.iter().position(|entry| entry.statement.epoch == epoch)?;
+        entries.touch(key, place)
+    }
+
+    /// The plan of a plain statement of this shape and the values of the parameters that its constants became.
+    pub fn lifted(&self, shape: &Shape<'_>, epoch: u64, style: &TextStyle) -> Option<(Arc<Statement>, Vec<Value>)> {
+        let mut entries = self.entries.lock();
+        let found = entries.by_key.get(shape.key.as_str())?.iter().enumerate().find_map(|(place, entry)| {
+            if entry.statement.epoch != epoch {
+                return None;
+            }
+            let values = entry.lifting.values(&shape.constants, &entry.statement.parameter_types, style)?;
+            Some((place, values))
+        });
+        let (place, values) = found?;
+        Some((entries.touch(&shape.key, place)?, values))
+    }
+
+    /// Whether a text of this shape was planned and none of its constants could be lifted: nor can another's.
+    pub fn is_fixed(&self, shape: &Shape<'_>, epoch: u64) -> bool {
+        let entries = self.entries.lock();
+        let plans = entries.by_key.get(shape.key.as_str());
+        plans.is_some_and(|plans| {
+            plans.iter().any(|entry| entry.statement.epoch == epoch && !entry.lifting.is_any_lifted())
+        })
+    }
+
+    /// Keeps a plan under a key.
+    pub fn put(&self, key: &str, lifting: Lifting, statement: Arc<Statement>) {
+        let bytes = ENTRY_BYTES + 2 * key.len() + lifting.bytes() + statement.bytes();
+        if bytes > self.bytes_max {
+            return;
+        }
+        let mut entries = self.entries.lock();
+        entries.follow(statement.epoch);
+        entries.drop_same(key, &lifting);
+        while entries.bytes + bytes > self.bytes_max && entries.drop_oldest() {}
+        entries.insert(key, Entry { lifting, statement, bytes, used: 0 });
+    }
+
+    /// Bytes of all plans, as estimated.
+    pub fn bytes(&self) -> usize {
+        self.entries.lock().bytes
+    }
+
+    /// How many plans are kept.
+    pub fn len(&self) -> usize {
+        self.entries.lock().by_age.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Entries {
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn touch(&mut self, key: &str, place: usize) -> Option<Arc<Statement>> {
+        let now = self.tick();
+        let entry = self.by_key.get_mut(key)?.get_mut(place)?;
+        let before = std::mem::replace(&mut entry.used, now);
+        let statement = Arc::clone(&entry.statement);
+        if let Some(key) = self.by_age.remove(&before) {
+            self.by_age.insert(now, key);
+        }
+        Some(statement)
+    }
+
+    /// Drops all plans against pictures of the catalog before this one: they hold tables that may be gone. A picture that a
+    /// transaction has drafted counts from when it is published.
+    fn follow(&mut self, epoch: u64) {
+        if epoch <= self.epoch {
+            return;
+        }
+        self.epoch = epoch;
+        *self = Self { epoch, clock: self.clock, ..Self::default() };
+    }
+
+    fn insert(&mut self, key: &str, mut entry: Entry) {
+        let key: Arc<str> = match self.by_key.get_key_value(key) {
+            Some((known, _)) => Arc::clone(known),
+            None => key.into(),
+        };
+        let now = self.tick();
+        entry.used = now;
+        self.bytes += entry.bytes;
+        self.by_age.insert(now, Arc::clone(&key));
+        let plans = self.by_key.entry(key).or_default();
+        plans.push(entry);
+        if plans.len() > PLANS_OF_SHAPE_MAX {
+            let oldest = plans.remove(0);
+            self.bytes -= oldest.bytes;
+            self.by_age.remove(&oldest.used);
+        }
+    }
+
+    /// Two sessions may have planned the same text at once.
+    fn drop_same(&mut self, key: &str, lifting: &Lifting) {
+        let Some(plans) = self.by_key.get_mut(key) else { return };
+        if let Some(place) = plans.iter().position(|entry| entry.lifting == *lifting) {
+            let entry = plans.remove(place);
+            self.bytes -= entry.bytes;
+            self.by_age.remove(&entry.used);
+        }
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let Some((used, key)) = self.by_age.pop_first() else { return false };
+        if let Some(plans) = self.by_key.get_mut(&key) {
+            if let Some(place) = plans.iter().position(|entry| entry.used == used) {
+                self.bytes -= plans.remove(place).bytes;
+            }
+            if plans.is_empty() {
+                self.by_key.remove(&key);
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Plans for statements: from the cache, or made now.
+//!
+//! Called for each statement of a simple query and for each Parse. Rows about one key are planned on this thread,
+//! everything else beside the query pool.
+
+use std::sync::Arc;
+
+use ashlar_base::{Result, Value};
+use ashlar_query::grammar::{self, ParsedStatement};
+use ashlar_query::lift::{self, Lifting, Shape};
+
+use super::SqlSession;
+
+/// Statements longer than this are planned each time: such a text rarely comes twice, and its plan is large.
+const CACHED_TEXT_BYTES_MAX: usize = 8 * 1024;
+
+/// Statements longer than this are not looked at on the connection's own thread, whose stack is small.
+const LIGHT_TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// A statement of a simple query.
+pub struct Statement(pub(super) Stage);
+
+/// How far a statement of a simple query is.
+pub(super) enum Stage {
+    /// It passed the grammar gate; planning comes when its turn comes. With the whole query string where it is the
+    /// only one in it.
+    Parsed(Box<ParsedStatement>, Option<String>),
+    /// A plan for texts of its shape was found, with the values of its constants.
+    Planned(Arc<ashlar_query::Statement>, Vec<Value>),
+}
+
+impl SqlSession {
+    /// The statements of a simple query.
+    ///
+    /// # Errors
+    /// 42601: one syntax error fails all.
+    pub fn parse_simple(&mut self, sql: &str) -> Result<Vec<Arc<Statement>>> {
+        self.portals.remove("");
+        self.prepared.remove("");
+        if let Some(shape) = shape_of(sql)
+            && let Some((planned, values)) =
+                self.shared.engine.cache().lifted(&shape, self.catalog().epoch(), self.style())
+        {
+            self.alone = true;
+            return Ok(vec![Arc::new(Statement(Stage::Planned(planned, values)))]);
+        }
+        let parsed = grammar::parse(sql)?;
+        self.alone = parsed.len() == 1;
+        let whole = self.alone.then(|| sql.to_owned());
+        let stages = parsed.into_iter().map(|parsed| Stage::Parsed(Box::new(parsed), whole.clone()));
+        Ok(stages.map(|stage| Arc::new(Statement(stage))).collect())
+    }
+
+    /// The plan of a statement of a simple query, and the values of the parameters that its constants became.
+    ///
+    /// # Errors
+    /// What planning finds.
+    pub(super) async fn plan_simple(
+        &mut self,
+        statement: &Statement,
+    ) -> Result<(Arc<ashlar_query::Statement>, Vec<Value>)> {
+        match &statement.0 {
+            Stage::Parsed(parsed, _) => self.check_block(parsed.ends_failed_block())?,
+            Stage::Planned(..) => self.check_block(false)?,
+        }
+        match &statement.0 {
+            Stage::Planned(planned, values) => Ok((Arc::clone(planned), values.clone())),
+            Stage::Parsed(parsed, Some(sql)) if parsed.is_plan_kept() => match shape_of(sql) {
+                Some(shape) => self.plan_shape(sql, &shape, parsed).await,
+                None => Ok((self.plan_now(parsed, &[]).await?, Vec::new())),
+            },
+            Stage::Parsed(parsed, _) => Ok((self.plan_now(parsed, &[]).await?, Vec::new())),
+        }
+    }
+
+    /// Plans a text for all texts of its shape where that means the same, else for itself.
+    async fn plan_shape(
+        &mut self,
+        sql: &str,
+        shape: &Shape<'_>,
+        parsed: &ParsedStatement,
+    ) -> Result<(Arc<ashlar_query::Statement>, Vec<Value>)> {
+        let engine = Arc::clone(&self.shared.engine);
+        if !engine.cache().is_fixed(shape, self.catalog().epoch())
+            && let Some(lifted) = lift::lift(sql, shape, parsed)
+            && let Ok(planned) = self.plan_now(&lifted.parsed, &lifted.declared).await
+            && lifted.is_faithful(&planned)
+            && let Some(values) = lifted.lifting.values(&shape.constants, &planned.parameter_types, self.style())
+        {
+            self.keep(&shape.key, lifted.lifting, &planned);
+            return Ok((planned, values));
+        }
+        let planned = self.plan_now(parsed, &[]).await?;
+        self.keep(&shape.key, Lifting::none(shape), &planned);
+        Ok((planned, Vec::new()))
+    }
+
+    /// The plan of a statement that comes with parameters: Parse, PREPARE, DECLARE. `None` for an empty one.
+    ///
+    /// # Errors
+    /// 42601, 25P02 in a failed block, and what planning finds.
+    pub(super) async fn plan_prepared(
+        &mut self,
+        sql: &str,
+        declared: &[u32],
+    ) -> Result<Option<Arc<ashlar_query::Statement>>> {
+        let is_cached = sql.len() <= CACHED_TEXT_BYTES_MAX;
+        let key = cache_key(sql, declared);
+        if is_cached && let Some(planned) = self.shared.engine.cache().prepared(&key, self.catalog().epoch()) {
+            self.check_block(false)?;
+            return Ok(Some(planned));
+        }
+        let Some(parsed) = grammar::parse_one(sql)? else { return Ok(None) };
+        self.check_block(parsed.ends_failed_block())?;
+        let planned = self.plan_now(&parsed, declared).await?;
+        if is_cached && parsed.is_plan_kept() {
+            self.keep(&key, Lifting::default(), &planned);
+        }
+        Ok(Some(planned))
+    }
+
+    /// Keeps a plan, unless it was made against what a transaction has not committed yet.
+    fn keep(&self, key: &str, lifting: Lifting, planned: &Arc<ashlar_query::Statement>) {
+        let engine = &self.shared.engine;
+        if planned.epoch == engine.catalog().epoch() {
+            engine.cache().put(key, lifting, Arc::clone(planned));
+        }
+    }
+
+    /// Plans a statement against the picture of the catalog that the session sees.
+    async fn plan_now(&mut self, parsed: &ParsedStatement, declared: &[u32]) -> Result<Arc<ashlar_query::Statement>> {
+        let engine = &self.shared.engine;
+        let catalog = self.catalog();
+        if parsed.text.len() <= LIGHT_TEXT_BYTES_MAX
+            && let Some(planned) = ashlar_query::Statement::plan_key(&catalog, parsed, declared)?
+        {
+            return Ok(Arc::new(planned));
+        }
+        let (pool, parsed, declared) = (Arc::clone(engine), parsed.clone(), declared.to_vec());
+        let plan = move || ashlar_query::Statement::plan(&pool, &catalog, &parsed, &declared);
+        Ok(Arc::new(engine.beside_pool(plan).await??))
+    }
+}
+
+fn shape_of(sql: &str) -> Option<Shape<'_>> {
+    if sql.len() <= CACHED_TEXT_BYTES_MAX { lift::shape(sql) } else { None }
+}
+
+/// Text and declared types of a statement with parameters. A text cannot hold the byte 0.
+fn cache_key(text: &str, declared: &[u32]) -> String {
+    use std::fmt::Write;
+    let mut key = format!("{text}\u{0}");
+    for oid in declared {
+        // Writing to a String cannot fail.
+        let _ = write!(key, " {oid}");
+    }
+    key
+}
