@@ -29,6 +29,7 @@ use crate::error::{external, from_datafusion, undefined_table};
 use crate::grid_table::GridTable;
 use crate::{parameters, system_tables};
 
+mod balance;
 pub mod names;
 mod rewrite;
 
@@ -77,6 +78,7 @@ pub fn parse(text: &str) -> Result<AstStatement> {
         1 => {
             let mut statement = statements.remove(0);
             rewrite::rewrite(&mut statement)?;
+            balance::balance(&mut statement);
             Ok(statement)
         }
         _ => Err(Error::unsupported("this form of the statement is not supported")),

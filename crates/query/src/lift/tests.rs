@@ -1,3 +1,5 @@
+//! Which constants are lifted, and which plan a text finds.
+
 use super::*;
 use crate::grammar;
 

@@ -1,3 +1,5 @@
+//! The cache over real plans of a real engine.
+
 use ashlar_base::{ColumnDef, ColumnId, ScalarType, SqlType, TableSchema};
 use ashlar_store::{Store, StoreConfig};
 
