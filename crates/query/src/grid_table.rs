@@ -3,7 +3,6 @@
 //! The plan holds no data and no snapshot: the [`ReadView`] comes with the task, so that a cached plan reads what
 //! its statement may see. Projection, filters and limit are applied in the scan, against borrowed memory.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,6 +25,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use futures::Stream;
 
 use crate::error::external;
 
@@ -60,11 +60,6 @@ impl GridTable {
         let version = schema.version;
         let schema = Arc::new(Schema::new(full.fields()[..visible].to_vec()));
         Self { region: RegionHandle(Arc::clone(region)), version, schema }
-    }
-
-    /// The region that is read.
-    pub fn region(&self) -> &Arc<Region> {
-        &self.region.0
     }
 }
 
@@ -274,8 +269,7 @@ impl ExecutionPlan for GridScanExec {
             finished: false,
             metrics: BaselineMetrics::new(&self.metrics, stream_partition),
         };
-        let stream = futures::stream::iter(reader);
-        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), reader.into_stream())))
     }
 }
 
@@ -298,45 +292,62 @@ struct ScanReader {
     metrics: BaselineMetrics,
 }
 
-impl Iterator for ScanReader {
-    type Item = Result<RecordBatch>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let timer = self.metrics.elapsed_compute().clone();
-        let _timing = timer.timer();
-        let batch = self.advance().transpose();
-        if let Some(Ok(batch)) = &batch {
-            self.metrics.record_output(batch.num_rows());
-        }
-        batch
-    }
+/// What one step of a scan came to.
+enum Step {
+    Batch(RecordBatch),
+    /// Nothing to hand on yet: all rows were filtered out, or too few are left for a batch.
+    Nothing,
+    End,
 }
 
 impl ScanReader {
-    fn advance(&mut self) -> Result<Option<RecordBatch>> {
-        loop {
-            if let Some(batch) = self.coalescer.next_completed_batch() {
-                return Ok(Some(batch));
-            }
-            if self.finished {
-                return Ok(None);
-            }
-            match self.next_filtered()? {
-                Some(batch) => {
-                    let batch = self.take(batch);
-                    if batch.num_rows() > 0 {
-                        self.coalescer.push_batch(batch)?;
-                    }
+    fn into_stream(self) -> impl Stream<Item = Result<RecordBatch>> {
+        futures::stream::try_unfold(self, |mut reader| async move {
+            loop {
+                // A filter may drop everything for a long time: whoever wants to cancel or to run beside gets a turn.
+                tokio::task::consume_budget().await;
+                match reader.timed_step()? {
+                    Step::Batch(batch) => return Ok(Some((batch, reader))),
+                    Step::Nothing => {}
+                    Step::End => return Ok(None),
                 }
-                None => self.finished = true,
             }
-            if self.remaining == Some(0) {
-                self.finished = true;
-            }
-            if self.finished {
-                self.coalescer.finish_buffered_batch()?;
-            }
+        })
+    }
+
+    fn timed_step(&mut self) -> Result<Step> {
+        let timer = self.metrics.elapsed_compute().clone();
+        let _timing = timer.timer();
+        let step = self.step()?;
+        if let Step::Batch(batch) = &step {
+            self.metrics.record_output(batch.num_rows());
         }
+        Ok(step)
+    }
+
+    fn step(&mut self) -> Result<Step> {
+        if let Some(batch) = self.coalescer.next_completed_batch() {
+            return Ok(Step::Batch(batch));
+        }
+        if self.finished {
+            return Ok(Step::End);
+        }
+        match self.next_filtered()? {
+            Some(batch) => {
+                let batch = self.take(batch);
+                if batch.num_rows() > 0 {
+                    self.coalescer.push_batch(batch)?;
+                }
+            }
+            None => self.finished = true,
+        }
+        if self.remaining == Some(0) {
+            self.finished = true;
+        }
+        if self.finished {
+            self.coalescer.finish_buffered_batch()?;
+        }
+        Ok(Step::Nothing)
     }
 
     fn take(&mut self, batch: RecordBatch) -> RecordBatch {
@@ -405,9 +416,4 @@ impl ScanReader {
             self.pending.push(ashlar_store::ScanBatch { batch: scanned.batch.slice(start, length), visible });
         }
     }
-}
-
-/// The grid table behind a provider, where it is one.
-pub fn as_grid_table(provider: &dyn TableProvider) -> Option<&GridTable> {
-    (provider as &dyn Any).downcast_ref::<GridTable>()
 }

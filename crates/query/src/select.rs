@@ -189,17 +189,6 @@ impl SelectPlan {
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(self.plan.schema().inner())
     }
-
-    /// The logical plan, for EXPLAIN.
-    pub fn logical(&self) -> &LogicalPlan {
-        &self.plan
-    }
-
-    /// Tells each column the table column that it is read from, where a projection passes one through.
-    pub fn with_columns(mut self, columns: Vec<Column>) -> Self {
-        self.columns = columns.into();
-        self
-    }
 }
 
 /// A join of small inputs can compute for minutes without waiting for anything: each of its batches counts against

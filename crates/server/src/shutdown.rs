@@ -44,11 +44,6 @@ impl Stopper {
             later
         });
     }
-
-    /// Another watcher.
-    pub fn watch(&self) -> Stop {
-        Stop(self.0.subscribe())
-    }
 }
 
 impl Stop {

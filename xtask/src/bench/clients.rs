@@ -52,13 +52,37 @@ pub(super) enum Length {
     Statements(u64),
 }
 
+/// How pgbench sends its statements.
+#[derive(Clone, Copy)]
+pub(super) enum Protocol {
+    /// Parsed once, then bound and executed.
+    Prepared,
+    /// As text, the values in it.
+    Simple,
+}
+
 /// Runs one statement again and again over `connections`, prepared; `\set` lines may precede it.
 pub(super) fn pgbench(address: SocketAddr, script: &str, connections: u32, length: Length) -> Result<Pgbench> {
+    pgbench_by(Protocol::Prepared, address, script, connections, length)
+}
+
+/// As [`pgbench`], in the given protocol.
+pub(super) fn pgbench_by(
+    protocol: Protocol,
+    address: SocketAddr,
+    script: &str,
+    connections: u32,
+    length: Length,
+) -> Result<Pgbench> {
+    let protocol = match protocol {
+        Protocol::Prepared => "prepared",
+        Protocol::Simple => "simple",
+    };
     let file = std::env::temp_dir().join(format!("ashlar-bench-{}.sql", std::process::id()));
     std::fs::write(&file, script)?;
     let program = run::find("pgbench").map_or_else(debian_pgbench, Ok)?;
     let mut command = pinned(CLIENT_CORE, &program);
-    command.args(["-n", "-M", "prepared", "-h", "127.0.0.1", "-p", &address.port().to_string(), "-U", "postgres"]);
+    command.args(["-n", "-M", protocol, "-h", "127.0.0.1", "-p", &address.port().to_string(), "-U", "postgres"]);
     command.args(["-c", &connections.to_string(), "-j", "1", "-f"]).arg(&file);
     match length {
         Length::Seconds(count) => command.args(["-T", &count.to_string()]),

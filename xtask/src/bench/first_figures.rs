@@ -60,13 +60,15 @@ pub(super) fn run(options: &Options) -> Result<()> {
         (false, false) => FULL,
     };
     let mut bench = Bench { options, scale, rows: Vec::new() };
-    let groups: [(&str, Group); 8] = [
+    let groups: [(&str, Group); 10] = [
         ("resp", keys::resp),
+        ("puts", keys::puts),
         ("cores", keys::cores),
         ("memory", keys::memory),
         ("latency", keys::latency_under_load),
         ("sql", tables::sql),
         ("scan", tables::scan),
+        ("value", tables::value),
         ("copy", tables::copy),
         ("json", tables::json),
     ];
@@ -79,18 +81,6 @@ pub(super) fn run(options: &Options) -> Result<()> {
             }
             eprintln!("x: {name}: {}", run::spoken(began.elapsed()));
         }
-    }
-    if options.only.is_empty() {
-        bench.note(
-            "put with 8-byte value, 16 threads, beside Geode and Hazelcast",
-            "5 x",
-            "not measured yet: the two Java rivals come with the lab".into(),
-        );
-        bench.note(
-            "SQL by indexed value, one row of 10 M",
-            "2 x PostgreSQL",
-            "not measured yet: there are no secondary indexes".into(),
-        );
     }
     let work = if options.short {
         "- a tenth of the work that the rows name (`--short`): 100,000 keys, 1 M rows, 2 s a run\n"

@@ -67,6 +67,25 @@ pub(super) fn resp(bench: &mut Bench<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Small values written by sixteen clients, each waiting for its answer.
+pub(super) fn puts(bench: &mut Bench<'_>) -> Result<()> {
+    let servers = [
+        Server::ashlar(&bench.options.profile, SERVER_CORE)?,
+        Server::redis(SERVER_CORE)?,
+        Server::valkey(SERVER_CORE)?,
+    ];
+    let (keys, requests) = (bench.scale.keys, bench.scale.requests);
+    let load = KeyLoad { command: "set", connections: 16, pipeline: 1, requests, keys, value_bytes: 8 };
+    let measured =
+        interleaved(bench.options.runs, &servers, |server| clients::redis_benchmark(server.resp()?, &load));
+    bench.rates(
+        "put with 8-byte value, 16 clients (Geode and Hazelcast come with the lab)".to_owned(),
+        "5 x Geode and Hazelcast",
+        &measured,
+    );
+    Ok(())
+}
+
 /// One core against two. The client needs a core as well and there are two in all, so this shows a lower bound.
 pub(super) fn cores(bench: &mut Bench<'_>) -> Result<()> {
     let one = Server::ashlar(&bench.options.profile, SERVER_CORE)?;

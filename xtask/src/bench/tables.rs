@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::clients::{self, Length};
+use super::clients::{self, Length, Protocol};
 use super::data;
 use super::first_figures::{Bench, interleaved};
 use super::servers::{SERVER_CORE, Server};
@@ -34,21 +34,29 @@ pub(super) fn sql(bench: &mut Bench<'_>) -> Result<()> {
     }
     let seconds = bench.scale.seconds;
     let pick = format!("\\set aid random(1, {accounts})\n");
-    for (what, wanted, statement) in [
+    for (what, wanted, protocol, statement) in [
         (
             "SELECT by primary key, prepared, 16 connections",
             "2 x PostgreSQL",
+            Protocol::Prepared,
             "SELECT abalance FROM accounts WHERE aid = :aid;",
         ),
         (
             "UPDATE of one row by key, prepared, 16 connections, unlogged",
             "3 x PostgreSQL",
+            Protocol::Prepared,
             "UPDATE accounts SET abalance = abalance + 1 WHERE aid = :aid;",
+        ),
+        (
+            "SELECT by primary key as plain text, 16 connections",
+            "2 x PostgreSQL",
+            Protocol::Simple,
+            "SELECT abalance FROM accounts WHERE aid = :aid;",
         ),
     ] {
         let script = format!("{pick}{statement}\n");
         let measured = interleaved(bench.options.runs, &servers, |server| {
-            Ok(clients::pgbench(server.sql()?, &script, 16, Length::Seconds(seconds))?.rate)
+            Ok(clients::pgbench_by(protocol, server.sql()?, &script, 16, Length::Seconds(seconds))?.rate)
         });
         bench.rates(what.to_owned(), wanted, &measured);
     }
@@ -106,6 +114,35 @@ pub(super) fn scan(bench: &mut Bench<'_>) -> Result<()> {
             &measured,
         );
     }
+    Ok(())
+}
+
+/// Rows by a value that is no key, which PostgreSQL finds by an index.
+pub(super) fn value(bench: &mut Bench<'_>) -> Result<()> {
+    let servers = [Server::ashlar(&bench.options.profile, SERVER_CORE)?, Server::postgres(SERVER_CORE)?];
+    let rows = bench.scale.rows;
+    for server in &servers {
+        let is_postgres = server.name == "PostgreSQL";
+        create_four(server, if is_postgres { "UNLOGGED" } else { "" })?;
+        clients::copy_in(server.sql()?, "four", &data::four_columns(rows)?)?;
+        if is_postgres {
+            clients::sql(server.sql()?, "CREATE INDEX ON four (a)")?;
+            clients::sql(server.sql()?, "VACUUM ANALYZE four")?;
+        }
+    }
+    let seconds = bench.scale.seconds;
+    let script = "\\set a random(0, 999999)\nSELECT id FROM four WHERE a = :a LIMIT 1;\n";
+    let measured = interleaved(bench.options.runs, &servers, |server| {
+        Ok(clients::pgbench(server.sql()?, script, 1, Length::Seconds(seconds))?.rate)
+    });
+    bench.rates(
+        format!(
+            "SQL by value, one row of {} (PostgreSQL by its index; Ashlar has none yet and scans)",
+            table::short(rows as f64)
+        ),
+        "2 x PostgreSQL",
+        &measured,
+    );
     Ok(())
 }
 

@@ -74,8 +74,12 @@ pub(super) fn hmget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
                 (Some(found), Some(ordinal)) => write_value(&schema.columns[ordinal], &found.get(ordinal), reply),
                 _ => reply.null(),
             }
+            if super::check_length(reply).is_err() {
+                break;
+            }
         }
-    })
+    })?;
+    super::check_length(reply)
 }
 
 /// What HGETALL, HKEYS and HVALS write of each field.

@@ -73,11 +73,6 @@ impl KeyService {
         &self.clients
     }
 
-    /// What was configured, for the door's own limits.
-    pub fn config(&self) -> &ashlar_base::config::Config {
-        &self.shared.config
-    }
-
     /// Bytes of the longest string value.
     fn value_bytes_max(&self) -> usize {
         self.shared.config.server.resp_bulk_bytes_max as usize
@@ -121,6 +116,17 @@ pub struct KeySession {
 }
 
 const SCRATCH_BYTES_KEPT: usize = 64 * 1024;
+
+/// Bytes of one reply that is made of many values: what is asked for again and again must not fill the memory.
+const REPLY_BYTES_MAX: usize = 256 << 20;
+
+/// Refuses a reply that has grown too long.
+fn check_length(reply: &Reply<'_>) -> Result<(), KeyError> {
+    if reply.buffered_bytes() > REPLY_BYTES_MAX {
+        return Err(KeyError::Redis("ERR the reply is too long, ask for less at once"));
+    }
+    Ok(())
+}
 
 impl KeySession {
     /// A session for a new connection.

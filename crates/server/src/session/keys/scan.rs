@@ -11,8 +11,8 @@ use super::keyspace::tables;
 use super::rows::RowTable;
 use super::{KeyService, KeySession, Reply, glob, row_name};
 
-/// Bytes of the reply to KEYS; there is SCAN for more.
-const KEYS_BYTES_MAX: usize = 256 << 20;
+/// Bytes of names after which a SCAN ends, however many were asked for: its cursor goes on from there.
+const SCAN_BYTES: usize = 1 << 20;
 
 /// Steps of one SCAN through places without keys.
 const SCAN_STEPS_MAX: u32 = 4096;
@@ -173,7 +173,7 @@ pub(super) fn scan(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
         let mut place = Some(place).filter(|place| place.partition < table.region.partition_count());
         let bits = step_bits(&table.region, options.count);
         while let Some(here) = place {
-            if visited >= options.count || steps_left == 0 {
+            if visited >= options.count || steps_left == 0 || elements.buffered_bytes() >= SCAN_BYTES {
                 next = Some(Cursor { table: id, place: here });
                 break 'tables;
             }
@@ -210,7 +210,7 @@ pub(super) fn keys(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
                     elements.bulk(name);
                 }
             });
-            if elements.buffered_bytes() > KEYS_BYTES_MAX {
+            if elements.buffered_bytes() > super::REPLY_BYTES_MAX {
                 return Err(KeyError::Redis("ERR too many keys match for one reply, use SCAN"));
             }
         }

@@ -274,6 +274,7 @@ pub(super) fn mget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
             reply.null();
         } else {
             session.service.kv.get_at(&snapshot, &[Datum::Bytea(key)], |row| write_value(row, reply));
+            super::check_length(reply)?;
         }
     }
     Ok(())
