@@ -1,4 +1,4 @@
-//! One table of error codes for every door: the SQLSTATE, the RESP prefix and the HTTP status of each.
+//! One table of error codes for every door: the SQLSTATE and the RESP prefix of each.
 //!
 //! Every error that a client can see is an [`Error`] with an [`ErrorCode`]; the matches below have no wildcard,
 //! so that a new code does not compile before each door knows it.

@@ -70,6 +70,14 @@ impl Transaction {
         }
     }
 
+    /// The epoch of that picture.
+    pub fn epoch(&self, catalog: &Catalog) -> u64 {
+        match &self.catalog {
+            Some(draft) => draft.state().epoch(),
+            None => catalog.epoch(),
+        }
+    }
+
     /// The draft, begun now if there is none.
     pub fn draft(&mut self, catalog: &Catalog) -> &mut CatalogDraft {
         self.catalog.get_or_insert_with(|| catalog.draft())

@@ -76,8 +76,7 @@ pub(super) fn puts(bench: &mut Bench<'_>) -> Result<()> {
     ];
     let (keys, requests) = (bench.scale.keys, bench.scale.requests);
     let load = KeyLoad { command: "set", connections: 16, pipeline: 1, requests, keys, value_bytes: 8 };
-    let measured =
-        interleaved(bench.options.runs, &servers, |server| clients::redis_benchmark(server.resp()?, &load));
+    let measured = interleaved(bench.options.runs, &servers, |server| clients::redis_benchmark(server.resp()?, &load));
     bench.rates(
         "put with 8-byte value, 16 clients (Geode and Hazelcast come with the lab)".to_owned(),
         "5 x Geode and Hazelcast",

@@ -19,6 +19,15 @@ impl SqlSession {
         }
     }
 
+    /// The epoch of that picture.
+    pub(super) fn epoch(&self) -> u64 {
+        let catalog = self.shared.engine.catalog();
+        match &self.transaction {
+            Some(transaction) => transaction.epoch(catalog),
+            None => catalog.epoch(),
+        }
+    }
+
     /// Refuses everything but the end of a block that has failed.
     ///
     /// # Errors

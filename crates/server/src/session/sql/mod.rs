@@ -306,6 +306,9 @@ impl SqlSession {
         let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
         if portal.is_fresh() {
             self.refresh(&mut portal).await?;
+        } else if portal.is_done() {
+            let message = format!("portal \"{name}\" cannot be run");
+            return Err(Error::new(ErrorCode::ObjectNotInPrerequisiteState, message));
         }
         let executed = self.run(&mut portal, rows_max, sink, false).await?;
         // COMMIT and ROLLBACK close all portals, their own too.
@@ -319,7 +322,7 @@ impl SqlSession {
     async fn refresh(&mut self, portal: &mut Portal) -> Result<()> {
         let Some(planned) = &portal.statement else { return Ok(()) };
         let needs_catalog = !matches!(planned.kind, Kind::Session(_) | Kind::Ddl(_) | Kind::Empty);
-        if !needs_catalog || planned.epoch == self.catalog().epoch() {
+        if !needs_catalog || planned.epoch == self.epoch() {
             return Ok(());
         }
         let Some(source) = portal.source.clone() else { return Ok(()) };

@@ -38,8 +38,7 @@ impl SqlSession {
         self.portals.remove("");
         self.prepared.remove("");
         if let Some(shape) = shape_of(sql)
-            && let Some((planned, values)) =
-                self.shared.engine.cache().lifted(&shape, self.catalog().epoch(), self.style())
+            && let Some((planned, values)) = self.shared.engine.cache().lifted(&shape, self.epoch(), self.style())
         {
             self.alone = true;
             return Ok(vec![Arc::new(Statement(Stage::Planned(planned, values)))]);
@@ -81,7 +80,7 @@ impl SqlSession {
         parsed: &ParsedStatement,
     ) -> Result<(Arc<ashlar_query::Statement>, Vec<Value>)> {
         let engine = Arc::clone(&self.shared.engine);
-        if !engine.cache().is_fixed(shape, self.catalog().epoch())
+        if !engine.cache().is_fixed(shape, self.epoch())
             && let Some(lifted) = lift::lift(sql, shape, parsed)
             && let Ok(planned) = self.plan_now(&lifted.parsed, &lifted.declared).await
             && lifted.is_faithful(&planned)
@@ -106,7 +105,7 @@ impl SqlSession {
     ) -> Result<Option<Arc<ashlar_query::Statement>>> {
         let is_cached = sql.len() <= CACHED_TEXT_BYTES_MAX;
         let key = cache_key(sql, declared);
-        if is_cached && let Some(planned) = self.shared.engine.cache().prepared(&key, self.catalog().epoch()) {
+        if is_cached && let Some(planned) = self.shared.engine.cache().prepared(&key, self.epoch()) {
             self.check_block(false)?;
             return Ok(Some(planned));
         }

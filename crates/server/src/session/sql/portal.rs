@@ -87,6 +87,10 @@ impl Portal {
         matches!(self.progress, Progress::Fresh)
     }
 
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self.progress, Progress::Done)
+    }
+
     pub(super) fn columns(&self) -> Option<Arc<[Column]>> {
         self.statement.as_ref()?.columns.clone()
     }

@@ -36,9 +36,7 @@ impl SqlSession {
             Progress::Fresh => {}
             Progress::Open(..) => return self.send_rows(portal, &statement, rows_max, sink).await,
             Progress::Ended(tag) => return Ok(Executed::Complete(tag.after(0))),
-            Progress::Done => {
-                return Err(Error::new(ErrorCode::ObjectNotInPrerequisiteState, "portal cannot be run"));
-            }
+            Progress::Done => return Err(Error::internal("a portal that is done was run again")),
         }
         if describe
             && let Some(columns) = self.columns_of(&statement)
