@@ -19,6 +19,7 @@ use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_protocol::pg::{Format, TransactionStatus};
 pub use ashlar_query::Column;
+use ashlar_query::Engine;
 use ashlar_query::grammar::{self, ParsedStatement};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Transaction, TransactionMark};
@@ -175,6 +176,11 @@ impl SqlSession {
         self.settings.style()
     }
 
+    /// The engine of this session's time zone: it plans, and keeps its plans.
+    fn engine(&self) -> Result<Arc<Engine>> {
+        self.shared.engine.in_zone(self.style().zone)
+    }
+
     /// Stops what the session is running.
     pub fn cancel_token(&self) -> CancelToken {
         self.cancel.clone()
@@ -249,7 +255,7 @@ impl SqlSession {
 
     /// The plan of a parsed statement: from the cache, on this thread if it is about one row, else on the pool.
     async fn plan(&mut self, parsed: &ParsedStatement, declared: &[u32]) -> Result<Arc<ashlar_query::Statement>> {
-        let engine = &self.shared.engine;
+        let engine = &self.engine()?;
         let catalog = self.catalog();
         let is_cached = parsed.is_plan_kept() && parsed.text.len() <= CACHED_TEXT_BYTES_MAX;
         let key = cache_key(&parsed.text, declared);
@@ -377,15 +383,24 @@ impl SqlSession {
         Ok(executed)
     }
 
-    /// Plans a portal's statement again where the catalog has changed since it was prepared.
+    /// Plans a portal's statement again where the catalog or the time zone has changed since it was prepared.
     async fn refresh(&mut self, portal: &mut Portal) -> Result<()> {
         let Some(planned) = &portal.statement else { return Ok(()) };
         let needs_catalog = !matches!(planned.kind, Kind::Session(_) | Kind::Ddl(_) | Kind::Empty);
-        if !needs_catalog || planned.epoch == self.catalog().epoch() {
+        let is_current = !needs_catalog || planned.epoch == self.catalog().epoch();
+        let in_zone = match planned.kind {
+            Kind::Session(_) | Kind::Empty => true,
+            _ => planned.zone.is_none_or(|zone| zone == self.style().zone),
+        };
+        if is_current && in_zone {
             return Ok(());
         }
         let Some(name) = portal.prepared_as.clone() else { return Ok(()) };
         let Some(Prepared { parsed: Some(parsed), declared, .. }) = self.prepared.get(&name) else { return Ok(()) };
+        if !in_zone && grammar::holds_local_time(&parsed.text) {
+            return Err(Error::unsupported("this statement was prepared in another time zone, with a time of that zone")
+                .with_hint("Prepare it again, or write the offset with the time."));
+        }
         let (parsed, declared) = (parsed.clone(), declared.clone());
         let again = self.plan(&parsed, &declared).await?;
         if again.columns != planned.columns || again.parameter_types != planned.parameter_types {
