@@ -36,6 +36,8 @@ pub enum ErrorCode {
     DuplicateCursor,
     /// 42702
     AmbiguousColumn,
+    /// 42725
+    AmbiguousFunction,
     /// 42803
     GroupingError,
     /// 42804
@@ -170,6 +172,7 @@ impl ErrorCode {
             Self::DuplicatePreparedStatement => "42P05",
             Self::DuplicateCursor => "42P03",
             Self::AmbiguousColumn => "42702",
+            Self::AmbiguousFunction => "42725",
             Self::GroupingError => "42803",
             Self::DatatypeMismatch => "42804",
             Self::CannotCoerce => "42846",
@@ -253,6 +256,7 @@ impl ErrorCode {
             | Self::DuplicatePreparedStatement
             | Self::DuplicateCursor
             | Self::AmbiguousColumn
+            | Self::AmbiguousFunction
             | Self::GroupingError
             | Self::DatatypeMismatch
             | Self::CannotCoerce

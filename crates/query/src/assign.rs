@@ -2,8 +2,8 @@
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::Field;
-use ashlar_base::value::text::TextStyle;
-use ashlar_base::value::{coerce, text};
+use ashlar_base::value::text::{TextStyle, Zone};
+use ashlar_base::value::{coerce, coerce_with, text};
 use ashlar_base::{ColumnDef, Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_store::ColumnReader;
 use ashlar_store::arrow_types::sql_type_of;
@@ -14,14 +14,15 @@ pub struct Assigned<'a> {
     from: SqlType,
     to: SqlType,
     same: bool,
+    style: TextStyle,
 }
 
 impl<'a> Assigned<'a> {
-    /// Checks that the types can be assigned.
+    /// Checks that the types can be assigned; `zone` is the session's.
     ///
     /// # Errors
     /// 42804 where PostgreSQL has no assignment cast either.
-    pub fn new(array: &'a ArrayRef, field: &Field, column: &ColumnDef) -> Result<Self> {
+    pub fn new(array: &'a ArrayRef, field: &Field, column: &ColumnDef, zone: Zone) -> Result<Self> {
         let from = sql_type_of(field)
             .ok_or_else(|| Error::unsupported(format!("type {} cannot be stored", field.data_type())))?;
         let to = column.sql_type;
@@ -30,7 +31,7 @@ impl<'a> Assigned<'a> {
             return Err(mismatch(column, from));
         }
         let same = from == to || family(from) == family(to) && !needs_check(to);
-        Ok(Self { reader: ColumnReader::new(array, from)?, from, to, same })
+        Ok(Self { reader: ColumnReader::new(array, from)?, from, to, same, style: TextStyle { zone } })
     }
 
     /// The value of a row.
@@ -39,7 +40,7 @@ impl<'a> Assigned<'a> {
     /// 22003, 22001 and the like where the value does not fit the column.
     pub fn value(&self, row: usize) -> Result<Value> {
         let value = self.reader.datum(row).to_value();
-        if self.same || value.is_null() { Ok(value) } else { coerce(value, self.from, self.to) }
+        if self.same || value.is_null() { Ok(value) } else { coerce_with(value, self.from, self.to, &self.style) }
     }
 }
 
@@ -144,15 +145,15 @@ pub enum Literal {
 }
 
 impl Literal {
-    /// The constant as a value of a column.
+    /// The constant as a value of a column, in a session with this zone.
     ///
     /// # Errors
     /// 22P02 and the like where the text is not of the type, 42804 where PostgreSQL has no assignment cast.
-    pub fn assign(&self, column: &ColumnDef) -> Result<Value> {
+    pub fn assign(&self, column: &ColumnDef, zone: Zone) -> Result<Value> {
         let to = column.sql_type;
         match self {
             Self::Null => Ok(Value::Null),
-            Self::String(text) => text::parse(to, text, &TextStyle::default()),
+            Self::String(text) => text::parse(to, text, &TextStyle { zone }),
             Self::Bool(value) => match to {
                 SqlType::Scalar(ScalarType::Bool) => Ok(Value::Bool(*value)),
                 SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. }) => {

@@ -226,11 +226,16 @@ fn is_true(element: &DefElem) -> Result<bool> {
 ///
 /// # Errors
 /// 22P02 and the like, with the column named.
-pub fn text_field(schema: &ashlar_base::TableSchema, ordinal: usize, field: Option<&[u8]>) -> Result<Value> {
+pub fn text_field(
+    schema: &ashlar_base::TableSchema,
+    ordinal: usize,
+    field: Option<&[u8]>,
+    style: &TextStyle,
+) -> Result<Value> {
     let column = &schema.columns[ordinal];
     match field {
         None => Ok(Value::Null),
-        Some(bytes) => text::parse(column.sql_type, text::utf8(bytes)?, &TextStyle::default())
+        Some(bytes) => text::parse(column.sql_type, text::utf8(bytes)?, style)
             .map_err(|error| error.with_column(column.name.clone())),
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ashlar_base::value::text::Zone;
 use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
 use ashlar_store::Region;
 use pg_query::NodeEnum;
@@ -121,7 +122,7 @@ fn create(engine: &Engine, transaction: &mut Transaction, statement: &CreateStmt
     if transaction.catalog(engine.catalog()).table(&name).is_some() {
         return if statement.if_not_exists { Ok(skipping("CREATE TABLE", &name)) } else { Err(exists(&name)) };
     }
-    let schema = definition::table(engine.catalog().next_id(), &name, statement)?;
+    let schema = definition::table(engine.catalog().next_id(), &name, statement, engine.zone())?;
     put_region(engine, transaction, &name, schema)?;
     Ok(Done::tag("CREATE TABLE"))
 }
@@ -168,7 +169,7 @@ async fn create_as(
     let snapshot = transaction.snapshot(engine.store());
     let catalog = transaction.catalog(engine.catalog());
     let view = transaction.view(snapshot.clone(), &catalog);
-    let mut stream = select.stream(engine, &[], view).await?;
+    let mut stream = select.stream(engine, &[], view, transaction.time).await?;
     let output = select.schema();
     let schema = region.schema();
     let mut count = 0u64;
@@ -176,7 +177,7 @@ async fn create_as(
         let batch = batch.map_err(crate::error::from_datafusion)?;
         let mut readers = Vec::with_capacity(batch.num_columns());
         for (ordinal, array) in batch.columns().iter().enumerate() {
-            readers.push(crate::assign::Assigned::new(array, output.field(ordinal), &schema.columns[ordinal])?);
+            readers.push(crate::assign::Assigned::new(array, output.field(ordinal), &schema.columns[ordinal], engine.zone())?);
         }
         for row in 0..batch.num_rows() {
             let mut values = Vec::with_capacity(schema.columns.len());
@@ -320,7 +321,7 @@ fn alter(engine: &Engine, transaction: &mut Transaction, statement: &AlterTableS
                     }
                     return Err(Error::new(ErrorCode::DuplicateColumn, message));
                 }
-                add_column(&region, &mut schema, column)?;
+                add_column(&region, &mut schema, column, engine.zone())?;
             }
             AlterTableType::AtDropColumn => match schema.column(&command.name) {
                 Some(ordinal) => drop_column(&mut schema, ordinal)?,
@@ -334,7 +335,7 @@ fn alter(engine: &Engine, transaction: &mut Transaction, statement: &AlterTableS
                 let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
                 schema.columns[ordinal].default = match &command.def {
                     None => None,
-                    Some(def) => definition::default(def, &schema.columns[ordinal])?,
+                    Some(def) => definition::default(def, &schema.columns[ordinal], engine.zone())?,
                 };
             }
             AlterTableType::AtDropNotNull => {
@@ -360,11 +361,16 @@ fn no_column(schema: &TableSchema, name: &str) -> Error {
     Error::new(ErrorCode::UndefinedColumn, format!("column \"{name}\" of relation \"{}\" does not exist", schema.name))
 }
 
-fn add_column(region: &Region, schema: &mut TableSchema, column: &pg_query::protobuf::ColumnDef) -> Result<()> {
+fn add_column(
+    region: &Region,
+    schema: &mut TableSchema,
+    column: &pg_query::protobuf::ColumnDef,
+    zone: Zone,
+) -> Result<()> {
     let next = schema.columns.iter().map(|column| column.id.0 + 1).max().unwrap_or(0);
     // Ids are never used twice: segments may still hold a dropped column's values.
     let id = ColumnId(next.max(schema.version + 1 + u32::try_from(schema.columns.len()).unwrap_or(0)));
-    let (mut definition, constraints) = definition::column_def(column, 0)?;
+    let (mut definition, constraints) = definition::column_def(column, 0, zone)?;
     definition.id = id;
     if constraints.primary_key {
         return Err(Error::unsupported("adding a primary key to a table is not supported"));

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use ashlar_base::value::text::Zone;
 use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, SqlType, TableSchema, Value};
 use ashlar_store::Region;
 use datafusion::common::DFSchema;
@@ -95,6 +96,8 @@ pub struct InsertPlan {
     pub defaults: Vec<(usize, SelectPlan)>,
     /// Types of the parameters.
     pub parameter_types: Vec<SqlType>,
+    /// The time zone that it was planned in.
+    pub zone: Zone,
 }
 
 /// UPDATE: the query gives all columns of each target row, then the new values.
@@ -161,7 +164,8 @@ impl InsertPlan {
                 defaults.push((ordinal, default_plan(engine, catalog, sql, column.sql_type)?));
             }
         }
-        Ok(Self { region, targets, source, conflict, returning, defaults, parameter_types, schema })
+        let zone = engine.zone();
+        Ok(Self { region, targets, source, conflict, returning, defaults, parameter_types, zone, schema })
     }
 
     fn targets(schema: &TableSchema, insert: &Insert) -> Result<Vec<usize>> {
@@ -287,7 +291,7 @@ impl Builder<'_> {
             return Ok(Cell::Default);
         }
         if let Some(literal) = key_plan::literal(expr) {
-            return Ok(Cell::Operand(Operand::Constant(literal.assign(column)?)));
+            return Ok(Cell::Operand(Operand::Constant(literal.assign(column, self.engine.zone())?)));
         }
         if let Some(number) = key_plan::parameter(expr)
             && let Some(from) = key_plan::declared_or(self.declared, number, column.sql_type, false)
@@ -596,7 +600,7 @@ impl UpdatePlan {
             // Types that cannot be assigned are found before anything runs.
             let field = select.schema().field(row + number).clone();
             let empty = arrow::array::new_empty_array(field.data_type());
-            crate::assign::Assigned::new(&empty, &field, &schema.columns[*ordinal]).map(drop)?;
+            crate::assign::Assigned::new(&empty, &field, &schema.columns[*ordinal], engine.zone()).map(drop)?;
         }
         let returning = builder.returning(update.returning, &alias)?;
         Ok(Self { region, select, assigned, returning, schema })

@@ -4,15 +4,17 @@ use std::future::Future;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, Result};
 use ashlar_store::{ReadView, Store};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
-use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::prelude::SessionConfig;
+use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
 use crate::error::from_datafusion;
@@ -40,13 +42,32 @@ const STACK_BYTES: usize = 256 << 20;
 /// Consumers named when memory runs out.
 const CONSUMERS_NAMED: usize = 3;
 
-/// One server's SQL engine.
+/// Time zones whose engines are kept beside the one for UTC: sessions of one place share theirs, with its plans.
+const ZONES_MAX: usize = 32;
+
+/// One server's SQL engine, for sessions in one time zone: functions, casts and constants of a plan depend on it.
 pub struct Engine {
     store: Arc<Store>,
-    catalog: Catalog,
+    catalog: Arc<Catalog>,
     state: SessionState,
-    pool: Option<tokio::runtime::Runtime>,
-    cache: PlanCache,
+    pool: Arc<Pool>,
+    /// Shared by the engines of all zones: each plan knows its own.
+    cache: Arc<PlanCache>,
+    zone: Zone,
+    config: EngineConfig,
+    /// The same engine in other time zones; of the engine for UTC only.
+    zones: Mutex<Vec<Arc<Engine>>>,
+}
+
+/// The threads that queries run on.
+struct Pool(Option<tokio::runtime::Runtime>);
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Engine {
@@ -55,7 +76,7 @@ impl Engine {
     /// # Errors
     /// Where the pool's threads cannot be started.
     pub fn new(store: Arc<Store>, config: &EngineConfig) -> Result<Arc<Self>> {
-        let catalog = Catalog::new(&store)?;
+        let catalog = Arc::new(Catalog::new(&store)?);
         let pool = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(config.threads.max(1))
             .thread_name("query")
@@ -63,14 +84,61 @@ impl Engine {
             .enable_all()
             .build()
             .map_err(|error| Error::internal(format!("the query pool cannot start: {error}")))?;
-        let state = session_state(config)?;
+        let memory = TrackConsumersPool::new(
+            FairSpillPool::new(config.memory_bytes_max),
+            NonZeroUsize::new(CONSUMERS_NAMED).unwrap_or(NonZeroUsize::MIN),
+        );
+        let runtime =
+            RuntimeEnvBuilder::new().with_memory_pool(Arc::new(memory)).build_arc().map_err(from_datafusion)?;
+        let state = session_state(config, runtime, Zone::Utc)?;
         Ok(Arc::new(Self {
             store,
             catalog,
             state,
-            pool: Some(pool),
-            cache: PlanCache::new(config.plan_cache_bytes_max),
+            pool: Arc::new(Pool(Some(pool))),
+            cache: Arc::new(PlanCache::new(config.plan_cache_bytes_max)),
+            zone: Zone::Utc,
+            config: config.clone(),
+            zones: Mutex::new(Vec::new()),
         }))
+    }
+
+    /// The engine for sessions in a time zone: it shares rows, names, threads and memory with this one, which is the
+    /// one for UTC, and has plans of its own.
+    ///
+    /// # Errors
+    /// As DataFusion's registries.
+    pub fn in_zone(self: &Arc<Self>, zone: Zone) -> Result<Arc<Self>> {
+        if zone == self.zone {
+            return Ok(Arc::clone(self));
+        }
+        let mut zones = self.zones.lock();
+        if let Some(known) = zones.iter().position(|engine| engine.zone == zone) {
+            // The last used is the last.
+            let engine = zones.remove(known);
+            zones.push(Arc::clone(&engine));
+            return Ok(engine);
+        }
+        let engine = Arc::new(Self {
+            store: Arc::clone(&self.store),
+            catalog: Arc::clone(&self.catalog),
+            state: session_state(&self.config, Arc::clone(self.state.runtime_env()), zone)?,
+            pool: Arc::clone(&self.pool),
+            cache: Arc::clone(&self.cache),
+            zone,
+            config: self.config.clone(),
+            zones: Mutex::new(Vec::new()),
+        });
+        if zones.len() >= ZONES_MAX {
+            zones.remove(0);
+        }
+        zones.push(Arc::clone(&engine));
+        Ok(engine)
+    }
+
+    /// The time zone of the sessions that plan here.
+    pub fn zone(&self) -> Zone {
+        self.zone
     }
 
     /// The rows.
@@ -107,7 +175,7 @@ impl Engine {
     /// # Errors
     /// XX000 where the work panicked.
     pub async fn beside_pool<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        let pool = self.pool.as_ref().ok_or_else(|| Error::internal("the query pool is gone"))?;
+        let pool = self.pool.0.as_ref().ok_or_else(|| Error::internal("the query pool is gone"))?;
         let task = pool.handle().spawn_blocking(work);
         task.await.map_err(|error| Error::internal(format!("planning failed: {error}")))
     }
@@ -120,7 +188,7 @@ impl Engine {
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<tokio::task::JoinHandle<T>> {
-        let pool = self.pool.as_ref().ok_or_else(|| Error::internal("the query pool is gone"))?;
+        let pool = self.pool.0.as_ref().ok_or_else(|| Error::internal("the query pool is gone"))?;
         Ok(pool.handle().spawn(future))
     }
 
@@ -132,15 +200,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        if let Some(pool) = self.pool.take() {
-            pool.shutdown_background();
-        }
-    }
-}
-
-fn session_state(config: &EngineConfig) -> Result<SessionState> {
+fn session_state(config: &EngineConfig, runtime: Arc<RuntimeEnv>, zone: Zone) -> Result<SessionState> {
     let mut session = SessionConfig::new()
         .with_target_partitions(config.threads.max(1))
         .with_batch_size(config.batch_rows.max(1))
@@ -152,17 +212,12 @@ fn session_state(config: &EngineConfig) -> Result<SessionState> {
     options.execution.parquet.schema_force_view_types = false;
     options.execution.time_zone = Some("+00:00".to_owned());
     options.optimizer.expand_views_at_output = false;
-    let memory = TrackConsumersPool::new(
-        FairSpillPool::new(config.memory_bytes_max),
-        NonZeroUsize::new(CONSUMERS_NAMED).unwrap_or(NonZeroUsize::MIN),
-    );
-    let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(memory)).build_arc().map_err(from_datafusion)?;
     let mut analyzer = Analyzer::new();
     analyzer.rules.insert(0, Arc::new(NarrowIntegerLiterals));
     analyzer.rules.insert(1, Arc::new(NumericAggregates));
     analyzer.rules.insert(2, Arc::new(PgOperators));
     analyzer.rules.push(Arc::new(CheckedArithmetic));
-    analyzer.rules.push(Arc::new(TextCasts));
+    analyzer.rules.push(Arc::new(TextCasts { zone }));
     let state = SessionStateBuilder::new()
         .with_config(session)
         .with_runtime_env(runtime)
@@ -173,6 +228,6 @@ fn session_state(config: &EngineConfig) -> Result<SessionState> {
     // Functions are registered through a context: it is the registry that crates of functions know.
     let context = SessionContext::new_with_state(state);
     let mut state = context.state();
-    functions::register(&mut state).map_err(from_datafusion)?;
+    functions::register(&mut state, zone).map_err(from_datafusion)?;
     Ok(state)
 }

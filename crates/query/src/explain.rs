@@ -13,6 +13,7 @@ use pg_query::protobuf::ExplainStmt;
 use crate::columns::NAME_END;
 use crate::engine::Engine;
 use crate::error::from_datafusion;
+use crate::functions::times::StatementTime;
 use crate::select::SelectPlan;
 
 /// What EXPLAIN was asked for.
@@ -51,9 +52,10 @@ pub async fn query(
     select: &SelectPlan,
     parameters: &[Value],
     view: Arc<ReadView>,
+    time: StatementTime,
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
-    let plan = select.physical(engine, parameters).await?;
+    let plan = select.physical(engine, parameters, time).await?;
     if !options.analyze {
         return Ok(lines(&DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string()));
     }

@@ -40,6 +40,16 @@ impl ParsedStatement {
     }
 }
 
+/// Whether a statement's text holds a time that means another instant in another time zone. PostgreSQL reads such a
+/// constant when a statement is prepared, and not again.
+pub fn holds_local_time(sql: &str) -> bool {
+    use ashlar_base::value::datetime::parse_timestamptz;
+    use ashlar_base::value::text::Zone;
+    let read = |text: &str, zone: Zone| parse_timestamptz(text, zone).ok();
+    // Every piece between quotes, whichever side of them it is on: one too many is only looked at in vain.
+    sql.split('\'').any(|piece| read(piece, Zone::Utc) != read(piece, Zone::Fixed(3600)))
+}
+
 /// How many places of one token are tried when the place of a syntax error is looked for.
 const ERROR_CANDIDATES_MAX: usize = 64;
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_store::{Applied, Mutation, Pending, Region, RowRef};
 use datafusion::sql::sqlparser::ast::{
@@ -335,15 +336,16 @@ impl<'a> Builder<'a> {
             }
             // Rounded to the column's scale it would be another number.
             Some(Literal::String(_)) if is_numeric(definition.sql_type) => Ok(None),
+            Some(Literal::String(_)) if reads_zone(definition.sql_type) => Ok(None),
             // Text that is not of the type: the planner knows what comparing with it means.
-            Some(text @ Literal::String(_)) => Ok(text.assign(definition).ok().map(Operand::Constant)),
+            Some(text @ Literal::String(_)) => Ok(text.assign(definition, Zone::Utc).ok().map(Operand::Constant)),
             Some(number @ Literal::Number(_)) if is_integer(definition.sql_type) => {
                 // Out of range, or with a fraction: the planner knows what a comparison with it means.
                 match &number {
                     Literal::Number(digits) if digits.parse::<i64>().is_ok() => {}
                     _ => return Ok(None),
                 }
-                Ok(number.assign(definition).ok().map(Operand::Constant))
+                Ok(number.assign(definition, Zone::Utc).ok().map(Operand::Constant))
             }
             _ => Ok(None),
         }
@@ -353,8 +355,10 @@ impl<'a> Builder<'a> {
         if let Some(number) = parameter(expr) {
             return Ok(self.parameter_operand(number, column, false));
         }
+        let definition = &self.schema.columns[column];
         match literal(expr) {
-            Some(literal) => literal.assign(&self.schema.columns[column]).map(|value| Some(Operand::Constant(value))),
+            Some(Literal::String(_)) if reads_zone(definition.sql_type) => Ok(None),
+            Some(literal) => literal.assign(definition, Zone::Utc).map(|value| Some(Operand::Constant(value))),
             None => Ok(None),
         }
     }
@@ -447,9 +451,16 @@ pub fn declared_or(declared: &[u32], number: usize, to: SqlType, compares: bool)
             (widens || !compares).then_some(from)
         }
         Some(from) if is_text(from) && is_text(to) => Some(from),
+        Some(from) if reads_zone(from) || reads_zone(to) => None,
         Some(from) if !compares && !from.is_array() && !is_text(to) && assign::assignable(from, to) => Some(from),
         Some(_) => None,
     }
+}
+
+/// Whether the text of a value, or what it is converted to, depends on the session's time zone. A plan by key is made
+/// for every zone: the planner, which knows its zone, takes such a statement.
+fn reads_zone(sql_type: SqlType) -> bool {
+    sql_type.scalar() == ScalarType::Timestamptz
 }
 
 fn is_integer(sql_type: SqlType) -> bool {

@@ -8,14 +8,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use ashlar_base::Value;
-use ashlar_base::value::text::TextStyle;
+use ashlar_base::value::text::{TextStyle, Zone};
 use parking_lot::Mutex;
 
 use crate::lift::{Lifting, Shape};
 use crate::statement::Statement;
 
-/// Plans that may stand under one shape: texts that differ in more than what is lifted hardly come again.
-const PLANS_OF_SHAPE_MAX: usize = 8;
+/// Plans that may stand under one shape, for other constants that were not lifted and other time zones: texts that
+/// differ in so many ways hardly come again.
+const PLANS_OF_SHAPE_MAX: usize = 16;
 
 /// Bytes of an entry beside its plan: key, map slots, age.
 const ENTRY_BYTES: usize = 256;
@@ -44,6 +45,13 @@ struct Entry {
     used: u64,
 }
 
+impl Entry {
+    /// Whether the plan was made against this picture of the catalog, and in this time zone where that matters.
+    fn is_for(&self, epoch: u64, zone: Zone) -> bool {
+        self.statement.epoch == epoch && self.statement.zone.is_none_or(|planned| planned == zone)
+    }
+}
+
 impl PlanCache {
     /// A cache of plans of so many bytes together; with 0 it keeps none.
     pub fn new(bytes_max: usize) -> Self {
@@ -51,9 +59,9 @@ impl PlanCache {
     }
 
     /// The plan of a statement with parameters, where it was made against this picture of the catalog.
-    pub fn prepared(&self, key: &str, epoch: u64) -> Option<Arc<Statement>> {
+    pub fn prepared(&self, key: &str, epoch: u64, zone: Zone) -> Option<Arc<Statement>> {
         let mut entries = self.entries.lock();
-        let place = entries.by_key.get(key)?.iter().position(|entry| entry.statement.epoch == epoch)?;
+        let place = entries.by_key.get(key)?.iter().position(|entry| entry.is_for(epoch, zone))?;
         entries.touch(key, place)
     }
 
@@ -61,7 +69,7 @@ impl PlanCache {
     pub fn lifted(&self, shape: &Shape<'_>, epoch: u64, style: &TextStyle) -> Option<(Arc<Statement>, Vec<Value>)> {
         let mut entries = self.entries.lock();
         let found = entries.by_key.get(shape.key.as_str())?.iter().enumerate().find_map(|(place, entry)| {
-            if entry.statement.epoch != epoch {
+            if !entry.is_for(epoch, style.zone) {
                 return None;
             }
             let values = entry.lifting.values(&shape.constants, &entry.statement.parameter_types, style)?;
@@ -72,11 +80,11 @@ impl PlanCache {
     }
 
     /// Whether a text of this shape was planned and none of its constants could be lifted: nor can another's.
-    pub fn is_fixed(&self, shape: &Shape<'_>, epoch: u64) -> bool {
+    pub fn is_fixed(&self, shape: &Shape<'_>, epoch: u64, zone: Zone) -> bool {
         let entries = self.entries.lock();
         let plans = entries.by_key.get(shape.key.as_str());
         plans.is_some_and(|plans| {
-            plans.iter().any(|entry| entry.statement.epoch == epoch && !entry.lifting.is_any_lifted())
+            plans.iter().any(|entry| entry.is_for(epoch, zone) && !entry.lifting.is_any_lifted())
         })
     }
 
@@ -88,7 +96,7 @@ impl PlanCache {
         }
         let mut entries = self.entries.lock();
         entries.follow(statement.epoch);
-        entries.drop_same(key, &lifting);
+        entries.drop_same(key, &lifting, statement.zone);
         while entries.bytes + bytes > self.bytes_max && entries.drop_oldest() {}
         entries.insert(key, Entry { lifting, statement, bytes, used: 0 });
     }
@@ -155,9 +163,9 @@ impl Entries {
     }
 
     /// Two sessions may have planned the same text at once.
-    fn drop_same(&mut self, key: &str, lifting: &Lifting) {
+    fn drop_same(&mut self, key: &str, lifting: &Lifting, zone: Option<Zone>) {
         let Some(plans) = self.by_key.get_mut(key) else { return };
-        if let Some(place) = plans.iter().position(|entry| entry.lifting == *lifting) {
+        if let Some(place) = plans.iter().position(|entry| entry.lifting == *lifting && entry.statement.zone == zone) {
             let entry = plans.remove(place);
             self.bytes -= entry.bytes;
             self.by_age.remove(&entry.used);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
+use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType, TableId, Value};
 use ashlar_store::ReadView;
 use datafusion::catalog::TableFunctionArgs;
@@ -26,12 +27,16 @@ use crate::catalog::{CatalogState, Table};
 use crate::columns::{self, Column};
 use crate::engine::Engine;
 use crate::error::{external, from_datafusion, undefined_table};
+use crate::functions::times::StatementTime;
+use crate::functions::times::clock;
 use crate::grid_table::GridTable;
 use crate::{parameters, system_tables};
 
 mod balance;
 pub mod names;
 mod rewrite;
+mod series;
+mod times;
 
 pub use names::name_outputs;
 
@@ -50,7 +55,7 @@ pub struct SelectPlan {
     /// Analysed; optimised too where `optimized`.
     plan: LogicalPlan,
     optimized: bool,
-    /// Holds `now()` or the like: optimised anew at each execution.
+    /// Holds `now()` or the like: told the time and optimised anew at each execution.
     reads_clock: bool,
     /// Types of `$1`, `$2`, ...
     pub parameter_types: Vec<SqlType>,
@@ -105,7 +110,7 @@ impl SelectPlan {
             state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(from_datafusion)?;
         let plan = signed_outputs(plan)?;
         let columns = columns::of_schema(plan.schema().as_arrow())?.into();
-        let reads_clock = reads_clock(&plan)?;
+        let reads_clock = clock::is_read_by(&plan).map_err(from_datafusion)?;
         let mut result = Self { plan, optimized: false, reads_clock, parameter_types, parameters_used, columns };
         if result.parameter_types.is_empty() && !reads_clock {
             result.plan = optimize(state, result.plan)?;
@@ -118,7 +123,12 @@ impl SelectPlan {
     ///
     /// # Errors
     /// What optimising finds, such as a division by zero between constants.
-    pub async fn physical(&self, engine: &Engine, values: &[Value]) -> Result<Arc<dyn ExecutionPlan>> {
+    pub async fn physical(
+        &self,
+        engine: &Engine,
+        values: &[Value],
+        time: StatementTime,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = if self.optimized {
             self.plan.clone()
         } else {
@@ -128,13 +138,8 @@ impl SelectPlan {
                 let values = parameters::values_for(&self.parameter_types, &self.parameters_used, values)?;
                 self.plan.clone().replace_params_with_values(&values).map_err(from_datafusion)?
             };
-            if self.reads_clock {
-                let mut state = engine.state().clone();
-                state.mark_start_execution();
-                let plan = optimize(&state, plan)?;
-                let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(from_datafusion)?;
-                return yielding_joins(plan);
-            }
+            let plan =
+                if self.reads_clock { clock::written_into(plan, time).map_err(from_datafusion)? } else { plan };
             optimize(engine.state(), plan)?
         };
         let state = engine.state();
@@ -151,8 +156,9 @@ impl SelectPlan {
         engine: &Engine,
         values: &[Value],
         view: Arc<ReadView>,
+        time: StatementTime,
     ) -> Result<SendableRecordBatchStream> {
-        let plan = self.physical(engine, values).await?;
+        let plan = self.physical(engine, values, time).await?;
         execute_stream(plan, engine.task_context(view)).map_err(from_datafusion)
     }
 
@@ -160,9 +166,15 @@ impl SelectPlan {
     ///
     /// # Errors
     /// As [`Self::physical`], and what execution finds.
-    pub async fn collect(&self, engine: &Engine, values: &[Value], view: Arc<ReadView>) -> Result<Vec<RecordBatch>> {
+    pub async fn collect(
+        &self,
+        engine: &Engine,
+        values: &[Value],
+        view: Arc<ReadView>,
+        time: StatementTime,
+    ) -> Result<Vec<RecordBatch>> {
         use futures::TryStreamExt;
-        self.stream(engine, values, view).await?.try_collect().await.map_err(from_datafusion)
+        self.stream(engine, values, view, time).await?.try_collect().await.map_err(from_datafusion)
     }
 
     /// Bytes that the plan holds, as estimated from its nodes, their columns and their expressions.
@@ -232,25 +244,6 @@ fn optimize(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
     state.optimizer().optimize(plan, state, |_, _| {}).map_err(from_datafusion)
 }
 
-fn reads_clock(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                if let Expr::ScalarFunction(function) = expr {
-                    found |= matches!(
-                        function.func.name(),
-                        "now" | "current_date" | "current_time" | "current_timestamp" | "today"
-                    );
-                }
-                Ok(TreeNodeRecursion::Continue)
-            })
-        })
-    })
-    .map_err(from_datafusion)?;
-    Ok(found)
-}
-
 /// Plans against one picture of the catalog.
 pub struct Planner<'a> {
     /// Functions, types and options.
@@ -259,17 +252,19 @@ pub struct Planner<'a> {
     pub catalog: &'a Arc<CatalogState>,
     /// The table whose hidden key is visible: the target of DML.
     pub hidden_of: Option<TableId>,
+    /// The session's time zone.
+    pub zone: Zone,
 }
 
 impl<'a> Planner<'a> {
     /// A planner for an engine's state.
     pub fn new(engine: &'a Engine, catalog: &'a Arc<CatalogState>) -> Self {
-        Self { state: engine.state(), catalog, hidden_of: None }
+        Self { state: engine.state(), catalog, hidden_of: None, zone: engine.zone() }
     }
 
     /// The same, with the hidden key of a table visible.
     pub fn with_hidden(engine: &'a Engine, catalog: &'a Arc<CatalogState>, table: TableId) -> Self {
-        Self { state: engine.state(), catalog, hidden_of: Some(table) }
+        Self { state: engine.state(), catalog, hidden_of: Some(table), zone: engine.zone() }
     }
 
     /// The logical plan of a query, before analysis.
@@ -330,9 +325,15 @@ impl ContextProvider for Planner<'_> {
         let function = self.state.table_functions().get(name).ok_or_else(|| {
             external(Error::new(ErrorCode::UndefinedFunction, format!("function {name} does not exist")))
         })?;
+        let of_times = name == "generate_series" && series::is_of_times(&args);
         let simplified = args
             .into_iter()
             .map(|arg| {
+                let arg = if of_times {
+                    crate::functions::analysed(self.state, arg, &DFSchema::empty()).map_err(external)?
+                } else {
+                    arg
+                };
                 let context = datafusion::logical_expr::simplify::SimplifyContext::builder()
                     .with_config_options(Arc::clone(self.state.config_options()))
                     .build();
@@ -341,6 +342,9 @@ impl ContextProvider for Planner<'_> {
                 simplifier.simplify(coerced)
             })
             .collect::<Result<Vec<Expr>, DataFusionError>>()?;
+        if of_times {
+            return Ok(provider_as_source(series::of_times(&simplified, self.zone).map_err(external)?));
+        }
         let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&simplified, self.state))?;
         Ok(provider_as_source(provider))
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType};
 use datafusion::sql::sqlparser::ast::Statement as AstStatement;
 use pg_query::NodeEnum;
@@ -34,6 +35,8 @@ pub struct Statement {
     pub epoch: u64,
     /// Bytes that it holds, as estimated: for the cache of plans.
     bytes: usize,
+    /// The time zone that it was planned in; `None` where that makes no difference.
+    pub zone: Option<Zone>,
 }
 
 /// Bytes of a statement beside its text and its plan.
@@ -231,6 +234,7 @@ impl Statement {
             bytes: STATEMENT_BYTES + 2 * text.len() + plan.bytes(),
             kind: Kind::Key(Box::new(plan)),
             epoch: catalog.epoch(),
+            zone: None,
         }
     }
 
@@ -247,6 +251,7 @@ impl Statement {
             columns,
             epoch: catalog.epoch(),
             bytes: 0,
+            zone: Some(engine.zone()),
         };
         match &parsed.node {
             NodeEnum::SelectStmt(node) => {
@@ -557,6 +562,9 @@ fn set_command(node: &protobuf::VariableSetStmt) -> Result<SessionCommand> {
     let kind = VariableSetKind::try_from(node.kind).unwrap_or(VariableSetKind::Undefined);
     match kind {
         VariableSetKind::VarSetValue => {
+            if let Some(zone) = zone_of_interval(node)? {
+                return Ok(SessionCommand::Set { name: node.name.clone(), value: Some(zone), local: node.is_local });
+            }
             let values: Vec<String> = node.args.iter().filter_map(argument_text).collect();
             Ok(SessionCommand::Set { name: node.name.clone(), value: Some(values.join(", ")), local: node.is_local })
         }
@@ -571,6 +579,28 @@ fn set_command(node: &protobuf::VariableSetStmt) -> Result<SessionCommand> {
         VariableSetKind::VarResetAll => Ok(SessionCommand::ResetAll),
         _ => Err(Error::unsupported("this form of SET is not supported")),
     }
+}
+
+/// The zone of `SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE`, as a value of the setting.
+fn zone_of_interval(node: &protobuf::VariableSetStmt) -> Result<Option<String>> {
+    let Some(NodeEnum::TypeCast(cast)) = node.args.first().and_then(|node| node.node.as_ref()) else {
+        return Ok(None);
+    };
+    let is_interval = cast
+        .type_name
+        .as_ref()
+        .is_some_and(|name| name.names.iter().filter_map(sql_types::string_of).next_back() == Some("interval"));
+    if !is_interval {
+        return Ok(None);
+    }
+    let text = cast.arg.as_ref().and_then(|arg| argument_text(arg)).unwrap_or_default();
+    // Without a colon the number counts what the fields behind it say.
+    if !text.contains(':') {
+        return Err(Error::unsupported("this form of SET TIME ZONE INTERVAL is not supported"));
+    }
+    let interval = ashlar_base::value::interval::parse(&text)?;
+    let zone = ashlar_base::value::datetime::arithmetic::zone_of_interval(interval)?;
+    Ok(Some(zone.to_string()))
 }
 
 fn argument_text(node: &pg_query::Node) -> Option<String> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ashlar_base::Result;
 use ashlar_store::{Mark, ReadView, Snapshot, Store, WriteSet};
 
+use crate::functions::times::StatementTime;
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
 
 /// Which snapshot statements read.
@@ -26,7 +27,6 @@ pub struct TransactionMark {
 }
 
 /// The buffered work of one transaction.
-#[derive(Default)]
 pub struct Transaction {
     /// Rows and keys not yet committed.
     pub writes: WriteSet,
@@ -34,6 +34,8 @@ pub struct Transaction {
     pub isolation: Isolation,
     /// Refuses to write.
     pub read_only: bool,
+    /// What `now()` and its like tell.
+    pub time: StatementTime,
     fixed: Option<Snapshot>,
     catalog: Option<CatalogDraft>,
 }
@@ -41,7 +43,8 @@ pub struct Transaction {
 impl Transaction {
     /// An empty one.
     pub fn new(isolation: Isolation, read_only: bool) -> Self {
-        Self { writes: WriteSet::new(), isolation, read_only, fixed: None, catalog: None }
+        let time = StatementTime::now();
+        Self { writes: WriteSet::new(), isolation, read_only, time, fixed: None, catalog: None }
     }
 
     /// Whether nothing was done in it.

@@ -7,8 +7,12 @@ use crate::{Error, ErrorCode, Result};
 
 use super::zone::Zone;
 
+pub mod arithmetic;
 mod fields;
+pub mod format;
+pub mod from_format;
 mod parse;
+pub mod parts;
 pub(super) mod tokens;
 
 pub(super) use parse::fraction_micros;
@@ -53,6 +57,12 @@ pub(super) const fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let day = day_of_year - (153 * month + 2) / 5 + 1;
     let year = year_of_era + era * 400;
     if month < 10 { (year, month + 3, day) } else { (year + 1, month - 9, day) }
+}
+
+/// Days of a month.
+pub(super) const fn days_of_month(year: i64, month: i64) -> i64 {
+    let (next_year, next_month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+    days_from_civil(next_year, next_month, 1) - days_from_civil(year, month, 1)
 }
 
 /// Checks days since 1970 and narrows them; `shown` is what an error quotes, with its leading `: `.

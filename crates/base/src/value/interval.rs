@@ -7,6 +7,7 @@ use crate::{Error, ErrorCode, Interval, Result};
 
 use super::datetime::{SECOND_MICROS, write_clock};
 
+pub mod arithmetic;
 mod iso;
 mod parse;
 

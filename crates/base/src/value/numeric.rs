@@ -7,6 +7,8 @@ use crate::{Error, ErrorCode, Result};
 
 use super::text::{invalid_syntax, trim};
 
+pub mod format;
+
 /// Decimal digits before the point of PostgreSQL's largest `numeric`.
 const INTEGER_DIGITS_MAX: i64 = 131_072;
 /// And after it, zeros included.

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use chrono::{LocalResult, NaiveDateTime, Offset, TimeDelta, TimeZone};
+use chrono_tz::OffsetName;
 
 use crate::{Error, ErrorCode, Result};
 
@@ -32,7 +33,7 @@ const ABBREVIATIONS: &str = "\
 const TRANSITIONS_YEAR_MAX: i64 = 2099;
 
 /// A time zone of a session or of a timestamp's text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Zone {
     /// UTC.
     #[default]
@@ -60,6 +61,16 @@ impl Zone {
             return Err(invalid().with_detail("UTC timezone offset is out of range."));
         }
         Self::by_name(text).ok_or_else(invalid)
+    }
+
+    /// The zone that `AT TIME ZONE` names: an abbreviation first, then as [`Self::parse`] reads names.
+    ///
+    /// # Errors
+    /// 22023
+    pub fn named(text: &str) -> Result<Self> {
+        Self::by_abbreviation(text).or_else(|| Self::by_name(text)).ok_or_else(|| {
+            Error::new(ErrorCode::InvalidParameterValue, format!("time zone \"{text}\" not recognized"))
+        })
     }
 
     /// A full name of the time zone database in any case, or a POSIX zone.
@@ -93,6 +104,23 @@ impl Zone {
             Self::Fixed(offset) => offset,
             Self::Named(zone) => {
                 naive(utc_micros).map_or(0, |utc| zone.offset_from_utc_datetime(&utc).fix().local_minus_utc())
+            }
+        }
+    }
+
+    /// What people call the zone at an instant: `CEST`, `+03`.
+    pub fn abbreviation_at(self, utc_micros: i64) -> String {
+        match self {
+            Self::Utc => "UTC".to_owned(),
+            Self::Named(zone) => naive(utc_micros)
+                .and_then(|utc| {
+                    let offset = zone.offset_from_utc_datetime(&utc);
+                    OffsetName::abbreviation(&offset).map(str::to_owned)
+                })
+                .unwrap_or_default(),
+            Self::Fixed(_) => {
+                let shown = self.to_string();
+                shown.trim_start_matches('<').split('>').next().unwrap_or_default().to_owned()
             }
         }
     }

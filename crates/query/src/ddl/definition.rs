@@ -1,5 +1,6 @@
 //! CREATE TABLE's column and constraint definitions -> a table's shape.
 
+use ashlar_base::value::text::Zone;
 use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, Result, SqlType, TableId, TableSchema};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{self, ConstrType, CreateStmt, a_const};
@@ -25,7 +26,7 @@ pub(super) fn column(ordinal: usize, name: String, sql_type: SqlType) -> ColumnD
 ///
 /// # Errors
 /// 42P16, 42701, 42703 and 0A000 as PostgreSQL has them.
-pub(super) fn table(id: TableId, name: &str, statement: &CreateStmt) -> Result<TableSchema> {
+pub(super) fn table(id: TableId, name: &str, statement: &CreateStmt, zone: Zone) -> Result<TableSchema> {
     if !matches!(statement.access_method.as_str(), "" | "grid" | "heap") {
         return Err(Error::new(
             ErrorCode::UndefinedObject,
@@ -59,7 +60,7 @@ pub(super) fn table(id: TableId, name: &str, statement: &CreateStmt) -> Result<T
                         format!("column \"{}\" specified more than once", definition.colname),
                     ));
                 }
-                let (column, constraints) = column_def(definition, columns.len())?;
+                let (column, constraints) = column_def(definition, columns.len(), zone)?;
                 if constraints.primary_key {
                     set_key(vec![column.name.clone()], &mut key)?;
                 }
@@ -154,7 +155,11 @@ fn unsupported_constraint(kind: ConstrType) -> Error {
 ///
 /// # Errors
 /// As [`table`].
-pub(super) fn column_def(definition: &protobuf::ColumnDef, ordinal: usize) -> Result<(ColumnDef, ColumnConstraints)> {
+pub(super) fn column_def(
+    definition: &protobuf::ColumnDef,
+    ordinal: usize,
+    zone: Zone,
+) -> Result<(ColumnDef, ColumnConstraints)> {
     let type_name = definition.type_name.as_ref().ok_or_else(|| Error::internal("a column without its type"))?;
     if definition.coll_clause.is_some() {
         return Err(Error::unsupported("COLLATE on a column is not supported"));
@@ -177,7 +182,7 @@ pub(super) fn column_def(definition: &protobuf::ColumnDef, ordinal: usize) -> Re
             ConstrType::ConstrNotnull => result.nullable = false,
             ConstrType::ConstrDefault => {
                 if let Some(expr) = &constraint.raw_expr {
-                    result.default = default(expr, &result)?;
+                    result.default = default(expr, &result, zone)?;
                 }
             }
             ConstrType::ConstrIdentity => {
@@ -203,9 +208,9 @@ pub(super) fn column_def(definition: &protobuf::ColumnDef, ordinal: usize) -> Re
 ///
 /// # Errors
 /// 22P02 and the like where the constant is not of the type.
-pub(super) fn default(expr: &pg_query::Node, column: &ColumnDef) -> Result<Option<ColumnDefault>> {
+pub(super) fn default(expr: &pg_query::Node, column: &ColumnDef, zone: Zone) -> Result<Option<ColumnDefault>> {
     if let Some(literal) = constant(expr, column) {
-        return Ok(match literal.assign(column)? {
+        return Ok(match literal.assign(column, zone)? {
             ashlar_base::Value::Null => None,
             value => Some(ColumnDefault::Constant(value)),
         });

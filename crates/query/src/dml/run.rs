@@ -15,6 +15,8 @@ use super::{Cell, Conflict, DeletePlan, InsertPlan, Returning, Source, UpdatePla
 use crate::assign::Assigned;
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
+use crate::functions::times::StatementTime;
+use crate::functions::times::clock::with_time;
 use crate::error::from_datafusion;
 use crate::key_plan::not_null;
 use crate::select::SelectPlan;
@@ -70,7 +72,7 @@ impl Run<'_> {
                 }
             }
         }
-        sink.finish()
+        sink.finish(self.transaction.time)
     }
 
     /// UPDATE
@@ -91,7 +93,7 @@ impl Run<'_> {
             let mut assigned = Vec::new();
             for (number, ordinal) in plan.assigned.iter().enumerate() {
                 let place = schema.columns.len() + number;
-                assigned.push(Assigned::new(batch.column(place), output.field(place), &schema.columns[*ordinal])?);
+                assigned.push(Assigned::new(batch.column(place), output.field(place), &schema.columns[*ordinal], self.engine.zone())?);
             }
             for row in 0..batch.num_rows() {
                 let old: Vec<Value> = row_columns.iter().map(|reader| reader.datum(row).to_value()).collect();
@@ -129,7 +131,7 @@ impl Run<'_> {
                 outcome.rows.push(new);
             }
         }
-        finish(plan.returning.as_ref(), schema, outcome)
+        finish(plan.returning.as_ref(), schema, outcome, self.transaction.time)
     }
 
     /// DELETE
@@ -157,7 +159,7 @@ impl Run<'_> {
                 }
             }
         }
-        finish(plan.returning.as_ref(), schema, outcome)
+        finish(plan.returning.as_ref(), schema, outcome, self.transaction.time)
     }
 
     async fn start(
@@ -166,12 +168,12 @@ impl Run<'_> {
         snapshot: Snapshot,
     ) -> Result<datafusion::execution::SendableRecordBatchStream> {
         let view = self.transaction.view(snapshot, self.catalog);
-        select.stream(self.engine, self.parameters, view).await
+        select.stream(self.engine, self.parameters, view, self.transaction.time).await
     }
 
     async fn collect(&mut self, select: &SelectPlan, snapshot: Snapshot) -> Result<Vec<RecordBatch>> {
         let view = self.transaction.view(snapshot, self.catalog);
-        select.collect(self.engine, self.parameters, view).await
+        select.collect(self.engine, self.parameters, view, self.transaction.time).await
     }
 
     async fn one_row(&mut self, select: &SelectPlan, snapshot: Snapshot) -> Result<(RecordBatch, Arc<Schema>)> {
@@ -190,7 +192,7 @@ impl Run<'_> {
         let mut defaults = Vec::new();
         for (ordinal, select) in &plan.defaults {
             let (batch, schema) = self.one_row(select, snapshot.clone()).await?;
-            let assigned = Assigned::new(batch.column(0), schema.field(0), &plan.schema.columns[*ordinal])?;
+            let assigned = Assigned::new(batch.column(0), schema.field(0), &plan.schema.columns[*ordinal], plan.zone)?;
             defaults.push((*ordinal, assigned.value(0)?));
         }
         Ok(defaults)
@@ -216,7 +218,7 @@ pub fn insert_inline(
         let row = sink.row_of_cells(cells, parameters, None, &[])?;
         sink.put(transaction, row)?;
     }
-    sink.finish()
+    sink.finish(transaction.time)
 }
 
 /// Inserts one row of constants and parameters in one trip to its partition, outside of any transaction.
@@ -246,7 +248,7 @@ pub fn insert_one(plan: &InsertPlan, parameters: &[Value]) -> Result<Outcome> {
             outcome.rows.push(row);
         }
     }
-    finish(plan.returning.as_ref(), &plan.schema, outcome)
+    finish(plan.returning.as_ref(), &plan.schema, outcome, StatementTime::now())
 }
 
 /// How many rows a VALUES list has; `None` for a query.
@@ -277,7 +279,7 @@ fn row_of(
                     return Err(Error::internal("a computed cell has a plan"));
                 };
                 let column = &plan.schema.columns[*ordinal];
-                row[*ordinal] = Assigned::new(batch.column(*number), schema.field(*number), column)?.value(0)?;
+                row[*ordinal] = Assigned::new(batch.column(*number), schema.field(*number), column, plan.zone)?.value(0)?;
             }
         }
     }
@@ -344,7 +346,7 @@ impl<'a> InsertSink<'a> {
         for (number, ordinal) in self.plan.targets.iter().enumerate().take(batch.num_columns()) {
             assigned.push((
                 *ordinal,
-                Assigned::new(batch.column(number), output.field(number), &schema.columns[*ordinal])?,
+                Assigned::new(batch.column(number), output.field(number), &schema.columns[*ordinal], self.plan.zone)?,
             ));
         }
         for row in 0..batch.num_rows() {
@@ -395,7 +397,7 @@ impl<'a> InsertSink<'a> {
         }
         let both = batch_of(&plan.schema, &[existing.clone(), row.clone()])?;
         if let Some(filter) = filter {
-            let passed = evaluate(filter, &both)?;
+            let passed = evaluate(filter, &both, transaction.time)?;
             let passed = datafusion::common::cast::as_boolean_array(&passed).map_err(from_datafusion)?.iter().next();
             if passed.flatten() != Some(true) {
                 return Ok(());
@@ -403,9 +405,9 @@ impl<'a> InsertSink<'a> {
         }
         let mut updated = existing;
         for (ordinal, expr, sql_type) in assignments {
-            let value = evaluate(expr, &both)?;
+            let value = evaluate(expr, &both, transaction.time)?;
             let field = crate::expressions::field_of("value", *sql_type);
-            updated[*ordinal] = Assigned::new(&value, &field, &plan.schema.columns[*ordinal])?.value(0)?;
+            updated[*ordinal] = Assigned::new(&value, &field, &plan.schema.columns[*ordinal], plan.zone)?.value(0)?;
         }
         check(&plan.region, &plan.schema, &updated)?;
         let datums: Vec<Datum<'_>> = updated.iter().map(Value::as_datum).collect();
@@ -421,13 +423,18 @@ impl<'a> InsertSink<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Outcome> {
-        finish(self.plan.returning.as_ref(), &self.plan.schema, self.outcome)
+    fn finish(self, time: StatementTime) -> Result<Outcome> {
+        finish(self.plan.returning.as_ref(), &self.plan.schema, self.outcome, time)
     }
 }
 
 /// Turns the affected rows into what RETURNING asks for.
-fn finish(returning: Option<&Returning>, schema: &TableSchema, mut outcome: Outcome) -> Result<Outcome> {
+fn finish(
+    returning: Option<&Returning>,
+    schema: &TableSchema,
+    mut outcome: Outcome,
+    time: StatementTime,
+) -> Result<Outcome> {
     let Some(returning) = returning else {
         return Ok(outcome);
     };
@@ -446,7 +453,7 @@ fn finish(returning: Option<&Returning>, schema: &TableSchema, mut outcome: Outc
         RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(|error| from_datafusion(error.into()))?;
     let mut outputs = Vec::new();
     for (expr, column) in returning.exprs.iter().zip(returning.columns.iter()) {
-        outputs.push((evaluate(expr, &batch)?, column.sql_type));
+        outputs.push((evaluate(expr, &batch, time)?, column.sql_type));
     }
     let mut rows = vec![Vec::with_capacity(outputs.len()); batch.num_rows()];
     for (array, sql_type) in &outputs {
@@ -459,8 +466,9 @@ fn finish(returning: Option<&Returning>, schema: &TableSchema, mut outcome: Outc
     Ok(outcome)
 }
 
-fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ArrayRef> {
-    expr.evaluate(batch).and_then(|value| value.into_array(batch.num_rows())).map_err(from_datafusion)
+fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, time: StatementTime) -> Result<ArrayRef> {
+    with_time(time, || expr.evaluate(batch))
+        .and_then(|value| value.into_array(batch.num_rows())).map_err(from_datafusion)
 }
 
 fn columns_of(schema: &TableSchema, rows: &[Vec<Value>]) -> Result<Vec<ArrayRef>> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, StringBuilder};
 use arrow::datatypes::{DataType, FieldRef};
-use ashlar_base::value::coerce;
-use ashlar_base::value::text::{self, TextStyle};
+use ashlar_base::value::coerce_with;
+use ashlar_base::value::text::{self, TextStyle, Zone};
 use ashlar_base::{Datum, ScalarType, SqlType, Value};
 use ashlar_store::arrow_types::sql_type_of;
 use ashlar_store::{ColumnReader, build_array};
@@ -23,13 +23,14 @@ macro_rules! cast_function {
         #[derive(Debug, PartialEq, Eq, Hash)]
         pub struct $name {
             target: SqlType,
+            zone: Zone,
             signature: Signature,
         }
 
         impl $name {
-            /// The cast to `target`.
-            pub fn new(target: SqlType) -> Self {
-                Self { target, signature: Signature::any(1, Volatility::Immutable) }
+            /// The cast to `target`, in a session's time zone.
+            pub fn new(target: SqlType, zone: Zone) -> Self {
+                Self { target, zone, signature: Signature::any(1, Volatility::Immutable) }
             }
         }
 
@@ -76,6 +77,10 @@ cast_function!(
     ToText, "to_text"
 );
 cast_function!(
+    /// Among dates, times, timestamps, instants and intervals: with the session's zone in between.
+    TimeCast, "time_cast"
+);
+cast_function!(
     /// Between numbers: rounds half away from zero (from numeric) or to even (from float), 22003 when out of range.
     NumberCast, "number_cast"
 );
@@ -84,7 +89,7 @@ impl FromText {
     fn cast(&self, _: &FieldRef, array: &ArrayRef) -> Result<ArrayRef> {
         let text = SqlType::Scalar(ScalarType::Text);
         let reader = ColumnReader::new(array, text).map_err(external)?;
-        let style = TextStyle::default();
+        let style = TextStyle { zone: self.zone };
         let mut values = Vec::with_capacity(array.len());
         for row in 0..array.len() {
             values.push(match reader.datum(row) {
@@ -108,7 +113,7 @@ impl ToText {
             return Ok(arrow::compute::cast(array, &DataType::Utf8)?);
         };
         let reader = ColumnReader::new(array, source).map_err(external)?;
-        let style = TextStyle::default();
+        let style = TextStyle { zone: self.zone };
         let mut builder = StringBuilder::new();
         let mut buffer = Vec::new();
         for row in 0..array.len() {
@@ -146,14 +151,36 @@ impl NumberCast {
     }
 
     fn cast(&self, field: &FieldRef, array: &ArrayRef) -> Result<ArrayRef> {
-        let Some(source) = sql_type_of(field) else {
-            return internal_err!("a number of type {} cannot be cast", field.data_type());
-        };
-        let reader = ColumnReader::new(array, source).map_err(external)?;
-        let mut values = Vec::with_capacity(array.len());
-        for row in 0..array.len() {
-            values.push(coerce(reader.datum(row).to_value(), source, self.target).map_err(external)?);
-        }
-        build_array(self.target, values.iter().map(Value::as_datum)).map_err(external)
+        coerced(field, array, self.target, self.zone)
     }
+}
+
+impl TimeCast {
+    /// Whether Arrow's own cast would not know the session's zone, or cut where PostgreSQL rounds down.
+    pub fn covers(from: &DataType, to: &DataType) -> bool {
+        use DataType::{Date32, Interval, Time64, Timestamp};
+        match (from, to) {
+            (Timestamp(_, from), Timestamp(_, to)) => from.is_some() != to.is_some(),
+            (Date32, Timestamp(_, to)) => to.is_some(),
+            (Timestamp(..), Date32 | Time64(_)) | (Interval(_), Time64(_)) | (Time64(_), Interval(_)) => true,
+            _ => false,
+        }
+    }
+
+    fn cast(&self, field: &FieldRef, array: &ArrayRef) -> Result<ArrayRef> {
+        coerced(field, array, self.target, self.zone)
+    }
+}
+
+fn coerced(field: &FieldRef, array: &ArrayRef, target: SqlType, zone: Zone) -> Result<ArrayRef> {
+    let Some(source) = sql_type_of(field) else {
+        return internal_err!("a value of type {} cannot be cast", field.data_type());
+    };
+    let reader = ColumnReader::new(array, source).map_err(external)?;
+    let style = TextStyle { zone };
+    let mut values = Vec::with_capacity(array.len());
+    for row in 0..array.len() {
+        values.push(coerce_with(reader.datum(row).to_value(), source, target, &style).map_err(external)?);
+    }
+    build_array(target, values.iter().map(Value::as_datum)).map_err(external)
 }

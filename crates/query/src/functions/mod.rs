@@ -5,17 +5,20 @@ pub mod bytea;
 pub mod casts;
 pub mod integer_aggregates;
 pub mod session;
+pub mod times;
 
 use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 
-/// Registers everything that SQL can name.
+/// Registers everything that SQL can name, for sessions in one time zone.
 ///
 /// # Errors
 /// As the registry's.
-pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
+pub fn register(registry: &mut dyn FunctionRegistry, zone: ashlar_base::value::text::Zone) -> Result<()> {
+    times::register(registry, zone)?;
+    times::aggregates::register(registry)?;
     for function in session::all().into_iter().chain(crate::system_tables::functions::all()) {
         registry.register_udf(function)?;
     }

@@ -103,11 +103,11 @@ fn plans_leave_in_order_of_their_use_when_bytes_run_out() {
     let epoch = engine.catalog().epoch();
     for number in 0..100 {
         cache.put(&format!("key {number}"), Lifting::default(), plan(&engine, "SELECT a FROM t WHERE id = 1"));
-        assert!(cache.prepared("key 0", epoch).is_some(), "used all the time");
+        assert!(cache.prepared("key 0", epoch, Zone::Utc).is_some(), "used all the time");
         assert!(cache.bytes() <= 3 * one);
     }
-    assert!(cache.prepared("key 98", epoch).is_some() || cache.prepared("key 99", epoch).is_some());
-    assert!(cache.prepared("key 50", epoch).is_none());
+    assert!(cache.prepared("key 98", epoch, Zone::Utc).is_some() || cache.prepared("key 99", epoch, Zone::Utc).is_some());
+    assert!(cache.prepared("key 50", epoch, Zone::Utc).is_none());
     let none = PlanCache::new(0);
     none.put("key", Lifting::default(), plan(&engine, "SELECT a FROM t"));
     assert!(none.is_empty());
@@ -122,8 +122,8 @@ fn plans_of_a_former_catalog_are_gone() {
     let mut draft = engine.catalog().draft();
     engine.catalog().put(&mut draft, "gone", None);
     engine.catalog().publish(&draft, || Ok(())).unwrap();
-    assert!(cache.prepared("key", engine.catalog().epoch()).is_none());
-    assert!(cache.prepared("key", before).is_some(), "a transaction may still see it");
+    assert!(cache.prepared("key", engine.catalog().epoch(), Zone::Utc).is_none());
+    assert!(cache.prepared("key", before, Zone::Utc).is_some(), "a transaction may still see it");
     cache.put("other", Lifting::default(), plan(&engine, "SELECT b FROM t"));
     assert_eq!(cache.len(), 1);
 }

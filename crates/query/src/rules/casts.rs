@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::Result;
@@ -13,11 +14,14 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::error::external;
-use crate::functions::casts::{FromText, NumberCast, ToText};
+use crate::functions::casts::{FromText, NumberCast, TimeCast, ToText};
 
 /// Runs after type coercion, so that its casts are covered too.
 #[derive(Debug)]
-pub struct TextCasts;
+pub struct TextCasts {
+    /// Of the sessions that plan with it.
+    pub zone: Zone,
+}
 
 impl AnalyzerRule for TextCasts {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
@@ -48,11 +52,14 @@ impl AnalyzerRule for TextCasts {
             }
             let function = match (is_text(source.data_type()), is_text(field.data_type())) {
                 // varchar(n) cuts, json checks; a plain text to text cast is nothing.
-                (true, true) if has_type => ScalarUDF::from(FromText::new(target)),
-                (true, false) => ScalarUDF::from(FromText::new(target)),
-                (false, true) if !matches!(source.data_type(), DataType::Null) => ScalarUDF::from(ToText::new(target)),
+                (true, true) if has_type => ScalarUDF::from(FromText::new(target, self.zone)),
+                (true, false) => ScalarUDF::from(FromText::new(target, self.zone)),
+                (false, true) if !matches!(source.data_type(), DataType::Null) => ScalarUDF::from(ToText::new(target, self.zone)),
                 (false, false) if NumberCast::covers(source.data_type(), field.data_type()) => {
-                    ScalarUDF::from(NumberCast::new(target))
+                    ScalarUDF::from(NumberCast::new(target, self.zone))
+                }
+                (false, false) if TimeCast::covers(source.data_type(), field.data_type()) => {
+                    ScalarUDF::from(TimeCast::new(target, self.zone))
                 }
                 _ => return Ok(Transformed::no(expr)),
             };
@@ -66,13 +73,17 @@ impl AnalyzerRule for TextCasts {
     }
 }
 
-/// Whether PostgreSQL has the cast: none between times and numbers or booleans, none of a boolean but to integer.
+/// Whether PostgreSQL has the cast: none between times and numbers or booleans, none of a boolean but to integer, and
+/// none between a time of day or an interval and a date.
 fn is_castable(from: &DataType, to: &DataType) -> bool {
     let is_number = |of: &DataType| of.is_integer() || of.is_floating() || matches!(of, DataType::Decimal128(..));
     let is_time = |of: &DataType| of.is_temporal();
     match (from, to) {
         (DataType::Boolean, to) => matches!(to, DataType::Boolean | DataType::Int32) || is_text(to),
         (from, DataType::Boolean) => matches!(from, DataType::Int32 | DataType::Null) || is_text(from),
+        (DataType::Date32 | DataType::Timestamp(..), DataType::Interval(_))
+        | (DataType::Interval(_) | DataType::Time64(_), DataType::Date32 | DataType::Timestamp(..))
+        | (DataType::Date32, DataType::Time64(_)) => false,
         (from, to) => !(is_number(from) && is_time(to) || is_time(from) && is_number(to)),
     }
 }

@@ -3,6 +3,7 @@
 mod aggregates;
 mod arithmetic;
 mod casts;
+mod intervals;
 mod literals;
 mod operators;
 

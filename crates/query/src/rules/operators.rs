@@ -1,12 +1,12 @@
 //! Operators between types as PostgreSQL resolves them, before DataFusion's own coercion sees them.
 //!
 //! A quoted string compared with something is read as that thing's type; a float and a numeric meet as floats; a date
-//! plus an interval is a timestamp; text is not compared with numbers; intervals are not compared at all, because
-//! their order here would not be PostgreSQL's.
+//! plus an interval is a timestamp; text is not compared with numbers; a date or a timestamp meets an instant as an
+//! instant; intervals are compared by the order that `intervals` gives them.
 
 use std::sync::{Arc, LazyLock};
 
-use arrow::datatypes::{DataType, FieldRef, TimeUnit};
+use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::{Error, ErrorCode};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -17,6 +17,9 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::error::external;
 use crate::functions::bytea::ByteaLength;
+use crate::functions::times::operators::ordered;
+
+use super::intervals::{self, is_interval};
 
 /// `length(bytea)`: DataFusion's is of text only.
 static BYTEA_LENGTH: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ByteaLength::udf()));
@@ -27,7 +30,7 @@ pub struct PgOperators;
 
 impl AnalyzerRule for PgOperators {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        refuse_ordered_intervals(&plan)?;
+        let plan = intervals::order_nodes(plan)?;
         super::rewrite_expressions(plan, |expr, schema| match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => binary(*left, op, *right, schema),
             Expr::InList(InList { expr, list, negated }) => {
@@ -38,12 +41,25 @@ impl AnalyzerRule for PgOperators {
                     changed |= met.transformed;
                     items.push(met.data);
                 }
+                if is_interval(&expr, schema) {
+                    let list = items.into_iter().map(ordered).collect();
+                    let expr = Box::new(ordered(*expr));
+                    return Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })));
+                }
                 let expr = Expr::InList(InList { expr, list: items, negated });
                 Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
             }
             Expr::Between(Between { expr, negated, low, high }) => {
                 let low = meet(*low, &expr, ">=", schema)?;
                 let high = meet(*high, &expr, "<=", schema)?;
+                if is_interval(&expr, schema) {
+                    return Ok(Transformed::yes(Expr::Between(Between {
+                        expr: Box::new(ordered(*expr)),
+                        negated,
+                        low: Box::new(ordered(low.data)),
+                        high: Box::new(ordered(high.data)),
+                    })));
+                }
                 let changed = low.transformed || high.transformed;
                 let expr = Expr::Between(Between { expr, negated, low: Box::new(low.data), high: Box::new(high.data) });
                 Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
@@ -56,48 +72,13 @@ impl AnalyzerRule for PgOperators {
                 function.func = Arc::clone(&BYTEA_LENGTH);
                 Ok(Transformed::yes(Expr::ScalarFunction(function)))
             }
-            other => Ok(Transformed::no(other)),
+            other => intervals::order_expression(other, schema),
         })
     }
 
     fn name(&self) -> &str {
         "pg_operators"
     }
-}
-
-/// Intervals are equal and ordered by months of thirty days in PostgreSQL, field by field here: whatever sorts or
-/// groups by them is refused.
-fn refuse_ordered_intervals(plan: &LogicalPlan) -> Result<()> {
-    use datafusion::common::tree_node::TreeNodeRecursion;
-    let is_interval = |expr: &Expr, schema: &DFSchema| {
-        matches!(expr.get_type(schema), Ok(DataType::Interval(_) | DataType::Duration(_)))
-    };
-    plan.apply_with_subqueries(|node| {
-        let found = match node {
-            LogicalPlan::Sort(sort) => sort.expr.iter().any(|item| is_interval(&item.expr, sort.input.schema())),
-            LogicalPlan::Distinct(distinct) => {
-                let fields = distinct.input().schema();
-                fields.fields().iter().any(|field| matches!(field.data_type(), DataType::Interval(_)))
-            }
-            LogicalPlan::Aggregate(aggregate) => {
-                let schema = aggregate.input.schema();
-                aggregate.group_expr.iter().any(|expr| is_interval(expr, schema))
-                    || aggregate.aggr_expr.iter().any(|expr| match expr.clone().unalias() {
-                        Expr::AggregateFunction(function) => {
-                            matches!(function.func.name(), "min" | "max")
-                                && function.params.args.iter().any(|arg| is_interval(arg, schema))
-                        }
-                        _ => false,
-                    })
-            }
-            _ => false,
-        };
-        if found {
-            return Err(external(Error::unsupported("sorting, grouping and comparing intervals is not supported")));
-        }
-        Ok(TreeNodeRecursion::Continue)
-    })
-    .map(drop)
 }
 
 fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -120,6 +101,9 @@ fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Result<Tr
     if is_comparison {
         let new_right = meet(right, &left, &op.to_string(), schema)?;
         let new_left = meet(left, &new_right.data, &op.to_string(), schema)?;
+        if is_interval(&new_left.data, schema) && is_interval(&new_right.data, schema) {
+            return Ok(Transformed::yes(rebuilt(ordered(new_left.data), op, ordered(new_right.data))));
+        }
         let changed = new_left.transformed || new_right.transformed;
         let expr = rebuilt(new_left.data, op, new_right.data);
         return Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) });
@@ -128,8 +112,6 @@ fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Result<Tr
         return Ok(Transformed::no(rebuilt(left, op, right)));
     };
     Ok(match (&left_type, &right_type) {
-        (DataType::Date32, DataType::Interval(_)) => Transformed::yes(rebuilt(cast(left, TIMESTAMP), op, right)),
-        (DataType::Interval(_), DataType::Date32) => Transformed::yes(rebuilt(left, op, cast(right, TIMESTAMP))),
         (DataType::Float32 | DataType::Float64, DataType::Decimal128(..)) => {
             Transformed::yes(rebuilt(left, op, as_float(right)))
         }
@@ -139,8 +121,6 @@ fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Result<Tr
         _ => Transformed::no(rebuilt(left, op, right)),
     })
 }
-
-const TIMESTAMP: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
 
 fn rebuilt(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right: Box::new(right) })
@@ -166,8 +146,8 @@ fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Result<Transfo
         return Ok(Transformed::no(expr));
     };
     let (from, to) = (field.data_type(), other_field.data_type());
-    if matches!(from, DataType::Interval(_)) && matches!(to, DataType::Interval(_)) {
-        return Err(external(Error::unsupported("comparing intervals is not supported")));
+    if matches!(from, DataType::Date32 | DataType::Timestamp(_, None)) && matches!(to, DataType::Timestamp(_, Some(_))) {
+        return Ok(Transformed::yes(read_as(expr, &other_field)));
     }
     if is_text(from) && !is_text(to) && !matches!(to, DataType::Null) {
         if matches!(expr, Expr::Literal(..)) && !matches!(other, Expr::Placeholder(_)) {
@@ -189,7 +169,7 @@ fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Result<Transfo
     Ok(Transformed::no(expr))
 }
 
-/// A quoted string, to be read as the type of a field.
+/// An operand, to be read as the type of a field.
 fn read_as(expr: Expr, like: &FieldRef) -> Expr {
     let field = match ashlar_store::arrow_types::sql_type_of(like) {
         // A constant keeps its own digits: numeric of any precision.

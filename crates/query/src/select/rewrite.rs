@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArguments, LimitClause,
-    Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, UnaryOperator, Value, VisitMut, VisitorMut,
+    BinaryOperator, DataType, Expr, Fetch, LimitClause, Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 /// Rewrites a parsed statement in place.
@@ -19,6 +18,8 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
         ControlFlow::Continue(()) => Ok(()),
     }
 }
+
+use super::times;
 
 struct Rewrite;
 
@@ -46,15 +47,16 @@ impl VisitorMut for Rewrite {
         check_body(&query.body)
     }
 
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        times::restore(expr);
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if let Err(error) = times::rewrite(expr) {
+            return ControlFlow::Break(error);
+        }
         match expr {
-            Expr::AtTimeZone { .. } => refuse("AT TIME ZONE"),
-            Expr::Extract { field, .. } if is_below_minutes(&field.to_string()) => {
-                refuse(&format!("extract({}): its fraction would be lost", field.to_string().to_lowercase()))
-            }
-            Expr::Function(function) if loses_fraction(function) => {
-                refuse("date_part of seconds: its fraction would be lost")
-            }
             Expr::SimilarTo { .. } => refuse("SIMILAR TO"),
             Expr::IsNull(inner) | Expr::IsNotNull(inner) if matches!(inner.as_ref(), Expr::Tuple(_)) => {
                 refuse("IS NULL of a row")
@@ -118,25 +120,6 @@ impl VisitorMut for Rewrite {
             _ => ControlFlow::Continue(()),
         }
     }
-}
-
-/// Fields whose values have a fraction in PostgreSQL, and none in DataFusion.
-fn is_below_minutes(field: &str) -> bool {
-    matches!(
-        field.to_ascii_lowercase().as_str(),
-        "second" | "seconds" | "sec" | "secs" | "s" | "millisecond" | "milliseconds" | "msec" | "ms"
-    )
-}
-
-fn loses_fraction(function: &Function) -> bool {
-    let is_date_part = matches!(&function.name.0[..], [part] if part.as_ident().is_some_and(|name| {
-        matches!(name.value.to_ascii_lowercase().as_str(), "date_part" | "datepart")
-    }));
-    let FunctionArguments::List(list) = &function.args else { return false };
-    let first = list.args.first();
-    is_date_part
-        && matches!(first, Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))))
-            if matches!(&value.value, Value::SingleQuotedString(field) if is_below_minutes(field)))
 }
 
 fn has_limit(clause: &LimitClause) -> bool {

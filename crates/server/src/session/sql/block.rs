@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ashlar_base::clock;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::CatalogState;
 use ashlar_query::statement::TransactionModes;
@@ -44,7 +45,10 @@ impl SqlSession {
     /// The current transaction, begun now if there is none.
     pub(super) fn take_transaction(&mut self) -> Transaction {
         match self.transaction.take() {
-            Some(transaction) => transaction,
+            Some(mut transaction) => {
+                transaction.time.statement = clock::wall_micros();
+                transaction
+            }
             None => self.fresh_transaction(),
         }
     }

@@ -27,6 +27,7 @@ pub(super) struct CopyIn {
     count: u64,
     /// The row being put together: defaults first.
     row: Vec<Value>,
+    style: text::TextStyle,
 }
 
 fn options_of(options: &CopyOptions) -> Result<Options> {
@@ -96,6 +97,7 @@ impl SqlSession {
             mark,
             count: 0,
             row: Vec::new(),
+            style: self.style().clone(),
         });
         Ok(Executed::CopyIn { binary: is_binary, columns })
     }
@@ -199,8 +201,11 @@ impl CopyIn {
             }
             for (place, ordinal) in self.targets.iter().enumerate() {
                 let field = row.get(place);
-                let read = if self.is_binary { copy::binary_field } else { copy::text_field };
-                let value = read(&self.schema, *ordinal, field);
+                let value = if self.is_binary {
+                    copy::binary_field(&self.schema, *ordinal, field)
+                } else {
+                    copy::text_field(&self.schema, *ordinal, field, &self.style)
+                };
                 self.row[*ordinal] = value.map_err(|error| at_line(error, &self.schema, line))?;
             }
             for (ordinal, column) in self.schema.columns.iter().enumerate() {

@@ -21,6 +21,7 @@ use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_protocol::pg::{Format, TransactionStatus};
 pub use ashlar_query::Column;
+use ashlar_query::{Engine, grammar};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Transaction, TransactionMark};
 
@@ -165,6 +166,11 @@ impl SqlSession {
     /// How values look as text in this session.
     pub fn style(&self) -> &TextStyle {
         self.settings.style()
+    }
+
+    /// The engine of this session's time zone: it plans, and keeps its plans.
+    fn engine(&self) -> Result<Arc<Engine>> {
+        self.shared.engine.in_zone(self.style().zone)
     }
 
     /// Stops what the session is running.
@@ -318,14 +324,23 @@ impl SqlSession {
         Ok(executed)
     }
 
-    /// Plans a portal's statement again where the catalog has changed since it was prepared.
+    /// Plans a portal's statement again where the catalog or the time zone has changed since it was prepared.
     async fn refresh(&mut self, portal: &mut Portal) -> Result<()> {
         let Some(planned) = &portal.statement else { return Ok(()) };
         let needs_catalog = !matches!(planned.kind, Kind::Session(_) | Kind::Ddl(_) | Kind::Empty);
-        if !needs_catalog || planned.epoch == self.epoch() {
+        let is_current = !needs_catalog || planned.epoch == self.epoch();
+        let in_zone = match planned.kind {
+            Kind::Session(_) | Kind::Empty => true,
+            _ => planned.zone.is_none_or(|zone| zone == self.style().zone),
+        };
+        if is_current && in_zone {
             return Ok(());
         }
         let Some(source) = portal.source.clone() else { return Ok(()) };
+        if !in_zone && grammar::holds_local_time(&source.sql) {
+            return Err(Error::unsupported("this statement was prepared in another time zone, with a time of that zone")
+                .with_hint("Prepare it again, or write the offset with the time."));
+        }
         let Some(again) = self.plan_prepared(&source.sql, &source.declared).await? else { return Ok(()) };
         let result = |planned: &ashlar_query::Statement| {
             let columns = planned.columns.as_ref()?;

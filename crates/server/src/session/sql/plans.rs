@@ -80,7 +80,7 @@ impl SqlSession {
         parsed: &ParsedStatement,
     ) -> Result<(Arc<ashlar_query::Statement>, Vec<Value>)> {
         let engine = Arc::clone(&self.shared.engine);
-        if !engine.cache().is_fixed(shape, self.epoch())
+        if !engine.cache().is_fixed(shape, self.epoch(), self.style().zone)
             && let Some(lifted) = lift::lift(sql, shape, parsed)
             && let Ok(planned) = self.plan_now(&lifted.parsed, &lifted.declared).await
             && lifted.is_faithful(&planned)
@@ -105,7 +105,7 @@ impl SqlSession {
     ) -> Result<Option<Arc<ashlar_query::Statement>>> {
         let is_cached = sql.len() <= CACHED_TEXT_BYTES_MAX;
         let key = cache_key(sql, declared);
-        if is_cached && let Some(planned) = self.shared.engine.cache().prepared(&key, self.epoch()) {
+        if is_cached && let Some(planned) = self.shared.engine.cache().prepared(&key, self.epoch(), self.style().zone) {
             self.check_block(false)?;
             return Ok(Some(planned));
         }
@@ -128,14 +128,14 @@ impl SqlSession {
 
     /// Plans a statement against the picture of the catalog that the session sees.
     async fn plan_now(&mut self, parsed: &ParsedStatement, declared: &[u32]) -> Result<Arc<ashlar_query::Statement>> {
-        let engine = &self.shared.engine;
+        let engine = self.engine()?;
         let catalog = self.catalog();
         if parsed.text.len() <= LIGHT_TEXT_BYTES_MAX
             && let Some(planned) = ashlar_query::Statement::plan_key(&catalog, parsed, declared)?
         {
             return Ok(Arc::new(planned));
         }
-        let (pool, parsed, declared) = (Arc::clone(engine), parsed.clone(), declared.to_vec());
+        let (pool, parsed, declared) = (Arc::clone(&engine), parsed.clone(), declared.to_vec());
         let plan = move || ashlar_query::Statement::plan(&pool, &catalog, &parsed, &declared);
         Ok(Arc::new(engine.beside_pool(plan).await??))
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use ashlar_base::{Error, ErrorCode, Result, Value};
+use ashlar_query::functions::times::StatementTime;
 use ashlar_query::select::SelectPlan;
 use ashlar_query::{Column, Engine};
 use ashlar_store::{ColumnReader, ReadView};
@@ -48,13 +49,14 @@ impl RowSource {
         plan: fn(&ashlar_query::Statement) -> Option<&SelectPlan>,
         parameters: Vec<Value>,
         view: Arc<ReadView>,
+        time: StatementTime,
     ) -> Result<Self> {
         let (sender, batches) = mpsc::channel(BATCHES_WAITING_MAX);
         let pool = Arc::clone(engine);
         let task = engine.spawn(async move {
             let outcome = async {
                 let plan = plan(&select).ok_or_else(|| Error::internal("a query without a plan"))?;
-                let mut stream = plan.stream(&pool, &parameters, view).await?;
+                let mut stream = plan.stream(&pool, &parameters, view, time).await?;
                 while let Some(batch) = stream.next().await {
                     let batch = batch.map_err(ashlar_query::error::from_datafusion)?;
                     if batch.num_rows() > 0 && sender.send(Ok(batch)).await.is_err() {

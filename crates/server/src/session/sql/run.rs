@@ -124,15 +124,16 @@ impl SqlSession {
         parameters: Vec<Value>,
     ) -> Result<RowSource> {
         let catalog = self.catalog();
-        let engine = Arc::clone(&self.shared.engine);
+        let engine = self.engine()?;
         let is_idle = self.block == Block::None && self.transaction.is_none();
         let mut transaction = self.take_transaction();
         let snapshot = transaction.snapshot(engine.store());
         let view = transaction.view(snapshot, &catalog);
+        let time = transaction.time;
         if !is_idle {
             self.transaction = Some(transaction);
         }
-        RowSource::query(&engine, Arc::clone(statement), select_of, parameters, view)
+        RowSource::query(&engine, Arc::clone(statement), select_of, parameters, view, time)
     }
 
     async fn send_rows<S: RowSink>(
@@ -281,7 +282,7 @@ impl SqlSession {
         statement: &Arc<ashlar_query::Statement>,
         parameters: &[Value],
     ) -> Result<(Transaction, Result<Outcome>)> {
-        let engine = Arc::clone(&self.shared.engine);
+        let engine = self.engine()?;
         let catalog: Arc<CatalogState> = transaction.catalog(engine.catalog());
         let statement = Arc::clone(statement);
         let parameters = parameters.to_vec();
@@ -316,7 +317,7 @@ impl SqlSession {
         let in_block = self.block != Block::None || !self.alone;
         let transaction = self.take_transaction();
         let mark = transaction.mark();
-        let engine = Arc::clone(&self.shared.engine);
+        let engine = self.engine()?;
         let (pool, statement, cancel) = (Arc::clone(&engine), statement.clone(), self.cancel.clone());
         let mut carried = Carried::new(transaction, &engine);
         let (carried, done) = engine
@@ -362,8 +363,9 @@ impl SqlSession {
             Kind::Select(_) => None,
             _ => return Err(Error::unsupported("EXPLAIN of this statement is not supported")),
         };
-        let engine = Arc::clone(&self.shared.engine);
+        let engine = self.engine()?;
         let mut transaction = self.take_transaction();
+        let time = transaction.time;
         let catalog = transaction.catalog(engine.catalog());
         let snapshot = transaction.snapshot(engine.store());
         let view = transaction.view(snapshot, &catalog);
@@ -378,7 +380,7 @@ impl SqlSession {
                 tokio::select! {
                     biased;
                     () = cancel.cancelled() => Err(canceled()),
-                    lines = explain::query(&pool, select, &parameters, view, options) => lines,
+                    lines = explain::query(&pool, select, &parameters, view, time, options) => lines,
                 }
             })
             .await??;
@@ -543,9 +545,10 @@ impl SqlSession {
         let sql = format!("SELECT {}", casts.collect::<Vec<String>>().join(", "));
         let mut parsed = ashlar_query::grammar::parse(&sql)?;
         let parsed = parsed.pop().ok_or_else(|| Error::internal("a SELECT is a statement"))?;
-        let engine = Arc::clone(&self.shared.engine);
+        let engine = self.engine()?;
         let catalog = self.catalog();
         let mut transaction = self.fresh_transaction();
+        let time = self.transaction.as_ref().map_or(transaction.time, |current| current.time);
         let snapshot = transaction.snapshot(engine.store());
         let view = transaction.view(snapshot, &catalog);
         let pool = Arc::clone(&engine);
@@ -554,7 +557,7 @@ impl SqlSession {
             .on_pool(async move {
                 let planned = ashlar_query::Statement::plan(&pool, &catalog, &parsed, &[])?;
                 let select = select_of(&planned).ok_or_else(|| Error::internal("a SELECT has a query"))?;
-                let batches = select.collect(&pool, &[], view).await?;
+                let batches = select.collect(&pool, &[], view, time).await?;
                 let batch = batches.first().ok_or_else(|| Error::internal("a row of arguments"))?;
                 batch
                     .columns()

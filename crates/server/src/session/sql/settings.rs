@@ -112,11 +112,6 @@ impl Settings {
                 }
                 "database" | "replication" => {}
                 "options" => settings.options(value)?,
-                // A driver sends its machine's zone unasked. What the server uses is what it reports back, so that
-                // the driver knows: values travel with their offset either way.
-                name if name.eq_ignore_ascii_case("TimeZone") => {
-                    Zone::parse(value)?;
-                }
                 // Protocol extensions are negotiated by the door.
                 name if name.starts_with("_pq_.") => {}
                 name => settings.put(name, value)?,
@@ -206,13 +201,7 @@ impl Settings {
                     .unwrap_or_else(|| value.to_owned())
             }
             Rule::Zone => {
-                // Plans and their constants are shared by sessions, and read times in UTC.
-                if Zone::parse(value).map_err(|_| invalid())? != Zone::Utc {
-                    return Err(Error::unsupported(format!("TimeZone = '{value}' is not supported")).with_hint(
-                        "Sessions run in UTC; write the offset with the value, or convert with AT TIME ZONE.",
-                    ));
-                }
-                value.to_owned()
+                Zone::parse(value).map_err(|error| if error.fields().detail.is_some() { error } else { invalid() })?.to_string()
             }
             Rule::Milliseconds => milliseconds(value).ok_or_else(invalid)?.to_string(),
             Rule::Isolation => {
