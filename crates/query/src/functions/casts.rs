@@ -132,7 +132,8 @@ impl NumberCast {
     pub fn covers(from: &DataType, to: &DataType) -> bool {
         use DataType::{Decimal128, Float32, Float64, Int16, Int32, Int64};
         match (from, to) {
-            (Float32 | Float64, Int16 | Int32 | Int64 | Decimal128(..)) => true,
+            (Float32 | Float64, Int16 | Int32 | Int64 | Decimal128(..)) | (Float64, Float32) => true,
+            (Decimal128(..), Float32 | Float64) => true,
             (Decimal128(..), Int16 | Int32 | Int64) => true,
             (Decimal128(from, from_scale), Decimal128(to, to_scale)) => {
                 // Digits are cut on either side of the point.
@@ -149,6 +150,9 @@ impl NumberCast {
         let Some(source) = sql_type_of(field) else {
             return internal_err!("a number of type {} cannot be cast", field.data_type());
         };
+        if let Some(floats) = exact_floats(array, self.target) {
+            return Ok(floats);
+        }
         let reader = ColumnReader::new(array, source).map_err(external)?;
         let mut values = Vec::with_capacity(array.len());
         for row in 0..array.len() {
@@ -156,4 +160,23 @@ impl NumberCast {
         }
         build_array(self.target, values.iter().map(Value::as_datum)).map_err(external)
     }
+}
+
+/// Numerics as double precision, where every one of them is a quotient of two floats that are exact: the nearest
+/// float, as reading the digits would give.
+fn exact_floats(array: &ArrayRef, target: SqlType) -> Option<ArrayRef> {
+    use arrow::array::{AsArray, Float64Array};
+    use arrow::datatypes::Decimal128Type;
+    /// Whole numbers below are exact in a double, and so are powers of ten up to the 22nd.
+    const EXACT_BELOW: u128 = 1 << 53;
+    const EXACT_POWER_MAX: i8 = 22;
+    let DataType::Decimal128(_, scale @ 0..=EXACT_POWER_MAX) = array.data_type() else { return None };
+    let values = array.as_primitive::<Decimal128Type>();
+    let is_exact = values.values().iter().all(|value| value.unsigned_abs() < EXACT_BELOW);
+    if target != SqlType::Scalar(ScalarType::Float8) || !is_exact {
+        return None;
+    }
+    let divisor = 10f64.powi(i32::from(*scale));
+    let floats: Float64Array = values.unary(|value| value as f64 / divisor);
+    Some(Arc::new(floats))
 }
