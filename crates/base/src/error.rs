@@ -20,6 +20,8 @@ pub enum ErrorCode {
     UndefinedColumn,
     /// 42883
     UndefinedFunction,
+    /// 42725
+    AmbiguousFunction,
     /// 42704
     UndefinedObject,
     /// 42P02
@@ -36,10 +38,10 @@ pub enum ErrorCode {
     DuplicateCursor,
     /// 42702
     AmbiguousColumn,
-    /// 42725
-    AmbiguousFunction,
     /// 42803
     GroupingError,
+    /// 42P20
+    WindowingError,
     /// 42804
     DatatypeMismatch,
     /// 42846
@@ -94,6 +96,30 @@ pub enum ErrorCode {
     InvalidTimeZoneDisplacement,
     /// 22012
     DivisionByZero,
+    /// 2201E
+    InvalidLogarithm,
+    /// 2201F
+    InvalidPower,
+    /// 2201G
+    InvalidWidthBucket,
+    /// 2201B
+    InvalidRegularExpression,
+    /// 2201W
+    InvalidLimit,
+    /// 2201X
+    InvalidOffset,
+    /// 22011
+    SubstringError,
+    /// 22013
+    InvalidFrameOffset,
+    /// 22014
+    InvalidNtileArgument,
+    /// 22025
+    InvalidEscapeSequence,
+    /// 2202E
+    ArraySubscriptError,
+    /// 22004
+    NullValueNotAllowed,
     /// 22015
     IntervalFieldOverflow,
     /// 22021
@@ -164,6 +190,7 @@ impl ErrorCode {
             Self::UndefinedTable => "42P01",
             Self::UndefinedColumn => "42703",
             Self::UndefinedFunction => "42883",
+            Self::AmbiguousFunction => "42725",
             Self::UndefinedObject => "42704",
             Self::UndefinedParameter => "42P02",
             Self::DuplicateTable => "42P07",
@@ -172,8 +199,8 @@ impl ErrorCode {
             Self::DuplicatePreparedStatement => "42P05",
             Self::DuplicateCursor => "42P03",
             Self::AmbiguousColumn => "42702",
-            Self::AmbiguousFunction => "42725",
             Self::GroupingError => "42803",
+            Self::WindowingError => "42P20",
             Self::DatatypeMismatch => "42804",
             Self::CannotCoerce => "42846",
             Self::WrongObjectType => "42809",
@@ -201,6 +228,18 @@ impl ErrorCode {
             Self::DatetimeOverflow => "22008",
             Self::InvalidTimeZoneDisplacement => "22009",
             Self::DivisionByZero => "22012",
+            Self::InvalidLogarithm => "2201E",
+            Self::InvalidPower => "2201F",
+            Self::InvalidWidthBucket => "2201G",
+            Self::InvalidRegularExpression => "2201B",
+            Self::InvalidLimit => "2201W",
+            Self::InvalidOffset => "2201X",
+            Self::SubstringError => "22011",
+            Self::InvalidFrameOffset => "22013",
+            Self::InvalidNtileArgument => "22014",
+            Self::InvalidEscapeSequence => "22025",
+            Self::ArraySubscriptError => "2202E",
+            Self::NullValueNotAllowed => "22004",
             Self::IntervalFieldOverflow => "22015",
             Self::CharacterNotInRepertoire => "22021",
             Self::InvalidParameterValue => "22023",
@@ -248,6 +287,7 @@ impl ErrorCode {
             | Self::UndefinedTable
             | Self::UndefinedColumn
             | Self::UndefinedFunction
+            | Self::AmbiguousFunction
             | Self::UndefinedObject
             | Self::UndefinedParameter
             | Self::DuplicateTable
@@ -256,8 +296,8 @@ impl ErrorCode {
             | Self::DuplicatePreparedStatement
             | Self::DuplicateCursor
             | Self::AmbiguousColumn
-            | Self::AmbiguousFunction
             | Self::GroupingError
+            | Self::WindowingError
             | Self::DatatypeMismatch
             | Self::CannotCoerce
             | Self::InvalidTableDefinition
@@ -283,6 +323,18 @@ impl ErrorCode {
             | Self::DatetimeOverflow
             | Self::InvalidTimeZoneDisplacement
             | Self::DivisionByZero
+            | Self::InvalidLogarithm
+            | Self::InvalidPower
+            | Self::InvalidWidthBucket
+            | Self::InvalidRegularExpression
+            | Self::InvalidLimit
+            | Self::InvalidOffset
+            | Self::SubstringError
+            | Self::InvalidFrameOffset
+            | Self::InvalidNtileArgument
+            | Self::InvalidEscapeSequence
+            | Self::ArraySubscriptError
+            | Self::NullValueNotAllowed
             | Self::IntervalFieldOverflow
             | Self::CharacterNotInRepertoire
             | Self::InvalidParameterValue

@@ -21,7 +21,10 @@ use crate::error::from_datafusion;
 use crate::expressions::PgTypePlanner;
 use crate::functions;
 use crate::plan_cache::PlanCache;
-use crate::rules::{CheckedArithmetic, NarrowIntegerLiterals, NumericAggregates, PgOperators, TextCasts};
+use crate::rules::{
+    CheckedArithmetic, Conditions, JsonbOrder, NarrowIntegerLiterals, NumericAggregates, PgOperators, Placement,
+    SettleFunctions, TextCasts,
+};
 
 /// What the engine is given.
 #[derive(Clone, Debug)]
@@ -214,13 +217,19 @@ fn session_state(config: &EngineConfig, runtime: Arc<RuntimeEnv>, zone: Zone) ->
     options.optimizer.expand_views_at_output = false;
     let mut analyzer = Analyzer::new();
     analyzer.rules.insert(0, Arc::new(NarrowIntegerLiterals));
-    analyzer.rules.insert(1, Arc::new(NumericAggregates));
-    analyzer.rules.insert(2, Arc::new(PgOperators));
+    analyzer.rules.insert(1, Arc::new(SettleFunctions));
+    analyzer.rules.insert(2, Arc::new(Conditions));
+    analyzer.rules.insert(3, Arc::new(PgOperators));
+    analyzer.rules.insert(4, Arc::new(Placement));
+    analyzer.rules.insert(5, Arc::new(JsonbOrder));
+    analyzer.rules.insert(6, Arc::new(NumericAggregates));
     analyzer.rules.push(Arc::new(CheckedArithmetic));
     analyzer.rules.push(Arc::new(TextCasts { zone }));
     let state = SessionStateBuilder::new()
         .with_config(session)
         .with_runtime_env(runtime)
+        // The first planner that knows an operator has it, so ours stands before the engine's.
+        .with_expr_planners(vec![Arc::new(functions::planner::PgPlanner)])
         .with_default_features()
         .with_type_planner(Arc::new(PgTypePlanner))
         .with_analyzer_rules(analyzer.rules)

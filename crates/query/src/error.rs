@@ -22,7 +22,10 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
                 Ok(nested) => from_datafusion(*nested),
                 Err(other) => match other.downcast::<ArrowError>() {
                     Ok(arrow) => from_arrow(*arrow),
-                    Err(other) => Error::internal(other.to_string()),
+                    Err(other) => {
+                        let text = other.to_string();
+                        if text.contains("regex parse error") { regular_expression(&text) } else { Error::internal(text) }
+                    }
                 },
             },
         },
@@ -42,7 +45,10 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         DataFusionError::IoError(inner) => Error::new(ErrorCode::IoError, inner.to_string()),
         DataFusionError::ObjectStore(inner) => Error::new(ErrorCode::UndefinedFile, inner.to_string()),
         DataFusionError::ParquetError(inner) => Error::new(ErrorCode::DataException, inner.to_string()),
-        other => Error::internal(first_line(&other.strip_backtrace())),
+        other => {
+            let text = other.strip_backtrace();
+            if text.contains("regex parse error") { regular_expression(&text) } else { Error::internal(first_line(&text)) }
+        }
     }
 }
 
@@ -88,6 +94,7 @@ fn from_arrow_text(text: &str, error: &ArrowError) -> Error {
         ArrowError::InvalidArgumentError(message) => Error::new(ErrorCode::InvalidParameterValue, first_line(message)),
         ArrowError::MemoryError(message) => Error::new(ErrorCode::OutOfMemory, first_line(message)),
         ArrowError::NotYetImplemented(message) => Error::unsupported(first_line(message)),
+        _ if text.contains("regex parse error") => regular_expression(text),
         _ => Error::internal(first_line(text)),
     }
 }
@@ -139,12 +146,60 @@ fn first_line(message: &str) -> String {
     message.lines().next().unwrap_or(message).trim_end_matches('.').to_owned()
 }
 
+/// Between two marks.
 fn between<'a>(text: &'a str, open: &str, close: &str) -> Option<&'a str> {
     let rest = text.split_once(open)?.1;
     Some(rest.split_once(close)?.0)
 }
 
+/// What DataFusion says of queries that PostgreSQL refuses in other words.
+fn from_query_message(message: &str) -> Option<Error> {
+    let grouping = |message: &str| Some(Error::new(ErrorCode::GroupingError, message));
+    if let Some((_, found)) = message.split_once("non-boolean predicate") {
+        let found = found.rsplit_once("returning ").map_or("unknown", |(_, arrow)| arrow_type_name(arrow));
+        return Some(crate::rules::conditions::not_boolean("WHERE", found));
+    }
+    if message.contains("Aggregate functions are not allowed in the WHERE clause") {
+        return grouping("aggregate functions are not allowed in WHERE");
+    }
+    if message.contains("Aggregate function calls cannot be nested") {
+        return grouping("aggregate function calls cannot be nested");
+    }
+    if message.contains("Window function calls cannot be nested") {
+        return Some(Error::new(ErrorCode::WindowingError, "window function calls cannot be nested"));
+    }
+    let reference = |message: String| Some(Error::new(ErrorCode::InvalidColumnReference, message));
+    if let Some(position) = between(message, "Order by column out of bounds, specified: ", ",") {
+        return reference(format!("ORDER BY position {position} is not in select list"));
+    }
+    if message.contains("Order by index starts at 1") {
+        return reference("ORDER BY position 0 is not in select list".to_owned());
+    }
+    if let Some(position) = between(message, "Cannot find column with position ", " in SELECT clause") {
+        return reference(format!("GROUP BY position {position} is not in select list"));
+    }
+    if message.contains("For SELECT DISTINCT, ORDER BY expressions") {
+        return reference("for SELECT DISTINCT, ORDER BY expressions must appear in select list".to_owned());
+    }
+    if message.contains("LIMIT must be >=") {
+        return Some(Error::new(ErrorCode::InvalidLimit, "LIMIT must not be negative"));
+    }
+    if message.contains("OFFSET must be >=") {
+        return Some(Error::new(ErrorCode::InvalidOffset, "OFFSET must not be negative"));
+    }
+    if message.contains("Inconsistent data length across values list") {
+        return Some(Error::new(ErrorCode::SyntaxError, "VALUES lists must all be the same length"));
+    }
+    if message.contains("frame offsets for ROWS") {
+        return Some(Error::new(ErrorCode::InvalidFrameOffset, "frame starting offset must not be negative"));
+    }
+    None
+}
+
 fn from_plan_message(message: &str) -> Error {
+    if let Some(error) = from_query_message(message) {
+        return error;
+    }
     let lower = message.to_lowercase();
     if let Some(name) = between(message, "Invalid function '", "'") {
         return undefined_function(name);
@@ -234,6 +289,12 @@ fn undefined_function(name: &str) -> Error {
 
 fn from_execution_message(message: &str) -> Error {
     let lower = message.to_lowercase();
+    if lower.contains("negative count not allowed") || lower.contains("negative substring length") {
+        return Error::new(ErrorCode::SubstringError, "negative substring length not allowed");
+    }
+    if lower.contains("ntile requires a positive integer") {
+        return Error::new(ErrorCode::InvalidNtileArgument, "argument of ntile must be greater than zero");
+    }
     if lower.contains("divide by zero") || lower.contains("division by zero") {
         return Error::new(ErrorCode::DivisionByZero, "division by zero");
     }
@@ -259,14 +320,22 @@ fn from_execution_message(message: &str) -> Error {
         );
     }
     if lower.contains("regular expression") || lower.contains("regex") {
-        return Error::new(ErrorCode::DataException, first_line(message));
+        return regular_expression(message);
     }
     Error::new(ErrorCode::DataException, first_line(message))
 }
 
+/// 2201B; what is wrong stands on the last line of the engine's message.
+fn regular_expression(message: &str) -> Error {
+    let reason = message.lines().rev().find_map(|line| line.trim().strip_prefix("error: ")).unwrap_or("it does not parse");
+    Error::new(ErrorCode::InvalidRegularExpression, format!("invalid regular expression: {reason}"))
+}
+
 /// PostgreSQL's name of the Arrow type that a message mentions.
 fn arrow_type_name(message: &str) -> &'static str {
-    const NAMES: [(&str, &str); 10] = [
+    const NAMES: [(&str, &str); 12] = [
+        ("Utf8", "text"),
+        ("Binary", "bytea"),
         ("Int8", "smallint"),
         ("Int16", "smallint"),
         ("Int32", "integer"),

@@ -1,18 +1,15 @@
-//! PostgreSQL's types and operators for DataFusion's SQL planner.
+//! PostgreSQL's types for DataFusion's SQL planner.
 
 use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
 use ashlar_base::{ColumnDef, ColumnId, Error, ScalarType, SqlType};
 use ashlar_store::arrow_types::to_arrow_field;
-use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, TypePlanner};
-use datafusion::logical_expr::{Expr, ScalarUDF, lit};
+use datafusion::common::Result;
+use datafusion::logical_expr::planner::TypePlanner;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, BinaryOperator, CharacterLength, DataType as AstType, ExactNumberInfo, TimezoneInfo,
+    ArrayElemTypeDef, CharacterLength, DataType as AstType, ExactNumberInfo, TimezoneInfo,
 };
-use datafusion_functions_json::udfs::{json_as_text_udf, json_contains_udf, json_get_json_udf};
 
 use crate::error::external;
 
@@ -109,46 +106,4 @@ fn numeric(precision: u64, scale: i64) -> Result<ScalarType> {
                 .with_hint("The precision can be at most 38, the scale from 0 to the precision."),
         )),
     }
-}
-
-/// The JSON operators `->`, `->>`, `#>`, `#>>` and `?` over text that holds JSON.
-#[derive(Debug)]
-pub struct JsonOperators;
-
-impl ExprPlanner for JsonOperators {
-    fn plan_binary_op(&self, expr: RawBinaryExpr, _: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
-        let (function, is_path): (Arc<ScalarUDF>, bool) = match expr.op {
-            BinaryOperator::Arrow => (json_get_json_udf(), false),
-            BinaryOperator::LongArrow => (json_as_text_udf(), false),
-            BinaryOperator::HashArrow => (json_get_json_udf(), true),
-            BinaryOperator::HashLongArrow => (json_as_text_udf(), true),
-            BinaryOperator::Question => (json_contains_udf(), false),
-            _ => return Ok(PlannerResult::Original(expr)),
-        };
-        let mut args = vec![expr.left];
-        if is_path {
-            args.extend(path_steps(&expr.right)?);
-        } else {
-            args.push(expr.right);
-        }
-        Ok(PlannerResult::Planned(Expr::ScalarFunction(ScalarFunction { func: function, args })))
-    }
-}
-
-/// The steps of a constant path `'{a,0,b}'`: a step that is a number serves as an array index.
-fn path_steps(path: &Expr) -> Result<Vec<Expr>> {
-    let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = path else {
-        return Err(external(Error::unsupported("a JSON path must be a constant such as '{a,0,b}'")));
-    };
-    let inner = text.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).ok_or_else(|| {
-        external(Error::new(
-            ashlar_base::ErrorCode::InvalidTextRepresentation,
-            format!("malformed array literal: \"{text}\""),
-        ))
-    })?;
-    let step = |step: &str| match step.trim().parse::<i64>() {
-        Ok(index) => lit(index),
-        Err(_) => lit(step.trim().trim_matches('"').to_owned()),
-    };
-    Ok(inner.split(',').filter(|part| !part.trim().is_empty()).map(step).collect())
 }

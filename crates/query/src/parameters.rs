@@ -122,18 +122,22 @@ fn infer(plan: LogicalPlan) -> Result<LogicalPlan> {
                 cast.expr = Box::new(typed(*cast.expr, FieldRef::clone(&cast.field)));
                 Transformed::yes(Expr::Cast(cast))
             }
-            Expr::ScalarFunction(mut function)
-                if function.func.name() == "array_has" && function.args.len() == 2 && is_open(&function.args[0]) =>
-            {
-                let element = function.args[1].to_field(schema).ok().and_then(|(_, field)| sql_type_of(&field));
-                match element {
-                    Some(SqlType::Scalar(element)) => {
-                        let array = function.args.remove(0);
-                        function.args.insert(0, typed(array, field_of("parameter", SqlType::Array(element))));
-                        Transformed::yes(Expr::ScalarFunction(function))
-                    }
-                    _ => Transformed::no(Expr::ScalarFunction(function)),
-                }
+            Expr::ScalarFunction(mut function) if function.args.iter().any(is_open) => {
+                let fields = function
+                    .args
+                    .iter()
+                    .map(|arg| arg.to_field(schema).map(|(_, field)| field))
+                    .collect::<datafusion::common::Result<Vec<FieldRef>>>()?;
+                let types = crate::functions::planner::argument_types(&function, &fields)?;
+                let args = function.args.into_iter().zip(types);
+                let is_known = |sql_type: Option<SqlType>| sql_type.map(|sql_type| field_of("parameter", sql_type));
+                function.args = args
+                    .map(|(arg, sql_type)| match is_known(sql_type) {
+                        Some(field) if is_open(&arg) => typed(arg, field),
+                        _ => arg,
+                    })
+                    .collect();
+                Transformed::yes(Expr::ScalarFunction(function))
             }
             other => Transformed::no(other),
         })

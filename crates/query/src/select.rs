@@ -367,11 +367,15 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.state.scalar_functions().get(name).cloned()
+        let known = self.state.scalar_functions().get(name).cloned();
+        let is_other = self.state.aggregate_functions().contains_key(name)
+            || self.state.window_functions().contains_key(name)
+            || name == "unnest";
+        known.or_else(|| (!is_other).then(|| Arc::new(crate::functions::catalog::unknown(name))))
     }
 
-    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
-        self.state.higher_order_functions().get(name).cloned()
+    fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {
+        None
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
@@ -395,7 +399,7 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn higher_order_function_names(&self) -> Vec<String> {
-        self.state.higher_order_functions().keys().cloned().collect()
+        Vec::new()
     }
 
     fn udaf_names(&self) -> Vec<String> {

@@ -137,7 +137,8 @@ impl NumberCast {
     pub fn covers(from: &DataType, to: &DataType) -> bool {
         use DataType::{Decimal128, Float32, Float64, Int16, Int32, Int64};
         match (from, to) {
-            (Float32 | Float64, Int16 | Int32 | Int64 | Decimal128(..)) => true,
+            (Float32 | Float64, Int16 | Int32 | Int64 | Decimal128(..)) | (Float64, Float32) => true,
+            (Decimal128(..), Float32 | Float64) => true,
             (Decimal128(..), Int16 | Int32 | Int64) => true,
             (Decimal128(from, from_scale), Decimal128(to, to_scale)) => {
                 // Digits are cut on either side of the point.
@@ -151,7 +152,10 @@ impl NumberCast {
     }
 
     fn cast(&self, field: &FieldRef, array: &ArrayRef) -> Result<ArrayRef> {
-        coerced(field, array, self.target, self.zone)
+        match exact_floats(array, self.target) {
+            Some(floats) => Ok(floats),
+            None => coerced(field, array, self.target, self.zone),
+        }
     }
 }
 
@@ -183,4 +187,23 @@ fn coerced(field: &FieldRef, array: &ArrayRef, target: SqlType, zone: Zone) -> R
         values.push(coerce_with(reader.datum(row).to_value(), source, target, &style).map_err(external)?);
     }
     build_array(target, values.iter().map(Value::as_datum)).map_err(external)
+}
+
+/// Numerics as double precision, where every one of them is a quotient of two floats that are exact: the nearest
+/// float, as reading the digits would give.
+fn exact_floats(array: &ArrayRef, target: SqlType) -> Option<ArrayRef> {
+    use arrow::array::{AsArray, Float64Array};
+    use arrow::datatypes::Decimal128Type;
+    /// Whole numbers below are exact in a double, and so are powers of ten up to the 22nd.
+    const EXACT_BELOW: u128 = 1 << 53;
+    const EXACT_POWER_MAX: i8 = 22;
+    let DataType::Decimal128(_, scale @ 0..=EXACT_POWER_MAX) = array.data_type() else { return None };
+    let values = array.as_primitive::<Decimal128Type>();
+    let is_exact = values.values().iter().all(|value| value.unsigned_abs() < EXACT_BELOW);
+    if target != SqlType::Scalar(ScalarType::Float8) || !is_exact {
+        return None;
+    }
+    let divisor = 10f64.powi(i32::from(*scale));
+    let floats: Float64Array = values.unary(|value| value as f64 / divisor);
+    Some(Arc::new(floats))
 }

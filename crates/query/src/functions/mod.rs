@@ -1,11 +1,25 @@
 //! SQL functions of ours: PostgreSQL's meaning where DataFusion's differs, and what PostgreSQL clients ask a server.
 
 pub mod arithmetic;
-pub mod bytea;
+pub mod arrays;
+pub mod bytes;
 pub mod casts;
-pub mod integer_aggregates;
+pub mod catalog;
+pub mod decimals;
+pub mod floats;
+pub mod integer_sum;
+pub mod json;
+pub mod math;
+pub mod numbers;
+pub mod patterns;
+pub mod planner;
+pub mod quantified;
+pub mod quoting;
 pub mod session;
+pub mod strings;
 pub mod times;
+pub mod variance;
+pub mod wide;
 
 use std::sync::Arc;
 
@@ -22,22 +36,53 @@ pub fn register(registry: &mut dyn FunctionRegistry, zone: ashlar_base::value::t
     for function in session::all().into_iter().chain(crate::system_tables::functions::all()) {
         registry.register_udf(function)?;
     }
-    for (known, alias) in [("signum", "sign"), ("var", "variance"), ("bool_and", "every")] {
-        if let Ok(function) = registry.udf(known) {
-            registry.register_udf(Arc::new(function.as_ref().clone().with_aliases([alias])))?;
-        } else if let Ok(function) = registry.udaf(known) {
+    for function in quantified::all() {
+        registry.register_udf(function)?;
+    }
+    for (known, alias) in [("var", "variance"), ("bool_and", "every")] {
+        if let Ok(function) = registry.udaf(known) {
             registry.register_udaf(Arc::new(function.as_ref().clone().with_aliases([alias])))?;
         }
     }
-    // As functions of one row they give an array, where PostgreSQL gives rows: only the table functions stay.
-    for name in ["generate_series", "range"] {
-        registry.deregister_udf(name)?;
+    for name in registry.udfs() {
+        if is_foreign(&name) {
+            registry.deregister_udf(&name)?;
+        }
     }
-    // Before the planner that comes with the JSON functions: the first that knows an operator has it.
-    registry.register_expr_planner(Arc::new(crate::expressions::JsonOperators))?;
-    datafusion_functions_json::register_all(registry)?;
+    for name in registry.udafs() {
+        if FOREIGN_AGGREGATES.contains(&name.as_str()) {
+            registry.deregister_udaf(&name)?;
+        }
+    }
+    // Last, so that the catalog's meaning of a name stands.
+    for function in catalog::all() {
+        registry.register_udf(Arc::new(catalog::pg_function(function)))?;
+    }
     Ok(())
 }
+
+/// Functions of the engine that PostgreSQL has not, or has with another meaning.
+fn is_foreign(name: &str) -> bool {
+    // As functions of one row these two give an array, where PostgreSQL gives rows: only the table functions stay.
+    let names = [
+        "generate_series", "range", "log2", "ends_with", "contains", "nvl", "nvl2", "ifnull", "isnan", "iszero",
+        "nanvl", "levenshtein", "find_in_set", "substr_index", "substring_index", "instr", "uuid", "digest",
+        "get_field", "struct", "row", "named_struct", "make_array", "make_list", "signum", "input_file_name",
+        "file_row_index", "cast_to_type", "try_cast_to_type", "with_metadata", "flatten", "arrays_zip", "empty",
+        "cosine_distance", "inner_product", "cardinality", "string_to_list", "element_at", "map",
+    ];
+    let prefixes = ["array_", "list_", "map_", "json_", "arrow_", "union_"];
+    // PostgreSQL has these, and here they have its meaning.
+    let kept = name == "array_to_string";
+    !kept && (names.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix)))
+}
+
+/// Aggregates of the engine that PostgreSQL has not.
+const FOREIGN_AGGREGATES: [&str; 16] = [
+    "approx_distinct", "approx_median", "approx_percentile_cont", "approx_percentile_cont_with_weight", "median",
+    "mean", "first_value", "last_value", "nth_value", "var_population", "var_sample", "covar", "quantile_cont",
+    "approx_percentile", "array_concat_agg", "percentile",
+];
 
 /// An expression outside of a plan, with what the analyzer does to expressions inside one.
 ///

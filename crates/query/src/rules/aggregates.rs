@@ -1,49 +1,57 @@
-//! `sum(bigint)` and `avg` of integers are numeric, as in PostgreSQL: exact, and without overflow.
+//! Aggregates of numbers with PostgreSQL's types and digits: `sum(bigint)` and averages are numeric and exact,
+//! `sum(real)` is real, `variance` and its like of exact numbers are numeric.
+//!
+//! Runs before type coercion. What an aggregate gives is finished by a projection above it:
+//!
+//! ```text
+//!   avg(x)   ->   numeric_div(sum(x), count(x))   over   sum(x), count(x)
+//! ```
 
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use ashlar_base::SqlType;
+use ashlar_store::arrow_types::to_arrow_type;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{DFSchema, Result};
-use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction};
-use datafusion::logical_expr::{AggregateUDF, Cast, Expr, ExprSchemable, LogicalPlan, WindowFunctionDefinition};
+use datafusion::common::{Column, DFSchema, Result};
+use datafusion::functions_aggregate::count::count_udaf;
+use datafusion::functions_aggregate::sum::sum_udaf;
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
+use datafusion::logical_expr::{
+    Aggregate, AggregateUDF, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Window,
+    WindowFunctionDefinition,
+};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::integer_aggregates;
+use crate::functions::catalog::numeric;
+use crate::functions::decimals::NumericOperation;
+use crate::functions::integer_sum;
+use crate::functions::variance::{self, Variance};
 
-/// Of what a `sum(DISTINCT bigint)` adds up: room for 10^19 rows of the greatest bigint.
+/// Of what a `sum(bigint)` adds up: room for 10^19 rows of the greatest bigint.
 const SUM_TYPE: DataType = DataType::Decimal128(38, 0);
-/// Of what an average is taken: the engine adds four digits to the scale, which makes PostgreSQL's sixteen.
-const AVERAGE_TYPE: DataType = DataType::Decimal128(34, 12);
+/// Digits of numerics whose sums fit 38 digits for any number of rows: ten digits count rows.
+const NARROW_PRECISION_MAX: u8 = 28;
+/// Digits after the point of an average, as PostgreSQL has of averages from one to ten thousand.
+const AVERAGE_SCALE: i32 = 16;
 
-/// Runs before type coercion.
+/// See the module.
 #[derive(Debug)]
 pub struct NumericAggregates;
 
 impl AnalyzerRule for NumericAggregates {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        super::rewrite_expressions(plan, |expr, schema| {
-            Ok(match expr {
-                Expr::AggregateFunction(AggregateFunction { mut func, mut params }) => {
-                    let changed = widen(&mut func, &mut params.args, params.distinct, schema);
-                    let expr = Expr::AggregateFunction(AggregateFunction { func, params });
-                    if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
-                }
-                Expr::WindowFunction(mut window) => {
-                    let WindowFunction { fun, params } = window.as_mut();
-                    let changed = match fun {
-                        WindowFunctionDefinition::AggregateUDF(function) => {
-                            widen(function, &mut params.args, params.distinct, schema)
-                        }
-                        WindowFunctionDefinition::WindowUDF(_) => false,
-                    };
-                    let expr = Expr::WindowFunction(window);
-                    if changed { Transformed::yes(expr) } else { Transformed::no(expr) }
-                }
-                other => Transformed::no(other),
-            })
+        plan.transform_up_with_subqueries(|node| {
+            // An input whose columns changed their types is seen by the nodes above.
+            let node = node.recompute_schema()?;
+            match node {
+                LogicalPlan::Aggregate(aggregate) => of_aggregate(aggregate).map(Transformed::yes),
+                LogicalPlan::Window(window) => of_window(window).map(Transformed::yes),
+                other => Ok(Transformed::yes(other)),
+            }
         })
+        .map(|transformed| transformed.data)
     }
 
     fn name(&self) -> &str {
@@ -51,30 +59,153 @@ impl AnalyzerRule for NumericAggregates {
     }
 }
 
-/// Puts our aggregate in place of the engine's, or a numeric in place of its argument; tells whether it did.
-fn widen(function: &mut Arc<AggregateUDF>, args: &mut [Expr], is_distinct: bool, schema: &DFSchema) -> bool {
-    let [arg] = args else { return false };
-    let Ok(arg_type) = arg.get_type(schema) else { return false };
-    let wide = match (function.name(), &arg_type) {
-        ("sum", DataType::Int64) if !is_distinct => {
-            *function = integer_aggregates::sum();
-            return true;
+/// How the result of an aggregate comes from what is computed.
+enum Finish {
+    /// It is what is computed.
+    Same,
+    /// Cast to another type, which fails where it does not fit.
+    Cast(DataType),
+    /// A sum divided by a count.
+    Quotient(SqlType, i32),
+}
+
+/// What to compute, and how to finish it; `None` where the engine's own is right.
+fn plan_of(
+    name: &str,
+    args: &[Expr],
+    schema: &DFSchema,
+) -> Result<Option<(Vec<(Arc<AggregateUDF>, Expr)>, Finish)>> {
+    let [arg] = args else { return Ok(None) };
+    let Ok(arg_type) = arg.get_type(schema) else { return Ok(None) };
+    let cast = |to: DataType| Expr::Cast(Cast::new(Box::new(arg.clone()), to));
+    let is_integer = matches!(arg_type, DataType::Int16 | DataType::Int32 | DataType::Int64);
+    Ok(Some(match (name, &arg_type) {
+        ("sum", DataType::Int64) => (vec![(integer_sum::udaf(), arg.clone())], Finish::Same),
+        ("sum", DataType::Float32) => (vec![(sum_udaf(), arg.clone())], Finish::Cast(DataType::Float32)),
+        ("sum", DataType::Decimal128(precision, scale)) if *precision > NARROW_PRECISION_MAX => {
+            let wide = cast(DataType::Decimal256(*precision, *scale));
+            (vec![(sum_udaf(), wide)], Finish::Cast(DataType::Decimal128(38, *scale)))
         }
-        ("avg", DataType::Int16 | DataType::Int32 | DataType::Int64) if !is_distinct => {
-            *function = integer_aggregates::average();
-            DataType::Int64
+        ("avg", DataType::Decimal128(precision, scale)) => {
+            let arg = if *precision > NARROW_PRECISION_MAX {
+                cast(DataType::Decimal256(*precision, *scale))
+            } else {
+                arg.clone()
+            };
+            let to = numeric(38, AVERAGE_SCALE.max(i32::from(*scale)));
+            (vec![(sum_udaf(), arg.clone()), (count_udaf(), arg)], Finish::Quotient(to, i32::from(*scale)))
         }
-        ("sum", DataType::Int64) => SUM_TYPE,
-        ("avg", DataType::Int16 | DataType::Int32 | DataType::Int64) => AVERAGE_TYPE,
-        ("avg", DataType::Decimal128(precision, scale))
-            if *scale < 12 && i16::from(*precision) - i16::from(*scale) <= 22 =>
-        {
-            AVERAGE_TYPE
+        ("avg", _) if is_integer => {
+            let sums = vec![(integer_sum::udaf(), cast(DataType::Int64)), (count_udaf(), arg.clone())];
+            (sums, Finish::Quotient(numeric(38, AVERAGE_SCALE), 0))
         }
-        _ => return false,
-    };
-    if arg_type != wide {
-        *arg = Expr::Cast(Cast::new(Box::new(arg.clone()), wide));
+        (name, DataType::Decimal128(_, scale)) if let Some(variance) = Variance::named(name) => {
+            let arg = cast(DataType::Decimal128(38, *scale));
+            (vec![(variance::udaf(variance, *scale), arg)], Finish::Same)
+        }
+        (name, _) if is_integer && let Some(variance) = Variance::named(name) => {
+            (vec![(variance::udaf(variance, 0), cast(SUM_TYPE))], Finish::Same)
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// The expression over the computed columns.
+fn finished(finish: &Finish, computed: &[Expr]) -> Expr {
+    match (finish, computed) {
+        (Finish::Cast(to), [value]) => Expr::Cast(Cast::new(Box::new(value.clone()), to.clone())),
+        (Finish::Quotient(to, scale), [sum, count]) => {
+            let cast = |expr: &Expr, to: SqlType| Expr::Cast(Cast::new(Box::new(expr.clone()), to_arrow_type(to)));
+            let args = vec![cast(sum, numeric(38, *scale)), cast(count, numeric(19, 0))];
+            let func = Arc::new(NumericOperation::udf(Operator::Divide, *to));
+            Expr::ScalarFunction(ScalarFunction { func, args })
+        }
+        (_, computed) => computed.first().cloned().unwrap_or_default(),
     }
-    true
+}
+
+/// The computed column of this number.
+fn computed_name(at: usize) -> String {
+    format!("aggregate value {at}")
+}
+
+fn of_aggregate(aggregate: Aggregate) -> Result<LogicalPlan> {
+    let schema = Arc::clone(aggregate.input.schema());
+    let outputs = aggregate.schema.columns();
+    let groups = outputs.len() - aggregate.aggr_expr.len();
+    let mut computed = Vec::with_capacity(aggregate.aggr_expr.len());
+    let mut shown: Vec<Expr> = outputs[..groups].iter().cloned().map(Expr::Column).collect();
+    let mut changed = false;
+    for (expr, output) in aggregate.aggr_expr.iter().zip(&outputs[groups..]) {
+        let plan = match expr.clone().unalias() {
+            Expr::AggregateFunction(AggregateFunction { func, params }) => {
+                plan_of(func.name(), &params.args, &schema)?.map(|plan| (plan, params))
+            }
+            _ => None,
+        };
+        let Some(((parts, finish), params)) = plan else {
+            computed.push(expr.clone());
+            shown.push(Expr::Column(output.clone()));
+            continue;
+        };
+        changed = true;
+        let mut columns = Vec::with_capacity(parts.len());
+        for (func, arg) in parts {
+            let name = computed_name(computed.len());
+            let mut params = params.clone();
+            params.args = vec![arg];
+            computed.push(Expr::AggregateFunction(AggregateFunction { func, params }).alias(&name));
+            columns.push(Expr::Column(Column::new_unqualified(name)));
+        }
+        let result = finished(&finish, &columns);
+        shown.push(result.alias_qualified(output.relation.clone(), &output.name));
+    }
+    if !changed {
+        return Ok(LogicalPlan::Aggregate(aggregate));
+    }
+    let plan = LogicalPlan::Aggregate(Aggregate::try_new(aggregate.input, aggregate.group_expr, computed)?);
+    LogicalPlanBuilder::from(plan).project(shown)?.build()
+}
+
+fn of_window(window: Window) -> Result<LogicalPlan> {
+    let schema = Arc::clone(window.input.schema());
+    let outputs = window.schema.columns();
+    let inputs = outputs.len() - window.window_expr.len();
+    let mut computed = Vec::with_capacity(window.window_expr.len());
+    let mut shown: Vec<Expr> = outputs[..inputs].iter().cloned().map(Expr::Column).collect();
+    let mut changed = false;
+    for (expr, output) in window.window_expr.iter().zip(&outputs[inputs..]) {
+        let plan = match expr.clone().unalias() {
+            Expr::WindowFunction(function) => match &function.fun {
+                WindowFunctionDefinition::AggregateUDF(func) => {
+                    plan_of(func.name(), &function.params.args, &schema)?.map(|plan| (plan, function))
+                }
+                WindowFunctionDefinition::WindowUDF(_) => None,
+            },
+            _ => None,
+        };
+        let Some(((parts, finish), function)) = plan else {
+            computed.push(expr.clone());
+            shown.push(Expr::Column(output.clone()));
+            continue;
+        };
+        changed = true;
+        let mut columns = Vec::with_capacity(parts.len());
+        for (func, arg) in parts {
+            let name = computed_name(computed.len());
+            let mut params = function.params.clone();
+            params.args = vec![arg];
+            let fun = WindowFunctionDefinition::AggregateUDF(func);
+            let part = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
+            computed.push(part.alias(&name));
+            columns.push(Expr::Column(Column::new_unqualified(name)));
+        }
+        let result = finished(&finish, &columns);
+        shown.push(result.alias_qualified(output.relation.clone(), &output.name));
+    }
+    if !changed {
+        return Ok(LogicalPlan::Window(window));
+    }
+    let plan = LogicalPlan::Window(Window::try_new(computed, window.input)?);
+    LogicalPlanBuilder::from(plan).project(shown)?.build()
 }

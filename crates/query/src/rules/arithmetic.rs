@@ -1,4 +1,4 @@
-//! Integer `+ - *` that overflow, and floats divided by zero, are errors, as in PostgreSQL; DataFusion's are not.
+//! Integers and floats out of range, and divisions by zero, are errors, as in PostgreSQL; DataFusion's are not.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,6 +11,7 @@ use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Ope
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::arithmetic::{CheckedOperation, CheckedOperator, NonZero};
+use crate::functions::floats::FloatOperation;
 
 static ADD: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(CheckedOperation::udf(CheckedOperator::Add)));
 static SUBTRACT: LazyLock<Arc<ScalarUDF>> =
@@ -30,7 +31,17 @@ impl AnalyzerRule for CheckedArithmetic {
             let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else {
                 return Ok(Transformed::no(expr));
             };
-            if matches!(op, Operator::Divide | Operator::Modulo)
+            let is_float = |side: &Expr| matches!(side.get_type(schema), Ok(DataType::Float32 | DataType::Float64));
+            if matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide)
+                && is_float(left)
+                && is_float(right)
+                && left.get_type(schema)? == right.get_type(schema)?
+            {
+                let args = vec![left.as_ref().clone(), right.as_ref().clone()];
+                let func = Arc::new(FloatOperation::udf(*op));
+                return Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func, args })));
+            }
+            if matches!(op, Operator::Modulo)
                 && matches!(right.get_type(schema), Ok(DataType::Float32 | DataType::Float64))
                 && !matches!(right.as_ref(), Expr::ScalarFunction(function) if function.func.name() == "nonzero")
             {

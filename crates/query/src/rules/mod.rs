@@ -3,15 +3,24 @@
 mod aggregates;
 mod arithmetic;
 mod casts;
+pub(crate) mod conditions;
+mod functions;
 mod intervals;
+mod jsonb;
 mod literals;
-mod operators;
+mod numbers;
+pub(crate) mod operators;
+mod placement;
 
 pub use aggregates::NumericAggregates;
 pub use arithmetic::CheckedArithmetic;
 pub use casts::TextCasts;
+pub use conditions::Conditions;
+pub use functions::SettleFunctions;
+pub use jsonb::JsonbOrder;
 pub use literals::NarrowIntegerLiterals;
 pub use operators::PgOperators;
+pub use placement::Placement;
 
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result};

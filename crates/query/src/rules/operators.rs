@@ -4,25 +4,21 @@
 //! plus an interval is a timestamp; text is not compared with numbers; a date or a timestamp meets an instant as an
 //! instant; intervals are compared by the order that `intervals` gives them.
 
-use std::sync::{Arc, LazyLock};
-
 use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::{Error, ErrorCode};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::InList;
-use datafusion::logical_expr::{Between, BinaryExpr, Cast, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF};
+use datafusion::logical_expr::{Between, BinaryExpr, Cast, Expr, ExprSchemable, Like, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::error::external;
-use crate::functions::bytea::ByteaLength;
+use crate::functions::json;
+use crate::functions::patterns::check_pattern;
 use crate::functions::times::operators::ordered;
 
 use super::intervals::{self, is_interval};
-
-/// `length(bytea)`: DataFusion's is of text only.
-static BYTEA_LENGTH: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| Arc::new(ByteaLength::udf()));
 
 /// Runs before type coercion.
 #[derive(Debug)]
@@ -46,6 +42,11 @@ impl AnalyzerRule for PgOperators {
                     let expr = Box::new(ordered(*expr));
                     return Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })));
                 }
+                if json::is_jsonb(&expr, schema) {
+                    let list = items.into_iter().map(json::key_of).collect();
+                    let expr = Box::new(json::key_of(*expr));
+                    return Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })));
+                }
                 let expr = Expr::InList(InList { expr, list: items, negated });
                 Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
             }
@@ -64,14 +65,7 @@ impl AnalyzerRule for PgOperators {
                 let expr = Expr::Between(Between { expr, negated, low: Box::new(low.data), high: Box::new(high.data) });
                 Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
             }
-            Expr::ScalarFunction(mut function)
-                if matches!(function.func.name(), "length" | "character_length" | "octet_length")
-                    && function.args.len() == 1
-                    && matches!(function.args[0].get_type(schema), Ok(DataType::Binary)) =>
-            {
-                function.func = Arc::clone(&BYTEA_LENGTH);
-                Ok(Transformed::yes(Expr::ScalarFunction(function)))
-            }
+            Expr::Like(like) => pattern(like, schema),
             other => intervals::order_expression(other, schema),
         })
     }
@@ -81,7 +75,11 @@ impl AnalyzerRule for PgOperators {
     }
 }
 
-fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+/// A binary operator between types as PostgreSQL resolves it.
+///
+/// # Errors
+/// 42883 where PostgreSQL has no such operator, 42725 where both sides are open.
+pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let is_comparison = matches!(
         op,
         Operator::Eq
@@ -95,31 +93,160 @@ fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Result<Tr
     );
     let is_arithmetic =
         matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide | Operator::Modulo);
-    if !is_comparison && !is_arithmetic {
-        return Ok(Transformed::no(rebuilt(left, op, right)));
-    }
     if is_comparison {
-        let new_right = meet(right, &left, &op.to_string(), schema)?;
-        let new_left = meet(left, &new_right.data, &op.to_string(), schema)?;
+        let new_right = meet(right, &left, &sign_of(op), schema)?;
+        let new_left = meet(left, &new_right.data, &sign_of(op), schema)?;
         if is_interval(&new_left.data, schema) && is_interval(&new_right.data, schema) {
             return Ok(Transformed::yes(rebuilt(ordered(new_left.data), op, ordered(new_right.data))));
         }
         let changed = new_left.transformed || new_right.transformed;
-        let expr = rebuilt(new_left.data, op, new_right.data);
+        let (left, right) = (new_left.data, new_right.data);
+        if json::is_jsonb(&left, schema) && json::is_jsonb(&right, schema) {
+            return Ok(Transformed::yes(rebuilt(json::key_of(left), op, json::key_of(right))));
+        }
+        let expr = rebuilt(left, op, right);
         return Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) });
     }
-    let (Ok(left_type), Ok(right_type)) = (left.get_type(schema), right.get_type(schema)) else {
+    let (Ok((_, left_field)), Ok((_, right_field))) = (left.to_field(schema), right.to_field(schema)) else {
         return Ok(Transformed::no(rebuilt(left, op, right)));
     };
+    if op == Operator::StringConcat {
+        check_concatenation((&left, &left_field), (&right, &right_field))?;
+        return Ok(Transformed::no(rebuilt(left, op, right)));
+    }
+    if matches!(
+        op,
+        Operator::BitwiseAnd
+            | Operator::BitwiseOr
+            | Operator::BitwiseXor
+            | Operator::BitwiseShiftLeft
+            | Operator::BitwiseShiftRight
+    ) {
+        let is_fractional = |of: &DataType| of.is_floating() || matches!(of, DataType::Decimal128(..));
+        if is_fractional(left_field.data_type()) || is_fractional(right_field.data_type()) {
+            return Err(external(no_operator(&left_field, op, &right_field)));
+        }
+    }
+    if !is_arithmetic {
+        return Ok(Transformed::no(rebuilt(left, op, right)));
+    }
+    let (left_open, right_open) = (is_open(&left, &left_field), is_open(&right, &right_field));
+    let (left_type, right_type) = (left_field.data_type().clone(), right_field.data_type().clone());
+    match (left_open, right_open) {
+        (true, true) if is_text(&left_type) && is_text(&right_type) => {
+            let message = format!("operator is not unique: unknown {} unknown", sign_of(op));
+            return Err(external(Error::new(ErrorCode::AmbiguousFunction, message).with_hint(
+                "Could not choose a best candidate operator. You might need to add explicit type casts.",
+            )));
+        }
+        // A quoted number takes the type of the other side.
+        (true, false) if is_text(&left_type) && is_number(&right_type) => {
+            let left = read_as(left, &right_field);
+            return Ok(Transformed::yes(rebuilt(left, op, right)));
+        }
+        (false, true) if is_text(&right_type) && is_number(&left_type) => {
+            let right = read_as(right, &left_field);
+            return Ok(Transformed::yes(rebuilt(left, op, right)));
+        }
+        _ => {}
+    }
+    let never_counts = |expr: &Expr, of: &DataType| {
+        !matches!(expr, Expr::Placeholder(_)) && (is_text(of) || matches!(of, DataType::Boolean | DataType::Binary))
+    };
+    if !left_open && never_counts(&left, &left_type) || !right_open && never_counts(&right, &right_type) {
+        return Err(external(no_operator(&left_field, op, &right_field)));
+    }
+    if let Some(expr) = super::numbers::arithmetic(&left, op, &right, (&left_type, &right_type))? {
+        return Ok(Transformed::yes(expr));
+    }
     Ok(match (&left_type, &right_type) {
-        (DataType::Float32 | DataType::Float64, DataType::Decimal128(..)) => {
-            Transformed::yes(rebuilt(left, op, as_float(right)))
-        }
-        (DataType::Decimal128(..), DataType::Float32 | DataType::Float64) => {
-            Transformed::yes(rebuilt(as_float(left), op, right))
-        }
         _ => Transformed::no(rebuilt(left, op, right)),
     })
+}
+
+/// LIKE is of text; a pattern that ends in its escape is no pattern.
+fn pattern(like: Like, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let (Ok((_, field)), Ok((_, pattern))) = (like.expr.to_field(schema), like.pattern.to_field(schema)) else {
+        return Ok(Transformed::no(Expr::Like(like)));
+    };
+    let is_textual = |expr: &Expr, field: &FieldRef| {
+        is_open(expr, field) || matches!(expr, Expr::Placeholder(_)) || is_plain_text(field)
+    };
+    if !is_textual(&like.expr, &field) || !is_textual(&like.pattern, &pattern) {
+        let sign = match (like.negated, like.case_insensitive) {
+            (false, false) => "~~",
+            (true, false) => "!~~",
+            (false, true) => "~~*",
+            (true, true) => "!~~*",
+        };
+        let shown =
+            |expr: &Expr, field: &FieldRef| if is_open(expr, field) { "unknown".to_owned() } else { name_of(field) };
+        let (left, right) = (shown(&like.expr, &field), shown(&like.pattern, &pattern));
+        let message = format!("operator does not exist: {left} {sign} {right}");
+        return Err(external(Error::new(ErrorCode::UndefinedFunction, message).with_hint(
+            "No operator matches the given name and argument types. You might need to add explicit type casts.",
+        )));
+    }
+    if like.escape_char.is_some_and(|escape| escape != '\\') {
+        return Ok(Transformed::no(Expr::Like(like)));
+    }
+    match like.pattern.as_ref() {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), _) => {
+            check_pattern(text).map_err(external)?;
+            Ok(Transformed::no(Expr::Like(like)))
+        }
+        Expr::Literal(..) => Ok(Transformed::no(Expr::Like(like))),
+        Expr::ScalarFunction(function) if function.func.name() == "like_pattern" => {
+            Ok(Transformed::no(Expr::Like(like)))
+        }
+        other => {
+            let checked = crate::functions::patterns::checked(other.clone());
+            Ok(Transformed::yes(Expr::Like(Like { pattern: Box::new(checked), ..like })))
+        }
+    }
+}
+
+/// As SQL writes it.
+fn sign_of(op: Operator) -> String {
+    match op {
+        Operator::NotEq => "<>".to_owned(),
+        Operator::IsDistinctFrom | Operator::IsNotDistinctFrom => "=".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Whether an expression is a quoted literal or NULL, whose type is open.
+fn is_open(expr: &Expr, field: &FieldRef) -> bool {
+    *field.data_type() == DataType::Null
+        || matches!(expr, Expr::Literal(ScalarValue::Utf8(_), _)) && !field.metadata().contains_key("ashlar.type")
+}
+
+/// 42883 with both types.
+fn no_operator(left: &FieldRef, op: Operator, right: &FieldRef) -> Error {
+    let message = format!("operator does not exist: {} {} {}", name_of(left), sign_of(op), name_of(right));
+    Error::new(ErrorCode::UndefinedFunction, message).with_hint(
+        "No operator matches the given name and argument types. You might need to add explicit type casts.",
+    )
+}
+
+/// `||` joins anything with text, bytes with bytes, arrays with arrays and items; nothing else.
+fn check_concatenation(left: (&Expr, &FieldRef), right: (&Expr, &FieldRef)) -> Result<()> {
+    let is_textual = |(expr, field): (&Expr, &FieldRef)| {
+        is_open(expr, field) || matches!(expr, Expr::Placeholder(_)) || is_plain_text(field)
+    };
+    let is_free = |of: &DataType| matches!(of, DataType::List(_) | DataType::Binary | DataType::Null);
+    if is_textual(left) || is_textual(right) || is_free(left.1.data_type()) || is_free(right.1.data_type()) {
+        return Ok(());
+    }
+    Err(external(no_operator(left.1, Operator::StringConcat, right.1)))
+}
+
+fn is_plain_text(field: &FieldRef) -> bool {
+    use ashlar_base::{ScalarType, SqlType};
+    matches!(
+        ashlar_store::arrow_types::sql_type_of(field),
+        Some(SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. }))
+    )
 }
 
 fn rebuilt(left: Expr, op: Operator, right: Expr) -> Expr {
@@ -131,7 +258,7 @@ fn cast(expr: Expr, to: DataType) -> Expr {
 }
 
 /// A numeric as a float; a constant by its digits, which is exact where dividing by a power of ten is not.
-fn as_float(expr: Expr) -> Expr {
+pub(super) fn as_float(expr: Expr) -> Expr {
     if let Expr::Literal(ScalarValue::Decimal128(Some(unscaled), _, scale), _) = &expr
         && let Ok(value) = format!("{unscaled}e{}", -i32::from(*scale)).parse::<f64>()
     {
@@ -141,7 +268,10 @@ fn as_float(expr: Expr) -> Expr {
 }
 
 /// An operand as what it is compared with wants it.
-fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Result<Transformed<Expr>> {
+///
+/// # Errors
+/// 42883 where PostgreSQL does not compare the two types.
+pub(super) fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let (Ok((_, field)), Ok((_, other_field))) = (expr.to_field(schema), other.to_field(schema)) else {
         return Ok(Transformed::no(expr));
     };
@@ -149,34 +279,70 @@ fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Result<Transfo
     if matches!(from, DataType::Date32 | DataType::Timestamp(_, None)) && matches!(to, DataType::Timestamp(_, Some(_))) {
         return Ok(Transformed::yes(read_as(expr, &other_field)));
     }
-    if is_text(from) && !is_text(to) && !matches!(to, DataType::Null) {
-        if matches!(expr, Expr::Literal(..)) && !matches!(other, Expr::Placeholder(_)) {
-            return Ok(Transformed::yes(read_as(expr, &other_field)));
-        }
-        if is_number(to) && !matches!(other, Expr::Placeholder(_)) && !matches!(expr, Expr::Placeholder(_)) {
-            let error = Error::new(
-                ErrorCode::UndefinedFunction,
-                format!("operator does not exist: {} {op} {}", name_of(&other_field), name_of(&field)),
-            );
-            return Err(external(error.with_hint(
-                "No operator matches the given name and argument types. You might need to add explicit type casts.",
-            )));
-        }
+    let is_placeholder = |expr: &Expr| matches!(expr, Expr::Placeholder(_));
+    if is_placeholder(&expr) || is_placeholder(other) {
+        return Ok(Transformed::no(expr));
     }
-    if matches!(from, DataType::Decimal128(..)) && matches!(to, DataType::Float32 | DataType::Float64) {
+    if is_open(&expr, &field) {
+        return Ok(if is_text(from) && !is_open(other, &other_field) && !is_plain_text(&other_field) {
+            Transformed::yes(read_as(expr, &other_field))
+        } else {
+            Transformed::no(expr)
+        });
+    }
+    if !is_open(other, &other_field) && !is_comparable(&field, &other_field) {
+        let error = Error::new(
+            ErrorCode::UndefinedFunction,
+            format!("operator does not exist: {} {op} {}", name_of(&other_field), name_of(&field)),
+        );
+        return Err(external(error.with_hint(
+            "No operator matches the given name and argument types. You might need to add explicit type casts.",
+        )));
+    }
+    if super::numbers::meet_as_double(from, to) && *from != DataType::Float64 {
         return Ok(Transformed::yes(as_float(expr)));
     }
     Ok(Transformed::no(expr))
 }
 
+/// Whether PostgreSQL compares values of two types; types of ours only, the rest is the engine's to say.
+pub(super) fn is_comparable(left: &FieldRef, right: &FieldRef) -> bool {
+    use ashlar_base::{ScalarType, SqlType};
+    use ashlar_store::arrow_types::sql_type_of;
+    let (Some(left_type), Some(right_type)) = (sql_type_of(left), sql_type_of(right)) else { return true };
+    let (SqlType::Scalar(left), SqlType::Scalar(right)) = (left_type, right_type) else { return true };
+    let kind = |scalar: ScalarType| match scalar {
+        ScalarType::Int2
+        | ScalarType::Int4
+        | ScalarType::Int8
+        | ScalarType::Float4
+        | ScalarType::Float8
+        | ScalarType::Numeric { .. } => 1,
+        ScalarType::Text | ScalarType::Varchar { .. } => 2,
+        ScalarType::Date | ScalarType::Timestamp | ScalarType::Timestamptz => 3,
+        ScalarType::Bool => 4,
+        ScalarType::Bytea => 5,
+        ScalarType::Uuid => 6,
+        ScalarType::Jsonb => 7,
+        ScalarType::Time => 8,
+        ScalarType::Interval => 9,
+        // PostgreSQL has no operator that compares json.
+        ScalarType::Json => 0,
+    };
+    kind(left) == kind(right) && kind(left) != 0
+}
+
 /// An operand, to be read as the type of a field.
 fn read_as(expr: Expr, like: &FieldRef) -> Expr {
     let field = match ashlar_store::arrow_types::sql_type_of(like) {
-        // A constant keeps its own digits: numeric of any precision.
-        Some(ashlar_base::SqlType::Scalar(ashlar_base::ScalarType::Numeric { .. })) => crate::expressions::field_of(
-            "literal",
-            ashlar_base::ScalarType::Numeric { precision: 38, scale: 10 }.into(),
-        ),
+        // A constant keeps its own digits.
+        Some(ashlar_base::SqlType::Scalar(ashlar_base::ScalarType::Numeric { .. })) => {
+            let digits = match &expr {
+                Expr::Literal(ScalarValue::Utf8(Some(text)), _) => crate::functions::catalog::digits_in(text),
+                _ => crate::functions::catalog::numeric(38, 10),
+            };
+            crate::expressions::field_of("literal", digits)
+        }
         Some(sql_type) => crate::expressions::field_of("literal", sql_type),
         None => like.clone(),
     };
@@ -184,14 +350,15 @@ fn read_as(expr: Expr, like: &FieldRef) -> Expr {
 }
 
 fn name_of(field: &FieldRef) -> String {
+    if *field.data_type() == DataType::Null {
+        return "unknown".to_owned();
+    }
     ashlar_store::arrow_types::sql_type_of(field)
-        .map_or_else(|| field.data_type().to_string(), |found| found.to_string())
+        .map_or_else(|| field.data_type().to_string(), crate::functions::catalog::name_of)
 }
 
 fn is_text(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
 }
 
-fn is_number(data_type: &DataType) -> bool {
-    data_type.is_integer() || data_type.is_floating() || matches!(data_type, DataType::Decimal128(..))
-}
+use super::numbers::is_number;

@@ -157,6 +157,8 @@ fn label(expr: &Expr) -> (String, bool) {
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => label(inner),
         Expr::CompoundFieldAccess { root, .. } => label(root),
         Expr::Function(function) => match function.name.0.last().and_then(|part| part.as_ident()) {
+            // What an operator was rewritten to keeps the operator's label.
+            Some(ident) if !ident.value.starts_with(|first: char| first.is_alphabetic() || first == '_') => none(),
             Some(ident) => (folded(ident), true),
             None => none(),
         },

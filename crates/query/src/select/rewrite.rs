@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Fetch, LimitClause, Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, UnaryOperator, Value, VisitMut, VisitorMut,
+    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, LimitClause, Query, SelectItem, SetExpr, SetOperator,
+    SetQuantifier, Statement, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 /// Rewrites a parsed statement in place.
@@ -18,6 +19,11 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
         ControlFlow::Continue(()) => Ok(()),
     }
 }
+
+mod numbers;
+mod operators;
+mod queries;
+mod values;
 
 use super::times;
 
@@ -44,6 +50,12 @@ impl VisitorMut for Rewrite {
                 _ => LimitClause::LimitOffset { limit, offset: None, limit_by: Vec::new() },
             });
         }
+        queries::check_order(query)?;
+        values::settle(&mut query.body);
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            settle_condition(&mut select.selection);
+            settle_condition(&mut select.having);
+        }
         check_body(&query.body)
     }
 
@@ -58,6 +70,31 @@ impl VisitorMut for Rewrite {
         }
         match expr {
             Expr::SimilarTo { .. } => refuse("SIMILAR TO"),
+            Expr::AnyOp { left, compare_op, right, .. } if !matches!(right.as_ref(), Expr::Subquery(_)) => {
+                match operators::quantified(left, compare_op, right, false) {
+                    Ok(call) => *expr = call,
+                    Err(error) => return ControlFlow::Break(error),
+                }
+                ControlFlow::Continue(())
+            }
+            Expr::AllOp { left, compare_op, right } if !matches!(right.as_ref(), Expr::Subquery(_)) => {
+                match operators::quantified(left, compare_op, right, true) {
+                    Ok(call) => *expr = call,
+                    Err(error) => return ControlFlow::Break(error),
+                }
+                ControlFlow::Continue(())
+            }
+            Expr::UnaryOp { op, expr: inner } if operators::unary(*op, inner).is_some() => {
+                if let Some(call) = operators::unary(*op, inner) {
+                    *expr = call;
+                }
+                ControlFlow::Continue(())
+            }
+            Expr::BinaryOp { left, op: op @ (BinaryOperator::PGStartsWith | BinaryOperator::PGOverlap), right } => {
+                let name = if *op == BinaryOperator::PGOverlap { "&&" } else { "starts_with" };
+                *expr = operators::call(name, vec![left.as_ref().clone(), right.as_ref().clone()]);
+                ControlFlow::Continue(())
+            }
             Expr::IsNull(inner) | Expr::IsNotNull(inner) if matches!(inner.as_ref(), Expr::Tuple(_)) => {
                 refuse("IS NULL of a row")
             }
@@ -101,16 +138,21 @@ impl VisitorMut for Rewrite {
                 }
                 ControlFlow::Continue(())
             }
-            // A number with an exponent is beyond what a numeric here can hold.
             Expr::Value(value) => {
                 if let Value::Number(digits, _) = &value.value
                     && digits.contains(['e', 'E'])
                 {
-                    let quoted = Expr::value(Value::SingleQuotedString(digits.clone()));
+                    let (digits, data_type) = match numbers::plain(digits) {
+                        Some((plain, precision, scale)) => {
+                            (plain, DataType::Numeric(ExactNumberInfo::PrecisionAndScale(precision, scale)))
+                        }
+                        // More digits than a numeric here can hold.
+                        None => (digits.clone(), DataType::DoublePrecision),
+                    };
                     *expr = Expr::Cast {
                         kind: datafusion::sql::sqlparser::ast::CastKind::Cast,
-                        expr: Box::new(quoted),
-                        data_type: DataType::DoublePrecision,
+                        expr: Box::new(Expr::value(Value::SingleQuotedString(digits))),
+                        data_type,
                         array: false,
                         format: None,
                     };
@@ -119,6 +161,21 @@ impl VisitorMut for Rewrite {
             }
             _ => ControlFlow::Continue(()),
         }
+    }
+}
+
+/// A quoted literal as a condition.
+fn settle_condition(condition: &mut Option<Expr>) {
+    if let Some(expr @ Expr::Value(_)) = condition
+        && matches!(expr, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
+    {
+        *expr = Expr::Cast {
+            kind: datafusion::sql::sqlparser::ast::CastKind::Cast,
+            expr: Box::new(expr.clone()),
+            data_type: DataType::Boolean,
+            array: false,
+            format: None,
+        };
     }
 }
 
@@ -151,6 +208,7 @@ fn check_body(body: &SetExpr) -> ControlFlow<Error> {
             check_body(right)
         }
         SetExpr::Select(select) => {
+            queries::check_tables(select)?;
             let string_label = select
                 .projection
                 .iter()

@@ -254,7 +254,7 @@ fn format_type(oid: i64, modifier: i64) -> String {
 }
 
 /// An identifier as it can be written in SQL.
-fn quote_ident(name: &str) -> String {
+pub(crate) fn quote_ident(name: &str) -> String {
     let is_plain = |(offset, byte): (usize, u8)| {
         byte.is_ascii_lowercase() || byte == b'_' || (offset > 0 && byte.is_ascii_digit())
     };

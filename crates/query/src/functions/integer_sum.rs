@@ -1,6 +1,6 @@
-//! `sum` and `avg` of integers as PostgreSQL has them: numeric, exact, and never beyond their range.
+//! `sum(bigint)` as PostgreSQL has it: numeric, exact, and never beyond its range; averages of integers are made of it.
 //!
-//! The rule `NumericAggregates` puts them in place of the engine's. A sum is kept in 128 bits, for which 2^64 rows of the greatest
+//! The rule `NumericAggregates` puts it in place of the engine's. A sum is kept in 128 bits, for which 2^64 rows of the greatest
 //! bigint are not enough to overflow; values are added in two halves of 64 bits, which the compiler turns into
 //! vector instructions, where an addition in 128 bits or of decimals is done one by one.
 
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Decimal128Builder, Int64Array, Int64Builder,
 };
-use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Int64Type, i256};
-use datafusion::common::{Result, ScalarValue, exec_datafusion_err};
+use arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Int64Type};
+use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
@@ -18,76 +18,25 @@ use datafusion::logical_expr::{
 
 /// Digits of a sum: all that an i128 of whole numbers can have.
 const SUM_DIGITS: u8 = 38;
-/// Decimals of an average: PostgreSQL's for numbers below 10,000.
-const AVERAGE_SCALE: i8 = 16;
 /// Rows of which the halves are added in 64 bits without overflow.
 const ROWS_OF_HALVES: usize = 1 << 31;
 
 /// `sum(bigint)`.
-pub fn sum() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::from(IntegerAggregate::new(Kind::Sum)))
+pub fn udaf() -> Arc<AggregateUDF> {
+    let signature = Signature::exact(vec![DataType::Int64], Volatility::Immutable);
+    Arc::new(AggregateUDF::from(IntegerSum { signature }))
 }
 
-/// `avg(bigint)`.
-pub fn average() -> Arc<AggregateUDF> {
-    Arc::new(AggregateUDF::from(IntegerAggregate::new(Kind::Average)))
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
-    Sum,
-    Average,
-}
-
-impl Kind {
-    fn data_type(self) -> DataType {
-        match self {
-            Self::Sum => DataType::Decimal128(SUM_DIGITS, 0),
-            Self::Average => DataType::Decimal128(SUM_DIGITS, AVERAGE_SCALE),
-        }
-    }
-
-    /// The result over `count` values; `None` over none.
-    fn result(self, sum: i128, count: i64) -> Result<Option<i128>> {
-        if count == 0 {
-            return Ok(None);
-        }
-        match self {
-            Self::Sum => Ok(Some(sum)),
-            Self::Average => average_of(sum, count).map(Some),
-        }
-    }
-}
-
-/// The quotient with [`AVERAGE_SCALE`] decimals, rounded half away from zero as PostgreSQL rounds.
-fn average_of(sum: i128, count: i64) -> Result<i128> {
-    let scaled = i256::from_i128(sum).wrapping_mul(i256::from_i128(10_i128.pow(AVERAGE_SCALE as u32)));
-    let count = i256::from_i128(i128::from(count));
-    let quotient = scaled.wrapping_div(count);
-    let rest = scaled.wrapping_rem(count).wrapping_abs();
-    let away = if rest.wrapping_add(rest) >= count { i256::from_i128(sum.signum()) } else { i256::ZERO };
-    // No average is greater than the greatest bigint: nineteen digits, and sixteen decimals.
-    quotient.wrapping_add(away).to_i128().ok_or_else(|| exec_datafusion_err!("an average of integers is out of range"))
-}
+const SUM_TYPE: DataType = DataType::Decimal128(SUM_DIGITS, 0);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct IntegerAggregate {
-    kind: Kind,
+struct IntegerSum {
     signature: Signature,
 }
 
-impl IntegerAggregate {
-    fn new(kind: Kind) -> Self {
-        Self { kind, signature: Signature::exact(vec![DataType::Int64], Volatility::Immutable) }
-    }
-}
-
-impl AggregateUDFImpl for IntegerAggregate {
+impl AggregateUDFImpl for IntegerSum {
     fn name(&self) -> &str {
-        match self.kind {
-            Kind::Sum => "sum",
-            Kind::Average => "avg",
-        }
+        "sum"
     }
 
     fn signature(&self) -> &Signature {
@@ -95,16 +44,16 @@ impl AggregateUDFImpl for IntegerAggregate {
     }
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
-        Ok(self.kind.data_type())
+        Ok(SUM_TYPE)
     }
 
     fn accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Total { kind: self.kind, sum: 0, count: 0 }))
+        Ok(Box::new(Total { sum: 0, count: 0 }))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         Ok(vec![
-            Arc::new(Field::new(format!("{}[sum]", args.name), Kind::Sum.data_type(), true)),
+            Arc::new(Field::new(format!("{}[sum]", args.name), SUM_TYPE, true)),
             Arc::new(Field::new(format!("{}[count]", args.name), DataType::Int64, true)),
         ])
     }
@@ -114,7 +63,7 @@ impl AggregateUDFImpl for IntegerAggregate {
     }
 
     fn create_groups_accumulator(&self, _: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
-        Ok(Box::new(Totals { kind: self.kind, sums: Vec::new(), counts: Vec::new() }))
+        Ok(Box::new(Totals { sums: Vec::new(), counts: Vec::new() }))
     }
 }
 
@@ -154,7 +103,6 @@ fn sums_of(array: &ArrayRef) -> &Decimal128Array {
 /// Without groups, and over the frames of a window.
 #[derive(Debug)]
 struct Total {
-    kind: Kind,
     sum: i128,
     count: i64,
 }
@@ -179,11 +127,7 @@ impl Accumulator for Total {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let result = self.kind.result(self.sum, self.count)?;
-        Ok(match self.kind {
-            Kind::Sum => ScalarValue::Decimal128(result, SUM_DIGITS, 0),
-            Kind::Average => ScalarValue::Decimal128(result, SUM_DIGITS, AVERAGE_SCALE),
-        })
+        Ok(ScalarValue::Decimal128((self.count > 0).then_some(self.sum), SUM_DIGITS, 0))
     }
 
     fn size(&self) -> usize {
@@ -204,7 +148,6 @@ impl Accumulator for Total {
 /// With groups: a sum and a count each.
 #[derive(Debug)]
 struct Totals {
-    kind: Kind,
     sums: Vec<i128>,
     counts: Vec<i64>,
 }
@@ -249,9 +192,9 @@ impl GroupsAccumulator for Totals {
     fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
         let sums = emit_to.take_needed(&mut self.sums);
         let counts = emit_to.take_needed(&mut self.counts);
-        let mut results = Decimal128Builder::with_capacity(sums.len()).with_data_type(self.kind.data_type());
+        let mut results = Decimal128Builder::with_capacity(sums.len()).with_data_type(SUM_TYPE);
         for (sum, count) in sums.into_iter().zip(counts) {
-            results.append_option(self.kind.result(sum, count)?);
+            results.append_option((count > 0).then_some(sum));
         }
         Ok(Arc::new(results.finish()))
     }
@@ -259,7 +202,7 @@ impl GroupsAccumulator for Totals {
     fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
         let sums = emit_to.take_needed(&mut self.sums);
         let counts = emit_to.take_needed(&mut self.counts);
-        let sums = Decimal128Array::new(sums.into(), None).with_data_type(Kind::Sum.data_type());
+        let sums = Decimal128Array::new(sums.into(), None).with_data_type(SUM_TYPE);
         Ok(vec![Arc::new(sums), Arc::new(Int64Array::new(counts.into(), None))])
     }
 
@@ -276,7 +219,7 @@ impl GroupsAccumulator for Totals {
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let values = integers(&values[0]);
-        let mut sums = Decimal128Builder::with_capacity(values.len()).with_data_type(Kind::Sum.data_type());
+        let mut sums = Decimal128Builder::with_capacity(values.len()).with_data_type(SUM_TYPE);
         let mut counts = Int64Builder::with_capacity(values.len());
         for row in 0..values.len() {
             let is_taken =
@@ -311,27 +254,13 @@ mod tests {
     fn nulls_count_for_nothing() {
         let array = Int64Array::from(vec![Some(5), None, Some(-7), None, None, Some(3)]);
         assert_eq!(total_of(&array), (1, 3));
-        assert_eq!(Kind::Sum.result(0, 0).unwrap(), None);
-        assert_eq!(Kind::Average.result(0, 0).unwrap(), None);
-    }
-
-    #[test]
-    fn averages_round_half_away_from_zero() {
-        let one = 10_i128.pow(16);
-        assert_eq!(average_of(3, 2).unwrap(), one + one / 2);
-        assert_eq!(average_of(2, 3).unwrap(), 6_666_666_666_666_667);
-        assert_eq!(average_of(-2, 3).unwrap(), -6_666_666_666_666_667);
-        assert_eq!(average_of(-1, 3).unwrap(), -3_333_333_333_333_333);
-        // A hundred million rows of the greatest bigint.
-        let rows = 100_000_000;
-        let sum = i128::from(i64::MAX) * i128::from(rows);
-        assert_eq!(average_of(sum, rows).unwrap(), i128::from(i64::MAX) * one);
-        assert_eq!(average_of(i128::from(i64::MIN) * i128::from(rows), rows).unwrap(), i128::from(i64::MIN) * one);
+        let mut nothing = Total { sum: 0, count: 0 };
+        assert!(nothing.evaluate().unwrap().is_null());
     }
 
     #[test]
     fn groups_and_states_agree_with_the_plain_sum() {
-        let mut totals = Totals { kind: Kind::Sum, sums: Vec::new(), counts: Vec::new() };
+        let mut totals = Totals { sums: Vec::new(), counts: Vec::new() };
         let values: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(i64::MAX), Some(i64::MAX), Some(9)]));
         let filter = BooleanArray::from(vec![Some(true), Some(true), Some(true), Some(true), None]);
         totals.update_batch(&[Arc::clone(&values)], &[0, 1, 2, 2, 0], Some(&filter), 3).unwrap();

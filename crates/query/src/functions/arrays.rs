@@ -1,0 +1,239 @@
+//! Functions of arrays. An array here has one dimension and counts from 1.
+
+use std::borrow::Cow;
+
+use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
+
+use super::catalog::{Body, Call, Function, Overload, R, T, function, of};
+use super::strings::{append, text, text_of};
+
+const INT4: R = R::Is(T::Int4);
+const ARR: R = R::Is(T::Arr);
+
+/// See the module.
+pub const FUNCTIONS: &[Function] = &[
+    function("array_length", &[of(&[T::Arr, T::Int4], INT4, Body::Strict(extent))]),
+    function("array_upper", &[of(&[T::Arr, T::Int4], INT4, Body::Strict(extent))]),
+    function("array_lower", &[of(&[T::Arr, T::Int4], INT4, Body::Strict(lower))]),
+    function(
+        "cardinality",
+        &[of(&[T::Arr], INT4, Body::Strict(|_, args| Ok(Value::Int4(count(&items(&args[0]))))))],
+    ),
+    function("array_ndims", &[of(&[T::Arr], INT4, Body::Strict(dimensions))]),
+    function("array_dims", &[of(&[T::Arr], R::Is(T::Text), Body::Strict(bounds))]),
+    function("array_append", &[of(&[T::Arr, T::Elem], ARR, Body::Called(append_item))]),
+    function("array_prepend", &[of(&[T::Elem, T::Arr], ARR, Body::Called(prepend_item))]),
+    function("array_cat", &[of(&[T::Arr, T::Arr], ARR, Body::Called(concatenate))]),
+    function("array_position", POSITION),
+    function("array_positions", &[of(&[T::Arr, T::Elem], R::Is(T::Ints), Body::Called(positions))]),
+    function("array_remove", &[of(&[T::Arr, T::Elem], ARR, Body::Called(remove))]),
+    function("array_replace", &[of(&[T::Arr, T::Elem, T::Elem], ARR, Body::Called(replace))]),
+    function("&&", &[of(&[T::Arr, T::Arr], R::Is(T::Bool), Body::Strict(overlap))]),
+    function("trim_array", &[of(&[T::Arr, T::Int4], ARR, Body::Strict(trim))]),
+    function("array_to_string", TO_STRING),
+    function("string_to_array", FROM_STRING),
+];
+
+const POSITION: &[Overload] = &[
+    of(&[T::Arr, T::Elem], INT4, Body::Called(position)),
+    of(&[T::Arr, T::Elem, T::Int4], INT4, Body::Called(position)),
+];
+
+const TO_STRING: &[Overload] = &[
+    of(&[T::Arr, T::Text], R::Is(T::Text), Body::Called(to_string)),
+    of(&[T::Arr, T::Text, T::Text], R::Is(T::Text), Body::Called(to_string)),
+];
+
+const FROM_STRING: &[Overload] = &[
+    of(&[T::Text, T::Text], R::Is(T::Texts), Body::Called(from_string)),
+    of(&[T::Text, T::Text, T::Text], R::Is(T::Texts), Body::Called(from_string)),
+];
+
+fn items<'a>(datum: &'a Datum<'_>) -> Cow<'a, [Value]> {
+    match datum {
+        Datum::Array(values) => Cow::Borrowed(values.as_ref()),
+        _ => Cow::Borrowed(&[]),
+    }
+}
+
+fn count(items: &[Value]) -> i32 {
+    i32::try_from(items.len()).unwrap_or(i32::MAX)
+}
+
+fn int_of(datum: &Datum<'_>) -> i32 {
+    match datum {
+        Datum::Int4(value) => *value,
+        _ => 0,
+    }
+}
+
+/// `array_length`, `array_upper`: NULL of an empty array and of other dimensions than the first.
+fn extent(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let items = items(&args[0]);
+    Ok(if int_of(&args[1]) == 1 && !items.is_empty() { Value::Int4(count(&items)) } else { Value::Null })
+}
+
+fn lower(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    Ok(if int_of(&args[1]) == 1 && !items(&args[0]).is_empty() { Value::Int4(1) } else { Value::Null })
+}
+
+fn dimensions(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    Ok(if items(&args[0]).is_empty() { Value::Null } else { Value::Int4(1) })
+}
+
+fn bounds(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let items = items(&args[0]);
+    if items.is_empty() { Ok(Value::Null) } else { text(format!("[1:{}]", items.len())) }
+}
+
+fn array(items: Vec<Value>) -> Result<Value> {
+    Ok(Value::Array(items.into_boxed_slice()))
+}
+
+fn append_item(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let mut result = items(&args[0]).into_owned();
+    result.push(args[1].to_value());
+    array(result)
+}
+
+fn prepend_item(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let mut result = vec![args[0].to_value()];
+    result.extend_from_slice(&items(&args[1]));
+    array(result)
+}
+
+fn concatenate(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    match (&args[0], &args[1]) {
+        (Datum::Null, Datum::Null) => Ok(Value::Null),
+        (Datum::Null, other) | (other, Datum::Null) => Ok(other.to_value()),
+        (left, right) => array([items(left), items(right)].concat()),
+    }
+}
+
+/// Equal, or both NULL.
+fn is_same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Float4(left), Value::Float4(right)) => left == right || left.is_nan() && right.is_nan(),
+        (Value::Float8(left), Value::Float8(right)) => left == right || left.is_nan() && right.is_nan(),
+        _ => left == right,
+    }
+}
+
+fn check_comparable(call: &Call<'_>) -> Result<()> {
+    match call.args[0].scalar() {
+        kind @ (ScalarType::Json | ScalarType::Jsonb | ScalarType::Interval) => {
+            Err(Error::unsupported(format!("looking for values of type {kind} in an array is not supported")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn position(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    check_comparable(call)?;
+    if args[0].is_null() {
+        return Ok(Value::Null);
+    }
+    let start = match args.get(2) {
+        Some(Datum::Null) => {
+            return Err(Error::new(ErrorCode::NullValueNotAllowed, "initial position must not be null"));
+        }
+        Some(start) => usize::try_from(int_of(start)).unwrap_or(0).saturating_sub(1),
+        None => 0,
+    };
+    let wanted = args[1].to_value();
+    let found = items(&args[0]).iter().skip(start).position(|item| is_same(item, &wanted));
+    Ok(found.map_or(Value::Null, |at| Value::Int4(i32::try_from(at + start + 1).unwrap_or(i32::MAX))))
+}
+
+fn positions(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    check_comparable(call)?;
+    if args[0].is_null() {
+        return Ok(Value::Null);
+    }
+    let wanted = args[1].to_value();
+    let places = items(&args[0])
+        .iter()
+        .zip(1..)
+        .filter(|(item, _)| is_same(item, &wanted))
+        .map(|(_, place)| Value::Int4(place))
+        .collect();
+    array(places)
+}
+
+fn remove(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    check_comparable(call)?;
+    if args[0].is_null() {
+        return Ok(Value::Null);
+    }
+    let unwanted = args[1].to_value();
+    array(items(&args[0]).iter().filter(|item| !is_same(item, &unwanted)).cloned().collect())
+}
+
+fn replace(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    check_comparable(call)?;
+    if args[0].is_null() {
+        return Ok(Value::Null);
+    }
+    let (old, new) = (args[1].to_value(), args[2].to_value());
+    array(items(&args[0]).iter().map(|item| if is_same(item, &old) { new.clone() } else { item.clone() }).collect())
+}
+
+/// Whether the arrays have an item in common; NULLs are none.
+fn overlap(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    check_comparable(call)?;
+    let others = items(&args[1]);
+    let found = items(&args[0]).iter().any(|item| !item.is_null() && others.iter().any(|other| is_same(item, other)));
+    Ok(Value::Bool(found))
+}
+
+fn trim(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let items = items(&args[0]);
+    match usize::try_from(int_of(&args[1])) {
+        Ok(dropped) if dropped <= items.len() => array(items[..items.len() - dropped].to_vec()),
+        _ => Err(Error::new(
+            ErrorCode::ArraySubscriptError,
+            format!("number of elements to trim must be between 0 and {}", items.len()),
+        )),
+    }
+}
+
+fn to_string(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    if args[0].is_null() || args[1].is_null() {
+        return Ok(Value::Null);
+    }
+    let element = SqlType::Scalar(call.args[0].scalar());
+    let null = args.get(2).filter(|null| !null.is_null()).map(text_of);
+    let mut result = String::new();
+    let mut is_first = true;
+    for item in items(&args[0]).iter() {
+        if item.is_null() && null.is_none() {
+            continue;
+        }
+        if !std::mem::take(&mut is_first) {
+            result.push_str(text_of(&args[1]));
+        }
+        match null {
+            Some(null) if item.is_null() => result.push_str(null),
+            _ => append(element, &item.as_datum(), &mut result),
+        }
+    }
+    text(result)
+}
+
+fn from_string(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    if args[0].is_null() {
+        return Ok(Value::Null);
+    }
+    let whole = text_of(&args[0]);
+    let null = args.get(2).filter(|null| !null.is_null()).map(text_of);
+    let item = |part: &str| if null == Some(part) { Value::Null } else { Value::Text(part.into()) };
+    if whole.is_empty() {
+        return array(Vec::new());
+    }
+    let mut buffer = [0; 4];
+    array(match &args[1] {
+        Datum::Null => whole.chars().map(|character| item(character.encode_utf8(&mut buffer))).collect(),
+        delimiter if text_of(delimiter).is_empty() => vec![item(whole)],
+        delimiter => whole.split(text_of(delimiter)).map(item).collect(),
+    })
+}

@@ -1,0 +1,134 @@
+//! Aggregates and window functions where PostgreSQL has none, and set operations between types that do not match.
+//!
+//! Runs before type coercion, which has other words for these, or none.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use ashlar_base::{Error, ErrorCode, SqlType};
+use ashlar_store::arrow_types::sql_type_of;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::logical_expr::{Cast, Expr, LogicalPlan, Projection, Union};
+use datafusion::optimizer::AnalyzerRule;
+
+use super::conditions::common_type;
+use crate::error::external;
+use crate::expressions::field_of;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Placement;
+
+impl AnalyzerRule for Placement {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|node| match node {
+            LogicalPlan::Filter(filter) => {
+                if holds(&filter.predicate, |expr| matches!(expr, Expr::WindowFunction(_)))? {
+                    return Err(windowing("WHERE"));
+                }
+                Ok(Transformed::no(LogicalPlan::Filter(filter)))
+            }
+            LogicalPlan::Join(join) => {
+                let on = join.on.iter().flat_map(|(left, right)| [left, right]).chain(&join.filter);
+                for expr in on {
+                    if holds(expr, |expr| matches!(expr, Expr::AggregateFunction(_)))? {
+                        return Err(grouping("JOIN conditions"));
+                    }
+                    if holds(expr, |expr| matches!(expr, Expr::WindowFunction(_)))? {
+                        return Err(windowing("JOIN conditions"));
+                    }
+                }
+                Ok(Transformed::no(LogicalPlan::Join(join)))
+            }
+            LogicalPlan::Aggregate(aggregate) => {
+                for expr in &aggregate.group_expr {
+                    if holds(expr, |expr| matches!(expr, Expr::AggregateFunction(_)))? {
+                        return Err(grouping("GROUP BY"));
+                    }
+                }
+                Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)))
+            }
+            LogicalPlan::Union(union) => matched(union),
+            other => Ok(Transformed::no(other)),
+        })
+        .map(|transformed| transformed.data)
+    }
+
+    fn name(&self) -> &str {
+        "placement"
+    }
+}
+
+fn holds(expr: &Expr, is: impl Fn(&Expr) -> bool) -> Result<bool> {
+    expr.exists(|expr| Ok(is(expr)))
+}
+
+fn grouping(place: &str) -> datafusion::error::DataFusionError {
+    external(Error::new(ErrorCode::GroupingError, format!("aggregate functions are not allowed in {place}")))
+}
+
+fn windowing(place: &str) -> datafusion::error::DataFusionError {
+    external(Error::new(ErrorCode::WindowingError, format!("window functions are not allowed in {place}")))
+}
+
+/// Quoted literals among a union's rows take the type of the others, which must match.
+fn matched(union: Union) -> Result<Transformed<LogicalPlan>> {
+    let width = union.schema.fields().len();
+    if union.inputs.iter().any(|input| input.schema().fields().len() != width) {
+        return Ok(Transformed::no(LogicalPlan::Union(union)));
+    }
+    let mut inputs: Vec<LogicalPlan> = union.inputs.iter().map(|input| input.as_ref().clone()).collect();
+    let mut changed = false;
+    for column in 0..width {
+        let mut types: Vec<SqlType> = Vec::new();
+        let mut is_known = true;
+        for input in &inputs {
+            let field = input.schema().field(column);
+            if *field.data_type() == DataType::Null || literal_at(input, column).is_some() {
+                continue;
+            }
+            match sql_type_of(field) {
+                Some(sql_type) => types.push(sql_type),
+                None => is_known = false,
+            }
+        }
+        if !is_known {
+            continue;
+        }
+        let Some(common) = common_type("UNION", &types).map_err(external)? else { continue };
+        let wanted = field_of("column", common);
+        for input in &mut inputs {
+            if literal_at(input, column).is_some() && *wanted.data_type() != DataType::Utf8 {
+                *input = with_cast(input, column, &wanted)?;
+                changed = true;
+            }
+        }
+    }
+    if !changed {
+        return Ok(Transformed::no(LogicalPlan::Union(union)));
+    }
+    let inputs = inputs.into_iter().map(Arc::new).collect();
+    Ok(Transformed::yes(LogicalPlan::Union(Union::try_new_with_loose_types(inputs)?)))
+}
+
+/// The quoted literal that a projection gives for a column.
+fn literal_at(input: &LogicalPlan, column: usize) -> Option<&Expr> {
+    let LogicalPlan::Projection(projection) = input else { return None };
+    let mut expr = projection.expr.get(column)?;
+    while let Expr::Alias(alias) = expr {
+        expr = &alias.expr;
+    }
+    matches!(expr, Expr::Literal(ScalarValue::Utf8(_), _)).then_some(expr)
+}
+
+fn with_cast(input: &LogicalPlan, column: usize, to: &FieldRef) -> Result<LogicalPlan> {
+    let LogicalPlan::Projection(projection) = input else { return Ok(input.clone()) };
+    let name = projection.schema.field(column).name().clone();
+    let mut exprs = projection.expr.clone();
+    let literal = exprs[column].clone().unalias();
+    let cast = Expr::Cast(Cast { expr: Box::new(literal), field: FieldRef::clone(to) });
+    exprs[column] = cast.alias(name);
+    Ok(LogicalPlan::Projection(Projection::try_new(exprs, Arc::clone(&projection.input))?))
+}
