@@ -229,7 +229,7 @@ fn session_state(config: &EngineConfig, runtime: Arc<RuntimeEnv>, zone: Zone) ->
         .with_config(session)
         .with_runtime_env(runtime)
         // The first planner that knows an operator has it, so ours stands before the engine's.
-        .with_expr_planners(vec![Arc::new(functions::planner::PgPlanner)])
+        .with_expr_planners(functions::expr_planners(zone))
         .with_default_features()
         .with_type_planner(Arc::new(PgTypePlanner))
         .with_analyzer_rules(analyzer.rules)

@@ -83,9 +83,7 @@ impl PlanCache {
     pub fn is_fixed(&self, shape: &Shape<'_>, epoch: u64, zone: Zone) -> bool {
         let entries = self.entries.lock();
         let plans = entries.by_key.get(shape.key.as_str());
-        plans.is_some_and(|plans| {
-            plans.iter().any(|entry| entry.is_for(epoch, zone) && !entry.lifting.is_any_lifted())
-        })
+        plans.is_some_and(|plans| plans.iter().any(|entry| entry.is_for(epoch, zone) && !entry.lifting.is_any_lifted()))
     }
 
     /// Keeps a plan under a key.

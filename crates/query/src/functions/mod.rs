@@ -25,6 +25,7 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
+use datafusion::logical_expr::planner::ExprPlanner;
 
 /// Registers everything that SQL can name, for sessions in one time zone.
 ///
@@ -61,15 +62,54 @@ pub fn register(registry: &mut dyn FunctionRegistry, zone: ashlar_base::value::t
     Ok(())
 }
 
+/// Who makes operators and calls of a statement's text, for sessions in one time zone: the first that knows one has it.
+pub fn expr_planners(zone: ashlar_base::value::text::Zone) -> Vec<Arc<dyn ExprPlanner>> {
+    vec![Arc::new(times::operators::TimeOperators::new(zone)), Arc::new(planner::PgPlanner)]
+}
+
 /// Functions of the engine that PostgreSQL has not, or has with another meaning.
 fn is_foreign(name: &str) -> bool {
     // As functions of one row these two give an array, where PostgreSQL gives rows: only the table functions stay.
     let names = [
-        "generate_series", "range", "log2", "ends_with", "contains", "nvl", "nvl2", "ifnull", "isnan", "iszero",
-        "nanvl", "levenshtein", "find_in_set", "substr_index", "substring_index", "instr", "uuid", "digest",
-        "get_field", "struct", "row", "named_struct", "make_array", "make_list", "signum", "input_file_name",
-        "file_row_index", "cast_to_type", "try_cast_to_type", "with_metadata", "flatten", "arrays_zip", "empty",
-        "cosine_distance", "inner_product", "cardinality", "string_to_list", "element_at", "map",
+        "generate_series",
+        "range",
+        "log2",
+        "ends_with",
+        "contains",
+        "nvl",
+        "nvl2",
+        "ifnull",
+        "isnan",
+        "iszero",
+        "nanvl",
+        "levenshtein",
+        "find_in_set",
+        "substr_index",
+        "substring_index",
+        "instr",
+        "uuid",
+        "digest",
+        "get_field",
+        "struct",
+        "row",
+        "named_struct",
+        "make_array",
+        "make_list",
+        "signum",
+        "input_file_name",
+        "file_row_index",
+        "cast_to_type",
+        "try_cast_to_type",
+        "with_metadata",
+        "flatten",
+        "arrays_zip",
+        "empty",
+        "cosine_distance",
+        "inner_product",
+        "cardinality",
+        "string_to_list",
+        "element_at",
+        "map",
     ];
     let prefixes = ["array_", "list_", "map_", "json_", "arrow_", "union_"];
     // PostgreSQL has these, and here they have its meaning.
@@ -79,9 +119,22 @@ fn is_foreign(name: &str) -> bool {
 
 /// Aggregates of the engine that PostgreSQL has not.
 const FOREIGN_AGGREGATES: [&str; 16] = [
-    "approx_distinct", "approx_median", "approx_percentile_cont", "approx_percentile_cont_with_weight", "median",
-    "mean", "first_value", "last_value", "nth_value", "var_population", "var_sample", "covar", "quantile_cont",
-    "approx_percentile", "array_concat_agg", "percentile",
+    "approx_distinct",
+    "approx_median",
+    "approx_percentile_cont",
+    "approx_percentile_cont_with_weight",
+    "median",
+    "mean",
+    "first_value",
+    "last_value",
+    "nth_value",
+    "var_population",
+    "var_sample",
+    "covar",
+    "quantile_cont",
+    "approx_percentile",
+    "array_concat_agg",
+    "percentile",
 ];
 
 /// An expression outside of a plan, with what the analyzer does to expressions inside one.

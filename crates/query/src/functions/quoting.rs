@@ -9,7 +9,10 @@ const TEXT: R = R::Is(T::Text);
 
 /// See the module.
 pub const FUNCTIONS: &[Function] = &[
-    function("quote_literal", &[of(&[T::Text], TEXT, Body::Strict(literal)), of(&[T::Any], TEXT, Body::Strict(literal))]),
+    function(
+        "quote_literal",
+        &[of(&[T::Text], TEXT, Body::Strict(literal)), of(&[T::Any], TEXT, Body::Strict(literal))],
+    ),
     function(
         "quote_nullable",
         &[of(&[T::Text], TEXT, Body::Called(nullable)), of(&[T::Any], TEXT, Body::Called(nullable))],

@@ -106,7 +106,9 @@ fn plans_leave_in_order_of_their_use_when_bytes_run_out() {
         assert!(cache.prepared("key 0", epoch, Zone::Utc).is_some(), "used all the time");
         assert!(cache.bytes() <= 3 * one);
     }
-    assert!(cache.prepared("key 98", epoch, Zone::Utc).is_some() || cache.prepared("key 99", epoch, Zone::Utc).is_some());
+    assert!(
+        cache.prepared("key 98", epoch, Zone::Utc).is_some() || cache.prepared("key 99", epoch, Zone::Utc).is_some()
+    );
     assert!(cache.prepared("key 50", epoch, Zone::Utc).is_none());
     let none = PlanCache::new(0);
     none.put("key", Lifting::default(), plan(&engine, "SELECT a FROM t"));

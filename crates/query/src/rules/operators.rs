@@ -135,9 +135,11 @@ pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -
     match (left_open, right_open) {
         (true, true) if is_text(&left_type) && is_text(&right_type) => {
             let message = format!("operator is not unique: unknown {} unknown", sign_of(op));
-            return Err(external(Error::new(ErrorCode::AmbiguousFunction, message).with_hint(
-                "Could not choose a best candidate operator. You might need to add explicit type casts.",
-            )));
+            return Err(external(
+                Error::new(ErrorCode::AmbiguousFunction, message).with_hint(
+                    "Could not choose a best candidate operator. You might need to add explicit type casts.",
+                ),
+            ));
         }
         // A quoted number takes the type of the other side.
         (true, false) if is_text(&left_type) && is_number(&right_type) => {
@@ -224,9 +226,8 @@ fn is_open(expr: &Expr, field: &FieldRef) -> bool {
 /// 42883 with both types.
 fn no_operator(left: &FieldRef, op: Operator, right: &FieldRef) -> Error {
     let message = format!("operator does not exist: {} {} {}", name_of(left), sign_of(op), name_of(right));
-    Error::new(ErrorCode::UndefinedFunction, message).with_hint(
-        "No operator matches the given name and argument types. You might need to add explicit type casts.",
-    )
+    Error::new(ErrorCode::UndefinedFunction, message)
+        .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
 }
 
 /// `||` joins anything with text, bytes with bytes, arrays with arrays and items; nothing else.
@@ -276,7 +277,8 @@ pub(super) fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Res
         return Ok(Transformed::no(expr));
     };
     let (from, to) = (field.data_type(), other_field.data_type());
-    if matches!(from, DataType::Date32 | DataType::Timestamp(_, None)) && matches!(to, DataType::Timestamp(_, Some(_))) {
+    if matches!(from, DataType::Date32 | DataType::Timestamp(_, None)) && matches!(to, DataType::Timestamp(_, Some(_)))
+    {
         return Ok(Transformed::yes(read_as(expr, &other_field)));
     }
     let is_placeholder = |expr: &Expr| matches!(expr, Expr::Placeholder(_));

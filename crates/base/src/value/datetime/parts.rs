@@ -139,8 +139,7 @@ impl Source {
     /// The unit to cut to: those that only `extract` knows are nothing to cut to.
     fn step(self, name: &str) -> Result<Unit> {
         let unit = self.unit(name)?;
-        let is_part =
-            matches!(unit, Unit::Dow | Unit::Isodow | Unit::Doy | Unit::Isoyear | Unit::Julian | Unit::Epoch);
+        let is_part = matches!(unit, Unit::Dow | Unit::Isodow | Unit::Doy | Unit::Isoyear | Unit::Julian | Unit::Epoch);
         if is_part { Err(self.unrecognized(name)) } else { Ok(unit) }
     }
 
@@ -297,8 +296,9 @@ fn interval_part(unit: Unit, interval: Interval) -> Result<Option<i64>> {
             // A year has 365.25 days and a month 30; in quarters of a day everything is whole.
             let quarters = 1461 * (months / 12) + 120 * (months % 12) + 4 * days;
             let total = i128::from(quarters) * i128::from(DAY_MICROS / 4) + i128::from(micros);
-            i64::try_from(total)
-                .map_err(|_| Error::unsupported("the epoch of an interval of more than 292,000 years is not supported"))?
+            i64::try_from(total).map_err(|_| {
+                Error::unsupported("the epoch of an interval of more than 292,000 years is not supported")
+            })?
         }
         _ => return Ok(None),
     }))

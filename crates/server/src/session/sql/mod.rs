@@ -21,9 +21,9 @@ use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_protocol::pg::{Format, TransactionStatus};
 pub use ashlar_query::Column;
-use ashlar_query::{Engine, grammar};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Transaction, TransactionMark};
+use ashlar_query::{Engine, grammar};
 
 pub use self::plans::Statement;
 use self::portal::{Portal, Source};
@@ -338,8 +338,10 @@ impl SqlSession {
         }
         let Some(source) = portal.source.clone() else { return Ok(()) };
         if !in_zone && grammar::holds_local_time(&source.sql) {
-            return Err(Error::unsupported("this statement was prepared in another time zone, with a time of that zone")
-                .with_hint("Prepare it again, or write the offset with the time."));
+            return Err(Error::unsupported(
+                "this statement was prepared in another time zone, with a time of that zone",
+            )
+            .with_hint("Prepare it again, or write the offset with the time."));
         }
         let Some(again) = self.plan_prepared(&source.sql, &source.declared).await? else { return Ok(()) };
         let result = |planned: &ashlar_query::Statement| {
