@@ -177,7 +177,12 @@ async fn create_as(
         let batch = batch.map_err(crate::error::from_datafusion)?;
         let mut readers = Vec::with_capacity(batch.num_columns());
         for (ordinal, array) in batch.columns().iter().enumerate() {
-            readers.push(crate::assign::Assigned::new(array, output.field(ordinal), &schema.columns[ordinal], engine.zone())?);
+            readers.push(crate::assign::Assigned::new(
+                array,
+                output.field(ordinal),
+                &schema.columns[ordinal],
+                engine.zone(),
+            )?);
         }
         for row in 0..batch.num_rows() {
             let mut values = Vec::with_capacity(schema.columns.len());

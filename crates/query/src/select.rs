@@ -130,8 +130,7 @@ impl SelectPlan {
                 let values = parameters::values_for(&self.parameter_types, &self.parameters_used, values)?;
                 self.plan.clone().replace_params_with_values(&values).map_err(from_datafusion)?
             };
-            let plan =
-                if self.reads_clock { clock::written_into(plan, time).map_err(from_datafusion)? } else { plan };
+            let plan = if self.reads_clock { clock::written_into(plan, time).map_err(from_datafusion)? } else { plan };
             optimize(engine.state(), plan)?
         };
         let state = engine.state();

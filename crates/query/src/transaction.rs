@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ashlar_base::Result;
 use ashlar_store::{Mark, ReadView, Snapshot, Store, WriteSet};
 
-use crate::functions::times::StatementTime;
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
+use crate::functions::times::StatementTime;
 
 /// Which snapshot statements read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -68,9 +68,9 @@ impl Zone {
     /// # Errors
     /// 22023
     pub fn named(text: &str) -> Result<Self> {
-        Self::by_abbreviation(text).or_else(|| Self::by_name(text)).ok_or_else(|| {
-            Error::new(ErrorCode::InvalidParameterValue, format!("time zone \"{text}\" not recognized"))
-        })
+        Self::by_abbreviation(text)
+            .or_else(|| Self::by_name(text))
+            .ok_or_else(|| Error::new(ErrorCode::InvalidParameterValue, format!("time zone \"{text}\" not recognized")))
     }
 
     /// A full name of the time zone database in any case, or a POSIX zone.

@@ -15,9 +15,9 @@ use super::{Cell, Conflict, DeletePlan, InsertPlan, Returning, Source, UpdatePla
 use crate::assign::Assigned;
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
+use crate::error::from_datafusion;
 use crate::functions::times::StatementTime;
 use crate::functions::times::clock::with_time;
-use crate::error::from_datafusion;
 use crate::key_plan::not_null;
 use crate::select::SelectPlan;
 use crate::transaction::Transaction;
@@ -93,7 +93,12 @@ impl Run<'_> {
             let mut assigned = Vec::new();
             for (number, ordinal) in plan.assigned.iter().enumerate() {
                 let place = schema.columns.len() + number;
-                assigned.push(Assigned::new(batch.column(place), output.field(place), &schema.columns[*ordinal], self.engine.zone())?);
+                assigned.push(Assigned::new(
+                    batch.column(place),
+                    output.field(place),
+                    &schema.columns[*ordinal],
+                    self.engine.zone(),
+                )?);
             }
             for row in 0..batch.num_rows() {
                 let old: Vec<Value> = row_columns.iter().map(|reader| reader.datum(row).to_value()).collect();
@@ -279,7 +284,8 @@ fn row_of(
                     return Err(Error::internal("a computed cell has a plan"));
                 };
                 let column = &plan.schema.columns[*ordinal];
-                row[*ordinal] = Assigned::new(batch.column(*number), schema.field(*number), column, plan.zone)?.value(0)?;
+                row[*ordinal] =
+                    Assigned::new(batch.column(*number), schema.field(*number), column, plan.zone)?.value(0)?;
             }
         }
     }
@@ -468,7 +474,8 @@ fn finish(
 
 fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, time: StatementTime) -> Result<ArrayRef> {
     with_time(time, || expr.evaluate(batch))
-        .and_then(|value| value.into_array(batch.num_rows())).map_err(from_datafusion)
+        .and_then(|value| value.into_array(batch.num_rows()))
+        .map_err(from_datafusion)
 }
 
 fn columns_of(schema: &TableSchema, rows: &[Vec<Value>]) -> Result<Vec<ArrayRef>> {

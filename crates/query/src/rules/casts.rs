@@ -54,7 +54,9 @@ impl AnalyzerRule for TextCasts {
                 // varchar(n) cuts, json checks; a plain text to text cast is nothing.
                 (true, true) if has_type => ScalarUDF::from(FromText::new(target, self.zone)),
                 (true, false) => ScalarUDF::from(FromText::new(target, self.zone)),
-                (false, true) if !matches!(source.data_type(), DataType::Null) => ScalarUDF::from(ToText::new(target, self.zone)),
+                (false, true) if !matches!(source.data_type(), DataType::Null) => {
+                    ScalarUDF::from(ToText::new(target, self.zone))
+                }
                 (false, false) if NumberCast::covers(source.data_type(), field.data_type()) => {
                     ScalarUDF::from(NumberCast::new(target, self.zone))
                 }

@@ -1,6 +1,8 @@
 //! Intervals are equal and ordered as PostgreSQL has it, a month being thirty days and a day twenty-four hours, where
 //! DataFusion would compare field by field: whatever sorts, groups or joins by them does so by that order.
 
+use arrow::datatypes::DataType;
+use ashlar_base::Error;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
@@ -8,8 +10,6 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
     Aggregate, Case, Distinct, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, SortExpr,
 };
-use ashlar_base::Error;
-use arrow::datatypes::DataType;
 
 use crate::error::external;
 use crate::functions::times::operators::{negated, ordered};

@@ -146,7 +146,11 @@ fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Result<Transfo
         return Ok(Transformed::no(expr));
     };
     let (from, to) = (field.data_type(), other_field.data_type());
-    if matches!(from, DataType::Date32 | DataType::Timestamp(_, None)) && matches!(to, DataType::Timestamp(_, Some(_))) {
+    if from.is_temporal() && is_number(to) || is_number(from) && to.is_temporal() {
+        return Err(no_operator(&other_field, op, &field));
+    }
+    if matches!(from, DataType::Date32 | DataType::Timestamp(_, None)) && matches!(to, DataType::Timestamp(_, Some(_)))
+    {
         return Ok(Transformed::yes(read_as(expr, &other_field)));
     }
     if is_text(from) && !is_text(to) && !matches!(to, DataType::Null) {
@@ -154,19 +158,23 @@ fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Result<Transfo
             return Ok(Transformed::yes(read_as(expr, &other_field)));
         }
         if is_number(to) && !matches!(other, Expr::Placeholder(_)) && !matches!(expr, Expr::Placeholder(_)) {
-            let error = Error::new(
-                ErrorCode::UndefinedFunction,
-                format!("operator does not exist: {} {op} {}", name_of(&other_field), name_of(&field)),
-            );
-            return Err(external(error.with_hint(
-                "No operator matches the given name and argument types. You might need to add explicit type casts.",
-            )));
+            return Err(no_operator(&other_field, op, &field));
         }
     }
     if matches!(from, DataType::Decimal128(..)) && matches!(to, DataType::Float32 | DataType::Float64) {
         return Ok(Transformed::yes(as_float(expr)));
     }
     Ok(Transformed::no(expr))
+}
+
+/// 42883
+fn no_operator(left: &FieldRef, op: &str, right: &FieldRef) -> datafusion::error::DataFusionError {
+    let message = format!("operator does not exist: {} {op} {}", name_of(left), name_of(right));
+    external(
+        Error::new(ErrorCode::UndefinedFunction, message).with_hint(
+            "No operator matches the given name and argument types. You might need to add explicit type casts.",
+        ),
+    )
 }
 
 /// An operand, to be read as the type of a field.

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, Expr, Fetch, LimitClause, Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, UnaryOperator, Value, VisitMut, VisitorMut,
+    BinaryOperator, DataType, Expr, Fetch, LimitClause, Query, SelectItem, SetExpr, SetOperator, SetQuantifier,
+    Statement, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 /// Rewrites a parsed statement in place.

@@ -40,9 +40,7 @@ pub(super) fn of_times(args: &[Expr], zone: Zone) -> Result<Arc<dyn TableProvide
             .with_hint("Say the step: generate_series(start, stop, interval)."));
     };
     // Only where both ends are timestamps, it is on no clock in particular.
-    let is_plain = |found: &Option<SqlType>| {
-        found.is_none_or(|found| found == SqlType::Scalar(ScalarType::Timestamp))
-    };
+    let is_plain = |found: &Option<SqlType>| found.is_none_or(|found| found == SqlType::Scalar(ScalarType::Timestamp));
     let kind = if types[..2].iter().all(is_plain) { ScalarType::Timestamp } else { ScalarType::Timestamptz };
     let (Some(start), Some(stop), Some(step)) =
         (instant(start, kind, zone)?, instant(stop, kind, zone)?, interval(step)?)
@@ -91,8 +89,9 @@ fn type_of(arg: &Expr) -> Option<SqlType> {
 
 /// The value of a constant; `None` of NULL.
 fn value_of(arg: &Expr) -> Result<(Option<SqlType>, Option<Value>)> {
-    let scalar = literal(arg)
-        .ok_or_else(|| Error::unsupported("generate_series of times whose arguments are no constants is not supported"))?;
+    let scalar = literal(arg).ok_or_else(|| {
+        Error::unsupported("generate_series of times whose arguments are no constants is not supported")
+    })?;
     let array = scalar.to_array().map_err(from_datafusion)?;
     let sql_type = type_of(arg).unwrap_or(SqlType::Scalar(ScalarType::Text));
     let value = ColumnReader::new(&array, sql_type)?.datum(0).to_value();

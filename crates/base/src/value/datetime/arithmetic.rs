@@ -163,10 +163,7 @@ pub fn bin(stride: Interval, source: i64, origin: i64) -> Result<i64> {
 /// 22008
 pub fn make_date(year: i64, month: i64, day: i64) -> Result<i32> {
     let invalid = || {
-        Error::new(
-            ErrorCode::DatetimeOverflow,
-            format!("date field value out of range: {year}-{month:02}-{day:02}"),
-        )
+        Error::new(ErrorCode::DatetimeOverflow, format!("date field value out of range: {year}-{month:02}-{day:02}"))
     };
     if year == 0 || !(1..=12).contains(&month) {
         return Err(invalid());

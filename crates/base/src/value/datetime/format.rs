@@ -23,7 +23,17 @@ const PATTERNS: [&str; 103] = [
 const PATTERNS_LAST: [&str; 9] = ["yyy", "yy", "y", "ff1", "ff2", "ff3", "ff4", "ff5", "ff6"];
 
 pub(super) const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
     "December",
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
@@ -164,7 +174,8 @@ fn field(fields: &Fields, pattern: &str, fill: bool, ordinal: Option<bool>, out:
     let days = || fields.days.ok_or_else(not_of_intervals);
     let number = |value: i64, width: usize, out: &mut String| {
         // Of a negative one these have room for its sign.
-        let has_sign = value < 0 && matches!(upper.as_str(), "HH" | "HH12" | "HH24" | "MI" | "SS" | "MM" | "YYYY" | "YYY" | "YY" | "Y");
+        let has_sign = value < 0
+            && matches!(upper.as_str(), "HH" | "HH12" | "HH24" | "MI" | "SS" | "MM" | "YYYY" | "YYY" | "YY" | "Y");
         let width = if !fill { 0 } else { width + usize::from(has_sign) };
         let digits = format!("{value:0width$}");
         out.push_str(&digits);

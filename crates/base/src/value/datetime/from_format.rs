@@ -33,9 +33,8 @@ fn inexact() -> Error {
 /// 0A000 for a template or a text that is not offered, 22008 for a field out of range, 22007 for a wrong hour of twelve.
 pub fn timestamp_from(text: &str, template: &str) -> Result<i64> {
     let fields = read(text, template)?;
-    let out_of_range = || {
-        Error::new(ErrorCode::DatetimeOverflow, format!("date/time field value out of range: \"{text}\""))
-    };
+    let out_of_range =
+        || Error::new(ErrorCode::DatetimeOverflow, format!("date/time field value out of range: \"{text}\""));
     // PostgreSQL takes a missing year for the one before the first.
     let year = fields.year.filter(|year| *year > 0).ok_or_else(inexact)?;
     let (month, day) = (fields.month.unwrap_or(1), fields.day.unwrap_or(1));

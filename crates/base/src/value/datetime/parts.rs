@@ -65,9 +65,12 @@ pub enum Unit {
 impl Unit {
     /// The unit of a name, in any of PostgreSQL's spellings.
     pub fn parse(name: &str) -> Option<Self> {
-        let lower = name.to_ascii_lowercase();
-        let shown = lower.char_indices().nth(UNIT_NAME_LENGTH).map_or(lower.as_str(), |(end, _)| &lower[..end]);
-        Some(match shown {
+        // Once per row: nothing is allocated.
+        let length = name.len().min(UNIT_NAME_LENGTH);
+        let mut lower = [0; UNIT_NAME_LENGTH];
+        lower[..length].copy_from_slice(&name.as_bytes()[..length]);
+        lower.make_ascii_lowercase();
+        Some(match std::str::from_utf8(&lower[..length]).ok()? {
             "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecon" => Self::Microsecond,
             "ms" | "msec" | "msecs" | "msecond" | "mseconds" | "millisecon" => Self::Millisecond,
             "s" | "sec" | "secs" | "second" | "seconds" => Self::Second,
@@ -139,8 +142,7 @@ impl Source {
     /// The unit to cut to: those that only `extract` knows are nothing to cut to.
     fn step(self, name: &str) -> Result<Unit> {
         let unit = self.unit(name)?;
-        let is_part =
-            matches!(unit, Unit::Dow | Unit::Isodow | Unit::Doy | Unit::Isoyear | Unit::Julian | Unit::Epoch);
+        let is_part = matches!(unit, Unit::Dow | Unit::Isodow | Unit::Doy | Unit::Isoyear | Unit::Julian | Unit::Epoch);
         if is_part { Err(self.unrecognized(name)) } else { Ok(unit) }
     }
 
@@ -297,8 +299,9 @@ fn interval_part(unit: Unit, interval: Interval) -> Result<Option<i64>> {
             // A year has 365.25 days and a month 30; in quarters of a day everything is whole.
             let quarters = 1461 * (months / 12) + 120 * (months % 12) + 4 * days;
             let total = i128::from(quarters) * i128::from(DAY_MICROS / 4) + i128::from(micros);
-            i64::try_from(total)
-                .map_err(|_| Error::unsupported("the epoch of an interval of more than 292,000 years is not supported"))?
+            i64::try_from(total).map_err(|_| {
+                Error::unsupported("the epoch of an interval of more than 292,000 years is not supported")
+            })?
         }
         _ => return Ok(None),
     }))

@@ -179,7 +179,15 @@ fn carry_months(interval: &mut Interval) -> Result<()> {
 ///
 /// # Errors
 /// 22008
-pub fn make(years: i32, months: i32, weeks: i32, days: i32, hours: i32, minutes: i32, seconds: f64) -> Result<Interval> {
+pub fn make(
+    years: i32,
+    months: i32,
+    weeks: i32,
+    days: i32,
+    hours: i32,
+    minutes: i32,
+    seconds: f64,
+) -> Result<Interval> {
     let months = i64::from(years) * 12 + i64::from(months);
     let days = i64::from(weeks) * 7 + i64::from(days);
     if !seconds.is_finite() {

@@ -53,7 +53,13 @@ pub fn to_char(is_negative: bool, digits: &str, pattern: &str) -> Result<String>
     let (before, behind) = digits.split_once('.').unwrap_or((digits, ""));
     let before = before.trim_start_matches('0');
     let is_zero = before.is_empty() && behind.bytes().all(|byte| byte == b'0');
-    let sign = if is_negative && !is_zero { "-" } else if fill { " " } else { "" };
+    let sign = if is_negative && !is_zero {
+        "-"
+    } else if fill {
+        " "
+    } else {
+        ""
+    };
     let places = whole.iter().filter(|byte| **byte != b',').count();
     if before.len() > places {
         let hidden = whole.iter().map(|byte| if *byte == b',' { ',' } else { '#' }).collect::<String>();

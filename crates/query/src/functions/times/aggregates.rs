@@ -41,9 +41,7 @@ pub struct IntervalAware {
 /// # Errors
 /// As the registry's.
 pub fn register(registry: &mut dyn datafusion::execution::FunctionRegistry) -> Result<()> {
-    for (name, kind) in
-        [("sum", Kind::Sum), ("avg", Kind::Average), ("min", Kind::Least), ("max", Kind::Greatest)]
-    {
+    for (name, kind) in [("sum", Kind::Sum), ("avg", Kind::Average), ("min", Kind::Least), ("max", Kind::Greatest)] {
         let inner = registry.udaf(name)?;
         let signature = Signature::user_defined(Volatility::Immutable);
         registry.register_udaf(Arc::new(AggregateUDF::from(IntervalAware { kind, inner, signature })))?;
@@ -109,10 +107,10 @@ impl AggregateUDFImpl for IntervalAware {
             Kind::Sum | Kind::Average if args.is_distinct => {
                 return Err(external(Error::unsupported("sums of distinct intervals are not supported")));
             }
-            Kind::Sum | Kind::Average => Box::new(Summed { total: Total::default(), is_average: self.kind == Kind::Average }),
-            Kind::Least | Kind::Greatest => {
-                Box::new(Extreme { found: None, is_greatest: self.kind == Kind::Greatest })
+            Kind::Sum | Kind::Average => {
+                Box::new(Summed { total: Total::default(), is_average: self.kind == Kind::Average })
             }
+            Kind::Least | Kind::Greatest => Box::new(Extreme { found: None, is_greatest: self.kind == Kind::Greatest }),
         })
     }
 

@@ -163,11 +163,17 @@ pub(super) fn value(
     Ok(ColumnarValue::Scalar(scalar(scalar_type.into(), &value).map_err(external)?))
 }
 
-fn age_of_rows(clock: &TimeFunction, args: &[ColumnarValue], time: StatementTime, rows: usize) -> Result<ColumnarValue> {
+fn age_of_rows(
+    clock: &TimeFunction,
+    args: &[ColumnarValue],
+    time: StatementTime,
+    rows: usize,
+) -> Result<ColumnarValue> {
     let [arg] = args else { return Err(Error::internal("age has one argument here")) };
     let array = arg.to_array(rows).map_err(from_datafusion)?;
-    let from = ashlar_store::arrow_types::sql_type_of(&arrow::datatypes::Field::new("age", array.data_type().clone(), true))
-        .ok_or_else(|| Error::internal("an argument without a type"))?;
+    let from =
+        ashlar_store::arrow_types::sql_type_of(&arrow::datatypes::Field::new("age", array.data_type().clone(), true))
+            .ok_or_else(|| Error::internal("an argument without a type"))?;
     let reader = ColumnReader::new(&array, from)?;
     let Value::Timestamp(midnight) = midnight(clock, time)? else {
         return Err(Error::internal("midnight is a timestamp"));

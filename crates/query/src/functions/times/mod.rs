@@ -13,9 +13,9 @@ mod resolve;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
+use ashlar_base::value::coerce_with;
 use ashlar_base::value::datetime::parts::Unit;
 use ashlar_base::value::text::{self, TextStyle, Zone};
-use ashlar_base::value::coerce_with;
 use ashlar_base::{Error, Result, ScalarType, SqlType, Value};
 use ashlar_store::arrow_types::sql_type_of;
 use ashlar_store::{ColumnReader, build_array};
@@ -48,7 +48,9 @@ enum Kind {
 enum Output {
     Of(Kind),
     /// `extract`: a numeric with the digits of its unit.
-    Part { of_date: bool },
+    Part {
+        of_date: bool,
+    },
 }
 
 /// What an overload may look at beside its arguments.
@@ -206,7 +208,8 @@ impl ScalarUDFImpl for TimeFunction {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         if self.reads != Reads::Nothing && self.reads_clock(args.args.len()) {
-            let time = clock::current().ok_or_else(|| external(Error::internal("a clock was read outside of a statement")))?;
+            let time =
+                clock::current().ok_or_else(|| external(Error::internal("a clock was read outside of a statement")))?;
             return clock::value(self, &args.args, time, args.number_rows);
         }
         let literals: Vec<Option<&ScalarValue>> = args
@@ -247,17 +250,23 @@ impl TimeFunction {
                 ColumnarValue::Array(array) => Input::Column(ColumnReader::new(array, from)?, from, to),
             });
         }
-        let is_constant = inputs.iter().all(|input| matches!(input, Input::Constant(_))) && self.reads == Reads::Nothing;
+        let is_constant =
+            inputs.iter().all(|input| matches!(input, Input::Constant(_))) && self.reads == Reads::Nothing;
         let rows = if is_constant { 1 } else { args.number_rows };
         let mut values = Vec::with_capacity(rows);
-        let mut row_values: Vec<Value> = Vec::with_capacity(inputs.len());
+        // Constants stay in their places; only columns change from row to row.
+        let mut row_values: Vec<Value> = inputs
+            .iter()
+            .map(|input| match input {
+                Input::Constant(value) => value.clone(),
+                Input::Column(..) => Value::Null,
+            })
+            .collect();
         for row in 0..rows {
-            row_values.clear();
-            for input in &inputs {
-                row_values.push(match input {
-                    Input::Constant(value) => value.clone(),
-                    Input::Column(reader, from, to) => converted(reader.datum(row).to_value(), *from, *to, &style)?,
-                });
+            for (value, input) in row_values.iter_mut().zip(&inputs) {
+                if let Input::Column(reader, from, to) = input {
+                    *value = converted(reader.datum(row).to_value(), *from, *to, &style)?;
+                }
             }
             values.push(if row_values.iter().any(Value::is_null) {
                 Value::Null
@@ -267,7 +276,9 @@ impl TimeFunction {
         }
         let array = build_array(output, &values)?;
         if is_constant {
-            return ScalarValue::try_from_array(&array, 0).map(ColumnarValue::Scalar).map_err(crate::error::from_datafusion);
+            return ScalarValue::try_from_array(&array, 0)
+                .map(ColumnarValue::Scalar)
+                .map_err(crate::error::from_datafusion);
         }
         Ok(ColumnarValue::Array(array))
     }

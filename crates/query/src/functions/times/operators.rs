@@ -110,9 +110,7 @@ fn as_interval(expr: Expr) -> Expr {
     let field = field_of("interval", SqlType::Scalar(ScalarType::Interval));
     match expr {
         Expr::Literal(ScalarValue::Utf8(_), _) => Expr::Cast(Cast { expr: Box::new(expr), field }),
-        Expr::Placeholder(Placeholder { id, field: None }) => {
-            Expr::Placeholder(Placeholder { id, field: Some(field) })
-        }
+        Expr::Placeholder(Placeholder { id, field: None }) => Expr::Placeholder(Placeholder { id, field: Some(field) }),
         other => other,
     }
 }
@@ -138,9 +136,8 @@ pub struct IntervalOrder {
     signature: Signature,
 }
 
-static INTERVAL_ORDER: LazyLock<Arc<ScalarUDF>> = LazyLock::new(|| {
-    Arc::new(ScalarUDF::from(IntervalOrder { signature: Signature::any(1, Volatility::Immutable) }))
-});
+static INTERVAL_ORDER: LazyLock<Arc<ScalarUDF>> =
+    LazyLock::new(|| Arc::new(ScalarUDF::from(IntervalOrder { signature: Signature::any(1, Volatility::Immutable) })));
 static INTERVAL_NEGATE: LazyLock<Arc<ScalarUDF>> =
     LazyLock::new(|| operator("interval_negate", "-", catalog::NEGATED, Zone::Utc));
 

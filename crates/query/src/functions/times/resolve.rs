@@ -73,16 +73,16 @@ impl TimeFunction {
                 return Ok(both);
             }
         }
-        let mut candidates: Vec<&'static Overload> = self
-            .overloads
-            .iter()
-            .filter(|overload| {
-                overload.args.len() == arguments.len()
-                    && overload.args.iter().zip(arguments).all(|(kind, argument)| {
-                        argument.sql_type.is_none_or(|sql_type| fit(sql_type, *kind).is_some())
-                    })
-            })
-            .collect();
+        let mut candidates: Vec<&'static Overload> =
+            self.overloads
+                .iter()
+                .filter(|overload| {
+                    overload.args.len() == arguments.len()
+                        && overload.args.iter().zip(arguments).all(|(kind, argument)| {
+                            argument.sql_type.is_none_or(|sql_type| fit(sql_type, *kind).is_some())
+                        })
+                })
+                .collect();
         let count = |overload: &Overload, least: Fit| {
             let fits = overload.args.iter().zip(arguments);
             fits.filter(|(kind, argument)| {
@@ -111,11 +111,8 @@ impl TimeFunction {
         match candidates[..] {
             [only] => Ok(only),
             [] => Err(self.undefined(arguments)),
-            _ => Err(Error::new(
-                ErrorCode::AmbiguousFunction,
-                format!("{} is not unique", self.shown(arguments)),
-            )
-            .with_hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
+            _ => Err(Error::new(ErrorCode::AmbiguousFunction, format!("{} is not unique", self.shown(arguments)))
+                .with_hint("Could not choose a best candidate function. You might need to add explicit type casts.")),
         }
     }
 

@@ -398,8 +398,10 @@ impl SqlSession {
         let Some(name) = portal.prepared_as.clone() else { return Ok(()) };
         let Some(Prepared { parsed: Some(parsed), declared, .. }) = self.prepared.get(&name) else { return Ok(()) };
         if !in_zone && grammar::holds_local_time(&parsed.text) {
-            return Err(Error::unsupported("this statement was prepared in another time zone, with a time of that zone")
-                .with_hint("Prepare it again, or write the offset with the time."));
+            return Err(Error::unsupported(
+                "this statement was prepared in another time zone, with a time of that zone",
+            )
+            .with_hint("Prepare it again, or write the offset with the time."));
         }
         let (parsed, declared) = (parsed.clone(), declared.clone());
         let again = self.plan(&parsed, &declared).await?;

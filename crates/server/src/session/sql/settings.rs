@@ -200,9 +200,9 @@ impl Settings {
                     .cloned()
                     .unwrap_or_else(|| value.to_owned())
             }
-            Rule::Zone => {
-                Zone::parse(value).map_err(|error| if error.fields().detail.is_some() { error } else { invalid() })?.to_string()
-            }
+            Rule::Zone => Zone::parse(value)
+                .map_err(|error| if error.fields().detail.is_some() { error } else { invalid() })?
+                .to_string(),
             Rule::Milliseconds => milliseconds(value).ok_or_else(invalid)?.to_string(),
             Rule::Isolation => {
                 isolation(value)?;
