@@ -431,7 +431,7 @@ fn session_command(node: &NodeEnum, text: &str) -> Result<SessionCommand> {
     Ok(match node {
         NodeEnum::TransactionStmt(node) => transaction_command(node)?,
         NodeEnum::VariableSetStmt(node) => set_command(node)?,
-        NodeEnum::VariableShowStmt(node) => SessionCommand::Show(node.name.clone()),
+        NodeEnum::VariableShowStmt(node) => SessionCommand::Show(shown_name(&node.name)),
         NodeEnum::DiscardStmt(node) => {
             if node.target == i32::from(protobuf::DiscardMode::DiscardAll) {
                 SessionCommand::DiscardAll
@@ -494,6 +494,13 @@ fn session_command(node: &NodeEnum, text: &str) -> Result<SessionCommand> {
             return Err(Error::unsupported(format!("{} is not supported", words.join(" ").to_uppercase())));
         }
     })
+}
+
+/// The name of a setting as its result column has it: PostgreSQL writes three of its own in capitals.
+fn shown_name(name: &str) -> String {
+    let canonical =
+        ["TimeZone", "DateStyle", "IntervalStyle"].into_iter().find(|known| known.eq_ignore_ascii_case(name));
+    canonical.unwrap_or(name).to_owned()
 }
 
 /// An expression's text, from its tree.

@@ -65,9 +65,12 @@ pub enum Unit {
 impl Unit {
     /// The unit of a name, in any of PostgreSQL's spellings.
     pub fn parse(name: &str) -> Option<Self> {
-        let lower = name.to_ascii_lowercase();
-        let shown = lower.char_indices().nth(UNIT_NAME_LENGTH).map_or(lower.as_str(), |(end, _)| &lower[..end]);
-        Some(match shown {
+        // Once per row: nothing is allocated.
+        let length = name.len().min(UNIT_NAME_LENGTH);
+        let mut lower = [0; UNIT_NAME_LENGTH];
+        lower[..length].copy_from_slice(&name.as_bytes()[..length]);
+        lower.make_ascii_lowercase();
+        Some(match std::str::from_utf8(&lower[..length]).ok()? {
             "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecon" => Self::Microsecond,
             "ms" | "msec" | "msecs" | "msecond" | "mseconds" | "millisecon" => Self::Millisecond,
             "s" | "sec" | "secs" | "second" | "seconds" => Self::Second,

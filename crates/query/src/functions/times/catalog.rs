@@ -207,8 +207,12 @@ const TO_DATE: &[Overload] = &[overload!([Text, Text] => Date, |a, _| {
     i32::try_from(days).map(Value::Date).map_err(|_| Error::internal("a date within its limits is too large"))
 })];
 
-fn shown(text: Result<String>) -> Result<Value> {
-    text.map(|text| Value::Text(text.into()))
+/// By no template at all there is no text either.
+fn shown(template: &Value, shown: Result<String>) -> Result<Value> {
+    if text(template).is_empty() {
+        return Ok(Value::Null);
+    }
+    shown.map(|text| Value::Text(text.into()))
 }
 
 /// Digits that a double precision surely has.
@@ -237,11 +241,11 @@ fn float_to_char(value: f64, pattern: &str) -> Result<String> {
 }
 
 const TO_CHAR: &[Overload] = &[
-    overload!([Timestamp, Text] => Text, |a, _| shown(format::to_char(micros(&a[0]), None, text(&a[1])))),
-    overload!([Timestamptz, Text] => Text, |a, c| shown(format::to_char(micros(&a[0]), Some(c.zone), text(&a[1])))),
-    overload!([Span, Text] => Text, |a, _| shown(format::interval_to_char(span(&a[0]), text(&a[1])))),
-    overload!([Numeric, Text] => Text, |a, c| shown(number_to_char(&a[0], c.first, text(&a[1])))),
-    overload!([Float, Text] => Text, |a, _| shown(float_to_char(float(&a[0]), text(&a[1])))),
+    overload!([Timestamp, Text] => Text, |a, _| shown(&a[1], format::to_char(micros(&a[0]), None, text(&a[1])))),
+    overload!([Timestamptz, Text] => Text, |a, c| shown(&a[1], format::to_char(micros(&a[0]), Some(c.zone), text(&a[1])))),
+    overload!([Span, Text] => Text, |a, _| shown(&a[1], format::interval_to_char(span(&a[0]), text(&a[1])))),
+    overload!([Numeric, Text] => Text, |a, c| shown(&a[1], number_to_char(&a[0], c.first, text(&a[1])))),
+    overload!([Float, Text] => Text, |a, _| shown(&a[1], float_to_char(float(&a[0]), text(&a[1])))),
 ];
 
 /// There is no infinity here.

@@ -254,14 +254,19 @@ impl TimeFunction {
             inputs.iter().all(|input| matches!(input, Input::Constant(_))) && self.reads == Reads::Nothing;
         let rows = if is_constant { 1 } else { args.number_rows };
         let mut values = Vec::with_capacity(rows);
-        let mut row_values: Vec<Value> = Vec::with_capacity(inputs.len());
+        // Constants stay in their places; only columns change from row to row.
+        let mut row_values: Vec<Value> = inputs
+            .iter()
+            .map(|input| match input {
+                Input::Constant(value) => value.clone(),
+                Input::Column(..) => Value::Null,
+            })
+            .collect();
         for row in 0..rows {
-            row_values.clear();
-            for input in &inputs {
-                row_values.push(match input {
-                    Input::Constant(value) => value.clone(),
-                    Input::Column(reader, from, to) => converted(reader.datum(row).to_value(), *from, *to, &style)?,
-                });
+            for (value, input) in row_values.iter_mut().zip(&inputs) {
+                if let Input::Column(reader, from, to) = input {
+                    *value = converted(reader.datum(row).to_value(), *from, *to, &style)?;
+                }
             }
             values.push(if row_values.iter().any(Value::is_null) {
                 Value::Null
