@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use ashlar_base::{Error, ErrorCode};
 use ashlar_store::arrow_types::sql_type_of;
-use datafusion::common::Result;
+use datafusion::common::{Result, ScalarValue};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
@@ -46,6 +46,12 @@ impl AnalyzerRule for TextCasts {
                     ),
                 ));
             }
+            // A quoted literal is read when the statement is planned, whether its value will be asked for or not.
+            if let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = inner.as_ref()
+                && has_type
+            {
+                FromText::check(target, text).map_err(external)?;
+            }
             let function = match (is_text(source.data_type()), is_text(field.data_type())) {
                 // varchar(n) cuts, json checks; a plain text to text cast is nothing.
                 (true, true) if has_type => ScalarUDF::from(FromText::new(target)),
@@ -73,6 +79,12 @@ fn is_castable(from: &DataType, to: &DataType) -> bool {
     match (from, to) {
         (DataType::Boolean, to) => matches!(to, DataType::Boolean | DataType::Int32) || is_text(to),
         (from, DataType::Boolean) => matches!(from, DataType::Int32 | DataType::Null) || is_text(from),
+        // Bytes are bytes, and identifiers are identifiers.
+        (from, to) if is_bytes(from) != is_bytes(to) && !is_text(from) && !is_text(to) => {
+            matches!(from, DataType::Null)
+        }
+        (DataType::FixedSizeBinary(_), to) => matches!(to, DataType::FixedSizeBinary(_)) || is_text(to),
+        (from, DataType::FixedSizeBinary(_)) => matches!(from, DataType::Null) || is_text(from),
         (from, to) => !(is_number(from) && is_time(to) || is_time(from) && is_number(to)),
     }
 }

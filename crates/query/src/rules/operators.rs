@@ -326,7 +326,7 @@ pub(super) fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Res
 }
 
 /// Whether PostgreSQL compares values of two types; types of ours only, the rest is the engine's to say.
-fn is_comparable(left: &FieldRef, right: &FieldRef) -> bool {
+pub(super) fn is_comparable(left: &FieldRef, right: &FieldRef) -> bool {
     use ashlar_base::{ScalarType, SqlType};
     use ashlar_store::arrow_types::sql_type_of;
     let (Some(left_type), Some(right_type)) = (sql_type_of(left), sql_type_of(right)) else { return true };

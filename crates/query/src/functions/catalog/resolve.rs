@@ -91,7 +91,7 @@ fn is_preferred(kind: T) -> bool {
 pub fn resolve(name: &str, overloads: &[Overload], args: &[Arg<'_>], constants: &[Option<i64>]) -> Result<Chosen> {
     let fits = |overload: &Overload| {
         let count = overload.args.len();
-        let is_count = if overload.variadic { args.len() + 1 >= count } else { args.len() == count };
+        let is_count = if overload.variadic { args.len() >= count } else { args.len() == count };
         is_count
             && args.iter().enumerate().all(|(index, arg)| match arg {
                 Arg::Unknown(_) => true,
