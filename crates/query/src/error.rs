@@ -24,7 +24,11 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
                     Ok(arrow) => from_arrow(*arrow),
                     Err(other) => {
                         let text = other.to_string();
-                        if text.contains("regex parse error") { regular_expression(&text) } else { Error::internal(text) }
+                        if text.contains("regex parse error") {
+                            regular_expression(&text)
+                        } else {
+                            Error::internal(text)
+                        }
                     }
                 },
             },
@@ -47,7 +51,11 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         DataFusionError::ParquetError(inner) => Error::new(ErrorCode::DataException, inner.to_string()),
         other => {
             let text = other.strip_backtrace();
-            if text.contains("regex parse error") { regular_expression(&text) } else { Error::internal(first_line(&text)) }
+            if text.contains("regex parse error") {
+                regular_expression(&text)
+            } else {
+                Error::internal(first_line(&text))
+            }
         }
     }
 }
@@ -331,7 +339,8 @@ fn from_execution_message(message: &str) -> Error {
 
 /// 2201B; what is wrong stands on the last line of the engine's message.
 fn regular_expression(message: &str) -> Error {
-    let reason = message.lines().rev().find_map(|line| line.trim().strip_prefix("error: ")).unwrap_or("it does not parse");
+    let reason =
+        message.lines().rev().find_map(|line| line.trim().strip_prefix("error: ")).unwrap_or("it does not parse");
     Error::new(ErrorCode::InvalidRegularExpression, format!("invalid regular expression: {reason}"))
 }
 

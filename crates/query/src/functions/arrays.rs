@@ -15,10 +15,7 @@ pub const FUNCTIONS: &[Function] = &[
     function("array_length", &[of(&[T::Arr, T::Int4], INT4, Body::Strict(extent))]),
     function("array_upper", &[of(&[T::Arr, T::Int4], INT4, Body::Strict(extent))]),
     function("array_lower", &[of(&[T::Arr, T::Int4], INT4, Body::Strict(lower))]),
-    function(
-        "cardinality",
-        &[of(&[T::Arr], INT4, Body::Strict(|_, args| Ok(Value::Int4(count(&items(&args[0]))))))],
-    ),
+    function("cardinality", &[of(&[T::Arr], INT4, Body::Strict(|_, args| Ok(Value::Int4(count(&items(&args[0]))))))]),
     function("array_ndims", &[of(&[T::Arr], INT4, Body::Strict(dimensions))]),
     function("array_dims", &[of(&[T::Arr], R::Is(T::Text), Body::Strict(bounds))]),
     function("array_append", &[of(&[T::Arr, T::Elem], ARR, Body::Called(append_item))]),

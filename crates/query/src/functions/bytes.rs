@@ -54,7 +54,8 @@ pub fn bit_length(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
 /// `position(bytea in bytea)`, the haystack first.
 pub fn position(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let (haystack, needle) = (bytes_of(&args[0]), bytes_of(&args[1]));
-    let found = if needle.is_empty() { Some(0) } else { haystack.windows(needle.len()).position(|part| part == needle) };
+    let found =
+        if needle.is_empty() { Some(0) } else { haystack.windows(needle.len()).position(|part| part == needle) };
     Ok(Value::Int4(found.map_or(0, |at| i32::try_from(at + 1).unwrap_or(i32::MAX))))
 }
 
@@ -108,7 +109,8 @@ fn encode(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
                 if group > 0 && (group * 4).is_multiple_of(LINE) {
                     out.push('\n');
                 }
-                let bits = chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+                let bits =
+                    chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
                 for digit in 0..4 {
                     let value = (bits >> (18 - 6 * digit)) & 63;
                     out.push(if digit <= chunk.len() { char::from(BASE64[value as usize]) } else { '=' });
@@ -196,8 +198,7 @@ fn decode_base64(encoded: &str) -> Result<Vec<u8>> {
 }
 
 fn decode_escape(encoded: &str) -> Result<Vec<u8>> {
-    let invalid =
-        || Error::new(ErrorCode::InvalidTextRepresentation, "invalid input syntax for type bytea");
+    let invalid = || Error::new(ErrorCode::InvalidTextRepresentation, "invalid input syntax for type bytea");
     let bytes = encoded.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -230,10 +231,9 @@ fn encoding_of(name: &str, is_source: bool) -> Result<Encoding> {
     match plain.as_str() {
         "utf8" | "unicode" => Ok(Encoding::Utf8),
         "latin1" | "iso88591" => Ok(Encoding::Latin1),
-        "sqlascii" | "latin2" | "latin5" | "latin9" | "win1250" | "win1251" | "win1252" | "koi8r" | "eucjp" | "sjis"
-        | "big5" | "gbk" | "gb18030" | "euckr" | "euccn" | "euctw" => {
-            Err(Error::unsupported(format!("the encoding {name} is not supported"))
-                .with_hint("UTF8 and LATIN1 are."))
+        "sqlascii" | "latin2" | "latin5" | "latin9" | "win1250" | "win1251" | "win1252" | "koi8r" | "eucjp"
+        | "sjis" | "big5" | "gbk" | "gb18030" | "euckr" | "euccn" | "euctw" => {
+            Err(Error::unsupported(format!("the encoding {name} is not supported")).with_hint("UTF8 and LATIN1 are."))
         }
         _ => {
             let which = if is_source { "source" } else { "destination" };
@@ -246,10 +246,7 @@ fn convert_from(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let bytes = bytes_of(&args[0]);
     let invalid = |byte: &[u8]| {
         let shown = byte.iter().map(|byte| format!("0x{byte:02x}")).collect::<Vec<_>>().join(" ");
-        Error::new(
-            ErrorCode::CharacterNotInRepertoire,
-            format!("invalid byte sequence for encoding \"UTF8\": {shown}"),
-        )
+        Error::new(ErrorCode::CharacterNotInRepertoire, format!("invalid byte sequence for encoding \"UTF8\": {shown}"))
     };
     if bytes.contains(&0) {
         return Err(invalid(&[0]));

@@ -58,12 +58,7 @@ pub fn is_native(operator: Operator, left: (i32, i32), right: (i32, i32)) -> boo
 ///
 /// # Errors
 /// 22003, 22012
-pub fn operate(
-    operator: Operator,
-    left: (i128, i32),
-    right: (i128, i32),
-    to: SqlType,
-) -> ashlar_base::Result<i128> {
+pub fn operate(operator: Operator, left: (i128, i32), right: (i128, i32), to: SqlType) -> ashlar_base::Result<i128> {
     let is_zero = matches!(operator, Operator::Divide | Operator::Modulo) && right.0 == 0;
     if is_zero {
         return Err(Error::new(ErrorCode::DivisionByZero, "division by zero"));

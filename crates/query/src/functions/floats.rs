@@ -87,11 +87,7 @@ fn checked<F: Float>(operator: Operator, left: F, right: F) -> ashlar_base::Resu
     Ok(result)
 }
 
-fn apply<T: ArrowPrimitiveType>(
-    operator: Operator,
-    left: &ArrayRef,
-    right: &ArrayRef,
-) -> Result<ArrayRef>
+fn apply<T: ArrowPrimitiveType>(operator: Operator, left: &ArrayRef, right: &ArrayRef) -> Result<ArrayRef>
 where
     T::Native: Float,
 {

@@ -40,7 +40,19 @@ pub const FUNCTIONS: &[Function] = &[
         "sign",
         &[
             of(&[T::Num], WHOLE, Body::Strict(sign)),
-            of(&[T::F8], R::Is(T::F8), Body::Float(|x| Ok(if x > 0.0 { 1.0 } else if x < 0.0 { -1.0 } else { x }))),
+            of(
+                &[T::F8],
+                R::Is(T::F8),
+                Body::Float(|x| {
+                    Ok(if x > 0.0 {
+                        1.0
+                    } else if x < 0.0 {
+                        -1.0
+                    } else {
+                        x
+                    })
+                }),
+            ),
         ],
     ),
     function(
@@ -65,10 +77,7 @@ pub const FUNCTIONS: &[Function] = &[
     ),
     function(
         "ln",
-        &[
-            of(&[T::Num], R::With(sixteen), Body::Strict(inexact)),
-            of(&[T::F8], R::Is(T::F8), Body::Float(floats::ln)),
-        ],
+        &[of(&[T::Num], R::With(sixteen), Body::Strict(inexact)), of(&[T::F8], R::Is(T::F8), Body::Float(floats::ln))],
     ),
     function(
         "log",
@@ -101,7 +110,10 @@ pub const FUNCTIONS: &[Function] = &[
             of(&[T::Num, T::Num, T::Num, T::Int4], R::Is(T::Int4), Body::Strict(numeric_bucket)),
         ],
     ),
-    function("scale", &[of(&[T::Num], R::Is(T::Int4), Body::Strict(|call, _| Ok(Value::Int4(scale_of(call.args[0]).into()))))]),
+    function(
+        "scale",
+        &[of(&[T::Num], R::Is(T::Int4), Body::Strict(|call, _| Ok(Value::Int4(scale_of(call.args[0]).into()))))],
+    ),
 ];
 
 const ABS: &[super::catalog::Overload] = &[
@@ -127,10 +139,8 @@ const GCD: &[super::catalog::Overload] = &[
     of(&[T::Num, T::Num], R::With(wider), Body::Strict(numeric_gcd)),
 ];
 
-const LCM: &[super::catalog::Overload] = &[
-    of(&[T::Int4, T::Int4], R::Same(0), Body::Strict(lcm)),
-    of(&[T::Int8, T::Int8], R::Same(0), Body::Strict(lcm)),
-];
+const LCM: &[super::catalog::Overload] =
+    &[of(&[T::Int4, T::Int4], R::Same(0), Body::Strict(lcm)), of(&[T::Int8, T::Int8], R::Same(0), Body::Strict(lcm))];
 
 /// A numeric without a fraction; one digit more, for rounding up.
 const WHOLE: R = R::With(|args, _| to_scale(args[0], 0));

@@ -7,7 +7,9 @@ use arrow::datatypes::DataType;
 use ashlar_base::{Error, ErrorCode};
 use datafusion::common::{Result, internal_err};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::{Cast, ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    Cast, ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 
 use crate::error::external;
 
@@ -33,10 +35,7 @@ pub fn checked(pattern: Expr) -> Expr {
 pub fn check_pattern(pattern: &str) -> ashlar_base::Result<()> {
     let escapes = pattern.bytes().rev().take_while(|byte| *byte == b'\\').count();
     if escapes % 2 == 1 {
-        return Err(Error::new(
-            ErrorCode::InvalidEscapeSequence,
-            "LIKE pattern must not end with escape character",
-        ));
+        return Err(Error::new(ErrorCode::InvalidEscapeSequence, "LIKE pattern must not end with escape character"));
     }
     Ok(())
 }

@@ -14,7 +14,9 @@ use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
-use datafusion::logical_expr::{ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 
 use crate::error::external;
 

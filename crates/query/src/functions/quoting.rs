@@ -9,12 +9,18 @@ const TEXT: R = R::Is(T::Text);
 
 /// See the module.
 pub const FUNCTIONS: &[Function] = &[
-    function("quote_literal", &[of(&[T::Text], TEXT, Body::Strict(literal)), of(&[T::Any], TEXT, Body::Strict(literal))]),
+    function(
+        "quote_literal",
+        &[of(&[T::Text], TEXT, Body::Strict(literal)), of(&[T::Any], TEXT, Body::Strict(literal))],
+    ),
     function(
         "quote_nullable",
         &[of(&[T::Text], TEXT, Body::Called(nullable)), of(&[T::Any], TEXT, Body::Called(nullable))],
     ),
-    function("format", &[of(&[T::Text], TEXT, Body::Called(format)), variadic(&[T::Text, T::Any], TEXT, Body::Called(format))]),
+    function(
+        "format",
+        &[of(&[T::Text], TEXT, Body::Called(format)), variadic(&[T::Text, T::Any], TEXT, Body::Called(format))],
+    ),
 ];
 
 fn shown(sql_type: SqlType, datum: &Datum<'_>) -> String {

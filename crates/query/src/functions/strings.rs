@@ -66,10 +66,7 @@ pub const FUNCTIONS: &[Function] = &[
     function("regexp_instr", &[of(&[T::Text, T::Text], INT4, Body::Engine(regex::regexp_instr))]),
     function("ascii", &[of(&[T::Text], INT4, Body::Engine(string::ascii))]),
     function("chr", &[of(&[T::Int4], TEXT, Body::Strict(chr))]),
-    function(
-        "to_hex",
-        &[of(&[T::Int4], TEXT, Body::Strict(to_hex)), of(&[T::Int8], TEXT, Body::Strict(to_hex))],
-    ),
+    function("to_hex", &[of(&[T::Int4], TEXT, Body::Strict(to_hex)), of(&[T::Int8], TEXT, Body::Strict(to_hex))]),
     function("split_part", &[of(&[T::Text, T::Text, T::Int4], TEXT, Body::Strict(split_part))]),
     Function {
         name: "gen_random_uuid",

@@ -81,7 +81,13 @@ impl AggregateUDFImpl for NumericVariance {
         if args.is_distinct {
             return Err(external(ashlar_base::Error::unsupported("variance of distinct numerics is not supported")));
         }
-        Ok(Box::new(Sums { variance: self.variance, scale: self.scale, count: 0, sum: i256::ZERO, squares: i256::ZERO }))
+        Ok(Box::new(Sums {
+            variance: self.variance,
+            scale: self.scale,
+            count: 0,
+            sum: i256::ZERO,
+            squares: i256::ZERO,
+        }))
     }
 }
 
@@ -151,7 +157,8 @@ impl Accumulator for Sums {
         let counts = counts.as_primitive::<Int64Type>();
         let (sums, squares) = (sums.as_primitive::<Decimal256Type>(), squares.as_primitive::<Decimal256Type>());
         for row in 0..counts.len() {
-            let added = |left: i256, right: i256| left.checked_add(right).ok_or_else(|| external(wide::too_many_digits()));
+            let added =
+                |left: i256, right: i256| left.checked_add(right).ok_or_else(|| external(wide::too_many_digits()));
             self.count += counts.value(row);
             self.sum = added(self.sum, sums.value(row))?;
             self.squares = added(self.squares, squares.value(row))?;

@@ -69,11 +69,7 @@ enum Finish {
 }
 
 /// What to compute, and how to finish it; `None` where the engine's own is right.
-fn plan_of(
-    name: &str,
-    args: &[Expr],
-    schema: &DFSchema,
-) -> Result<Option<(Vec<(Arc<AggregateUDF>, Expr)>, Finish)>> {
+fn plan_of(name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<(Vec<(Arc<AggregateUDF>, Expr)>, Finish)>> {
     let [arg] = args else { return Ok(None) };
     let Ok(arg_type) = arg.get_type(schema) else { return Ok(None) };
     let cast = |to: DataType| Expr::Cast(Cast::new(Box::new(arg.clone()), to));

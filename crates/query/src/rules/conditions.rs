@@ -28,8 +28,7 @@ impl AnalyzerRule for Conditions {
                 let left = condition(*left, context, schema)?;
                 let right = condition(*right, context, schema)?;
                 let changed = left.transformed || right.transformed;
-                let expr =
-                    Expr::BinaryExpr(BinaryExpr { left: Box::new(left.data), op, right: Box::new(right.data) });
+                let expr = Expr::BinaryExpr(BinaryExpr { left: Box::new(left.data), op, right: Box::new(right.data) });
                 Ok(Transformed::new_transformed(expr, changed))
             }
             Expr::Not(inner) => {

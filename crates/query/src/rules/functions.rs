@@ -160,10 +160,8 @@ fn quantify(
             }
         }
     };
-    let args = vec![
-        fitted(needle, &needle_field, common),
-        fitted(array, &array_field, SqlType::Array(common.scalar())),
-    ];
+    let args =
+        vec![fitted(needle, &needle_field, common), fitted(array, &array_field, SqlType::Array(common.scalar()))];
     let changed = args != function.args;
     let call = Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&function.func), args });
     Ok(if changed { Transformed::yes(call) } else { Transformed::no(call) })

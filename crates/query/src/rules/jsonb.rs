@@ -61,9 +61,7 @@ fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
             let groups: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
             grouped(Aggregate::try_new(input, groups, Vec::new())?)
         }
-        LogicalPlan::Distinct(Distinct::On(on))
-            if on.on_expr.iter().any(|expr| is_jsonb(expr, on.input.schema())) =>
-        {
+        LogicalPlan::Distinct(Distinct::On(on)) if on.on_expr.iter().any(|expr| is_jsonb(expr, on.input.schema())) => {
             Err(external(Error::unsupported("DISTINCT ON a jsonb expression is not supported")))
         }
         LogicalPlan::Aggregate(aggregate) => {
@@ -129,7 +127,9 @@ fn grouped(aggregate: Aggregate) -> Result<LogicalPlan> {
             let name = format!("jsonb value {at}");
             keys.push(key_of(expr.clone()));
             aggregates.push(first_value(expr.clone(), Vec::new()).alias(&name));
-            shown.push(Expr::Column(Column::new_unqualified(name)).alias_qualified(output.relation.clone(), &output.name));
+            shown.push(
+                Expr::Column(Column::new_unqualified(name)).alias_qualified(output.relation.clone(), &output.name),
+            );
         } else {
             keys.push(expr.clone());
             shown.push(Expr::Column(output.clone()));
@@ -156,7 +156,8 @@ fn aggregate_of(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
             let message = format!("{}(DISTINCT ...) of jsonb is not supported", func.name());
             return Err(external(Error::unsupported(message)));
         }
-        params.args = params.args.into_iter().map(|arg| if is_jsonb(&arg, schema) { key_of(arg) } else { arg }).collect();
+        params.args =
+            params.args.into_iter().map(|arg| if is_jsonb(&arg, schema) { key_of(arg) } else { arg }).collect();
         changed = true;
     }
     let expr = Expr::AggregateFunction(AggregateFunction { func, params });

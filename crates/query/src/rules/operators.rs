@@ -117,7 +117,9 @@ pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -
         let new_left = meet(left, &new_right.data, &sign_of(op), schema)?;
         let changed = new_left.transformed || new_right.transformed;
         let (left, right) = (new_left.data, new_right.data);
-        if json::is_jsonb(&left, schema) && json::is_jsonb(&right, schema) {
+        let is_parameter = |expr: &Expr| matches!(expr, Expr::Placeholder(_));
+        let (is_left, is_right) = (json::is_jsonb(&left, schema), json::is_jsonb(&right, schema));
+        if is_left && (is_right || is_parameter(&right)) || is_right && is_parameter(&left) {
             return Ok(Transformed::yes(rebuilt(json::key_of(left), op, json::key_of(right))));
         }
         let expr = rebuilt(left, op, right);
@@ -151,9 +153,11 @@ pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -
     match (left_open, right_open) {
         (true, true) if is_text(&left_type) && is_text(&right_type) => {
             let message = format!("operator is not unique: unknown {} unknown", sign_of(op));
-            return Err(external(Error::new(ErrorCode::AmbiguousFunction, message).with_hint(
-                "Could not choose a best candidate operator. You might need to add explicit type casts.",
-            )));
+            return Err(external(
+                Error::new(ErrorCode::AmbiguousFunction, message).with_hint(
+                    "Could not choose a best candidate operator. You might need to add explicit type casts.",
+                ),
+            ));
         }
         // A quoted number takes the type of the other side.
         (true, false) if is_text(&left_type) && is_number(&right_type) => {
@@ -242,9 +246,8 @@ fn is_open(expr: &Expr, field: &FieldRef) -> bool {
 /// 42883 with both types.
 fn no_operator(left: &FieldRef, op: Operator, right: &FieldRef) -> Error {
     let message = format!("operator does not exist: {} {} {}", name_of(left), sign_of(op), name_of(right));
-    Error::new(ErrorCode::UndefinedFunction, message).with_hint(
-        "No operator matches the given name and argument types. You might need to add explicit type casts.",
-    )
+    Error::new(ErrorCode::UndefinedFunction, message)
+        .with_hint("No operator matches the given name and argument types. You might need to add explicit type casts.")
 }
 
 /// `||` joins anything with text, bytes with bytes, arrays with arrays and items; nothing else.

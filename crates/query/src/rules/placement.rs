@@ -67,8 +67,7 @@ impl AnalyzerRule for Placement {
 /// The columns of USING and of an equality in ON are of types that PostgreSQL compares.
 fn check_keys(join: &Join) -> Result<()> {
     for (left, right) in &join.on {
-        let (Ok((_, left)), Ok((_, right))) =
-            (left.to_field(join.left.schema()), right.to_field(join.right.schema()))
+        let (Ok((_, left)), Ok((_, right))) = (left.to_field(join.left.schema()), right.to_field(join.right.schema()))
         else {
             continue;
         };
@@ -81,10 +80,9 @@ fn check_keys(join: &Join) -> Result<()> {
                     ErrorCode::DatatypeMismatch,
                     format!("JOIN/USING types {left} and {right} cannot be matched"),
                 ),
-                JoinConstraint::On => Error::new(
-                    ErrorCode::UndefinedFunction,
-                    format!("operator does not exist: {left} = {right}"),
-                ),
+                JoinConstraint::On => {
+                    Error::new(ErrorCode::UndefinedFunction, format!("operator does not exist: {left} = {right}"))
+                }
             }));
         }
     }

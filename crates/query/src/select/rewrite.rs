@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArguments, LimitClause,
-    Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, UnaryOperator, Value, VisitMut, VisitorMut,
+    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
+    LimitClause, Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, UnaryOperator, Value, VisitMut,
+    VisitorMut,
 };
 
 /// Rewrites a parsed statement in place.

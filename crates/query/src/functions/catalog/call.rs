@@ -247,11 +247,7 @@ impl PgCall {
         for row in 0..rows {
             datums.clear();
             datums.extend(readers.iter().map(|(reader, is_scalar)| reader.datum(if *is_scalar { 0 } else { row })));
-            values.push(if is_strict && datums.iter().any(Datum::is_null) {
-                Value::Null
-            } else {
-                of(&call, &datums)?
-            });
+            values.push(if is_strict && datums.iter().any(Datum::is_null) { Value::Null } else { of(&call, &datums)? });
         }
         build_array(self.chosen.ret, values.iter().map(Value::as_datum))
     }

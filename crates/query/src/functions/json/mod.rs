@@ -23,10 +23,19 @@ pub const FUNCTIONS: &[Function] = &[
     function("jsonb key", &[of(&[T::Jsonb], R::Is(T::Bytea), Body::Strict(key))]),
     function("->", GET),
     function("->>", GET_TEXT),
-    function("#>", &[of(&[T::Json, T::Texts], JSON, Body::Strict(at_path)), of(&[T::Jsonb, T::Texts], JSONB, Body::Strict(at_path))]),
+    function(
+        "#>",
+        &[
+            of(&[T::Json, T::Texts], JSON, Body::Strict(at_path)),
+            of(&[T::Jsonb, T::Texts], JSONB, Body::Strict(at_path)),
+        ],
+    ),
     function(
         "#>>",
-        &[of(&[T::Json, T::Texts], TEXT, Body::Strict(text_at_path)), of(&[T::Jsonb, T::Texts], TEXT, Body::Strict(text_at_path))],
+        &[
+            of(&[T::Json, T::Texts], TEXT, Body::Strict(text_at_path)),
+            of(&[T::Jsonb, T::Texts], TEXT, Body::Strict(text_at_path)),
+        ],
     ),
     function("@>", &[of(&[T::Jsonb, T::Jsonb], BOOL, Body::Strict(|_, args| contains(&args[0], &args[1])))]),
     function("<@", &[of(&[T::Jsonb, T::Jsonb], BOOL, Body::Strict(|_, args| contains(&args[1], &args[0])))]),
@@ -52,10 +61,34 @@ pub const FUNCTIONS: &[Function] = &[
     function("jsonb_extract_path_text", &[variadic(&[T::Jsonb, T::Text], TEXT, Body::Strict(extract_text))]),
     function("to_json", &[of(&[T::Any], JSON, Body::Strict(|call, args| text(shown(call.args[0], &args[0])?)))]),
     function("to_jsonb", &[of(&[T::Any], JSONB, Body::Strict(|call, args| jsonb(&shown(call.args[0], &args[0])?)))]),
-    function("json_build_object", &[of(&[], JSON, Body::Called(|_, _| text("{}"))), variadic(&[T::Any], JSON, Body::Called(|call, args| text(object(call, args, " : ")?)))]),
-    function("jsonb_build_object", &[of(&[], JSONB, Body::Called(|_, _| text("{}"))), variadic(&[T::Any], JSONB, Body::Called(|call, args| jsonb(&object(call, args, ": ")?)))]),
-    function("json_build_array", &[of(&[], JSON, Body::Called(|_, _| text("[]"))), variadic(&[T::Any], JSON, Body::Called(|call, args| text(array(call, args)?)))]),
-    function("jsonb_build_array", &[of(&[], JSONB, Body::Called(|_, _| text("[]"))), variadic(&[T::Any], JSONB, Body::Called(|call, args| jsonb(&array(call, args)?)))]),
+    function(
+        "json_build_object",
+        &[
+            of(&[], JSON, Body::Called(|_, _| text("{}"))),
+            variadic(&[T::Any], JSON, Body::Called(|call, args| text(object(call, args, " : ")?))),
+        ],
+    ),
+    function(
+        "jsonb_build_object",
+        &[
+            of(&[], JSONB, Body::Called(|_, _| text("{}"))),
+            variadic(&[T::Any], JSONB, Body::Called(|call, args| jsonb(&object(call, args, ": ")?))),
+        ],
+    ),
+    function(
+        "json_build_array",
+        &[
+            of(&[], JSON, Body::Called(|_, _| text("[]"))),
+            variadic(&[T::Any], JSON, Body::Called(|call, args| text(array(call, args)?))),
+        ],
+    ),
+    function(
+        "jsonb_build_array",
+        &[
+            of(&[], JSONB, Body::Called(|_, _| text("[]"))),
+            variadic(&[T::Any], JSONB, Body::Called(|call, args| jsonb(&array(call, args)?))),
+        ],
+    ),
     function("jsonb_strip_nulls", &[of(&[T::Jsonb], JSONB, Body::Strict(strip_nulls))]),
     function(
         "jsonb_set",
@@ -90,7 +123,7 @@ pub fn is_jsonb(expr: &Expr, schema: &DFSchema) -> bool {
 pub fn key_of(expr: Expr) -> Expr {
     let field = crate::expressions::field_of("jsonb", ScalarType::Jsonb.into());
     let cast = match &expr {
-        Expr::Literal(..) => Expr::Cast(Cast { expr: Box::new(expr), field }),
+        Expr::Literal(..) | Expr::Placeholder(_) => Expr::Cast(Cast { expr: Box::new(expr), field }),
         _ => expr,
     };
     super::planner::settled("jsonb key", vec![cast.clone()], &[ScalarType::Jsonb.into()]).unwrap_or(cast)
@@ -212,7 +245,8 @@ fn concatenate(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         (Json::Object(_), Json::Object(_)) => jsonb(&format!("{{{}}}", joined(inside(left.text), inside(right.text)))),
         (left_kind, right_kind) => {
             let (is_left, is_right) = (matches!(left_kind, Json::Array(_)), matches!(right_kind, Json::Array(_)));
-            if !is_left && !is_right && (matches!(left_kind, Json::Object(_)) || matches!(right_kind, Json::Object(_))) {
+            if !is_left && !is_right && (matches!(left_kind, Json::Object(_)) || matches!(right_kind, Json::Object(_)))
+            {
                 return Err(parameter_error("invalid concatenation of jsonb objects"));
             }
             let items = |node: &Node<'_>, is_array: bool| {
@@ -302,7 +336,8 @@ fn quoted(text: &str) -> String {
 fn shown(sql_type: SqlType, datum: &Datum<'_>) -> Result<String> {
     let mut out = String::new();
     if let (SqlType::Array(element), Datum::Array(items)) = (sql_type, datum) {
-        let items = items.iter().map(|item| shown(element.into(), &item.as_datum())).collect::<Result<Vec<String>>>()?;
+        let items =
+            items.iter().map(|item| shown(element.into(), &item.as_datum())).collect::<Result<Vec<String>>>()?;
         return Ok(format!("[{}]", items.join(",")));
     }
     append(sql_type, datum, &mut out);

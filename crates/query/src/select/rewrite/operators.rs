@@ -24,12 +24,7 @@ pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
 }
 
 /// `x = ANY (array)` and the like.
-pub(super) fn quantified(
-    left: &Expr,
-    operator: &BinaryOperator,
-    right: &Expr,
-    is_all: bool,
-) -> Result<Expr, Error> {
+pub(super) fn quantified(left: &Expr, operator: &BinaryOperator, right: &Expr, is_all: bool) -> Result<Expr, Error> {
     let array = match right {
         Expr::Nested(inner) => inner.as_ref(),
         other => other,

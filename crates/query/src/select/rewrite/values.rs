@@ -49,7 +49,12 @@ fn without_limit(data_type: DataType) -> Option<DataType> {
 fn is_taken_as(expr: &Expr, data_type: &DataType) -> bool {
     let is_float = matches!(
         data_type,
-        DataType::Real | DataType::Float4 | DataType::Float8 | DataType::DoublePrecision | DataType::Double(_) | DataType::Float(_)
+        DataType::Real
+            | DataType::Float4
+            | DataType::Float8
+            | DataType::DoublePrecision
+            | DataType::Double(_)
+            | DataType::Float(_)
     );
     match expr {
         Expr::Value(value) => match &value.value {
