@@ -168,6 +168,9 @@ impl Literal {
     fn assign_number(&self, digits: &str, column: &ColumnDef) -> Result<Value> {
         let to = column.sql_type;
         let style = TextStyle::default();
+        // A numeric has no negative zero.
+        let is_zero = digits.bytes().all(|byte| matches!(byte, b'-' | b'0' | b'.'));
+        let digits = if is_zero { digits.trim_start_matches('-') } else { digits };
         let from = number_type(digits);
         match to {
             SqlType::Scalar(ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8) => {

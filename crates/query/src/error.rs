@@ -110,6 +110,10 @@ fn from_arrow_text(text: &str, error: &ArrowError) -> Error {
 fn overflow(message: &str) -> Error {
     // Arrow prints the operands, not the type; PostgreSQL names the type.
     let digits = message.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);
+    if message.contains("ecimal") {
+        return Error::new(ErrorCode::NumericOutOfRange, "numeric result out of range")
+            .with_detail("A numeric has at most 38 digits here, those after the point included.");
+    }
     let name = if digits > 10 { "bigint" } else { "integer" };
     Error::new(ErrorCode::NumericOutOfRange, format!("{name} out of range"))
 }

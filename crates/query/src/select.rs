@@ -367,7 +367,7 @@ impl ContextProvider for Planner<'_> {
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         let known = self.state.scalar_functions().get(name).cloned();
-        let is_other = self.state.aggregate_functions().contains_key(name)
+        let is_other = self.get_aggregate_meta(name).is_some()
             || self.state.window_functions().contains_key(name)
             || name == "unnest";
         known.or_else(|| (!is_other).then(|| Arc::new(crate::functions::catalog::unknown(name))))
@@ -378,6 +378,9 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        if crate::functions::is_foreign_aggregate(name) {
+            return None;
+        }
         self.state.aggregate_functions().get(name).cloned()
     }
 

@@ -25,6 +25,8 @@ pub const FUNCTIONS: &[Function] = &[
     function("array_positions", &[of(&[T::Arr, T::Elem], R::Is(T::Ints), Body::Called(positions))]),
     function("array_remove", &[of(&[T::Arr, T::Elem], ARR, Body::Called(remove))]),
     function("array_replace", &[of(&[T::Arr, T::Elem, T::Elem], ARR, Body::Called(replace))]),
+    function("array subscript", &[of(&[T::Arr, T::Int4], R::Is(T::Elem), Body::Strict(subscript))]),
+    function("array slice", &[of(&[T::Arr, T::Int4, T::Int4], ARR, Body::Strict(slice))]),
     function("&&", &[of(&[T::Arr, T::Arr], R::Is(T::Bool), Body::Strict(overlap))]),
     function("trim_array", &[of(&[T::Arr, T::Int4], ARR, Body::Strict(trim))]),
     function("array_to_string", TO_STRING),
@@ -181,6 +183,20 @@ fn overlap(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let others = items(&args[1]);
     let found = items(&args[0]).iter().any(|item| !item.is_null() && others.iter().any(|other| is_same(item, other)));
     Ok(Value::Bool(found))
+}
+
+/// `a[i]`: NULL outside of the array.
+fn subscript(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let place = usize::try_from(int_of(&args[1])).ok().and_then(|place| place.checked_sub(1));
+    Ok(place.and_then(|place| items(&args[0]).get(place).cloned()).unwrap_or(Value::Null))
+}
+
+/// `a[i:j]`: what of it is in the array.
+fn slice(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let items = items(&args[0]);
+    let start = usize::try_from(int_of(&args[1]).max(1) - 1).unwrap_or(0);
+    let end = usize::try_from(int_of(&args[2]).max(0)).unwrap_or(0).min(items.len());
+    array(items.get(start..end).unwrap_or_default().to_vec())
 }
 
 fn trim(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {

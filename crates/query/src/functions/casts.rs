@@ -86,6 +86,18 @@ cast_function!(
 );
 
 impl FromText {
+    /// Reads a literal, to say what is wrong with it.
+    ///
+    /// # Errors
+    /// As the type's input function.
+    pub fn check(target: SqlType, text: &str) -> ashlar_base::Result<()> {
+        match target {
+            // An explicit cast cuts these.
+            SqlType::Scalar(ScalarType::Varchar { .. }) => Ok(()),
+            target => text::parse(target, text, &TextStyle::default()).map(drop),
+        }
+    }
+
     fn cast(&self, _: &FieldRef, array: &ArrayRef) -> Result<ArrayRef> {
         let text = SqlType::Scalar(ScalarType::Text);
         let reader = ColumnReader::new(array, text).map_err(external)?;
@@ -120,15 +132,25 @@ impl ToText {
             match reader.datum(row) {
                 Datum::Null => builder.append_null(),
                 // PostgreSQL spells booleans out in casts, and only there.
-                Datum::Bool(value) => builder.append_value(if value { "true" } else { "false" }),
+                Datum::Bool(value) => builder.append_value(self.limited(if value { "true" } else { "false" })),
                 datum => {
                     buffer.clear();
                     text::write(source, &datum, &style, &mut buffer);
-                    builder.append_value(std::str::from_utf8(&buffer).unwrap_or_default());
+                    let text = std::str::from_utf8(&buffer).unwrap_or_default();
+                    builder.append_value(self.limited(text));
                 }
             }
         }
         Ok(Arc::new(builder.finish()))
+    }
+}
+
+impl ToText {
+    /// As an explicit cast to varchar(n) cuts.
+    fn limited<'a>(&self, text: &'a str) -> &'a str {
+        let SqlType::Scalar(ScalarType::Varchar { length: Some(length) }) = self.target else { return text };
+        let end = text.char_indices().nth(length as usize).map_or(text.len(), |(at, _)| at);
+        &text[..end]
     }
 }
 

@@ -50,11 +50,6 @@ pub fn register(registry: &mut dyn FunctionRegistry, zone: ashlar_base::value::t
             registry.deregister_udf(&name)?;
         }
     }
-    for name in registry.udafs() {
-        if FOREIGN_AGGREGATES.contains(&name.as_str()) {
-            registry.deregister_udaf(&name)?;
-        }
-    }
     // Last, so that the catalog's meaning of a name stands.
     for function in catalog::all() {
         registry.register_udf(Arc::new(catalog::pg_function(function)))?;
@@ -117,7 +112,11 @@ fn is_foreign(name: &str) -> bool {
     !kept && (names.contains(&name) || prefixes.iter().any(|prefix| name.starts_with(prefix)))
 }
 
-/// Aggregates of the engine that PostgreSQL has not.
+/// Whether an aggregate of the engine is none of PostgreSQL's.
+pub fn is_foreign_aggregate(name: &str) -> bool {
+    FOREIGN_AGGREGATES.contains(&name)
+}
+
 const FOREIGN_AGGREGATES: [&str; 16] = [
     "approx_distinct",
     "approx_median",

@@ -8,8 +8,8 @@ use ashlar_base::SqlType;
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, ScalarUDF};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, GetFieldAccess, Operator, ScalarUDF};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::catalog::{PgFunction, all, pg_function};
@@ -75,6 +75,28 @@ impl ExprPlanner for PgPlanner {
             return Ok(PlannerResult::Planned(Expr::BinaryExpr(expr)));
         }
         Ok(PlannerResult::Planned(binary(left, operator, right, schema)?.data))
+    }
+
+    fn plan_field_access(
+        &self,
+        expr: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        if !matches!(expr.expr.get_type(schema), Ok(DataType::List(_) | DataType::LargeList(_))) {
+            return Ok(PlannerResult::Original(expr));
+        }
+        let call = match &expr.field_access {
+            GetFieldAccess::ListIndex { key } => {
+                call("array subscript", vec![expr.expr.clone(), narrowed(key.as_ref().clone())])
+            }
+            GetFieldAccess::ListRange { start, stop, .. } => {
+                let bounds = [start, stop].map(|bound| narrowed(bound.as_ref().clone()));
+                let [start, stop] = bounds;
+                call("array slice", vec![expr.expr.clone(), start, stop])
+            }
+            GetFieldAccess::NamedStructField { .. } => None,
+        };
+        Ok(call.map_or(PlannerResult::Original(expr), PlannerResult::Planned))
     }
 
     fn plan_position(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {

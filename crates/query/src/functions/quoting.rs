@@ -17,7 +17,10 @@ pub const FUNCTIONS: &[Function] = &[
         "quote_nullable",
         &[of(&[T::Text], TEXT, Body::Called(nullable)), of(&[T::Any], TEXT, Body::Called(nullable))],
     ),
-    function("format", &[variadic(&[T::Text, T::Any], TEXT, Body::Called(format))]),
+    function(
+        "format",
+        &[of(&[T::Text], TEXT, Body::Called(format)), variadic(&[T::Text, T::Any], TEXT, Body::Called(format))],
+    ),
 ];
 
 fn shown(sql_type: SqlType, datum: &Datum<'_>) -> String {

@@ -61,6 +61,9 @@ pub const FUNCTIONS: &[Function] = &[
             of(&[T::Text, T::Text, T::Int4, T::Int4], TEXT, Body::Strict(overlay)),
         ],
     ),
+    function("regexp replacement", &[of(&[T::Text], TEXT, Body::Strict(replacement))]),
+    function("regexp_count", &[of(&[T::Text, T::Text], INT4, Body::Engine(regex::regexp_count))]),
+    function("regexp_instr", &[of(&[T::Text, T::Text], INT4, Body::Engine(regex::regexp_instr))]),
     function("ascii", &[of(&[T::Text], INT4, Body::Engine(string::ascii))]),
     function("chr", &[of(&[T::Int4], TEXT, Body::Strict(chr))]),
     function("to_hex", &[of(&[T::Int4], TEXT, Body::Strict(to_hex)), of(&[T::Int8], TEXT, Body::Strict(to_hex))]),
@@ -257,6 +260,28 @@ fn concat_ws(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         append(*sql_type, datum, &mut result);
     }
     text(result)
+}
+
+/// The replacement of `regexp_replace` as the engine spells it: `\&` is its group 0, and its `$` stands for itself.
+fn replacement(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let mut out = String::new();
+    let mut chars = text_of(&args[0]).chars();
+    while let Some(character) = chars.next() {
+        match character {
+            '$' => out.push_str("$$"),
+            '\\' => match chars.next() {
+                Some('&') => out.push_str("${0}"),
+                Some(digit @ '1'..='9') => out.extend(['$', '{', digit, '}']),
+                _ => {
+                    return Err(Error::unsupported(
+                        "a backslash in the replacement of regexp_replace is supported before & and digits only",
+                    ));
+                }
+            },
+            other => out.push(other),
+        }
+    }
+    text(out)
 }
 
 /// `substring(text from pattern)`: the first parenthesised part of the first match, or all of it.

@@ -6,9 +6,9 @@ use arrow::datatypes::DataType;
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode};
 use ashlar_store::arrow_types::sql_type_of;
-use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
@@ -50,6 +50,12 @@ impl AnalyzerRule for TextCasts {
                     ),
                 ));
             }
+            // A quoted literal is read when the statement is planned, whether its value will be asked for or not.
+            if let Expr::Literal(ScalarValue::Utf8(Some(text)), _) = inner.as_ref()
+                && has_type
+            {
+                FromText::check(target, text).map_err(external)?;
+            }
             let function = match (is_text(source.data_type()), is_text(field.data_type())) {
                 // varchar(n) cuts, json checks; a plain text to text cast is nothing.
                 (true, true) if has_type => ScalarUDF::from(FromText::new(target, self.zone)),
@@ -86,6 +92,12 @@ fn is_castable(from: &DataType, to: &DataType) -> bool {
         (DataType::Date32 | DataType::Timestamp(..), DataType::Interval(_))
         | (DataType::Interval(_) | DataType::Time64(_), DataType::Date32 | DataType::Timestamp(..))
         | (DataType::Date32, DataType::Time64(_)) => false,
+        // Bytes are bytes, and identifiers are identifiers.
+        (from, to) if is_bytes(from) != is_bytes(to) && !is_text(from) && !is_text(to) => {
+            matches!(from, DataType::Null)
+        }
+        (DataType::FixedSizeBinary(_), to) => matches!(to, DataType::FixedSizeBinary(_)) || is_text(to),
+        (from, DataType::FixedSizeBinary(_)) => matches!(from, DataType::Null) || is_text(from),
         (from, to) => !(is_number(from) && is_time(to) || is_time(from) && is_number(to)),
     }
 }

@@ -37,6 +37,7 @@ impl AnalyzerRule for Conditions {
             }
             Expr::Case(case) => branches(case, schema),
             Expr::AggregateFunction(mut function) => {
+                check_aggregate(function.func.name(), &function.params.args, schema)?;
                 let Some(filter) = function.params.filter.take() else {
                     return Ok(Transformed::no(Expr::AggregateFunction(function)));
                 };
@@ -75,6 +76,36 @@ impl AnalyzerRule for Conditions {
     fn name(&self) -> &str {
         "conditions"
     }
+}
+
+/// Aggregates that PostgreSQL has of some types only, and the engine of all.
+///
+/// # Errors
+/// 42883
+fn check_aggregate(name: &str, args: &[Expr], schema: &DFSchema) -> Result<()> {
+    let Some(Ok((_, field))) = args.first().map(|arg| arg.to_field(schema)) else { return Ok(()) };
+    let Some(found) = sql_type_of(&field) else { return Ok(()) };
+    let is_open = args.first().is_some_and(|arg| is_open(arg, &field) || matches!(arg, Expr::Placeholder(_)));
+    let is_missing = match name {
+        "min" | "max" => matches!(
+            found,
+            SqlType::Scalar(
+                ScalarType::Bool | ScalarType::Json | ScalarType::Jsonb | ScalarType::Uuid | ScalarType::Bytea
+            )
+        ),
+        "string_agg" => {
+            !matches!(found, SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Bytea))
+        }
+        _ => false,
+    };
+    if !is_missing || is_open {
+        return Ok(());
+    }
+    let more = if name == "string_agg" { ", unknown" } else { "" };
+    let message = format!("function {name}({}{more}) does not exist", name_of(found));
+    Err(external(Error::new(ErrorCode::UndefinedFunction, message).with_hint(
+        "No function matches the given name and argument types. You might need to add explicit type casts.",
+    )))
 }
 
 /// Whether an expression's type is still open: a quoted literal, NULL, or a parameter.

@@ -41,6 +41,9 @@ fn settle(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Exp
         let (comparison, is_all) = (quantified.comparison, quantified.is_all);
         return quantify(function, comparison, is_all, schema);
     }
+    if function.func.name() == "regexp_replace" && function.args.len() >= 3 {
+        return Ok(replacement(function));
+    }
     let Some(named) = function.func.inner().downcast_ref::<PgFunction>() else {
         return Ok(Transformed::no(Expr::ScalarFunction(function)));
     };
@@ -72,6 +75,21 @@ fn settle(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Exp
     } else {
         Expr::Cast(Cast { expr: Box::new(call), field: wanted })
     }))
+}
+
+/// What the engine's `regexp_replace` puts in, in its own spelling.
+fn replacement(mut function: ScalarFunction) -> Transformed<Expr> {
+    const SPELLING: &str = "regexp replacement";
+    let is_spelt = matches!(&function.args[2], Expr::ScalarFunction(inner) if inner.func.name() == SPELLING);
+    let text = SqlType::Scalar(ashlar_base::ScalarType::Text);
+    let spelt = crate::functions::planner::settled(SPELLING, vec![function.args[2].clone()], &[text]);
+    match spelt {
+        Some(spelt) if !is_spelt => {
+            function.args[2] = spelt;
+            Transformed::yes(Expr::ScalarFunction(function))
+        }
+        _ => Transformed::no(Expr::ScalarFunction(function)),
+    }
 }
 
 /// An argument as the signature wants it.

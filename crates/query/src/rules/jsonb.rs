@@ -69,7 +69,11 @@ fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
             let aggregates = aggregate
                 .aggr_expr
                 .into_iter()
-                .map(|expr| expr.transform_up(|expr| aggregate_of(expr, &schema)).map(|changed| changed.data))
+                .map(|expr| {
+                    let name = expr.schema_name().to_string();
+                    let changed = expr.transform_up(|expr| aggregate_of(expr, &schema))?;
+                    Ok(if changed.transformed { changed.data.unalias().alias(name) } else { changed.data })
+                })
                 .collect::<Result<Vec<Expr>>>()?;
             grouped(Aggregate::try_new(aggregate.input, aggregate.group_expr, aggregates)?)
         }
@@ -78,7 +82,11 @@ fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
             window.window_expr = window
                 .window_expr
                 .into_iter()
-                .map(|expr| expr.transform_up(|expr| window_of(expr, &schema)).map(|changed| changed.data))
+                .map(|expr| {
+                    let name = expr.schema_name().to_string();
+                    let changed = expr.transform_up(|expr| window_of(expr, &schema))?;
+                    Ok(if changed.transformed { changed.data.unalias().alias(name) } else { changed.data })
+                })
                 .collect::<Result<Vec<Expr>>>()?;
             Ok(LogicalPlan::Window(window))
         }

@@ -101,7 +101,9 @@ pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -
         }
         let changed = new_left.transformed || new_right.transformed;
         let (left, right) = (new_left.data, new_right.data);
-        if json::is_jsonb(&left, schema) && json::is_jsonb(&right, schema) {
+        let is_parameter = |expr: &Expr| matches!(expr, Expr::Placeholder(_));
+        let (is_left, is_right) = (json::is_jsonb(&left, schema), json::is_jsonb(&right, schema));
+        if is_left && (is_right || is_parameter(&right)) || is_right && is_parameter(&left) {
             return Ok(Transformed::yes(rebuilt(json::key_of(left), op, json::key_of(right))));
         }
         let expr = rebuilt(left, op, right);

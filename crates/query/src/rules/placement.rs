@@ -10,12 +10,13 @@ use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::{Cast, Expr, LogicalPlan, Projection, Union};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Join, JoinConstraint, LogicalPlan, Projection, Union};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::conditions::common_type;
 use crate::error::external;
 use crate::expressions::field_of;
+use crate::functions::catalog::name_of;
 
 /// See the module.
 #[derive(Debug)]
@@ -31,6 +32,7 @@ impl AnalyzerRule for Placement {
                 Ok(Transformed::no(LogicalPlan::Filter(filter)))
             }
             LogicalPlan::Join(join) => {
+                check_keys(&join)?;
                 let on = join.on.iter().flat_map(|(left, right)| [left, right]).chain(&join.filter);
                 for expr in on {
                     if holds(expr, |expr| matches!(expr, Expr::AggregateFunction(_)))? {
@@ -51,7 +53,8 @@ impl AnalyzerRule for Placement {
                 Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)))
             }
             LogicalPlan::Union(union) => matched(union),
-            other => Ok(Transformed::no(other)),
+            // Literals were narrowed below a union: the nodes above it see its columns' new types.
+            other => other.recompute_schema().map(Transformed::yes),
         })
         .map(|transformed| transformed.data)
     }
@@ -59,6 +62,31 @@ impl AnalyzerRule for Placement {
     fn name(&self) -> &str {
         "placement"
     }
+}
+
+/// The columns of USING and of an equality in ON are of types that PostgreSQL compares.
+fn check_keys(join: &Join) -> Result<()> {
+    for (left, right) in &join.on {
+        let (Ok((_, left)), Ok((_, right))) = (left.to_field(join.left.schema()), right.to_field(join.right.schema()))
+        else {
+            continue;
+        };
+        let is_open = [&left, &right].iter().any(|field| *field.data_type() == DataType::Null);
+        if !is_open && !super::operators::is_comparable(&left, &right) {
+            let (Some(left), Some(right)) = (sql_type_of(&left), sql_type_of(&right)) else { continue };
+            let (left, right) = (name_of(left), name_of(right));
+            return Err(external(match join.join_constraint {
+                JoinConstraint::Using => Error::new(
+                    ErrorCode::DatatypeMismatch,
+                    format!("JOIN/USING types {left} and {right} cannot be matched"),
+                ),
+                JoinConstraint::On => {
+                    Error::new(ErrorCode::UndefinedFunction, format!("operator does not exist: {left} = {right}"))
+                }
+            }));
+        }
+    }
+    Ok(())
 }
 
 fn holds(expr: &Expr, is: impl Fn(&Expr) -> bool) -> Result<bool> {
@@ -106,7 +134,11 @@ fn matched(union: Union) -> Result<Transformed<LogicalPlan>> {
             }
         }
     }
-    if !changed {
+    let is_stale = union.inputs.iter().any(|input| {
+        let fields = input.schema().fields().iter().zip(union.schema.fields());
+        fields.into_iter().any(|(input, output)| input.data_type() != output.data_type())
+    });
+    if !changed && !is_stale {
         return Ok(Transformed::no(LogicalPlan::Union(union)));
     }
     let inputs = inputs.into_iter().map(Arc::new).collect();

@@ -118,15 +118,23 @@ impl PgFunction {
         if chosen.is_ok() || is_narrowed {
             return chosen;
         }
-        // Whole-number expressions are bigint until their literals are narrowed.
-        let narrowed: Vec<Arg<'_>> = args
-            .iter()
-            .map(|arg| match arg {
-                Arg::Typed(SqlType::Scalar(ScalarType::Int8)) => Arg::Typed(ScalarType::Int4.into()),
-                other => *other,
+        // The planner asks before the rules have run: whole-number expressions are bigint until their literals are
+        // narrowed, and averages are double precision until they are numeric.
+        let early = |is_average: bool| -> Vec<Arg<'_>> {
+            args.iter()
+                .map(|arg| match arg {
+                    Arg::Typed(SqlType::Scalar(ScalarType::Int8)) => Arg::Typed(ScalarType::Int4.into()),
+                    Arg::Typed(SqlType::Scalar(ScalarType::Float8)) if is_average => Arg::Typed(super::numeric(38, 16)),
+                    other => *other,
+                })
+                .collect()
+        };
+        [false, true]
+            .into_iter()
+            .find_map(|is_average| {
+                resolve(self.function.name, self.function.overloads, &early(is_average), &constants).ok()
             })
-            .collect();
-        resolve(self.function.name, self.function.overloads, &narrowed, &constants).or(chosen)
+            .map_or(chosen, Ok)
     }
 
     /// The settled call's function, or the engine's own.

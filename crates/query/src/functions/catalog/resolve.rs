@@ -91,7 +91,7 @@ fn is_preferred(kind: T) -> bool {
 pub fn resolve(name: &str, overloads: &[Overload], args: &[Arg<'_>], constants: &[Option<i64>]) -> Result<Chosen> {
     let fits = |overload: &Overload| {
         let count = overload.args.len();
-        let is_count = if overload.variadic { args.len() + 1 >= count } else { args.len() == count };
+        let is_count = if overload.variadic { args.len() >= count } else { args.len() == count };
         is_count
             && args.iter().enumerate().all(|(index, arg)| match arg {
                 Arg::Unknown(_) => true,
@@ -286,4 +286,54 @@ pub fn unknown_function(name: &str, args: &[Arg<'_>]) -> Error {
     Error::new(ErrorCode::UndefinedFunction, message).with_hint(format!(
         "No {what} matches the given name and argument types. You might need to add explicit type casts."
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meaning(name: &str, args: &[Arg<'_>]) -> String {
+        let function = super::super::all().find(|function| function.name == name).unwrap();
+        match resolve(name, function.overloads, args, &vec![None; args.len()]) {
+            Ok(chosen) => {
+                let args: Vec<String> = chosen.args.into_iter().map(name_of).collect();
+                format!("({}) {}", args.join(", "), name_of(chosen.ret))
+            }
+            Err(error) => format!("{} {}", error.code().sqlstate(), error.message()),
+        }
+    }
+
+    #[test]
+    fn calls_mean_what_they_mean_in_postgresql() {
+        let typed = |scalar: ScalarType| Arg::Typed(scalar.into());
+        let (int4, int8, text) = (typed(ScalarType::Int4), typed(ScalarType::Int8), typed(ScalarType::Text));
+        let (float4, unknown) = (typed(ScalarType::Float4), Arg::Unknown(Some("1.5")));
+        let number = Arg::Typed(numeric(10, 2));
+        for (name, args, expected) in [
+            ("ceil", vec![int4], "(double precision) double precision"),
+            ("round", vec![int4, int4], "(numeric, integer) numeric"),
+            (
+                "round",
+                vec![typed(ScalarType::Float8), int4],
+                "42883 function round(double precision, integer) does not exist",
+            ),
+            ("abs", vec![unknown], "(double precision) double precision"),
+            ("abs", vec![float4], "(real) real"),
+            ("mod", vec![int8, int4], "(bigint, bigint) bigint"),
+            ("power", vec![int4, number], "(numeric, numeric) numeric"),
+            ("length", vec![int4], "42883 function length(integer) does not exist"),
+            ("length", vec![unknown], "(text) integer"),
+            ("left", vec![text, int8], "42883 function left(text, bigint) does not exist"),
+            ("concat", vec![text, int4], "(text, integer) text"),
+            (
+                "array_append",
+                vec![Arg::Typed(SqlType::Array(ScalarType::Int4)), number],
+                "(numeric[], numeric) numeric[]",
+            ),
+            ("->", vec![typed(ScalarType::Jsonb), unknown], "(jsonb, text) jsonb"),
+            ("->", vec![text, unknown], "42883 operator does not exist: text -> unknown"),
+        ] {
+            assert_eq!(meaning(name, &args), expected, "{name}");
+        }
+    }
 }

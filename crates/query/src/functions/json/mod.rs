@@ -63,14 +63,32 @@ pub const FUNCTIONS: &[Function] = &[
     function("to_jsonb", &[of(&[T::Any], JSONB, Body::Strict(|call, args| jsonb(&shown(call.args[0], &args[0])?)))]),
     function(
         "json_build_object",
-        &[variadic(&[T::Any], JSON, Body::Called(|call, args| text(object(call, args, " : ")?)))],
+        &[
+            of(&[], JSON, Body::Called(|_, _| text("{}"))),
+            variadic(&[T::Any], JSON, Body::Called(|call, args| text(object(call, args, " : ")?))),
+        ],
     ),
     function(
         "jsonb_build_object",
-        &[variadic(&[T::Any], JSONB, Body::Called(|call, args| jsonb(&object(call, args, ": ")?)))],
+        &[
+            of(&[], JSONB, Body::Called(|_, _| text("{}"))),
+            variadic(&[T::Any], JSONB, Body::Called(|call, args| jsonb(&object(call, args, ": ")?))),
+        ],
     ),
-    function("json_build_array", &[variadic(&[T::Any], JSON, Body::Called(|call, args| text(array(call, args)?)))]),
-    function("jsonb_build_array", &[variadic(&[T::Any], JSONB, Body::Called(|call, args| jsonb(&array(call, args)?)))]),
+    function(
+        "json_build_array",
+        &[
+            of(&[], JSON, Body::Called(|_, _| text("[]"))),
+            variadic(&[T::Any], JSON, Body::Called(|call, args| text(array(call, args)?))),
+        ],
+    ),
+    function(
+        "jsonb_build_array",
+        &[
+            of(&[], JSONB, Body::Called(|_, _| text("[]"))),
+            variadic(&[T::Any], JSONB, Body::Called(|call, args| jsonb(&array(call, args)?))),
+        ],
+    ),
     function("jsonb_strip_nulls", &[of(&[T::Jsonb], JSONB, Body::Strict(strip_nulls))]),
     function(
         "jsonb_set",
@@ -105,7 +123,7 @@ pub fn is_jsonb(expr: &Expr, schema: &DFSchema) -> bool {
 pub fn key_of(expr: Expr) -> Expr {
     let field = crate::expressions::field_of("jsonb", ScalarType::Jsonb.into());
     let cast = match &expr {
-        Expr::Literal(..) => Expr::Cast(Cast { expr: Box::new(expr), field }),
+        Expr::Literal(..) | Expr::Placeholder(_) => Expr::Cast(Cast { expr: Box::new(expr), field }),
         _ => expr,
     };
     super::planner::settled("jsonb key", vec![cast.clone()], &[ScalarType::Jsonb.into()]).unwrap_or(cast)
