@@ -165,12 +165,13 @@ fn session_state(config: &EngineConfig) -> Result<SessionState> {
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(memory)).build_arc().map_err(from_datafusion)?;
     let mut analyzer = Analyzer::new();
     analyzer.rules.insert(0, Arc::new(NarrowIntegerLiterals));
-    analyzer.rules.insert(1, Arc::new(SettleFunctions));
-    analyzer.rules.insert(2, Arc::new(Conditions));
-    analyzer.rules.insert(3, Arc::new(PgOperators));
-    analyzer.rules.insert(4, Arc::new(Placement));
-    analyzer.rules.insert(5, Arc::new(JsonbOrder));
-    analyzer.rules.insert(6, Arc::new(NumericAggregates));
+    // Unions and aggregates first: what stands above them is settled by the types that they give.
+    analyzer.rules.insert(1, Arc::new(Placement));
+    analyzer.rules.insert(2, Arc::new(NumericAggregates));
+    analyzer.rules.insert(3, Arc::new(SettleFunctions));
+    analyzer.rules.insert(4, Arc::new(Conditions));
+    analyzer.rules.insert(5, Arc::new(PgOperators));
+    analyzer.rules.insert(6, Arc::new(JsonbOrder));
     analyzer.rules.push(Arc::new(CheckedArithmetic));
     analyzer.rules.push(Arc::new(TextCasts));
     let state = SessionStateBuilder::new()
