@@ -217,12 +217,13 @@ fn session_state(config: &EngineConfig, runtime: Arc<RuntimeEnv>, zone: Zone) ->
     options.optimizer.expand_views_at_output = false;
     let mut analyzer = Analyzer::new();
     analyzer.rules.insert(0, Arc::new(NarrowIntegerLiterals));
-    analyzer.rules.insert(1, Arc::new(SettleFunctions));
-    analyzer.rules.insert(2, Arc::new(Conditions));
-    analyzer.rules.insert(3, Arc::new(PgOperators));
-    analyzer.rules.insert(4, Arc::new(Placement));
-    analyzer.rules.insert(5, Arc::new(JsonbOrder));
-    analyzer.rules.insert(6, Arc::new(NumericAggregates));
+    // Unions and aggregates first: what stands above them is settled by the types that they give.
+    analyzer.rules.insert(1, Arc::new(Placement));
+    analyzer.rules.insert(2, Arc::new(NumericAggregates));
+    analyzer.rules.insert(3, Arc::new(SettleFunctions));
+    analyzer.rules.insert(4, Arc::new(Conditions));
+    analyzer.rules.insert(5, Arc::new(PgOperators));
+    analyzer.rules.insert(6, Arc::new(JsonbOrder));
     analyzer.rules.push(Arc::new(CheckedArithmetic));
     analyzer.rules.push(Arc::new(TextCasts { zone }));
     let state = SessionStateBuilder::new()

@@ -130,7 +130,9 @@ fn of_aggregate(aggregate: Aggregate) -> Result<LogicalPlan> {
     let outputs = aggregate.schema.columns();
     let groups = outputs.len() - aggregate.aggr_expr.len();
     let mut computed = Vec::with_capacity(aggregate.aggr_expr.len());
-    let mut shown: Vec<Expr> = outputs[..groups].iter().cloned().map(Expr::Column).collect();
+    // Which grouping set a row belongs to is resolved within the aggregate.
+    let is_shown = |column: &&Column| column.name != Aggregate::INTERNAL_GROUPING_ID;
+    let mut shown: Vec<Expr> = outputs[..groups].iter().filter(is_shown).cloned().map(Expr::Column).collect();
     let mut changed = false;
     for (expr, output) in aggregate.aggr_expr.iter().zip(&outputs[groups..]) {
         let plan = match expr.clone().unalias() {

@@ -29,8 +29,17 @@ impl AnalyzerRule for PgOperators {
         let plan = intervals::order_nodes(plan)?;
         super::rewrite_expressions(plan, |expr, schema| match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => binary(*left, op, *right, schema),
-            Expr::InList(InList { expr, list, negated }) => {
+            Expr::InList(InList { mut expr, list, negated }) => {
                 let mut changed = false;
+                // A quoted literal on the left is of the list's type.
+                if matches!(expr.as_ref(), Expr::Literal(ScalarValue::Utf8(_), _))
+                    && let Some(item) =
+                        list.iter().find(|item| !matches!(item, Expr::Literal(..) | Expr::Placeholder(_)))
+                {
+                    let met = meet(*expr, item, "=", schema)?;
+                    changed |= met.transformed;
+                    expr = Box::new(met.data);
+                }
                 let mut items = Vec::with_capacity(list.len());
                 for item in list {
                     let met = meet(item, &expr, "=", schema)?;
