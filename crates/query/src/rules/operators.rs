@@ -33,8 +33,12 @@ impl AnalyzerRule for PgOperators {
                 let mut changed = false;
                 // A quoted literal on the left is of the list's type.
                 if matches!(expr.as_ref(), Expr::Literal(ScalarValue::Utf8(_), _))
-                    && let Some(item) =
-                        list.iter().find(|item| !matches!(item, Expr::Literal(..) | Expr::Placeholder(_)))
+                    && let Some(item) = list.iter().find(|item| {
+                        !matches!(
+                            item,
+                            Expr::Literal(ScalarValue::Utf8(_) | ScalarValue::Null, _) | Expr::Placeholder(_)
+                        )
+                    })
                 {
                     let met = meet(*expr, item, "=", schema)?;
                     changed |= met.transformed;

@@ -537,9 +537,9 @@ impl SqlSession {
         if expressions.is_empty() {
             return Ok(Vec::new());
         }
-        let casts = expressions.iter().zip(types).map(|(expression, sql_type)| match sql_type.scalar() {
-            // A parameter's numeric has the precision of its value.
-            ScalarType::Text => format!("CAST(({expression}) AS text)"),
+        let casts = expressions.iter().zip(types).map(|(expression, sql_type)| match *sql_type {
+            // Text as it is, arrays of it not.
+            SqlType::Scalar(ScalarType::Text) => format!("CAST(({expression}) AS text)"),
             _ => format!("CAST(({expression}) AS {})", cast_name(*sql_type)),
         });
         let sql = format!("SELECT {}", casts.collect::<Vec<String>>().join(", "));
