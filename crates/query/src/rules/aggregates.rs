@@ -29,7 +29,7 @@ use crate::functions::decimals::NumericOperation;
 use crate::functions::integer_sum;
 use crate::functions::variance::{self, Variance};
 
-/// Of what a `sum(bigint)` adds up: room for 10^19 rows of the greatest bigint.
+/// Of what a `sum(DISTINCT bigint)` adds up: room for 10^19 rows of the greatest bigint.
 const SUM_TYPE: DataType = DataType::Decimal128(38, 0);
 /// Digits of numerics whose sums fit 38 digits for any number of rows: ten digits count rows.
 const NARROW_PRECISION_MAX: u8 = 28;
@@ -70,13 +70,23 @@ enum Finish {
 }
 
 /// What to compute, and how to finish it; `None` where the engine's own is right.
-fn plan_of(name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<(Vec<(Arc<AggregateUDF>, Expr)>, Finish)>> {
+fn plan_of(
+    name: &str,
+    args: &[Expr],
+    is_distinct: bool,
+    schema: &DFSchema,
+) -> Result<Option<(Vec<(Arc<AggregateUDF>, Expr)>, Finish)>> {
     let [arg] = args else { return Ok(None) };
     let Ok(arg_type) = arg.get_type(schema) else { return Ok(None) };
     let cast = |to: DataType| Expr::Cast(Cast::new(Box::new(arg.clone()), to));
     let is_integer = matches!(arg_type, DataType::Int16 | DataType::Int32 | DataType::Int64);
+    // Ours is fast and knows nothing of DISTINCT.
+    let integers = |arg: Expr| match is_distinct {
+        true => (sum_udaf(), cast(SUM_TYPE)),
+        false => (integer_sum::udaf(), arg),
+    };
     Ok(Some(match (name, &arg_type) {
-        ("sum", DataType::Int64) => (vec![(integer_sum::udaf(), arg.clone())], Finish::Same),
+        ("sum", DataType::Int64) => (vec![integers(arg.clone())], Finish::Same),
         ("sum", DataType::Float32) => (vec![(sum_udaf(), arg.clone())], Finish::Cast(DataType::Float32)),
         ("sum", DataType::Decimal128(precision, scale)) if *precision > NARROW_PRECISION_MAX => {
             let wide = cast(DataType::Decimal256(*precision, *scale));
@@ -92,7 +102,7 @@ fn plan_of(name: &str, args: &[Expr], schema: &DFSchema) -> Result<Option<(Vec<(
             (vec![(sum_udaf(), arg.clone()), (count_udaf(), arg)], Finish::Quotient(to, i32::from(*scale)))
         }
         ("avg", _) if is_integer => {
-            let sums = vec![(integer_sum::udaf(), cast(DataType::Int64)), (count_udaf(), arg.clone())];
+            let sums = vec![integers(cast(DataType::Int64)), (count_udaf(), arg.clone())];
             (sums, Finish::Quotient(numeric(38, AVERAGE_SCALE), 0))
         }
         (name, DataType::Decimal128(_, scale)) if let Some(variance) = Variance::named(name) => {
@@ -137,7 +147,7 @@ fn of_aggregate(aggregate: Aggregate) -> Result<LogicalPlan> {
     for (expr, output) in aggregate.aggr_expr.iter().zip(&outputs[groups..]) {
         let plan = match expr.clone().unalias() {
             Expr::AggregateFunction(AggregateFunction { func, params }) => {
-                plan_of(func.name(), &params.args, &schema)?.map(|plan| (plan, params))
+                plan_of(func.name(), &params.args, params.distinct, &schema)?.map(|plan| (plan, params))
             }
             _ => None,
         };
@@ -176,7 +186,8 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
         let plan = match expr.clone().unalias() {
             Expr::WindowFunction(function) => match &function.fun {
                 WindowFunctionDefinition::AggregateUDF(func) => {
-                    plan_of(func.name(), &function.params.args, &schema)?.map(|plan| (plan, function))
+                    plan_of(func.name(), &function.params.args, function.params.distinct, &schema)?
+                        .map(|plan| (plan, function))
                 }
                 WindowFunctionDefinition::WindowUDF(_) => None,
             },

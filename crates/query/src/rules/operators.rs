@@ -296,8 +296,8 @@ pub(super) fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Res
     {
         return Ok(Transformed::yes(read_as(expr, &other_field)));
     }
-    let is_placeholder = |expr: &Expr| matches!(expr, Expr::Placeholder(_));
-    if is_placeholder(&expr) || is_placeholder(other) {
+    let is_open_parameter = |expr: &Expr| matches!(expr, Expr::Placeholder(placeholder) if placeholder.field.is_none());
+    if is_open_parameter(&expr) || is_open_parameter(other) {
         return Ok(Transformed::no(expr));
     }
     if is_open(&expr, &field) {
