@@ -149,8 +149,13 @@ fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Result<Transfo
     if from.is_temporal() && is_number(to) || is_number(from) && to.is_temporal() {
         return Err(no_operator(&other_field, op, &field));
     }
-    if matches!(from, DataType::Date32 | DataType::Timestamp(_, None)) && matches!(to, DataType::Timestamp(_, Some(_)))
-    {
+    // A date is its midnight; DataFusion would count nanoseconds, which end in the year 2262.
+    let is_earlier = match (from, to) {
+        (DataType::Date32, DataType::Timestamp(..)) => true,
+        (DataType::Timestamp(_, from), DataType::Timestamp(_, to)) => from.is_none() && to.is_some(),
+        _ => false,
+    };
+    if is_earlier {
         return Ok(Transformed::yes(read_as(expr, &other_field)));
     }
     if is_text(from) && !is_text(to) && !matches!(to, DataType::Null) {
