@@ -102,9 +102,7 @@ impl Zone {
         match self {
             Self::Utc => 0,
             Self::Fixed(offset) => offset,
-            Self::Named(zone) => {
-                naive(utc_micros).map_or(0, |utc| zone.offset_from_utc_datetime(&utc).fix().local_minus_utc())
-            }
+            Self::Named(zone) => naive(settled(zone, utc_micros)).map_or(0, |utc| utc_offset(zone, &utc)),
         }
     }
 
@@ -112,7 +110,7 @@ impl Zone {
     pub fn abbreviation_at(self, utc_micros: i64) -> String {
         match self {
             Self::Utc => "UTC".to_owned(),
-            Self::Named(zone) => naive(utc_micros)
+            Self::Named(zone) => naive(settled(zone, utc_micros))
                 .and_then(|utc| {
                     let offset = zone.offset_from_utc_datetime(&utc);
                     OffsetName::abbreviation(&offset).map(str::to_owned)
@@ -132,7 +130,7 @@ impl Zone {
             Self::Utc => 0,
             Self::Fixed(offset) => offset,
             Self::Named(zone) => {
-                let Some(local) = naive(local_micros) else { return 0 };
+                let Some(local) = naive(settled(zone, local_micros)) else { return 0 };
                 match zone.offset_from_local_datetime(&local) {
                     LocalResult::Single(offset) | LocalResult::Ambiguous(_, offset) => offset.fix().local_minus_utc(),
                     // No zone changes its clock twice in two days, and no offset is as large as one.
@@ -163,6 +161,23 @@ impl fmt::Display for Zone {
             }
         }
     }
+}
+
+fn utc_offset(zone: chrono_tz::Tz, utc: &NaiveDateTime) -> i32 {
+    zone.offset_from_utc_datetime(utc).fix().local_minus_utc()
+}
+
+/// A time beyond the compiled-in transitions of a zone whose clock does not change any more is as good as one in their
+/// last year. Morocco changes its clock for each Ramadan up to 2087, which no later year repeats.
+fn settled(zone: chrono_tz::Tz, micros: i64) -> i64 {
+    let (year, ..) = civil_from_days(micros.div_euclid(DAY_MICROS));
+    if year <= TRANSITIONS_YEAR_MAX {
+        return micros;
+    }
+    let start_of = |month| days_from_civil(TRANSITIONS_YEAR_MAX, month, 1) * DAY_MICROS;
+    let offset_in = |month| naive(start_of(month)).map(|utc| utc_offset(zone, &utc));
+    let changes = [4, 7, 10].into_iter().any(|month| offset_in(month) != offset_in(1));
+    if changes { micros } else { start_of(7) }
 }
 
 /// The instant, or one of the same month, day and weekday that the transitions cover.

@@ -292,8 +292,13 @@ pub(super) fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Res
         return Ok(Transformed::no(expr));
     };
     let (from, to) = (field.data_type(), other_field.data_type());
-    if matches!(from, DataType::Date32 | DataType::Timestamp(_, None)) && matches!(to, DataType::Timestamp(_, Some(_)))
-    {
+    // A date is its midnight; DataFusion would count nanoseconds, which end in the year 2262.
+    let is_earlier = match (from, to) {
+        (DataType::Date32, DataType::Timestamp(..)) => true,
+        (DataType::Timestamp(_, from), DataType::Timestamp(_, to)) => from.is_none() && to.is_some(),
+        _ => false,
+    };
+    if is_earlier {
         return Ok(Transformed::yes(read_as(expr, &other_field)));
     }
     let is_open_parameter = |expr: &Expr| matches!(expr, Expr::Placeholder(placeholder) if placeholder.field.is_none());

@@ -11,6 +11,9 @@ use super::{
     DAY_MICROS, SECOND_MICROS, Zone, check_date, check_timestamp, civil_from_days, days_from_civil, days_of_month,
 };
 
+/// Seconds from 1970 to 2000.
+const EPOCH_2000_SECONDS: i64 = 946_684_800;
+
 /// A timestamp on the zone's clock.
 pub fn to_local(utc: i64, zone: Zone) -> i64 {
     utc.saturating_add(i64::from(zone.offset_at(utc)) * SECOND_MICROS)
@@ -205,11 +208,12 @@ pub fn from_epoch(seconds: f64) -> Result<i64> {
     if seconds.is_infinite() {
         return Err(Error::unsupported("infinite dates and timestamps are not supported"));
     }
-    let micros = (seconds * SECOND_MICROS as f64).round_ties_even();
+    // PostgreSQL counts from 2000, and rounds there.
+    let micros = ((seconds - EPOCH_2000_SECONDS as f64) * SECOND_MICROS as f64).round_ties_even();
     if micros.abs() >= 1e20 {
         return Err(timestamp_out_of_range());
     }
-    check_timestamp(micros as i128, "")
+    check_timestamp(micros as i128 + i128::from(EPOCH_2000_SECONDS * SECOND_MICROS), "")
 }
 
 /// The zone that `AT TIME ZONE` names by an interval from UTC.

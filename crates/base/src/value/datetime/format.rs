@@ -173,9 +173,12 @@ fn field(fields: &Fields, pattern: &str, fill: bool, ordinal: Option<bool>, out:
     let upper = pattern.to_ascii_uppercase();
     let days = || fields.days.ok_or_else(not_of_intervals);
     let number = |value: i64, width: usize, out: &mut String| {
-        // Of a negative one these have room for its sign.
-        let has_sign = value < 0
-            && matches!(upper.as_str(), "HH" | "HH12" | "HH24" | "MI" | "SS" | "MM" | "YYYY" | "YYY" | "YY" | "Y");
+        // Of a negative one these have room for its sign; twelve hours go by the hour that they came from.
+        let has_sign = match upper.as_str() {
+            "HH" | "HH12" => fields.hour < 0,
+            "HH24" | "MI" | "SS" | "MM" | "YYYY" | "YYY" | "YY" | "Y" => value < 0,
+            _ => false,
+        };
         let width = if !fill { 0 } else { width + usize::from(has_sign) };
         let digits = format!("{value:0width$}");
         out.push_str(&digits);

@@ -41,6 +41,10 @@ fn later_years_repeat_the_rules_of_the_last_known_ones() {
         assert_eq!(zone.offset_at(micros(year, 7)), -4 * 3600, "{year}");
         assert_eq!(zone.offset_at(micros(year, 1)), -5 * 3600, "{year}");
     }
+    // No clock changes for Ramadan after 2087.
+    let zone = Zone::parse("Africa/Casablanca").unwrap();
+    assert_eq!(zone.offset_at(micros(2086, 5)), 0);
+    assert!((1..=12).all(|month| zone.offset_at(micros(2400, month)) == 3600));
 }
 
 proptest! {

@@ -40,3 +40,10 @@ fn what_is_out_of_range_is_an_error() {
     assert_eq!(make_date(2023, 2, 29).unwrap_err().code(), ErrorCode::DatetimeOverflow);
     assert_eq!(bin(span("1 month"), 0, 0).unwrap_err().code(), ErrorCode::FeatureNotSupported);
 }
+
+#[test]
+fn seconds_since_1970_round_as_if_counted_from_2000() {
+    assert_eq!(from_epoch(0.0).unwrap(), 0);
+    assert_eq!(from_epoch(-1.5).unwrap(), -1_500_000);
+    assert_eq!(from_epoch(-1_412_446_314.279_876).unwrap() % 10, -6);
+}
