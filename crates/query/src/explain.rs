@@ -53,7 +53,7 @@ pub async fn query(
     view: Arc<ReadView>,
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
-    let plan = select.physical(engine, parameters).await?;
+    let plan = select.physical(engine, parameters, &view).await?;
     if !options.analyze {
         return Ok(lines(&DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string()));
     }

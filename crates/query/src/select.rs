@@ -29,10 +29,16 @@ use crate::error::{external, from_datafusion, undefined_table};
 use crate::grid_table::GridTable;
 use crate::{parameters, system_tables};
 
+mod lowering;
 pub mod names;
+mod object_numbers;
+mod per_row;
 mod rewrite;
+mod subqueries;
 
 pub use names::name_outputs;
+
+use per_row::Runner;
 
 /// How deep expressions and queries may nest.
 const RECURSION_MAX: usize = 200;
@@ -110,7 +116,14 @@ impl SelectPlan {
     ///
     /// # Errors
     /// What optimising finds, such as a division by zero between constants.
-    pub async fn physical(&self, engine: &Engine, values: &[Value]) -> Result<Arc<dyn ExecutionPlan>> {
+    pub async fn physical(
+        &self,
+        engine: &Engine,
+        values: &[Value],
+        view: &Arc<ReadView>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let context = engine.task_context(Arc::clone(view));
+        let with = |state: SessionState| Runner { state: Arc::new(state), context };
         let plan = if self.optimized {
             self.plan.clone()
         } else {
@@ -124,14 +137,17 @@ impl SelectPlan {
                 let mut state = engine.state().clone();
                 state.mark_start_execution();
                 let plan = optimize(&state, plan)?;
-                let plan = state.query_planner().create_physical_plan(&plan, &state).await.map_err(from_datafusion)?;
-                return yielding_joins(plan);
+                return yielding_joins(per_row::physical(plan, &with(state)).await.map_err(from_datafusion)?);
             }
             optimize(engine.state(), plan)?
         };
-        let state = engine.state();
-        let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_datafusion)?;
-        yielding_joins(plan)
+        if !per_row::is_needed(&plan).map_err(from_datafusion)? {
+            let state = engine.state();
+            let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_datafusion)?;
+            return yielding_joins(plan);
+        }
+        let runner = with(engine.state().clone());
+        yielding_joins(per_row::physical(plan, &runner).await.map_err(from_datafusion)?)
     }
 
     /// Starts the query. Must run on the engine's pool.
@@ -144,7 +160,7 @@ impl SelectPlan {
         values: &[Value],
         view: Arc<ReadView>,
     ) -> Result<SendableRecordBatchStream> {
-        let plan = self.physical(engine, values).await?;
+        let plan = self.physical(engine, values, &view).await?;
         execute_stream(plan, engine.task_context(view)).map_err(from_datafusion)
     }
 
@@ -267,7 +283,9 @@ impl<'a> Planner<'a> {
         if !declared.is_empty() {
             context = context.with_prepare_param_data_types(parameters::declared_fields(declared));
         }
-        self.relations().sql_statement_to_plan_with_context(statement, &mut context).map_err(from_datafusion)
+        let plan = self.relations().sql_statement_to_plan_with_context(statement, &mut context);
+        let plan = plan.and_then(|plan| object_numbers::resolve(plan, self.catalog)).map_err(from_datafusion)?;
+        subqueries::one_row_each(plan).map_err(from_datafusion)
     }
 
     /// An expression over columns of a schema.
@@ -346,7 +364,7 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        self.state.scalar_functions().get(name).cloned()
+        system_tables::bound::find(self.catalog, name).or_else(|| self.state.scalar_functions().get(name).cloned())
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

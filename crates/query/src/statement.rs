@@ -32,6 +32,8 @@ pub struct Statement {
     pub columns: Option<Arc<[Column]>>,
     /// The picture of the catalog that it was planned against.
     pub epoch: u64,
+    /// The plan tells who asks, or reads tables that do: it is for one session.
+    pub of_session: bool,
 }
 
 /// What a statement does.
@@ -186,6 +188,7 @@ impl Statement {
             columns: plan.columns.clone(),
             kind: Kind::Key(Box::new(plan)),
             epoch: catalog.epoch(),
+            of_session: false,
         }
     }
 
@@ -201,6 +204,7 @@ impl Statement {
             parameter_types,
             columns,
             epoch: catalog.epoch(),
+            of_session: catalog.was_identity_read(),
         };
         match &parsed.node {
             NodeEnum::SelectStmt(node) => {

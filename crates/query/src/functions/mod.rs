@@ -1,9 +1,11 @@
 //! SQL functions of ours: PostgreSQL's meaning where DataFusion's differs, and what PostgreSQL clients ask a server.
 
 pub mod arithmetic;
+pub mod arrays;
 pub mod bytea;
 pub mod casts;
 pub mod session;
+pub mod single_row;
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use datafusion::execution::FunctionRegistry;
 /// # Errors
 /// As the registry's.
 pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
-    for function in session::all().into_iter().chain(crate::system_tables::functions::all()) {
+    for function in session::all().into_iter().chain(arrays::all()).chain(crate::system_tables::functions::all()) {
         registry.register_udf(function)?;
     }
     for (known, alias) in [("signum", "sign"), ("var", "variance"), ("bool_and", "every")] {

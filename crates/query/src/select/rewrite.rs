@@ -6,8 +6,11 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArguments, LimitClause,
-    Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, UnaryOperator, Value, VisitMut, VisitorMut,
+    Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, UnaryOperator, Value, VisitMut,
+    VisitorMut,
 };
+
+use super::lowering;
 
 /// Rewrites a parsed statement in place.
 ///
@@ -22,7 +25,7 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
 
 struct Rewrite;
 
-fn refuse(what: &str) -> ControlFlow<Error> {
+pub(super) fn refuse(what: &str) -> ControlFlow<Error> {
     ControlFlow::Break(Error::unsupported(format!("{what} is not supported")))
 }
 
@@ -46,7 +49,12 @@ impl VisitorMut for Rewrite {
         check_body(&query.body)
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        lowering::table_factor(factor)
+    }
+
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        lowering::expression(expr)?;
         match expr {
             Expr::AtTimeZone { .. } => refuse("AT TIME ZONE"),
             Expr::Extract { field, .. } if is_below_minutes(&field.to_string()) => {

@@ -19,6 +19,7 @@ use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_protocol::pg::{Format, TransactionStatus};
 pub use ashlar_query::Column;
+use ashlar_query::Identity;
 use ashlar_query::grammar::{self, ParsedStatement};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Transaction, TransactionMark};
@@ -105,6 +106,7 @@ struct Prepared {
 /// One session.
 pub struct SqlSession {
     shared: Arc<Shared>,
+    identity: Identity,
     settings: Settings,
     block: Block,
     transaction: Option<Transaction>,
@@ -124,15 +126,21 @@ impl SqlSession {
     /// # Errors
     /// 22023 for a parameter value that cannot be honoured.
     pub fn new(shared: Arc<Shared>, parameters: &[(&str, &str)]) -> Result<Self> {
-        if !parameters.iter().any(|(name, value)| *name == "user" && !value.is_empty()) {
+        let parameter = |wanted: &str| {
+            parameters.iter().find(|(name, value)| *name == wanted && !value.is_empty()).map(|(_, value)| *value)
+        };
+        let Some(user) = parameter("user") else {
             return Err(Error::new(
                 ErrorCode::InvalidAuthorization,
                 "no PostgreSQL user name specified in startup packet",
             ));
-        }
+        };
+        let database = parameter("database").unwrap_or(user);
+        let identity = Identity { user: user.to_owned(), database: database.to_owned(), pid: 0 };
         let settings = Settings::new(&shared.config, parameters)?;
         Ok(Self {
             shared,
+            identity,
             settings,
             block: Block::None,
             transaction: None,
@@ -144,6 +152,11 @@ impl SqlSession {
             cancel: CancelToken::new(),
             alone: false,
         })
+    }
+
+    /// Tells the session the number under which it is registered.
+    pub fn set_pid(&mut self, pid: i32) {
+        self.identity.pid = pid;
     }
 
     /// What the client is told at start.
@@ -267,12 +280,14 @@ impl SqlSession {
         let planned = match light {
             Some(planned) => planned,
             None => {
+                let catalog = catalog.seen_by(self.identity.clone());
                 let (pool, parsed, declared) = (Arc::clone(engine), parsed.clone(), declared.to_vec());
                 engine.beside_pool(move || ashlar_query::Statement::plan(&pool, &catalog, &parsed, &declared)).await??
             }
         };
         let planned = Arc::new(planned);
-        if is_cached {
+        // What tells this session's user must not be found by another session.
+        if is_cached && !planned.of_session {
             engine.cache().put(key, vec![Arc::clone(&planned)].into());
         }
         Ok(planned)

@@ -539,7 +539,7 @@ impl SqlSession {
         let mut parsed = ashlar_query::grammar::parse(&sql)?;
         let parsed = parsed.pop().ok_or_else(|| Error::internal("a SELECT is a statement"))?;
         let engine = Arc::clone(&self.shared.engine);
-        let catalog = self.catalog();
+        let catalog = self.catalog().seen_by(self.identity.clone());
         let mut transaction = self.fresh_transaction();
         let snapshot = transaction.snapshot(engine.store());
         let view = transaction.view(snapshot, &catalog);
