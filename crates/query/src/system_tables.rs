@@ -137,9 +137,9 @@ const FIRST_VIEW_OID: i64 = 13_100;
 
 /// The OID of a system table.
 fn system_table_oid(schema: &str, name: &str) -> Option<i64> {
-    let mut all = SCHEMAS.iter().flat_map(|(known, groups)| {
-        groups.iter().copied().flatten().map(move |definition| (*known, definition.name))
-    });
+    let mut all = SCHEMAS
+        .iter()
+        .flat_map(|(known, groups)| groups.iter().copied().flatten().map(move |definition| (*known, definition.name)));
     let position = all.position(|found| found == (schema, name))?;
     let fixed = FIXED_OIDS.iter().find(|(known, _)| schema == "pg_catalog" && *known == name);
     Some(fixed.map_or(FIRST_VIEW_OID + i64::try_from(position).unwrap_or(0), |(_, oid)| *oid))

@@ -144,7 +144,8 @@ impl ScalarUDFImpl for Numbered {
         // Only what the lists point at: a slice keeps the elements of its neighbours.
         let offsets = lists.offsets();
         let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
-        let elements = lists.values().slice(usize::try_from(first).unwrap_or(0), usize::try_from(last - first).unwrap_or(0));
+        let elements =
+            lists.values().slice(usize::try_from(first).unwrap_or(0), usize::try_from(last - first).unwrap_or(0));
         let numbers = offsets.windows(2).flat_map(|pair| 1..=pair[1] - pair[0]).collect::<Int32Array>();
         let rows = StructArray::try_new(fields.clone(), vec![elements, Arc::new(numbers)], None)?;
         let starts = OffsetBuffer::new(offsets.iter().map(|offset| offset - first).collect());

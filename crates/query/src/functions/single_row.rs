@@ -14,9 +14,8 @@ use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Sign
 use crate::error::external;
 
 /// NULL of no row, the value of one, 21000 of more.
-pub static SINGLE_ROW: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| {
-    Arc::new(AggregateUDF::from(SingleRow { signature: Signature::any(1, Volatility::Immutable) }))
-});
+pub static SINGLE_ROW: LazyLock<Arc<AggregateUDF>> =
+    LazyLock::new(|| Arc::new(AggregateUDF::from(SingleRow { signature: Signature::any(1, Volatility::Immutable) })));
 
 /// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]

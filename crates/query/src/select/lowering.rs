@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use ashlar_base::Error;
 use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, BinaryOperator, DataType, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentClause, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByExpr,
     OrderByKind, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Value, Visit, Visitor,
 };
@@ -48,6 +48,16 @@ pub(super) fn expression(expr: &mut Expr) -> ControlFlow<Error> {
                 *expr = array_of(query)?;
             }
         }
+        // The planner wants the name of a field as a string.
+        Expr::CompoundFieldAccess { access_chain, .. } => {
+            for access in access_chain {
+                if let AccessExpr::Dot(field) = access
+                    && let Expr::Identifier(name) = field
+                {
+                    *field = Expr::value(Value::SingleQuotedString(folded(name)));
+                }
+            }
+        }
         // Reserved words in PostgreSQL: no column has such a name unquoted.
         Expr::Identifier(name) if name.quote_style.is_none() && is_bare_function(name) => {
             *expr = call(&name.value.to_ascii_lowercase(), FunctionArguments::None);
@@ -84,6 +94,18 @@ pub(super) fn table_factor(factor: &mut TableFactor) -> ControlFlow<Error> {
         }
         TableFactor::UNNEST { alias, .. } => name_column(alias.as_mut()),
         _ => {}
+    }
+    ControlFlow::Continue(())
+}
+
+/// Lowers the first item of `FROM`: an array that is unnested there can only be read from a query around.
+pub(super) fn first_factor(factor: &mut TableFactor) -> ControlFlow<Error> {
+    table_factor(factor)?;
+    if let TableFactor::UNNEST { alias, array_exprs, with_ordinality: false, .. } = factor
+        && let [array] = &array_exprs[..]
+        && is_computed(array)
+    {
+        *factor = unnested(array, "unnest", alias.take())?;
     }
     ControlFlow::Continue(())
 }
@@ -279,14 +301,18 @@ fn is_computed(expr: &Expr) -> bool {
 /// `generate_series` whose bounds are computed: a table function of DataFusion's has constant arguments, so the series
 /// is made as an array of each row and unnested.
 fn series(bounds: Vec<Expr>, alias: Option<TableAlias>) -> ControlFlow<Error, TableFactor> {
+    unnested(&call_with(SERIES, bounds, Vec::new()), "generate_series", alias)
+}
+
+/// The elements of an array as the rows of a query.
+fn unnested(array: &Expr, function: &str, alias: Option<TableAlias>) -> ControlFlow<Error, TableFactor> {
     let name = match &alias {
         Some(TableAlias { columns, .. }) if !columns.is_empty() => columns[0].name.clone(),
-        _ => Ident::new("generate_series"),
+        _ => Ident::new(function),
     };
-    let array = call_with(SERIES, bounds, Vec::new());
     let text = format!("SELECT unnest({array}) AS {name}");
     let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
-    let Ok(subquery) = parsed else { return refuse_value("this call of generate_series") };
+    let Ok(subquery) = parsed else { return refuse_value(&format!("this call of {function}")) };
     let alias = alias.map(|alias| TableAlias { columns: Vec::new(), ..alias });
     ControlFlow::Continue(TableFactor::Derived { lateral: false, subquery, alias, sample: None })
 }

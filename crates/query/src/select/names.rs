@@ -8,7 +8,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, DataType, Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut,
+    AccessExpr, DataType, Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut,
+    VisitorMut,
 };
 
 use crate::columns::NAME_END;
@@ -180,7 +181,10 @@ fn label(expr: &Expr) -> (String, bool) {
         Expr::CompoundIdentifier(idents) => idents.last().map_or_else(none, |ident| (folded(ident), true)),
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => label(inner),
         Expr::CompoundFieldAccess { root, access_chain } => match access_chain.last() {
-            Some(AccessExpr::Dot(Expr::Identifier(field))) => (folded(field), true),
+            Some(AccessExpr::Dot(Expr::Value(field))) => match &field.value {
+                Value::SingleQuotedString(name) => (name.clone(), true),
+                _ => label(root),
+            },
             _ => label(root),
         },
         Expr::Function(function) => match function.name.0.last().and_then(|part| part.as_ident()) {

@@ -147,7 +147,9 @@ fn is_comparison(op: Operator) -> bool {
 
 /// Functions of the system tables: they take the numbers of objects, and so do the casts above.
 fn takes_numbers(name: &str) -> bool {
-    ["pg_", "has_", "reg", "obj_", "col_", "shobj_", "format_type", "text"].iter().any(|prefix| name.starts_with(prefix))
+    ["pg_", "has_", "reg", "obj_", "col_", "shobj_", "format_type", "text"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
 }
 
 /// The parts of a UNION must agree on what the numbers are: what one of them means as a name would come out as a

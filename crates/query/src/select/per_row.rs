@@ -16,6 +16,7 @@ use ashlar_base::{Error, ErrorCode};
 use async_trait::async_trait;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
+use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
@@ -23,8 +24,8 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Subquery,
-    TypeSignature, Volatility,
+    Aggregate, ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDFImpl, Signature, Sort, Subquery, TypeSignature, Volatility,
 };
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
@@ -68,7 +69,7 @@ fn replace(plan: LogicalPlan, runner: &Runner) -> Result<LogicalPlan> {
     plan.transform_up(|node| {
         // Nothing else evaluates a function that waits.
         if !matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Filter(_)) {
-            return Ok(Transformed::no(node));
+            return beneath(node, runner);
         }
         let names = NamePreserver::new(&node);
         node.map_expressions(|expr| {
@@ -78,6 +79,50 @@ fn replace(plan: LogicalPlan, runner: &Runner) -> Result<LogicalPlan> {
         })
     })
     .map(|transformed| transformed.data)
+}
+
+/// The subqueries of an aggregation or a sort, evaluated in a projection beneath it.
+fn beneath(node: LogicalPlan, runner: &Runner) -> Result<Transformed<LogicalPlan>> {
+    if !matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Sort(_)) {
+        return Ok(Transformed::no(node));
+    }
+    let names = NamePreserver::new(&node);
+    let mut columns = Vec::new();
+    let output: Vec<Expr> = node.schema().iter().map(Expr::from).collect();
+    let replaced = node.map_expressions(|expr| {
+        let saved = names.save(&expr);
+        let replaced = expr.transform_up(|expr| {
+            let replaced = expression(expr, runner)?;
+            Ok(match (replaced.transformed, &replaced.data) {
+                (true, Expr::ScalarFunction(function)) => {
+                    let name = function.func.name().to_owned();
+                    columns.push(replaced.data.alias(&name));
+                    Transformed::yes(Expr::Column(Column::new_unqualified(name)))
+                }
+                _ => replaced,
+            })
+        })?;
+        Ok(if replaced.transformed { replaced.update_data(|expr| saved.restore(expr)) } else { replaced })
+    })?;
+    if columns.is_empty() {
+        return Ok(replaced);
+    }
+    let with_columns = |input: Arc<LogicalPlan>| {
+        let exprs: Vec<Expr> = input.schema().iter().map(Expr::from).chain(columns).collect();
+        Ok::<_, DataFusionError>(Arc::new(
+            LogicalPlanBuilder::from(Arc::unwrap_or_clone(input)).project(exprs)?.build()?,
+        ))
+    };
+    Ok(Transformed::yes(match replaced.data {
+        LogicalPlan::Aggregate(Aggregate { input, group_expr, aggr_expr, .. }) => {
+            LogicalPlan::Aggregate(Aggregate::try_new(with_columns(input)?, group_expr, aggr_expr)?)
+        }
+        LogicalPlan::Sort(sort) => {
+            let sorted = LogicalPlan::Sort(Sort { input: with_columns(sort.input)?, ..sort });
+            LogicalPlanBuilder::from(sorted).project(output)?.build()?
+        }
+        other => other,
+    }))
 }
 
 fn expression(expr: Expr, runner: &Runner) -> Result<Transformed<Expr>> {

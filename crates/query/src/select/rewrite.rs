@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, Expr, Fetch, Function, FunctionArg, FunctionArgExpr, FunctionArguments, LimitClause,
-    Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, UnaryOperator, Value, VisitMut,
-    VisitorMut,
+    Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor, UnaryOperator, Value,
+    VisitMut, VisitorMut,
 };
 
 use super::lowering;
@@ -47,6 +47,13 @@ impl VisitorMut for Rewrite {
             });
         }
         check_body(&query.body)
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        match select.from.first_mut() {
+            Some(first) => lowering::first_factor(&mut first.relation),
+            None => ControlFlow::Continue(()),
+        }
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {

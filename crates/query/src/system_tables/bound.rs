@@ -362,10 +362,9 @@ impl BoundFunction {
         let names = cast(array, &DataType::Utf8)?;
         let database = &self.catalog.identity().database;
         match names.as_string::<i32>().iter().flatten().find(|name| name != database) {
-            Some(other) => Err(external(Error::new(
-                ErrorCode::InvalidCatalogName,
-                format!("database \"{other}\" does not exist"),
-            ))),
+            Some(other) => {
+                Err(external(Error::new(ErrorCode::InvalidCatalogName, format!("database \"{other}\" does not exist"))))
+            }
             None => Ok(()),
         }
     }

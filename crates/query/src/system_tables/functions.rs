@@ -206,7 +206,9 @@ impl SystemFunction {
                 };
                 Ok(Arc::new(names.as_string::<i32>().iter().map(|name| name.map(number)).collect::<Int32Array>()))
             }
-            Answer::DatabaseEncoding | Answer::False | Answer::Nothing => internal_err!("{} needs no arguments", self.name),
+            Answer::DatabaseEncoding | Answer::False | Answer::Nothing => {
+                internal_err!("{} needs no arguments", self.name)
+            }
         }
     }
 }

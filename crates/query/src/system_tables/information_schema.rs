@@ -5,8 +5,8 @@
 use ashlar_base::{Result, ScalarType, SqlType, Value};
 
 use super::layout::{Rows, int4, maybe, string, yes_or_no};
-use super::relations::{default_text, is_identity, plain_type};
 use super::pg_catalog::NAMESPACES;
+use super::relations::{default_text, is_identity, plain_type};
 use super::types::type_name;
 use super::{Definition, Picture};
 

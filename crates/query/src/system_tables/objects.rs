@@ -180,4 +180,3 @@ fn one_name(text: &str) -> Result<String> {
 pub(super) fn no_schema(name: &str) -> Error {
     Error::new(ErrorCode::InvalidSchemaName, format!("schema \"{name}\" does not exist"))
 }
-

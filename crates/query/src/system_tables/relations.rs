@@ -80,7 +80,15 @@ impl Relation {
                     })
                 };
                 let columns = file.schema().fields().iter().enumerate().filter_map(column).collect();
-                Self { oid, name: name.to_owned(), columns, key: Vec::new(), key_name: String::new(), is_foreign: true, rows: None }
+                Self {
+                    oid,
+                    name: name.to_owned(),
+                    columns,
+                    key: Vec::new(),
+                    key_name: String::new(),
+                    is_foreign: true,
+                    rows: None,
+                }
             }
         }
     }
