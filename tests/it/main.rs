@@ -10,6 +10,7 @@ mod faults;
 mod http;
 mod model;
 mod pg_wire;
+mod psql;
 mod random;
 mod readme;
 mod resp_keys;

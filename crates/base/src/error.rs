@@ -58,6 +58,8 @@ pub enum ErrorCode {
     InsufficientPrivilege,
     /// 3F000
     InvalidSchemaName,
+    /// 42602
+    InvalidName,
     /// 3D000
     InvalidCatalogName,
     /// 26000
@@ -209,6 +211,7 @@ impl ErrorCode {
             Self::IndeterminateDatatype => "42P18",
             Self::InsufficientPrivilege => "42501",
             Self::InvalidSchemaName => "3F000",
+            Self::InvalidName => "42602",
             Self::InvalidCatalogName => "3D000",
             Self::InvalidStatementName => "26000",
             Self::InvalidCursorName => "34000",
@@ -304,6 +307,7 @@ impl ErrorCode {
             | Self::InvalidColumnReference
             | Self::IndeterminateDatatype
             | Self::InvalidSchemaName
+            | Self::InvalidName
             | Self::InvalidCatalogName
             | Self::InvalidStatementName
             | Self::InvalidCursorName

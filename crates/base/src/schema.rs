@@ -41,6 +41,8 @@ pub struct TableSchema {
     pub columns: Vec<ColumnDef>,
     /// Ordinals of the primary key's columns, in key order; never empty.
     pub key: Vec<usize>,
+    /// The name of the primary key's constraint; empty where the key is hidden.
+    pub key_name: String,
     /// Ordinals of the columns whose text gives the slot: `partition_by`, else the whole key.
     pub partition_by: Vec<usize>,
     /// The table was declared without a primary key, and its rows are numbered in a hidden last column.

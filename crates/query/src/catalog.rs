@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::error::undefined_table;
 use crate::files::FileTable;
+use crate::identity::{Asker, Identity};
 
 /// Table ids below this are PostgreSQL's own objects, so that a table's id can serve as its OID.
 const FIRST_TABLE_ID: u32 = 16_384;
@@ -42,6 +43,7 @@ impl Table {
 pub struct CatalogState {
     epoch: u64,
     tables: BTreeMap<String, Table>,
+    asker: Arc<Asker>,
 }
 
 impl CatalogState {
@@ -50,9 +52,33 @@ impl CatalogState {
         self.epoch
     }
 
+    /// The same picture, as one session sees it.
+    pub fn seen_by(&self, identity: Identity) -> Arc<Self> {
+        Arc::new(Self { asker: Arc::new(Asker::new(identity)), ..self.clone() })
+    }
+
+    /// Whose picture it is. What is planned with it holds for that session only.
+    pub fn identity(&self) -> &Identity {
+        self.asker.read()
+    }
+
+    /// Whether anybody has asked whose picture it is.
+    pub fn was_identity_read(&self) -> bool {
+        self.asker.was_read()
+    }
+
     /// The table of this name.
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.get(name)
+    }
+
+    /// Whether a table or an index has this name: they share one space of names.
+    pub fn is_relation(&self, name: &str) -> bool {
+        let has_index = |table: &Table| match table {
+            Table::Grid(region) => region.schema().key_name == name,
+            Table::File(_) => false,
+        };
+        self.tables.contains_key(name) || self.tables.values().any(has_index)
     }
 
     /// All tables by name.
@@ -254,6 +280,7 @@ fn kv_schema(id: TableId) -> TableSchema {
         version: 0,
         columns: vec![column(0, "key"), column(1, "value")],
         key: vec![0],
+        key_name: "kv_pkey".to_owned(),
         partition_by: vec![0],
         hidden_key: false,
     }

@@ -119,12 +119,35 @@ fn skipping(tag: &str, name: &str) -> Done {
 
 fn create(engine: &Engine, transaction: &mut Transaction, statement: &CreateStmt) -> Result<Done> {
     let name = relation_name(statement.relation.as_ref())?;
-    if transaction.catalog(engine.catalog()).table(&name).is_some() {
+    let state = transaction.catalog(engine.catalog());
+    if state.is_relation(&name) {
         return if statement.if_not_exists { Ok(skipping("CREATE TABLE", &name)) } else { Err(exists(&name)) };
     }
-    let schema = definition::table(engine.catalog().next_id(), &name, statement, engine.zone())?;
+    let mut schema = definition::table(engine.catalog().next_id(), &name, statement, engine.zone())?;
+    if !schema.hidden_key {
+        schema.key_name = key_name(&state, &schema)?;
+    }
     put_region(engine, transaction, &name, schema)?;
     Ok(Done::tag("CREATE TABLE"))
+}
+
+/// The name that a new table's primary key was given, or else the first of `table_pkey`, `table_pkey1`, ... that is
+/// free.
+///
+/// # Errors
+/// 42P07 where something has the given name.
+fn key_name(state: &CatalogState, schema: &TableSchema) -> Result<String> {
+    let is_taken = |name: &str| name == schema.name || state.is_relation(name);
+    if !schema.key_name.is_empty() {
+        return if is_taken(&schema.key_name) { Err(exists(&schema.key_name)) } else { Ok(schema.key_name.clone()) };
+    }
+    let mut name = format!("{}_pkey", schema.name);
+    let mut number = 0u32;
+    while is_taken(&name) {
+        number += 1;
+        name = format!("{}_pkey{number}", schema.name);
+    }
+    Ok(name)
 }
 
 fn put_region(engine: &Engine, transaction: &mut Transaction, name: &str, schema: TableSchema) -> Result<Arc<Region>> {
@@ -144,7 +167,7 @@ async fn create_as(
     select: &SelectPlan,
 ) -> Result<Done> {
     use futures::StreamExt;
-    if transaction.catalog(engine.catalog()).table(name).is_some() {
+    if transaction.catalog(engine.catalog()).is_relation(name) {
         return if if_not_exists { Ok(skipping("CREATE TABLE AS", name)) } else { Err(exists(name)) };
     }
     if names.len() > select.columns.len() {
@@ -205,7 +228,7 @@ async fn create_foreign(
 ) -> Result<Done> {
     let base = statement.base_stmt.as_ref().ok_or_else(|| Error::internal("a foreign table without its name"))?;
     let name = relation_name(base.relation.as_ref())?;
-    if transaction.catalog(engine.catalog()).table(&name).is_some() {
+    if transaction.catalog(engine.catalog()).is_relation(&name) {
         return if base.if_not_exists { Ok(skipping("CREATE FOREIGN TABLE", &name)) } else { Err(exists(&name)) };
     }
     if statement.servername != "files" {
@@ -377,7 +400,7 @@ fn add_column(
     let id = ColumnId(next.max(schema.version + 1 + u32::try_from(schema.columns.len()).unwrap_or(0)));
     let (mut definition, constraints) = definition::column_def(column, 0, zone)?;
     definition.id = id;
-    if constraints.primary_key {
+    if constraints.primary_key.is_some() {
         return Err(Error::unsupported("adding a primary key to a table is not supported"));
     }
     match &definition.default {
@@ -448,7 +471,7 @@ fn rename(engine: &Engine, transaction: &mut Transaction, statement: &RenameStmt
             engine.catalog().touch();
         }
         Ok(ObjectType::ObjectTable) => {
-            if state.table(&statement.newname).is_some() {
+            if state.is_relation(&statement.newname) {
                 return Err(exists(&statement.newname));
             }
             schema.name.clone_from(&statement.newname);
@@ -456,6 +479,20 @@ fn rename(engine: &Engine, transaction: &mut Transaction, statement: &RenameStmt
             let draft = transaction.draft(engine.catalog());
             engine.catalog().put(draft, &name, None);
             engine.catalog().put(draft, &statement.newname, Some(Table::Grid(region)));
+        }
+        Ok(ObjectType::ObjectTabconstraint) => {
+            if schema.hidden_key || schema.key_name != statement.subname {
+                return Err(Error::new(
+                    ErrorCode::UndefinedObject,
+                    format!("constraint \"{}\" for table \"{name}\" does not exist", statement.subname),
+                ));
+            }
+            if state.is_relation(&statement.newname) {
+                return Err(exists(&statement.newname));
+            }
+            schema.key_name.clone_from(&statement.newname);
+            region.alter(Arc::new(schema))?;
+            engine.catalog().touch();
         }
         _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
     }

@@ -346,7 +346,7 @@ impl Builder<'_> {
             }
             Some(ConflictTarget::OnConstraint(name)) => {
                 let name = single(name).unwrap_or_default();
-                if self.schema.hidden_key || name != format!("{}_pkey", self.schema.name) {
+                if self.schema.hidden_key || name != self.schema.key_name {
                     return Err(Error::new(
                         ErrorCode::UndefinedObject,
                         format!("constraint \"{name}\" for table \"{}\" does not exist", self.schema.name),

@@ -55,7 +55,7 @@ pub async fn query(
     time: StatementTime,
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
-    let plan = select.physical(engine, parameters, time).await?;
+    let plan = select.physical(engine, parameters, time, &view).await?;
     if !options.analyze {
         return Ok(lines(&DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string()));
     }

@@ -12,6 +12,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::error::external;
+use crate::system_tables::bound::object_field;
+use crate::system_tables::objects::ObjectKind;
 
 /// The field that stands for a SQL type: its Arrow type, and the SQL type in its metadata.
 pub fn field_of(name: &str, sql_type: SqlType) -> FieldRef {
@@ -25,12 +27,27 @@ pub struct PgTypePlanner;
 
 impl TypePlanner for PgTypePlanner {
     fn plan_type_field(&self, ast: &AstType) -> Result<Option<FieldRef>> {
-        let planned = match ast {
-            AstType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => scalar_of(element)?.map(SqlType::Array),
-            other => scalar_of(other)?.map(SqlType::Scalar),
+        let name = match ast {
+            AstType::Regclass => Some("regclass".to_owned()),
+            AstType::Custom(name, modifiers) if modifiers.is_empty() => Some(name.to_string().to_ascii_lowercase()),
+            _ => None,
         };
-        Ok(planned.map(|sql_type| field_of("cast", sql_type)))
+        if let Some(kind) = name.and_then(|name| ObjectKind::of_type(&name)) {
+            return Ok(Some(object_field(kind)));
+        }
+        Ok(sql_type_of(ast)?.map(|sql_type| field_of("cast", sql_type)))
     }
+}
+
+/// The type that a name means; `None` where there is none of ours.
+///
+/// # Errors
+/// 0A000 and 42704 for types that are not offered.
+pub fn sql_type_of(ast: &AstType) -> Result<Option<SqlType>> {
+    Ok(match ast {
+        AstType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => scalar_of(element)?.map(SqlType::Array),
+        other => scalar_of(other)?.map(SqlType::Scalar),
+    })
 }
 
 fn scalar_of(ast: &AstType) -> Result<Option<ScalarType>> {
@@ -81,11 +98,8 @@ fn scalar_of(ast: &AstType) -> Result<Option<ScalarType>> {
                 Error::unsupported("type character(n) is not supported").with_hint("Use varchar(n) or text."),
             ));
         }
-        AstType::Regclass => {
-            return Err(external(Error::unsupported("type regclass is not supported")));
-        }
         AstType::Custom(name, _) => match name.to_string().to_ascii_lowercase().as_str() {
-            "name" => ScalarType::Text,
+            "name" | "\"char\"" => ScalarType::Text,
             "oid" => ScalarType::Int8,
             other => {
                 return Err(external(Error::new(

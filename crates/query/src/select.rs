@@ -33,12 +33,18 @@ use crate::grid_table::GridTable;
 use crate::{parameters, system_tables};
 
 mod balance;
+mod lowering;
 pub mod names;
+mod object_numbers;
+mod per_row;
 mod rewrite;
 mod series;
+mod subqueries;
 mod times;
 
 pub use names::name_outputs;
+
+use per_row::Runner;
 
 /// How deep expressions and queries may nest.
 const RECURSION_MAX: usize = 200;
@@ -128,6 +134,7 @@ impl SelectPlan {
         engine: &Engine,
         values: &[Value],
         time: StatementTime,
+        view: &Arc<ReadView>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = if self.optimized {
             self.plan.clone()
@@ -141,9 +148,14 @@ impl SelectPlan {
             let plan = if self.reads_clock { clock::written_into(plan, time).map_err(from_datafusion)? } else { plan };
             optimize(engine.state(), plan)?
         };
-        let state = engine.state();
-        let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_datafusion)?;
-        yielding_joins(plan)
+        if !per_row::is_needed(&plan).map_err(from_datafusion)? {
+            let state = engine.state();
+            let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_datafusion)?;
+            return yielding_joins(plan);
+        }
+        let context = engine.task_context(Arc::clone(view));
+        let runner = Runner { state: Arc::new(engine.state().clone()), context };
+        yielding_joins(per_row::physical(plan, &runner).await.map_err(from_datafusion)?)
     }
 
     /// Starts the query. Must run on the engine's pool.
@@ -157,7 +169,7 @@ impl SelectPlan {
         view: Arc<ReadView>,
         time: StatementTime,
     ) -> Result<SendableRecordBatchStream> {
-        let plan = self.physical(engine, values, time).await?;
+        let plan = self.physical(engine, values, time, &view).await?;
         execute_stream(plan, engine.task_context(view)).map_err(from_datafusion)
     }
 
@@ -278,7 +290,9 @@ impl<'a> Planner<'a> {
         if !declared.is_empty() {
             context = context.with_prepare_param_data_types(parameters::declared_fields(declared));
         }
-        self.relations().sql_statement_to_plan_with_context(statement, &mut context).map_err(from_datafusion)
+        let plan = self.relations().sql_statement_to_plan_with_context(statement, &mut context);
+        let plan = plan.and_then(|plan| object_numbers::resolve(plan, self.catalog)).map_err(from_datafusion)?;
+        subqueries::one_row_each(plan).map_err(from_datafusion)
     }
 
     /// An expression over columns of a schema.
@@ -366,7 +380,8 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
-        let known = self.state.scalar_functions().get(name).cloned();
+        let known =
+            system_tables::bound::find(self.catalog, name).or_else(|| self.state.scalar_functions().get(name).cloned());
         let is_other = self.get_aggregate_meta(name).is_some()
             || self.state.window_functions().contains_key(name)
             || name == "unnest";

@@ -37,6 +37,8 @@ pub struct Statement {
     bytes: usize,
     /// The time zone that it was planned in; `None` where that makes no difference.
     pub zone: Option<Zone>,
+    /// The plan tells who asks, or reads tables that do: it is for one session.
+    pub of_session: bool,
 }
 
 /// Bytes of a statement beside its text and its plan.
@@ -235,6 +237,7 @@ impl Statement {
             kind: Kind::Key(Box::new(plan)),
             epoch: catalog.epoch(),
             zone: None,
+            of_session: false,
         }
     }
 
@@ -252,6 +255,7 @@ impl Statement {
             epoch: catalog.epoch(),
             bytes: 0,
             zone: Some(engine.zone()),
+            of_session: catalog.was_identity_read(),
         };
         match &parsed.node {
             NodeEnum::SelectStmt(node) => {

@@ -21,10 +21,12 @@ use crate::catalog::CatalogState;
 use crate::error::external;
 
 mod ashlar;
+pub mod bound;
 mod empty;
 pub mod functions;
 mod information_schema;
 mod layout;
+pub mod objects;
 mod pg_catalog;
 mod relations;
 mod types;
@@ -76,7 +78,7 @@ pub fn provider(
     let Some(definition) = found else {
         return Ok(None);
     };
-    let layout = Layout::parse(definition.columns)?;
+    let layout = Layout::parse(definition.columns, catalog.identity())?;
     let table = SystemTable {
         definition,
         schema: layout.schema(),
@@ -85,6 +87,69 @@ pub fn provider(
         catalog: Arc::clone(catalog),
     };
     Ok(Some(Arc::new(table)))
+}
+
+/// The OIDs that PostgreSQL gives to its own tables: clients compare with them by name, as in
+/// `'pg_class'::regclass`.
+const FIXED_OIDS: &[(&str, i64)] = &[
+    ("pg_am", 2601),
+    ("pg_attrdef", 2604),
+    ("pg_attribute", 1249),
+    ("pg_auth_members", 1261),
+    ("pg_class", 1259),
+    ("pg_collation", 3456),
+    ("pg_constraint", 2606),
+    ("pg_conversion", 2607),
+    ("pg_database", 1262),
+    ("pg_db_role_setting", 2964),
+    ("pg_default_acl", 826),
+    ("pg_depend", 2608),
+    ("pg_description", 2609),
+    ("pg_enum", 3501),
+    ("pg_event_trigger", 3466),
+    ("pg_extension", 3079),
+    ("pg_foreign_data_wrapper", 2328),
+    ("pg_foreign_server", 1417),
+    ("pg_foreign_table", 3118),
+    ("pg_index", 2610),
+    ("pg_inherits", 2611),
+    ("pg_language", 2612),
+    ("pg_namespace", 2615),
+    ("pg_partitioned_table", 3350),
+    ("pg_policy", 3256),
+    ("pg_proc", 1255),
+    ("pg_publication", 6104),
+    ("pg_publication_namespace", 6237),
+    ("pg_publication_rel", 6106),
+    ("pg_range", 3541),
+    ("pg_rewrite", 2618),
+    ("pg_sequence", 2224),
+    ("pg_shdescription", 2396),
+    ("pg_statistic_ext", 3381),
+    ("pg_subscription", 6100),
+    ("pg_tablespace", 1213),
+    ("pg_trigger", 2620),
+    ("pg_type", 1247),
+];
+
+/// The first OID of views and of our own tables, whose numbers PostgreSQL does not fix.
+const FIRST_VIEW_OID: i64 = 13_100;
+
+/// The OID of a system table.
+fn system_table_oid(schema: &str, name: &str) -> Option<i64> {
+    let mut all = SCHEMAS
+        .iter()
+        .flat_map(|(known, groups)| groups.iter().copied().flatten().map(move |definition| (*known, definition.name)));
+    let position = all.position(|found| found == (schema, name))?;
+    let fixed = FIXED_OIDS.iter().find(|(known, _)| schema == "pg_catalog" && *known == name);
+    Some(fixed.map_or(FIRST_VIEW_OID + i64::try_from(position).unwrap_or(0), |(_, oid)| *oid))
+}
+
+/// Whether it is the OID of a system table.
+fn is_system_table_oid(oid: i64) -> bool {
+    SCHEMAS.iter().any(|(schema, groups)| {
+        groups.iter().copied().flatten().any(|definition| system_table_oid(schema, definition.name) == Some(oid))
+    })
 }
 
 /// A system table over one picture of the catalog.

@@ -205,7 +205,7 @@ impl Shape {
     /// 23505, worded as PostgreSQL does.
     pub(crate) fn duplicate(&self, key: &[Datum<'_>]) -> Error {
         let schema = &self.schema;
-        let constraint = format!("{}_pkey", schema.name);
+        let constraint = schema.key_name.as_str();
         let names: Vec<_> = schema.key.iter().map(|&ordinal| schema.columns[ordinal].name.as_str()).collect();
         let types = schema.key.iter().map(|&ordinal| schema.columns[ordinal].sql_type);
         let values = Self::list(types.zip(key));

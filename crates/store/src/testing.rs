@@ -57,6 +57,7 @@ pub(crate) fn schema(id: u32, name: &str, columns: &[(&str, SqlType)], key: &[us
         version: 1,
         columns: columns.iter().enumerate().map(column).collect(),
         key: key.to_vec(),
+        key_name: format!("{name}_pkey"),
         partition_by: key.to_vec(),
         hidden_key: false,
     })

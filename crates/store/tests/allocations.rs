@@ -69,6 +69,7 @@ fn table(name: &str, columns: &[(&str, SqlType)]) -> Arc<TableSchema> {
         version: 1,
         columns: columns.iter().enumerate().map(column).collect(),
         key: vec![0],
+        key_name: format!("{name}_pkey"),
         partition_by: vec![0],
         hidden_key: false,
     })

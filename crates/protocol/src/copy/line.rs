@@ -25,6 +25,14 @@ enum LineEnd {
     Both,
 }
 
+/// Whether a line is the end-of-copy marker.
+enum Marker {
+    Found,
+    Absent,
+    /// That depends on bytes to come.
+    Unknown,
+}
+
 /// The state between two calls.
 #[derive(Debug)]
 pub(super) struct LineFinder {
@@ -114,6 +122,13 @@ impl LineFinder {
     }
 
     fn find_csv(&mut self, rest: &[u8], ended: bool) -> Result<Option<Line>, DecodeError> {
+        if self.offset == 0 && rest[0] == b'\\' {
+            match self.csv_marker(rest, ended)? {
+                Marker::Found => return Ok(Some(Line::End)),
+                Marker::Unknown => return Ok(None),
+                Marker::Absent => {}
+            }
+        }
         let counted = if self.line_end == LineEnd::Newline { b'\n' } else { b'\r' };
         while let Some(&byte) = rest.get(self.offset) {
             if self.offset > self.row_bytes_max {
@@ -197,6 +212,36 @@ impl LineFinder {
             return Err(DecodeError::MarkerNewline { line });
         }
         if self.offset > 0 { Err(DecodeError::MarkerNotAlone { line }) } else { Ok(Some(Line::End)) }
+    }
+
+    /// At a backslash at the start of a csv row: `\.` alone on the line ends the data, as it does up to PostgreSQL 17,
+    /// because psql up to 17 sends it. With anything else on the line it is data.
+    fn csv_marker(&self, rest: &[u8], ended: bool) -> Result<Marker, DecodeError> {
+        let missing = if ended { Marker::Absent } else { Marker::Unknown };
+        let mut following = rest[1..].iter().copied();
+        match following.next() {
+            Some(b'.') => {}
+            Some(_) => return Ok(Marker::Absent),
+            None => return Ok(missing),
+        }
+        if self.line_end == LineEnd::Both {
+            match following.next() {
+                Some(b'\r') => {}
+                Some(_) => return Ok(Marker::Absent),
+                None => return Ok(missing),
+            }
+        }
+        let expected = match self.line_end {
+            LineEnd::Unknown => None,
+            LineEnd::Newline | LineEnd::Both => Some(b'\n'),
+            LineEnd::CarriageReturn => Some(b'\r'),
+        };
+        match following.next() {
+            Some(last @ (b'\r' | b'\n')) if expected.is_none_or(|expected| expected == last) => Ok(Marker::Found),
+            Some(b'\r' | b'\n') => Err(DecodeError::MarkerNewline { line: self.number }),
+            Some(_) => Ok(Marker::Absent),
+            None => Ok(missing),
+        }
     }
 
     fn too_long(&self) -> DecodeError {

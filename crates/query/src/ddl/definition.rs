@@ -12,8 +12,8 @@ use crate::sql_types;
 /// What a column's own constraints say beside its definition.
 #[derive(Default)]
 pub(super) struct ColumnConstraints {
-    /// PRIMARY KEY
-    pub(super) primary_key: bool,
+    /// PRIMARY KEY, with the name it was given, which may be empty.
+    pub(super) primary_key: Option<String>,
 }
 
 /// A nullable column without a default.
@@ -22,7 +22,7 @@ pub(super) fn column(ordinal: usize, name: String, sql_type: SqlType) -> ColumnD
     ColumnDef { id, name, sql_type, nullable: true, default: None }
 }
 
-/// The shape that CREATE TABLE describes.
+/// The shape that CREATE TABLE describes. `key_name` is what the constraint was called, empty where it was not.
 ///
 /// # Errors
 /// 42P16, 42701, 42703 and 0A000 as PostgreSQL has them.
@@ -41,9 +41,9 @@ pub(super) fn table(id: TableId, name: &str, statement: &CreateStmt, zone: Zone)
         return Err(Error::unsupported("inheritance, partitioning and typed tables are not supported"));
     }
     let mut columns: Vec<ColumnDef> = Vec::new();
-    let mut key: Option<Vec<String>> = None;
-    let set_key = |names: Vec<String>, key: &mut Option<Vec<String>>| {
-        if key.replace(names).is_some() {
+    let mut key: Option<(Vec<String>, String)> = None;
+    let set_key = |names: Vec<String>, given: String, key: &mut Option<(Vec<String>, String)>| {
+        if key.replace((names, given)).is_some() {
             return Err(Error::new(
                 ErrorCode::InvalidTableDefinition,
                 format!("multiple primary keys for table \"{name}\" are not allowed"),
@@ -61,15 +61,15 @@ pub(super) fn table(id: TableId, name: &str, statement: &CreateStmt, zone: Zone)
                     ));
                 }
                 let (column, constraints) = column_def(definition, columns.len(), zone)?;
-                if constraints.primary_key {
-                    set_key(vec![column.name.clone()], &mut key)?;
+                if let Some(given) = constraints.primary_key {
+                    set_key(vec![column.name.clone()], given, &mut key)?;
                 }
                 columns.push(column);
             }
             Some(NodeEnum::Constraint(constraint)) => match constraint_kind(constraint.contype) {
                 ConstrType::ConstrPrimary => {
                     let names = constraint.keys.iter().filter_map(sql_types::string_of).map(str::to_owned).collect();
-                    set_key(names, &mut key)?;
+                    set_key(names, constraint.conname.clone(), &mut key)?;
                 }
                 other => return Err(unsupported_constraint(other)),
             },
@@ -82,7 +82,8 @@ pub(super) fn table(id: TableId, name: &str, statement: &CreateStmt, zone: Zone)
         }
     }
     let mut ordinals = Vec::new();
-    for column in key.unwrap_or_default() {
+    let (names, key_name) = key.unwrap_or_default();
+    for column in names {
         let ordinal = columns.iter().position(|known| known.name == column).ok_or_else(|| {
             Error::new(ErrorCode::UndefinedColumn, format!("column \"{column}\" named in key does not exist"))
         })?;
@@ -95,7 +96,8 @@ pub(super) fn table(id: TableId, name: &str, statement: &CreateStmt, zone: Zone)
         ordinals.push(ordinal);
     }
     let partition_by = options::table(&statement.options)?;
-    finish(id, name, columns, ordinals, partition_by.as_deref())
+    let schema = finish(id, name, columns, ordinals, partition_by.as_deref())?;
+    Ok(TableSchema { key_name, ..schema })
 }
 
 /// Completes a shape: key columns are NOT NULL, and a table without a key gets a hidden one.
@@ -137,7 +139,8 @@ pub(super) fn finish(
             vec![ordinal]
         }
     };
-    Ok(TableSchema { id, name: name.to_owned(), version: 0, columns, key, partition_by, hidden_key: is_hidden })
+    let (name, key_name) = (name.to_owned(), String::new());
+    Ok(TableSchema { id, name, version: 0, columns, key, key_name, partition_by, hidden_key: is_hidden })
 }
 
 fn unsupported_constraint(kind: ConstrType) -> Error {
@@ -194,7 +197,7 @@ pub(super) fn column_def(
                 result.default = Some(ColumnDefault::Sequence);
             }
             ConstrType::ConstrPrimary => {
-                constraints.primary_key = true;
+                constraints.primary_key = Some(constraint.conname.clone());
                 result.nullable = false;
             }
             ConstrType::ConstrGenerated => return Err(Error::unsupported("generated columns are not supported")),

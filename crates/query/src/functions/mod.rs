@@ -1,6 +1,7 @@
 //! SQL functions of ours: PostgreSQL's meaning where DataFusion's differs, and what PostgreSQL clients ask a server.
 
 pub mod arithmetic;
+pub mod array_rows;
 pub mod arrays;
 pub mod bytes;
 pub mod casts;
@@ -16,6 +17,7 @@ pub mod planner;
 pub mod quantified;
 pub mod quoting;
 pub mod session;
+pub mod single_row;
 pub mod strings;
 pub mod times;
 pub mod variance;
@@ -49,6 +51,9 @@ pub fn register(registry: &mut dyn FunctionRegistry, zone: ashlar_base::value::t
         if is_foreign(&name) {
             registry.deregister_udf(&name)?;
         }
+    }
+    for function in array_rows::all() {
+        registry.register_udf(function)?;
     }
     // Last, so that the catalog's meaning of a name stands.
     for function in catalog::all() {

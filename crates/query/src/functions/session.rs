@@ -38,19 +38,10 @@ impl ScalarUDFImpl for Constant {
 /// All of them.
 pub fn all() -> Vec<Arc<ScalarUDF>> {
     let version = format!("PostgreSQL {POSTGRES_VERSION} (Ashlar {})", env!("CARGO_PKG_VERSION"));
-    let constants = [
-        ("version", "pg_catalog.version", version.as_str()),
-        ("current_database", "pg_catalog.current_database", "ashlar"),
-        ("current_catalog", "pg_catalog.current_catalog", "ashlar"),
-        ("current_schema", "pg_catalog.current_schema", "public"),
-        ("current_user", "pg_catalog.current_user", "ashlar"),
-        ("session_user", "pg_catalog.session_user", "ashlar"),
-        ("user", "pg_catalog.user", "ashlar"),
-    ];
-    let function = |(name, alias, value): (&'static str, &'static str, &str)| {
+    let constants = [("version", version.as_str()), ("current_schema", "public")];
+    let function = |(name, value): (&'static str, &str)| {
         let signature = Signature::nullary(Volatility::Stable);
-        let function = ScalarUDF::from(Constant { name, value: value.to_owned(), signature });
-        Arc::new(function.with_aliases([alias]))
+        Arc::new(ScalarUDF::from(Constant { name, value: value.to_owned(), signature }))
     };
     constants.into_iter().map(function).collect()
 }

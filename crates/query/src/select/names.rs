@@ -8,7 +8,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut, VisitorMut,
+    AccessExpr, DataType, Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut,
+    VisitorMut,
 };
 
 use crate::columns::NAME_END;
@@ -27,8 +28,31 @@ pub fn name_outputs(query: &mut Query) {
     let _ = query.visit(&mut Inner);
 }
 
+/// The parts of a UNION and the like after the first: nobody sees their labels, but within each they must differ.
+fn name_rest(body: &mut SetExpr, is_first: bool) {
+    match body {
+        SetExpr::SetOperation { left, right, .. } => {
+            name_rest(left, is_first);
+            name_rest(right, false);
+        }
+        SetExpr::Select(select) if !is_first => {
+            let mut seen: HashSet<String> = HashSet::new();
+            for (ordinal, item) in select.projection.iter_mut().enumerate() {
+                if let SelectItem::UnnamedExpr(expr) = item
+                    && !seen.insert(expr.to_string())
+                {
+                    let alias = Ident::with_quote('"', format!("{}{NAME_END}{ordinal}", label_of(expr)));
+                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 /// The outermost query: every label counts, and duplicates stay.
 fn name_outer(query: &mut Query) {
+    name_rest(&mut query.body, true);
     let Some(select) = leading_select(&mut query.body) else {
         return;
     };
@@ -87,6 +111,7 @@ fn order_by_labels(query: &mut Query, labels: &[Option<String>]) {
 
 /// A query inside: its labels are names for the query around it, so they must be plain, and unique ones only.
 fn name_inner(query: &mut Query) {
+    name_rest(&mut query.body, true);
     let Some(select) = leading_select(&mut query.body) else {
         return;
     };
@@ -155,7 +180,13 @@ fn label(expr: &Expr) -> (String, bool) {
         Expr::Identifier(ident) => (folded(ident), true),
         Expr::CompoundIdentifier(idents) => idents.last().map_or_else(none, |ident| (folded(ident), true)),
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => label(inner),
-        Expr::CompoundFieldAccess { root, .. } => label(root),
+        Expr::CompoundFieldAccess { root, access_chain } => match access_chain.last() {
+            Some(AccessExpr::Dot(Expr::Value(field))) => match &field.value {
+                Value::SingleQuotedString(name) => (name.clone(), true),
+                _ => label(root),
+            },
+            _ => label(root),
+        },
         Expr::Function(function) => match function.name.0.last().and_then(|part| part.as_ident()) {
             // What an operator was rewritten to keeps the operator's label.
             Some(ident) if !ident.value.starts_with(|first: char| first.is_alphabetic() || first == '_') => none(),

@@ -5,9 +5,11 @@ use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, LimitClause, Query, SelectItem, SetExpr, SetOperator,
-    SetQuantifier, Statement, UnaryOperator, Value, VisitMut, VisitorMut,
+    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, LimitClause, Query, Select, SelectItem, SetExpr,
+    SetOperator, SetQuantifier, Statement, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
+
+use super::lowering;
 
 /// Rewrites a parsed statement in place.
 ///
@@ -29,7 +31,7 @@ use super::times;
 
 struct Rewrite;
 
-fn refuse(what: &str) -> ControlFlow<Error> {
+pub(super) fn refuse(what: &str) -> ControlFlow<Error> {
     ControlFlow::Break(Error::unsupported(format!("{what} is not supported")))
 }
 
@@ -64,10 +66,22 @@ impl VisitorMut for Rewrite {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        match select.from.first_mut() {
+            Some(first) => lowering::first_factor(&mut first.relation),
+            None => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        lowering::table_factor(factor)
+    }
+
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         if let Err(error) = times::rewrite(expr) {
             return ControlFlow::Break(error);
         }
+        lowering::expression(expr)?;
         match expr {
             Expr::SimilarTo { .. } => refuse("SIMILAR TO"),
             Expr::AnyOp { left, compare_op, right, .. } if !matches!(right.as_ref(), Expr::Subquery(_)) => {

@@ -9,6 +9,32 @@ const fn empty(name: &'static str, columns: &'static str) -> Definition {
 
 /// The tables.
 pub(super) const TABLES: &[Definition] = &[
+    empty(
+        "pg_conversion",
+        "oid bigint, conname text, connamespace bigint, conowner bigint, conforencoding integer, \
+            contoencoding integer, conproc bigint, condefault boolean",
+    ),
+    empty("pg_db_role_setting", "setdatabase bigint, setrole bigint, setconfig text[]"),
+    empty(
+        "pg_default_acl",
+        "oid bigint, defaclrole bigint, defaclnamespace bigint, defaclobjtype text, defaclacl text[]",
+    ),
+    empty(
+        "pg_event_trigger",
+        "oid bigint, evtname text, evtevent text, evtowner bigint, evtfoid bigint, evtenabled text, evttags text[]",
+    ),
+    empty(
+        "pg_language",
+        "oid bigint, lanname text, lanowner bigint, lanispl boolean, lanpltrusted boolean, lanplcallfoid bigint, \
+            laninline bigint, lanvalidator bigint, lanacl text[]",
+    ),
+    empty(
+        "pg_subscription",
+        "oid bigint, subdbid bigint, subskiplsn text, subname text, subowner bigint, subenabled boolean, \
+            subbinary boolean, substream boolean, subtwophasestate text, subdisableonerr boolean, \
+            subconninfo text, subslotname text, subsynccommit text, subpublications text[]",
+    ),
+    empty("pg_user_mappings", "umid bigint, srvid bigint, srvname text, umuser bigint, usename text, umoptions text[]"),
     empty("pg_auth_members", "roleid bigint, member bigint, grantor bigint, admin_option boolean"),
     empty(
         "pg_depend",
@@ -22,7 +48,6 @@ pub(super) const TABLES: &[Definition] = &[
         "oid bigint, extname text, extowner bigint, extnamespace bigint, extrelocatable boolean, \
             extversion text, extconfig bigint[], extcondition text[]",
     ),
-    empty("pg_foreign_table", "ftrelid bigint, ftserver bigint, ftoptions text[]"),
     empty("pg_inherits", "inhrelid bigint, inhparent bigint, inhseqno integer, inhdetachpending boolean"),
     empty(
         "pg_matviews",

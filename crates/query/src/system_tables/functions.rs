@@ -1,32 +1,27 @@
 //! The functions that clients call when they read the system tables.
 //!
-//! [`all`] is registered with the other functions of SQL. Each is registered under its name and under
-//! `pg_catalog.` and its name, because a qualified call is looked up by the whole name. Functions that need the
-//! catalog (`pg_get_indexdef`, `pg_get_constraintdef`, `to_regclass`, sizes) are not offered.
+//! [`all`] is registered with the other functions of SQL: these answer the same for everybody. Those that need the
+//! catalog or the session are in `bound`.
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, StringArray};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Int64Type};
-use ashlar_base::{Error, ScalarType, SqlType};
+use ashlar_base::{ScalarType, SqlType};
 use datafusion::common::{Result, ScalarValue, internal_err};
-use datafusion::functions_nested::string::array_to_string_udf;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use pg_query::protobuf::KeywordKind;
 
-use super::relations::{OWNER, plain_type};
-use crate::error::external;
+use super::relations::plain_type;
 
 /// What a function answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Answer {
     /// True, unless an argument is NULL: everything is in the search path, and the one role may do everything.
     True,
-    /// As `True`, of an object given by its OID.
-    Privilege,
     /// False.
     False,
     /// NULL: there is nothing of the kind that is asked for.
@@ -35,14 +30,22 @@ enum Answer {
     Schemas,
     /// The name of an encoding by its number.
     Encoding,
-    /// The name of a role by its OID.
-    Role,
+    /// The number of an encoding by its name, -1 where there is none.
+    EncodingNumber,
+    /// The name of the encoding of every text here.
+    DatabaseEncoding,
+    /// An empty text.
+    Empty,
+    /// A number of bytes in a unit that suits it.
+    Bytes,
     /// A type by its OID and modifier.
     TypeName,
     /// The first argument.
     Expression,
     /// An identifier, quoted where it must be.
     Identifier,
+    /// A string constant.
+    Literal,
 }
 
 /// One of the functions.
@@ -56,7 +59,6 @@ struct SystemFunction {
 /// A function as it is listed.
 struct Declaration {
     name: &'static str,
-    qualified: &'static str,
     answer: Answer,
     arities: &'static [usize],
 }
@@ -65,7 +67,6 @@ macro_rules! function {
     ($name:literal, $answer:ident, $($arity:literal)|+) => {
         Declaration {
             name: $name,
-            qualified: concat!("pg_catalog.", $name),
             answer: Answer::$answer,
             arities: &[$($arity),+],
         }
@@ -79,10 +80,12 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
         function!("pg_type_is_visible", True, 1),
         function!("pg_function_is_visible", True, 1),
         function!("pg_collation_is_visible", True, 1),
-        function!("has_table_privilege", Privilege, 2 | 3),
-        function!("has_any_column_privilege", Privilege, 2 | 3),
-        function!("has_schema_privilege", Privilege, 2 | 3),
-        function!("has_database_privilege", Privilege, 2 | 3),
+        function!("pg_conversion_is_visible", True, 1),
+        function!("pg_statistics_obj_is_visible", True, 1),
+        function!("pg_tablespace_location", Empty, 1),
+        function!("pg_char_to_encoding", EncodingNumber, 1),
+        function!("getdatabaseencoding", DatabaseEncoding, 0),
+        function!("pg_size_pretty", Bytes, 1),
         function!("pg_is_in_recovery", False, 0),
         function!("obj_description", Nothing, 1 | 2),
         function!("col_description", Nothing, 2),
@@ -97,19 +100,17 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
         function!("pg_get_statisticsobjdef_columns", Nothing, 1),
         function!("current_schemas", Schemas, 1),
         function!("pg_encoding_to_char", Encoding, 1),
-        function!("pg_get_userbyid", Role, 1),
         function!("format_type", TypeName, 2),
         function!("pg_get_expr", Expression, 2 | 3),
         function!("quote_ident", Identifier, 1),
+        function!("quote_literal", Literal, 1),
     ];
-    let build = |Declaration { name, qualified, answer, arities }: Declaration| {
+    let build = |Declaration { name, answer, arities }: Declaration| {
         let arity = |count: &usize| if *count == 0 { TypeSignature::Nullary } else { TypeSignature::Any(*count) };
         let signature = Signature::one_of(arities.iter().map(arity).collect(), Volatility::Stable);
-        Arc::new(ScalarUDF::from(SystemFunction { name, answer, signature }).with_aliases([qualified]))
+        Arc::new(ScalarUDF::from(SystemFunction { name, answer, signature }))
     };
-    // DataFusion's own, under the name by which psql calls it.
-    let array_to_string = array_to_string_udf().as_ref().clone().with_aliases(["pg_catalog.array_to_string"]);
-    functions.into_iter().map(build).chain([Arc::new(array_to_string)]).collect()
+    functions.into_iter().map(build).collect()
 }
 
 impl ScalarUDFImpl for SystemFunction {
@@ -123,7 +124,8 @@ impl ScalarUDFImpl for SystemFunction {
 
     fn return_type(&self, _: &[DataType]) -> Result<DataType> {
         Ok(match self.answer {
-            Answer::True | Answer::Privilege | Answer::False => DataType::Boolean,
+            Answer::True | Answer::False => DataType::Boolean,
+            Answer::EncodingNumber => DataType::Int32,
             Answer::Schemas => schemas(false).data_type(),
             _ => DataType::Utf8,
         })
@@ -134,6 +136,7 @@ impl ScalarUDFImpl for SystemFunction {
         match self.answer {
             Answer::False => return Ok(ColumnarValue::Scalar(ScalarValue::Boolean(Some(false)))),
             Answer::Nothing => return Ok(ColumnarValue::Scalar(ScalarValue::Utf8(None))),
+            Answer::DatabaseEncoding => return Ok(ColumnarValue::Scalar(ScalarValue::from("UTF8"))),
             _ => {}
         }
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
@@ -155,14 +158,6 @@ impl SystemFunction {
         let known = |row: usize| args.iter().all(|arg| !arg.data_type().is_null() && arg.is_valid(row));
         match self.answer {
             Answer::True => Ok(Arc::new(rows.map(|row| known(row).then_some(true)).collect::<BooleanArray>())),
-            Answer::Privilege => {
-                // The object stands before the privilege. Of a name it would have to be known whether it exists.
-                if args[args.len() - 2].data_type().is_string() {
-                    let message = format!("{} of a name is not supported", self.name);
-                    return Err(external(Error::unsupported(message).with_hint("Give the object's OID.")));
-                }
-                Ok(Arc::new(rows.map(|row| known(row).then_some(true)).collect::<BooleanArray>()))
-            }
             Answer::Schemas => {
                 let implicit = cast(first, &DataType::Boolean)?;
                 let implicit = implicit.as_boolean();
@@ -174,10 +169,6 @@ impl SystemFunction {
             }
             Answer::Encoding => by_number(first, |number| {
                 usize::try_from(number).ok().and_then(|number| ENCODINGS.get(number)).map_or("", |name| name).to_owned()
-            }),
-            Answer::Role => by_number(first, |number| match number {
-                10 => OWNER.to_owned(),
-                other => format!("unknown (OID={other})"),
             }),
             Answer::TypeName => {
                 let oids = cast(first, &DataType::Int64)?;
@@ -200,12 +191,29 @@ impl SystemFunction {
                 let quoted = texts.as_string::<i32>().iter().map(|text| text.map(quote_ident));
                 Ok(Arc::new(quoted.collect::<StringArray>()))
             }
-            Answer::False | Answer::Nothing => internal_err!("{} needs no arguments", self.name),
+            Answer::Literal => {
+                let texts = cast(first, &DataType::Utf8)?;
+                let quoted = texts.as_string::<i32>().iter().map(|text| text.map(quote_literal));
+                Ok(Arc::new(quoted.collect::<StringArray>()))
+            }
+            Answer::Empty => by_number(first, |_| String::new()),
+            Answer::Bytes => by_number(first, size_pretty),
+            Answer::EncodingNumber => {
+                let names = cast(first, &DataType::Utf8)?;
+                let number = |name: &str| {
+                    let found = ENCODINGS.iter().position(|known| known.eq_ignore_ascii_case(name));
+                    found.and_then(|number| i32::try_from(number).ok()).unwrap_or(-1)
+                };
+                Ok(Arc::new(names.as_string::<i32>().iter().map(|name| name.map(number)).collect::<Int32Array>()))
+            }
+            Answer::DatabaseEncoding | Answer::False | Answer::Nothing => {
+                internal_err!("{} needs no arguments", self.name)
+            }
         }
     }
 }
 
-fn cast(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+pub(super) fn cast(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     Ok(cast_with_options(array, data_type, &CastOptions { safe: false, ..CastOptions::default() })?)
 }
 
@@ -213,6 +221,25 @@ fn by_number(array: &ArrayRef, text: impl Fn(i64) -> String) -> Result<ArrayRef>
     let numbers = cast(array, &DataType::Int64)?;
     let texts = numbers.as_primitive::<Int64Type>().iter().map(|number| number.map(&text));
     Ok(Arc::new(texts.collect::<StringArray>()))
+}
+
+/// A number of bytes as PostgreSQL's `pg_size_pretty` writes it: whole numbers below 10240, then the next unit, rounded
+/// half up.
+fn size_pretty(bytes: i64) -> String {
+    const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
+    const LIMIT: i64 = 10 * 1024;
+    if bytes.saturating_abs() < LIMIT {
+        return format!("{bytes} bytes");
+    }
+    // One more binary digit than the unit needs, to round by.
+    let mut halves = bytes / 512;
+    for (place, unit) in UNITS.iter().enumerate().skip(1) {
+        if halves.saturating_abs() < LIMIT * 2 - 1 || place + 1 == UNITS.len() {
+            return format!("{} {unit}", (halves + if halves < 0 { -1 } else { 1 }) / 2);
+        }
+        halves /= 1024;
+    }
+    format!("{bytes} bytes")
 }
 
 /// The search path: `pg_catalog` is searched implicitly.
@@ -223,7 +250,7 @@ fn schemas(with_implicit: bool) -> ScalarValue {
 }
 
 /// A type as PostgreSQL writes it; `???` for one that is not in `pg_type`.
-fn format_type(oid: i64, modifier: i64) -> String {
+pub(super) fn format_type(oid: i64, modifier: i64) -> String {
     if oid == 0 {
         return "-".to_owned();
     }
@@ -262,6 +289,12 @@ pub(crate) fn quote_ident(name: &str) -> String {
         return name.to_owned();
     }
     format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// A text as a string constant in SQL; one with backslashes in the form that says so.
+fn quote_literal(text: &str) -> String {
+    let quoted = text.replace('\'', "''").replace('\\', "\\\\");
+    if text.contains('\\') { format!("E'{quoted}'") } else { format!("'{quoted}'") }
 }
 
 /// Whether PostgreSQL's scanner knows a word as more than an unreserved keyword.
@@ -345,6 +378,30 @@ mod tests {
     }
 
     #[test]
+    fn sizes_are_written_as_postgres_writes_them() {
+        let cases = [
+            (0, "0 bytes"),
+            (10_239, "10239 bytes"),
+            (10_240, "10 kB"),
+            (10_751, "10 kB"),
+            (10_752, "11 kB"),
+            (10_485_247, "10239 kB"),
+            (10_485_248, "10 MB"),
+            (-20_000, "-20 kB"),
+            (i64::MAX, "8192 PB"),
+        ];
+        for (bytes, expected) in cases {
+            assert_eq!(size_pretty(bytes), expected, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn literals_are_written_as_postgres_writes_them() {
+        assert_eq!(quote_literal("it's"), "'it''s'");
+        assert_eq!(quote_literal("a\\b"), "E'a\\\\b'");
+    }
+
+    #[test]
     fn identifiers_are_quoted_only_where_they_must_be() {
         for plain in ["a", "_x1", "name", "abort"] {
             assert_eq!(quote_ident(plain), plain);
@@ -353,12 +410,5 @@ mod tests {
             assert_eq!(quote_ident(quoted), format!("\"{quoted}\""));
         }
         assert_eq!(quote_ident("a\"b"), "\"a\"\"b\"");
-    }
-
-    #[test]
-    fn qualified_names_are_aliases() {
-        for function in all() {
-            assert!(function.aliases().contains(&format!("pg_catalog.{}", function.name())));
-        }
     }
 }

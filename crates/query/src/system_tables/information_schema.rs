@@ -5,7 +5,8 @@
 use ashlar_base::{Result, ScalarType, SqlType, Value};
 
 use super::layout::{Rows, int4, maybe, string, yes_or_no};
-use super::relations::{DATABASE, OWNER, PUBLIC, default_text, is_identity, plain_type};
+use super::pg_catalog::NAMESPACES;
+use super::relations::{default_text, is_identity, plain_type};
 use super::types::type_name;
 use super::{Definition, Picture};
 
@@ -18,14 +19,14 @@ const OCTETS_PER_CHARACTER: i64 = 4;
 pub(super) const TABLES: &[Definition] = &[
     Definition {
         name: "schemata",
-        columns: "catalog_name text = ashlar, schema_name text, schema_owner text = ashlar, \
+        columns: "catalog_name text = @database, schema_name text, schema_owner text = @user, \
             default_character_set_catalog text, default_character_set_schema text, default_character_set_name text, \
             sql_path text",
         fill: Some(schemata),
     },
     Definition {
         name: "tables",
-        columns: "table_catalog text = ashlar, table_schema text = public, table_name text, table_type text, \
+        columns: "table_catalog text = @database, table_schema text = public, table_name text, table_type text, \
             self_referencing_column_name text, reference_generation text, user_defined_type_catalog text, \
             user_defined_type_schema text, user_defined_type_name text, is_insertable_into text, \
             is_typed text = NO, commit_action text",
@@ -33,13 +34,13 @@ pub(super) const TABLES: &[Definition] = &[
     },
     Definition {
         name: "columns",
-        columns: "table_catalog text = ashlar, table_schema text = public, table_name text, column_name text, \
+        columns: "table_catalog text = @database, table_schema text = public, table_name text, column_name text, \
             ordinal_position integer, column_default text, is_nullable text, data_type text, \
             character_maximum_length integer, character_octet_length integer, numeric_precision integer, \
             numeric_precision_radix integer, numeric_scale integer, datetime_precision integer, \
             interval_type text, interval_precision integer, character_set_catalog text, character_set_schema text, \
             character_set_name text, collation_catalog text, collation_schema text, collation_name text, \
-            domain_catalog text, domain_schema text, domain_name text, udt_catalog text = ashlar, \
+            domain_catalog text, domain_schema text, domain_name text, udt_catalog text = @database, \
             udt_schema text = pg_catalog, udt_name text, scope_catalog text, scope_schema text, scope_name text, \
             maximum_cardinality integer, dtd_identifier text, is_self_referencing text = NO, is_identity text, \
             identity_generation text, identity_start text, identity_increment text, identity_maximum text, \
@@ -49,23 +50,23 @@ pub(super) const TABLES: &[Definition] = &[
     },
     Definition {
         name: "table_constraints",
-        columns: "constraint_catalog text = ashlar, constraint_schema text = public, constraint_name text, \
-            table_catalog text = ashlar, table_schema text = public, table_name text, constraint_type text, \
+        columns: "constraint_catalog text = @database, constraint_schema text = public, constraint_name text, \
+            table_catalog text = @database, table_schema text = public, table_name text, constraint_type text, \
             is_deferrable text = NO, initially_deferred text = NO, enforced text = YES, nulls_distinct text",
         fill: Some(table_constraints),
     },
     Definition {
         name: "key_column_usage",
-        columns: "constraint_catalog text = ashlar, constraint_schema text = public, constraint_name text, \
-            table_catalog text = ashlar, table_schema text = public, table_name text, column_name text, \
+        columns: "constraint_catalog text = @database, constraint_schema text = public, constraint_name text, \
+            table_catalog text = @database, table_schema text = public, table_name text, column_name text, \
             ordinal_position integer, position_in_unique_constraint integer",
         fill: Some(key_column_usage),
     },
 ];
 
 fn schemata(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
-    for name in [DATABASE, "information_schema", "pg_catalog", PUBLIC] {
-        rows.push([("schema_name", string(name)), ("schema_owner", string(OWNER))])?;
+    for (_, name) in NAMESPACES {
+        rows.push([("schema_name", string(name))])?;
     }
     Ok(())
 }
@@ -135,7 +136,7 @@ fn key_column_usage(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     for relation in &picture.relations {
         for (position, ordinal) in relation.key.iter().enumerate() {
             rows.push([
-                ("constraint_name", string(relation.key_name())),
+                ("constraint_name", string(&relation.key_name)),
                 ("table_name", string(&relation.name)),
                 ("column_name", string(&relation.columns[*ordinal].name)),
                 ("ordinal_position", int4(position + 1)),

@@ -1,7 +1,8 @@
 //! The shape of a system table, written as a line of text, and its rows as they are gathered.
 //!
 //! Used by every table of this room. A layout names its columns as `name type` or `name type = default`, separated
-//! by commas; a row names only the cells that differ from the defaults, and NULL is the default of the others.
+//! by commas; a row names only the cells that differ from the defaults, and NULL is the default of the others. The
+//! defaults `@database` and `@user` are those of the session that asks.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -9,6 +10,8 @@ use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Error, Result, SqlType, Value};
 use ashlar_store::arrow_types::{arrow_field, parse_type};
 use ashlar_store::build_array;
+
+use crate::identity::Identity;
 use std::sync::Arc;
 
 /// One column.
@@ -28,8 +31,8 @@ impl Layout {
     ///
     /// # Errors
     /// XX000 where the text is none.
-    pub(super) fn parse(text: &'static str) -> Result<Self> {
-        let columns = text.split(',').map(|part| column(part.trim())).collect::<Result<_>>()?;
+    pub(super) fn parse(text: &'static str, identity: &Identity) -> Result<Self> {
+        let columns = text.split(',').map(|part| column(part.trim(), identity)).collect::<Result<_>>()?;
         Ok(Self { columns })
     }
 
@@ -40,7 +43,7 @@ impl Layout {
     }
 }
 
-fn column(definition: &'static str) -> Result<Column> {
+fn column(definition: &'static str, identity: &Identity) -> Result<Column> {
     let malformed = || Error::internal(format!("\"{definition}\" is no column of a system table"));
     let (name, rest) = definition.split_once(' ').ok_or_else(malformed)?;
     let (type_name, default) = match rest.split_once(" = ") {
@@ -49,6 +52,8 @@ fn column(definition: &'static str) -> Result<Column> {
     };
     let sql_type = parse_type(type_name).ok_or_else(malformed)?;
     let default = match default {
+        Some("@database") => string(identity.database.as_str()),
+        Some("@user") => string(identity.user.as_str()),
         Some(default) => text::parse(sql_type, default, &TextStyle::default())?,
         None => Value::Null,
     };

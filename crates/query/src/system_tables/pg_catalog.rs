@@ -6,18 +6,32 @@
 use ashlar_base::{Result, SqlType, Value};
 
 use super::layout::{Rows, int2, int2_array, string};
-use super::relations::{DATABASE, OWNER, PUBLIC, Relation, default_text, is_identity};
+use super::relations::{PUBLIC, Relation, default_text, is_identity};
 use super::{Definition, Picture, types};
+use crate::catalog::Table;
+use crate::functions::session::POSTGRES_VERSION;
 
 /// OIDs of what PostgreSQL makes at its birth; the last two schemas have theirs from us.
 const PG_CATALOG_OID: i64 = 11;
 const PUBLIC_OID: i64 = 2200;
 const INFORMATION_SCHEMA_OID: i64 = 13_000;
 const ASHLAR_OID: i64 = 13_001;
-const DATABASE_OID: i64 = 5;
-const OWNER_OID: i64 = 10;
+pub(super) const DATABASE_OID: i64 = 5;
+pub(super) const OWNER_OID: i64 = 10;
 const GRID_OID: i64 = 2;
-const HASH_OID: i64 = 405;
+/// Of PostgreSQL's index methods the only one that can be unique: an index here is one by hash, but a definition
+/// that says so would be none that PostgreSQL takes.
+const BTREE_OID: i64 = 403;
+const FILES_OID: i64 = 13_010;
+const FILES_WRAPPER_OID: i64 = 13_011;
+
+/// The schemas.
+pub(super) const NAMESPACES: [(i64, &str); 4] = [
+    (PG_CATALOG_OID, "pg_catalog"),
+    (PUBLIC_OID, PUBLIC),
+    (INFORMATION_SCHEMA_OID, "information_schema"),
+    (ASHLAR_OID, "ashlar"),
+];
 /// The OID of the collation `default`, the only one.
 pub(super) const COLLATION: i64 = 100;
 /// PostgreSQL's number of UTF-8.
@@ -80,6 +94,36 @@ pub(super) const TABLES: &[Definition] = &[
             conexclop bigint[], conbin text",
         fill: Some(pg_constraint),
     },
+    Definition {
+        name: "pg_tablespace",
+        columns: "oid bigint, spcname text, spcowner bigint = 10, spcacl text[], spcoptions text[]",
+        fill: Some(pg_tablespace),
+    },
+    Definition {
+        name: "pg_foreign_data_wrapper",
+        columns: "oid bigint, fdwname text, fdwowner bigint = 10, fdwhandler bigint = 0, fdwvalidator bigint = 0, \
+            fdwacl text[], fdwoptions text[]",
+        fill: Some(pg_foreign_data_wrapper),
+    },
+    Definition {
+        name: "pg_foreign_server",
+        columns: "oid bigint, srvname text, srvowner bigint = 10, srvfdw bigint, srvtype text, srvversion text, \
+            srvacl text[], srvoptions text[]",
+        fill: Some(pg_foreign_server),
+    },
+    Definition {
+        name: "pg_foreign_table",
+        columns: "ftrelid bigint, ftserver bigint, ftoptions text[]",
+        fill: Some(pg_foreign_table),
+    },
+    Definition {
+        name: "pg_settings",
+        columns: "name text, setting text, unit text, category text = Preset Options, short_desc text, \
+            extra_desc text, context text = internal, vartype text, source text = default, min_val text, max_val text, \
+            enumvals text[], boot_val text, reset_val text, sourcefile text, sourceline integer, \
+            pending_restart boolean = false",
+        fill: Some(pg_settings),
+    },
     Definition { name: "pg_am", columns: "oid bigint, amname text, amhandler text, amtype text", fill: Some(pg_am) },
     Definition {
         name: "pg_collation",
@@ -90,15 +134,15 @@ pub(super) const TABLES: &[Definition] = &[
     },
     Definition {
         name: "pg_database",
-        columns: "oid bigint, datname text, datdba bigint = 10, encoding integer, datlocprovider text = c, \
+        columns: "oid bigint, datname text = @database, datdba bigint = 10, encoding integer, datlocprovider text = c, \
             datistemplate boolean = false, datallowconn boolean = true, datconnlimit integer = -1, \
             datfrozenxid bigint = 0, datminmxid bigint = 0, dattablespace bigint = 1663, datcollate text = C, \
-            datctype text = C.UTF-8, daticulocale text, datcollversion text, datacl text[]",
+            datctype text = C.UTF-8, daticulocale text, datlocale text, datcollversion text, datacl text[]",
         fill: Some(pg_database),
     },
     Definition {
         name: "pg_roles",
-        columns: "rolname text, rolsuper boolean = true, rolinherit boolean = true, rolcreaterole boolean = true, \
+        columns: "rolname text = @user, rolsuper boolean = true, rolinherit boolean = true, rolcreaterole boolean = true, \
             rolcreatedb boolean = true, rolcanlogin boolean = true, rolreplication boolean = true, \
             rolconnlimit integer = -1, rolpassword text, rolvaliduntil timestamp with time zone, \
             rolbypassrls boolean = true, rolconfig text[], oid bigint",
@@ -106,27 +150,21 @@ pub(super) const TABLES: &[Definition] = &[
     },
     Definition {
         name: "pg_user",
-        columns: "usename text, usesysid bigint, usecreatedb boolean = true, usesuper boolean = true, \
+        columns: "usename text = @user, usesysid bigint, usecreatedb boolean = true, usesuper boolean = true, \
             userepl boolean = true, usebypassrls boolean = true, passwd text, valuntil timestamp with time zone, \
             useconfig text[]",
         fill: Some(pg_user),
     },
     Definition {
         name: "pg_tables",
-        columns: "schemaname text = public, tablename text, tableowner text = ashlar, tablespace text, \
+        columns: "schemaname text = public, tablename text, tableowner text = @user, tablespace text, \
             hasindexes boolean, hasrules boolean = false, hastriggers boolean = false, rowsecurity boolean = false",
         fill: Some(pg_tables),
     },
 ];
 
 fn pg_namespace(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
-    let schemas = [
-        (PG_CATALOG_OID, "pg_catalog"),
-        (PUBLIC_OID, PUBLIC),
-        (INFORMATION_SCHEMA_OID, "information_schema"),
-        (ASHLAR_OID, "ashlar"),
-    ];
-    for (oid, name) in schemas {
+    for (oid, name) in NAMESPACES {
         rows.push([("oid", Value::Int8(oid)), ("nspname", string(name))])?;
     }
     Ok(())
@@ -148,8 +186,8 @@ fn pg_class(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     for relation in picture.relations.iter().filter(|relation| relation.has_key()) {
         rows.push([
             ("oid", Value::Int8(relation.index_oid())),
-            ("relname", string(relation.key_name())),
-            ("relam", Value::Int8(HASH_OID)),
+            ("relname", string(&relation.key_name)),
+            ("relam", Value::Int8(BTREE_OID)),
             ("reltuples", tuples(relation)),
             ("relhasindex", Value::Bool(false)),
             ("relkind", string("i")),
@@ -278,7 +316,7 @@ fn pg_constraint(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
 }
 
 fn pg_am(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
-    for (oid, name, kind) in [(GRID_OID, "grid", "t"), (HASH_OID, "hash", "i")] {
+    for (oid, name, kind) in [(GRID_OID, "grid", "t"), (BTREE_OID, "btree", "i")] {
         rows.push([
             ("oid", Value::Int8(oid)),
             ("amname", string(name)),
@@ -289,20 +327,74 @@ fn pg_am(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     Ok(())
 }
 
+/// What nobody can change; SHOW tells the settings of the session.
+fn pg_settings(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    let settings = [
+        ("integer_datetimes", "on", "bool"),
+        ("max_identifier_length", "63", "integer"),
+        ("max_index_keys", "32", "integer"),
+        ("server_encoding", "UTF8", "string"),
+        ("server_version", POSTGRES_VERSION, "string"),
+    ];
+    for (name, value, kind) in settings {
+        rows.push([
+            ("name", string(name)),
+            ("setting", string(value)),
+            ("vartype", string(kind)),
+            ("boot_val", string(value)),
+            ("reset_val", string(value)),
+        ])?;
+    }
+    Ok(())
+}
+
+fn pg_tablespace(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for (oid, name) in [(1663, "pg_default"), (1664, "pg_global")] {
+        rows.push([("oid", Value::Int8(oid)), ("spcname", string(name))])?;
+    }
+    Ok(())
+}
+
+fn pg_foreign_data_wrapper(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    rows.push([("oid", Value::Int8(FILES_WRAPPER_OID)), ("fdwname", string("files"))])
+}
+
+fn pg_foreign_server(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    rows.push([
+        ("oid", Value::Int8(FILES_OID)),
+        ("srvname", string("files")),
+        ("srvfdw", Value::Int8(FILES_WRAPPER_OID)),
+    ])
+}
+
+fn pg_foreign_table(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for (_, table) in picture.catalog.tables() {
+        if let Table::File(file) = table {
+            let options = [format!("path={}", file.path), "format=parquet".to_owned()];
+            rows.push([
+                ("ftrelid", Value::Int8(i64::from(file.id.0))),
+                ("ftserver", Value::Int8(FILES_OID)),
+                ("ftoptions", Value::Array(options.into_iter().map(string).collect())),
+            ])?;
+        }
+    }
+    Ok(())
+}
+
 fn pg_collation(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     rows.push([("oid", Value::Int8(COLLATION)), ("collname", string("default")), ("collprovider", string("d"))])
 }
 
 fn pg_database(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
-    rows.push([("oid", Value::Int8(DATABASE_OID)), ("datname", string(DATABASE)), ("encoding", Value::Int4(UTF8))])
+    rows.push([("oid", Value::Int8(DATABASE_OID)), ("encoding", Value::Int4(UTF8))])
 }
 
 fn pg_roles(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
-    rows.push([("oid", Value::Int8(OWNER_OID)), ("rolname", string(OWNER)), ("rolpassword", string("********"))])
+    rows.push([("oid", Value::Int8(OWNER_OID)), ("rolpassword", string("********"))])
 }
 
 fn pg_user(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
-    rows.push([("usesysid", Value::Int8(OWNER_OID)), ("usename", string(OWNER)), ("passwd", string("********"))])
+    rows.push([("usesysid", Value::Int8(OWNER_OID)), ("passwd", string("********"))])
 }
 
 /// Foreign tables are none of `pg_tables`.

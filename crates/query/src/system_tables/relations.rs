@@ -9,10 +9,6 @@ use ashlar_store::arrow_types::sql_type_of;
 
 use crate::catalog::{CatalogState, Table};
 
-/// The name of the one database.
-pub(super) const DATABASE: &str = "ashlar";
-/// The name of the one role.
-pub(super) const OWNER: &str = "ashlar";
 /// The schema of the tables.
 pub(super) const PUBLIC: &str = "public";
 
@@ -31,6 +27,8 @@ pub(super) struct Relation {
     pub(super) columns: Vec<ColumnDef>,
     /// Ordinals of the primary key; empty where there is none that a user sees.
     pub(super) key: Vec<usize>,
+    /// The name of the primary key and of its index.
+    pub(super) key_name: String,
     /// A foreign table over files.
     pub(super) is_foreign: bool,
     /// Rows; unknown of files.
@@ -65,6 +63,7 @@ impl Relation {
                     name: name.to_owned(),
                     columns: schema.visible_columns().to_vec(),
                     key: if schema.hidden_key { Vec::new() } else { schema.key.clone() },
+                    key_name: schema.key_name.clone(),
                     is_foreign: false,
                     rows: Some(region.row_count()),
                 }
@@ -81,7 +80,15 @@ impl Relation {
                     })
                 };
                 let columns = file.schema().fields().iter().enumerate().filter_map(column).collect();
-                Self { oid, name: name.to_owned(), columns, key: Vec::new(), is_foreign: true, rows: None }
+                Self {
+                    oid,
+                    name: name.to_owned(),
+                    columns,
+                    key: Vec::new(),
+                    key_name: String::new(),
+                    is_foreign: true,
+                    rows: None,
+                }
             }
         }
     }
@@ -94,11 +101,6 @@ impl Relation {
     /// The OID of the primary key's index.
     pub(super) fn index_oid(&self) -> i64 {
         self.oid | INDEX_BIT
-    }
-
-    /// The name of the primary key and of its index.
-    pub(super) fn key_name(&self) -> String {
-        format!("{}_pkey", self.name)
     }
 
     /// The OID of a column's default.
@@ -114,7 +116,7 @@ impl Relation {
     pub(super) fn constraints(&self) -> Vec<Constraint> {
         let primary = self.has_key().then(|| Constraint {
             oid: self.part_oid(0),
-            name: self.key_name(),
+            name: self.key_name.clone(),
             is_primary: true,
             columns: self.key.clone(),
         });

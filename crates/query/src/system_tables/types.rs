@@ -162,7 +162,23 @@ pub(super) fn fill(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             [("typelem", Value::Int8(i64::from(scalar.oid()))), ("typsubscript", string("array_subscript_handler"))],
         )?;
     }
-    Ok(())
+    // What PostgreSQL's own tables name things with. Columns of ours that are of this type are announced as text.
+    rows.push([
+        ("oid", Value::Int8(19)),
+        ("typname", string("name")),
+        ("typlen", Value::Int2(64)),
+        ("typbyval", Value::Bool(false)),
+        ("typcategory", string("S")),
+        ("typispreferred", Value::Bool(false)),
+        ("typdelim", string(",")),
+        ("typinput", string("namein")),
+        ("typoutput", string("nameout")),
+        ("typreceive", string("namerecv")),
+        ("typsend", string("namesend")),
+        ("typalign", string("c")),
+        ("typstorage", string("p")),
+        ("typcollation", Value::Int8(COLLATION)),
+    ])
 }
 
 fn row(

@@ -4,6 +4,7 @@ import java.math.BigDecimal;
 import java.sql.Array;
 import java.sql.BatchUpdateException;
 import java.sql.Connection;
+import java.sql.DatabaseMetaData;
 import java.sql.Date;
 import java.sql.DriverManager;
 import java.sql.PreparedStatement;
@@ -47,6 +48,7 @@ public final class Tour {
             errors(connection);
             cancel(connection);
             session(connection);
+            metadata(connection);
             execute(connection, "DROP TABLE jdbc_item");
         }
         System.out.println("ok");
@@ -63,6 +65,58 @@ public final class Tour {
         }
         String database = Objects.requireNonNullElse(System.getenv("PGDATABASE"), "postgres");
         return DriverManager.getConnection("jdbc:postgresql://" + host + ":" + port + "/" + database, properties);
+    }
+
+    /** What tools ask about tables, columns and keys before they show anything. */
+    private static void metadata(Connection connection) throws SQLException {
+        execute(connection, "DROP TABLE IF EXISTS jdbc_meta");
+        execute(connection, "CREATE TABLE jdbc_meta (a integer, b varchar(10), n numeric(8,3) NOT NULL,"
+            + " t text DEFAULT 'none', xs integer[], CONSTRAINT jdbc_meta_id PRIMARY KEY (b, a))");
+        DatabaseMetaData metadata = connection.getMetaData();
+        String database = Objects.requireNonNullElse(System.getenv("PGDATABASE"), "postgres");
+        equal(database, connection.getCatalog());
+        try (ResultSet tables = metadata.getTables(null, "public", "jdbc\\_meta", new String[] {"TABLE"})) {
+            equal(database + "|public|jdbc_meta|TABLE", row(tables, "TABLE_CAT", "TABLE_SCHEM", "TABLE_NAME", "TABLE_TYPE"));
+            equal(false, tables.next());
+        }
+        try (ResultSet columns = metadata.getColumns(null, "public", "jdbc\\_meta", "%")) {
+            String[] labels = {"COLUMN_NAME", "DATA_TYPE", "TYPE_NAME", "COLUMN_SIZE", "DECIMAL_DIGITS", "IS_NULLABLE",
+                "COLUMN_DEF", "ORDINAL_POSITION"};
+            equal("a|4|int4|10|0|NO|null|1", row(columns, labels));
+            equal("b|12|varchar|10|0|NO|null|2", row(columns, labels));
+            equal("n|2|numeric|8|3|NO|null|3", row(columns, labels));
+            equal("t|12|text|2147483647|0|YES|'none'::text|4", row(columns, labels));
+            equal("xs|2003|_int4|10|0|YES|null|5", row(columns, labels));
+            equal(false, columns.next());
+        }
+        try (ResultSet keys = metadata.getPrimaryKeys(null, "public", "jdbc_meta")) {
+            equal("b|1|jdbc_meta_id", row(keys, "COLUMN_NAME", "KEY_SEQ", "PK_NAME"));
+            equal("a|2|jdbc_meta_id", row(keys, "COLUMN_NAME", "KEY_SEQ", "PK_NAME"));
+            equal(false, keys.next());
+        }
+        try (ResultSet indexes = metadata.getIndexInfo(null, "public", "jdbc_meta", true, false)) {
+            String[] labels = {"NON_UNIQUE", "INDEX_NAME", "ORDINAL_POSITION", "COLUMN_NAME", "ASC_OR_DESC"};
+            equal("f|jdbc_meta_id|1|b|A", row(indexes, labels));
+            equal("f|jdbc_meta_id|2|a|A", row(indexes, labels));
+            equal(false, indexes.next());
+        }
+        try (ResultSet keys = metadata.getImportedKeys(null, "public", "jdbc_meta")) {
+            equal(false, keys.next());
+        }
+        try (ResultSet schemas = metadata.getSchemas(null, "public")) {
+            equal("public", row(schemas, "TABLE_SCHEM"));
+        }
+        execute(connection, "DROP TABLE jdbc_meta");
+    }
+
+    /** The next row's columns between bars. */
+    private static String row(ResultSet rows, String... labels) throws SQLException {
+        equal(true, rows.next());
+        StringBuilder row = new StringBuilder();
+        for (String label : labels) {
+            row.append(row.length() == 0 ? "" : "|").append(rows.getString(label));
+        }
+        return row.toString();
     }
 
     /** Every scalar type through a table, with text transfer and with the binary transfer that comes after five uses. */

@@ -39,8 +39,23 @@ fn the_escape_may_differ_from_the_quote() {
 
 #[test]
 fn backslashes_mean_nothing() {
-    // Since PostgreSQL 18 `\.` does not end csv data.
-    check_rows(&csv(), 1, b"a\\nb\n\\.\nc\n\\N\n", "a\\\\nb\n\\\\.\nc\n\\\\N");
+    check_rows(&csv(), 1, b"a\\nb\nc\n\\N\n", "a\\\\nb\nc\n\\\\N");
+}
+
+#[test]
+fn a_lone_backslash_and_dot_end_the_data_as_up_to_postgresql_17() {
+    check_rows(&csv(), 1, b"a\n\\.\nb\n\"", "a");
+    check_rows(&csv(), 1, b"a\r\n\\.\r\nb\r\n", "a");
+    check_rows(&csv(), 1, b"a\r\\.\rb\r", "a");
+    check_rows(&csv(), 2, b"\\.\n", "");
+    // Not alone on the line, in quotes, or without a line end, they are data.
+    check_rows(&csv(), 1, b"\\.b\nb\\.\n \\.\n", "\\\\.b\nb\\\\.\n \\\\.");
+    check_rows(&csv(), 1, b"\"\\.\"\n\"a\n\\.\nb\"\n", "\\\\.\na\\n\\\\.\\nb");
+    check_rows(&csv(), 2, b"\\.,x\n", "\\\\.|x");
+    check_rows(&csv(), 1, b"a\n\\.", "a\n\\\\.");
+    let style = "end-of-copy marker does not match previous newline style";
+    check_error(&csv(), 1, b"a\n\\.\r\n", 1, style, Some(2));
+    check_rows(&csv(), 1, b"a\r\nb\\.\r\n", "a\nb\\\\.");
 }
 
 #[test]

@@ -109,6 +109,7 @@ impl Connection {
         let secret_bytes = if minor >= MINOR { SECRET_BYTES } else { SECRET_BYTES_OLD };
         let registration = self.context.shared.sessions.register(session.cancel_token(), secret_bytes);
         backend::backend_key_data(out, registration.pid(), registration.secret());
+        session.set_pid(registration.pid());
         self.registration = Some(registration);
         self.ready(session);
         self.outbox.seal();

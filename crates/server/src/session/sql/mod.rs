@@ -21,6 +21,7 @@ use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_protocol::pg::{Format, TransactionStatus};
 pub use ashlar_query::Column;
+use ashlar_query::Identity;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Transaction, TransactionMark};
 use ashlar_query::{Engine, grammar};
@@ -98,6 +99,7 @@ struct Prepared {
 /// One session.
 pub struct SqlSession {
     shared: Arc<Shared>,
+    identity: Identity,
     settings: Settings,
     block: Block,
     transaction: Option<Transaction>,
@@ -117,15 +119,21 @@ impl SqlSession {
     /// # Errors
     /// 22023 for a parameter value that cannot be honoured.
     pub fn new(shared: Arc<Shared>, parameters: &[(&str, &str)]) -> Result<Self> {
-        if !parameters.iter().any(|(name, value)| *name == "user" && !value.is_empty()) {
+        let parameter = |wanted: &str| {
+            parameters.iter().find(|(name, value)| *name == wanted && !value.is_empty()).map(|(_, value)| *value)
+        };
+        let Some(user) = parameter("user") else {
             return Err(Error::new(
                 ErrorCode::InvalidAuthorization,
                 "no PostgreSQL user name specified in startup packet",
             ));
-        }
+        };
+        let database = parameter("database").unwrap_or(user);
+        let identity = Identity { user: user.to_owned(), database: database.to_owned(), pid: 0 };
         let settings = Settings::new(&shared.config, parameters)?;
         Ok(Self {
             shared,
+            identity,
             settings,
             block: Block::None,
             transaction: None,
@@ -137,6 +145,11 @@ impl SqlSession {
             cancel: CancelToken::new(),
             alone: false,
         })
+    }
+
+    /// Tells the session the number under which it is registered.
+    pub fn set_pid(&mut self, pid: i32) {
+        self.identity.pid = pid;
     }
 
     /// What the client is told at start.

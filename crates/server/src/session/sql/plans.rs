@@ -121,7 +121,8 @@ impl SqlSession {
     /// Keeps a plan, unless it was made against what a transaction has not committed yet.
     fn keep(&self, key: &str, lifting: Lifting, planned: &Arc<ashlar_query::Statement>) {
         let engine = &self.shared.engine;
-        if planned.epoch == engine.catalog().epoch() {
+        // What tells this session's user must not be found by another session.
+        if planned.epoch == engine.catalog().epoch() && !planned.of_session {
             engine.cache().put(key, lifting, Arc::clone(planned));
         }
     }
@@ -135,6 +136,7 @@ impl SqlSession {
         {
             return Ok(Arc::new(planned));
         }
+        let catalog = catalog.seen_by(self.identity.clone());
         let (pool, parsed, declared) = (Arc::clone(&engine), parsed.clone(), declared.to_vec());
         let plan = move || ashlar_query::Statement::plan(&pool, &catalog, &parsed, &declared);
         Ok(Arc::new(engine.beside_pool(plan).await??))

@@ -546,7 +546,7 @@ impl SqlSession {
         let mut parsed = ashlar_query::grammar::parse(&sql)?;
         let parsed = parsed.pop().ok_or_else(|| Error::internal("a SELECT is a statement"))?;
         let engine = self.engine()?;
-        let catalog = self.catalog();
+        let catalog = self.catalog().seen_by(self.identity.clone());
         let mut transaction = self.fresh_transaction();
         let time = self.transaction.as_ref().map_or(transaction.time, |current| current.time);
         let snapshot = transaction.snapshot(engine.store());

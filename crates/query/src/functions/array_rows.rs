@@ -1,0 +1,143 @@
+//! Functions of arrays by which other constructs are said: no user names them.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListArray, StructArray};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields};
+use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
+use datafusion::functions_nested::range::gen_series_udf;
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+/// `ARRAY(SELECT ...)` of no rows is an empty array, where an aggregate gives NULL.
+pub const ARRAY_OR_EMPTY: &str = "array_or_empty";
+/// The numbers of `generate_series` as an array.
+pub const SERIES: &str = "series_array";
+
+/// The rows of `information_schema._pg_expandarray` as an array: each element `x` with its number `n`.
+pub const NUMBERED: &str = "numbered_array";
+
+/// All of them.
+pub fn all() -> Vec<Arc<ScalarUDF>> {
+    vec![
+        Arc::new(ScalarUDF::from(OrEmpty { signature: Signature::any(1, Volatility::Immutable) })),
+        Arc::new(ScalarUDF::from(Series { inner: gen_series_udf() })),
+        Arc::new(ScalarUDF::from(Numbered { signature: Signature::any(1, Volatility::Immutable) })),
+    ]
+}
+
+/// An array, empty in place of NULL.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OrEmpty {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for OrEmpty {
+    fn name(&self) -> &str {
+        ARRAY_OR_EMPTY
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(types.first().cloned().unwrap_or(DataType::Null))
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(Arc::clone(&args.arg_fields[0]))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let array = args.args[0].to_array(args.number_rows)?;
+        let DataType::List(item) = array.data_type() else { return exec_err!("{ARRAY_OR_EMPTY} takes an array") };
+        if array.null_count() == 0 {
+            return Ok(ColumnarValue::Array(array));
+        }
+        let lists = array.as_list::<i32>();
+        let empty = ScalarValue::List(ScalarValue::new_list(&[], item.data_type(), item.is_nullable()));
+        let filled = (0..lists.len()).map(|row| match lists.is_valid(row) {
+            true => ScalarValue::try_from_array(lists, row),
+            false => Ok(empty.clone()),
+        });
+        let filled: ArrayRef = ScalarValue::iter_to_array(filled.collect::<Result<Vec<_>>>()?)?;
+        Ok(ColumnarValue::Array(filled))
+    }
+}
+
+/// The elements of an array with their numbers.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Numbered {
+    signature: Signature,
+}
+
+impl Numbered {
+    fn fields(element: &FieldRef) -> Fields {
+        let element = Field::clone(element).with_name("x").with_nullable(true);
+        Fields::from(vec![element, Field::new("n", DataType::Int32, true)])
+    }
+}
+
+impl ScalarUDFImpl for Numbered {
+    fn name(&self) -> &str {
+        NUMBERED
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let Some(DataType::List(element)) = types.first() else { return plan_err!("_pg_expandarray takes an array") };
+        Ok(DataType::List(Arc::new(Field::new("item", DataType::Struct(Self::fields(element)), true))))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let array = args.args[0].to_array(args.number_rows)?;
+        let DataType::List(element) = array.data_type() else { return exec_err!("_pg_expandarray takes an array") };
+        let lists = array.as_list::<i32>();
+        let fields = Self::fields(element);
+        // Only what the lists point at: a slice keeps the elements of its neighbours.
+        let offsets = lists.offsets();
+        let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+        let elements =
+            lists.values().slice(usize::try_from(first).unwrap_or(0), usize::try_from(last - first).unwrap_or(0));
+        let numbers = offsets.windows(2).flat_map(|pair| 1..=pair[1] - pair[0]).collect::<Int32Array>();
+        let rows = StructArray::try_new(fields.clone(), vec![elements, Arc::new(numbers)], None)?;
+        let starts = OffsetBuffer::new(offsets.iter().map(|offset| offset - first).collect());
+        let item = Arc::new(Field::new("item", DataType::Struct(fields), true));
+        let numbered = ListArray::try_new(item, starts, Arc::new(rows), lists.nulls().cloned())?;
+        Ok(ColumnarValue::Array(Arc::new(numbered)))
+    }
+}
+
+/// DataFusion's function of that kind, under a name of its own: by PostgreSQL's the table function is called.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Series {
+    inner: Arc<ScalarUDF>,
+}
+
+impl ScalarUDFImpl for Series {
+    fn name(&self) -> &str {
+        SERIES
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(types)
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.coerce_types(types)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        self.inner.invoke_with_args(args)
+    }
+}

@@ -1,0 +1,47 @@
+//! Who asks: the user, the database and the number of the session that a statement is planned for.
+//!
+//! Travels with the picture of the catalog. A plan that was made from it holds for this session only, so the picture
+//! notes whether anybody looked.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A session, as `current_user`, `pg_backend_pid()` and the system tables tell it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The user of the startup message: the one role there is.
+    pub user: String,
+    /// The database of the startup message: the one database there is.
+    pub database: String,
+    /// The number that a cancel request names.
+    pub pid: i32,
+}
+
+impl Default for Identity {
+    /// Where nobody has introduced himself.
+    fn default() -> Self {
+        Self { user: "ashlar".to_owned(), database: "ashlar".to_owned(), pid: 0 }
+    }
+}
+
+/// An identity, and whether it was looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Asker {
+    identity: Identity,
+    was_read: AtomicBool,
+}
+
+impl Asker {
+    pub(crate) fn new(identity: Identity) -> Self {
+        Self { identity, was_read: AtomicBool::new(false) }
+    }
+
+    /// The identity; whoever plans with it makes the plan this session's own.
+    pub(crate) fn read(&self) -> &Identity {
+        self.was_read.store(true, Ordering::Relaxed);
+        &self.identity
+    }
+
+    pub(crate) fn was_read(&self) -> bool {
+        self.was_read.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,332 @@
+//! PostgreSQL's spellings that DataFusion's planner does not know, said in words that it knows and with the same
+//! meaning: names in `pg_catalog`, `OPERATOR(...)`, `COLLATE`, `ARRAY(SELECT ...)`, functions in `FROM`.
+//!
+//! Called for every expression and every item of `FROM` while a statement is rewritten. Looks at syntax only: what
+//! depends on a type or a table comes later.
+
+use std::ops::ControlFlow;
+
+use ashlar_base::Error;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByExpr,
+    OrderByKind, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Value, Visit, Visitor,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+
+use super::names::folded;
+use super::rewrite::refuse;
+use crate::functions::array_rows::{ARRAY_OR_EMPTY, NUMBERED, SERIES};
+
+/// The schema whose names are found without it.
+const SYSTEM_SCHEMA: &str = "pg_catalog";
+
+/// Lowers one expression; what is inside it is looked at by the caller afterwards.
+pub(super) fn expression(expr: &mut Expr) -> ControlFlow<Error> {
+    while let Expr::Collate { expr: inner, collation } = expr {
+        check_collation(collation)?;
+        *expr = Expr::clone(inner);
+    }
+    match expr {
+        Expr::BinaryOp { op, .. } => {
+            if let BinaryOperator::PGCustomBinaryOperator(parts) = op {
+                *op = operator(parts)?;
+            }
+        }
+        Expr::Cast { data_type, .. } => strip_type(data_type)?,
+        Expr::TypedString(typed) => strip_type(&mut typed.data_type)?,
+        Expr::Function(function) => {
+            strip(&mut function.name);
+            if is_expandarray(&function.name) {
+                // A row for each element: one function that gives an array of them, and one that makes rows of it.
+                let array = call(NUMBERED, std::mem::replace(&mut function.args, FunctionArguments::None));
+                *expr = call_with("unnest", vec![array], Vec::new());
+            } else if let FunctionArguments::Subquery(query) = &mut function.args
+                && is_named(&function.name, "array")
+            {
+                *expr = array_of(query)?;
+            }
+        }
+        // The planner wants the name of a field as a string.
+        Expr::CompoundFieldAccess { access_chain, .. } => {
+            for access in access_chain {
+                if let AccessExpr::Dot(field) = access
+                    && let Expr::Identifier(name) = field
+                {
+                    *field = Expr::value(Value::SingleQuotedString(folded(name)));
+                }
+            }
+        }
+        // Reserved words in PostgreSQL: no column has such a name unquoted.
+        Expr::Identifier(name) if name.quote_style.is_none() && is_bare_function(name) => {
+            *expr = call(&name.value.to_ascii_lowercase(), FunctionArguments::None);
+        }
+        _ => {}
+    }
+    ControlFlow::Continue(())
+}
+
+/// Lowers one item of `FROM`.
+pub(super) fn table_factor(factor: &mut TableFactor) -> ControlFlow<Error> {
+    match factor {
+        TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } => {
+            strip(name);
+            let Some(expressions) = plain_arguments(&args.args) else { return ControlFlow::Continue(()) };
+            if is_named(name, "unnest") || is_named(name, "generate_series") {
+                name_column(alias.as_mut());
+            }
+            if is_named(name, "unnest") {
+                *factor = TableFactor::UNNEST {
+                    alias: alias.take(),
+                    array_exprs: expressions,
+                    with_offset: false,
+                    with_offset_alias: None,
+                    with_ordinality: *with_ordinality,
+                };
+            } else if is_named(name, "generate_series") && !*with_ordinality && expressions.iter().any(is_computed) {
+                *factor = series(expressions, alias.take())?;
+            } else if is_named(name, "pg_options_to_table")
+                && let [options] = &expressions[..]
+            {
+                *factor = options_table(options, alias.take())?;
+            }
+        }
+        TableFactor::UNNEST { alias, .. } => name_column(alias.as_mut()),
+        _ => {}
+    }
+    ControlFlow::Continue(())
+}
+
+/// Lowers the first item of `FROM`: an array that is unnested there can only be read from a query around.
+pub(super) fn first_factor(factor: &mut TableFactor) -> ControlFlow<Error> {
+    table_factor(factor)?;
+    if let TableFactor::UNNEST { alias, array_exprs, with_ordinality: false, .. } = factor
+        && let [array] = &array_exprs[..]
+        && is_computed(array)
+    {
+        *factor = unnested(array, "unnest", alias.take())?;
+    }
+    ControlFlow::Continue(())
+}
+
+fn is_bare_function(name: &Ident) -> bool {
+    let word = name.value.to_ascii_lowercase();
+    matches!(word.as_str(), "current_role" | "current_schema")
+}
+
+fn is_named(name: &ObjectName, expected: &str) -> bool {
+    matches!(&name.0[..], [part] if part.as_ident().is_some_and(|ident| folded(ident) == expected))
+}
+
+fn is_expandarray(name: &ObjectName) -> bool {
+    let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(folded).collect();
+    parts == ["information_schema", "_pg_expandarray"]
+}
+
+/// `pg_catalog.name` is `name`.
+fn strip(name: &mut ObjectName) {
+    let is_system = |ident: &Ident| folded(ident) == SYSTEM_SCHEMA;
+    if let [schema, _] = &name.0[..]
+        && schema.as_ident().is_some_and(is_system)
+    {
+        name.0.remove(0);
+    }
+}
+
+/// `pg_catalog.int4` is `int4`.
+fn strip_type(data_type: &mut DataType) -> ControlFlow<Error> {
+    match data_type {
+        DataType::Custom(name, modifiers) if modifiers.is_empty() && name.0.len() == 2 => {
+            strip(name);
+            let [part] = &name.0[..] else { return ControlFlow::Continue(()) };
+            // A quoted "char" is not the keyword.
+            if let Some(ident) = part.as_ident()
+                && (ident.quote_style.is_none() || ident.value != "char")
+                && let Ok(parsed) = Parser::new(&PostgreSqlDialect {})
+                    .try_with_sql(&ident.value)
+                    .and_then(|mut parser| parser.parse_data_type())
+            {
+                *data_type = parsed;
+            }
+        }
+        DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => strip_type(element)?,
+        _ => {}
+    }
+    ControlFlow::Continue(())
+}
+
+/// Text is ordered by its bytes here, as by these collations in a database whose own is `C`.
+fn check_collation(collation: &ObjectName) -> ControlFlow<Error> {
+    let mut name = collation.clone();
+    strip(&mut name);
+    match &name.0[..] {
+        [part]
+            if part
+                .as_ident()
+                .is_some_and(|ident| matches!(folded(ident).as_str(), "default" | "C" | "POSIX" | "ucs_basic")) =>
+        {
+            ControlFlow::Continue(())
+        }
+        _ => refuse(&format!("COLLATE {collation}")),
+    }
+}
+
+/// The operator that `OPERATOR(schema.symbol)` names.
+fn operator(parts: &[String]) -> ControlFlow<Error, BinaryOperator> {
+    let symbol = match parts {
+        [symbol] => symbol,
+        [schema, symbol] if schema == SYSTEM_SCHEMA => symbol,
+        _ => return refuse_value(&format!("OPERATOR({})", parts.join("."))),
+    };
+    ControlFlow::Continue(match symbol.as_str() {
+        "=" => BinaryOperator::Eq,
+        "<>" | "!=" => BinaryOperator::NotEq,
+        "<" => BinaryOperator::Lt,
+        "<=" => BinaryOperator::LtEq,
+        ">" => BinaryOperator::Gt,
+        ">=" => BinaryOperator::GtEq,
+        "+" => BinaryOperator::Plus,
+        "-" => BinaryOperator::Minus,
+        "*" => BinaryOperator::Multiply,
+        "/" => BinaryOperator::Divide,
+        "%" => BinaryOperator::Modulo,
+        "||" => BinaryOperator::StringConcat,
+        "~" => BinaryOperator::PGRegexMatch,
+        "~*" => BinaryOperator::PGRegexIMatch,
+        "!~" => BinaryOperator::PGRegexNotMatch,
+        "!~*" => BinaryOperator::PGRegexNotIMatch,
+        "~~" => BinaryOperator::PGLikeMatch,
+        "~~*" => BinaryOperator::PGILikeMatch,
+        "!~~" => BinaryOperator::PGNotLikeMatch,
+        "!~~*" => BinaryOperator::PGNotILikeMatch,
+        _ => return refuse_value(&format!("OPERATOR({})", parts.join("."))),
+    })
+}
+
+fn refuse_value<T>(what: &str) -> ControlFlow<Error, T> {
+    ControlFlow::Break(Error::unsupported(format!("{what} is not supported")))
+}
+
+fn call(name: &str, args: FunctionArguments) -> Expr {
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args,
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+fn call_with(name: &str, args: Vec<Expr>, clauses: Vec<FunctionArgumentClause>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    call(name, FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses }))
+}
+
+/// `ARRAY(SELECT x ... ORDER BY y)` is `(SELECT array_or_empty(array_agg(x ORDER BY y)) ...)`.
+fn array_of(query: &Query) -> ControlFlow<Error, Expr> {
+    let refused = "ARRAY of this form of a subquery";
+    let mut query = query.clone();
+    let order_by = match query.order_by.take().map(|order_by| order_by.kind) {
+        None => Vec::new(),
+        Some(OrderByKind::Expressions(items)) => items,
+        Some(OrderByKind::All(_)) => return refuse_value(refused),
+    };
+    if query.limit_clause.is_some() || query.fetch.is_some() || query.with.is_some() {
+        return refuse_value(refused);
+    }
+    let SetExpr::Select(select) = query.body.as_mut() else { return refuse_value(refused) };
+    let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
+    if is_grouped || select.having.is_some() || matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_))) {
+        return refuse_value(refused);
+    }
+    let item = match &mut select.projection[..] {
+        [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] => expr.clone(),
+        _ => return refuse_value(refused),
+    };
+    let order_by = order_by.into_iter().map(|item_order| OrderByExpr {
+        expr: if is_one(&item_order.expr) { item.clone() } else { item_order.expr },
+        ..item_order
+    });
+    let order_by: Vec<OrderByExpr> = order_by.collect();
+    let clauses = if order_by.is_empty() { Vec::new() } else { vec![FunctionArgumentClause::OrderBy(order_by)] };
+    let array = call_with(ARRAY_OR_EMPTY, vec![call_with("array_agg", vec![item], clauses)], Vec::new());
+    // PostgreSQL calls the column "array".
+    let alias = Ident::with_quote('"', "array");
+    select.projection = vec![SelectItem::ExprWithAlias { expr: array, alias }];
+    ControlFlow::Continue(Expr::Subquery(Box::new(query)))
+}
+
+/// `ORDER BY 1` means the one column there is.
+fn is_one(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(digits, _) if digits == "1"))
+}
+
+fn plain_arguments(args: &[FunctionArg]) -> Option<Vec<Expr>> {
+    args.iter()
+        .map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The alias of a function that gives one column names the column too.
+fn name_column(alias: Option<&mut TableAlias>) {
+    if let Some(alias) = alias
+        && alias.columns.is_empty()
+    {
+        alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
+    }
+}
+
+/// Whether an argument is more than a constant.
+fn is_computed(expr: &Expr) -> bool {
+    struct Columns;
+    impl Visitor for Columns {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    expr.visit(&mut Columns).is_break()
+}
+
+/// `generate_series` whose bounds are computed: a table function of DataFusion's has constant arguments, so the series
+/// is made as an array of each row and unnested.
+fn series(bounds: Vec<Expr>, alias: Option<TableAlias>) -> ControlFlow<Error, TableFactor> {
+    unnested(&call_with(SERIES, bounds, Vec::new()), "generate_series", alias)
+}
+
+/// The elements of an array as the rows of a query.
+fn unnested(array: &Expr, function: &str, alias: Option<TableAlias>) -> ControlFlow<Error, TableFactor> {
+    let name = match &alias {
+        Some(TableAlias { columns, .. }) if !columns.is_empty() => columns[0].name.clone(),
+        _ => Ident::new(function),
+    };
+    let text = format!("SELECT unnest({array}) AS {name}");
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
+    let Ok(subquery) = parsed else { return refuse_value(&format!("this call of {function}")) };
+    let alias = alias.map(|alias| TableAlias { columns: Vec::new(), ..alias });
+    ControlFlow::Continue(TableFactor::Derived { lateral: false, subquery, alias, sample: None })
+}
+
+/// `pg_options_to_table`: options as `name=value`, each a row of its name and its value.
+fn options_table(options: &Expr, alias: Option<TableAlias>) -> ControlFlow<Error, TableFactor> {
+    let text = format!(
+        "SELECT split_part(o, '=', 1) AS option_name, substr(o, strpos(o, '=') + 1) AS option_value \
+         FROM (SELECT unnest({options}) AS o) AS options"
+    );
+    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
+    let Ok(subquery) = parsed else { return refuse_value("this call of pg_options_to_table") };
+    let alias = alias.or_else(|| {
+        Some(TableAlias { explicit: true, name: Ident::new("pg_options_to_table"), columns: Vec::new(), at: None })
+    });
+    ControlFlow::Continue(TableFactor::Derived { lateral: false, subquery, alias, sample: None })
+}

@@ -1,0 +1,363 @@
+//! Subqueries that DataFusion could not join to the rows around them, run for each row: once for each set of values
+//! that they read from it.
+//!
+//! Runs over an optimised plan right before its execution. Each such subquery becomes a function of the columns that it
+//! reads, in the projection or filter where it stands; the function puts the values in and runs the plan.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::Array;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use ashlar_base::{Error, ErrorCode};
+use async_trait::async_trait;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
+use datafusion::error::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::async_udf::{AsyncScalarUDF, AsyncScalarUDFImpl};
+use datafusion::logical_expr::expr::{Exists, InSubquery, ScalarFunction};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    Aggregate, ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDFImpl, Signature, Sort, Subquery, TypeSignature, Volatility,
+};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use futures::StreamExt;
+
+use crate::error::external;
+use crate::rules::rewrite_expressions;
+
+/// What plans are made and run with.
+#[derive(Clone)]
+pub(super) struct Runner {
+    pub(super) state: Arc<SessionState>,
+    pub(super) context: Arc<TaskContext>,
+}
+
+/// The physical plan of an optimised one.
+pub(super) async fn physical(plan: LogicalPlan, runner: &Runner) -> Result<Arc<dyn ExecutionPlan>> {
+    let plan = replace(plan, runner)?;
+    runner.state.query_planner().create_physical_plan(&plan, runner.state.as_ref()).await
+}
+
+/// Whether there are subqueries left in a plan that DataFusion cannot run.
+pub(super) fn is_needed(plan: &LogicalPlan) -> Result<bool> {
+    plan.exists(|node| {
+        let mut found = false;
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|expr| {
+                Ok(match expr {
+                    Expr::ScalarSubquery(subquery) => !free_columns(&subquery.subquery)?.is_empty(),
+                    Expr::Exists(_) | Expr::InSubquery(_) => true,
+                    _ => false,
+                })
+            })?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(found)
+    })
+}
+
+/// The plan with functions in the place of the subqueries that are left.
+fn replace(plan: LogicalPlan, runner: &Runner) -> Result<LogicalPlan> {
+    plan.transform_up(|node| {
+        // Nothing else evaluates a function that waits.
+        if !matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Filter(_)) {
+            return beneath(node, runner);
+        }
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let saved = names.save(&expr);
+            let replaced = expr.transform_up(|expr| expression(expr, runner))?;
+            Ok(if replaced.transformed { replaced.update_data(|expr| saved.restore(expr)) } else { replaced })
+        })
+    })
+    .map(|transformed| transformed.data)
+}
+
+/// The subqueries of an aggregation or a sort, evaluated in a projection beneath it.
+fn beneath(node: LogicalPlan, runner: &Runner) -> Result<Transformed<LogicalPlan>> {
+    if !matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Sort(_)) {
+        return Ok(Transformed::no(node));
+    }
+    let names = NamePreserver::new(&node);
+    let mut columns = Vec::new();
+    let output: Vec<Expr> = node.schema().iter().map(Expr::from).collect();
+    let replaced = node.map_expressions(|expr| {
+        let saved = names.save(&expr);
+        let replaced = expr.transform_up(|expr| {
+            let replaced = expression(expr, runner)?;
+            Ok(match (replaced.transformed, &replaced.data) {
+                (true, Expr::ScalarFunction(function)) => {
+                    let name = function.func.name().to_owned();
+                    columns.push(replaced.data.alias(&name));
+                    Transformed::yes(Expr::Column(Column::new_unqualified(name)))
+                }
+                _ => replaced,
+            })
+        })?;
+        Ok(if replaced.transformed { replaced.update_data(|expr| saved.restore(expr)) } else { replaced })
+    })?;
+    if columns.is_empty() {
+        return Ok(replaced);
+    }
+    let with_columns = |input: Arc<LogicalPlan>| {
+        let exprs: Vec<Expr> = input.schema().iter().map(Expr::from).chain(columns).collect();
+        Ok::<_, DataFusionError>(Arc::new(
+            LogicalPlanBuilder::from(Arc::unwrap_or_clone(input)).project(exprs)?.build()?,
+        ))
+    };
+    Ok(Transformed::yes(match replaced.data {
+        LogicalPlan::Aggregate(Aggregate { input, group_expr, aggr_expr, .. }) => {
+            LogicalPlan::Aggregate(Aggregate::try_new(with_columns(input)?, group_expr, aggr_expr)?)
+        }
+        LogicalPlan::Sort(sort) => {
+            let sorted = LogicalPlan::Sort(Sort { input: with_columns(sort.input)?, ..sort });
+            LogicalPlanBuilder::from(sorted).project(output)?.build()?
+        }
+        other => other,
+    }))
+}
+
+fn expression(expr: Expr, runner: &Runner) -> Result<Transformed<Expr>> {
+    let (subquery, shape, operand) = match expr {
+        Expr::ScalarSubquery(subquery) if free_columns(&subquery.subquery)?.is_empty() => {
+            return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
+        }
+        Expr::ScalarSubquery(subquery) => (subquery, Shape::Value, None),
+        Expr::Exists(Exists { subquery, negated }) => (subquery, Shape::Exists { negated }, None),
+        Expr::InSubquery(InSubquery { expr, subquery, negated }) => (subquery, Shape::In { negated }, Some(*expr)),
+        other => return Ok(Transformed::no(other)),
+    };
+    let Subquery { subquery: plan, .. } = subquery;
+    let outer = free_columns(&plan)?;
+    let field = match shape {
+        Shape::Value => Arc::new(plan.schema().field(0).as_ref().clone().with_nullable(true)),
+        Shape::Exists { .. } | Shape::In { .. } => Arc::new(Field::new("found", DataType::Boolean, true)),
+    };
+    let args = operand.into_iter().chain(outer.iter().cloned().map(Expr::Column)).collect();
+    let function = PerRow {
+        name: format!("subquery_{}", NUMBERS.fetch_add(1, Ordering::Relaxed)),
+        shape,
+        plan,
+        outer,
+        field,
+        // Not to be computed ahead, nor moved.
+        signature: Signature::one_of(vec![TypeSignature::Nullary, TypeSignature::VariadicAny], Volatility::Volatile),
+        runner: runner.clone(),
+    };
+    let function = Arc::new(AsyncScalarUDF::new(Arc::new(function)).into_scalar_udf());
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction { func: function, args })))
+}
+
+/// Keeps functions of one plan apart.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+/// The columns that a plan reads from around it.
+fn free_columns(plan: &LogicalPlan) -> Result<Vec<Column>> {
+    let mut columns = Columns::default();
+    columns.collect(plan, &mut Vec::new())?;
+    if columns.free.iter().any(|column| columns.bound.contains(column)) {
+        return Err(external(Error::unsupported(
+            "subqueries that use one name for columns of different queries around them are not supported",
+        )));
+    }
+    Ok(columns.free)
+}
+
+/// References out of subqueries: `bound` are those that end inside the plan.
+#[derive(Default)]
+struct Columns {
+    free: Vec<Column>,
+    bound: Vec<Column>,
+}
+
+impl Columns {
+    fn collect(&mut self, plan: &LogicalPlan, scopes: &mut Vec<DFSchema>) -> Result<()> {
+        plan.apply(|node| {
+            let schema = merge_schema(&node.inputs());
+            node.apply_expressions(|expr| {
+                expr.apply(|expr| {
+                    match expr {
+                        Expr::OuterReferenceColumn(_, column) => {
+                            let is_bound = scopes.iter().any(|scope| scope.has_column(column));
+                            let found = if is_bound { &mut self.bound } else { &mut self.free };
+                            if !found.contains(column) {
+                                found.push(column.clone());
+                            }
+                        }
+                        Expr::ScalarSubquery(Subquery { subquery, .. })
+                        | Expr::Exists(Exists { subquery: Subquery { subquery, .. }, .. })
+                        | Expr::InSubquery(InSubquery { subquery: Subquery { subquery, .. }, .. }) => {
+                            scopes.push(schema.clone());
+                            self.collect(subquery, scopes)?;
+                            scopes.pop();
+                        }
+                        _ => {}
+                    }
+                    Ok(TreeNodeRecursion::Continue)
+                })
+            })
+        })
+        .map(drop)
+    }
+}
+
+/// What is wanted of the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Shape {
+    /// The value of the one row there may be.
+    Value,
+    /// Whether there are any.
+    Exists { negated: bool },
+    /// Whether the first argument is among them.
+    In { negated: bool },
+}
+
+/// A subquery as a function of the columns it reads.
+struct PerRow {
+    name: String,
+    shape: Shape,
+    plan: Arc<LogicalPlan>,
+    outer: Vec<Column>,
+    field: FieldRef,
+    signature: Signature,
+    runner: Runner,
+}
+
+impl fmt::Debug for PerRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerRow").field("name", &self.name).field("shape", &self.shape).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for PerRow {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for PerRow {}
+
+impl Hash for PerRow {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for PerRow {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.field.data_type().clone())
+    }
+
+    fn return_field_from_args(&self, _: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(Arc::clone(&self.field))
+    }
+
+    fn invoke_with_args(&self, _: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        internal_err!("a subquery runs where it can wait")
+    }
+}
+
+#[async_trait]
+impl AsyncScalarUDFImpl for PerRow {
+    async fn invoke_async_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = args.args.iter().map(|arg| arg.to_array(args.number_rows)).collect::<Result<Vec<_>>>()?;
+        // Bounded by the rows of a batch.
+        let mut known: HashMap<Vec<ScalarValue>, ScalarValue> = HashMap::new();
+        let mut results = Vec::with_capacity(args.number_rows);
+        for row in 0..args.number_rows {
+            let values = arrays.iter().map(|array| ScalarValue::try_from_array(array, row));
+            let values = values.collect::<Result<Vec<_>>>()?;
+            let result = match known.get(&values) {
+                Some(result) => result.clone(),
+                None => {
+                    let result = self.run(&values).await?;
+                    known.insert(values, result.clone());
+                    result
+                }
+            };
+            results.push(result);
+        }
+        Ok(ColumnarValue::Array(ScalarValue::iter_to_array(results)?))
+    }
+}
+
+impl PerRow {
+    async fn run(&self, args: &[ScalarValue]) -> Result<ScalarValue> {
+        let (operand, values) = match self.shape {
+            Shape::In { .. } => (args.first(), args.get(1..).unwrap_or_default()),
+            _ => (None, args),
+        };
+        let plan = rewrite_expressions(LogicalPlan::clone(&self.plan), |expr, _| match &expr {
+            Expr::OuterReferenceColumn(_, column) => {
+                let place = self.outer.iter().position(|known| known == column);
+                Ok(match place.and_then(|place| values.get(place)) {
+                    Some(value) => Transformed::yes(Expr::Literal(value.clone(), None)),
+                    None => Transformed::no(expr),
+                })
+            }
+            _ => Ok(Transformed::no(expr)),
+        })?;
+        let state = &self.runner.state;
+        let plan = state.optimizer().optimize(plan, state.as_ref(), |_, _| {})?;
+        // Boxed: a subquery may hold others.
+        let plan = Box::pin(physical(plan, &self.runner)).await?;
+        let mut rows = execute_stream(plan, Arc::clone(&self.runner.context))?;
+        let mut value = None;
+        let mut has_null = false;
+        while let Some(batch) = rows.next().await {
+            let batch = batch?;
+            if batch.num_rows() == 0 {
+                continue;
+            }
+            match self.shape {
+                Shape::Value => {
+                    if value.is_some() || batch.num_rows() > 1 {
+                        return Err(external(Error::new(
+                            ErrorCode::CardinalityViolation,
+                            "more than one row returned by a subquery used as an expression",
+                        )));
+                    }
+                    value = Some(ScalarValue::try_from_array(batch.column(0), 0)?);
+                }
+                Shape::Exists { negated } => return Ok(ScalarValue::from(!negated)),
+                Shape::In { negated } => {
+                    let column = batch.column(0);
+                    let Some(operand) = operand.filter(|operand| !operand.is_null()) else {
+                        return Ok(ScalarValue::Boolean(None));
+                    };
+                    has_null |= column.null_count() > 0;
+                    for row in 0..column.len() {
+                        if ScalarValue::try_from_array(column, row)? == *operand {
+                            return Ok(ScalarValue::from(!negated));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(match self.shape {
+            Shape::Value => match value {
+                Some(value) => value,
+                None => ScalarValue::try_from(self.field.data_type())?,
+            },
+            Shape::Exists { negated } => ScalarValue::from(negated),
+            Shape::In { .. } if has_null => ScalarValue::Boolean(None),
+            Shape::In { negated } => ScalarValue::from(negated),
+        })
+    }
+}

@@ -1,0 +1,410 @@
+//! Functions whose answer depends on the catalog, or on the session that asks: each is made anew for the picture of
+//! the catalog that a statement is planned against.
+//!
+//! [`find`] is asked by the planner before the functions that are the same for everybody.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringArray};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use ashlar_base::{Error, ErrorCode, ScalarType};
+use datafusion::common::{Result, ScalarValue, internal_err};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+};
+
+use super::functions::{cast, quote_ident};
+use super::objects::{self, ObjectKind};
+use super::pg_catalog::{DATABASE_OID, NAMESPACES, OWNER_OID};
+use super::relations::{self, Relation};
+use crate::catalog::{CatalogState, Table};
+use crate::error::external;
+use crate::expressions::field_of;
+
+/// The metadata key of a field whose numbers are those of objects: it names the type, such as `regclass`.
+pub const OBJECT_METADATA: &str = "ashlar.object";
+
+/// What a function answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// The user.
+    User,
+    /// The database.
+    Database,
+    /// The session's number.
+    Pid,
+    /// The name of a role by its OID.
+    Role,
+    /// The number of an object by its name, which must be there: a cast of text to `regclass` and the like.
+    Number(ObjectKind),
+    /// The same, NULL where there is none: `to_regclass` and the like.
+    KnownNumber(ObjectKind),
+    /// A number taken as that of an object: a cast of a number to `regclass` and the like.
+    Object(ObjectKind),
+    /// The name of an object by its number: a cast of `regclass` and the like to text.
+    Name(ObjectKind),
+    /// The name of a function, as the system tables give it.
+    FunctionName,
+    /// CREATE INDEX of an index, or one of its columns.
+    IndexDefinition,
+    /// A constraint as it stands in CREATE TABLE.
+    ConstraintDefinition,
+    /// Bytes of a table, without its indexes.
+    TableBytes,
+    /// Bytes of a table's indexes: they are counted with the table.
+    IndexBytes,
+    /// Bytes of all tables.
+    DatabaseBytes,
+    /// Whether a table can be replicated.
+    Publishable,
+    /// Whether the one role may do something with a table: it may do everything.
+    TablePrivilege,
+    /// The same of a schema.
+    SchemaPrivilege,
+    /// The same of the database.
+    DatabasePrivilege,
+}
+
+/// A function over one picture of the catalog.
+struct BoundFunction {
+    name: &'static str,
+    answer: Answer,
+    signature: Signature,
+    catalog: Arc<CatalogState>,
+}
+
+impl fmt::Debug for BoundFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoundFunction").field("name", &self.name).field("answer", &self.answer).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for BoundFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.answer == other.answer && Arc::ptr_eq(&self.catalog, &other.catalog)
+    }
+}
+
+impl Eq for BoundFunction {}
+
+impl Hash for BoundFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.name, self.answer).hash(state);
+    }
+}
+
+/// Names with the counts of arguments they take.
+const FUNCTIONS: &[(&str, Answer, &[usize])] = &[
+    ("current_user", Answer::User, &[0]),
+    ("session_user", Answer::User, &[0]),
+    ("current_role", Answer::User, &[0]),
+    ("user", Answer::User, &[0]),
+    ("current_database", Answer::Database, &[0]),
+    ("current_catalog", Answer::Database, &[0]),
+    ("pg_backend_pid", Answer::Pid, &[0]),
+    ("pg_get_userbyid", Answer::Role, &[1]),
+    ("to_regclass", Answer::KnownNumber(ObjectKind::Class), &[1]),
+    ("to_regtype", Answer::KnownNumber(ObjectKind::Type), &[1]),
+    ("to_regnamespace", Answer::KnownNumber(ObjectKind::Namespace), &[1]),
+    ("to_regrole", Answer::KnownNumber(ObjectKind::Role), &[1]),
+    ("pg_get_indexdef", Answer::IndexDefinition, &[1, 3]),
+    ("pg_get_constraintdef", Answer::ConstraintDefinition, &[1, 2]),
+    ("pg_table_size", Answer::TableBytes, &[1]),
+    ("pg_relation_size", Answer::TableBytes, &[1, 2]),
+    ("pg_total_relation_size", Answer::TableBytes, &[1]),
+    ("pg_indexes_size", Answer::IndexBytes, &[1]),
+    ("pg_database_size", Answer::DatabaseBytes, &[1]),
+    ("pg_relation_is_publishable", Answer::Publishable, &[1]),
+    ("has_table_privilege", Answer::TablePrivilege, &[2, 3]),
+    ("has_any_column_privilege", Answer::TablePrivilege, &[2, 3]),
+    ("has_schema_privilege", Answer::SchemaPrivilege, &[2, 3]),
+    ("has_database_privilege", Answer::DatabasePrivilege, &[2, 3]),
+];
+
+/// The function of this name, for a picture of the catalog.
+pub fn find(catalog: &Arc<CatalogState>, name: &str) -> Option<Arc<ScalarUDF>> {
+    let (name, answer, arities) = FUNCTIONS.iter().find(|(known, ..)| *known == name)?;
+    Some(make(catalog, name, *answer, arities))
+}
+
+/// All of them.
+#[cfg(test)]
+pub(super) fn all(catalog: &Arc<CatalogState>) -> Vec<Arc<ScalarUDF>> {
+    FUNCTIONS.iter().map(|(name, answer, arities)| make(catalog, name, *answer, arities)).collect()
+}
+
+/// A cast to or from a type whose values are the numbers of objects.
+pub fn object_cast(catalog: &Arc<CatalogState>, answer: Answer) -> Arc<ScalarUDF> {
+    let name = match answer {
+        Answer::Number(kind) | Answer::Object(kind) => kind.type_name(),
+        _ => "text",
+    };
+    make(catalog, name, answer, &[1])
+}
+
+fn make(catalog: &Arc<CatalogState>, name: &'static str, answer: Answer, arities: &[usize]) -> Arc<ScalarUDF> {
+    // Whoever plans with this function plans for one session.
+    let _ = catalog.identity();
+    let arity = |count: &usize| if *count == 0 { TypeSignature::Nullary } else { TypeSignature::Any(*count) };
+    // A size is of the moment when it is asked, not of the moment when the statement was planned.
+    let volatility = match answer {
+        Answer::TableBytes | Answer::DatabaseBytes => Volatility::Volatile,
+        _ => Volatility::Stable,
+    };
+    let signature = Signature::one_of(arities.iter().map(arity).collect(), volatility);
+    Arc::new(ScalarUDF::from(BoundFunction { name, answer, signature, catalog: Arc::clone(catalog) }))
+}
+
+impl ScalarUDFImpl for BoundFunction {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(match self.answer {
+            Answer::Pid => DataType::Int32,
+            Answer::Number(_)
+            | Answer::KnownNumber(_)
+            | Answer::Object(_)
+            | Answer::TableBytes
+            | Answer::IndexBytes
+            | Answer::DatabaseBytes => DataType::Int64,
+            Answer::Publishable | Answer::TablePrivilege | Answer::SchemaPrivilege | Answer::DatabasePrivilege => {
+                DataType::Boolean
+            }
+            _ => DataType::Utf8,
+        })
+    }
+
+    fn return_field_from_args(&self, _: ReturnFieldArgs) -> Result<FieldRef> {
+        let data_type = self.return_type(&[])?;
+        Ok(match self.answer {
+            Answer::Number(kind) | Answer::KnownNumber(kind) | Answer::Object(kind) => object_field(kind),
+            _ => match data_type {
+                DataType::Utf8 => field_of(self.name, ScalarType::Text.into()),
+                other => Arc::new(Field::new(self.name, other, true)),
+            },
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let identity = || self.catalog.identity();
+        match self.answer {
+            Answer::User => return Ok(ColumnarValue::Scalar(ScalarValue::from(identity().user.as_str()))),
+            Answer::Database => return Ok(ColumnarValue::Scalar(ScalarValue::from(identity().database.as_str()))),
+            Answer::Pid => return Ok(ColumnarValue::Scalar(ScalarValue::from(identity().pid))),
+            _ => {}
+        }
+        let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let result = self.answer(&ColumnarValue::values_to_arrays(&args.args)?)?;
+        if is_constant {
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?));
+        }
+        Ok(ColumnarValue::Array(result))
+    }
+}
+
+/// The field of numbers of objects.
+pub fn object_field(kind: ObjectKind) -> FieldRef {
+    let metadata = [(OBJECT_METADATA.to_owned(), kind.type_name().to_owned())];
+    Arc::new(Field::new(kind.type_name(), DataType::Int64, true).with_metadata(metadata.into()))
+}
+
+impl BoundFunction {
+    fn answer(&self, args: &[ArrayRef]) -> Result<ArrayRef> {
+        let Some(first) = args.first() else {
+            return internal_err!("{} takes an argument", self.name);
+        };
+        let catalog = &self.catalog;
+        match self.answer {
+            Answer::Role => {
+                let user = &catalog.identity().user;
+                texts(first, |number| {
+                    Some(if number == OWNER_OID { user.clone() } else { format!("unknown (OID={number})") })
+                })
+            }
+            Answer::Number(kind) => {
+                let names = cast(first, &DataType::Utf8)?;
+                let number = |text: Option<&str>| text.map(|text| objects::number(catalog, kind, text)).transpose();
+                let numbers: ashlar_base::Result<Int64Array> = names.as_string::<i32>().iter().map(number).collect();
+                Ok(Arc::new(numbers.map_err(external)?))
+            }
+            Answer::KnownNumber(kind) => {
+                let names = cast(first, &DataType::Utf8)?;
+                let number = |text: Option<&str>| text.and_then(|text| objects::number(catalog, kind, text).ok());
+                Ok(Arc::new(names.as_string::<i32>().iter().map(number).collect::<Int64Array>()))
+            }
+            Answer::Object(_) => cast(first, &DataType::Int64),
+            Answer::Name(kind) => {
+                let relations = relations::all(catalog);
+                texts(first, |number| Some(objects::name(catalog, &relations, kind, number)))
+            }
+            Answer::FunctionName => {
+                let names = cast(first, &DataType::Utf8)?;
+                let name = |name: &str| name.strip_prefix("pg_catalog.").unwrap_or(name).to_owned();
+                Ok(Arc::new(names.as_string::<i32>().iter().map(|text| text.map(name)).collect::<StringArray>()))
+            }
+            Answer::IndexDefinition => self.index_definition(args),
+            Answer::ConstraintDefinition => {
+                let relations = relations::all(catalog);
+                texts(first, |number| {
+                    let of_relation = |relation: &Relation| {
+                        let mut constraints = relation.constraints().into_iter();
+                        constraints.find(|one| one.oid == number).map(|found| constraint_text(relation, &found))
+                    };
+                    relations.iter().find_map(of_relation)
+                })
+            }
+            Answer::TableBytes | Answer::IndexBytes => {
+                let numbers = self.numbers(first, ObjectKind::Class)?;
+                let relations = relations::all(catalog);
+                let bytes = |oid: Option<i64>| {
+                    let oid = oid?;
+                    if relations.iter().any(|relation| relation.has_key() && relation.index_oid() == oid) {
+                        return Some(0);
+                    }
+                    let (_, table) = catalog.tables().find(|(_, table)| i64::from(table.id().0) == oid)?;
+                    Some(if self.answer == Answer::IndexBytes { 0 } else { table_bytes(table) })
+                };
+                Ok(Arc::new(numbers.iter().map(bytes).collect::<Int64Array>()))
+            }
+            Answer::DatabaseBytes => {
+                self.check_database(first)?;
+                let all: i64 = catalog.tables().map(|(_, table)| table_bytes(table)).sum();
+                Ok(Arc::new((0..first.len()).map(|row| is_known(first, row).then_some(all)).collect::<Int64Array>()))
+            }
+            Answer::Publishable => {
+                let numbers = self.numbers(first, ObjectKind::Class)?;
+                let relations = relations::all(catalog);
+                let is_table = |oid: Option<i64>| {
+                    oid.map(|oid| relations.iter().any(|relation| relation.oid == oid && !relation.is_foreign))
+                };
+                Ok(Arc::new(numbers.iter().map(is_table).collect::<BooleanArray>()))
+            }
+            Answer::TablePrivilege | Answer::SchemaPrivilege | Answer::DatabasePrivilege => self.privilege(args),
+            Answer::User | Answer::Database | Answer::Pid => internal_err!("{} takes no argument", self.name),
+        }
+    }
+
+    /// Numbers of objects, given as numbers or by name.
+    fn numbers(&self, array: &ArrayRef, kind: ObjectKind) -> Result<Int64Array> {
+        if !array.data_type().is_string() {
+            return Ok(cast(array, &DataType::Int64)?.as_primitive::<Int64Type>().clone());
+        }
+        let names = cast(array, &DataType::Utf8)?;
+        let number = |text: Option<&str>| text.map(|text| objects::number(&self.catalog, kind, text)).transpose();
+        names.as_string::<i32>().iter().map(number).collect::<ashlar_base::Result<_>>().map_err(external)
+    }
+
+    fn index_definition(&self, args: &[ArrayRef]) -> Result<ArrayRef> {
+        let relations = relations::all(&self.catalog);
+        let columns = match args.get(1) {
+            Some(columns) => cast(columns, &DataType::Int64)?.as_primitive::<Int64Type>().clone(),
+            None => Int64Array::from(vec![0; args[0].len()]),
+        };
+        let numbers = cast(&args[0], &DataType::Int64)?;
+        let definition = |(oid, column): (Option<i64>, Option<i64>)| {
+            let (oid, column) = (oid?, column?);
+            let relation = relations.iter().find(|relation| relation.has_key() && relation.index_oid() == oid)?;
+            match usize::try_from(column) {
+                Ok(0) => Some(index_text(relation)),
+                Ok(column) => {
+                    let ordinal = relation.key.get(column - 1);
+                    Some(ordinal.map_or_else(String::new, |ordinal| quote_ident(&relation.columns[*ordinal].name)))
+                }
+                Err(_) => Some(String::new()),
+            }
+        };
+        let rows = numbers.as_primitive::<Int64Type>().iter().zip(columns.iter());
+        Ok(Arc::new(rows.map(definition).collect::<StringArray>()))
+    }
+
+    /// True of what there is; an error of a name that there is not, NULL of a number.
+    fn privilege(&self, args: &[ArrayRef]) -> Result<ArrayRef> {
+        // The object stands before the privilege.
+        let object = &args[args.len() - 2];
+        let known = |row: usize| args.iter().all(|arg| is_known(arg, row));
+        let exists: Box<dyn Fn(i64) -> bool> = match self.answer {
+            Answer::TablePrivilege => {
+                let relations = relations::all(&self.catalog);
+                Box::new(move |oid| {
+                    relations.iter().any(|one| one.oid == oid || one.has_key() && one.index_oid() == oid)
+                        || super::is_system_table_oid(oid)
+                })
+            }
+            Answer::SchemaPrivilege => Box::new(|oid| NAMESPACES.iter().any(|(known, _)| *known == oid)),
+            _ => Box::new(|oid| oid == DATABASE_OID),
+        };
+        if object.data_type().is_string() {
+            match self.answer {
+                Answer::TablePrivilege => drop(self.numbers(object, ObjectKind::Class)?),
+                Answer::SchemaPrivilege => drop(self.numbers(object, ObjectKind::Namespace)?),
+                _ => self.check_database(object)?,
+            }
+            return Ok(Arc::new((0..object.len()).map(|row| known(row).then_some(true)).collect::<BooleanArray>()));
+        }
+        let numbers = cast(object, &DataType::Int64)?;
+        let numbers = numbers.as_primitive::<Int64Type>();
+        let may = |row: usize| (known(row) && exists(numbers.value(row))).then_some(true);
+        Ok(Arc::new((0..object.len()).map(may).collect::<BooleanArray>()))
+    }
+
+    fn check_database(&self, array: &ArrayRef) -> Result<()> {
+        if !array.data_type().is_string() {
+            return Ok(());
+        }
+        let names = cast(array, &DataType::Utf8)?;
+        let database = &self.catalog.identity().database;
+        match names.as_string::<i32>().iter().flatten().find(|name| name != database) {
+            Some(other) => {
+                Err(external(Error::new(ErrorCode::InvalidCatalogName, format!("database \"{other}\" does not exist"))))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// An untyped NULL arrives as an array whose elements count as valid.
+fn is_known(array: &ArrayRef, row: usize) -> bool {
+    !array.data_type().is_null() && array.is_valid(row)
+}
+
+fn texts(numbers: &ArrayRef, text: impl Fn(i64) -> Option<String>) -> Result<ArrayRef> {
+    let numbers = cast(numbers, &DataType::Int64)?;
+    let texts = numbers.as_primitive::<Int64Type>().iter().map(|number| number.and_then(&text));
+    Ok(Arc::new(texts.collect::<StringArray>()))
+}
+
+/// Bytes in memory; files are not the server's.
+fn table_bytes(table: &Table) -> i64 {
+    match table {
+        Table::Grid(region) => i64::try_from(region.bytes()).unwrap_or(i64::MAX),
+        Table::File(_) => 0,
+    }
+}
+
+fn key_columns(relation: &Relation, ordinals: &[usize]) -> String {
+    let names: Vec<String> = ordinals.iter().map(|ordinal| quote_ident(&relation.columns[*ordinal].name)).collect();
+    names.join(", ")
+}
+
+/// A definition that PostgreSQL could run: of its index methods only this one can be unique.
+fn index_text(relation: &Relation) -> String {
+    format!(
+        "CREATE UNIQUE INDEX {} ON public.{} USING btree ({})",
+        quote_ident(&relation.key_name),
+        quote_ident(&relation.name),
+        key_columns(relation, &relation.key)
+    )
+}
+
+fn constraint_text(relation: &Relation, constraint: &relations::Constraint) -> String {
+    let columns = key_columns(relation, &constraint.columns);
+    if constraint.is_primary { format!("PRIMARY KEY ({columns})") } else { format!("NOT NULL {columns}") }
+}
