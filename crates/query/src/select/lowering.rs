@@ -48,8 +48,10 @@ pub(super) fn expression(expr: &mut Expr) -> ControlFlow<Error> {
                 *expr = array_of(query)?;
             }
         }
-        // The planner wants the name of a field as a string.
-        Expr::CompoundFieldAccess { access_chain, .. } => {
+        // The planner wants the name of a field as a string; behind a name it is a column of a table.
+        Expr::CompoundFieldAccess { root, access_chain }
+            if !matches!(root.as_ref(), Expr::Identifier(_) | Expr::CompoundIdentifier(_)) =>
+        {
             for access in access_chain {
                 if let AccessExpr::Dot(field) = access
                     && let Expr::Identifier(name) = field

@@ -287,6 +287,8 @@ impl AsyncScalarUDFImpl for PerRow {
                 Some(result) => result.clone(),
                 None => {
                     let result = self.run(&values).await?;
+                    // Rows in memory never make anybody wait: without this nobody could cancel.
+                    tokio::task::yield_now().await;
                     known.insert(values, result.clone());
                     result
                 }
@@ -317,6 +319,7 @@ impl PerRow {
         let plan = state.optimizer().optimize(plan, state.as_ref(), |_, _| {})?;
         // Boxed: a subquery may hold others.
         let plan = Box::pin(physical(plan, &self.runner)).await?;
+        let plan = super::yielding_joins(plan).map_err(external)?;
         let mut rows = execute_stream(plan, Arc::clone(&self.runner.context))?;
         let mut value = None;
         let mut has_null = false;

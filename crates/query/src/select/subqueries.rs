@@ -18,7 +18,8 @@ pub(super) fn one_row_each(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
         node.apply_expressions(|expr| {
-            found |= expr.exists(|expr| Ok(is_row_wanted(expr)))?;
+            found |=
+                expr.exists(|expr| Ok(matches!(expr, Expr::ScalarSubquery(subquery) if is_row_wanted(subquery))))?;
             Ok(TreeNodeRecursion::Continue)
         })
     })?;
@@ -26,7 +27,7 @@ pub(super) fn one_row_each(plan: LogicalPlan) -> Result<LogicalPlan> {
         return Ok(plan);
     }
     rewrite_expressions(plan, |expr, _| match expr {
-        Expr::ScalarSubquery(subquery) if is_row_wanted(&Expr::ScalarSubquery(subquery.clone())) => {
+        Expr::ScalarSubquery(subquery) if is_row_wanted(&subquery) => {
             let Subquery { subquery, outer_ref_columns, spans } = subquery;
             let subquery = Arc::new(one_row(Arc::unwrap_or_clone(subquery))?);
             Ok(Transformed::yes(Expr::ScalarSubquery(Subquery { subquery, outer_ref_columns, spans })))
@@ -36,11 +37,8 @@ pub(super) fn one_row_each(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// Whether it is a subquery that reads columns from around it and may have more rows than the one that is wanted.
-fn is_row_wanted(expr: &Expr) -> bool {
-    match expr {
-        Expr::ScalarSubquery(subquery) => !subquery.outer_ref_columns.is_empty() && !has_one_row(&subquery.subquery),
-        _ => false,
-    }
+fn is_row_wanted(subquery: &Subquery) -> bool {
+    !subquery.outer_ref_columns.is_empty() && !has_one_row(&subquery.subquery)
 }
 
 /// Whether a plan gives at most one row as it is.
