@@ -36,6 +36,7 @@ fn engine() -> Arc<Engine> {
         key: vec![0],
         partition_by: vec![0],
         hidden_key: false,
+        key_name: "t_pkey".to_owned(),
     };
     let mut draft = engine.catalog().draft();
     let region = engine.store().create_region(Arc::new(schema)).unwrap();
