@@ -9,6 +9,7 @@ use super::zone::Zone;
 
 mod fields;
 mod parse;
+mod plain;
 pub(super) mod tokens;
 
 pub(super) use parse::fraction_micros;
