@@ -319,6 +319,38 @@ fn a_client_that_vanishes_takes_its_query_along() {
     subject.recovers();
 }
 
+/// PostgreSQL lets the ALTER wait for the COPY; here the COPY fails, and no value lands in a column that it was not
+/// meant for.
+#[test]
+fn a_table_that_is_altered_during_a_copy_gets_none_of_its_rows() {
+    let server = Ashlar::shared();
+    let (mut copies, mut alters) = (server.connect(), server.connect());
+    alters.query("CREATE TABLE altered_meanwhile (id integer PRIMARY KEY, a integer)").unwrap();
+    for before in ["", "1\t10\n"] {
+        copies.send(&pg::message(b'Q', &[b"COPY altered_meanwhile FROM STDIN\0"])).unwrap();
+        assert_eq!(copies.read().unwrap().kind, b'G');
+        copies.send(&pg::message(b'd', &[before.as_bytes()])).unwrap();
+        alters.query("ALTER TABLE altered_meanwhile ADD COLUMN b integer").unwrap();
+        alters.query("ALTER TABLE altered_meanwhile DROP COLUMN a").unwrap();
+        copies.send(&pg::message(b'd', &[b"2\t20\n"])).unwrap();
+        copies.send(&pg::message(b'c', &[])).unwrap();
+        let mut error = None;
+        loop {
+            let message = copies.read().unwrap();
+            match message.kind {
+                b'E' => error = message.field(b'C'),
+                b'Z' => break,
+                _ => {}
+            }
+        }
+        assert_eq!(error.as_deref(), Some("40001"));
+        assert_eq!(alters.value("SELECT count(*) FROM altered_meanwhile").unwrap(), "0");
+        alters.query("ALTER TABLE altered_meanwhile ADD COLUMN a integer").unwrap();
+        alters.query("ALTER TABLE altered_meanwhile DROP COLUMN b").unwrap();
+    }
+    alters.query("DROP TABLE altered_meanwhile").unwrap();
+}
+
 /// Whether a process uses a noticeable part of a CPU, measured over a fifth of a second.
 fn busy(pid: u32) -> bool {
     let ticks = || -> u64 {

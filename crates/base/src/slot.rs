@@ -9,7 +9,26 @@ use crate::{PartitionId, Slot};
 /// Slots in all.
 pub const SLOT_COUNT: u16 = 16384;
 
-const CRC16_TABLE: [u16; 256] = crc16_table();
+/// Bytes taken at one step: the lookups of a step do not wait for each other.
+const STEP: usize = 8;
+/// `CRC16_TABLES[n][byte]`: the checksum of the byte and `n` zero bytes after it.
+static CRC16_TABLES: [[u16; 256]; STEP] = crc16_tables();
+
+const fn crc16_tables() -> [[u16; 256]; STEP] {
+    let mut tables = [[0u16; 256]; STEP];
+    tables[0] = crc16_table();
+    let mut zeros = 1;
+    while zeros < STEP {
+        let mut byte = 0;
+        while byte < 256 {
+            let crc = tables[zeros - 1][byte];
+            tables[zeros][byte] = (crc << 8) ^ tables[0][(crc >> 8) as usize];
+            byte += 1;
+        }
+        zeros += 1;
+    }
+    tables
+}
 
 const fn crc16_table() -> [u16; 256] {
     let mut table = [0u16; 256];
@@ -27,8 +46,16 @@ const fn crc16_table() -> [u16; 256] {
     table
 }
 
+/// CRC16/XMODEM, eight bytes at a step ("slicing by 8", Kounavis and Berry 2005) and the rest one by one.
 fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc, &byte| (crc << 8) ^ CRC16_TABLE[usize::from((crc >> 8) as u8 ^ byte)])
+    let tables = &CRC16_TABLES;
+    let (steps, rest) = bytes.as_chunks::<STEP>();
+    let crc = steps.iter().fold(0u16, |crc, &[a, b, c, d, e, f, g, h]| {
+        let [high, low] = crc.to_be_bytes();
+        let at = |zeros: usize, byte: u8| tables[zeros][usize::from(byte)];
+        at(7, a ^ high) ^ at(6, b ^ low) ^ at(5, c) ^ at(4, d) ^ at(3, e) ^ at(2, f) ^ at(1, g) ^ at(0, h)
+    });
+    rest.iter().fold(crc, |crc, &byte| (crc << 8) ^ tables[0][usize::from((crc >> 8) as u8 ^ byte)])
 }
 
 /// The slot of a key as Redis Cluster computes it: of the text between the first `{` and the first `}` after it,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ashlar_base::value::text::TextStyle;
 use ashlar_base::value::{binary, text};
-use ashlar_base::{Error, ErrorCode, Result, Value};
+use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_store::Region;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{CopyStmt, DefElem};
@@ -50,6 +50,8 @@ pub enum CopyPlan {
     In {
         /// The table.
         region: Arc<Region>,
+        /// Its shape, which the ordinals are of.
+        schema: Arc<TableSchema>,
         /// Ordinals of the columns that the input has.
         targets: Vec<usize>,
         /// The form.
@@ -100,7 +102,7 @@ impl CopyPlan {
             if targets.is_empty() {
                 targets = (0..schema.visible_columns().len()).collect();
             }
-            return Ok(Self::In { region, targets, options });
+            return Ok(Self::In { region, schema, targets, options });
         }
         let text = match &statement.query {
             Some(_) => inner_query(sql)?,
@@ -222,16 +224,23 @@ fn is_true(element: &DefElem) -> Result<bool> {
     }
 }
 
+/// The field of the text or CSV form where it is stored as it comes, so that nothing need be copied: that of an
+/// unlimited text column.
+///
+/// # Errors
+/// 22021 for what is no text, with the column named.
+pub fn plain_field<'f>(schema: &TableSchema, ordinal: usize, field: Option<&'f [u8]>) -> Option<Result<Datum<'f>>> {
+    let column = &schema.columns[ordinal];
+    let is_plain = matches!(column.sql_type, SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { length: None }));
+    let field = field.filter(|_| is_plain)?;
+    Some(text::utf8(field).map(Datum::Text).map_err(|error| error.with_column(column.name.clone())))
+}
+
 /// Reads one field of the text or CSV form.
 ///
 /// # Errors
 /// 22P02 and the like, with the column named.
-pub fn text_field(
-    schema: &ashlar_base::TableSchema,
-    ordinal: usize,
-    field: Option<&[u8]>,
-    style: &TextStyle,
-) -> Result<Value> {
+pub fn text_field(schema: &TableSchema, ordinal: usize, field: Option<&[u8]>, style: &TextStyle) -> Result<Value> {
     let column = &schema.columns[ordinal];
     match field {
         None => Ok(Value::Null),
@@ -244,7 +253,7 @@ pub fn text_field(
 ///
 /// # Errors
 /// 22P03, with the column named.
-pub fn binary_field(schema: &ashlar_base::TableSchema, ordinal: usize, field: Option<&[u8]>) -> Result<Value> {
+pub fn binary_field(schema: &TableSchema, ordinal: usize, field: Option<&[u8]>) -> Result<Value> {
     let column = &schema.columns[ordinal];
     match field {
         None => Ok(Value::Null),

@@ -214,7 +214,7 @@ async fn create_as(
             }
             values.push(ashlar_base::Value::Int8(region.next_sequence()));
             let datums: Vec<ashlar_base::Datum<'_>> = values.iter().map(ashlar_base::Value::as_datum).collect();
-            transaction.writes.insert(&region, &snapshot, &datums)?;
+            transaction.writes.insert(&region, schema.version, &snapshot, &datums)?;
             count += 1;
         }
     }

@@ -615,9 +615,9 @@ impl KeyPlan {
             }
             let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
             self.region.check_row(&datums)?;
-            transaction.writes.upsert(&self.region, &snapshot, &datums)?;
+            transaction.writes.upsert(&self.region, self.schema.version, &snapshot, &datums)?;
         } else {
-            transaction.writes.delete(&self.region, &snapshot, &key)?;
+            transaction.writes.delete(&self.region, self.schema.version, &snapshot, &key)?;
         }
         if let Some(outputs) = &self.outputs {
             emit(&mut outputs.iter().map(|ordinal| row[*ordinal].as_datum()));
@@ -628,10 +628,7 @@ impl KeyPlan {
     /// 40001 where the table was altered since this statement was planned: its ordinals mean other columns now.
     fn check_shape(&self, row: Option<&RowRef<'_>>) -> Result<()> {
         match row {
-            Some(row) if row.schema().version != self.schema.version => Err(Error::new(
-                ErrorCode::SerializationFailure,
-                format!("relation \"{}\" was altered by a concurrent statement", self.schema.name),
-            )),
+            Some(row) if row.schema().version != self.schema.version => Err(altered(&self.schema)),
             _ => Ok(()),
         }
     }
@@ -675,6 +672,14 @@ impl KeyPlan {
         }
         Ok(changes)
     }
+}
+
+/// 40001 for a statement that was planned for another shape of the table.
+pub(crate) fn altered(schema: &TableSchema) -> Error {
+    Error::new(
+        ErrorCode::SerializationFailure,
+        format!("relation \"{}\" was altered by a concurrent statement", schema.name),
+    )
 }
 
 /// 23502, as PostgreSQL words it.

@@ -1,13 +1,16 @@
 //! Committing a transaction: every partition it writes is locked, one timestamp is taken, every key is validated,
-//! room is made, and then everything is applied, which cannot fail any more.
+//! room is made, and then everything is applied, into the room that was made.
 //!
 //! Called by `Store::commit`. Partitions are locked in the order of (table, partition), so that two commits cannot
-//! wait for each other.
+//! wait for each other, and each is let go as soon as its rows are applied. A snapshot that includes the timestamp was
+//! opened after every lock was taken, so it waits at a partition whose rows are still to come, and one that does not
+//! include it was seen by the horizon, which came later still: nobody sees half a commit.
 
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, Timestamp};
 
+use crate::memory::Charge;
 use crate::mutation::Mutation;
 use crate::partition::{Since, Stamp};
 use crate::region::{Common, Guard, changed};
@@ -20,12 +23,14 @@ struct Locked<'a> {
     rows: Vec<u32>,
     starts: Vec<u32>,
     guards: Vec<(PartitionId, Guard<'a>)>,
+    _charge: Charge,
 }
 
 pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp> {
     let timestamp = {
         let (staged, first_read) = writes.parts();
-        let mut locked: Vec<Locked<'_>> = staged.iter().filter(|staged| !staged.is_empty()).map(Locked::new).collect();
+        let written = staged.iter().filter(|staged| !staged.is_empty());
+        let mut locked = written.map(Locked::new).collect::<Result<Vec<_>>>()?;
         locked.iter().try_for_each(Locked::check_region)?;
         let timestamp = common.registry.tick();
         locked.iter().try_for_each(Locked::validate)?;
@@ -36,7 +41,7 @@ pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Time
         // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
         *first_read = None;
         let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
-        locked.iter_mut().try_for_each(|locked| locked.apply(stamp))?;
+        locked.into_iter().try_for_each(|locked| locked.apply(stamp))?;
         timestamp
     };
     writes.clear();
@@ -45,7 +50,8 @@ pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Time
 
 impl<'a> Locked<'a> {
     /// Locks what the writes touch.
-    fn new(staged: &'a Staged) -> Self {
+    fn new(staged: &'a Staged) -> Result<Self> {
+        let charge = Charge::new(staged.account(), staged.list_bytes())?;
         let (rows, starts) = staged.by_partition();
         let touched = |partition: &u16| {
             let partition = usize::from(*partition);
@@ -54,7 +60,7 @@ impl<'a> Locked<'a> {
         let region = staged.region();
         let partitions = (0..region.partition_count()).filter(touched).map(PartitionId);
         let guards = partitions.map(|partition| (partition, region.lock(partition))).collect();
-        Self { staged, rows, starts, guards }
+        Ok(Self { staged, rows, starts, guards, _charge: charge })
     }
 
     fn range(&self, partition: PartitionId) -> std::ops::Range<usize> {
@@ -115,19 +121,18 @@ impl<'a> Locked<'a> {
         Ok(())
     }
 
-    /// Gives back segments that were made for rows that do not come.
+    /// Gives back segments that were made for rows that will not come.
     fn unreserve(&mut self) {
         self.guards.iter_mut().filter_map(|(_, guard)| guard.as_mut()).for_each(|stored| stored.unreserve());
     }
 
-    fn apply(&mut self, stamp: Stamp) -> Result<()> {
+    fn apply(mut self, stamp: Stamp) -> Result<()> {
         let staged = self.staged;
         let columns = staged.schema().columns.len();
         let (mut key, mut values): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::with_capacity(columns));
-        for (partition, guard) in &mut self.guards {
-            let range =
-                self.starts[usize::from(partition.0)] as usize..self.starts[usize::from(partition.0) + 1] as usize;
-            let stored = staged.region().partition_mut(guard);
+        for (partition, mut guard) in std::mem::take(&mut self.guards) {
+            let range = self.range(partition);
+            let stored = staged.region().partition_mut(&mut guard);
             if staged.truncates() {
                 stored.truncate(stamp);
             }
@@ -144,6 +149,7 @@ impl<'a> Locked<'a> {
                 };
                 stored.apply(&mutation, located, stamp)?;
             }
+            stored.unreserve();
         }
         Ok(())
     }

@@ -88,12 +88,17 @@ pub(crate) fn has_key_type(sql_type: SqlType, datum: &Datum<'_>) -> bool {
     (is_integer && integer(datum).is_some()) || has_type(sql_type, datum)
 }
 
+/// The table whose one `bytea` column holds the plain keys of the RESP door.
+const PLAIN_KEYS: &str = "kv";
+
 /// How the keys of one region find their partition.
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
     /// The name of the table when it was created: a later name must not move rows.
     name: Box<str>,
-    /// Positions within the key. A single `bytea` column holds Redis keys: its bytes are hashed as they are.
+    /// The keys are names of the RESP door as they are, and not the text between the braces of one.
+    is_plain: bool,
+    /// Positions within the key.
     positions: Box<[usize]>,
     types: Box<[SqlType]>,
     /// The positions are 0, 1, 2, ... to the key's end.
@@ -105,7 +110,8 @@ impl Placement {
     pub(crate) fn new(name: &str, positions: Box<[usize]>, key_types: &[SqlType], partition_count: u16) -> Self {
         let types = positions.iter().map(|&position| key_types[position]).collect();
         let is_whole_key = positions.iter().copied().eq(0..key_types.len());
-        Self { name: name.into(), positions, types, is_whole_key, partition_count }
+        let is_plain = name == PLAIN_KEYS;
+        Self { name: name.into(), is_plain, positions, types, is_whole_key, partition_count }
     }
 
     /// The partition of a key, whose values are in key order.
@@ -118,7 +124,8 @@ impl Placement {
         if let [position] = *self.positions {
             let datum = &key[position];
             return match datum {
-                Datum::Bytea(bytes) => slot_of_key(bytes),
+                Datum::Bytea(bytes) if self.is_plain => slot_of_key(bytes),
+                Datum::Bytea(bytes) => row(bytes),
                 Datum::Text(text) => row(text.as_bytes()),
                 Datum::Int2(value) => row(itoa::Buffer::new().format(*value).as_bytes()),
                 Datum::Int4(value) => row(itoa::Buffer::new().format(*value).as_bytes()),

@@ -1,6 +1,7 @@
 //! Memory accounts: every buffer of the store is charged before it is allocated, and uncharged when it is freed.
 //!
-//! Called by `segment`, `index` and whatever else allocates for rows. A buffer that a reader still borrows stays
+//! What is small beside the rows (bits, version logs) is charged as it grows, over the bound if need be. Called by
+//! `segment`, `index` and whatever else allocates for rows. A buffer that a reader still borrows stays
 //! charged until the reader lets go. Never allocates for rows itself.
 
 use std::sync::Arc;

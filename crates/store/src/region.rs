@@ -56,6 +56,13 @@ pub struct Region {
     dropped: AtomicBool,
 }
 
+/// Where a key lives: computed once for all that is done with it.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyPlace {
+    pub(crate) partition: PartitionId,
+    pub(crate) hash: u64,
+}
+
 /// One batch of a scan.
 #[derive(Clone, Debug)]
 pub struct ScanBatch {
@@ -97,6 +104,11 @@ impl Region {
         Arc::clone(&self.shape.read().schema)
     }
 
+    /// The version of the table's shape now.
+    pub(crate) fn version(&self) -> u32 {
+        self.shape.read().schema.version
+    }
+
     /// The shape now, as Arrow has it: every column, hidden ones included.
     pub fn arrow_schema(&self) -> SchemaRef {
         Arc::clone(&self.shape.read().arrow)
@@ -130,11 +142,6 @@ impl Region {
         self.sequence.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Lets the counter go on after a number, if it has not come so far.
-    pub fn advance_sequence(&self, number: i64) {
-        self.sequence.fetch_max(number, Ordering::Relaxed);
-    }
-
     /// Whether the region was dropped.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(Ordering::Acquire)
@@ -148,6 +155,12 @@ impl Region {
     /// The partition that owns a key; `None`: no row can have this key.
     pub fn partition_of(&self, key: &[Datum<'_>]) -> Option<PartitionId> {
         self.is_key(key).then(|| self.placement.partition(key))
+    }
+
+    /// Where a key lives; `None`: no row can have this key.
+    pub(crate) fn place_of(&self, key: &[Datum<'_>]) -> Option<KeyPlace> {
+        let partition = self.partition_of(key)?;
+        Some(KeyPlace { partition, hash: self.hash(key) })
     }
 
     fn is_key(&self, key: &[Datum<'_>]) -> bool {
@@ -199,6 +212,12 @@ impl Region {
         let guard = self.lock(partition);
         let Some(partition) = guard.as_deref() else { return f(None) };
         f(partition.locate_at(hash, key, snapshot.timestamp()).map(|row| partition.row(row)))
+    }
+
+    /// Whether there is a row of a key at a timestamp that is registered.
+    pub(crate) fn has_at(&self, place: KeyPlace, key: &[Datum<'_>], at: Timestamp) -> bool {
+        let guard = self.lock(place.partition);
+        guard.as_deref().is_some_and(|partition| partition.locate_at(place.hash, key, at).is_some())
     }
 
     /// Visits the latest rows of one partition whose key hash starts with the `bucket_bits` bits of `bucket`. A key
@@ -279,7 +298,12 @@ impl Region {
             return Err(self.gone());
         }
         let old = self.shape();
-        let has_rows = guards.iter().any(|guard| guard.as_ref().is_some_and(|partition| partition.live() > 0));
+        // Rows that only an older snapshot sees are rows: it must not find a value in them that they never had.
+        let oldest = self.common.registry.oldest();
+        for partition in guards.iter_mut().filter_map(|guard| guard.as_mut()) {
+            partition.trim(oldest, usize::MAX);
+        }
+        let has_rows = guards.iter().any(|guard| guard.as_ref().is_some_and(|partition| !partition.can_go()));
         let shape = Arc::new(old.altered(new, has_rows)?);
         for (ordinal, column) in shape.schema.columns.iter().enumerate().filter(|(_, column)| !column.nullable) {
             let before = old.schema.columns.iter().position(|before| before.id == column.id && before.nullable);

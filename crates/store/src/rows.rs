@@ -46,6 +46,10 @@ fn join(slot: u16, offset: u32) -> u32 {
     u32::from(slot) << 16 | offset
 }
 
+fn too_many_rows() -> Error {
+    Error::new(ErrorCode::ProgramLimitExceeded, "a partition has too many rows")
+}
+
 fn hash_of(segments: &[Option<Box<Segment>>], hasher: &RandomState, row: u32) -> u64 {
     let (slot, offset) = split(row);
     let segment = segments[usize::from(slot)].as_ref().expect("the index names rows that exist");
@@ -79,6 +83,11 @@ impl Rows {
         self.in_order().map(|(_, segment)| u64::from(segment.len())).sum()
     }
 
+    /// Slots that were ever in use.
+    pub(crate) fn slot_count(&self) -> usize {
+        self.segments.len()
+    }
+
     pub(crate) fn account(&self) -> &Arc<Account> {
         &self.account
     }
@@ -102,9 +111,13 @@ impl Rows {
         self.segments[usize::from(slot)].as_mut().expect("row ids name segments that exist")
     }
 
-    /// Where the next row goes: the newest segment's sequence, and the rows that it has.
+    /// Where the next row goes: after so many rows of the segment with this sequence, which may not be there yet.
+    /// Never before an earlier end, whatever became of the segments.
     pub(crate) fn end(&self) -> (u64, u32) {
-        self.in_order().next_back().map_or((0, 0), |(_, segment)| (segment.sequence, segment.len()))
+        match self.in_order().next_back() {
+            Some((_, segment)) if !segment.is_sealed() => (segment.sequence, segment.len()),
+            _ => (self.next_sequence, 0),
+        }
     }
 
     /// The hash of a key.
@@ -162,7 +175,7 @@ impl Rows {
         let slot = match self.free.last() {
             Some(&slot) => slot,
             None if self.segments.len() < SLOTS_MAX => self.segments.len() as u16,
-            None => return Err(Error::new(ErrorCode::ProgramLimitExceeded, "a partition has too many rows")),
+            None => return Err(too_many_rows()),
         };
         self.seal();
         self.free.pop();
@@ -171,6 +184,11 @@ impl Rows {
         self.place(slot, segment);
         self.order.push(slot);
         Ok(slot)
+    }
+
+    /// Segments that can be added.
+    fn free_slots(&self) -> usize {
+        SLOTS_MAX - self.segments.len() + self.free.len()
     }
 
     fn place(&mut self, slot: u16, segment: Box<Segment>) {
@@ -189,14 +207,22 @@ impl Rows {
         }
     }
 
+    /// Gives spare room of the active segment back.
+    pub(crate) fn trim(&mut self) {
+        if let Some(&slot) = self.order.last() {
+            self.segment_mut(slot).trim();
+        }
+    }
+
     /// Makes room for one row, its index entry included. Over the memory bound it says 53200, and no row changed.
     pub(crate) fn reserve(&mut self, layout: &Arc<Layout>, needs: impl Iterator<Item = Need> + Clone) -> Result<()> {
         let slot = match self.active(layout, needs.clone()) {
-            Some(slot) => slot,
-            None => {
-                let segment = match self.spare.pop_front() {
-                    Some(spare) if Arc::ptr_eq(&spare.layout, layout) => spare,
-                    _ => Box::new(Segment::new(layout, 0, &self.account)?),
+            // A commit's room is where `reserve_rows` made it; rows that were overwritten left some of it unused.
+            Some(slot) if self.spare.is_empty() || self.segment(slot).has_room(needs.clone()) => slot,
+            _ => {
+                let segment = match self.take_spare(layout, needs.clone()) {
+                    Some(spare) => spare,
+                    None => Box::new(Segment::new(layout, 0, &self.account)?),
                 };
                 if !segment.fits(needs.clone(), self.segment_rows) {
                     return Err(Error::new(ErrorCode::ProgramLimitExceeded, "a row is too large"));
@@ -207,6 +233,17 @@ impl Rows {
         let segment_rows = self.segment_rows;
         self.segment_mut(slot).reserve(needs, segment_rows)?;
         self.reserve_index(1)
+    }
+
+    /// The spare that room for a row was made in: before it are those of rows that were overwritten or that went to
+    /// what those left.
+    fn take_spare(&mut self, layout: &Arc<Layout>, needs: impl Iterator<Item = Need> + Clone) -> Option<Box<Segment>> {
+        while let Some(spare) = self.spare.pop_front() {
+            if Arc::ptr_eq(&spare.layout, layout) && spare.has_room(needs.clone()) {
+                return Some(spare);
+            }
+        }
+        None
     }
 
     fn reserve_index(&mut self, additional: usize) -> Result<()> {
@@ -243,8 +280,8 @@ impl Rows {
                 None => spare.back().expect("there is a spare when the active one is full"),
             };
             let rows_max = self.segment_rows.saturating_sub(sum[0].rows as u32);
-            if segment.fits(more.clone(), rows_max) {
-                sum = more.collect();
+            if segment.fits(more, rows_max) {
+                sum.iter_mut().zip(row).for_each(|(sum, need)| sum.add(need));
                 continue;
             }
             self.reserve_target(target, spare.back_mut(), &sum)?;
@@ -257,12 +294,15 @@ impl Rows {
             spare.push_back(segment);
         }
         self.reserve_target(target, spare.back_mut(), &sum)?;
+        if spare.len() > self.free_slots() {
+            return Err(too_many_rows());
+        }
         self.reserve_index(count)?;
         self.spare = spare;
         Ok(())
     }
 
-    /// Gives back segments that `reserve_rows` made for rows that do not come.
+    /// Gives back segments that `reserve_rows` made for rows that did not come.
     pub(crate) fn unreserve(&mut self) {
         self.spare = VecDeque::new();
     }
@@ -311,6 +351,17 @@ impl Rows {
             }
         });
         join(slot, to.push(values))
+    }
+
+    /// Puts values in the place of a row's: see `Segment::overwrite`. False, and nothing is changed, where that
+    /// cannot be.
+    pub(crate) fn overwrite<'v, 'd: 'v>(
+        &mut self,
+        row: u32,
+        values: impl Iterator<Item = (usize, &'v Datum<'d>)> + Clone,
+    ) -> bool {
+        let (slot, offset) = split(row);
+        self.segment_mut(slot).overwrite(offset, values)
     }
 
     /// Adds a row to the index, into room that was reserved.

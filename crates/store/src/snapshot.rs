@@ -21,15 +21,23 @@ const FIRST_CHUNK: usize = 64;
 /// Chunks at most: four million snapshots at one time.
 const CHUNK_COUNT: usize = 16;
 
+/// Slots, of which most are empty once a burst of snapshots is over.
+struct Chunk {
+    /// Slots that are in use or about to be: counted before one is claimed, and until it is empty again, so that a
+    /// writer that reads zero need not look at the slots.
+    used: AtomicUsize,
+    slots: Box<[AtomicU64]>,
+}
+
 /// The snapshots that are open.
 pub(crate) struct Registry {
-    chunks: [OnceLock<Box<[AtomicU64]>>; CHUNK_COUNT],
+    chunks: [OnceLock<Chunk>; CHUNK_COUNT],
     /// Snapshots that are open or being opened; a writer that reads zero need not look at the slots.
     open: AtomicUsize,
     /// Transactions with buffered writes: these compare versions at timestamps that they read but need not keep
     /// registered, all of them after the one they do.
     holds: AtomicUsize,
-    /// Where the last free slot was found.
+    /// Where a free slot is looked for first.
     hint: AtomicUsize,
     clock: HybridClock,
 }
@@ -59,12 +67,17 @@ impl Registry {
         self.clock.tick()
     }
 
+    /// Lets timestamps catch up with the wall clock.
+    pub(crate) fn advance(&self) {
+        self.clock.advance();
+    }
+
     /// Opens a snapshot of everything that is committed.
     pub(crate) fn open(self: &Arc<Self>) -> Snapshot {
         self.open.fetch_add(1, Ordering::SeqCst);
         let slot = self.claim();
         let timestamp = self.clock.last();
-        self.slot(slot).store(timestamp.0.max(1), Ordering::SeqCst);
+        self.slot(slot).1.store(timestamp.0.max(1), Ordering::SeqCst);
         Snapshot(Arc::new(Registered { timestamp: Timestamp(timestamp.0.max(1)), slot, registry: Arc::clone(self) }))
     }
 
@@ -74,8 +87,9 @@ impl Registry {
         if self.open.load(Ordering::SeqCst) == 0 {
             return horizon;
         }
-        for chunk in self.chunks.iter().map_while(OnceLock::get) {
-            for slot in chunk {
+        let chunks = self.chunks.iter().map_while(OnceLock::get);
+        for chunk in chunks.filter(|chunk| chunk.used.load(Ordering::SeqCst) > 0) {
+            for slot in &chunk.slots {
                 let seen = Timestamp(slot.load(Ordering::SeqCst));
                 if seen < before {
                     horizon.oldest = horizon.oldest.min(seen);
@@ -104,13 +118,14 @@ impl Registry {
         Hold(Arc::clone(self))
     }
 
-    fn chunk(&self, chunk: usize) -> &[AtomicU64] {
-        self.chunks[chunk].get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| AtomicU64::new(EMPTY)).collect())
-    }
-
-    fn slot(&self, slot: usize) -> &AtomicU64 {
-        let chunk = (slot / FIRST_CHUNK + 1).ilog2() as usize;
-        &self.chunk(chunk)[slot - FIRST_CHUNK * ((1 << chunk) - 1)]
+    /// The chunk that a slot is in, and the slot.
+    fn slot(&self, slot: usize) -> (&Chunk, &AtomicU64) {
+        let number = (slot / FIRST_CHUNK + 1).ilog2() as usize;
+        let chunk = self.chunks[number].get_or_init(|| Chunk {
+            used: AtomicUsize::new(0),
+            slots: (0..FIRST_CHUNK << number).map(|_| AtomicU64::new(EMPTY)).collect(),
+        });
+        (chunk, &chunk.slots[slot - FIRST_CHUNK * ((1 << number) - 1)])
     }
 
     /// Finds an empty slot and pins it.
@@ -127,9 +142,31 @@ impl Registry {
     }
 
     fn try_claim(&self, slot: usize) -> bool {
-        let slot = self.slot(slot);
-        slot.load(Ordering::Relaxed) == EMPTY
-            && slot.compare_exchange(EMPTY, PIN, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        let (chunk, slot) = self.slot(slot);
+        if slot.load(Ordering::Relaxed) != EMPTY {
+            return false;
+        }
+        chunk.used.fetch_add(1, Ordering::SeqCst);
+        let claimed = slot.compare_exchange(EMPTY, PIN, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        if !claimed {
+            chunk.used.fetch_sub(1, Ordering::SeqCst);
+        }
+        claimed
+    }
+
+    fn release(&self, slot: usize) {
+        let (chunk, place) = self.slot(slot);
+        place.store(EMPTY, Ordering::SeqCst);
+        chunk.used.fetch_sub(1, Ordering::SeqCst);
+        // The lower, the fewer slots a writer looks at.
+        self.hint.fetch_min(slot, Ordering::Relaxed);
+    }
+
+    /// Slots that a writer looks at.
+    #[cfg(test)]
+    fn looked_at(&self) -> usize {
+        let chunks = self.chunks.iter().map_while(OnceLock::get);
+        chunks.filter(|chunk| chunk.used.load(Ordering::SeqCst) > 0).map(|chunk| chunk.slots.len()).sum()
     }
 }
 
@@ -162,8 +199,7 @@ impl fmt::Debug for Snapshot {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        self.registry.slot(self.slot).store(EMPTY, Ordering::SeqCst);
-        self.registry.hint.store(self.slot, Ordering::Relaxed);
+        self.registry.release(self.slot);
         self.registry.open.fetch_sub(1, Ordering::SeqCst);
     }
 }

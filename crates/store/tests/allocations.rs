@@ -152,7 +152,7 @@ fn load(region: &Arc<Region>, store: &Store, rows: impl Iterator<Item = Vec<Valu
     let snapshot = store.snapshot();
     for row in rows {
         let row: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
-        writes.upsert(region, &snapshot, &row).expect("the row is right");
+        writes.upsert(region, 1, &snapshot, &row).expect("the row is right");
     }
     assert_agrees(store, before, &format!("{what}, buffered"));
     drop(snapshot);
@@ -227,7 +227,7 @@ fn a_small_row_costs_at_most_24_bytes_more() {
     let snapshot = store.snapshot();
     for number in 0..rows {
         let key = number.to_be_bytes();
-        writes.upsert(&region, &snapshot, &[Datum::Bytea(&key), Datum::Bytea(&value)]).unwrap();
+        writes.upsert(&region, 1, &snapshot, &[Datum::Bytea(&key), Datum::Bytea(&value)]).unwrap();
     }
     drop(snapshot);
     store.commit(&mut writes).unwrap();

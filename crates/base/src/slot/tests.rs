@@ -9,6 +9,29 @@ fn slots_are_those_of_redis_cluster() {
     }
 }
 
+/// Bit by bit, as the polynomial has it.
+fn crc16_by_definition(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, &byte| {
+        (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| crc << 1 ^ if crc & 0x8000 != 0 { 0x1021 } else { 0 })
+    })
+}
+
+#[test]
+fn the_checksum_is_that_of_the_polynomial_at_every_length() {
+    let mut random = 1u32;
+    let bytes: Vec<u8> = std::iter::repeat_with(|| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 24) as u8
+    })
+    .take(300)
+    .collect();
+    for start in 0..20 {
+        for end in start..bytes.len() {
+            assert_eq!(crc16(&bytes[start..end]), crc16_by_definition(&bytes[start..end]), "{start}..{end}");
+        }
+    }
+}
+
 #[test]
 fn hash_tags_follow_the_first_braces() {
     assert_eq!(slot_of_key(b"{user1000}.following"), slot_of_key(b"user1000"));

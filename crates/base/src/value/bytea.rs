@@ -66,7 +66,9 @@ pub(super) fn write(bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Appends two hex digits a byte.
 pub(super) fn write_hex(bytes: &[u8], out: &mut Vec<u8>) {
-    for byte in bytes {
-        out.extend_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+    let start = out.len();
+    out.resize(start + 2 * bytes.len(), 0);
+    for (digits, byte) in out[start..].chunks_exact_mut(2).zip(bytes) {
+        digits.copy_from_slice(&[HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
     }
 }

@@ -13,6 +13,7 @@ pub mod format;
 pub mod from_format;
 mod parse;
 pub mod parts;
+mod plain;
 pub(super) mod tokens;
 
 pub(super) use parse::fraction_micros;

@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::error::from_datafusion;
 use crate::functions::times::StatementTime;
 use crate::functions::times::clock::with_time;
-use crate::key_plan::not_null;
+use crate::key_plan::{altered, not_null};
 use crate::select::SelectPlan;
 use crate::transaction::Transaction;
 
@@ -115,7 +115,7 @@ impl Run<'_> {
                     changes.push((old, new));
                 } else {
                     let datums: Vec<Datum<'_>> = new.iter().map(Value::as_datum).collect();
-                    self.transaction.writes.upsert(&plan.region, &snapshot, &datums)?;
+                    self.transaction.writes.upsert(&plan.region, schema.version, &snapshot, &datums)?;
                     outcome.count += 1;
                     if plan.returning.is_some() {
                         outcome.rows.push(new);
@@ -126,11 +126,11 @@ impl Run<'_> {
         // Keys that move: all old ones leave before the new ones come, so that a shift by one does not collide.
         for (old, _) in &changes {
             let key: Vec<Datum<'_>> = schema.key.iter().map(|ordinal| old[*ordinal].as_datum()).collect();
-            self.transaction.writes.delete(&plan.region, &snapshot, &key)?;
+            self.transaction.writes.delete(&plan.region, schema.version, &snapshot, &key)?;
         }
         for (_, new) in changes {
             let datums: Vec<Datum<'_>> = new.iter().map(Value::as_datum).collect();
-            self.transaction.writes.insert(&plan.region, &snapshot, &datums)?;
+            self.transaction.writes.insert(&plan.region, schema.version, &snapshot, &datums)?;
             outcome.count += 1;
             if plan.returning.is_some() {
                 outcome.rows.push(new);
@@ -157,7 +157,7 @@ impl Run<'_> {
                     continue;
                 }
                 let key: Vec<Datum<'_>> = schema.key.iter().map(|ordinal| old[*ordinal].as_datum()).collect();
-                self.transaction.writes.delete(&plan.region, &snapshot, &key)?;
+                self.transaction.writes.delete(&plan.region, schema.version, &snapshot, &key)?;
                 outcome.count += 1;
                 if plan.returning.is_some() {
                     outcome.rows.push(old);
@@ -241,6 +241,9 @@ pub fn insert_one(plan: &InsertPlan, parameters: &[Value]) -> Result<Outcome> {
     let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
     let key: Vec<Datum<'_>> = plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect();
     let inserted = plan.region.entry(&key, |entry| {
+        if entry.schema().version != plan.schema.version {
+            return Err(altered(&plan.schema));
+        }
         if matches!(plan.conflict, Conflict::Nothing) && entry.row().is_some() {
             return Ok(false);
         }
@@ -369,9 +372,10 @@ impl<'a> InsertSink<'a> {
 
     fn put(&mut self, transaction: &mut Transaction, row: Vec<Value>) -> Result<()> {
         let plan = self.plan;
+        let version = plan.schema.version;
         let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
         if matches!(plan.conflict, Conflict::Fail) {
-            transaction.writes.insert(&plan.region, &self.snapshot, &datums)?;
+            transaction.writes.insert(&plan.region, version, &self.snapshot, &datums)?;
             return self.count(row);
         }
         let key: Vec<Datum<'_>> = plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect();
@@ -386,7 +390,7 @@ impl<'a> InsertSink<'a> {
             if matches!(plan.conflict, Conflict::Update { .. }) {
                 self.touched.insert(key_bytes(&plan.schema, &row));
             }
-            transaction.writes.insert(&plan.region, &self.snapshot, &datums)?;
+            transaction.writes.insert(&plan.region, version, &self.snapshot, &datums)?;
             return self.count(row);
         };
         let Conflict::Update { assignments, filter } = &plan.conflict else {
@@ -417,7 +421,7 @@ impl<'a> InsertSink<'a> {
         }
         check(&plan.region, &plan.schema, &updated)?;
         let datums: Vec<Datum<'_>> = updated.iter().map(Value::as_datum).collect();
-        transaction.writes.upsert(&plan.region, &self.snapshot, &datums)?;
+        transaction.writes.upsert(&plan.region, version, &self.snapshot, &datums)?;
         self.count(updated)
     }
 

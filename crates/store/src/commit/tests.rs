@@ -81,7 +81,7 @@ fn every_snapshot_sees_the_same_total() {
                 let mut writes = WriteSet::new();
                 let change = |writes: &mut WriteSet, region: &Arc<Region>, id, by| {
                     let row = [Datum::Int8(id), Datum::Int8(get_at(region, &snapshot, id) + by)];
-                    writes.upsert(region, &snapshot, &row).unwrap();
+                    writes.upsert(region, 1, &snapshot, &row).unwrap();
                 };
                 change(&mut writes, from, a, -amount);
                 change(&mut writes, to, b, amount);
@@ -157,7 +157,7 @@ fn no_update_is_lost_between_entries_and_transactions() {
                     let snapshot = store.snapshot();
                     let v = get_at(&region, &snapshot, 1);
                     let mut writes = WriteSet::new();
-                    writes.upsert(&region, &snapshot, &[Datum::Int8(1), Datum::Int8(v + 1)]).unwrap();
+                    writes.upsert(&region, 1, &snapshot, &[Datum::Int8(1), Datum::Int8(v + 1)]).unwrap();
                     committed += i32::from(store.commit(&mut writes).is_ok());
                 }
             });
@@ -173,9 +173,9 @@ fn the_first_writer_wins() {
     put(&region, 1, 10);
     let snapshot = store.snapshot();
     let (mut first, mut second) = (WriteSet::new(), WriteSet::new());
-    first.upsert(&region, &snapshot, &[Datum::Int8(1), Datum::Int8(11)]).unwrap();
-    second.upsert(&region, &snapshot, &[Datum::Int8(2), Datum::Int8(22)]).unwrap();
-    second.delete(&region, &snapshot, &[Datum::Int8(1)]).unwrap();
+    first.upsert(&region, 1, &snapshot, &[Datum::Int8(1), Datum::Int8(11)]).unwrap();
+    second.upsert(&region, 1, &snapshot, &[Datum::Int8(2), Datum::Int8(22)]).unwrap();
+    second.delete(&region, 1, &snapshot, &[Datum::Int8(1)]).unwrap();
     drop(snapshot);
     let committed = store.commit(&mut first).unwrap();
     assert!(first.is_empty());
@@ -194,9 +194,9 @@ fn a_conflict_is_seen_though_the_statements_snapshot_is_closed() {
     put(&region, 1, 10);
     put(&region, 2, 20);
     let mut writes = WriteSet::new();
-    writes.upsert(&region, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(11)]).unwrap();
+    writes.upsert(&region, 1, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(11)]).unwrap();
     put(&region, 2, 21);
-    writes.upsert(&region, &store.snapshot(), &[Datum::Int8(2), Datum::Int8(99)]).unwrap();
+    writes.upsert(&region, 1, &store.snapshot(), &[Datum::Int8(2), Datum::Int8(99)]).unwrap();
     put(&region, 2, 22);
     assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::SerializationFailure);
     assert_eq!((get(&region, 1), get(&region, 2)), (Some(10), Some(22)));
@@ -209,9 +209,9 @@ fn the_first_write_of_a_key_says_since_when_it_must_not_change() {
     let region = store.create_region(numbers(1)).unwrap();
     put(&region, 1, 10);
     let mut writes = WriteSet::new();
-    writes.upsert(&region, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(11)]).unwrap();
+    writes.upsert(&region, 1, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(11)]).unwrap();
     put(&region, 1, 20);
-    writes.upsert(&region, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(12)]).unwrap();
+    writes.upsert(&region, 1, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(12)]).unwrap();
     assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::SerializationFailure);
     assert_eq!(get(&region, 1), Some(20));
 }
@@ -222,8 +222,8 @@ fn an_insert_that_was_overtaken_is_a_duplicate() {
     let region = store.create_region(numbers(1)).unwrap();
     let snapshot = store.snapshot();
     let mut writes = WriteSet::new();
-    writes.insert(&region, &snapshot, &[Datum::Int8(1), Datum::Int8(1)]).unwrap();
-    let again = writes.insert(&region, &snapshot, &[Datum::Int8(1), Datum::Int8(2)]).unwrap_err();
+    writes.insert(&region, 1, &snapshot, &[Datum::Int8(1), Datum::Int8(1)]).unwrap();
+    let again = writes.insert(&region, 1, &snapshot, &[Datum::Int8(1), Datum::Int8(2)]).unwrap_err();
     assert_eq!(again.code(), ErrorCode::UniqueViolation);
     put(&region, 1, 5);
     let error = store.commit(&mut writes).unwrap_err();
@@ -232,7 +232,7 @@ fn an_insert_that_was_overtaken_is_a_duplicate() {
     assert_eq!(error.fields().table.as_deref(), Some("t"));
     assert_eq!(get(&region, 1), Some(5));
     let mut late = WriteSet::new();
-    let error = late.insert(&region, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(1)]).unwrap_err();
+    let error = late.insert(&region, 1, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(1)]).unwrap_err();
     assert_eq!(error.code(), ErrorCode::UniqueViolation);
     assert!(late.is_empty());
 }
@@ -246,7 +246,7 @@ fn a_commit_over_the_bound_changes_nothing_and_a_delete_still_works() {
     let mut count = 0;
     let fill = |writes: &mut WriteSet, from: u32, rows: u32| {
         let snapshot = store.snapshot();
-        (from..from + rows).try_for_each(|key| writes.upsert(&region, &snapshot, &datums(&row(key))))
+        (from..from + rows).try_for_each(|key| writes.upsert(&region, 1, &snapshot, &datums(&row(key))))
     };
     let error = loop {
         let mut writes = WriteSet::new();
@@ -294,10 +294,10 @@ fn a_large_commit_fills_segments_in_order() {
     let mut writes = WriteSet::new();
     let snapshot = store.snapshot();
     for id in 0..20_000 {
-        writes.upsert(&region, &snapshot, &[Datum::Int8(id), Datum::Int8(id * 2)]).unwrap();
+        writes.upsert(&region, 1, &snapshot, &[Datum::Int8(id), Datum::Int8(id * 2)]).unwrap();
     }
     for id in (0..20_000).step_by(2) {
-        writes.delete(&region, &snapshot, &[Datum::Int8(id)]).unwrap();
+        writes.delete(&region, 1, &snapshot, &[Datum::Int8(id)]).unwrap();
     }
     drop(snapshot);
     store.commit(&mut writes).unwrap();
@@ -315,7 +315,7 @@ fn commits_span_regions_and_an_empty_one_is_a_timestamp() {
     let mut writes = WriteSet::new();
     let first = store.commit(&mut writes).unwrap();
     for region in &regions {
-        writes.upsert(region, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(1)]).unwrap();
+        writes.upsert(region, 1, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(1)]).unwrap();
     }
     store.drop_region(TableId(1));
     assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::SerializationFailure);

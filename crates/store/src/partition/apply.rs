@@ -34,11 +34,19 @@ impl Partition {
                 let key: Vec<_> = self.shape.key_of(row).cloned().collect();
                 Err(self.shape.duplicate(&key))
             }
+            (Mutation::Upsert { row }, Some(old)) if self.overwrite(old, row.iter().enumerate(), stamp) => {
+                Ok(Change { applied: Applied::Updated, row: Some(old) })
+            }
             (Mutation::Insert { row } | Mutation::Upsert { row }, old) => {
                 self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
                 self.versions.mark(stamp, self.rows.end());
                 let new = self.rows.push(row.iter());
                 Ok(self.succeed(key.hash, old, new, stamp))
+            }
+            (Mutation::Update { changes, .. }, Some(old))
+                if self.overwrite(old, changes.iter().map(|(ordinal, datum)| (*ordinal, datum)), stamp) =>
+            {
+                Ok(Change { applied: Applied::Updated, row: Some(old) })
             }
             (Mutation::Update { changes, .. }, Some(old)) => {
                 self.reserve_changed(old, changes)?;
@@ -59,6 +67,23 @@ impl Partition {
                 Ok(Change { applied: Applied::Nothing, row: None })
             }
         }
+    }
+
+    /// Writes values, given with their ordinals, over those of a row. False, and nothing is changed, where somebody
+    /// could tell: a snapshot or a transaction that will compare versions must find the row as it was (which is
+    /// when its end would have to be remembered), or a reader borrows the memory; or where values of other sizes,
+    /// or a row of an older shape, leave no place for it.
+    fn overwrite<'v, 'd: 'v>(
+        &mut self,
+        row: u32,
+        values: impl Iterator<Item = (usize, &'v Datum<'d>)> + Clone,
+        stamp: Stamp,
+    ) -> bool {
+        let (slot, offset) = split(row);
+        let segment = self.rows.segment(slot);
+        Arc::ptr_eq(&segment.layout, &self.shape.layout)
+            && !self.versions.is_seen(stamp, segment.sequence, offset)
+            && self.rows.overwrite(row, values)
     }
 
     /// Makes room for a copy of a row with changes.
@@ -117,7 +142,7 @@ impl Partition {
         self.rows.reserve_rows(&layout, rows, truncates)
     }
 
-    /// Gives back segments that were made for rows that do not come.
+    /// Gives back segments that were made for rows that did not come.
     pub(crate) fn unreserve(&mut self) {
         self.rows.unreserve();
     }

@@ -1,9 +1,10 @@
 //! Rewriting segments with many dead rows, so that deleted rows give their memory back.
 //!
 //! Called by `compactor`, in three steps: `pick` a run of neighbouring sealed segments under the lock, `build` one
-//! new segment from their living rows without it, `swap` it in under the lock again. Only rows that every snapshot
-//! sees move; the order of rows stays. Readers of the old segments keep them until they are done.
+//! new segment from their living rows without it, `swap` it in under the lock again. Rows move only together with those
+//! that the same snapshots see, and their order stays. Readers of the old segments keep them until they are done.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ashlar_base::Timestamp;
@@ -22,6 +23,29 @@ const DEAD_BYTES_MIN: usize = 64 << 10;
 const DEAD_SHARE: usize = 4;
 /// Small neighbours that are worth merging though nobody is dead.
 const SMALL_SEGMENTS: usize = 8;
+/// A run is read up to so many times the bytes that it may keep. What is kept is an estimate; what is read bounds it.
+const READ_SHARE: usize = 8;
+
+/// What is worth rewriting, and how much of it at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Dead rows from which a run is worth it.
+    pub(crate) rows_min: usize,
+    /// Bytes of living rows that neighbours are merged to.
+    pub(crate) bytes_max: usize,
+}
+
+/// Neighbouring sealed segments, counted before anything is copied.
+#[derive(Default)]
+struct Run {
+    slots: Vec<u16>,
+    /// Of the first segment.
+    sequence: u64,
+    kept: usize,
+    kept_bytes: usize,
+    removed: usize,
+    removed_bytes: usize,
+}
 
 /// A run of segments to be rewritten as one.
 pub(crate) struct Rewrite {
@@ -59,81 +83,148 @@ impl Input {
     }
 }
 
-impl Partition {
-    /// A run of segments that is worth rewriting, with at least `rows_min` dead rows or many bytes. Seals the active segment when that is the one.
-    pub(crate) fn pick(&mut self, rows_min: usize) -> Option<Rewrite> {
-        self.seal_mostly_dead(rows_min);
-        let least = self.versions.least_prefix();
-        let segment_rows = self.rows.segment_rows() as usize;
-        let mut run: Vec<Input> = Vec::new();
-        let (mut kept, mut removed, mut removed_bytes) = (0, 0, 0);
-        let worth = |run: &[Input], kept: usize, removed: usize, bytes: usize| {
-            let many = removed >= rows_min.max(1) || bytes >= DEAD_BYTES_MIN;
-            (many && removed * DEAD_SHARE >= kept + removed) || run.len() >= SMALL_SEGMENTS
-        };
-        let mut sequence = 0;
-        for (slot, segment) in self.rows.in_order() {
-            let whole = least.of_segment(segment.sequence, segment.len()) == segment.len();
-            let input = (segment.is_sealed() && whole).then(|| self.input(slot, segment));
-            let fits =
-                input.as_ref().is_some_and(|input| kept + input.len as usize - input.removed_count() <= segment_rows);
-            if !fits {
-                if worth(&run, kept, removed, removed_bytes) {
-                    break;
-                }
-                run.clear();
-                (kept, removed, removed_bytes) = (0, 0, 0);
-            }
-            if let Some(input) = input {
-                if run.is_empty() {
-                    sequence = segment.sequence;
-                }
-                let dead = input.removed_count();
-                kept += input.len as usize - dead;
-                removed += dead;
-                removed_bytes += segment.bytes() * dead / (segment.len() as usize).max(1);
-                run.push(input);
-            }
+impl Run {
+    fn is_worth(&self, rows_min: usize) -> bool {
+        let many = self.removed >= rows_min.max(1) || self.removed_bytes >= DEAD_BYTES_MIN;
+        (many && self.removed * DEAD_SHARE >= self.kept + self.removed) || self.slots.len() >= SMALL_SEGMENTS
+    }
+
+    /// Whether the rows of both make one segment. A run of one segment does always: it was one.
+    fn takes(&self, more: &Self, segment_rows: usize, bytes_max: usize) -> bool {
+        let kept_bytes = self.kept_bytes + more.kept_bytes;
+        self.slots.is_empty()
+            || (self.kept + more.kept <= segment_rows
+                && kept_bytes <= bytes_max
+                && kept_bytes + self.removed_bytes + more.removed_bytes <= bytes_max.saturating_mul(READ_SHARE))
+    }
+
+    fn add(&mut self, more: &Self) {
+        if self.slots.is_empty() {
+            self.sequence = more.sequence;
         }
-        worth(&run, kept, removed, removed_bytes).then(|| Rewrite {
+        self.slots.extend_from_slice(&more.slots);
+        self.kept += more.kept;
+        self.kept_bytes += more.kept_bytes;
+        self.removed += more.removed;
+        self.removed_bytes += more.removed_bytes;
+    }
+}
+
+/// Dead rows that no snapshot sees.
+fn removed_count(slot: u16, segment: &Segment, seen: &[u32]) -> usize {
+    (segment.dead_count() - seen.get(usize::from(slot)).copied().unwrap_or(0)) as usize
+}
+
+impl Partition {
+    /// A run of segments that is worth rewriting. Seals the active segment when many of its rows can go.
+    pub(crate) fn pick(&mut self, limits: Limits) -> Option<Rewrite> {
+        let seen = self.seen_dead();
+        self.seal_mostly_dead(limits, &seen);
+        let run = self.choose(limits, &seen)?;
+        Some(Rewrite {
             shape: Arc::clone(&self.shape),
-            sequence,
-            inputs: run,
+            sequence: run.sequence,
+            inputs: self.inputs(&run.slots),
             account: Arc::clone(self.rows.account()),
         })
     }
 
+    /// By slot: how many of a segment's dead rows a snapshot still sees.
+    fn seen_dead(&self) -> Vec<u32> {
+        let mut seen = Vec::new();
+        for row in self.versions.ended_after(Timestamp(0)) {
+            let slot = usize::from(split(row).0);
+            if slot >= seen.len() {
+                seen.resize(slot + 1, 0);
+            }
+            seen[slot] += 1;
+        }
+        seen
+    }
+
+    /// The first neighbours that are worth it. Snapshots tell rows apart by where a mark stands between them, so a
+    /// run never has one inside; what is on either side of a mark moves by itself, however old the mark is.
+    fn choose(&self, limits: Limits, seen: &[u32]) -> Option<Run> {
+        let segment_rows = self.rows.segment_rows() as usize;
+        let mut run = Run::default();
+        for (slot, segment) in self.rows.in_order() {
+            let one = self.run_of(slot, segment, seen, limits.bytes_max);
+            let joins = one.as_ref().is_some_and(|one| {
+                run.takes(one, segment_rows, limits.bytes_max)
+                    && !self.versions.has_mark_inside((run.sequence, 0), (segment.sequence, segment.len()))
+            });
+            if !joins {
+                if run.is_worth(limits.rows_min) {
+                    break;
+                }
+                run = Run::default();
+            }
+            if let Some(one) = one {
+                run.add(&one);
+            }
+        }
+        run.is_worth(limits.rows_min).then_some(run)
+    }
+
+    /// A segment by itself, if it can be rewritten now.
+    fn run_of(&self, slot: u16, segment: &Segment, seen: &[u32], bytes_max: usize) -> Option<Run> {
+        let (sequence, len) = (segment.sequence, segment.len());
+        if !segment.is_sealed() || self.versions.has_mark_inside((sequence, 0), (sequence, len)) {
+            return None;
+        }
+        let removed = removed_count(slot, segment, seen);
+        let kept = len as usize - removed;
+        let removed_bytes = segment.bytes() * removed / (len as usize).max(1);
+        // Columns that are younger than the segment get their default in every row.
+        let added = kept * self.added_bytes(segment);
+        let kept_bytes = segment.bytes() - removed_bytes + added;
+        (added <= bytes_max).then(|| Run { slots: vec![slot], sequence, kept, kept_bytes, removed, removed_bytes })
+    }
+
+    /// What a row of a segment takes more in the layout of today.
+    fn added_bytes(&self, segment: &Segment) -> usize {
+        let columns = 0..self.shape.layout.columns.len();
+        let added = columns.map(|ordinal| match self.shape.place(&segment.layout, ordinal) {
+            Place::At(_) => 0,
+            Place::Missing(datum) => Need::of(&datum).bytes + Need::of(&datum).items,
+        });
+        added.sum()
+    }
+
     /// The active segment cannot be rewritten while it grows.
-    fn seal_mostly_dead(&mut self, rows_min: usize) {
-        let Some((_, active)) = self.rows.in_order().next_back() else { return };
-        let dead = active.dead_count() as usize;
-        let bytes = active.bytes() * dead / (active.len() as usize).max(1);
+    fn seal_mostly_dead(&mut self, limits: Limits, seen: &[u32]) {
+        let Some((slot, active)) = self.rows.in_order().next_back() else { return };
+        let removed = removed_count(slot, active, seen);
+        let bytes = active.bytes() * removed / (active.len() as usize).max(1);
         if !active.is_sealed()
-            && (dead >= rows_min.max(1) || bytes >= DEAD_BYTES_MIN)
-            && dead * DEAD_SHARE >= active.len() as usize
+            && (removed >= limits.rows_min.max(1) || bytes >= DEAD_BYTES_MIN)
+            && removed * DEAD_SHARE >= active.len() as usize
         {
             self.rows.seal();
         }
     }
 
-    fn input(&self, slot: u16, segment: &Segment) -> Input {
-        let mut removed = segment.dead_words(segment.len()).unwrap_or_default();
-        if !removed.is_empty() {
-            // Dead, but a snapshot still sees them.
-            for row in self.versions.ended_after(Timestamp(0)) {
-                let (of, offset) = split(row);
-                if of == slot {
-                    removed[offset as usize / 64] &= !(1 << (offset % 64));
-                }
+    fn inputs(&self, slots: &[u16]) -> Vec<Input> {
+        let input = |&slot: &u16| {
+            let segment = self.rows.segment(slot);
+            Input {
+                slot,
+                layout: Arc::clone(&segment.layout),
+                columns: segment.sealed_columns(),
+                len: segment.len(),
+                removed: segment.dead_words(segment.len()).unwrap_or_default(),
+            }
+        };
+        let mut inputs: Vec<Input> = slots.iter().map(input).collect();
+        let places: HashMap<u16, usize> = slots.iter().zip(0..).map(|(&slot, place)| (slot, place)).collect();
+        // Dead, but a snapshot still sees them.
+        for row in self.versions.ended_after(Timestamp(0)) {
+            let (slot, offset) = split(row);
+            if let Some(&place) = places.get(&slot) {
+                inputs[place].removed[offset as usize / 64] &= !(1 << (offset % 64));
             }
         }
-        Input {
-            slot,
-            layout: Arc::clone(&segment.layout),
-            columns: segment.sealed_columns(),
-            len: segment.len(),
-            removed,
-        }
+        inputs
     }
 
     /// Puts the new segment in the place of the old ones, if they are still there.
@@ -178,9 +269,15 @@ impl Partition {
         })
     }
 
-    /// Gives memory of the key index back when it is far too big.
-    pub(crate) fn shrink_index(&mut self) {
+    /// Gives spare memory back: of the key index when it is far too big, of the active segment when no row came since
+    /// the last round.
+    pub(crate) fn shrink(&mut self) {
         self.rows.shrink_index();
+        let end = self.rows.end();
+        if self.last_end == end {
+            self.rows.trim();
+        }
+        self.last_end = end;
     }
 }
 

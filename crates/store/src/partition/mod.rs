@@ -14,6 +14,7 @@ use std::sync::Arc;
 use ashlar_base::{Datum, Timestamp};
 use foldhash::fast::RandomState;
 
+pub(crate) use compact::Limits;
 pub(crate) use scan::record_batch;
 pub(crate) use versions::Stamp;
 
@@ -29,6 +30,8 @@ pub(crate) struct Partition {
     shape: Arc<Shape>,
     rows: Rows,
     versions: Versions,
+    /// Where the rows ended at the last round of the compactor.
+    last_end: (u64, u32),
     _charge: Charge,
 }
 
@@ -56,6 +59,7 @@ impl Partition {
             shape: Arc::clone(shape),
             rows: Rows::new(account, hasher, segment_rows),
             versions: Versions::new(account),
+            last_end: (0, 0),
             // The partition itself and its first lists of segments.
             _charge: Charge::forced(account, size_of::<Self>() + 64),
         }

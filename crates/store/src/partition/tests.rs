@@ -9,6 +9,7 @@ use crate::testing::{numbers, scan_all, store};
 use crate::{ReadView, Store};
 
 const PARTITION: PartitionId = PartitionId(0);
+const LIMITS: Limits = Limits { rows_min: 1, bytes_max: 1 << 20 };
 
 fn put(region: &Region, id: i64, v: i64) {
     let row = [Datum::Int8(id), Datum::Int8(v)];
@@ -36,7 +37,7 @@ fn half_dead() -> (Arc<Store>, Arc<Region>) {
 
 /// Picks and builds, lets `meanwhile` happen, and swaps.
 fn rewrite(region: &Region, meanwhile: impl FnOnce()) -> bool {
-    let rewrite = region.lock(PARTITION).as_mut().unwrap().pick(1).expect("there is something to rewrite");
+    let rewrite = region.lock(PARTITION).as_mut().unwrap().pick(LIMITS).expect("there is something to rewrite");
     let rewritten = rewrite.build(&region.common().hasher);
     meanwhile();
     let swapped = region.lock(PARTITION).as_mut().unwrap().swap(rewritten);
@@ -129,4 +130,171 @@ fn a_rewrite_keeps_rows_of_an_older_shape_readable() {
     let expected: Vec<_> = (0..6).map(|id| [Value::Int8(id), Value::Int8(7)]).collect();
     assert_eq!(rows[..6], expected);
     assert_eq!(rows[6], [Value::Int8(50), Value::Int8(1)]);
+}
+
+fn total(region: &Region) -> u64 {
+    region.lock(PARTITION).as_ref().unwrap().total()
+}
+
+fn value(region: &Region, id: i64) -> Value {
+    region.get(&[Datum::Int8(id)], |row| row.unwrap().get(1).to_value())
+}
+
+#[test]
+fn a_row_that_nobody_else_can_see_is_overwritten_where_it_lies() {
+    let store = store(1, 8);
+    let region = store.create_region(numbers(1)).unwrap();
+    // Two segments, of which one is sealed.
+    (0..12).for_each(|id| put(&region, id, id));
+    for id in [0, 11] {
+        put(&region, id, -id);
+        let key = [Datum::Int8(id)];
+        let update = Mutation::Update { key: &key, changes: &[(1, Datum::Int8(100 + id))] };
+        region.entry(&key, |entry| entry.apply(update)).unwrap();
+        assert_eq!((total(&region), value(&region, id)), (12, Value::Int8(100 + id)));
+    }
+    let rows = scan_all(&region, &ReadView::committed(store.snapshot())).unwrap();
+    assert_eq!((&rows[0][1], &rows[11][1]), (&Value::Int8(100), &Value::Int8(111)));
+    // NULL is not a size.
+    let key = [Datum::Int8(0)];
+    for (value, rows) in [(Datum::Null, 13), (Datum::Null, 13), (Datum::Int8(1), 14), (Datum::Int8(2), 14)] {
+        let update = Mutation::Update { key: &key, changes: &[(1, value)] };
+        region.entry(&key, |entry| entry.apply(update)).unwrap();
+        assert_eq!(total(&region), rows);
+    }
+    region.check();
+}
+
+#[test]
+fn what_a_snapshot_sees_or_a_reader_keeps_is_not_overwritten() {
+    let store = store(1, 8);
+    let region = store.create_region(numbers(1)).unwrap();
+    (0..12).for_each(|id| put(&region, id, id));
+    let all: Vec<i64> = (0..12).collect();
+    let mut rows = 12;
+    let mut put_appends = |id: i64, appends: bool| {
+        put(&region, id, -id - 1);
+        rows += u64::from(appends);
+        assert_eq!((total(&region), value(&region, id)), (rows, Value::Int8(-id - 1)), "{id}");
+    };
+    let view = ReadView::committed(store.snapshot());
+    put_appends(0, true);
+    put_appends(11, true);
+    // The new rows are younger than the snapshot, and nobody's.
+    put_appends(0, false);
+    assert_eq!(ids(&region, &view), all);
+    drop(view);
+    // A reader that keeps what it read needs no snapshot any more. Two batches: 8 and 4 of the second segment.
+    let view = ReadView::committed(store.snapshot());
+    let lent = region.scan(&view, PARTITION, &[1]).unwrap();
+    let text = format!("{lent:?}");
+    drop(view);
+    put_appends(1, true);
+    put_appends(2, true);
+    assert_eq!(format!("{lent:?}"), text);
+    drop(lent);
+    put_appends(3, false);
+    region.check();
+}
+
+/// A transaction compares the row that its first statement read with the one that is there at the commit.
+#[test]
+fn a_conflict_is_seen_though_rows_are_overwritten() {
+    let store = store(1, 8);
+    let region = store.create_region(numbers(1)).unwrap();
+    put(&region, 1, 1);
+    put(&region, 2, 2);
+    let (mut first, mut second) = (crate::WriteSet::new(), crate::WriteSet::new());
+    first.upsert(&region, 1, &store.snapshot(), &[Datum::Int8(1), Datum::Int8(10)]).unwrap();
+    put(&region, 2, 3);
+    second.upsert(&region, 1, &store.snapshot(), &[Datum::Int8(2), Datum::Int8(20)]).unwrap();
+    put(&region, 1, 4);
+    put(&region, 2, 4);
+    put(&region, 1, 5);
+    for writes in [&mut first, &mut second] {
+        let error = store.commit(writes).unwrap_err();
+        assert_eq!(error.code(), ashlar_base::ErrorCode::SerializationFailure);
+    }
+    assert_eq!((value(&region, 1), value(&region, 2)), (Value::Int8(5), Value::Int8(4)));
+}
+
+/// Room that a commit made for rows which are then overwritten is not taken for room that later rows have.
+#[test]
+fn a_commit_that_overwrites_and_appends_uses_the_room_it_made() {
+    let store = Store::new(crate::StoreConfig { partition_count: 1, segment_rows_max: 4, ..Default::default() });
+    let region = store.create_region(crate::testing::kv()).unwrap();
+    let mut writes = crate::WriteSet::new();
+    let upsert = |writes: &mut crate::WriteSet, key: u8, len: usize| {
+        let value = vec![key; len];
+        writes.upsert(&region, 1, &store.snapshot(), &[Datum::Bytea(&[key]), Datum::Bytea(&value)]).unwrap();
+    };
+    (0..6).for_each(|key| upsert(&mut writes, key, 10));
+    store.commit(&mut writes).unwrap();
+    (0..6).for_each(|key| upsert(&mut writes, key, 10));
+    (6..20).for_each(|key| upsert(&mut writes, key, 10_000 - usize::from(key)));
+    store.commit(&mut writes).unwrap();
+    region.check();
+    assert_eq!((region.row_count(), total(&region)), (20, 20));
+}
+
+#[test]
+fn a_run_ends_at_its_bytes() {
+    let store = store(1, 4);
+    let region = store.create_region(crate::testing::kv()).unwrap();
+    for key in 0..40u8 {
+        let value = vec![key; 1000];
+        let row = [Datum::Bytea(std::slice::from_ref(&key)), Datum::Bytea(&value)];
+        region.entry(&row[..1], |entry| entry.apply(Mutation::Insert { row: &row })).unwrap();
+    }
+    for key in (0..40u8).filter(|key| key % 2 == 0) {
+        let key = [Datum::Bytea(std::slice::from_ref(&key))];
+        region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).unwrap();
+    }
+    let pick = |bytes_max| {
+        let limits = Limits { rows_min: 1, bytes_max };
+        let rewrite = region.lock(PARTITION).as_mut().unwrap().pick(limits).expect("half of the rows are dead");
+        rewrite.row_counts()
+    };
+    // A segment by itself may be larger; two that keep two rows each make one of four.
+    assert_eq!(pick(100), (4, 2));
+    assert_eq!(pick(1 << 20), (8, 4));
+    assert_eq!(pick(3000), (4, 2));
+}
+
+/// A default that is added to many rows at once could be more than a segment holds.
+#[test]
+fn a_segment_is_left_as_it_is_where_new_defaults_are_too_much_for_one() {
+    let (_store, region) = half_dead();
+    let mut schema = ashlar_base::TableSchema::clone(&region.schema());
+    schema.version += 1;
+    schema.columns[1].id = ashlar_base::ColumnId(9);
+    schema.columns[1].sql_type = crate::testing::TEXT;
+    let text = Value::Text("x".repeat(1000).into());
+    schema.columns[1].default = Some(ashlar_base::ColumnDefault::Constant(text));
+    region.alter(Arc::new(schema)).unwrap();
+    let pick = |bytes_max| region.lock(PARTITION).as_mut().unwrap().pick(Limits { rows_min: 1, bytes_max }).is_some();
+    assert!(pick(10_000));
+    let counts = |bytes_max| {
+        let limits = Limits { rows_min: 1, bytes_max };
+        region.lock(PARTITION).as_mut().unwrap().pick(limits).map(|rewrite| rewrite.row_counts())
+    };
+    // The first keeps six rows, the second none.
+    assert_eq!(counts(5_000), Some((4, 4)));
+}
+
+#[test]
+fn a_commit_that_finds_no_slot_for_its_segments_changes_nothing() {
+    let store = store(1, 1);
+    let region = store.create_region(numbers(1)).unwrap();
+    let commit = |ids: std::ops::Range<i64>| {
+        let (mut writes, snapshot) = (crate::WriteSet::new(), store.snapshot());
+        ids.for_each(|id| writes.upsert(&region, 1, &snapshot, &[Datum::Int8(id), Datum::Int8(id)]).unwrap());
+        drop(snapshot);
+        store.commit(&mut writes).map_err(|error| error.code())
+    };
+    commit(0..65_000).unwrap();
+    assert_eq!(commit(65_000..65_537), Err(ashlar_base::ErrorCode::ProgramLimitExceeded));
+    assert_eq!(region.row_count(), 65_000);
+    commit(65_000..65_536).unwrap();
+    assert_eq!(region.row_count(), 65_536);
 }

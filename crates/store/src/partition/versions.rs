@@ -3,8 +3,8 @@
 //! Commits append under the partition's lock in the order of their timestamps. So what was committed up to a
 //! timestamp is a prefix of the rows, and a log of (commit, end before it) tells the prefix. Deaths are bits; a
 //! log of (end timestamp, row) tells who was alive at a timestamp. Both logs hold only what some open snapshot
-//! could tell apart: with no snapshot open, they are empty. Called by `apply`, `scan` and `compact` of the
-//! partition.
+//! could tell apart: once no snapshot is open, later writes and the compactor empty them. Called by `apply`,
+//! `scan` and `compact` of the partition.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -143,9 +143,12 @@ impl Versions {
         self.marks.is_empty() && self.ended.is_empty()
     }
 
-    /// The least prefix that a snapshot may have.
-    pub(crate) fn least_prefix(&self) -> Prefix {
-        self.marks.front().map_or(Prefix::ALL, |(_, before)| *before)
+    /// Whether a snapshot may see some, and not all, of the rows between two places (sequence, rows of it). Marks
+    /// ascend by place, as rows are appended at the end.
+    pub(crate) fn has_mark_inside(&self, start: (u64, u32), end: (u64, u32)) -> bool {
+        let place = |index: usize| self.marks.get(index).map(|(_, before)| (before.sequence, before.len));
+        let after = self.marks.partition_point(|(_, before)| (before.sequence, before.len) <= start);
+        place(after).is_some_and(|place| place < end)
     }
 
     /// Rows have other ids from now on.

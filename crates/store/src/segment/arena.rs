@@ -1,12 +1,13 @@
-//! Append-only bytes that readers on other threads borrow without copying: the memory under every column.
+//! Bytes that readers on other threads borrow without copying: the memory under every column.
 //!
 //! ```text
-//!   memory (shared by Arc)   [ published, immutable ............ | unwritten ...... ]
+//!   memory (shared by Arc)   [ published, immutable while lent . | unwritten ...... ]
 //!                              ^ readers' buffers end at or before ^ len               ^ capacity
 //! ```
-//! One writer, which holds the `Arena` by `&mut`, writes only at and after `len`. A reader's buffer covers bytes
-//! below the `len` at which it was made. When the memory must grow, the bytes are copied into new memory, and the
-//! old one lives on until its last reader is gone. Called by `column` and `bitmap`; never by anything else.
+//! One writer, which holds the `Arena` by `&mut`, writes at and after `len`, and below it only while nobody else
+//! holds the memory. A reader's buffer covers bytes below the `len` at which it was made, and holds the memory. When
+//! borrowed memory must grow, the bytes are copied into new memory, and the old one lives on until its last reader
+//! is gone; memory that nobody borrows grows where it is. Called by `column` and `bitmap`; never by anything else.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 use std::ptr::NonNull;
@@ -36,8 +37,8 @@ struct Memory {
     charge: Charge,
 }
 
-// SAFETY: `Memory` owns its allocation. Bytes are written only through `&mut Arena`, beyond what any reader was
-// given, so that a byte is never written while another thread may read it.
+// SAFETY: `Memory` owns its allocation. Bytes are written only through `&mut Arena`: beyond what any reader was
+// given, or while no reader holds the memory, so that a byte is never written while another thread may read it.
 unsafe impl Send for Memory {}
 // SAFETY: as above; `&Memory` alone gives no access to the bytes.
 unsafe impl Sync for Memory {}
@@ -78,9 +79,23 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// Moves the bytes to an allocation of another size, which is not zero. What is above it is lost.
+    fn set_capacity(&mut self, capacity: usize) {
+        assert!(capacity > 0, "an arena without bytes has no memory");
+        let layout = Self::layout(capacity);
+        // SAFETY: `&mut self` shows that nobody else points at this allocation; it has the layout of its capacity,
+        // and the new size is not zero.
+        let moved = unsafe { realloc(self.start.as_ptr(), Self::layout(self.capacity), layout.size()) };
+        let Some(start) = NonNull::new(moved) else { handle_alloc_error(layout) };
+        self.start = start;
+        self.capacity = capacity;
+    }
+}
+
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new`, or moved in `shrink`, with this layout, and freed once.
+        // SAFETY: allocated in `new`, or moved in `set_capacity`, with this layout, and freed once.
         unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
     }
 }
@@ -101,6 +116,11 @@ impl Arena {
         self.memory.as_ref().map_or(0, |memory| memory.capacity)
     }
 
+    /// Whether so many more bytes fit without growing.
+    pub(crate) fn has_room(&self, additional: usize) -> bool {
+        self.len + additional <= self.capacity()
+    }
+
     /// Makes room for `additional` more bytes, at most `ceiling` in all unless more are needed: by about half, so
     /// that appending costs a constant number of copies. Says 53200 and changes nothing over the bound.
     pub(crate) fn reserve(&mut self, additional: usize, ceiling: usize) -> Result<()> {
@@ -111,6 +131,11 @@ impl Arena {
         }
         let step = if capacity < LARGE { capacity / 2 } else { capacity / 4 };
         let grown = (capacity + step).min(ceiling).max(needed).next_multiple_of(ALIGNMENT);
+        if let Some(memory) = self.memory.as_mut().and_then(Arc::get_mut) {
+            memory.charge.try_resize(grown)?;
+            memory.set_capacity(grown);
+            return Ok(());
+        }
         let charge = Charge::new(&self.account, grown)?;
         self.resize(grown, charge);
         Ok(())
@@ -142,17 +167,36 @@ impl Arena {
             return;
         }
         let Some(memory) = self.memory.as_mut().and_then(Arc::get_mut) else { return };
-        if memory.capacity == self.len {
+        if memory.capacity > self.len {
+            memory.set_capacity(self.len);
+            memory.charge.resize(self.len);
+        }
+    }
+
+    /// Like [`Arena::shrink`], where that gives back more than an eighth.
+    pub(crate) fn trim(&mut self) {
+        if self.capacity() - self.len > self.capacity() / 8 {
+            self.shrink();
+        }
+    }
+
+    /// Whether no reader borrows the memory, so that [`Arena::overwrite`] may write. Only the writer lends it, so
+    /// that this holds until it does.
+    pub(crate) fn is_unshared(&self) -> bool {
+        self.memory.as_ref().is_none_or(|memory| Arc::strong_count(memory) == 1)
+    }
+
+    /// Puts other bytes in the place of written ones. No reader borrows the memory: see [`Arena::is_unshared`].
+    pub(crate) fn overwrite(&mut self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.len, "what is unwritten is not overwritten");
+        if bytes.is_empty() {
             return;
         }
-        let layout = Memory::layout(self.len);
-        // SAFETY: `get_mut` shows that nobody else points at this allocation; it has the layout of its capacity,
-        // and the new size is not zero.
-        let moved = unsafe { realloc(memory.start.as_ptr(), Memory::layout(memory.capacity), layout.size()) };
-        let Some(start) = NonNull::new(moved) else { handle_alloc_error(layout) };
-        memory.start = start;
-        memory.capacity = self.len;
-        memory.charge.resize(self.len);
+        let memory = self.memory.as_mut().and_then(Arc::get_mut).expect("memory that is lent is not overwritten");
+        // SAFETY: [at, at + bytes.len()) is written, so inside the allocation. `get_mut` shows that nobody else
+        // holds the memory, and that whoever held it is done reading; `&mut self` keeps borrows of `bytes()` away,
+        // so that `bytes` is of another allocation.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory.start.as_ptr().add(at), bytes.len()) }
     }
 
     /// Appends bytes into room that was reserved.
@@ -215,7 +259,8 @@ impl Arena {
         match &self.memory {
             Some(memory) => {
                 let owner: Arc<Memory> = Arc::clone(memory);
-                // SAFETY: the bytes are inside the allocation that `owner` keeps alive, and are never written again.
+                // SAFETY: the bytes are inside the allocation that `owner` keeps alive, and are not written while
+                // it does.
                 unsafe { Buffer::from_custom_allocation(memory.start, len, owner) }
             }
             None => Buffer::from_vec(Vec::<i128>::new()),

@@ -58,6 +58,24 @@ impl Bitmap {
         self.len += 1;
     }
 
+    /// Whether no reader borrows the bits: growing ones never are.
+    pub(crate) fn is_unshared(&self) -> bool {
+        match &self.bits {
+            Bits::Growing { .. } => true,
+            Bits::Frozen(arena) => arena.is_unshared(),
+        }
+    }
+
+    /// Puts another value in the place of a bit that no reader borrows.
+    pub(crate) fn set(&mut self, index: usize, value: bool) {
+        assert!(index < self.len, "bits are written below the length");
+        let byte = self.bytes()[index / 8] & !(1 << (index % 8)) | u8::from(value) << (index % 8);
+        match &mut self.bits {
+            Bits::Growing { bytes, .. } => bytes[index / 8] = byte,
+            Bits::Frozen(arena) => arena.overwrite(index / 8, &[byte]),
+        }
+    }
+
     /// The bit at `index`.
     pub(crate) fn get(&self, index: usize) -> bool {
         assert!(index < self.len, "bits are read below the length");

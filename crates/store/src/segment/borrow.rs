@@ -1,7 +1,7 @@
 //! Columns as Arrow arrays over the same memory.
 //!
 //! Called by scans under the partition's lock (active segments) and without it (sealed ones). Copies only bitmaps
-//! that still grow. What Arrow would verify byte by byte is known here: only `Column::push` writes these buffers.
+//! that still grow. What Arrow would verify byte by byte is known here: only `Column` writes these buffers.
 
 use std::sync::{Arc, LazyLock};
 
@@ -22,8 +22,8 @@ static UTC: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(crate::arrow_types::
 /// The bytes of a text column's value as text.
 pub(super) fn text<'a>(column: &Column, value: &'a [u8]) -> &'a str {
     debug_assert!(column.sql_type != SqlType::Scalar(ScalarType::Bytea), "bytea is no text");
-    // SAFETY: a column that is not bytea takes `Datum::Text` alone (`Column::push`), and `value` is what lies
-    // between two neighbouring offsets, so exactly the bytes of one `str` that was pushed.
+    // SAFETY: a column that is not bytea takes `Datum::Text` alone (`byte_value`), and `value` is what lies between
+    // two neighbouring offsets, so exactly the bytes of one `str` that was pushed, or put over one of its length.
     unsafe { std::str::from_utf8_unchecked(value) }
 }
 

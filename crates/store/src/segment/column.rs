@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, Interval, Result, ScalarType, SqlType, Value};
 
+use super::BYTES_MAX;
 use super::arena::Arena;
 use super::bitmap::Bitmap;
 use crate::memory::Account;
@@ -127,13 +128,30 @@ impl Column {
         }
     }
 
-    /// Whether the offsets can still say where these rows end.
+    /// Whether these rows go in: one alone if the offsets can say where it ends, more up to a bound.
     pub(crate) fn fits(&self, need: Need) -> bool {
-        let below = |count: usize, more: usize| count + more <= i32::MAX as usize;
+        let alone = self.len + need.rows <= 1;
+        self.fits_below(need, if alone { i32::MAX as usize } else { BYTES_MAX })
+    }
+
+    fn fits_below(&self, need: Need, count_max: usize) -> bool {
         match &self.data {
             Data::Bits(_) | Data::Fixed { .. } => true,
-            Data::Bytes { bytes, .. } => below(bytes.len(), need.bytes),
-            Data::List { items, .. } => below(items.len, need.items) && items.fits(Need { rows: need.items, ..need }),
+            Data::Bytes { bytes, .. } => bytes.len() + need.bytes <= count_max,
+            Data::List { items, .. } => items.len + need.items <= count_max && items.fits_below(need, count_max),
+        }
+    }
+
+    /// Whether rows go in without growing.
+    pub(crate) fn has_room(&self, need: Need) -> bool {
+        let offsets_have = |offsets: &Arena| offsets.has_room((need.rows + usize::from(offsets.len() == 0)) * 4);
+        match &self.data {
+            Data::Bits(_) => true,
+            Data::Fixed { values, width } => values.has_room(need.rows * width),
+            Data::Bytes { offsets, bytes } => offsets_have(offsets) && bytes.has_room(need.bytes),
+            Data::List { offsets, items } => {
+                offsets_have(offsets) && items.has_room(Need { rows: need.items, bytes: need.bytes, items: 0 })
+            }
         }
     }
 
@@ -184,27 +202,15 @@ impl Column {
 
     /// Appends a value of the column's type, or NULL, into room that was reserved.
     pub(crate) fn push(&mut self, datum: &Datum<'_>) {
+        let sql_type = self.sql_type;
         match (&mut self.data, datum) {
             (Data::Bits(bits), Datum::Bool(value)) => bits.push(*value),
             (Data::Bits(bits), Datum::Null) => bits.push(false),
-            (Data::Fixed { values, width }, datum) => match (datum, *width) {
-                (Datum::Int2(value), 2) => values.push_value(*value),
-                (Datum::Int4(value) | Datum::Date(value), 4) => values.push_value(*value),
-                (Datum::Float4(value), 4) => values.push_value(*value),
-                (Datum::Int8(value) | Datum::Time(value) | Datum::Timestamp(value), 8) => values.push_value(*value),
-                (Datum::Float8(value), 8) => values.push_value(*value),
-                (Datum::Numeric(value), 16) => values.push_value(*value),
-                (Datum::Interval(value), 16) => values.push_value(interval_bytes(*value)),
-                (Datum::Uuid(value), 16) => values.push_value(*value),
-                (Datum::Null, width) => values.push(&[0; 16][..width]),
-                (datum, _) => panic!("{datum:?} in a column of type {}", self.sql_type),
-            },
+            (Data::Fixed { values, width }, Datum::Null) => values.push(&[0; 16][..*width]),
+            (Data::Fixed { values, width }, datum) => with_fixed(sql_type, datum, *width, |bytes| values.push(bytes)),
             (Data::Bytes { offsets, bytes }, datum) => {
-                match datum {
-                    Datum::Text(text) => bytes.push(text.as_bytes()),
-                    Datum::Bytea(value) if self.sql_type == SqlType::Scalar(ScalarType::Bytea) => bytes.push(value),
-                    Datum::Null => {}
-                    datum => panic!("{datum:?} in a column of type {}", self.sql_type),
+                if !datum.is_null() {
+                    bytes.push(byte_value(sql_type, datum));
                 }
                 push_offset(offsets, bytes.len());
             }
@@ -212,13 +218,46 @@ impl Column {
                 match datum {
                     Datum::Array(values) => values.iter().for_each(|value| items.push(&value.as_datum())),
                     Datum::Null => {}
-                    datum => panic!("{datum:?} in a column of type {}", self.sql_type),
+                    datum => wrong_type(sql_type, datum),
                 }
                 push_offset(offsets, items.len);
             }
-            (Data::Bits(_), datum) => panic!("{datum:?} in a column of type {}", self.sql_type),
+            (Data::Bits(_), datum) => wrong_type(sql_type, datum),
         }
         self.push_valid(!datum.is_null());
+    }
+
+    /// Whether [`Column::overwrite`] may put a value in the place of a row's: NULL stays NULL, a value of the same
+    /// number of bytes takes the place of another, and no reader borrows the memory.
+    pub(crate) fn can_overwrite(&self, row: usize, datum: &Datum<'_>) -> bool {
+        if datum.is_null() || !self.is_valid(row) {
+            return datum.is_null() && !self.is_valid(row);
+        }
+        match &self.data {
+            Data::Bits(bits) => bits.is_unshared(),
+            Data::Fixed { values, .. } => values.is_unshared(),
+            Data::Bytes { offsets, bytes } => {
+                let len = offset(offsets, row + 1) - offset(offsets, row);
+                Need::of(datum).bytes == len && bytes.is_unshared()
+            }
+            Data::List { .. } => false,
+        }
+    }
+
+    /// Puts a value in the place of a row's, where [`Column::can_overwrite`] says that it may.
+    pub(crate) fn overwrite(&mut self, row: usize, datum: &Datum<'_>) {
+        let sql_type = self.sql_type;
+        match (&mut self.data, datum) {
+            (_, Datum::Null) => {}
+            (Data::Bits(bits), Datum::Bool(value)) => bits.set(row, *value),
+            (Data::Fixed { values, width }, datum) => {
+                with_fixed(sql_type, datum, *width, |bytes| values.overwrite(row * bytes.len(), bytes));
+            }
+            (Data::Bytes { offsets, bytes }, datum) => {
+                bytes.overwrite(offset(offsets, row), byte_value(sql_type, datum));
+            }
+            (Data::Bits(_) | Data::List { .. }, datum) => wrong_type(sql_type, datum),
+        }
     }
 
     /// Appends a copy of a row of this column, into room that was reserved.
@@ -311,6 +350,22 @@ impl Column {
         }
     }
 
+    /// Rows may come, but have not for a while: gives spare room back.
+    pub(crate) fn trim(&mut self) {
+        match &mut self.data {
+            Data::Bits(_) => {}
+            Data::Fixed { values, .. } => values.trim(),
+            Data::Bytes { offsets, bytes } => {
+                offsets.trim();
+                bytes.trim();
+            }
+            Data::List { offsets, items } => {
+                offsets.trim();
+                items.trim();
+            }
+        }
+    }
+
     /// No more rows come: bitmaps can be lent from now on, spare room is given back.
     pub(crate) fn seal(&mut self) {
         if let Some(validity) = &mut self.validity {
@@ -329,6 +384,38 @@ impl Column {
             }
         }
     }
+}
+
+/// Hands out the bytes of a value of fixed width, as its column holds them.
+#[inline]
+fn with_fixed(sql_type: SqlType, datum: &Datum<'_>, width: usize, mut f: impl FnMut(&[u8])) {
+    match (datum, width) {
+        (Datum::Int2(value), 2) => f(&value.to_ne_bytes()),
+        (Datum::Int4(value) | Datum::Date(value), 4) => f(&value.to_ne_bytes()),
+        (Datum::Float4(value), 4) => f(&value.to_ne_bytes()),
+        (Datum::Int8(value) | Datum::Time(value) | Datum::Timestamp(value), 8) => f(&value.to_ne_bytes()),
+        (Datum::Float8(value), 8) => f(&value.to_ne_bytes()),
+        (Datum::Numeric(value), 16) => f(&value.to_ne_bytes()),
+        (Datum::Interval(value), 16) => f(&interval_bytes(*value)),
+        (Datum::Uuid(value), 16) => f(&value[..]),
+        (datum, _) => wrong_type(sql_type, datum),
+    }
+}
+
+/// The bytes of a value of text or bytea. Only bytea goes into a column of bytea alone: what is lent as text was
+/// text.
+#[inline]
+fn byte_value<'d>(sql_type: SqlType, datum: &'d Datum<'_>) -> &'d [u8] {
+    match datum {
+        Datum::Text(text) => text.as_bytes(),
+        Datum::Bytea(value) if sql_type == SqlType::Scalar(ScalarType::Bytea) => value,
+        datum => wrong_type(sql_type, datum),
+    }
+}
+
+#[cold]
+fn wrong_type(sql_type: SqlType, datum: &Datum<'_>) -> ! {
+    panic!("{datum:?} in a column of type {sql_type}")
 }
 
 fn reserve_offsets(offsets: &mut Arena, rows: usize, rows_max: usize) -> Result<()> {

@@ -1,6 +1,7 @@
 //! A segment: up to 65,536 rows of one partition, column by column, appended to until it is sealed.
 //!
-//! Called by `rows` alone. A row is named by its offset and never moves; its death is a bit beside it. `unsafe` of
+//! Called by `rows` alone. A row is named by its offset and never moves; its death is a bit beside it, and its values
+//! change only where nobody else can look (`Segment::overwrite`). `unsafe` of
 //! this crate is in here and nowhere else: `arena` (the memory) and `borrow` (what Arrow need not verify again).
 #![allow(unsafe_code, reason = "memory that Arrow borrows while one writer appends to it")]
 #![deny(clippy::undocumented_unsafe_blocks)]
@@ -22,6 +23,9 @@ use crate::memory::{Account, Charge};
 
 /// Rows of a segment at most: an offset has 16 bits.
 pub(crate) const ROWS_MAX: u32 = 1 << 16;
+/// Bytes of text, or array elements, that a column of a segment has at most, unless one row alone has more. What is
+/// copied under a lock when an arena grows, and what a rewrite copies at once, is of this order.
+pub(crate) const BYTES_MAX: usize = 16 << 20;
 /// Rows that the first rows of a segment make room for.
 const ROWS_FIRST: usize = 4;
 
@@ -39,14 +43,30 @@ pub(crate) struct Segment {
     /// Greater than that of every segment whose rows are older.
     pub(crate) sequence: u64,
     pub(crate) layout: Arc<Layout>,
-    /// Shared with readers and the compactor only when sealed.
-    columns: Arc<Vec<Column>>,
+    columns: Columns,
     len: u32,
-    sealed: bool,
     dead: Option<Dead>,
     dead_count: u32,
     account: Arc<Account>,
     _charge: Charge,
+}
+
+/// Columns are shared, with readers and the compactor, only when sealed.
+enum Columns {
+    Active(Vec<Column>),
+    Sealed(Arc<Vec<Column>>),
+}
+
+impl std::ops::Deref for Columns {
+    type Target = [Column];
+
+    #[inline]
+    fn deref(&self) -> &[Column] {
+        match self {
+            Self::Active(columns) => columns,
+            Self::Sealed(columns) => columns,
+        }
+    }
 }
 
 impl Segment {
@@ -71,9 +91,8 @@ impl Segment {
         Self {
             sequence,
             layout: Arc::clone(layout),
-            columns: Arc::new(columns),
+            columns: Columns::Active(columns),
             len: 0,
-            sealed: false,
             dead: None,
             dead_count: 0,
             account: Arc::clone(account),
@@ -93,17 +112,47 @@ impl Segment {
 
     /// Whether it takes no more rows.
     pub(crate) fn is_sealed(&self) -> bool {
-        self.sealed
+        matches!(self.columns, Columns::Sealed(_))
     }
 
     fn columns_mut(&mut self) -> &mut Vec<Column> {
-        assert!(!self.sealed, "a sealed segment takes no more rows");
-        Arc::get_mut(&mut self.columns).expect("the columns of an active segment are not shared")
+        match &mut self.columns {
+            Columns::Active(columns) => columns,
+            Columns::Sealed(_) => panic!("a sealed segment takes no more rows"),
+        }
+    }
+
+    /// Puts values, given with their positions, in the place of a row's; false, and nothing is changed, where they
+    /// do not fit there (see [`Column::can_overwrite`]) or a reader borrows what would change.
+    pub(crate) fn overwrite<'v, 'd: 'v>(
+        &mut self,
+        row: u32,
+        values: impl Iterator<Item = (usize, &'v Datum<'d>)> + Clone,
+    ) -> bool {
+        let columns = match &mut self.columns {
+            Columns::Active(columns) => columns,
+            Columns::Sealed(columns) => match Arc::get_mut(columns) {
+                Some(columns) => columns,
+                None => return false,
+            },
+        };
+        let row = row as usize;
+        let fits = values.clone().all(|(position, datum)| columns[position].can_overwrite(row, datum));
+        if fits {
+            values.for_each(|(position, datum)| columns[position].overwrite(row, datum));
+        }
+        fits
     }
 
     /// Whether one more row goes in, of at most `rows_max`.
     pub(crate) fn fits(&self, needs: impl Iterator<Item = Need>, rows_max: u32) -> bool {
-        !self.sealed && self.len < rows_max && self.columns.iter().zip(needs).all(|(column, need)| column.fits(need))
+        let mut columns = self.columns.iter().zip(needs);
+        !self.is_sealed() && self.len < rows_max && columns.all(|(column, need)| column.fits(need))
+    }
+
+    /// Whether one more row goes in without growing.
+    pub(crate) fn has_room(&self, needs: impl Iterator<Item = Need>) -> bool {
+        self.columns.iter().zip(needs).all(|(column, need)| column.has_room(need))
     }
 
     /// Makes room; over the memory bound it says 53200 and the rows are what they were.
@@ -166,8 +215,10 @@ impl Segment {
 
     /// The columns, to be read without the partition's lock. Sealed segments only.
     pub(crate) fn sealed_columns(&self) -> Arc<Vec<Column>> {
-        assert!(self.sealed, "active columns are lent one by one");
-        Arc::clone(&self.columns)
+        match &self.columns {
+            Columns::Sealed(columns) => Arc::clone(columns),
+            Columns::Active(_) => panic!("active columns are lent one by one"),
+        }
     }
 
     /// One column, to be lent under the partition's lock.
@@ -180,11 +231,19 @@ impl Segment {
         self.columns.iter().map(Column::bytes).sum()
     }
 
+    /// Gives spare room back, where there is much; rows may come all the same.
+    pub(crate) fn trim(&mut self) {
+        if let Columns::Active(columns) = &mut self.columns {
+            columns.iter_mut().for_each(Column::trim);
+        }
+    }
+
     /// Takes no more rows from now on.
     pub(crate) fn seal(&mut self) {
-        if !self.sealed {
-            self.columns_mut().iter_mut().for_each(Column::seal);
-            self.sealed = true;
+        if let Columns::Active(columns) = &mut self.columns {
+            let mut columns = std::mem::take(columns);
+            columns.iter_mut().for_each(Column::seal);
+            self.columns = Columns::Sealed(Arc::new(columns));
         }
     }
 

@@ -55,6 +55,32 @@ fn slots_are_found_in_every_chunk_and_used_again() {
     assert_eq!(registry.open.load(Ordering::SeqCst), 0);
 }
 
+/// A burst of snapshots does not make every later write slow.
+#[test]
+fn a_writer_looks_only_where_snapshots_are() {
+    let registry = Registry::new();
+    registry.tick();
+    let many: Vec<Snapshot> = (0..10_000).map(|_| registry.open()).collect();
+    assert!(registry.looked_at() >= 10_000);
+    drop(many);
+    assert_eq!(registry.looked_at(), 0);
+    let one = registry.open();
+    assert_eq!(registry.looked_at(), FIRST_CHUNK);
+    let writer = registry.tick();
+    assert_eq!(registry.horizon(writer).oldest, one.timestamp());
+}
+
+#[test]
+fn timestamps_catch_up_with_the_wall_clock_and_never_go_back() {
+    let registry = Registry::new();
+    let first = registry.tick();
+    registry.advance();
+    let second = registry.tick();
+    assert!(second.0 >> 12 > 1_700_000_000_000_000 && second > first);
+    let third = registry.tick();
+    assert_eq!(third.0, second.0 + 1);
+}
+
 #[test]
 fn threads_open_and_close_without_losing_one() {
     let registry = Registry::new();

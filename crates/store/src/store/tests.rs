@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testing::{INT4, INT8, TEXT, any_value, datums, scan_map, schema, store};
-use crate::{Applied, Mark, Mutation, Pending, ReadView};
+use crate::{Applied, Mark, Mutation, Pending, ReadView, ScanBatch};
 
 /// Few, so that transactions meet.
 const KEYS: u8 = 7;
@@ -21,6 +21,8 @@ enum Op {
     Delete(u8),
     OpenSnapshot,
     DropSnapshot(usize),
+    Lend,
+    TakeBack,
     TransactionUpsert(usize, u8, Value, Value),
     TransactionInsert(usize, u8, Value, Value),
     TransactionDelete(usize, u8),
@@ -39,8 +41,9 @@ enum Op {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let key = || 0..KEYS;
-    let name = || any_value(TEXT);
-    let tags = || any_value(SqlType::Array(ScalarType::Text));
+    // Often of one size, so that rows are overwritten where they lie.
+    let name = || prop_oneof![any_value(TEXT), "[a-z]{3}".prop_map(|text| Value::Text(text.into()))];
+    let tags = || prop_oneof![any_value(SqlType::Array(ScalarType::Text)), Just(Value::Null)];
     let transaction = || 0..2usize;
     let op = prop_oneof![
         6 => (key(), name(), tags()).prop_map(|(key, name, tags)| Op::Insert(key, name, tags)),
@@ -49,6 +52,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         6 => key().prop_map(Op::Delete),
         4 => Just(Op::OpenSnapshot),
         3 => (0..4usize).prop_map(Op::DropSnapshot),
+        2 => Just(Op::Lend),
+        2 => Just(Op::TakeBack),
         6 => (transaction(), key(), name(), tags()).prop_map(|(t, key, name, tags)| Op::TransactionUpsert(t, key, name, tags)),
         4 => (transaction(), key(), name(), tags()).prop_map(|(t, key, name, tags)| Op::TransactionInsert(t, key, name, tags)),
         4 => (transaction(), key()).prop_map(|(t, key)| Op::TransactionDelete(t, key)),
@@ -103,6 +108,8 @@ struct Model {
     now: Table,
     number: u64,
     snapshots: Vec<(Snapshot, Table)>,
+    /// Batches that a reader kept after its snapshot was closed, and how they read then.
+    lent: Vec<(Vec<ScanBatch>, String)>,
     transactions: Vec<Transaction>,
     next_column: u32,
 }
@@ -128,6 +135,7 @@ impl Model {
             now: Table::new(),
             number: 0,
             snapshots: Vec::new(),
+            lent: Vec::new(),
             transactions: Vec::new(),
             next_column: 4,
         };
@@ -229,6 +237,16 @@ impl Model {
                     self.snapshots.remove(index % self.snapshots.len());
                 }
             }
+            Op::Lend => {
+                let (view, columns) = (ReadView::committed(self.store.snapshot()), self.region.schema().columns.len());
+                let columns: Vec<usize> = (0..columns).collect();
+                let partitions = (0..self.region.partition_count()).map(ashlar_base::PartitionId);
+                let batches: Vec<ScanBatch> =
+                    partitions.flat_map(|partition| self.region.scan(&view, partition, &columns).unwrap()).collect();
+                let text = format!("{batches:?}");
+                self.lent.push((batches, text));
+            }
+            Op::TakeBack => self.lent.clear(),
             Op::TransactionUpsert(index, key, name, tags) => self.transaction_put(*index, *key, name, tags, false),
             Op::TransactionInsert(index, key, name, tags) => self.transaction_put(*index, *key, name, tags, true),
             Op::TransactionDelete(index, key) => self.transaction_delete(*index, *key),
@@ -336,8 +354,11 @@ impl Model {
         let version = self.region.schema().version;
         let transaction = &mut self.transactions[index];
         let (set, snapshot) = (&mut transaction.set, &transaction.snapshot);
-        let result =
-            if insert { set.insert(&self.region, snapshot, &row) } else { set.upsert(&self.region, snapshot, &row) };
+        let result = if insert {
+            set.insert(&self.region, version, snapshot, &row)
+        } else {
+            set.upsert(&self.region, version, snapshot, &row)
+        };
         if *transaction.version.get_or_insert(version) != version {
             assert_eq!(result.unwrap_err().code(), ErrorCode::SerializationFailure);
             return;
@@ -366,7 +387,7 @@ impl Model {
         let asked = datums(&asked);
         let version = self.region.schema().version;
         let transaction = &mut self.transactions[index];
-        let result = transaction.set.delete(&self.region, &transaction.snapshot, &asked);
+        let result = transaction.set.delete(&self.region, version, &transaction.snapshot, &asked);
         if *transaction.version.get_or_insert(version) != version {
             assert_eq!(result.unwrap_err().code(), ErrorCode::SerializationFailure);
             return;
@@ -435,6 +456,9 @@ impl Model {
             let asked = self.key(key);
             let found = self.region.get(&datums(&asked), |row| row.map(|row| row.to_values()));
             assert_eq!(found, self.now.get(&key).map(|version| self.ordered(&version.values)));
+        }
+        for (batches, text) in &self.lent {
+            assert_eq!(format!("{batches:?}"), *text, "what is lent does not change");
         }
         for (snapshot, table) in &self.snapshots {
             self.check_table(table, &ReadView::committed(snapshot.clone()));
@@ -512,6 +536,7 @@ fn check(ops: &[Op], composite: bool, partitions: u16, segment_rows: u32) {
     model.check();
     // Everything is given back.
     model.snapshots.clear();
+    model.lent.clear();
     model.transactions.clear();
     model.check();
     model.region.truncate().unwrap();
@@ -543,7 +568,7 @@ fn a_region_is_created_once_and_dropped() {
     let row = [Datum::Int8(1), Datum::Int8(2)];
     region.entry(&key, |entry| entry.apply(Mutation::Upsert { row: &row })).unwrap();
     let mut writes = WriteSet::new();
-    writes.upsert(&region, &store.snapshot(), &row).unwrap();
+    writes.upsert(&region, 1, &store.snapshot(), &row).unwrap();
     let view = ReadView::committed(store.snapshot());
     let scanned = (0..4).flat_map(|p| region.scan(&view, ashlar_base::PartitionId(p), &[0, 1]).unwrap());
     let scanned: Vec<_> = scanned.collect();

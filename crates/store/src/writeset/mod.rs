@@ -11,10 +11,13 @@
 mod overlay;
 mod staged;
 
+#[cfg(test)]
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Result, TableId};
+#[cfg(test)]
+use ashlar_base::TableId;
+use ashlar_base::{Datum, Result};
 
 pub use overlay::{Overlay, ReadView};
 pub(crate) use staged::Staged;
@@ -68,7 +71,9 @@ impl WriteSet {
         self.staged.iter().find(|staged| std::ptr::eq(&**staged.region(), region))
     }
 
-    fn staged_mut(&mut self, region: &Arc<Region>, read_at: &Snapshot) -> Result<&mut Staged> {
+    /// The writes of a region, to be added to: 40001 where it has another shape than the one of `version`, which
+    /// the caller's rows are in the order of.
+    fn staged_mut(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot) -> Result<&mut Staged> {
         if self.first_read.as_ref().is_none_or(|(first, _)| read_at.timestamp() < first.timestamp()) {
             self.first_read = Some((read_at.clone(), read_at.registry().hold()));
         }
@@ -80,44 +85,34 @@ impl WriteSet {
             }
         };
         let staged = &mut self.staged[index];
-        if region.is_dropped() || region.schema().version != staged.schema().version {
+        if region.is_dropped() || version != staged.schema().version || version != region.version() {
             return Err(changed(staged.schema()));
         }
         Ok(staged)
     }
 
-    /// Puts a row in the place of whatever has its key. `read_at` is the snapshot of the statement: at commit 40001,
-    /// if another commit changed this key after it.
-    pub fn upsert(&mut self, region: &Arc<Region>, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
-        region.check_row(row)?;
-        self.staged_mut(region, read_at)?.upsert(read_at.timestamp(), row, false)
+    /// Puts a row in the place of whatever has its key. `version` is that of the schema which the row was made for:
+    /// 40001 if the table has another one by now. `read_at` is the snapshot of the statement: at commit 40001, if
+    /// another commit changed this key after it.
+    pub fn upsert(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.upsert(read_at.timestamp(), row)
     }
 
     /// Adds a row whose key must be new: 23505 at once if the snapshot sees the key or a row with it is pending,
-    /// and at commit if it has appeared since.
-    pub fn insert(&mut self, region: &Arc<Region>, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
-        region.check_row(row)?;
-        let staged = self.staged_mut(region, read_at)?;
-        let key: Vec<_> = staged.shape().key_of(row).cloned().collect();
-        let exists = match staged.get(&key) {
-            Pending::Row(_) => true,
-            Pending::Deleted => false,
-            Pending::Untouched => region.get_at(read_at, &key, |row| row.is_some()),
-        };
-        if exists {
-            return Err(staged.shape().duplicate(&key));
-        }
-        staged.upsert(read_at.timestamp(), row, true)
+    /// and at commit if it has appeared since. `version` and `read_at` as for [`WriteSet::upsert`].
+    pub fn insert(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.insert(read_at.timestamp(), row)
     }
 
-    /// Removes the row of a key; `read_at` as for [`WriteSet::upsert`].
-    pub fn delete(&mut self, region: &Arc<Region>, read_at: &Snapshot, key: &[Datum<'_>]) -> Result<()> {
-        self.staged_mut(region, read_at)?.delete(read_at.timestamp(), key)
+    /// Removes the row of a key; `version` and `read_at` as for [`WriteSet::upsert`].
+    pub fn delete(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot, key: &[Datum<'_>]) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.delete(read_at.timestamp(), key)
     }
 
     /// Removes all rows of a region, pending ones included. What others commit until this is committed goes too.
     pub fn truncate(&mut self, region: &Arc<Region>, read_at: &Snapshot) -> Result<()> {
-        self.staged_mut(region, read_at)?.truncate();
+        let version = region.version();
+        self.staged_mut(region, version, read_at)?.truncate();
         Ok(())
     }
 
@@ -139,7 +134,8 @@ impl WriteSet {
     }
 
     /// The overlays of all regions that have pending writes, as a [`ReadView`] takes them.
-    pub fn overlays(&self) -> HashMap<TableId, Arc<Overlay>> {
+    #[cfg(test)]
+    pub(crate) fn overlays(&self) -> HashMap<TableId, Arc<Overlay>> {
         let written = self.staged.iter().filter(|staged| !staged.is_empty());
         written.map(|staged| (staged.region().id(), staged.overlay())).collect()
     }

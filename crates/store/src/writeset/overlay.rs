@@ -12,6 +12,7 @@ use arrow::datatypes::SchemaRef;
 use ashlar_base::{Datum, Error, PartitionId, Result, TableId};
 
 use super::Staged;
+use crate::memory::Charge;
 use crate::partition::record_batch;
 use crate::reader::ColumnReader;
 use crate::region::ScanBatch;
@@ -44,6 +45,7 @@ pub struct Overlay {
     starts: Vec<u32>,
     /// Beside `rows`: whether the key is to be deleted.
     deleted: Vec<bool>,
+    _charge: Charge,
 }
 
 struct OverlaySegment {
@@ -70,9 +72,19 @@ impl Overlay {
             let key = schema.key.iter().map(reader).collect();
             segments.push(OverlaySegment { columns, key });
         }
+        // Over the bound too: a transaction must be able to look at what it has written.
+        let charge = Charge::forced(staged.account(), staged.list_bytes() + staged.row_count());
         let (rows, starts) = staged.by_partition();
         let deleted = rows.iter().map(|&row| staged.state(row).is_deleted()).collect();
-        Self { version: schema.version, truncated: staged.truncates(), segments, rows, starts, deleted }
+        Self {
+            version: schema.version,
+            truncated: staged.truncates(),
+            segments,
+            rows,
+            starts,
+            deleted,
+            _charge: charge,
+        }
     }
 
     /// The schema version that the rows were written under.

@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 
 use super::{Overlay, Pending};
 use crate::memory::{Account, Charge};
-use crate::region::Region;
+use crate::region::{KeyPlace, Region};
 use crate::row::RowRef;
 use crate::rows::{Rows, split};
-use crate::segment::{Need, Segment};
+use crate::segment::{Need, ROWS_MAX, Segment};
 use crate::shape::Shape;
 
 /// No row was replaced.
@@ -25,6 +25,8 @@ pub(crate) struct Staged {
     rows: Rows,
     /// By segment slot (slots are not reused here), then by offset.
     states: Vec<Vec<State>>,
+    /// The row id after the last row that is not taken back: rows above are not looked at again.
+    written: u64,
     length: Length,
     truncations: Vec<Truncation>,
     charge: Charge,
@@ -86,6 +88,7 @@ impl Staged {
             shape: region.shape(),
             rows: Rows::new(&account, common.hasher.clone(), common.segment_rows),
             states: Vec::new(),
+            written: 0,
             length: Length::default(),
             truncations: Vec::new(),
             charge: Charge::empty(&account),
@@ -119,7 +122,7 @@ impl Staged {
     }
 
     pub(crate) fn get(&self, key: &[Datum<'_>]) -> Pending<'_> {
-        match self.rows.find(self.rows.hash(key.iter().cloned()), key) {
+        match self.rows.find(self.region.hash(key), key) {
             Some(row) if self.state(row).is_deleted() => Pending::Deleted,
             Some(row) => Pending::Row(self.row(row)),
             None if self.truncates() => Pending::Deleted,
@@ -143,75 +146,108 @@ impl Staged {
         self.rows.segment(slot).need(offset, ordinal)
     }
 
-    pub(crate) fn upsert(&mut self, read_at: Timestamp, row: &[Datum<'_>], inserted: bool) -> Result<()> {
+    /// Writes a row in the place of whatever has its key. The row is checked here.
+    pub(crate) fn upsert(&mut self, read_at: Timestamp, row: &[Datum<'_>]) -> Result<()> {
+        self.with_key(row, |staged, key, place| {
+            let old = staged.rows.find(place.hash, key);
+            staged.write(read_at, place, row, old, 0)
+        })
+    }
+
+    /// Writes a row whose key must be new: 23505 if it is pending, or there at `read_at`.
+    pub(crate) fn insert(&mut self, read_at: Timestamp, row: &[Datum<'_>]) -> Result<()> {
+        self.with_key(row, |staged, key, place| {
+            let old = staged.rows.find(place.hash, key);
+            let exists = match old {
+                Some(old) => !staged.state(old).is_deleted(),
+                None => !staged.truncates() && staged.region.has_at(place, key, read_at),
+            };
+            if exists {
+                return Err(staged.shape.duplicate(key));
+            }
+            staged.write(read_at, place, row, old, INSERTED)
+        })
+    }
+
+    /// Checks a row, and hands out its key and where that lives.
+    fn with_key<R>(
+        &mut self,
+        row: &[Datum<'_>],
+        f: impl FnOnce(&mut Self, &[Datum<'_>], KeyPlace) -> Result<R>,
+    ) -> Result<R> {
+        self.shape.check_row(row)?;
         // Keys have few columns; one is the rule.
-        if let [ordinal] = *self.shape.schema.key {
-            let key = std::slice::from_ref(&row[ordinal]);
-            return self.write(read_at, key, row, false, inserted);
+        let many: Vec<Datum<'_>>;
+        let key = match self.shape.schema.key[..] {
+            [ordinal] => std::slice::from_ref(&row[ordinal]),
+            _ => {
+                many = self.shape.key_of(row).cloned().collect();
+                &many[..]
+            }
+        };
+        match self.region.place_of(key) {
+            Some(place) => f(self, key, place),
+            None => Err(Error::internal("a row was checked, and its key is not")),
         }
-        let key: Vec<_> = self.shape.key_of(row).cloned().collect();
-        self.write(read_at, &key, row, false, inserted)
     }
 
     pub(crate) fn delete(&mut self, read_at: Timestamp, key: &[Datum<'_>]) -> Result<()> {
-        if self.region.partition_of(key).is_none() {
-            // No row can have this key.
-            return Ok(());
-        }
+        // No row can have a key of another type, or one out of the range of its column.
+        let Some(place) = self.region.place_of(key) else { return Ok(()) };
         let mut row = vec![Datum::Null; self.shape.schema.columns.len()];
         for (&ordinal, datum) in self.shape.schema.key.iter().zip(key) {
-            row[ordinal] = widen(self.shape.schema.columns[ordinal].sql_type, datum);
+            let Some(datum) = widen(self.shape.schema.columns[ordinal].sql_type, datum) else { return Ok(()) };
+            row[ordinal] = datum;
         }
-        self.write(read_at, key, &row, true, false)
+        let old = self.rows.find(place.hash, key);
+        self.write(read_at, place, &row, old, DELETED)
     }
 
+    /// Appends a row, which takes the place of the pending row `old` of its key.
     fn write(
         &mut self,
         read_at: Timestamp,
-        key: &[Datum<'_>],
+        place: KeyPlace,
         row: &[Datum<'_>],
-        deleted: bool,
-        inserted: bool,
+        old: Option<u32>,
+        flags: u8,
     ) -> Result<()> {
-        let Some(partition) = self.region.partition_of(key) else {
-            return Err(Error::internal("a row was checked, and its key is not"));
-        };
         self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
-        let hash = self.rows.hash(key.iter().cloned());
-        let old = self.rows.find(hash, key);
+        self.reserve_state()?;
         let new = self.rows.push(row.iter());
         // The first write of a key says since when nobody else may have changed it, and whether it is new.
-        let (read_at, inserted) = match old {
-            Some(old) => (self.state(old).read_at, inserted && self.state(old).is_inserted()),
-            None => (read_at, inserted),
+        let (read_at, flags) = match old {
+            Some(old) if self.state(old).is_inserted() => (self.state(old).read_at, flags),
+            Some(old) => (self.state(old).read_at, flags & !INSERTED),
+            None => (read_at, flags),
         };
         match old {
             Some(old) => {
                 self.rows.kill(old);
-                self.rows.reindex(hash, old, new);
+                self.rows.reindex(place.hash, old, new);
             }
-            None => self.rows.index(hash, new),
+            None => self.rows.index(place.hash, new),
         }
         let replaced = old.unwrap_or(NONE);
-        let flags = if deleted { DELETED } else { 0 } | if inserted { INSERTED } else { 0 };
-        self.push_state(new, State { read_at, replaced, partition, flags });
+        self.states[usize::from(split(new).0)].push(State { read_at, replaced, partition: place.partition, flags });
+        self.written = u64::from(new) + 1;
         self.length.rows += 1;
         *self.overlay.get_mut() = None;
         Ok(())
     }
 
-    fn push_state(&mut self, row: u32, state: State) {
-        let slot = usize::from(split(row).0);
-        while self.states.len() <= slot {
+    /// Room for the state of the next row, which goes to the newest segment.
+    fn reserve_state(&mut self) -> Result<()> {
+        while self.states.len() < self.rows.slot_count() {
             self.states.push(Vec::new());
         }
-        let states = &mut self.states[slot];
-        let before = states.capacity();
-        states.push(state);
-        let grown = states.capacity() - before;
-        if grown > 0 {
-            self.charge.resize(self.charge.bytes() as usize + grown * size_of::<State>());
-        }
+        let Some(states) = self.states.last_mut().filter(|states| states.len() == states.capacity()) else {
+            return Ok(());
+        };
+        let more = (states.len() / 2).max(4).min((ROWS_MAX as usize).saturating_sub(states.len()).max(1));
+        self.charge.try_resize(self.charge.bytes() as usize + more * size_of::<State>())?;
+        states.reserve_exact(more);
+        Ok(())
     }
 
     pub(crate) fn truncate(&mut self) {
@@ -247,36 +283,51 @@ impl Staged {
     /// Takes back the last writes, so that `rows` are left. Their rows stay where they are, dead: a reader may have
     /// a picture of them.
     fn undo_rows(&mut self, rows: u64) {
-        let mut slot = self.states.len();
-        while self.length.rows > rows && slot > 0 {
-            slot -= 1;
-            for offset in (0..self.states[slot].len()).rev() {
-                if self.length.rows == rows {
-                    return;
-                }
-                let row = (slot as u32) << 16 | offset as u32;
-                let state = &mut self.states[slot][offset];
-                if state.flags & UNDONE != 0 {
-                    continue;
-                }
-                state.flags |= UNDONE;
-                let replaced = state.replaced;
-                let hash = self.rows.hash_of(row);
-                self.rows.kill(row);
-                if replaced == NONE {
-                    self.rows.unindex(hash, row);
-                } else {
-                    self.rows.revive(replaced);
-                    self.rows.reindex(hash, row, replaced);
-                }
-                self.length.rows -= 1;
+        while self.length.rows > rows && self.written > 0 {
+            self.written -= 1;
+            let row = self.written as u32;
+            let (slot, offset) = split(row);
+            let states = &mut self.states[usize::from(slot)];
+            if offset as usize >= states.len() {
+                // Segments have fewer rows than row ids have room for.
+                self.written -= u64::from(offset) - states.len() as u64;
+                continue;
             }
+            let state = &mut states[offset as usize];
+            if state.flags & UNDONE != 0 {
+                continue;
+            }
+            state.flags |= UNDONE;
+            let replaced = state.replaced;
+            let hash = self.rows.hash_of(row);
+            self.rows.kill(row);
+            if replaced == NONE {
+                self.rows.unindex(hash, row);
+            } else {
+                self.rows.revive(replaced);
+                self.rows.reindex(hash, row, replaced);
+            }
+            self.length.rows -= 1;
         }
     }
 
     /// Segments in order, for a picture.
     pub(crate) fn segments(&self) -> impl Iterator<Item = (u16, &Segment)> {
         self.rows.in_order()
+    }
+
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        self.charge.account()
+    }
+
+    /// Pending rows, deletions included.
+    pub(crate) fn row_count(&self) -> usize {
+        self.rows.live() as usize
+    }
+
+    /// Bytes of the lists of `by_partition`.
+    pub(crate) fn list_bytes(&self) -> usize {
+        (self.rows.live() as usize + usize::from(self.region.partition_count()) + 1) * size_of::<u32>()
     }
 
     /// Pending rows in the order they were written, by partition: `rows[starts[p]..starts[p + 1]]`.
@@ -310,19 +361,20 @@ impl Staged {
     }
 }
 
-/// A key may be asked for with another integer type than its column's; it is stored with the column's.
-fn widen<'d>(sql_type: ashlar_base::SqlType, datum: &Datum<'d>) -> Datum<'d> {
+/// A key may be asked for with another integer type than its column's; it is stored with the column's. `None`: it is
+/// out of that type's range.
+fn widen<'d>(sql_type: ashlar_base::SqlType, datum: &Datum<'d>) -> Option<Datum<'d>> {
     use ashlar_base::ScalarType::{Int2, Int4, Int8};
     let value = match datum {
         Datum::Int2(value) => i64::from(*value),
         Datum::Int4(value) => i64::from(*value),
         Datum::Int8(value) => *value,
-        other => return other.clone(),
+        other => return Some(other.clone()),
     };
     match sql_type.scalar() {
-        Int2 => i16::try_from(value).map_or(Datum::Null, Datum::Int2),
-        Int4 => i32::try_from(value).map_or(Datum::Null, Datum::Int4),
-        Int8 => Datum::Int8(value),
-        _ => datum.clone(),
+        Int2 => i16::try_from(value).ok().map(Datum::Int2),
+        Int4 => i32::try_from(value).ok().map(Datum::Int4),
+        Int8 => Some(Datum::Int8(value)),
+        _ => Some(datum.clone()),
     }
 }

@@ -14,17 +14,17 @@ fn an_overlay_does_not_see_what_is_written_or_taken_back_later() {
     let mut writes = WriteSet::new();
     let row = |id, v| [Datum::Int8(id), Datum::Int8(v)];
     for id in 0..10 {
-        writes.upsert(&region, &snapshot, &row(id, 1)).unwrap();
+        writes.upsert(&region, 1, &snapshot, &row(id, 1)).unwrap();
     }
     let mark = writes.mark();
     let first = writes.overlay(&region).unwrap();
     assert!(Arc::ptr_eq(&first, &writes.overlay(&region).unwrap()), "made once");
     for id in 5..15 {
-        writes.upsert(&region, &snapshot, &row(id, 2)).unwrap();
+        writes.upsert(&region, 1, &snapshot, &row(id, 2)).unwrap();
     }
     let second = writes.overlay(&region).unwrap();
     writes.rollback_to(mark);
-    writes.upsert(&region, &snapshot, &row(0, 3)).unwrap();
+    writes.upsert(&region, 1, &snapshot, &row(0, 3)).unwrap();
     let third = writes.overlay(&region).unwrap();
     let sum = |overlay: &Arc<Overlay>| -> i64 {
         let overlays = HashMap::from([(region.id(), Arc::clone(overlay))]);
@@ -43,11 +43,11 @@ fn a_write_set_without_writes_is_empty_again() {
     let region = store.create_region(numbers(1)).unwrap();
     let mut writes = WriteSet::new();
     let mark = writes.mark();
-    writes.upsert(&region, &store.snapshot(), &[Datum::Int8(1), Datum::Null]).unwrap();
+    writes.upsert(&region, 1, &store.snapshot(), &[Datum::Int8(1), Datum::Null]).unwrap();
     writes.truncate(&region, &store.snapshot()).unwrap();
     assert!(!writes.is_empty() && writes.overlay(&region).is_some());
     writes.rollback_to(mark);
-    assert!(writes.is_empty() && writes.overlay(&region).is_none() && writes.overlays().is_empty());
+    assert!(writes.is_empty() && writes.overlay(&region).is_none());
     let held = store.memory_used();
     writes.clear();
     assert!(held > 0 && store.memory_used() == 0);
@@ -60,13 +60,13 @@ fn a_truncation_that_is_taken_back_brings_the_pending_rows_back() {
     let snapshot = store.snapshot();
     let mut writes = WriteSet::new();
     let row = |id, v| [Datum::Int8(id), Datum::Int8(v)];
-    writes.upsert(&region, &snapshot, &row(1, 1)).unwrap();
-    writes.delete(&region, &snapshot, &[Datum::Int8(2)]).unwrap();
+    writes.upsert(&region, 1, &snapshot, &row(1, 1)).unwrap();
+    writes.delete(&region, 1, &snapshot, &[Datum::Int8(2)]).unwrap();
     let mark = writes.mark();
     writes.truncate(&region, &snapshot).unwrap();
-    writes.upsert(&region, &snapshot, &row(1, 9)).unwrap();
+    writes.upsert(&region, 1, &snapshot, &row(1, 9)).unwrap();
     writes.truncate(&region, &snapshot).unwrap();
-    writes.upsert(&region, &snapshot, &row(3, 3)).unwrap();
+    writes.upsert(&region, 1, &snapshot, &row(3, 3)).unwrap();
     writes.rollback_to(mark);
     let Pending::Row(found) = writes.get(&region, &[Datum::Int8(1)]) else { panic!("the row is back") };
     assert_eq!(found.to_values(), [Value::Int8(1), Value::Int8(1)]);
@@ -74,6 +74,67 @@ fn a_truncation_that_is_taken_back_brings_the_pending_rows_back() {
     assert!(matches!(writes.get(&region, &[Datum::Int8(3)]), Pending::Untouched));
     store.commit(&mut writes).unwrap();
     assert_eq!(region.row_count(), 1);
+}
+
+/// The rows were put together for columns that are others now.
+#[test]
+fn rows_for_another_shape_are_refused() {
+    let store = store(1, 4);
+    let region = store.create_region(numbers(1)).unwrap();
+    let snapshot = store.snapshot();
+    let row = [Datum::Int8(1), Datum::Int8(1)];
+    let mut altered = ashlar_base::TableSchema::clone(&region.schema());
+    (altered.version, altered.columns[1].id) = (2, ashlar_base::ColumnId(9));
+    region.alter(Arc::new(altered)).unwrap();
+    let mut writes = WriteSet::new();
+    let code = |result: Result<()>| result.map_err(|error| error.code());
+    let refused = Err(ashlar_base::ErrorCode::SerializationFailure);
+    assert_eq!(code(writes.insert(&region, 1, &snapshot, &row)), refused);
+    assert_eq!(code(writes.upsert(&region, 1, &snapshot, &row)), refused);
+    assert_eq!(code(writes.delete(&region, 1, &snapshot, &row[..1])), refused);
+    assert!(writes.is_empty());
+    writes.insert(&region, 2, &snapshot, &row).unwrap();
+    store.commit(&mut writes).unwrap();
+    assert_eq!(region.row_count(), 1);
+}
+
+#[test]
+fn a_delete_of_a_key_out_of_its_columns_range_is_no_write() {
+    let store = store(1, 4);
+    let region = store.create_region(crate::testing::schema(1, "t", &[("id", crate::testing::INT4)], &[0])).unwrap();
+    let mut writes = WriteSet::new();
+    writes.delete(&region, 1, &store.snapshot(), &[Datum::Int8(1 << 40)]).unwrap();
+    assert!(writes.is_empty());
+    writes.delete(&region, 1, &store.snapshot(), &[Datum::Int8(7)]).unwrap();
+    assert!(matches!(writes.get(&region, &[Datum::Int4(7)]), Pending::Deleted));
+}
+
+/// A savepoint for every row, as drivers do: each rollback looks at what it takes back, not at what others did.
+#[test]
+fn rollbacks_of_single_rows_leave_the_others_as_they_were() {
+    let store = store(1, 3);
+    let region = store.create_region(numbers(1)).unwrap();
+    let snapshot = store.snapshot();
+    let mut writes = WriteSet::new();
+    let row = |id, v| [Datum::Int8(id), Datum::Int8(v)];
+    let outer = writes.mark();
+    for id in 0..200 {
+        if id % 10 == 0 {
+            writes.upsert(&region, 1, &snapshot, &row(id, 1)).unwrap();
+        }
+        let mark = writes.mark();
+        writes.upsert(&region, 1, &snapshot, &row(id / 10 * 10, 2)).unwrap();
+        writes.upsert(&region, 1, &snapshot, &row(1000, 2)).unwrap();
+        writes.rollback_to(mark);
+    }
+    for id in 0..200 {
+        match writes.get(&region, &[Datum::Int8(id)]) {
+            Pending::Row(found) => assert_eq!((id % 10, found.get(1)), (0, Datum::Int8(1))),
+            _ => assert_ne!(id % 10, 0),
+        }
+    }
+    writes.rollback_to(outer);
+    assert!(writes.is_empty());
 }
 
 #[test]

@@ -7,6 +7,7 @@
 use crate::{Error, ErrorCode, Result};
 
 use super::fields::Fields;
+use super::plain;
 use super::tokens::{Kind, cut};
 use super::{DAY_MICROS, SECOND_MICROS, Zone, check_date, check_timestamp, days_from_civil};
 
@@ -108,6 +109,9 @@ fn read(text: &str, time_only: bool) -> Result<Parsed, Problem> {
 
 /// Reads a `date`: days since 1970. A time and a zone beside it are ignored.
 pub fn parse_date(text: &str) -> Result<i32> {
+    if let Some(days) = plain::date(text.as_bytes()) {
+        return Ok(days);
+    }
     let error = |problem: Problem| problem.error("date", text);
     let parsed = read(text, false).map_err(error)?;
     check_date(parsed.days.ok_or_else(|| error(Problem::Format))?, &format!(": \"{text}\""))
@@ -130,6 +134,9 @@ pub fn parse_time(text: &str) -> Result<i64> {
 
 /// Reads a `timestamp`: microseconds since 1970. A zone beside it is ignored.
 pub fn parse_timestamp(text: &str) -> Result<i64> {
+    if let Some(micros) = plain::timestamp(text.as_bytes()) {
+        return Ok(micros);
+    }
     let (micros, _) = read_timestamp("timestamp", text)?;
     check_timestamp(micros, &format!(": \"{text}\""))
 }

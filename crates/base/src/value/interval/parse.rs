@@ -275,6 +275,6 @@ fn clock(text: &str) -> Result<i64, Problem> {
     }
     hours
         .checked_mul(3600)
-        .and_then(|hours| (hours + minutes * 60 + seconds).checked_mul(SECOND_MICROS)?.checked_add(micros))
+        .and_then(|hours| hours.checked_add(minutes * 60 + seconds)?.checked_mul(SECOND_MICROS)?.checked_add(micros))
         .ok_or(Problem::Range)
 }

@@ -63,6 +63,7 @@ fn intervals_are_read_in_words() {
             ("178956971 years", "22008: interval out of range"),
             ("9223372036854775807 us", "2562047788:00:54.775807"),
             ("9223372036854775808 us", "22015: interval field value out of range: \"9223372036854775808 us\""),
+            ("2562047788015215:30:09", "22015: interval field value out of range: \"2562047788015215:30:09\""),
             ("2562047789 hours", "22015: interval field value out of range: \"2562047789 hours\""),
             ("1-2 3 4:05:06", "1 year 2 mons 3 days 04:05:06"),
             ("1-2 -3 +4:05:06", "1 year 2 mons -3 days +04:05:06"),

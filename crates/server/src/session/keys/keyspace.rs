@@ -27,7 +27,10 @@ pub(super) fn atomically<R>(
         attempt += 1;
         let snapshot = store.snapshot();
         let mut writes = WriteSet::new();
-        let done = work(&snapshot, &mut writes).and_then(|result| {
+        let done = work(&snapshot, &mut writes);
+        // The write set holds what its commit must know; for a snapshot that is open old rows would be kept.
+        drop(snapshot);
+        let done = done.and_then(|result| {
             if !writes.is_empty() {
                 store.commit(&mut writes)?;
             }
@@ -131,7 +134,7 @@ fn delete_in(
         let untouched = matches!(writes.get(region, key), Pending::Untouched);
         let exists = untouched && region.get_at(snapshot, key, |row| row.is_some());
         if exists {
-            writes.delete(region, snapshot, key)?;
+            writes.delete(region, region.schema().version, snapshot, key)?;
         }
         Ok(exists)
     };

@@ -297,8 +297,9 @@ fn check_pairs(session: &mut KeySession, args: &Args<'_>, name: &str) -> Outcome
 }
 
 fn put_pairs(service: &KeyService, args: &Args<'_>, snapshot: &Snapshot, writes: &mut WriteSet) -> Result<(), Error> {
+    let version = service.kv.schema().version;
     for (key, value) in pairs(args) {
-        writes.upsert(&service.kv, snapshot, &[Datum::Bytea(key), Datum::Bytea(value)])?;
+        writes.upsert(&service.kv, version, snapshot, &[Datum::Bytea(key), Datum::Bytea(value)])?;
     }
     Ok(())
 }

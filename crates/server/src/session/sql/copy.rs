@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ashlar_base::value::{binary, text};
-use ashlar_base::{Datum, Error, ErrorCode, Result, TableSchema, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, Datum, Error, ErrorCode, Result, TableSchema, Value};
 use ashlar_protocol::copy::{Format, Header, Options, RowDecoder, RowEncoder};
 use ashlar_query::copy::{self, CopyFormat, CopyOptions, CopyPlan};
 use ashlar_query::key_plan::not_null;
@@ -25,7 +25,9 @@ pub(super) struct CopyIn {
     snapshot: Snapshot,
     mark: TransactionMark,
     count: u64,
-    /// The row being put together: defaults first.
+    /// Columns that are not of the data and count.
+    sequences: Vec<usize>,
+    /// The row being put together. What is neither of the data nor counts stays at its default.
     row: Vec<Value>,
     style: text::TextStyle,
 }
@@ -56,15 +58,20 @@ impl SqlSession {
             return Err(Error::internal("a COPY has a COPY plan"));
         };
         match plan.as_ref() {
-            CopyPlan::In { region, targets, options } => self.start_copy_in(region, targets, options),
+            CopyPlan::In { region, schema, targets, options } => self.start_copy_in(region, schema, targets, options),
             CopyPlan::Out { options, .. } => self.copy_out(statement, options, sink).await,
         }
     }
 
-    fn start_copy_in(&mut self, region: &Arc<Region>, targets: &[usize], options: &CopyOptions) -> Result<Executed> {
-        let schema = region.schema();
+    fn start_copy_in(
+        &mut self,
+        region: &Arc<Region>,
+        schema: &Arc<TableSchema>,
+        targets: &[usize],
+        options: &CopyOptions,
+    ) -> Result<Executed> {
         for column in &schema.columns {
-            if matches!(column.default, Some(ashlar_base::ColumnDefault::Expression(_))) {
+            if matches!(column.default, Some(ColumnDefault::Expression(_))) {
                 return Err(Error::unsupported(format!(
                     "COPY into a table with a computed default (column \"{}\") is not supported",
                     column.name
@@ -89,14 +96,15 @@ impl SqlSession {
         let columns = targets.len();
         self.copy = Some(CopyIn {
             region: Arc::clone(region),
-            schema,
+            schema: Arc::clone(schema),
             targets: targets.to_vec(),
+            sequences: sequences_of(schema, targets),
             is_binary,
             decoder,
             snapshot,
             mark,
             count: 0,
-            row: Vec::new(),
+            row: schema.columns.iter().map(constant_of).collect(),
             style: self.style().clone(),
         });
         Ok(Executed::CopyIn { binary: is_binary, columns })
@@ -188,40 +196,54 @@ impl SqlSession {
     }
 }
 
+fn constant_of(column: &ColumnDef) -> Value {
+    match &column.default {
+        Some(ColumnDefault::Constant(value)) => value.clone(),
+        _ => Value::Null,
+    }
+}
+
+fn sequences_of(schema: &TableSchema, targets: &[usize]) -> Vec<usize> {
+    let counts = |ordinal: &usize| matches!(schema.columns[*ordinal].default, Some(ColumnDefault::Sequence));
+    (0..schema.columns.len()).filter(|ordinal| counts(ordinal) && !targets.contains(ordinal)).collect()
+}
+
 impl CopyIn {
     fn take_rows(&mut self, transaction: &mut ashlar_query::transaction::Transaction) -> Result<()> {
         while let Some(row) = self.decoder.next_row()? {
             let line = row.line();
-            self.row.clear();
-            for column in &self.schema.columns {
-                self.row.push(match &column.default {
-                    Some(ashlar_base::ColumnDefault::Constant(value)) => value.clone(),
-                    _ => Value::Null,
-                });
-            }
+            // Fields that are stored as they come, by their place in the data; NULL for the others.
+            let mut plain = vec![Datum::Null; self.targets.len()];
             for (place, ordinal) in self.targets.iter().enumerate() {
                 let field = row.get(place);
                 let value = if self.is_binary {
                     copy::binary_field(&self.schema, *ordinal, field)
+                } else if let Some(text) = copy::plain_field(&self.schema, *ordinal, field) {
+                    text.map(|text| {
+                        plain[place] = text;
+                        Value::Null
+                    })
                 } else {
                     copy::text_field(&self.schema, *ordinal, field, &self.style)
                 };
                 self.row[*ordinal] = value.map_err(|error| at_line(error, &self.schema, line))?;
             }
+            for &ordinal in &self.sequences {
+                let column = &self.schema.columns[ordinal];
+                self.row[ordinal] = ashlar_query::dml::run::sequence_value(&self.region, column);
+            }
+            let mut datums: Vec<Datum<'_>> = self.row.iter().map(Value::as_datum).collect();
+            for (ordinal, text) in self.targets.iter().zip(plain).filter(|(_, text)| !text.is_null()) {
+                datums[*ordinal] = text;
+            }
             for (ordinal, column) in self.schema.columns.iter().enumerate() {
-                if matches!(column.default, Some(ashlar_base::ColumnDefault::Sequence))
-                    && !self.targets.contains(&ordinal)
-                {
-                    self.row[ordinal] = ashlar_query::dml::run::sequence_value(&self.region, column);
-                }
-                if self.row[ordinal].is_null() && !column.nullable {
+                if datums[ordinal].is_null() && !column.nullable {
                     return Err(at_line(not_null(&self.schema, ordinal), &self.schema, line));
                 }
             }
-            let datums: Vec<Datum<'_>> = self.row.iter().map(Value::as_datum).collect();
             transaction
                 .writes
-                .insert(&self.region, &self.snapshot, &datums)
+                .insert(&self.region, self.schema.version, &self.snapshot, &datums)
                 .map_err(|error| at_line(error, &self.schema, line))?;
             self.count += 1;
         }

@@ -13,6 +13,7 @@ enum Op {
     Share(usize),
     DropShare(usize),
     Shrink,
+    Overwrite(usize, Vec<u8>),
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -23,6 +24,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => any::<usize>().prop_map(Op::Share),
         1 => any::<usize>().prop_map(Op::DropShare),
         1 => Just(Op::Shrink),
+        2 => (any::<usize>(), proptest::collection::vec(any::<u8>(), 0..20)).prop_map(|(at, bytes)| Op::Overwrite(at, bytes)),
     ];
     proptest::collection::vec(op, 0..if cfg!(miri) { 12 } else { 80 })
 }
@@ -31,7 +33,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 8 } else { 256 }, ..ProptestConfig::default() })]
 
     #[test]
-    fn bytes_are_those_of_a_vec_and_lent_ones_never_change(ops in ops()) {
+    fn bytes_are_those_of_a_vec_and_lent_ones_do_not_change(ops in ops()) {
         let total = Total::new(u64::MAX);
         let account = Account::new(&total);
         let mut arena = Arena::new(&account);
@@ -66,6 +68,17 @@ proptest! {
                     }
                 }
                 Op::Shrink => arena.shrink(),
+                Op::Overwrite(at, bytes) => {
+                    let at = at % (twin.len() + 1);
+                    let bytes = &bytes[..bytes.len().min(twin.len() - at)];
+                    // Empty buffers hold the memory too.
+                    if arena.is_unshared() {
+                        arena.overwrite(at, bytes);
+                        twin[at..at + bytes.len()].copy_from_slice(bytes);
+                    } else {
+                        prop_assert!(!lent.is_empty());
+                    }
+                }
             }
             prop_assert_eq!(arena.bytes(), &twin[..]);
             prop_assert!(arena.capacity() >= arena.len());
@@ -116,9 +129,15 @@ fn growth_stops_at_the_bound_and_changes_nothing() {
     arena.reserve(60, usize::MAX).unwrap();
     arena.push(&[7; 60]);
     let used = total.used();
-    let error = arena.reserve(30, usize::MAX).unwrap_err();
+    let error = arena.reserve(50, usize::MAX).unwrap_err();
     assert_eq!(error.code(), ashlar_base::ErrorCode::OutOfMemory);
     assert_eq!((arena.bytes(), total.used()), (&[7; 60][..], used));
+    // What a reader keeps is charged beside what takes its place; memory that nobody keeps just grows.
+    let lent = arena.share(60);
+    assert!(arena.reserve(30, usize::MAX).is_err());
+    drop(lent);
+    arena.reserve(30, usize::MAX).unwrap();
+    assert_eq!((arena.bytes(), total.used()), (&[7; 60][..], 96));
 }
 
 #[test]
@@ -130,4 +149,36 @@ fn a_ceiling_leaves_no_room_to_spare() {
         arena.push_value(value);
     }
     assert_eq!(arena.capacity(), 65_536 * 8);
+}
+
+/// A reader on another thread lets go, and the writer, which sees it, writes over what the reader read.
+#[test]
+fn what_is_given_back_is_overwritten_and_what_is_lent_is_not() {
+    let account = Account::unbounded();
+    let mut arena = Arena::new(&account);
+    arena.reserve(8, usize::MAX).unwrap();
+    arena.push_value(0i64);
+    let rounds = if cfg!(miri) { 4 } else { 200 };
+    for round in 0..rounds {
+        let buffer = arena.share(8);
+        assert!(!arena.is_unshared());
+        let reader = std::thread::spawn(move || assert_eq!(buffer.typed_data::<i64>(), [round]));
+        while !arena.is_unshared() {
+            std::thread::yield_now();
+        }
+        arena.overwrite(0, &(round + 1).to_ne_bytes());
+        reader.join().unwrap();
+    }
+    assert_eq!(arena.value::<i64>(0), rounds);
+}
+
+#[test]
+#[should_panic(expected = "memory that is lent is not overwritten")]
+fn lent_memory_is_never_overwritten() {
+    let account = Account::unbounded();
+    let mut arena = Arena::new(&account);
+    arena.reserve(1, usize::MAX).unwrap();
+    arena.push(&[1]);
+    let _lent = arena.share(1);
+    arena.overwrite(0, &[2]);
 }

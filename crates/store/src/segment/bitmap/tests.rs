@@ -8,7 +8,7 @@ use super::*;
 
 proptest! {
     #[test]
-    fn bits_are_those_of_a_vec(filled in 0..40usize, fill in any::<bool>(), bits in proptest::collection::vec(any::<bool>(), 0..200), cut in any::<usize>()) {
+    fn bits_are_those_of_a_vec(filled in 0..40usize, fill in any::<bool>(), bits in proptest::collection::vec(any::<bool>(), 0..200), cut in any::<usize>(), sets in proptest::collection::vec((any::<usize>(), any::<bool>()), 0..8)) {
         let account = Account::unbounded();
         let mut bitmap = Bitmap::filled(&account, fill, filled);
         let mut twin = vec![fill; filled];
@@ -22,10 +22,19 @@ proptest! {
             if frozen {
                 bitmap.freeze();
             }
+            prop_assert!(bitmap.is_unshared(), "copies are not lent");
+            for &(index, bit) in &sets[..if twin.is_empty() { 0 } else { sets.len() }] {
+                let index = index % twin.len();
+                bitmap.set(index, bit != frozen);
+                twin[index] = bit != frozen;
+            }
             prop_assert_eq!(bitmap.len(), twin.len());
             prop_assert!((0..twin.len()).all(|index| bitmap.get(index) == twin[index]));
             prop_assert!(bitmap.share(cut).iter().eq(twin[..cut].iter().copied()));
         }
+        let lent = bitmap.share(twin.len());
+        prop_assert!(twin.is_empty() || !bitmap.is_unshared());
+        prop_assert!(lent.iter().eq(twin.iter().copied()));
         prop_assert!(early.iter().all(|bit| bit == fill), "a reader's copy stays as it was");
     }
 

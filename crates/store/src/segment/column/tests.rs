@@ -73,6 +73,42 @@ proptest! {
     }
 
     #[test]
+    fn overwritten_values_come_back_and_lent_ones_stay(
+        (sql_type, values, others) in proptest::sample::select(types().collect::<Vec<_>>()).prop_flat_map(|sql_type| {
+            let values = || proptest::collection::vec(any_value(sql_type), 1..if cfg!(miri) { 4 } else { 20 });
+            (Just(sql_type), values(), values())
+        }),
+        seals in any::<bool>(),
+        lends in any::<bool>(),
+    ) {
+        let account = Account::unbounded();
+        let mut column = Column::new(sql_type, &account);
+        let mut expected = values.clone();
+        for value in &values {
+            column.reserve(Need::of(&value.as_datum()), usize::MAX).unwrap();
+            column.push(&value.as_datum());
+        }
+        if seals {
+            column.seal();
+        }
+        let lent = lends.then(|| column.share(values.len(), true));
+        for (row, value) in others.iter().enumerate().take(values.len()) {
+            let datum = value.as_datum();
+            if column.can_overwrite(row, &datum) {
+                prop_assert_eq!(column.need(row), Need::of(&datum));
+                column.overwrite(row, &datum);
+                expected[row] = value.clone();
+            } else if !lends && !sql_type.is_array() && !value.is_null() && !values[row].is_null() {
+                prop_assert_ne!(column.need(row), Need::of(&datum), "a value of the same size fits");
+            }
+        }
+        same_values(&column.share(expected.len(), true), sql_type, &expected);
+        if let Some(lent) = lent {
+            same_values(&lent, sql_type, &values);
+        }
+    }
+
+    #[test]
     fn exact_room_is_enough((sql_type, values) in typed_values()) {
         let account = Account::unbounded();
         let mut column = Column::new(sql_type, &account);
@@ -100,9 +136,16 @@ fn validity_is_left_out_where_there_can_be_no_null() {
 #[test]
 fn offsets_say_when_they_are_full() {
     let account = Account::unbounded();
-    let column = Column::new(SqlType::Scalar(ScalarType::Text), &account);
+    let mut column = Column::new(SqlType::Scalar(ScalarType::Text), &account);
     assert!(column.fits(Need { rows: 1, bytes: i32::MAX as usize, items: 0 }));
     assert!(!column.fits(Need { rows: 1, bytes: i32::MAX as usize + 1, items: 0 }));
+    // One row may have so much, several may not.
+    assert!(!column.fits(Need { rows: 2, bytes: BYTES_MAX + 1, items: 0 }));
+    assert!(column.fits(Need { rows: 2, bytes: BYTES_MAX, items: 0 }));
+    column.reserve(Need::of(&Datum::Text("x")), usize::MAX).unwrap();
+    column.push(&Datum::Text("x"));
+    assert!(column.fits(Need { rows: 1, bytes: BYTES_MAX - 1, items: 0 }));
+    assert!(!column.fits(Need { rows: 1, bytes: BYTES_MAX, items: 0 }));
     let column = Column::new(SqlType::Array(ScalarType::Text), &account);
     assert!(!column.fits(Need { rows: 1, bytes: i32::MAX as usize + 1, items: 1 }));
     assert!(!column.fits(Need { rows: 1, bytes: 0, items: i32::MAX as usize + 1 }));
