@@ -25,8 +25,21 @@ pub const FUNCTIONS: &[Function] = &[
     function("array_positions", &[of(&[T::Arr, T::Elem], R::Is(T::Ints), Body::Called(positions))]),
     function("array_remove", &[of(&[T::Arr, T::Elem], ARR, Body::Called(remove))]),
     function("array_replace", &[of(&[T::Arr, T::Elem, T::Elem], ARR, Body::Called(replace))]),
-    function("array subscript", &[of(&[T::Arr, T::Int4], R::Is(T::Elem), Body::Strict(subscript))]),
-    function("array slice", &[of(&[T::Arr, T::Int4, T::Int4], ARR, Body::Strict(slice))]),
+    // A bigint is taken where it fits, as an assignment would take it.
+    function(
+        "array subscript",
+        &[
+            of(&[T::Arr, T::Int4], R::Is(T::Elem), Body::Strict(subscript)),
+            of(&[T::Arr, T::Int8], R::Is(T::Elem), Body::Strict(subscript)),
+        ],
+    ),
+    function(
+        "array slice",
+        &[
+            of(&[T::Arr, T::Int4, T::Int4], ARR, Body::Strict(slice)),
+            of(&[T::Arr, T::Int8, T::Int8], ARR, Body::Strict(slice)),
+        ],
+    ),
     function("&&", &[of(&[T::Arr, T::Arr], R::Is(T::Bool), Body::Strict(overlap))]),
     function("trim_array", &[of(&[T::Arr, T::Int4], ARR, Body::Strict(trim))]),
     function("array_to_string", TO_STRING),
@@ -185,17 +198,27 @@ fn overlap(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     Ok(Value::Bool(found))
 }
 
+/// A place in an array.
+fn place_of(datum: &Datum<'_>) -> Result<i32> {
+    match datum {
+        Datum::Int8(value) => {
+            i32::try_from(*value).map_err(|_| Error::new(ErrorCode::NumericOutOfRange, "integer out of range"))
+        }
+        other => Ok(int_of(other)),
+    }
+}
+
 /// `a[i]`: NULL outside of the array.
 fn subscript(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
-    let place = usize::try_from(int_of(&args[1])).ok().and_then(|place| place.checked_sub(1));
+    let place = usize::try_from(place_of(&args[1])?).ok().and_then(|place| place.checked_sub(1));
     Ok(place.and_then(|place| items(&args[0]).get(place).cloned()).unwrap_or(Value::Null))
 }
 
 /// `a[i:j]`: what of it is in the array.
 fn slice(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let items = items(&args[0]);
-    let start = usize::try_from(int_of(&args[1]).max(1) - 1).unwrap_or(0);
-    let end = usize::try_from(int_of(&args[2]).max(0)).unwrap_or(0).min(items.len());
+    let start = usize::try_from(place_of(&args[1])?.max(1) - 1).unwrap_or(0);
+    let end = usize::try_from(place_of(&args[2])?.max(0)).unwrap_or(0).min(items.len());
     array(items.get(start..end).unwrap_or_default().to_vec())
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, LimitClause, Query, Select, SelectItem, SetExpr,
+    BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, LimitClause, Query, Select, SelectItem, SetExpr,
     SetOperator, SetQuantifier, Statement, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
@@ -84,6 +84,7 @@ impl VisitorMut for Rewrite {
         lowering::expression(expr)?;
         match expr {
             Expr::SimilarTo { .. } => refuse("SIMILAR TO"),
+            Expr::Function(function) if is_row(function) => refuse("a row as a value"),
             Expr::AnyOp { left, compare_op, right, .. } if !matches!(right.as_ref(), Expr::Subquery(_)) => {
                 match operators::quantified(left, compare_op, right, false) {
                     Ok(call) => *expr = call,
@@ -191,6 +192,13 @@ fn settle_condition(condition: &mut Option<Expr>) {
             format: None,
         };
     }
+}
+
+/// `ROW(1, 2)`
+fn is_row(function: &Function) -> bool {
+    matches!(&function.name.0[..], [part] if part.as_ident().is_some_and(|name| {
+        name.quote_style.is_none() && name.value.eq_ignore_ascii_case("row")
+    }))
 }
 
 fn has_limit(clause: &LimitClause) -> bool {
