@@ -33,12 +33,16 @@ use crate::grid_table::GridTable;
 use crate::{parameters, system_tables};
 
 mod balance;
+mod grouping;
+mod joins;
 mod lowering;
 pub mod names;
 mod object_numbers;
 mod per_row;
 mod rewrite;
+mod scopes;
 mod series;
+mod spelling;
 mod subqueries;
 mod times;
 
@@ -76,13 +80,14 @@ pub struct SelectPlan {
 /// # Errors
 /// 0A000: the grammar gate has accepted the text before.
 pub fn parse(text: &str) -> Result<AstStatement> {
+    let text = spelling::plain(text)?;
     let dialect = PostgreSqlDialect {};
     let unsupported = |error: datafusion::sql::sqlparser::parser::ParserError| {
         Error::unsupported(format!("this form of the statement is not supported: {error}"))
     };
     let mut statements = Parser::new(&dialect)
         .with_recursion_limit(RECURSION_MAX)
-        .try_with_sql(text)
+        .try_with_sql(&text)
         .and_then(|mut parser| parser.parse_statements())
         .map_err(unsupported)?;
     match statements.len() {
@@ -284,6 +289,10 @@ impl<'a> Planner<'a> {
     /// What name and type resolution find.
     pub fn logical(&self, mut statement: AstStatement, declared: &[u32]) -> Result<LogicalPlan> {
         if let AstStatement::Query(query) = &mut statement {
+            scopes::rename_hidden(query)?;
+            scopes::type_recursive(self, query);
+            joins::expand(self, query);
+            grouping::add_dependent(self.catalog, query);
             name_outputs(query);
         }
         let mut context = PlannerContext::new();
@@ -292,7 +301,7 @@ impl<'a> Planner<'a> {
         }
         let plan = self.relations().sql_statement_to_plan_with_context(statement, &mut context);
         let plan = plan.and_then(|plan| object_numbers::resolve(plan, self.catalog)).map_err(from_datafusion)?;
-        subqueries::one_row_each(plan).map_err(from_datafusion)
+        subqueries::one_row_each(plan).and_then(subqueries::three_valued).map_err(from_datafusion)
     }
 
     /// An expression over columns of a schema.

@@ -40,6 +40,7 @@ pub const FUNCTIONS: &[Function] = &[
             of(&[T::Arr, T::Int8, T::Int8], ARR, Body::Strict(slice)),
         ],
     ),
+    function("array contains", &[of(&[T::Arr, T::Arr], R::Is(T::Bool), Body::Strict(contains))]),
     function("&&", &[of(&[T::Arr, T::Arr], R::Is(T::Bool), Body::Strict(overlap))]),
     function("trim_array", &[of(&[T::Arr, T::Int4], ARR, Body::Strict(trim))]),
     function("array_to_string", TO_STRING),
@@ -188,6 +189,14 @@ fn replace(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     }
     let (old, new) = (args[1].to_value(), args[2].to_value());
     array(items(&args[0]).iter().map(|item| if is_same(item, &old) { new.clone() } else { item.clone() }).collect())
+}
+
+/// `a @> b`: whether every item of the second is in the first; a NULL is in none.
+fn contains(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    check_comparable(call)?;
+    let whole = items(&args[0]);
+    let is_found = |part: &Value| !part.is_null() && whole.iter().any(|item| is_same(item, part));
+    Ok(Value::Bool(items(&args[1]).iter().all(is_found)))
 }
 
 /// Whether the arrays have an item in common; NULLs are none.

@@ -60,6 +60,11 @@ impl ExprPlanner for PgPlanner {
             BinaryOperator::AtArrow | BinaryOperator::ArrowAt if !has_list(&expr, schema) => {
                 return Ok(named(&expr.op.to_string(), expr));
             }
+            BinaryOperator::AtArrow => return Ok(named("array contains", expr)),
+            BinaryOperator::ArrowAt => {
+                let RawBinaryExpr { op, left, right } = expr;
+                return Ok(named("array contains", RawBinaryExpr { op, left: right, right: left }));
+            }
             _ => return Ok(PlannerResult::Original(expr)),
         };
         let is_jsonb = |expr: &Expr| json::is_jsonb(expr, schema);

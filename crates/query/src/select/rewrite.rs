@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, LimitClause, Query, Select, SelectItem, SetExpr,
-    SetOperator, SetQuantifier, Statement, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+    Statement, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 
 use super::lowering;
@@ -24,7 +24,11 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
 
 mod numbers;
 mod operators;
+mod patterns;
 mod queries;
+mod rows;
+mod sets;
+mod tables;
 mod values;
 
 use super::times;
@@ -33,6 +37,69 @@ struct Rewrite;
 
 pub(super) fn refuse(what: &str) -> ControlFlow<Error> {
     ControlFlow::Break(Error::unsupported(format!("{what} is not supported")))
+}
+
+/// A result as the visitors have it.
+fn flow(result: Result<()>) -> ControlFlow<Error> {
+    match result {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+/// Puts what an expression stands for in its place, where it stands for something else.
+fn replace(expr: &mut Expr, result: Result<Option<Expr>>) -> ControlFlow<Error> {
+    match result {
+        Ok(Some(replaced)) => {
+            *expr = replaced;
+            ControlFlow::Continue(())
+        }
+        Ok(None) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
+    }
+}
+
+/// NULL, of a condition.
+fn no_answer() -> Expr {
+    Expr::Cast {
+        kind: datafusion::sql::sqlparser::ast::CastKind::Cast,
+        expr: Box::new(Expr::value(Value::Null)),
+        data_type: DataType::Boolean,
+        array: false,
+        format: None,
+    }
+}
+
+/// Takes the mark of SYMMETRIC from the operand's first part.
+fn take_mark(expr: &mut Expr) -> bool {
+    match expr {
+        Expr::UnaryOp { op: UnaryOperator::PGPrefixFactorial, expr: inner } => {
+            *expr = Expr::clone(inner);
+            true
+        }
+        Expr::BinaryOp { left, .. } => take_mark(left),
+        Expr::Cast { expr: inner, .. } | Expr::Collate { expr: inner, .. } => take_mark(inner),
+        Expr::CompoundFieldAccess { root, .. } => take_mark(root),
+        _ => false,
+    }
+}
+
+/// `x BETWEEN SYMMETRIC a AND b`: in either order.
+fn symmetric(value: &Expr, low: &Expr, high: &Expr, negated: bool) -> Expr {
+    let between = |low: &Expr, high: &Expr| {
+        Expr::Nested(Box::new(Expr::Between {
+            expr: Box::new(value.clone()),
+            negated,
+            low: Box::new(low.clone()),
+            high: Box::new(high.clone()),
+        }))
+    };
+    let op = if negated { BinaryOperator::And } else { BinaryOperator::Or };
+    Expr::Nested(Box::new(Expr::BinaryOp {
+        left: Box::new(between(low, high)),
+        op,
+        right: Box::new(between(high, low)),
+    }))
 }
 
 impl VisitorMut for Rewrite {
@@ -58,7 +125,8 @@ impl VisitorMut for Rewrite {
             settle_condition(&mut select.selection);
             settle_condition(&mut select.having);
         }
-        check_body(&query.body)
+        check_body(&query.body)?;
+        flow(sets::body(&mut query.body))
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
@@ -67,6 +135,7 @@ impl VisitorMut for Rewrite {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        tables::windows(select);
         match select.from.first_mut() {
             Some(first) => lowering::first_factor(&mut first.relation),
             None => ControlFlow::Continue(()),
@@ -74,6 +143,7 @@ impl VisitorMut for Rewrite {
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        flow(tables::factor(factor))?;
         lowering::table_factor(factor)
     }
 
@@ -83,7 +153,58 @@ impl VisitorMut for Rewrite {
         }
         lowering::expression(expr)?;
         match expr {
-            Expr::SimilarTo { .. } => refuse("SIMILAR TO"),
+            Expr::SimilarTo { expr: text, pattern, escape_char, negated } => {
+                let similar = patterns::escape(escape_char.as_ref()).and_then(|escape| {
+                    Ok(Some(match escape {
+                        patterns::Escape::Backslash => patterns::similar(text, pattern, Some('\\'), *negated)?,
+                        patterns::Escape::Of(escape) => patterns::similar(text, pattern, escape, *negated)?,
+                        patterns::Escape::Null => no_answer(),
+                    }))
+                });
+                replace(expr, similar)
+            }
+            Expr::Like { pattern, escape_char: escape_char @ Some(_), .. }
+            | Expr::ILike { pattern, escape_char: escape_char @ Some(_), .. } => {
+                match patterns::escape(escape_char.as_ref()) {
+                    Ok(patterns::Escape::Backslash) => *escape_char = None,
+                    Ok(patterns::Escape::Of(escape)) => match patterns::like(pattern, escape) {
+                        Ok(plain) => {
+                            **pattern = plain;
+                            *escape_char = None;
+                        }
+                        Err(error) => return ControlFlow::Break(error),
+                    },
+                    Ok(patterns::Escape::Null) => *expr = no_answer(),
+                    Err(error) => return ControlFlow::Break(error),
+                }
+                ControlFlow::Continue(())
+            }
+            Expr::IsNull(inner) => {
+                let test = rows::is_null(inner, false);
+                replace(expr, test)
+            }
+            Expr::IsNotNull(inner) => {
+                let test = rows::is_null(inner, true);
+                replace(expr, test)
+            }
+            Expr::IsDistinctFrom(left, right) => {
+                let test = rows::is_distinct(left, right, false);
+                replace(expr, test)
+            }
+            Expr::IsNotDistinctFrom(left, right) => {
+                let test = rows::is_distinct(left, right, true);
+                replace(expr, test)
+            }
+            Expr::InList { expr: row, list, negated } => {
+                let test = rows::is_in(row, list, *negated);
+                replace(expr, test)
+            }
+            Expr::Between { expr: value, low, high, negated } => {
+                if take_mark(low) {
+                    *expr = symmetric(value, low, high, *negated);
+                }
+                ControlFlow::Continue(())
+            }
             Expr::Function(function) if is_row(function) => refuse("a row as a value"),
             Expr::AnyOp { left, compare_op, right, .. } if !matches!(right.as_ref(), Expr::Subquery(_)) => {
                 match operators::quantified(left, compare_op, right, false) {
@@ -110,9 +231,6 @@ impl VisitorMut for Rewrite {
                 *expr = operators::call(name, vec![left.as_ref().clone(), right.as_ref().clone()]);
                 ControlFlow::Continue(())
             }
-            Expr::IsNull(inner) | Expr::IsNotNull(inner) if matches!(inner.as_ref(), Expr::Tuple(_)) => {
-                refuse("IS NULL of a row")
-            }
             Expr::Cast { expr: inner, data_type, .. } if keeps_digits(data_type) => {
                 if let Expr::Value(value) = inner.as_mut()
                     && let Value::Number(digits, _) = &value.value
@@ -121,27 +239,9 @@ impl VisitorMut for Rewrite {
                 }
                 ControlFlow::Continue(())
             }
-            Expr::BinaryOp { left, op: op @ (BinaryOperator::Eq | BinaryOperator::NotEq), right } => {
-                if let (Expr::Tuple(lefts), Expr::Tuple(rights)) = (left.as_ref(), right.as_ref()) {
-                    if lefts.len() != rights.len() || lefts.is_empty() {
-                        return refuse("comparing rows of different lengths");
-                    }
-                    let joint = if *op == BinaryOperator::Eq { BinaryOperator::And } else { BinaryOperator::Or };
-                    let pairs = lefts.iter().zip(rights).map(|(left, right)| Expr::BinaryOp {
-                        left: Box::new(left.clone()),
-                        op: op.clone(),
-                        right: Box::new(right.clone()),
-                    });
-                    let joined = pairs.reduce(|left, right| Expr::BinaryOp {
-                        left: Box::new(left),
-                        op: joint.clone(),
-                        right: Box::new(right),
-                    });
-                    if let Some(joined) = joined {
-                        *expr = Expr::Nested(Box::new(joined));
-                    }
-                }
-                ControlFlow::Continue(())
+            Expr::BinaryOp { left, op, right } => {
+                let test = rows::compare(left, op, right);
+                replace(expr, test)
             }
             // The sign of a number binds tighter than its power.
             Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner }
@@ -222,10 +322,7 @@ fn keeps_digits(data_type: &DataType) -> bool {
 
 fn check_body(body: &SetExpr) -> ControlFlow<Error> {
     match body {
-        SetExpr::SetOperation { op, set_quantifier, left, right } => {
-            if matches!(set_quantifier, SetQuantifier::All) && !matches!(op, SetOperator::Union) {
-                return refuse(&format!("{op} ALL"));
-            }
+        SetExpr::SetOperation { left, right, .. } => {
             check_body(left)?;
             check_body(right)
         }

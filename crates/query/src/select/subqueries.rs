@@ -5,10 +5,13 @@
 
 use std::sync::Arc;
 
-use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{Aggregate, Expr, LogicalPlan, LogicalPlanBuilder, Subquery};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery, lit, when,
+};
 
 use crate::functions::single_row::SINGLE_ROW;
 use crate::rules::rewrite_expressions;
@@ -34,6 +37,73 @@ pub(super) fn one_row_each(plan: LogicalPlan) -> Result<LogicalPlan> {
         }
         other => Ok(Transformed::no(other)),
     })
+}
+
+/// `x IN (SELECT ...)` as part of a condition, under OR, NOT or IS NULL, where its NULL counts: DataFusion's mark joins know
+/// true and false only, so that NULL is told from false by two more questions.
+///
+/// ```text
+///   CASE WHEN x IN (S) THEN true
+///        WHEN x IS NULL AND EXISTS (S) OR EXISTS (S with a NULL) THEN NULL
+///        ELSE false END
+/// ```
+pub(super) fn three_valued(plan: LogicalPlan) -> Result<LogicalPlan> {
+    plan.transform_up_with_subqueries(|node| {
+        let LogicalPlan::Filter(mut filter) = node else { return Ok(Transformed::no(node)) };
+        let schema = Arc::clone(filter.input.schema());
+        let mut changed = false;
+        let conjuncts = split_conjunction_owned(filter.predicate.clone()).into_iter().map(|conjunct| {
+            // A conjunct by itself drops the row for NULL as for false.
+            if matches!(&conjunct, Expr::InSubquery(_))
+                || matches!(&conjunct, Expr::Not(inner) if matches!(inner.as_ref(), Expr::InSubquery(_)))
+            {
+                return Ok(conjunct);
+            }
+            let replaced = conjunct.transform_up(|expr| match expr {
+                Expr::InSubquery(found) if may_be_null(&found, &schema)? => told_from_null(found).map(Transformed::yes),
+                other => Ok(Transformed::no(other)),
+            })?;
+            changed |= replaced.transformed;
+            Ok(replaced.data)
+        });
+        let conjuncts = conjuncts.collect::<Result<Vec<Expr>>>()?;
+        if !changed {
+            return Ok(Transformed::no(LogicalPlan::Filter(filter)));
+        }
+        filter.predicate = conjunction(conjuncts).unwrap_or_else(|| lit(true));
+        Ok(Transformed::yes(LogicalPlan::Filter(filter)))
+    })
+    .map(|transformed| transformed.data)
+}
+
+fn may_be_null(found: &InSubquery, schema: &DFSchema) -> Result<bool> {
+    let inner = found.subquery.subquery.schema();
+    Ok(found.expr.nullable(schema).unwrap_or(true) || inner.fields().iter().any(|field| field.is_nullable()))
+}
+
+fn told_from_null(found: InSubquery) -> Result<Expr> {
+    let InSubquery { expr, subquery, negated } = found;
+    let exists = |plan: Arc<LogicalPlan>| {
+        let subquery = Subquery {
+            subquery: plan,
+            outer_ref_columns: subquery.outer_ref_columns.clone(),
+            spans: subquery.spans.clone(),
+        };
+        Expr::Exists(Exists { subquery, negated: false })
+    };
+    let column = Expr::from(subquery.subquery.schema().qualified_field(0));
+    let with_null = LogicalPlanBuilder::from(LogicalPlan::clone(&subquery.subquery)).filter(column.is_null())?.build()?;
+    let unknown = expr
+        .as_ref()
+        .clone()
+        .is_null()
+        .and(exists(Arc::clone(&subquery.subquery)))
+        .or(exists(Arc::new(with_null)));
+    let is_in = Expr::InSubquery(InSubquery { expr, subquery, negated: false });
+    let answer = when(is_in, lit(!negated))
+        .when(unknown, Expr::Literal(ScalarValue::Boolean(None), None))
+        .otherwise(lit(negated))?;
+    Ok(answer)
 }
 
 /// Whether it is a subquery that reads columns from around it and may have more rows than the one that is wanted.

@@ -1,0 +1,149 @@
+//! GROUP BY the primary key: the other columns of the table depend on it and may be selected as they are.
+//!
+//! They are added to the GROUP BY, which changes no group.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use ashlar_base::TableSchema;
+use datafusion::sql::sqlparser::ast::{
+    Expr, GroupByExpr, Ident, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
+    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+};
+
+use super::names::folded;
+use crate::catalog::{CatalogState, Table};
+use crate::key_plan::single;
+
+/// Adds dependent columns to each GROUP BY of a query.
+pub(super) fn add_dependent(catalog: &CatalogState, query: &mut Query) {
+    struct Groups<'a> {
+        catalog: &'a CatalogState,
+        hidden: Vec<Vec<String>>,
+    }
+    impl VisitorMut for Groups<'_> {
+        type Break = ();
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+            let names = query.with.iter().flat_map(|with| with.cte_tables.iter());
+            self.hidden.push(names.map(|cte| folded(&cte.alias.name)).collect());
+            let order_by = query.order_by.clone();
+            if let SetExpr::Select(select) = query.body.as_mut() {
+                let mut used = Used::default();
+                let _ = order_by.visit(&mut used);
+                group(self.catalog, &self.hidden, select, used);
+            }
+            ControlFlow::Continue(())
+        }
+        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+            self.hidden.pop();
+            ControlFlow::Continue(())
+        }
+    }
+    let _ = query.visit(&mut Groups { catalog, hidden: Vec::new() });
+}
+
+/// Names of columns, with the table's where it is said.
+#[derive(Default)]
+struct Used(Vec<(Option<String>, String)>);
+
+impl Visitor for Used {
+    type Break = ();
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        self.0.extend(named(expr));
+        ControlFlow::Continue(())
+    }
+}
+
+fn named(expr: &Expr) -> Option<(Option<String>, String)> {
+    match expr {
+        Expr::Nested(inner) => named(inner),
+        Expr::Identifier(name) => Some((None, folded(name))),
+        Expr::CompoundIdentifier(names) => match &names[..] {
+            [table, name] => Some((Some(folded(table)), folded(name))),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn group(catalog: &CatalogState, hidden: &[Vec<String>], select: &mut Select, mut used: Used) {
+    let GroupByExpr::Expressions(exprs, modifiers) = &mut select.group_by else { return };
+    let grouped: Vec<(Option<String>, String)> = exprs.iter().filter_map(named).collect();
+    if grouped.is_empty() || !modifiers.is_empty() {
+        return;
+    }
+    if exprs.iter().any(|expr| matches!(expr, Expr::Rollup(_) | Expr::Cube(_) | Expr::GroupingSets(_))) {
+        return;
+    }
+    let mut tables: Vec<(String, Arc<TableSchema>)> = Vec::new();
+    for table in &select.from {
+        tables_of(catalog, hidden, table, &mut tables);
+    }
+    // A bare name belongs to the one table that has such a column.
+    let owner = |name: &(Option<String>, String)| match name {
+        (Some(table), column) => {
+            tables.iter().position(|(alias, schema)| alias == table && schema.column(column).is_some())
+        }
+        (None, column) => {
+            let mut owners = tables.iter().enumerate().filter(|(_, (_, schema))| schema.column(column).is_some());
+            match (owners.next(), owners.next()) {
+                (Some((owner, _)), None) => Some(owner),
+                _ => None,
+            }
+        }
+    };
+    let _ = select.having.visit(&mut used);
+    for item in &select.projection {
+        let _ = item.visit(&mut used);
+    }
+    for (number, (alias, schema)) in tables.iter().enumerate() {
+        let is_grouped = |column: &str| grouped.iter().any(|name| name.1 == column && owner(name) == Some(number));
+        if schema.hidden_key || !schema.key.iter().all(|&ordinal| is_grouped(&schema.columns[ordinal].name)) {
+            continue;
+        }
+        let has_star = select.projection.iter().any(|item| match item {
+            SelectItem::Wildcard(_) => true,
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                single(name).as_deref() == Some(alias)
+            }
+            _ => false,
+        });
+        for column in schema.visible_columns() {
+            let is_used = has_star || used.0.iter().any(|name| name.1 == column.name && owner(name) == Some(number));
+            if is_used && !is_grouped(&column.name) {
+                exprs.push(Expr::CompoundIdentifier(vec![
+                    Ident::with_quote('"', alias.clone()),
+                    Ident::with_quote('"', column.name.clone()),
+                ]));
+            }
+        }
+    }
+}
+
+fn tables_of(
+    catalog: &CatalogState,
+    hidden: &[Vec<String>],
+    table: &TableWithJoins,
+    tables: &mut Vec<(String, Arc<TableSchema>)>,
+) {
+    for factor in std::iter::once(&table.relation).chain(table.joins.iter().map(|join| &join.relation)) {
+        match factor {
+            TableFactor::Table { name, alias, args: None, .. } => {
+                let Some(name) = single(name) else { continue };
+                if hidden.iter().any(|names| names.contains(&name)) {
+                    continue;
+                }
+                if let Some(Table::Grid(region)) = catalog.table(&name)
+                    && alias.as_ref().is_none_or(|alias| alias.columns.is_empty())
+                {
+                    let alias = alias.as_ref().map_or(name, |alias| folded(&alias.name));
+                    tables.push((alias, region.schema()));
+                }
+            }
+            TableFactor::NestedJoin { table_with_joins, alias: None } => {
+                tables_of(catalog, hidden, table_with_joins, tables);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! WITH: an inner name hides an outer one, and the columns of a recursive query have the types of its first part.
+//!
+//! Called by the planner for each query before it is planned.
+
+use std::ops::ControlFlow;
+
+use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
+use datafusion::sql::sqlparser::ast::{
+    CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
+    SelectItem, SetExpr, SetOperator, Statement, TableAlias, TableFactor, Visit, VisitMut, Visitor, VisitorMut, With,
+};
+
+use super::names::{folded, label_of};
+use super::{Planner, SelectPlan};
+use crate::columns::NAME_END;
+use crate::sql_types::ast_of;
+
+/// Gives a name of its own to each WITH query that has the name of one around it.
+///
+/// # Errors
+/// 42712 for two of the same name in one WITH.
+pub(super) fn rename_hidden(query: &mut Query) -> Result<()> {
+    if count_of_with(query) == 0 {
+        return Ok(());
+    }
+    let mut renaming = Renaming { outer: Vec::new(), number: 0 };
+    match query.visit(&mut renaming) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+fn count_of_with(query: &Query) -> usize {
+    struct Count(usize);
+    impl Visitor for Count {
+        type Break = ();
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            self.0 += usize::from(query.with.is_some());
+            ControlFlow::Continue(())
+        }
+    }
+    let mut count = Count(0);
+    let _ = query.visit(&mut count);
+    count.0
+}
+
+struct Renaming {
+    /// Names of the queries around, a list for each.
+    outer: Vec<Vec<String>>,
+    number: usize,
+}
+
+impl VisitorMut for Renaming {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        let mut names = Vec::new();
+        if let Some(mut with) = query.with.take() {
+            for index in 0..with.cte_tables.len() {
+                let name = folded(&with.cte_tables[index].alias.name);
+                if names.contains(&name) {
+                    let message = format!("WITH query name \"{name}\" specified more than once");
+                    return ControlFlow::Break(Error::new(ErrorCode::DuplicateAlias, message));
+                }
+                if self.outer.iter().any(|known| known.contains(&name)) {
+                    self.number += 1;
+                    let hidden = format!("{name}{NAME_END}{}", self.number);
+                    with.cte_tables[index].alias.name = Ident::with_quote('"', hidden.clone());
+                    let mut rename = Rename { name: &name, hidden: &hidden };
+                    if with.recursive {
+                        let _ = VisitMut::visit(with.cte_tables[index].query.as_mut(), &mut rename);
+                    }
+                    for later in &mut with.cte_tables[index + 1..] {
+                        let _ = VisitMut::visit(later.query.as_mut(), &mut rename);
+                    }
+                    let _ = query.visit(&mut rename);
+                }
+                names.push(name);
+            }
+            query.with = Some(with);
+        }
+        self.outer.push(names);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.outer.pop();
+        ControlFlow::Continue(())
+    }
+}
+
+struct Rename<'a> {
+    name: &'a str,
+    hidden: &'a str,
+}
+
+impl VisitorMut for Rename<'_> {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, alias, args: None, .. } = factor
+            && let [ObjectNamePart::Identifier(ident)] = &name.0[..]
+            && folded(ident) == self.name
+        {
+            alias.get_or_insert_with(|| TableAlias {
+                explicit: true,
+                name: ident.clone(),
+                columns: Vec::new(),
+                at: None,
+            });
+            *name = ObjectName::from(vec![Ident::with_quote('"', self.hidden)]);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Casts both parts of each recursive query of a WITH to the types of the first.
+pub(super) fn type_recursive(planner: &Planner<'_>, query: &mut Query) {
+    let Some(with) = &mut query.with else { return };
+    if !with.recursive {
+        return;
+    }
+    for index in 0..with.cte_tables.len() {
+        let (before, rest) = with.cte_tables.split_at_mut(index);
+        let SetExpr::SetOperation { op: SetOperator::Union, left, right, .. } = rest[0].query.body.as_mut() else {
+            continue;
+        };
+        let first = Query {
+            with: (!before.is_empty()).then(|| With {
+                with_token: with.with_token.clone(),
+                recursive: true,
+                cte_tables: before.to_vec(),
+            }),
+            ..bare(left)
+        };
+        // What is wrong with it is found when all of it is planned.
+        let Ok(plan) = SelectPlan::new(planner, Statement::Query(Box::new(first)), &[]) else { continue };
+        let types: Vec<Option<SqlType>> = plan.columns.iter().map(|column| castable(column.sql_type)).collect();
+        cast_outputs(left, &types, true);
+        cast_outputs(right, &types, false);
+    }
+}
+
+/// A query of nothing but a body.
+fn bare(body: &SetExpr) -> Query {
+    Query {
+        with: None,
+        body: Box::new(body.clone()),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }
+}
+
+/// Types that a cast neither cuts nor rounds.
+fn castable(sql_type: SqlType) -> Option<SqlType> {
+    match sql_type.scalar() {
+        ScalarType::Numeric { .. } | ScalarType::Varchar { .. } => None,
+        _ => Some(sql_type),
+    }
+}
+
+/// `nullable`: what comes out may be NULL, whatever goes in; the first part decides that for both.
+fn cast_outputs(body: &mut SetExpr, types: &[Option<SqlType>], nullable: bool) {
+    match body {
+        SetExpr::Select(select) if select.projection.len() == types.len() => {
+            let plain =
+                |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+            if !select.projection.iter().all(plain) {
+                return;
+            }
+            let mut labels: Vec<String> = Vec::new();
+            for (ordinal, (item, sql_type)) in select.projection.iter_mut().zip(types).enumerate() {
+                let Some(sql_type) = sql_type else { continue };
+                match item {
+                    SelectItem::UnnamedExpr(expr) => {
+                        let mut label = label_of(expr);
+                        if label == "?column?" || labels.contains(&label) {
+                            label = format!("{label}{NAME_END}{ordinal}");
+                        }
+                        labels.push(label.clone());
+                        let expr = settled(expr.clone(), *sql_type, nullable);
+                        *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', label) };
+                    }
+                    SelectItem::ExprWithAlias { expr, .. } => *expr = settled(expr.clone(), *sql_type, nullable),
+                    _ => {}
+                }
+            }
+        }
+        SetExpr::Values(values) => {
+            for row in &mut values.rows {
+                for (cell, sql_type) in row.content.iter_mut().zip(types) {
+                    if let Some(sql_type) = sql_type {
+                        *cell = settled(cell.clone(), *sql_type, nullable);
+                    }
+                }
+            }
+        }
+        SetExpr::Query(query) if query.with.is_none() => cast_outputs(&mut query.body, types, nullable),
+        _ => {}
+    }
+}
+
+/// The expression as a type; `NULLIF(expr, NULL)` is the same value that may be NULL.
+fn settled(expr: Expr, sql_type: SqlType, nullable: bool) -> Expr {
+    if !nullable {
+        return cast(expr, sql_type);
+    }
+    let Ok(Statement::Query(query)) = super::parse("SELECT nullif(NULL, NULL)") else { return expr };
+    let SetExpr::Select(mut select) = *query.body else { return expr };
+    let Some(SelectItem::UnnamedExpr(Expr::Function(mut function))) = select.projection.pop() else { return expr };
+    if let FunctionArguments::List(list) = &mut function.args
+        && let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(first))) = list.args.first_mut()
+    {
+        *first = expr;
+    }
+    cast(Expr::Function(function), sql_type)
+}
+
+/// `CAST(expr AS type)`
+pub(super) fn cast(expr: Expr, sql_type: SqlType) -> Expr {
+    let data_type = ast_of(sql_type);
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
+}

@@ -1,0 +1,177 @@
+//! Spellings of PostgreSQL that DataFusion's parser does not know, in the words that it knows.
+//!
+//! Called for the text of a query or of DML, which PostgreSQL's own parser has accepted before; works on that
+//! parser's tokens, so that nothing inside quotes or comments is touched. What a text means stays the same.
+
+use std::borrow::Cow;
+
+use ashlar_base::{Error, Result};
+use pg_query::protobuf::{ScanToken, Token};
+
+/// Marks the operand of `BETWEEN` behind which `SYMMETRIC` was said: an operator that PostgreSQL has no more, and that
+/// `rewrite` takes away again.
+pub(super) const SYMMETRIC_MARK: &str = "!!";
+
+/// The text in plain spelling.
+///
+/// # Errors
+/// 0A000 for a spelling that would be misread.
+pub(super) fn plain(text: &str) -> Result<Cow<'_, str>> {
+    if !is_suspicious(text) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let Ok(scanned) = pg_query::scan(text) else { return Ok(Cow::Borrowed(text)) };
+    let mut plain = String::with_capacity(text.len());
+    let mut end = 0;
+    let tokens = &scanned.tokens;
+    let mut number = 0;
+    while let Some(token) = tokens.get(number) {
+        let (start, token_end) = range(token);
+        let Some(word) = text.get(start..token_end) else { return Ok(Cow::Borrowed(text)) };
+        let before = number.checked_sub(1).and_then(|before| tokens.get(before));
+        let mut taken = token_end;
+        let replacement: Option<String> = match token.token() {
+            Token::Isnull => Some("IS NULL".to_owned()),
+            Token::Notnull => Some("IS NOT NULL".to_owned()),
+            Token::Symmetric => Some(SYMMETRIC_MARK.to_owned()),
+            // `TABLE t` is a query; in no query is TABLE anything else.
+            Token::Table => Some("SELECT * FROM".to_owned()),
+            Token::Only if !before.is_some_and(|before| matches!(before.token(), Token::Row | Token::Rows)) => {
+                Some(String::new())
+            }
+            Token::Sconst if word.contains(['\n', '\r']) => joined(word).map(|joined| joined.to_owned()),
+            Token::Usconst | Token::Uident => {
+                let mut escape = '\\';
+                if let (Some(next), Some(of)) = (tokens.get(number + 1), tokens.get(number + 2))
+                    && matches!(next.token(), Token::Uescape)
+                {
+                    let (of_start, of_end) = range(of);
+                    escape =
+                        text.get(of_start..of_end).and_then(|of| of.trim_matches('\'').chars().next()).unwrap_or('\\');
+                    taken = of_end;
+                    number += 2;
+                }
+                Some(unicode(word, escape)?)
+            }
+            Token::Iconst | Token::Fconst if word.contains(['x', 'X', 'o', 'O', 'b', 'B', '_']) => {
+                return Err(Error::unsupported("numbers with a base or with underscores are not supported"));
+            }
+            _ => None,
+        };
+        if let Some(replacement) = replacement {
+            plain.push_str(&text[end..start]);
+            plain.push_str(&replacement);
+            end = taken;
+        }
+        number += 1;
+    }
+    plain.push_str(&text[end..]);
+    Ok(Cow::Owned(plain))
+}
+
+/// Whether it is worth to look at the tokens.
+fn is_suspicious(text: &str) -> bool {
+    const WORDS: [&str; 7] = ["isnull", "notnull", "symmetric", "table", "only", "u&'", "u&\""];
+    let lower = text.to_ascii_lowercase();
+    let has_number = || {
+        let bytes = lower.as_bytes();
+        bytes.windows(2).any(|pair| {
+            pair[0].is_ascii_digit()
+                && (matches!(pair[1], b'_') || pair[0] == b'0' && matches!(pair[1], b'x' | b'o' | b'b'))
+        })
+    };
+    WORDS.iter().any(|word| lower.contains(word))
+        || (text.contains('\'') && text.contains(['\n', '\r']))
+        || has_number()
+}
+
+fn range(token: &ScanToken) -> (usize, usize) {
+    (usize::try_from(token.start).unwrap_or(0), usize::try_from(token.end).unwrap_or(0))
+}
+
+/// A constant that goes on in the next line, in one piece; `None` where it does not.
+fn joined(word: &str) -> Option<String> {
+    let (prefix, quoted) = word.split_at(word.find('\'')?);
+    let escapes = prefix.eq_ignore_ascii_case("e");
+    if !prefix.is_empty() && !escapes {
+        return None;
+    }
+    let mut result = String::from(prefix);
+    result.push('\'');
+    let mut characters = quoted.chars().skip(1).peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' if escapes => {
+                result.push(character);
+                result.extend(characters.next());
+            }
+            '\'' if characters.peek() == Some(&'\'') => {
+                result.push_str("''");
+                characters.next();
+            }
+            '\'' => {
+                // What lies between two pieces is white space, or a comment to the end of a line.
+                let mut in_comment = false;
+                while let Some(between) = characters.next() {
+                    match between {
+                        '\n' | '\r' => in_comment = false,
+                        '-' => in_comment = true,
+                        '\'' if !in_comment => break,
+                        _ => {}
+                    }
+                }
+            }
+            other => result.push(other),
+        }
+    }
+    result.push('\'');
+    Some(result)
+}
+
+/// `U&'d\0061t'` and `U&"..."` with the characters themselves.
+fn unicode(word: &str, escape: char) -> Result<String> {
+    let wrong = || Error::new(ashlar_base::ErrorCode::SyntaxError, "invalid Unicode escape");
+    let quoted = word.get(2..).ok_or_else(wrong)?;
+    let mut result = String::new();
+    let mut characters = quoted.chars().peekable();
+    let mut units: Vec<u16> = Vec::new();
+    while let Some(character) = characters.next() {
+        if character != escape {
+            if !units.is_empty() {
+                return Err(wrong());
+            }
+            result.push(character);
+            continue;
+        }
+        if characters.peek() == Some(&escape) {
+            characters.next();
+            result.push(escape);
+            continue;
+        }
+        let digits = if characters.peek() == Some(&'+') {
+            characters.next();
+            6
+        } else {
+            4
+        };
+        let hex: String = characters.by_ref().take(digits).collect();
+        let code = u32::from_str_radix(&hex, 16).map_err(|_| wrong())?;
+        match (u16::try_from(code), char::from_u32(code)) {
+            (_, Some('\'')) => result.push_str("''"),
+            (_, Some(character)) if units.is_empty() => result.push(character),
+            // Two halves of a surrogate pair.
+            (Ok(unit), _) => {
+                units.push(unit);
+                if units.len() == 2 {
+                    result.push_str(&String::from_utf16(&units).map_err(|_| wrong())?);
+                    units.clear();
+                }
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    if units.is_empty() { Ok(result) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests;

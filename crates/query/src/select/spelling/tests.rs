@@ -1,0 +1,26 @@
+//! Texts before and after, as PostgreSQL reads both.
+
+use super::plain;
+
+#[test]
+fn spellings_become_plain() {
+    for (text, expected) in [
+        ("select a isnull, b notnull", "select a IS NULL, b IS NOT NULL"),
+        ("select 'isnull' -- only", "select 'isnull' -- only"),
+        ("table t", "SELECT * FROM t"),
+        ("select * from only t fetch first 2 rows only", "select * from  t fetch first 2 rows only"),
+        ("select 'a'\n  'b'", "select 'ab'"),
+        ("select 'a''b\nc'", "select 'a''b\nc'"),
+        ("select E'a\\''\n'b'", "select E'a\\'b'"),
+        ("select 'a' -- it's\n 'b'", "select 'ab'"),
+        (r"select U&'d\0061t\+000061'", "select 'data'"),
+        ("select U&'d!0061' UESCAPE '!'", "select 'da'"),
+        (r#"select U&"\0069d" from t"#, r#"select "id" from t"#),
+        ("select 5 between symmetric 10 and 1", "select 5 between !! 10 and 1"),
+        ("select t_1.x from t_1", "select t_1.x from t_1"),
+    ] {
+        assert_eq!(plain(text).unwrap(), expected);
+    }
+    assert!(plain("select 0x1F").is_err());
+    assert!(plain("select 1_000").is_err());
+}
