@@ -12,8 +12,8 @@ use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, CastKind, ConflictTarget, Delete, Expr, FromTable, Ident, Insert, ObjectName,
-    OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement as AstStatement, TableFactor, TableObject,
-    TableWithJoins, Update, UpdateTableFromKind, Values,
+    OnConflictAction, OnInsert, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement as AstStatement,
+    TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind, Values,
 };
 
 use crate::assign::Literal;
@@ -64,6 +64,8 @@ pub enum Conflict {
         assignments: Vec<(usize, Arc<dyn PhysicalExpr>, SqlType)>,
         /// WHERE
         filter: Option<Arc<dyn PhysicalExpr>>,
+        /// Parameters that these read, as columns behind those of the two rows: number from 0 and type.
+        parameters: Vec<(usize, SqlType)>,
     },
 }
 
@@ -156,7 +158,7 @@ impl InsertPlan {
         let source = plan.source(&targets, insert.source)?;
         let alias = insert.table_alias.as_ref().map_or(name, |alias| folded(&alias.alias));
         let conflict = plan.conflict(insert.on, &alias)?;
-        let returning = plan.returning(insert.returning, &alias)?;
+        let returning = plan.returning(insert.returning, &alias, false)?;
         let parameter_types = plan.finish_parameters();
         let mut defaults = Vec::new();
         for (ordinal, column) in schema.columns.iter().enumerate() {
@@ -197,6 +199,11 @@ impl InsertPlan {
             }
         }
         Ok(targets)
+    }
+
+    /// Whether a default gives another value each time, such as `random()`.
+    pub fn has_volatile_default(&self) -> bool {
+        self.defaults.iter().any(|(_, plan)| plan.is_volatile())
     }
 
     /// Whether it runs without the engine: constants and parameters, into rows as they are.
@@ -324,7 +331,7 @@ impl Builder<'_> {
         self.parameter_types.iter().map(|known| known.unwrap_or(text)).collect()
     }
 
-    fn conflict(&self, on: Option<OnInsert>, alias: &str) -> Result<Conflict> {
+    fn conflict(&mut self, on: Option<OnInsert>, alias: &str) -> Result<Conflict> {
         let on = match on {
             None => return Ok(Conflict::Fail),
             Some(OnInsert::OnConflict(on)) => on,
@@ -367,23 +374,56 @@ impl Builder<'_> {
         let row = self.engine_schema();
         let existing = DFSchema::try_from_qualified_schema(alias, &row).map_err(from_datafusion)?;
         let excluded = DFSchema::try_from_qualified_schema("excluded", &row).map_err(from_datafusion)?;
-        let both = existing.join(&excluded).map_err(from_datafusion)?;
-        let planner = Planner::new(self.engine, self.catalog);
-        let mut assignments = Vec::new();
+        let mut split = Vec::new();
         for Assignment { target, value } in split_assignments(update.assignments)? {
             let ordinal = self.assigned_column(&target)?;
             if self.schema.key.contains(&ordinal) {
                 return Err(Error::unsupported("ON CONFLICT DO UPDATE of a key column is not supported"));
             }
+            // Alone, a parameter is of the column's type.
+            if let Some(number) = key_plan::parameter(&value) {
+                self.know_parameter(number, self.schema.columns[ordinal].sql_type);
+            }
+            split.push((ordinal, value));
+        }
+        let mut read = ParametersRead::default();
+        split.iter_mut().for_each(|(_, value)| read.replace_in(value));
+        let mut selection = update.selection;
+        selection.iter_mut().for_each(|selection| read.replace_in(selection));
+        let mut parameters = Vec::new();
+        for number in read.numbers {
+            let known = self.parameter_types.get(number).copied().flatten();
+            let declared = self.declared.get(number).and_then(|oid| SqlType::from_oid(*oid));
+            let sql_type = known.or(declared).ok_or_else(|| {
+                let message = format!("could not determine data type of parameter ${}", number + 1);
+                Error::new(ErrorCode::IndeterminateDatatype, message)
+                    .with_hint(format!("Cast it: ${}::integer.", number + 1))
+            })?;
+            self.know_parameter(number, sql_type);
+            parameters.push((number, sql_type));
+        }
+        let both = existing.join(&excluded).map_err(from_datafusion)?;
+        let both = both.join(&parameter_schema(&parameters)?).map_err(from_datafusion)?;
+        let planner = Planner::new(self.engine, self.catalog);
+        let mut assignments = Vec::new();
+        for (ordinal, value) in split {
             let value = qualify(typed(value, self.schema.columns[ordinal].sql_type), alias, self.schema);
             let (expr, sql_type) = self.physical(&planner, value, &both)?;
             assignments.push((ordinal, expr, sql_type));
         }
-        let filter = match update.selection {
+        let filter = match selection {
             Some(selection) => Some(self.physical(&planner, qualify(selection, alias, self.schema), &both)?.0),
             None => None,
         };
-        Ok(Conflict::Update { assignments, filter })
+        Ok(Conflict::Update { assignments, filter, parameters })
+    }
+
+    /// Gives a parameter a type, unless it has one.
+    fn know_parameter(&mut self, number: usize, sql_type: SqlType) {
+        if self.parameter_types.len() <= number {
+            self.parameter_types.resize(number + 1, None);
+        }
+        self.parameter_types[number].get_or_insert(sql_type);
     }
 
     fn assigned_column(&self, target: &AssignmentTarget) -> Result<usize> {
@@ -416,8 +456,10 @@ impl Builder<'_> {
         Ok((physical, sql_type))
     }
 
-    fn returning(&self, items: Option<Vec<SelectItem>>, alias: &str) -> Result<Option<Returning>> {
-        let Some(items) = items else { return Ok(None) };
+    /// `has_sources`: other tables stand beside the target, whose columns a star would mean too.
+    fn returning(&self, items: Option<Vec<SelectItem>>, alias: &str, has_sources: bool) -> Result<Option<Returning>> {
+        let Some(mut items) = items else { return Ok(None) };
+        check_returning(&mut items, alias, has_sources)?;
         let row = self.engine_schema();
         let schema = DFSchema::try_from_qualified_schema(alias, &row).map_err(from_datafusion)?;
         let planner = Planner::new(self.engine, self.catalog);
@@ -472,6 +514,78 @@ impl Builder<'_> {
         }
         Ok(Some(Returning { plain, exprs, columns: columns.into() }))
     }
+}
+
+/// Refuses what RETURNING would answer otherwise than PostgreSQL.
+fn check_returning(items: &mut [SelectItem], alias: &str, has_sources: bool) -> Result<()> {
+    let star = || {
+        Error::unsupported("RETURNING * of a statement with other tables is not supported")
+            .with_hint("Name the target's columns.")
+    };
+    for item in items {
+        match item {
+            SelectItem::Wildcard(_) if has_sources => return Err(star()),
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                if single(name).as_deref() != Some(alias) {
+                    return Err(if has_sources {
+                        star()
+                    } else {
+                        Error::new(ErrorCode::UndefinedTable, format!("missing FROM-clause entry for table \"{name}\""))
+                    });
+                }
+            }
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                let mut read = ParametersRead::default();
+                read.replace_in(expr);
+                if !read.numbers.is_empty() {
+                    return Err(Error::unsupported("parameters in RETURNING are not supported"));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The qualifier of parameters as columns, which no user can write.
+const PARAMETERS: &str = "\u{1}parameters";
+
+/// Parameters that an expression reads, each replaced by a column of its own.
+#[derive(Default)]
+struct ParametersRead {
+    numbers: Vec<usize>,
+}
+
+impl ParametersRead {
+    fn replace_in(&mut self, expr: &mut Expr) {
+        use datafusion::sql::sqlparser::ast::visit_expressions_mut;
+        use std::ops::ControlFlow;
+        let _: ControlFlow<()> = visit_expressions_mut(expr, |node| {
+            if matches!(node, Expr::Value(_))
+                && let Some(number) = key_plan::parameter(node)
+            {
+                if !self.numbers.contains(&number) {
+                    self.numbers.push(number);
+                }
+                let column = Ident::with_quote('"', parameter_column(number));
+                *node = Expr::CompoundIdentifier(vec![Ident::with_quote('"', PARAMETERS), column]);
+            }
+            ControlFlow::Continue(())
+        });
+    }
+}
+
+fn parameter_column(number: usize) -> String {
+    format!("${}", number + 1)
+}
+
+/// The columns that parameters are.
+fn parameter_schema(parameters: &[(usize, SqlType)]) -> Result<DFSchema> {
+    let fields: Vec<arrow::datatypes::FieldRef> = parameters
+        .iter()
+        .map(|(number, sql_type)| crate::expressions::field_of(&parameter_column(*number), *sql_type))
+        .collect();
+    DFSchema::try_from_qualified_schema(PARAMETERS, &arrow::datatypes::Schema::new(fields)).map_err(from_datafusion)
 }
 
 fn no_constraint() -> Error {
@@ -587,6 +701,7 @@ impl UpdatePlan {
             assigned.push(ordinal);
         }
         let mut from = vec![update.table];
+        let has_sources = update.from.is_some();
         match update.from {
             None => {}
             Some(UpdateTableFromKind::AfterSet(tables) | UpdateTableFromKind::BeforeSet(tables)) => from.extend(tables),
@@ -602,7 +717,7 @@ impl UpdatePlan {
             let empty = arrow::array::new_empty_array(field.data_type());
             crate::assign::Assigned::new(&empty, &field, &schema.columns[*ordinal], engine.zone()).map(drop)?;
         }
-        let returning = builder.returning(update.returning, &alias)?;
+        let returning = builder.returning(update.returning, &alias, has_sources)?;
         Ok(Self { region, select, assigned, returning, schema })
     }
 }
@@ -677,13 +792,14 @@ impl DeletePlan {
         refuse(tables.len() != 1, "DELETE from several tables")?;
         let (region, alias) = target_of(catalog, &tables[0])?;
         let schema = region.schema();
+        let has_sources = delete.using.is_some();
         tables.extend(delete.using.unwrap_or_default());
         let query = select_of(row_items(&schema, &alias), tables, delete.selection)?;
         let planner = Planner::with_hidden(engine, catalog, region.id());
         let logical = planner.logical(AstStatement::Query(Box::new(query)), declared)?;
         let select = SelectPlan::from_logical(engine.state(), logical)?;
         let builder = Builder { engine, catalog, schema: &schema, declared, parameter_types: Vec::new() };
-        let returning = builder.returning(delete.returning, &alias)?;
+        let returning = builder.returning(delete.returning, &alias, has_sources)?;
         Ok(Self { region, select, returning, schema })
     }
 }

@@ -193,6 +193,18 @@ impl SelectPlan {
         self.stream(engine, values, view, time).await?.try_collect().await.map_err(from_datafusion)
     }
 
+    /// Whether it holds a function that gives another value for each row.
+    pub fn is_volatile(&self) -> bool {
+        let mut found = false;
+        let walked = self.plan.apply_with_subqueries(|node| {
+            node.apply_expressions(|expr| {
+                found |= expr.is_volatile();
+                Ok(TreeNodeRecursion::Continue)
+            })
+        });
+        found || walked.is_err()
+    }
+
     /// Bytes that the plan holds, as estimated from its nodes, their columns and their expressions.
     ///
     /// # Errors

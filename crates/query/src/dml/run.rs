@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::error::from_datafusion;
 use crate::functions::times::StatementTime;
 use crate::functions::times::clock::with_time;
-use crate::key_plan::{altered, not_null};
+use crate::key_plan::{altered, missing_parameter, not_null};
 use crate::select::SelectPlan;
 use crate::transaction::Transaction;
 
@@ -50,15 +50,18 @@ impl Run<'_> {
     /// 23505, 23502 and what evaluating finds; the caller rolls the write set back to where it was.
     pub async fn insert(&mut self, plan: &InsertPlan) -> Result<Outcome> {
         let snapshot = self.transaction.snapshot(self.engine.store());
-        let mut sink = InsertSink::new(plan, snapshot.clone());
+        let mut sink = InsertSink::new(plan, snapshot.clone(), self.parameters)?;
         match &plan.source {
             Source::Values { rows, computed } => {
                 let computed = match computed {
                     Some(computed) => Some(self.one_row(computed, snapshot.clone()).await?),
                     None => None,
                 };
-                let defaults = self.defaults(plan, snapshot.clone()).await?;
-                for cells in rows {
+                let mut defaults = self.defaults(plan, snapshot.clone()).await?;
+                for (number, cells) in rows.iter().enumerate() {
+                    if number > 0 && plan.has_volatile_default() {
+                        defaults = self.defaults(plan, snapshot.clone()).await?;
+                    }
                     let row = sink.row_of_cells(cells, self.parameters, computed.as_ref(), &defaults)?;
                     sink.put(self.transaction, row)?;
                 }
@@ -68,7 +71,15 @@ impl Run<'_> {
                 let mut stream = self.start(select, snapshot.clone()).await?;
                 while let Some(batch) = stream.next().await {
                     let batch = batch.map_err(from_datafusion)?;
-                    sink.put_batch(self.transaction, &batch, &select.schema(), &defaults)?;
+                    if !plan.has_volatile_default() {
+                        sink.put_batch(self.transaction, &batch, &select.schema(), &defaults)?;
+                        continue;
+                    }
+                    // `random()` and its like: another value for each row.
+                    for row in 0..batch.num_rows() {
+                        let defaults = self.defaults(plan, snapshot.clone()).await?;
+                        sink.put_batch(self.transaction, &batch.slice(row, 1), &select.schema(), &defaults)?;
+                    }
                 }
             }
         }
@@ -218,7 +229,7 @@ pub fn insert_inline(
         return Err(Error::internal("only a VALUES list is inserted inline"));
     };
     let snapshot = transaction.snapshot(engine.store());
-    let mut sink = InsertSink::new(plan, snapshot);
+    let mut sink = InsertSink::new(plan, snapshot, parameters)?;
     for cells in rows {
         let row = sink.row_of_cells(cells, parameters, None, &[])?;
         sink.put(transaction, row)?;
@@ -326,11 +337,21 @@ struct InsertSink<'a> {
     outcome: Outcome,
     /// Keys that this statement has written, where a conflict updates: one row must not be updated twice.
     touched: HashSet<Vec<u8>>,
+    /// The parameters that ON CONFLICT reads, as columns of one row.
+    parameters: Vec<(Field, ArrayRef)>,
 }
 
 impl<'a> InsertSink<'a> {
-    fn new(plan: &'a InsertPlan, snapshot: Snapshot) -> Self {
-        Self { plan, snapshot, outcome: Outcome::default(), touched: HashSet::new() }
+    fn new(plan: &'a InsertPlan, snapshot: Snapshot, values: &[Value]) -> Result<Self> {
+        let mut parameters = Vec::new();
+        if let Conflict::Update { parameters: read, .. } = &plan.conflict {
+            for (number, sql_type) in read {
+                let value = values.get(*number).ok_or_else(|| missing_parameter(*number))?;
+                let field = Field::clone(&crate::expressions::field_of("parameter", *sql_type)).with_nullable(true);
+                parameters.push((field, build_array(*sql_type, std::iter::once(value.as_datum()))?));
+            }
+        }
+        Ok(Self { plan, snapshot, outcome: Outcome::default(), touched: HashSet::new(), parameters })
     }
 
     fn row_of_cells(
@@ -393,7 +414,7 @@ impl<'a> InsertSink<'a> {
             transaction.writes.insert(&plan.region, version, &self.snapshot, &datums)?;
             return self.count(row);
         };
-        let Conflict::Update { assignments, filter } = &plan.conflict else {
+        let Conflict::Update { assignments, filter, .. } = &plan.conflict else {
             return Ok(());
         };
         if !self.touched.insert(key_bytes(&plan.schema, &row)) {
@@ -405,7 +426,7 @@ impl<'a> InsertSink<'a> {
                 "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
             ));
         }
-        let both = batch_of(&plan.schema, &[existing.clone(), row.clone()])?;
+        let both = batch_of(&plan.schema, &[existing.clone(), row.clone()], &self.parameters)?;
         if let Some(filter) = filter {
             let passed = evaluate(filter, &both, transaction.time)?;
             let passed = datafusion::common::cast::as_boolean_array(&passed).map_err(from_datafusion)?.iter().next();
@@ -490,12 +511,17 @@ fn columns_of(schema: &TableSchema, rows: &[Vec<Value>]) -> Result<Vec<ArrayRef>
 }
 
 /// One row with the columns of several rows of the table side by side.
-fn batch_of(schema: &TableSchema, rows: &[Vec<Value>]) -> Result<RecordBatch> {
+/// One row: the columns of several, one behind the other, and parameters behind them.
+fn batch_of(schema: &TableSchema, rows: &[Vec<Value>], parameters: &[(Field, ArrayRef)]) -> Result<RecordBatch> {
     let mut fields = Vec::new();
     let mut arrays = Vec::new();
     for row in rows {
         arrays.extend(columns_of(schema, std::slice::from_ref(row))?);
         fields.extend(schema.columns.iter().map(to_arrow_field).map(|field| field.with_nullable(true)));
+    }
+    for (field, array) in parameters {
+        fields.push(field.clone());
+        arrays.push(Arc::clone(array));
     }
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(|error| from_datafusion(error.into()))
 }

@@ -9,9 +9,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{
-    Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery, lit, when,
-};
+use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery, lit, when};
 
 use crate::functions::single_row::SINGLE_ROW;
 use crate::rules::rewrite_expressions;
@@ -92,13 +90,10 @@ fn told_from_null(found: InSubquery) -> Result<Expr> {
         Expr::Exists(Exists { subquery, negated: false })
     };
     let column = Expr::from(subquery.subquery.schema().qualified_field(0));
-    let with_null = LogicalPlanBuilder::from(LogicalPlan::clone(&subquery.subquery)).filter(column.is_null())?.build()?;
-    let unknown = expr
-        .as_ref()
-        .clone()
-        .is_null()
-        .and(exists(Arc::clone(&subquery.subquery)))
-        .or(exists(Arc::new(with_null)));
+    let with_null =
+        LogicalPlanBuilder::from(LogicalPlan::clone(&subquery.subquery)).filter(column.is_null())?.build()?;
+    let unknown =
+        expr.as_ref().clone().is_null().and(exists(Arc::clone(&subquery.subquery))).or(exists(Arc::new(with_null)));
     let is_in = Expr::InSubquery(InSubquery { expr, subquery, negated: false });
     let answer = when(is_in, lit(!negated))
         .when(unknown, Expr::Literal(ScalarValue::Boolean(None), None))
