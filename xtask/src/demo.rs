@@ -12,7 +12,7 @@ use crate::{build, run, setup};
 pub(crate) fn demo(once: bool) -> Result<()> {
     setup::require(&[setup::BUILD])?;
     setup::prefer(setup::CLIENTS);
-    build::workspace(run::PROFILE)?;
+    build::server(run::PROFILE)?;
     let ashlar = run::built(run::PROFILE, "ashlar")?;
     let mut command = Command::new(&ashlar);
     command.arg("demo");

@@ -5,16 +5,25 @@ use serde_json::json;
 
 #[test]
 fn the_plan_holds_the_crates_that_are_really_used_and_weighs_the_slow_ones() {
+    let dep = |pkg: &str, kind: Value| json!({"pkg": pkg, "dep_kinds": [{"kind": kind}]});
     let metadata = json!({
         "packages": [
             {"id": "p1", "name": "sqlparser"}, {"id": "p2", "name": "itoa"}, {"id": "p3", "name": "windows-sys"},
+            {"id": "p4", "name": "ashlar-server"}, {"id": "p5", "name": "proptest"},
         ],
-        "resolve": {"nodes": [{"id": "p1"}, {"id": "p2"}]},
+        "resolve": {"nodes": [
+            {"id": "p1", "deps": [dep("p2", Value::Null)]},
+            {"id": "p2", "deps": []},
+            {"id": "p4", "deps": [dep("p1", Value::Null), dep("p5", json!("dev"))]},
+            {"id": "p5", "deps": []},
+        ]},
     });
-    let plan = Plan::parse(&metadata);
-    assert_eq!(plan.weights.len(), 2, "a crate of another platform does not count");
-    assert_eq!(plan.weights["p1"], 103.0);
-    assert_eq!(plan.weights["p2"], 1.0);
+    let all = Plan::parse(&metadata, None);
+    assert_eq!(all.weights.len(), 4, "a crate of another platform does not count");
+    assert_eq!((all.weights["p1"], all.weights["p2"]), (19.0, 1.0));
+    let server = Plan::parse(&metadata, Some("ashlar-server"));
+    assert_eq!(server.weights.len(), 3, "what only tests need does not count");
+    assert!(!server.weights.contains_key("p5"));
 }
 
 #[test]
