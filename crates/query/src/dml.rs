@@ -12,8 +12,8 @@ use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
     Assignment, AssignmentTarget, CastKind, ConflictTarget, Delete, Expr, FromTable, Ident, Insert, ObjectName,
-    OnConflictAction, OnInsert, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement as AstStatement,
-    TableFactor, TableObject, TableWithJoins, Update, UpdateTableFromKind, Values,
+    OnConflictAction, OnInsert, Query, SelectItem, SetExpr, Statement as AstStatement, TableFactor, TableObject,
+    TableWithJoins, Update, UpdateTableFromKind, Values,
 };
 
 use crate::assign::Literal;
@@ -26,7 +26,10 @@ use crate::select::names::folded;
 use crate::select::{Planner, SelectPlan};
 use crate::sql_types::ast_of;
 
+mod parameters;
 pub mod run;
+
+use self::parameters::{ParametersRead, check_returning, parameter_schema};
 
 /// A cell of a VALUES list.
 #[derive(Clone, Debug)]
@@ -514,78 +517,6 @@ impl Builder<'_> {
         }
         Ok(Some(Returning { plain, exprs, columns: columns.into() }))
     }
-}
-
-/// Refuses what RETURNING would answer otherwise than PostgreSQL.
-fn check_returning(items: &mut [SelectItem], alias: &str, has_sources: bool) -> Result<()> {
-    let star = || {
-        Error::unsupported("RETURNING * of a statement with other tables is not supported")
-            .with_hint("Name the target's columns.")
-    };
-    for item in items {
-        match item {
-            SelectItem::Wildcard(_) if has_sources => return Err(star()),
-            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
-                if single(name).as_deref() != Some(alias) {
-                    return Err(if has_sources {
-                        star()
-                    } else {
-                        Error::new(ErrorCode::UndefinedTable, format!("missing FROM-clause entry for table \"{name}\""))
-                    });
-                }
-            }
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
-                let mut read = ParametersRead::default();
-                read.replace_in(expr);
-                if !read.numbers.is_empty() {
-                    return Err(Error::unsupported("parameters in RETURNING are not supported"));
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// The qualifier of parameters as columns, which no user can write.
-const PARAMETERS: &str = "\u{1}parameters";
-
-/// Parameters that an expression reads, each replaced by a column of its own.
-#[derive(Default)]
-struct ParametersRead {
-    numbers: Vec<usize>,
-}
-
-impl ParametersRead {
-    fn replace_in(&mut self, expr: &mut Expr) {
-        use datafusion::sql::sqlparser::ast::visit_expressions_mut;
-        use std::ops::ControlFlow;
-        let _: ControlFlow<()> = visit_expressions_mut(expr, |node| {
-            if matches!(node, Expr::Value(_))
-                && let Some(number) = key_plan::parameter(node)
-            {
-                if !self.numbers.contains(&number) {
-                    self.numbers.push(number);
-                }
-                let column = Ident::with_quote('"', parameter_column(number));
-                *node = Expr::CompoundIdentifier(vec![Ident::with_quote('"', PARAMETERS), column]);
-            }
-            ControlFlow::Continue(())
-        });
-    }
-}
-
-fn parameter_column(number: usize) -> String {
-    format!("${}", number + 1)
-}
-
-/// The columns that parameters are.
-fn parameter_schema(parameters: &[(usize, SqlType)]) -> Result<DFSchema> {
-    let fields: Vec<arrow::datatypes::FieldRef> = parameters
-        .iter()
-        .map(|(number, sql_type)| crate::expressions::field_of(&parameter_column(*number), *sql_type))
-        .collect();
-    DFSchema::try_from_qualified_schema(PARAMETERS, &arrow::datatypes::Schema::new(fields)).map_err(from_datafusion)
 }
 
 fn no_constraint() -> Error {
