@@ -11,6 +11,7 @@ mod grids;
 mod keys;
 mod latency;
 mod machine;
+mod noop;
 mod program;
 mod servers;
 mod table;

@@ -199,3 +199,34 @@ impl Bench<'_> {
         self.rows.push(Row { what: what.to_owned(), wanted, figures: Vec::new(), standing: reason });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_taken_in_turn_and_a_failure_ends_only_its_own() {
+        let order = std::cell::RefCell::new(Vec::new());
+        let measured = in_turn(
+            2,
+            vec![
+                Contender::new("ours", || {
+                    order.borrow_mut().push("ours");
+                    Ok(10.0)
+                }),
+                Contender::new("absent", || {
+                    order.borrow_mut().push("absent");
+                    bail!("no network")
+                }),
+                Contender::new("theirs", || {
+                    order.borrow_mut().push("theirs");
+                    Ok(4.0)
+                }),
+            ],
+        );
+        assert_eq!(*order.borrow(), ["ours", "absent", "theirs", "ours", "theirs"]);
+        assert_eq!(measured[0], ("ours".to_owned(), Ok(vec![10.0, 10.0])));
+        assert_eq!(against(&measured[0], &measured[1..]), "absent: no network, 2.50 x theirs");
+        assert_eq!(against(&measured[1], &measured[2..]), "no network");
+    }
+}

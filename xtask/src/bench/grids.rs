@@ -73,7 +73,7 @@ impl Product {
     /// Its libraries and compiled programs, made once: a folder under the target directory.
     fn built(&self) -> Result<PathBuf> {
         for program in ["java", "javac", "mvn"] {
-            run::find(program).with_context(|| format!("{program} is not installed"))?;
+            run::find(program).with_context(|| format!("absent, {program} is not installed"))?;
         }
         let folder = std::path::absolute(run::target_dir().join("bench").join("grids").join(self.folder))?;
         let own = Path::new(SOURCES).join(self.folder);
@@ -86,7 +86,9 @@ impl Product {
             let mut maven = Command::new("mvn");
             maven.args(["--quiet", "--batch-mode", "dependency:copy-dependencies", "-DincludeScope=runtime"]);
             maven.arg(format!("-DoutputDirectory={}", folder.join("lib").display())).arg("--file");
-            run::read(maven.arg(own.join("pom.xml"))).context("Maven could not fetch the libraries").map(drop)
+            // It says what is wrong on its standard output, which is not ours to give.
+            maven.stdout(std::io::stderr());
+            or_absent(run::read(maven.arg(own.join("pom.xml"))), "its libraries could not be fetched")
         })?;
         let mut sources: Vec<PathBuf> = Vec::new();
         for place in [Path::new(SOURCES), &own] {
@@ -103,7 +105,7 @@ impl Product {
         once(&folder.join("sources.txt"), &text, || {
             let mut javac = Command::new("javac");
             javac.arg("-d").arg(folder.join("classes")).arg("-cp").arg(folder.join("lib").join("*"));
-            run::read(javac.args(&sources)).map(drop)
+            or_absent(run::read(javac.args(&sources)), "its programs could not be compiled")
         })?;
         Ok(folder)
     }
@@ -203,6 +205,15 @@ pub(super) fn java_version() -> String {
     text.split_whitespace().nth(1).unwrap_or("?").to_owned()
 }
 
+/// A short reason for the table, which is not the place for paths and for what Maven says; that is shown at once.
+fn or_absent(done: Result<String>, reason: &str) -> Result<()> {
+    if let Err(error) = done {
+        eprintln!("x:   {error:#}");
+        bail!("absent, {reason}");
+    }
+    Ok(())
+}
+
 /// Does `work` unless it was done with this text before; the mark is written last.
 fn once(mark: &Path, text: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     if std::fs::read_to_string(mark).is_ok_and(|done| done == text) {
@@ -229,6 +240,13 @@ mod tests {
         let pom = "<version>1</version><dependencies><dependency><version>5.7.0</version></dependency></dependencies>";
         assert_eq!(version_in(pom), Some("5.7.0"));
         assert_eq!(version_in("<version>1</version>"), None);
+    }
+
+    #[test]
+    fn what_is_absent_is_so_in_a_few_words() {
+        assert!(or_absent(Ok(String::new()), "no network").is_ok());
+        let reason = or_absent(Err(anyhow::anyhow!("mvn: a path and a long story")), "no network").unwrap_err();
+        assert_eq!(reason.to_string(), "absent, no network");
     }
 
     #[test]

@@ -7,12 +7,13 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use super::clients::{self, KeyLoad, Length};
-use super::first_figures::{Bench, Contender, NO_FIGURE, against, in_turn, interleaved};
+use super::first_figures::{Bench, Contender, NO_FIGURE, Samples, against, in_turn};
 use super::grids::{self, Grid, Load, Product};
+use super::noop::Noop;
 use super::servers::{SERVER_CORE, Server};
 use super::table::{self, Row};
 use super::tables::create_four;
-use super::{data, latency};
+use super::{data, latency, noop};
 
 /// GET and SET without and with a pipeline, then few connections against many.
 pub(super) fn resp(bench: &mut Bench<'_>) -> Result<()> {
@@ -36,14 +37,19 @@ pub(super) fn resp(bench: &mut Bench<'_>) -> Result<()> {
     let requests = bench.scale.requests;
     for (pipeline, wanted) in [(1, "1.2 x Redis and Valkey"), (16, "2 x Redis, 1.5 x Valkey")] {
         for command in ["get", "set"] {
-            let measured = interleaved(bench.options.runs, &servers, |server| {
-                clients::redis_benchmark(
-                    server.resp()?,
-                    &load(command, 50, pipeline, requests * u64::from(pipeline).min(8)),
-                )
-            });
+            let load = load(command, 50, pipeline, requests * u64::from(pipeline).min(8));
+            let mut contenders = resp_contenders(&servers, &load);
+            contenders.push(ceiling(&load));
+            let measured = in_turn(bench.options.runs, contenders);
             let how = if pipeline == 1 { "no pipeline".to_owned() } else { format!("pipeline {pipeline}") };
-            bench.rates(format!("{} 100 B, 50 connections, {how}", command.to_uppercase()), wanted, &measured);
+            let standing =
+                format!("{}; {}", against(&measured[0], &measured[1..3]), of_ceiling(&measured[0], &measured[3]));
+            bench.standing(
+                format!("{} 100 B, 50 connections, {how}", command.to_uppercase()),
+                wanted,
+                &measured,
+                standing,
+            );
         }
     }
     let mut standings = Vec::new();
@@ -84,10 +90,8 @@ pub(super) fn puts(bench: &mut Bench<'_>) -> Result<()> {
         data::set_keys(server.resp()?, keys, VALUE_BYTES as usize, |number| number)?;
     }
     let load = KeyLoad { command: "set", connections: CLIENTS, pipeline: 1, requests, keys, value_bytes: VALUE_BYTES };
-    let mut contenders: Vec<Contender<'_>> = servers
-        .iter()
-        .map(|server| Contender::new(server.name, || clients::redis_benchmark(server.resp()?, &load)))
-        .collect();
+    let mut contenders = resp_contenders(&servers, &load);
+    contenders.push(ceiling(&load));
 
     let warm_up = bench.scale.warm_up;
     let warm = |name: &str, load: &mut Load| -> Result<()> {
@@ -113,10 +117,41 @@ pub(super) fn puts(bench: &mut Bench<'_>) -> Result<()> {
     }));
 
     let measured = in_turn(bench.options.runs, contenders);
-    let (by_lettuce, others) = (&measured[5], &measured[1..5]);
-    let standing = format!("{}; by Lettuce {}", against(&measured[0], others), against(by_lettuce, &others[2..]));
+    // Ashlar, Redis, Valkey, the ceiling, Hazelcast, Geode, Ashlar by Lettuce.
+    let (ours, ceiling, by_lettuce) = (&measured[0], &measured[3], &measured[6]);
+    let others: Vec<Samples> = [1, 2, 4, 5].map(|place| measured[place].clone()).into();
+    // Why one has no figure is said once.
+    let through_java: Vec<Samples> = others[2..].iter().filter(|(_, samples)| samples.is_ok()).cloned().collect();
+    let mut standing = against(ours, &others);
+    if !through_java.is_empty() || by_lettuce.1.is_err() {
+        standing = format!("{standing}; by Lettuce: {}", against(by_lettuce, &through_java));
+    }
+    standing = format!("{standing}; {}", of_ceiling(ours, ceiling));
     bench.standing("put with 8-byte value, 16 clients".to_owned(), "5 x Geode and Hazelcast", &measured, standing);
     Ok(())
+}
+
+/// The servers of RESP under one load.
+fn resp_contenders<'a>(servers: &'a [Server], load: &'a KeyLoad) -> Vec<Contender<'a>> {
+    let contender = |server: &'a Server| Contender::new(server.name, || clients::redis_benchmark(server.resp()?, load));
+    servers.iter().map(contender).collect()
+}
+
+/// The server that does nothing, under the same load.
+fn ceiling(load: &KeyLoad) -> Contender<'_> {
+    let server = Noop::start(if load.command == "get" { load.value_bytes } else { 0 });
+    contender(noop::NAME, server, |server| clients::redis_benchmark(server.address, load))
+}
+
+/// How near we come to what the client reaches at most.
+fn of_ceiling(ours: &Samples, ceiling: &Samples) -> String {
+    match (&ours.1, &ceiling.1) {
+        (Ok(ours), Ok(ceiling)) => {
+            format!("{:.0} % of the {}", 100.0 * table::median(ours) / table::median(ceiling), noop::NAME)
+        }
+        (_, Err(reason)) => format!("{}: {reason}", noop::NAME),
+        (Err(_), Ok(_)) => format!("nothing to compare with the {}", noop::NAME),
+    }
 }
 
 /// Somebody who may not have started, which is said in place of its samples.
