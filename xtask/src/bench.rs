@@ -7,9 +7,12 @@
 mod clients;
 mod data;
 mod first_figures;
+mod grids;
 mod keys;
 mod latency;
 mod machine;
+mod noop;
+mod program;
 mod servers;
 mod table;
 mod tables;
@@ -27,7 +30,7 @@ struct Options {
     /// Interleaved runs of each measurement
     #[arg(long, default_value_t = 5)]
     runs: usize,
-    /// Groups of rows, separated by commas: resp, cores, memory, latency, sql, scan, copy, json
+    /// Groups of rows, separated by commas: resp, puts, cores, memory, latency, sql, scan, value, copy, json
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// A hundredth of the work: shows that everything runs, measures nothing worth keeping

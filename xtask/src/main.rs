@@ -55,7 +55,7 @@ enum Verb {
     },
     /// Run the client programs of clients/ and the wire conversations against a fresh server
     Conformance,
-    /// Measure, beside Redis, Valkey and PostgreSQL in the same run; writes a Markdown table
+    /// Measure, beside Redis, Valkey, PostgreSQL, Hazelcast and Geode in the same run; writes a Markdown table
     Bench {
         /// Which benchmark; `list` names them
         #[arg(default_value = "list")]

@@ -78,13 +78,15 @@ pub(crate) const TEST: &[Need] = &[
         packages: &["nodejs", "npm"],
         found: || run::on_path("node") && run::on_path("npm"),
     },
-    Need {
-        name: "a JDK and Maven",
-        why: "the client programs for pgJDBC and Jedis",
-        packages: &["default-jdk-headless", "maven"],
-        found: || run::on_path("javac") && run::on_path("mvn"),
-    },
 ];
+
+/// What programs in Java need; a benchmark goes on without them.
+pub(crate) const JAVA: &[Need] = &[Need {
+    name: "a JDK and Maven",
+    why: "the client programs for pgJDBC and Jedis, and Hazelcast and Geode beside Ashlar",
+    packages: &["default-jdk-headless", "maven"],
+    found: || run::on_path("javac") && run::on_path("mvn"),
+}];
 
 /// Makes sure of everything in `needs`; fails with what to do by hand when something cannot be installed.
 pub(crate) fn require(needs: &[&[Need]]) -> Result<()> {
@@ -119,8 +121,8 @@ pub(crate) fn prefer(needs: &[Need]) {
 
 /// `./x setup`.
 pub(crate) fn setup() -> Result<()> {
-    let done = require(&[BUILD, CLIENTS, TEST]);
-    for need in [BUILD, CLIENTS, TEST].into_iter().flatten() {
+    let done = require(&[BUILD, CLIENTS, TEST, JAVA]);
+    for need in [BUILD, CLIENTS, TEST, JAVA].into_iter().flatten() {
         println!("{:<8}{:<30}{}", if (need.found)() { "found" } else { "MISSING" }, need.name, need.why);
     }
     done

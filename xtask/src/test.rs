@@ -43,7 +43,7 @@ pub(crate) fn test(filter: Option<&str>) -> Result<()> {
         let failures = report.rules_broken.iter().map(|rule| (*rule).to_owned()).collect();
         total.add("tidy", Outcome { passed: report.rules_kept, failed: broken, failures, ..Outcome::default() });
     }
-    setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST])?;
+    setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST, setup::JAVA])?;
     let began = Instant::now();
     let binaries = build::workspace(run::PROFILE)?;
     lines.push(format!("{:<26}{:>42}", "build", run::spoken(began.elapsed())));
@@ -82,7 +82,7 @@ pub(crate) fn conformance() -> Result<()> {
 }
 
 fn integration(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
-    setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST])?;
+    setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST, setup::JAVA])?;
     let binaries = build::workspace(run::PROFILE)?;
     let binary = binaries.iter().find(|binary| binary.name == INTEGRATION).context("there is no integration test")?;
     let outcome = run_with(binary, arguments, environment, true)?;

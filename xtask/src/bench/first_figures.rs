@@ -23,6 +23,8 @@ pub(super) struct Scale {
     pub(super) accounts: u64,
     pub(super) documents: u64,
     pub(super) seconds: u64,
+    /// Load on a JVM before it is measured, in seconds.
+    pub(super) warm_up: u64,
 }
 
 const FULL: Scale = Scale {
@@ -30,13 +32,28 @@ const FULL: Scale = Scale {
     requests: 300_000,
     rows: 10_000_000,
     accounts: 1_000_000,
-    documents: 1_000_000,
+    documents: 100_000,
     seconds: 5,
+    warm_up: 60,
 };
-const SHORT: Scale =
-    Scale { keys: 100_000, requests: 100_000, rows: 1_000_000, accounts: 100_000, documents: 100_000, seconds: 2 };
-const QUICK: Scale =
-    Scale { keys: 10_000, requests: 10_000, rows: 100_000, accounts: 10_000, documents: 10_000, seconds: 1 };
+const SHORT: Scale = Scale {
+    keys: 100_000,
+    requests: 100_000,
+    rows: 1_000_000,
+    accounts: 100_000,
+    documents: 100_000,
+    seconds: 2,
+    warm_up: 20,
+};
+const QUICK: Scale = Scale {
+    keys: 10_000,
+    requests: 10_000,
+    rows: 100_000,
+    accounts: 10_000,
+    documents: 10_000,
+    seconds: 1,
+    warm_up: 2,
+};
 
 pub(super) struct Bench<'a> {
     pub(super) options: &'a Options,
@@ -53,6 +70,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         bail!("only a full run is worth writing down: leave out --quick and --only");
     }
     setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST])?;
+    setup::prefer(setup::JAVA);
     build::server(&options.profile)?;
     let scale = match (options.quick, options.short) {
         (true, _) => QUICK,
@@ -106,14 +124,35 @@ fn write(report: &str) -> Result<()> {
 
 /// Samples of each server in turn, so that a slow minute of the machine hits all of them. The first failure of a server
 /// ends its own samples.
-pub(super) type Measured = Vec<(String, Result<Vec<f64>, String>)>;
+pub(super) type Measured = Vec<Samples>;
+
+/// One server's samples, or why there are none.
+pub(super) type Samples = (String, Result<Vec<f64>, String>);
 
 pub(super) fn interleaved(runs: usize, servers: &[Server], measure: impl Fn(&Server) -> Result<f64>) -> Measured {
-    let mut measured: Measured = servers.iter().map(|server| (server.name.to_owned(), Ok(Vec::new()))).collect();
+    let measure = &measure;
+    in_turn(runs, servers.iter().map(|server| Contender::new(server.name, move || measure(server))).collect())
+}
+
+/// Who takes part: a name, and how to take one sample.
+pub(super) struct Contender<'a> {
+    name: String,
+    sample: Box<dyn FnMut() -> Result<f64> + 'a>,
+}
+
+impl<'a> Contender<'a> {
+    pub(super) fn new(name: &str, sample: impl FnMut() -> Result<f64> + 'a) -> Contender<'a> {
+        Contender { name: name.to_owned(), sample: Box::new(sample) }
+    }
+}
+
+/// As [`interleaved`], of whoever takes part.
+pub(super) fn in_turn(runs: usize, mut contenders: Vec<Contender<'_>>) -> Measured {
+    let mut measured: Measured = contenders.iter().map(|one| (one.name.clone(), Ok(Vec::new()))).collect();
     for _ in 0..runs {
-        for (server, (_, samples)) in servers.iter().zip(&mut measured) {
+        for (contender, (_, samples)) in contenders.iter_mut().zip(&mut measured) {
             if let Ok(list) = samples {
-                match measure(server) {
+                match (contender.sample)() {
                     Ok(sample) => list.push(sample),
                     Err(error) => *samples = Err(format!("{error:#}")),
                 }
@@ -123,23 +162,33 @@ pub(super) fn interleaved(runs: usize, servers: &[Server], measure: impl Fn(&Ser
     measured
 }
 
+/// Stands where a figure would; the last column says why.
+pub(super) const NO_FIGURE: &str = "no figure";
+
+/// `1.80 x Redis, Geode: why it has no figure`.
+pub(super) fn against(ours: &Samples, theirs: &[Samples]) -> String {
+    let ours = match &ours.1 {
+        Ok(ours) => table::median(ours),
+        Err(reason) => return reason.clone(),
+    };
+    let words = theirs.iter().map(|(name, theirs)| match theirs {
+        Ok(theirs) => format!("{:.2} x {name}", ours / table::median(theirs)),
+        Err(reason) => format!("{name}: {reason}"),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
 impl Bench<'_> {
     /// A row of rates, ours first: the higher the better.
     pub(super) fn rates(&mut self, what: String, wanted: &'static str, measured: &Measured) {
+        self.standing(what, wanted, measured, against(&measured[0], &measured[1..]));
+    }
+
+    /// A row of rates of which the caller says where we stand.
+    pub(super) fn standing(&mut self, what: String, wanted: &'static str, measured: &Measured, standing: String) {
         let figure = |samples: &Result<Vec<f64>, String>| match samples {
             Ok(samples) => format!("{} (spread {:.0} %)", table::rate(table::median(samples)), table::spread(samples)),
-            Err(_) => "refused".to_owned(),
-        };
-        let standing = match &measured[0].1 {
-            Err(reason) => reason.clone(),
-            Ok(ours) => measured[1..]
-                .iter()
-                .map(|(name, theirs)| match theirs {
-                    Ok(theirs) => format!("{:.2} x {name}", table::median(ours) / table::median(theirs)),
-                    Err(reason) => format!("{name}: {reason}"),
-                })
-                .collect::<Vec<_>>()
-                .join(", "),
+            Err(_) => NO_FIGURE.to_owned(),
         };
         let figures = measured.iter().map(|(name, samples)| (name.clone(), figure(samples))).collect();
         eprintln!("x:   {what}: {standing}");
@@ -148,5 +197,36 @@ impl Bench<'_> {
 
     fn note(&mut self, what: &str, wanted: &'static str, reason: String) {
         self.rows.push(Row { what: what.to_owned(), wanted, figures: Vec::new(), standing: reason });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_taken_in_turn_and_a_failure_ends_only_its_own() {
+        let order = std::cell::RefCell::new(Vec::new());
+        let measured = in_turn(
+            2,
+            vec![
+                Contender::new("ours", || {
+                    order.borrow_mut().push("ours");
+                    Ok(10.0)
+                }),
+                Contender::new("absent", || {
+                    order.borrow_mut().push("absent");
+                    bail!("no network")
+                }),
+                Contender::new("theirs", || {
+                    order.borrow_mut().push("theirs");
+                    Ok(4.0)
+                }),
+            ],
+        );
+        assert_eq!(*order.borrow(), ["ours", "absent", "theirs", "ours", "theirs"]);
+        assert_eq!(measured[0], ("ours".to_owned(), Ok(vec![10.0, 10.0])));
+        assert_eq!(against(&measured[0], &measured[1..]), "absent: no network, 2.50 x theirs");
+        assert_eq!(against(&measured[1], &measured[2..]), "no network");
     }
 }

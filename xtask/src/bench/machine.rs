@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use super::grids;
 use crate::run;
 
 /// Commit, machine and versions, as a Markdown list.
@@ -30,10 +31,13 @@ pub(super) fn description(profile: &str) -> Result<String> {
     let postgres = version("psql", "--version");
     let postgres = postgres.split_whitespace().nth(2).unwrap_or("?").to_owned();
     Ok(format!(
-        "- {}; commit {}, cargo profile `{profile}`\n- {cores} cores ({model}), {:.0} GiB, Linux {}\n- Redis {redis}, Valkey 9.1, PostgreSQL {postgres}\n",
+        "- {}; commit {}, cargo profile `{profile}`\n- {cores} cores ({model}), {:.0} GiB, Linux {}\n- Redis {redis}, Valkey 9.1, PostgreSQL {postgres}; Hazelcast {} and Geode {} on Java {}\n",
         date.trim(),
         commit.trim(),
         kib as f64 / (1024.0 * 1024.0),
         kernel.trim(),
+        grids::HAZELCAST.version(),
+        grids::GEODE.version(),
+        grids::java_version(),
     ))
 }

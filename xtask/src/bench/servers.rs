@@ -174,10 +174,10 @@ impl Server {
     /// Bytes of the process that are in memory, once they have stopped changing: background work may still give some
     /// back. Half a minute is waited at most.
     pub(super) fn settled_bytes(&self) -> Result<u64> {
-        let mut last = self.resident_bytes()?;
+        let mut last = resident_bytes(self.child.id())?;
         for _ in 0..15 {
             std::thread::sleep(Duration::from_secs(2));
-            let now = self.resident_bytes()?;
+            let now = resident_bytes(self.child.id())?;
             if now.abs_diff(last) * 200 < last {
                 return Ok(now);
             }
@@ -185,13 +185,14 @@ impl Server {
         }
         Ok(last)
     }
+}
 
-    fn resident_bytes(&self) -> Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("the server has ended")?;
-        let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
-        Ok(kib * 1024)
-    }
+/// Bytes of a process that are in memory.
+pub(super) fn resident_bytes(process: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("the server has ended")?;
+    let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
+    Ok(kib * 1024)
 }
 
 impl Drop for Server {
@@ -219,7 +220,7 @@ pub(super) fn pinned(cores: &str, program: &Path) -> Command {
 }
 
 /// An address of the loopback interface that nobody listens on at the moment.
-fn free_port() -> Result<SocketAddr> {
+pub(super) fn free_port() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
 }
 
