@@ -9,15 +9,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ashlar_base::PartitionId;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::partition::Limits;
+use crate::partition::{Limits, Partition};
 use crate::region::Region;
 use crate::segment::BYTES_MAX;
 use crate::store::Store;
 
 /// Old versions forgotten in one hold of a partition's lock.
 const TRIM_PER_LOCK: usize = 1024;
+/// Rows that get their new ids in one hold of a partition's lock. So many take 0.07 ms where all 65,536 of a segment took
+/// 4.2 (release build, a million rows in the partition, medians; the machine was busy).
+const MOVED_PER_LOCK: usize = 1024;
 /// Rewrites of one partition in one round, at most: rows may die as fast as they are rewritten.
 const REWRITES_MAX: usize = 1024;
 
@@ -49,7 +52,9 @@ impl Region {
     fn compact_partition(&self, id: PartitionId, report: &mut CompactionReport) {
         let registry = &self.common().registry;
         let limits = Limits { rows_min: self.common().compaction_rows_min as usize, bytes_max: BYTES_MAX };
-        while self.lock(id).as_mut().is_some_and(|partition| !partition.trim(registry.oldest(), TRIM_PER_LOCK)) {}
+        self.piece_by_piece(id, |partition| partition.trim(registry.oldest(), TRIM_PER_LOCK));
+        // Left over by a round that did not end.
+        self.piece_by_piece(id, |partition| partition.move_rows(MOVED_PER_LOCK));
         for _ in 0..REWRITES_MAX {
             let Some(rewrite) = self.lock(id).as_mut().and_then(|partition| partition.pick(limits)) else { break };
             let (_, removed) = rewrite.row_counts();
@@ -58,6 +63,7 @@ impl Region {
             if !swapped {
                 break;
             }
+            self.piece_by_piece(id, |partition| partition.move_rows(MOVED_PER_LOCK));
             report.rewrites += 1;
             report.rows_removed += removed as u64;
         }
@@ -71,6 +77,21 @@ impl Region {
         };
         if let Some(partition) = empty {
             report.rows_removed += partition.total();
+        }
+    }
+}
+
+impl Region {
+    /// Does a piece of work under a partition's lock until it says that nothing is left. Whoever waits for the lock
+    /// goes first in between.
+    fn piece_by_piece(&self, id: PartitionId, mut work: impl FnMut(&mut Partition) -> bool) {
+        loop {
+            let mut guard = self.lock(id);
+            let done = guard.as_deref_mut().is_none_or(&mut work);
+            MutexGuard::unlock_fair(guard);
+            if done {
+                return;
+            }
         }
     }
 }

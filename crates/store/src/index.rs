@@ -32,6 +32,11 @@ fn buckets_for(entries: usize) -> usize {
     }
 }
 
+/// Entries that a table of so many buckets holds, the places of removed ones included.
+fn capacity_of(buckets: usize) -> usize {
+    if buckets <= 8 { buckets.saturating_sub(1) } else { buckets / 8 * 7 }
+}
+
 impl KeyIndex {
     /// Empty and without memory.
     pub(crate) fn new(account: &Arc<Account>) -> Self {
@@ -60,14 +65,19 @@ impl KeyIndex {
         if self.table.len() + additional <= self.table.capacity() {
             return Ok(());
         }
-        let entries = self.table.len() + additional;
-        let grown = table_bytes(buckets_for(entries.max(self.table.capacity() + 1)));
         // Both tables exist while the entries move.
-        let before = self.table.allocation_size();
-        self.charge.try_resize(before + grown)?;
+        self.charge.try_resize(self.table.allocation_size() + self.grown_bytes(additional))?;
         self.table.reserve(additional, |&row| hash_of(row));
         self.charge.resize(self.table.allocation_size());
         Ok(())
+    }
+
+    /// Bytes of the table that takes this one's place when room for more entries is made; zero where the places of
+    /// removed entries are enough, and only have to be swept together.
+    fn grown_bytes(&self, additional: usize) -> usize {
+        let entries = self.table.len() + additional;
+        let capacity = capacity_of(self.table.num_buckets());
+        if entries <= capacity / 2 { 0 } else { table_bytes(buckets_for(entries.max(capacity + 1))) }
     }
 
     /// Adds an entry into room that was reserved.
@@ -75,9 +85,9 @@ impl KeyIndex {
         self.table.insert_unique(hash, row, |&row| hash_of(row));
     }
 
-    /// Puts one row id in the place of another; both have this hash.
-    pub(crate) fn replace(&mut self, hash: u64, old: u32, new: u32) -> bool {
-        match self.table.find_mut(hash, |&row| row == old) {
+    /// Puts a row id in the place of one of this hash that `matches`.
+    pub(crate) fn replace(&mut self, hash: u64, new: u32, mut matches: impl FnMut(u32) -> bool) -> bool {
+        match self.table.find_mut(hash, |&row| matches(row)) {
             Some(row) => {
                 *row = new;
                 true
@@ -91,9 +101,9 @@ impl KeyIndex {
         self.table.clear();
     }
 
-    /// Removes an entry.
-    pub(crate) fn remove(&mut self, hash: u64, row: u32) -> bool {
-        match self.table.find_entry(hash, |&entry| entry == row) {
+    /// Removes a row id of this hash that `matches`.
+    pub(crate) fn remove(&mut self, hash: u64, mut matches: impl FnMut(u32) -> bool) -> bool {
+        match self.table.find_entry(hash, |&row| matches(row)) {
             Ok(entry) => {
                 entry.remove();
                 true

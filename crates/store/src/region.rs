@@ -303,7 +303,7 @@ impl Region {
         for partition in guards.iter_mut().filter_map(|guard| guard.as_mut()) {
             partition.trim(oldest, usize::MAX);
         }
-        let has_rows = guards.iter().any(|guard| guard.as_ref().is_some_and(|partition| !partition.can_go()));
+        let has_rows = guards.iter().any(|guard| guard.as_ref().is_some_and(|partition| partition.has_rows()));
         let shape = Arc::new(old.altered(new, has_rows)?);
         for (ordinal, column) in shape.schema.columns.iter().enumerate().filter(|(_, column)| !column.nullable) {
             let before = old.schema.columns.iter().position(|before| before.id == column.id && before.nullable);

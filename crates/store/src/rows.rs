@@ -19,6 +19,12 @@ use crate::key;
 use crate::memory::Account;
 use crate::segment::{Layout, Need, Segment};
 
+mod moving;
+
+use moving::{Moving, present};
+
+pub(crate) use moving::Replaced;
+
 /// Slots of a partition at most: a row id has 16 bits for them.
 const SLOTS_MAX: usize = 1 << 16;
 
@@ -31,6 +37,8 @@ pub(crate) struct Rows {
     spare: VecDeque<Box<Segment>>,
     next_sequence: u64,
     index: KeyIndex,
+    /// A segment that is about to take the place of others.
+    moving: Option<Box<Moving>>,
     live: u64,
     hasher: RandomState,
     segment_rows: u32,
@@ -66,6 +74,7 @@ impl Rows {
             spare: VecDeque::new(),
             next_sequence: 1,
             index: KeyIndex::new(account),
+            moving: None,
             live: 0,
             hasher,
             segment_rows,
@@ -139,11 +148,14 @@ impl Rows {
         key: &[Datum<'_>],
         wanted: impl Fn(u32, &Segment) -> bool,
     ) -> Option<u32> {
-        self.index.find(hash, |row| {
+        let moving = self.moving.as_deref();
+        let found = self.index.find(hash, |row| {
+            let row = present(moving, row);
             let (slot, offset) = split(row);
             let segment = self.segment(slot);
             wanted(row, segment) && segment.key(offset).zip(key).all(|(stored, asked)| key::equal(&stored, asked))
-        })
+        });
+        found.map(|row| present(moving, row))
     }
 
     /// The row of this key that is not ended.
@@ -154,7 +166,7 @@ impl Rows {
 
     /// Rows in the index, in no order: all that are not ended, and ended ones that are still looked up.
     pub(crate) fn indexed(&self) -> impl Iterator<Item = u32> {
-        self.index.rows()
+        self.index.rows().map(|row| present(self.moving.as_deref(), row))
     }
 
     /// Whether a row is ended.
@@ -247,8 +259,8 @@ impl Rows {
     }
 
     fn reserve_index(&mut self, additional: usize) -> Result<()> {
-        let (segments, hasher) = (&self.segments, &self.hasher);
-        self.index.reserve(additional, |row| hash_of(segments, hasher, row))
+        let (segments, moving, hasher) = (&self.segments, self.moving.as_deref(), &self.hasher);
+        self.index.reserve(additional, |row| hash_of(segments, hasher, present(moving, row)))
     }
 
     /// Makes room for many rows, given by what each takes in each column, so that appending them cannot fail.
@@ -366,19 +378,21 @@ impl Rows {
 
     /// Adds a row to the index, into room that was reserved.
     pub(crate) fn index(&mut self, hash: u64, row: u32) {
-        let (segments, hasher) = (&self.segments, &self.hasher);
-        self.index.insert(hash, row, |row| hash_of(segments, hasher, row));
+        let (segments, moving, hasher) = (&self.segments, self.moving.as_deref(), &self.hasher);
+        self.index.insert(hash, row, |row| hash_of(segments, hasher, present(moving, row)));
     }
 
     /// Lets the index name another row of the same key.
     pub(crate) fn reindex(&mut self, hash: u64, old: u32, new: u32) {
-        let found = self.index.replace(hash, old, new);
+        let moving = self.moving.as_deref();
+        let found = self.index.replace(hash, new, |row| present(moving, row) == old);
         assert!(found, "a row that is alive is in the index");
     }
 
     /// Removes a row from the index.
     pub(crate) fn unindex(&mut self, hash: u64, row: u32) {
-        let found = self.index.remove(hash, row);
+        let moving = self.moving.as_deref();
+        let found = self.index.remove(hash, |entry| present(moving, entry) == row);
         assert!(found, "a row that is looked up is in the index");
     }
 
@@ -401,6 +415,7 @@ impl Rows {
         self.segments.clear();
         self.order.clear();
         self.free.clear();
+        self.moving = None;
         self.live = 0;
         if self.spare.is_empty() {
             self.index = KeyIndex::new(&self.account);
@@ -411,12 +426,12 @@ impl Rows {
 
     /// Gives memory of the index back when it is far too big.
     pub(crate) fn shrink_index(&mut self) {
-        let (segments, hasher) = (&self.segments, &self.hasher);
-        self.index.shrink(|row| hash_of(segments, hasher, row));
+        let (segments, moving, hasher) = (&self.segments, self.moving.as_deref(), &self.hasher);
+        self.index.shrink(|row| hash_of(segments, hasher, present(moving, row)));
     }
 
     /// A slot for a segment that will take the place of others.
-    pub(crate) fn take_slot(&mut self) -> Option<u16> {
+    fn take_slot(&mut self) -> Option<u16> {
         let fresh = || (self.segments.len() < SLOTS_MAX).then_some(self.segments.len() as u16);
         let slot = self.free.last().copied().or_else(fresh)?;
         self.free.pop();
@@ -451,9 +466,8 @@ impl Rows {
             live += u64::from(segment.len() - segment.dead_count());
             for offset in (0..segment.len()).filter(|&offset| !segment.is_dead(offset)) {
                 let row = join(slot, offset);
-                assert_eq!(
-                    self.index.find(self.hash_of(row), |found| found == row),
-                    Some(row),
+                assert!(
+                    self.index.find(self.hash_of(row), |found| present(self.moving.as_deref(), found) == row).is_some(),
                     "the living are indexed"
                 );
             }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
+use ashlar_base::value::numeric;
 use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{
     ColumnDef, ColumnDefault, ColumnId, Datum, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value,
@@ -313,13 +314,8 @@ pub(crate) fn check_type(sql_type: SqlType, datum: &Datum<'_>) -> Result<()> {
         {
             Err(Error::new(ErrorCode::StringTooLong, format!("value too long for type {sql_type}")))
         }
-        (ScalarType::Numeric { precision, scale }, Datum::Numeric(value))
-            if value.unsigned_abs() >= 10u128.pow(u32::from(precision)) =>
-        {
-            let whole = precision - scale;
-            Err(Error::new(ErrorCode::NumericOutOfRange, "numeric field overflow").with_detail(format!(
-                "A field with precision {precision}, scale {scale} must round to an absolute value less than 10^{whole}."
-            )))
+        (ScalarType::Numeric { precision, scale }, Datum::Numeric(value)) => {
+            numeric::fit(*value, precision, scale).map(drop)
         }
         (ScalarType::Interval, Datum::Interval(interval)) if interval.micros.checked_mul(NANOS_PER_MICRO).is_none() => {
             Err(Error::new(ErrorCode::DatetimeOverflow, "interval out of range"))

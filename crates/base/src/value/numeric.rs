@@ -94,8 +94,8 @@ fn append_digit(value: u128, digit: u8) -> Option<u128> {
     (value < 10u128.pow(37)).then(|| value * 10 + u128::from(digit))
 }
 
-/// Refuses an unscaled value of more than `precision` digits.
-fn fit(value: i128, precision: u8, scale: u8) -> Result<i128> {
+/// An unscaled value as it is, or 22003 if it has more than `precision` digits.
+pub fn fit(value: i128, precision: u8, scale: u8) -> Result<i128> {
     if value.unsigned_abs() < 10u128.pow(u32::from(precision)) { Ok(value) } else { Err(overflow(precision, scale)) }
 }
 

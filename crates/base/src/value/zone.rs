@@ -110,12 +110,12 @@ impl Zone {
     pub fn abbreviation_at(self, utc_micros: i64) -> String {
         match self {
             Self::Utc => "UTC".to_owned(),
-            Self::Named(zone) => naive(settled(zone, utc_micros))
-                .and_then(|utc| {
-                    let offset = zone.offset_from_utc_datetime(&utc);
-                    OffsetName::abbreviation(&offset).map(str::to_owned)
-                })
-                .unwrap_or_default(),
+            Self::Named(zone) => naive(settled(zone, utc_micros)).map_or_else(String::new, |utc| {
+                let offset = zone.offset_from_utc_datetime(&utc);
+                // Where people use no letters, the database has the offset in the place of a name.
+                let digits = || offset_digits(offset.fix().local_minus_utc());
+                OffsetName::abbreviation(&offset).map_or_else(digits, str::to_owned)
+            }),
             Self::Fixed(_) => {
                 let shown = self.to_string();
                 shown.trim_start_matches('<').split('>').next().unwrap_or_default().to_owned()
@@ -161,6 +161,19 @@ impl fmt::Display for Zone {
             }
         }
     }
+}
+
+/// `+01`, `+0530`: an offset from UTC, in seconds, as the time zone database writes it.
+fn offset_digits(east: i32) -> String {
+    let (sign, seconds) = (if east < 0 { '-' } else { '+' }, east.unsigned_abs());
+    let mut digits = format!("{sign}{:02}", seconds / 3600);
+    if !seconds.is_multiple_of(3600) {
+        digits += &format!("{:02}", seconds / 60 % 60);
+    }
+    if !seconds.is_multiple_of(60) {
+        digits += &format!("{:02}", seconds % 60);
+    }
+    digits
 }
 
 fn utc_offset(zone: chrono_tz::Tz, utc: &NaiveDateTime) -> i32 {

@@ -1,7 +1,8 @@
 //! Rewriting segments with many dead rows, so that deleted rows give their memory back.
 //!
-//! Called by `compactor`, in three steps: `pick` a run of neighbouring sealed segments under the lock, `build` one
-//! new segment from their living rows without it, `swap` it in under the lock again. Rows move only together with those
+//! Called by `compactor`, in four steps: `pick` a run of neighbouring sealed segments under the lock, `build` one
+//! new segment from their living rows without it, `swap` begins to put it in their place under the lock again, and
+//! `move_rows` goes on with that, in as many holds of the lock as it takes. Rows move only together with those
 //! that the same snapshots see, and their order stays. Readers of the old segments keep them until they are done.
 
 use std::collections::HashMap;
@@ -12,8 +13,8 @@ use foldhash::fast::RandomState;
 
 use super::Partition;
 use crate::key;
-use crate::memory::Account;
-use crate::rows::split;
+use crate::memory::{Account, Charge};
+use crate::rows::{Replaced, split};
 use crate::segment::{Column, Layout, Need, Segment};
 use crate::shape::{Place, Shape};
 
@@ -71,6 +72,7 @@ pub(crate) struct Rewritten {
     segment: Option<Segment>,
     /// The old row and the key's hash of each row of the new segment.
     origins: Vec<(u32, u64)>,
+    charge: Charge,
 }
 
 impl Input {
@@ -118,6 +120,9 @@ fn removed_count(slot: u16, segment: &Segment, seen: &[u32]) -> usize {
 impl Partition {
     /// A run of segments that is worth rewriting. Seals the active segment when many of its rows can go.
     pub(crate) fn pick(&mut self, limits: Limits) -> Option<Rewrite> {
+        if self.rows.is_moving() {
+            return None;
+        }
         let seen = self.seen_dead();
         self.seal_mostly_dead(limits, &seen);
         let run = self.choose(limits, &seen)?;
@@ -227,36 +232,39 @@ impl Partition {
         inputs
     }
 
-    /// Puts the new segment in the place of the old ones, if they are still there.
+    /// Begins to put the new segment in the place of the old ones, if they are still there: [`Self::move_rows`] goes
+    /// on with it.
     pub(crate) fn swap(&mut self, rewritten: Rewritten) -> bool {
-        let Rewritten { rewrite, segment, origins } = rewritten;
-        let slots: Vec<u16> = rewrite.inputs.iter().map(|input| input.slot).collect();
-        if !self.is_current(&rewrite) {
+        let Rewritten { rewrite, segment, origins, charge } = rewritten;
+        if self.rows.is_moving() || !self.is_current(&rewrite) {
             return false;
         }
-        let Some(mut segment) = segment else {
+        let Some(segment) = segment else {
+            let slots: Vec<u16> = rewrite.inputs.iter().map(|input| input.slot).collect();
             self.rows.swap(&slots, None);
             return true;
         };
-        let Some(slot) = self.rows.take_slot() else { return false };
-        for (&(old, hash), offset) in origins.iter().zip(0..) {
-            let dead = self.rows.is_dead(old);
-            if dead {
-                segment.kill(offset);
-            }
-            // A dead row is in the index only as long as its end is remembered.
-            if !dead || self.versions.end_of(old).is_some() {
-                self.rows.reindex(hash, old, u32::from(slot) << 16 | offset);
-            }
+        let replaced = rewrite.inputs.into_iter().map(|input| {
+            let removed = input.removed_count();
+            let Input { slot, len, columns, .. } = input;
+            Replaced { slot, kept: len as usize - removed, removed: removed as u32, _columns: columns }
+        });
+        self.rows.begin_move(segment, replaced.collect(), origins, charge)
+    }
+
+    /// Moves rows to the segment that takes the place of others, at most so many; true when none is left to move.
+    pub(crate) fn move_rows(&mut self, count_max: usize) -> bool {
+        if !self.rows.is_moving() {
+            return true;
         }
-        if !self.versions.is_empty() {
-            let new = |row: u32| {
-                let offset = origins.binary_search_by_key(&rank(&slots, row), |&(old, _)| rank(&slots, old)).ok()?;
-                Some(u32::from(slot) << 16 | offset as u32)
-            };
-            self.versions.rename(|row| slots.contains(&split(row).0).then(|| new(row)).flatten());
+        let versions = &self.versions;
+        if !self.rows.move_entries(count_max, |row| versions.end_of(row).is_some()) {
+            return false;
         }
-        self.rows.swap(&slots, Some((slot, segment)));
+        let ended = self.rows.finish_move();
+        if !ended.is_empty() {
+            self.versions.rename(|row| ended.get(&row).copied());
+        }
         true
     }
 
@@ -281,12 +289,6 @@ impl Partition {
     }
 }
 
-/// Where a row stands among the rows of the run.
-fn rank(slots: &[u16], row: u32) -> (usize, u32) {
-    let (slot, offset) = split(row);
-    (slots.iter().position(|of| *of == slot).unwrap_or(slots.len()), offset)
-}
-
 impl Rewrite {
     /// Rows that the run has, and those of them that nobody sees.
     pub(crate) fn row_counts(&self) -> (usize, usize) {
@@ -298,7 +300,10 @@ impl Rewrite {
     pub(crate) fn build(self, hasher: &RandomState) -> Rewritten {
         let layout = Arc::clone(&self.shape.layout);
         let mut needs = vec![Need::default(); layout.columns.len()];
-        let mut origins = Vec::new();
+        let (rows, removed) = self.row_counts();
+        // Over the bound too: giving memory back takes a little first.
+        let charge = Charge::forced(&self.account, (rows - removed) * size_of::<(u32, u64)>());
+        let mut origins = Vec::with_capacity(rows - removed);
         for input in &self.inputs {
             let places: Vec<_> = (0..needs.len()).map(|ordinal| self.shape.place(&input.layout, ordinal)).collect();
             for offset in (0..input.len).filter(|&offset| !input.is_removed(offset)) {
@@ -313,7 +318,7 @@ impl Rewrite {
             }
         }
         if origins.is_empty() {
-            return Rewritten { rewrite: self, segment: None, origins };
+            return Rewritten { rewrite: self, segment: None, origins, charge };
         }
         let mut segment = Segment::forced(&layout, self.sequence, &self.account);
         segment.reserve_exact(&needs);
@@ -327,6 +332,6 @@ impl Rewrite {
             }
         }
         segment.seal();
-        Rewritten { rewrite: self, segment: Some(segment), origins }
+        Rewritten { rewrite: self, segment: Some(segment), origins, charge }
     }
 }

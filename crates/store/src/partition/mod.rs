@@ -84,6 +84,11 @@ impl Partition {
         self.rows.live() == 0 && self.versions.is_empty()
     }
 
+    /// Whether somebody may still see a row.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.rows.indexed().next().is_some()
+    }
+
     /// Rows have another shape from now on. Segments stay as they are; new rows go to a new one.
     pub(crate) fn set_shape(&mut self, shape: &Arc<Shape>) {
         self.shape = Arc::clone(shape);

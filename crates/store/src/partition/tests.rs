@@ -1,5 +1,7 @@
 //! What happens to a partition between the two locks of a rewrite.
 
+use std::collections::BTreeMap;
+
 use ashlar_base::{PartitionId, Value};
 
 use super::*;
@@ -35,13 +37,19 @@ fn half_dead() -> (Arc<Store>, Arc<Region>) {
     (store, region)
 }
 
+fn move_rows(region: &Region, count_max: usize) -> bool {
+    let done = region.lock(PARTITION).as_mut().is_none_or(|partition| partition.move_rows(count_max));
+    region.check();
+    done
+}
+
 /// Picks and builds, lets `meanwhile` happen, and swaps.
 fn rewrite(region: &Region, meanwhile: impl FnOnce()) -> bool {
     let rewrite = region.lock(PARTITION).as_mut().unwrap().pick(LIMITS).expect("there is something to rewrite");
     let rewritten = rewrite.build(&region.common().hasher);
     meanwhile();
     let swapped = region.lock(PARTITION).as_mut().unwrap().swap(rewritten);
-    region.check();
+    while !move_rows(region, 4) {}
     swapped
 }
 
@@ -297,4 +305,92 @@ fn a_commit_that_finds_no_slot_for_its_segments_changes_nothing() {
     assert_eq!(region.row_count(), 65_000);
     commit(65_000..65_536).unwrap();
     assert_eq!(region.row_count(), 65_536);
+}
+
+/// After every number of moved rows: all that can happen to rows that are on their way.
+#[test]
+fn rows_on_their_way_are_found_changed_and_seen_as_ever() {
+    for (moved, seen) in (0..=6).flat_map(|moved| [(moved, false), (moved, true)]) {
+        let (store, region) = half_dead();
+        let before = seen.then(|| ReadView::committed(store.snapshot()));
+        let rewrite = region.lock(PARTITION).as_mut().unwrap().pick(LIMITS).unwrap();
+        let rewritten = rewrite.build(&region.common().hasher);
+        assert!(region.lock(PARTITION).as_mut().unwrap().swap(rewritten));
+        for _ in 0..moved {
+            move_rows(&region, 1);
+        }
+        assert!(region.lock(PARTITION).as_mut().unwrap().pick(LIMITS).is_none() || moved == 6, "one after the other");
+        let during = seen.then(|| ReadView::committed(store.snapshot()));
+        // First and last of those on their way, deleted, changed, and deleted and inserted again.
+        for (id, v) in [(0, None), (5, None), (1, Some(-1)), (4, Some(-4))] {
+            match v {
+                Some(v) => put(&region, id, v),
+                None => delete(&region, id),
+            }
+            region.check();
+        }
+        delete(&region, 2);
+        put(&region, 2, -2);
+        // So many that the index moves to a larger table.
+        (100..140).for_each(|id| put(&region, id, id));
+        let expected: BTreeMap<i64, i64> =
+            [(1, -1), (2, -2), (3, 3), (4, -4)].into_iter().chain((100..140).map(|id| (id, id))).collect();
+        for finished in [false, true] {
+            while finished && !move_rows(&region, 1) {}
+            for view in [&before, &during].into_iter().flatten() {
+                assert_eq!(ids(&region, view), (0..6).collect::<Vec<_>>());
+                for id in 0..6 {
+                    let v =
+                        region.get_at(&view.snapshot, &[Datum::Int8(id)], |row| row.map(|row| row.get(1).to_value()));
+                    assert_eq!(v, Some(Value::Int8(id)), "moved {moved}, finished {finished}");
+                }
+            }
+            let found: BTreeMap<i64, i64> = (0..150)
+                .filter_map(|id| match region.get(&[Datum::Int8(id)], |row| row.map(|row| row.get(1).to_value())) {
+                    Some(Value::Int8(v)) => Some((id, v)),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(found, expected, "moved {moved}, finished {finished}");
+            let mut now = ids(&region, &ReadView::committed(store.snapshot()));
+            now.sort_unstable();
+            assert!(now.iter().eq(expected.keys()), "moved {moved}, finished {finished}: {now:?}");
+        }
+        drop((before, during));
+        store.compact();
+        region.check();
+        assert_eq!(region.lock(PARTITION).as_ref().unwrap().total(), 44);
+        (0..150).filter(|id| expected.contains_key(id)).for_each(|id| delete(&region, id));
+        store.compact();
+        assert_eq!(store.memory_used(), 0);
+    }
+}
+
+#[test]
+fn what_is_on_its_way_goes_with_its_table_or_is_finished_by_the_next_round() {
+    for moved in 0..6 {
+        let begin = || {
+            let (store, region) = half_dead();
+            let rewrite = region.lock(PARTITION).as_mut().unwrap().pick(LIMITS).unwrap();
+            let rewritten = rewrite.build(&region.common().hasher);
+            assert!(region.lock(PARTITION).as_mut().unwrap().swap(rewritten));
+            move_rows(&region, moved);
+            (store, region)
+        };
+        let (store, region) = begin();
+        assert_eq!(region.truncate(), Ok(6));
+        assert!(move_rows(&region, 1));
+        put(&region, 3, 33);
+        assert_eq!(ids(&region, &ReadView::committed(store.snapshot())), [3]);
+        let (store, region) = begin();
+        let view = ReadView::committed(store.snapshot());
+        assert_eq!(region.truncate(), Ok(6));
+        put(&region, 3, 33);
+        store.compact();
+        assert_eq!(ids(&region, &view), (0..6).collect::<Vec<_>>());
+        assert_eq!(ids(&region, &ReadView::committed(store.snapshot())), [3]);
+        drop(view);
+        store.compact();
+        assert_eq!(region.lock(PARTITION).as_ref().unwrap().total(), 1);
+    }
 }

@@ -228,6 +228,19 @@ fn a_column_that_must_not_be_null_needs_a_default_or_no_rows() {
 }
 
 #[test]
+fn rows_that_nobody_sees_are_no_rows() {
+    let store = store(1, 16);
+    let region = store.create_region(numbers(1)).unwrap();
+    let snapshot = store.snapshot();
+    let row = [Datum::Int8(1), Datum::Null];
+    insert(&region, &row).unwrap();
+    // Younger than the snapshot, and gone: its commit is remembered, and no row is left.
+    region.entry(&row[..1], |entry| entry.apply(Mutation::Delete { key: &row[..1] })).unwrap();
+    region.alter(with_column(&region, false, None)).unwrap();
+    assert_eq!(scan_all(&region, &ReadView::committed(snapshot)).unwrap().len(), 0);
+}
+
+#[test]
 fn a_default_that_changes_later_does_not_change_old_rows() {
     let store = store(1, 16);
     let region = store.create_region(numbers(1)).unwrap();

@@ -54,6 +54,14 @@ fn duplicates_of_composite_keys_name_every_column() {
 }
 
 #[test]
+fn a_numeric_that_is_too_large_is_refused_in_the_words_of_its_text() {
+    let fraction = SqlType::Scalar(ScalarType::Numeric { precision: 2, scale: 2 });
+    assert_eq!(check_type(fraction, &Datum::Numeric(-99)), Ok(()));
+    let error = check_type(fraction, &Datum::Numeric(-100)).unwrap_err();
+    assert_eq!(Some(error), text::parse(fraction, "-1", &TextStyle::default()).err());
+}
+
+#[test]
 fn limits_are_checked_inside_arrays() {
     let code = |sql_type, value: Value| check_type(sql_type, &value.as_datum()).err().map(|error| error.code());
     let varchars = SqlType::Array(ScalarType::Varchar { length: Some(2) });

@@ -134,7 +134,7 @@ impl Fields {
     }
 
     fn has_date(&self) -> bool {
-        self.year.is_some() && self.month.is_some() && self.day.is_some()
+        self.year.is_some() && (self.day_of_year.is_some() || (self.month.is_some() && self.day.is_some()))
     }
 
     fn has_no_date(&self) -> bool {
@@ -244,11 +244,8 @@ impl Fields {
         for piece in pieces.iter().filter(|piece| piece.starts_with(|char: char| char.is_ascii_digit())) {
             self.date_number(piece)?;
         }
-        if self.has_date() || (self.year.is_some() && self.day_of_year.is_some()) {
-            Ok(())
-        } else {
-            Err(Problem::Format)
-        }
+        // A number too many was taken for a time.
+        if self.has_date() && self.clock.is_none() { Ok(()) } else { Err(Problem::Format) }
     }
 
     /// Digits that stand alone, perhaps with a point.
@@ -269,7 +266,7 @@ impl Fields {
     /// `20200131`, `200131`, `040506.789`, `0405`: a date while none is complete, then a time.
     fn run_together(&mut self, text: &str) -> Result<(), Problem> {
         let has_point = text.contains('.');
-        if !has_point && !self.has_date() && self.day_of_year.is_none() {
+        if !has_point && !self.has_date() {
             if text.len() < 6 {
                 return Err(Problem::Format);
             }
@@ -305,6 +302,9 @@ impl Fields {
 
     /// One number of a date, by what is known already: month, then day, then year, unless it has three digits.
     fn date_number(&mut self, text: &str) -> Result<(), Problem> {
+        if self.has_date() {
+            return self.run_together(text);
+        }
         let value = integer(text)?;
         let long = text.len() >= 3;
         match (self.year.is_some(), self.month.is_some(), self.day.is_some()) {
@@ -322,8 +322,7 @@ impl Fields {
             }
             (true, true, false) => self.day = Some(value),
             (false, true, true) => self.set_year(text, value),
-            (true, true, true) => return self.run_together(text),
-            (true, false, true) => return Err(Problem::Format),
+            (true, true, true) | (true, false, true) => return Err(Problem::Format),
         }
         Ok(())
     }
@@ -344,6 +343,9 @@ impl Fields {
             (year, _) => year,
         };
         if let (Some(year), Some(day_of_year)) = (year, self.day_of_year) {
+            if self.month.is_some() || self.day.is_some() {
+                return Err(Problem::Format);
+            }
             let length = days_from_civil(year + 1, 1, 1) - days_from_civil(year, 1, 1);
             if day_of_year > length {
                 return Err(Problem::Range);

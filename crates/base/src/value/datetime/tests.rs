@@ -28,6 +28,12 @@ fn dates_are_read_in_the_usual_forms() {
             ("990108", "1999-01-08"),
             ("1999.008", "1999-01-08"),
             ("2020-123", "2020-05-02"),
+            ("2020.123 0405", "2020-05-02"),
+            ("2020.123 12", "22007: invalid input syntax for type date: \"2020.123 12\""),
+            ("2020.123 040", "22007: invalid input syntax for type date: \"2020.123 040\""),
+            ("2020.123 Jan", "22007: invalid input syntax for type date: \"2020.123 Jan\""),
+            ("Mar-30-2020+0530", "22007: invalid input syntax for type date: \"Mar-30-2020+0530\""),
+            ("2020-01-02-0304", "22007: invalid input syntax for type date: \"2020-01-02-0304\""),
             ("2020-02-29", "2020-02-29"),
             ("2021-02-29", "22008: date/time field value out of range: \"2021-02-29\""),
             ("2020-13-01", "22008: date/time field value out of range: \"2020-13-01\""),
@@ -126,6 +132,10 @@ fn timestamps_are_read_in_the_usual_forms() {
     check(
         ScalarType::Timestamp,
         &[
+            ("2020.123 0405", "2020-05-02 04:05:00"),
+            ("2020.123T040506.5", "2020-05-02 04:05:06.5"),
+            ("2020-01-02-0304", "22007: invalid input syntax for type timestamp: \"2020-01-02-0304\""),
+            ("31-may-14-2108", "22007: invalid input syntax for type timestamp: \"31-may-14-2108\""),
             ("2020-01-01", "2020-01-01 00:00:00"),
             ("2020-01-01 04:05:06.789", "2020-01-01 04:05:06.789"),
             ("2020-01-01T04:05:06.789Z", "2020-01-01 04:05:06.789"),

@@ -132,16 +132,17 @@ impl Sum {
 
     /// The interval, or its opposite.
     pub(super) fn finish(self, ago: bool) -> Result<Interval, Problem> {
+        // What has no opposite is refused before the years are added to the months, as PostgreSQL does.
+        let least = self.years == i32::MIN || self.months == i32::MIN || self.days == i32::MIN;
+        if ago && (least || self.micros == i64::MIN) {
+            return Err(Problem::Range);
+        }
         let months = i64::from(self.years) * 12 + i64::from(self.months);
         let months = i32::try_from(months).map_err(|_| Problem::Total)?;
         if !ago {
             return Ok(Interval { months, days: self.days, micros: self.micros });
         }
-        Ok(Interval {
-            months: months.checked_neg().ok_or(Problem::Range)?,
-            days: self.days.checked_neg().ok_or(Problem::Range)?,
-            micros: self.micros.checked_neg().ok_or(Problem::Range)?,
-        })
+        Ok(Interval { months: months.checked_neg().ok_or(Problem::Total)?, days: -self.days, micros: -self.micros })
     }
 }
 

@@ -13,6 +13,11 @@ fn intervals_are_read_in_words() {
             ("-1 day +02:00", "-1 days +02:00:00"),
             ("1 day ago", "-1 days"),
             ("1 year 2 months ago", "-1 years -2 mons"),
+            (
+                "9 years -2147483648 months ago",
+                "22015: interval field value out of range: \"9 years -2147483648 months ago\"",
+            ),
+            ("-178956970 years -8 months ago", "22008: interval out of range"),
             ("@ 1 year", "1 year"),
             ("1", "00:00:01"),
             ("1.5", "00:00:01.5"),

@@ -47,6 +47,27 @@ fn later_years_repeat_the_rules_of_the_last_known_ones() {
     assert!((1..=12).all(|month| zone.offset_at(micros(2400, month)) == 3600));
 }
 
+#[test]
+fn zones_without_letters_are_abbreviated_by_their_offset() {
+    let abbreviation = |name: &str, text: &str| {
+        let instant = crate::value::datetime::parse_timestamptz(text, Zone::Utc).unwrap();
+        Zone::parse(name).unwrap().abbreviation_at(instant)
+    };
+    for (name, text, expected) in [
+        ("Asia/Kathmandu", "2024-01-01", "+0545"),
+        ("America/Santiago", "2024-01-01", "-03"),
+        ("America/Santiago", "2024-07-01", "-04"),
+        ("America/Guyana", "1950-01-01", "-0345"),
+        ("Africa/Casablanca", "2011-05-28", "+01"),
+        ("Europe/Berlin", "2150-07-01", "CEST"),
+        ("Europe/Berlin", "1890-01-01", "LMT"),
+        ("UTC", "2024-01-01", "UTC"),
+        ("3.5", "2024-01-01", "+03:30"),
+    ] {
+        assert_eq!(abbreviation(name, text), expected, "{name} {text}");
+    }
+}
+
 proptest! {
     #[test]
     fn a_local_time_leads_back_to_its_instant(

@@ -7,6 +7,8 @@ use proptest::prelude::*;
 use super::*;
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 8 } else { 256 }, ..ProptestConfig::default() })]
+
     #[test]
     fn bits_are_those_of_a_vec(filled in 0..40usize, fill in any::<bool>(), bits in proptest::collection::vec(any::<bool>(), 0..200), cut in any::<usize>(), sets in proptest::collection::vec((any::<usize>(), any::<bool>()), 0..8)) {
         let account = Account::unbounded();

@@ -27,7 +27,7 @@ fn typed_values() -> impl Strategy<Value = (SqlType, Vec<Value>)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 40 } else { 512 }, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 6 } else { 512 }, ..ProptestConfig::default() })]
 
     #[test]
     fn values_come_back_as_they_went_in((sql_type, values) in typed_values(), cut in any::<usize>(), copies in proptest::collection::vec(any::<usize>(), 0..8)) {

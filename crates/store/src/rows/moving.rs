@@ -1,0 +1,110 @@
+//! Rows on their way from the segments of a run to the one segment that takes their place.
+//!
+//! Called by `partition::compact`. A segment has up to 65,536 rows, and finding each in the index takes longer than
+//! anybody should wait for a lock: the index learns the new ids piece by piece. Until it knows all of them, rows are
+//! where they were and go by their old ids; only the index uses both, and `present` translates. Never changes a row.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use super::{Rows, join, split};
+use crate::memory::Charge;
+use crate::segment::{Column, Segment};
+
+/// A segment that is to be replaced.
+pub(crate) struct Replaced {
+    pub(crate) slot: u16,
+    /// Its rows that are in the new segment, and those that are not.
+    pub(crate) kept: usize,
+    pub(crate) removed: u32,
+    /// Held, so that nobody writes over what was copied.
+    pub(crate) _columns: Arc<Vec<Column>>,
+}
+
+/// See the module.
+pub(crate) struct Moving {
+    /// Where the new segment will be.
+    slot: u16,
+    segment: Segment,
+    replaced: Vec<Replaced>,
+    /// The old row and the key's hash of each row of the new segment.
+    origins: Vec<(u32, u64)>,
+    /// So many of them have their new ids in the index.
+    done: usize,
+    _charge: Charge,
+}
+
+/// The id by which a row of the index goes everywhere else.
+#[inline]
+pub(super) fn present(moving: Option<&Moving>, row: u32) -> u32 {
+    match moving {
+        Some(moving) if split(row).0 == moving.slot => moving.origins[split(row).1 as usize].0,
+        _ => row,
+    }
+}
+
+impl Rows {
+    /// Whether a segment is about to take the place of others.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.moving.is_some()
+    }
+
+    /// A segment will take the place of its neighbours in `replaced`; `charge` is for `origins`. False, and nothing is changed, without a slot.
+    pub(crate) fn begin_move(
+        &mut self,
+        segment: Segment,
+        replaced: Vec<Replaced>,
+        origins: Vec<(u32, u64)>,
+        charge: Charge,
+    ) -> bool {
+        assert!(!self.is_moving(), "one segment after the other");
+        let Some(slot) = self.take_slot() else { return false };
+        self.moving = Some(Box::new(Moving { slot, segment, replaced, origins, done: 0, _charge: charge }));
+        true
+    }
+
+    /// Gives at most so many rows their new ids in the index; true when none is left. `is_remembered` says whether an
+    /// ended row is still looked up: others are not in the index.
+    pub(crate) fn move_entries(&mut self, count_max: usize, is_remembered: impl Fn(u32) -> bool) -> bool {
+        let Some(mut moving) = self.moving.take() else { return true };
+        let end = moving.origins.len().min(moving.done + count_max);
+        for (&(old, hash), offset) in moving.origins[moving.done..end].iter().zip(moving.done as u32..) {
+            if !self.is_dead(old) || is_remembered(old) {
+                let found = self.index.replace(hash, join(moving.slot, offset), |row| row == old);
+                assert!(found, "a row that is looked up is in the index");
+            }
+        }
+        moving.done = end;
+        let is_done = end == moving.origins.len();
+        self.moving = Some(moving);
+        is_done
+    }
+
+    /// Puts the new segment in the place of the old ones, once every row has its new id in the index: the old and the
+    /// new ids of ended rows.
+    pub(crate) fn finish_move(&mut self) -> HashMap<u32, u32, RandomState> {
+        let mut ended = HashMap::default();
+        let Some(moving) = self.moving.take() else { return ended };
+        let Moving { slot, mut segment, replaced, origins, done, _charge } = *moving;
+        assert_eq!(done, origins.len(), "every row has its new id");
+        let mut start = 0;
+        for old in &replaced {
+            let end = start + old.kept;
+            // Nearly always nobody has died who was copied.
+            if self.segment(old.slot).dead_count() > old.removed {
+                for (&(row, _), offset) in origins[start..end].iter().zip(start as u32..) {
+                    if self.is_dead(row) {
+                        segment.kill(offset);
+                        ended.insert(row, join(slot, offset));
+                    }
+                }
+            }
+            start = end;
+        }
+        let slots: Vec<u16> = replaced.iter().map(|old| old.slot).collect();
+        self.swap(&slots, Some((slot, segment)));
+        ended
+    }
+}
