@@ -5,7 +5,7 @@
 
 use ashlar_base::{Error, ErrorCode};
 use ashlar_protocol::pg::frontend::{self, Frontend};
-use ashlar_protocol::pg::{Format, backend};
+use ashlar_protocol::pg::{ValueFormat, backend};
 
 use super::{Connection, End, Failure, attended, shutting_down};
 use crate::session::SqlSession;
@@ -19,7 +19,7 @@ impl Connection {
         binary: bool,
         columns: usize,
     ) -> Result<String, Failure> {
-        let format = if binary { Format::Binary } else { Format::Text };
+        let format = if binary { ValueFormat::Binary } else { ValueFormat::Text };
         self.notices(session);
         backend::copy_in_response(self.outbox.buffer(), format, columns);
         self.outbox.seal();

@@ -18,7 +18,7 @@ use std::panic::AssertUnwindSafe;
 
 use ashlar_base::{Error, ErrorCode};
 use ashlar_protocol::pg::frontend::{self, Frontend};
-use ashlar_protocol::pg::{Format, backend};
+use ashlar_protocol::pg::{ValueFormat, backend};
 use futures::FutureExt;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -106,7 +106,7 @@ struct Connection {
     rows: u64,
     /// The portal that is being executed and the formats of a Bind: kept for their memory.
     portal: String,
-    formats: Vec<Format>,
+    formats: Vec<ValueFormat>,
 }
 
 /// Serves one client to its end, whatever happens: a panic ends this connection and no other.

@@ -19,14 +19,14 @@ use std::sync::Arc;
 use ashlar_base::value::binary;
 use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
-use ashlar_protocol::pg::{Format, TransactionStatus};
+use ashlar_protocol::pg::{TransactionStatus, ValueFormat};
 pub use ashlar_query::Column;
 use ashlar_query::Identity;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Transaction, TransactionMark};
 use ashlar_query::{Engine, grammar};
 
-pub use self::plans::Statement;
+pub use self::plans::SimpleStatement;
 use self::portal::{Portal, Source};
 use self::settings::Settings;
 use super::{CancelToken, Shared};
@@ -201,7 +201,7 @@ impl SqlSession {
     ///
     /// # Errors
     /// Whatever planning and running find.
-    pub async fn run_simple<S: RowSink>(&mut self, statement: &Arc<Statement>, sink: &mut S) -> Result<Executed> {
+    pub async fn run_simple<S: RowSink>(&mut self, statement: &Arc<SimpleStatement>, sink: &mut S) -> Result<Executed> {
         self.cancel.reset();
         let (planned, values) = self.plan_simple(statement).await?;
         if values.len() < planned.parameter_types.len() {
@@ -273,8 +273,8 @@ impl SqlSession {
         &mut self,
         portal: &str,
         statement: &str,
-        parameters: impl Iterator<Item = (Format, Option<&'a [u8]>)>,
-        result_formats: &[Format],
+        parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
+        result_formats: &[ValueFormat],
     ) -> Result<()> {
         if !portal.is_empty() && self.portals.contains_key(portal) {
             return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{portal}\" already exists")));
@@ -310,7 +310,7 @@ impl SqlSession {
     ///
     /// # Errors
     /// 34000
-    pub fn describe_portal(&mut self, name: &str) -> Result<Option<(Arc<[Column]>, Arc<[Format]>)>> {
+    pub fn describe_portal(&mut self, name: &str) -> Result<Option<(Arc<[Column]>, Arc<[ValueFormat]>)>> {
         let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
         let Some(planned) = &portal.statement else { return Ok(None) };
         Ok(self.columns_of(planned).map(|columns| (columns, Arc::clone(&portal.formats))))
@@ -398,7 +398,7 @@ fn no_portal(name: &str) -> Error {
 /// The values of a Bind message, and how many there were.
 fn read_parameters<'a>(
     types: &[SqlType],
-    parameters: impl Iterator<Item = (Format, Option<&'a [u8]>)>,
+    parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
     style: &TextStyle,
 ) -> Result<(Vec<Value>, usize)> {
     let mut values = Vec::with_capacity(types.len());
@@ -410,13 +410,13 @@ fn read_parameters<'a>(
         refuse_lost_digits(sql_type, format, bytes, given)?;
         values.push(match (bytes, format) {
             (None, _) => Value::Null,
-            (Some(bytes), Format::Binary) if is_short(sql_type, bytes) => {
+            (Some(bytes), ValueFormat::Binary) if is_short(sql_type, bytes) => {
                 return Err(Error::new(ErrorCode::ProtocolViolation, "insufficient data left in message"));
             }
-            (Some(bytes), Format::Binary) => {
+            (Some(bytes), ValueFormat::Binary) => {
                 binary::decode(sql_type, bytes).map_err(|error| in_parameter(error, given))?
             }
-            (Some(bytes), Format::Text) => text::parse(sql_type, text::utf8(bytes)?, style)?,
+            (Some(bytes), ValueFormat::Text) => text::parse(sql_type, text::utf8(bytes)?, style)?,
         });
     }
     Ok((values, given))
@@ -446,16 +446,16 @@ fn in_parameter(error: Error, number: usize) -> Error {
 
 /// A numeric parameter that is not for a column of its own scale has ten decimals or those of what it is compared with: more would be
 /// lost without a word.
-fn refuse_lost_digits(sql_type: SqlType, format: Format, bytes: Option<&[u8]>, number: usize) -> Result<()> {
+fn refuse_lost_digits(sql_type: SqlType, format: ValueFormat, bytes: Option<&[u8]>, number: usize) -> Result<()> {
     let SqlType::Scalar(ScalarType::Numeric { precision: 38, scale }) = sql_type else { return Ok(()) };
     let decimals = match (bytes, format) {
         (None, _) => 0,
         // The display scale: the fourth of the header's 16-bit numbers.
-        (Some(bytes), Format::Binary) => match bytes.get(6..8) {
+        (Some(bytes), ValueFormat::Binary) => match bytes.get(6..8) {
             Some(&[high, low]) => usize::from(u16::from_be_bytes([high, low])),
             _ => 0,
         },
-        (Some(bytes), Format::Text) => {
+        (Some(bytes), ValueFormat::Text) => {
             let fraction = bytes.iter().position(|byte| *byte == b'.').map_or(&bytes[..0], |point| &bytes[point + 1..]);
             fraction.iter().rposition(|byte| *byte != b'0').map_or(0, |last| last + 1)
         }
@@ -467,9 +467,9 @@ fn refuse_lost_digits(sql_type: SqlType, format: Format, bytes: Option<&[u8]>, n
     Ok(())
 }
 
-fn expand_formats(formats: &[Format], columns: usize) -> Result<Arc<[Format]>> {
+fn expand_formats(formats: &[ValueFormat], columns: usize) -> Result<Arc<[ValueFormat]>> {
     match formats {
-        [] => Ok(vec![Format::Text; columns].into()),
+        [] => Ok(vec![ValueFormat::Text; columns].into()),
         [one] => Ok(vec![*one; columns].into()),
         many if many.len() == columns => Ok(many.into()),
         many => Err(Error::new(

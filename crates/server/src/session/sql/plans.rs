@@ -18,7 +18,7 @@ const CACHED_TEXT_BYTES_MAX: usize = 8 * 1024;
 const LIGHT_TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// A statement of a simple query.
-pub struct Statement(pub(super) Stage);
+pub struct SimpleStatement(pub(super) Stage);
 
 /// How far a statement of a simple query is.
 pub(super) enum Stage {
@@ -34,20 +34,20 @@ impl SqlSession {
     ///
     /// # Errors
     /// 42601: one syntax error fails all.
-    pub fn parse_simple(&mut self, sql: &str) -> Result<Vec<Arc<Statement>>> {
+    pub fn parse_simple(&mut self, sql: &str) -> Result<Vec<Arc<SimpleStatement>>> {
         self.portals.remove("");
         self.prepared.remove("");
         if let Some(shape) = shape_of(sql)
             && let Some((planned, values)) = self.shared.engine.cache().lifted(&shape, self.epoch(), self.style())
         {
             self.alone = true;
-            return Ok(vec![Arc::new(Statement(Stage::Planned(planned, values)))]);
+            return Ok(vec![Arc::new(SimpleStatement(Stage::Planned(planned, values)))]);
         }
         let parsed = grammar::parse(sql)?;
         self.alone = parsed.len() == 1;
         let whole = self.alone.then(|| sql.to_owned());
         let stages = parsed.into_iter().map(|parsed| Stage::Parsed(Box::new(parsed), whole.clone()));
-        Ok(stages.map(|stage| Arc::new(Statement(stage))).collect())
+        Ok(stages.map(|stage| Arc::new(SimpleStatement(stage))).collect())
     }
 
     /// The plan of a statement of a simple query, and the values of the parameters that its constants became.
@@ -56,7 +56,7 @@ impl SqlSession {
     /// What planning finds.
     pub(super) async fn plan_simple(
         &mut self,
-        statement: &Statement,
+        statement: &SimpleStatement,
     ) -> Result<(Arc<ashlar_query::Statement>, Vec<Value>)> {
         match &statement.0 {
             Stage::Parsed(parsed, _) => self.check_block(parsed.ends_failed_block())?,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ashlar_base::Value;
-use ashlar_protocol::pg::Format;
+use ashlar_protocol::pg::ValueFormat;
 use ashlar_query::Column;
 use ashlar_query::statement::{Kind, SessionCommand};
 
@@ -15,7 +15,7 @@ pub(super) struct Portal {
     pub(super) statement: Option<Arc<ashlar_query::Statement>>,
     pub(super) parameters: Vec<Value>,
     /// One per result column.
-    pub(super) formats: Arc<[Format]>,
+    pub(super) formats: Arc<[ValueFormat]>,
     /// What it was bound from: planned again where the catalog has changed since.
     pub(super) source: Option<Arc<Source>>,
     pub(super) progress: Progress,
@@ -61,7 +61,11 @@ impl Tag {
 }
 
 impl Portal {
-    pub(super) fn new(statement: Arc<ashlar_query::Statement>, parameters: Vec<Value>, formats: Arc<[Format]>) -> Self {
+    pub(super) fn new(
+        statement: Arc<ashlar_query::Statement>,
+        parameters: Vec<Value>,
+        formats: Arc<[ValueFormat]>,
+    ) -> Self {
         Self {
             statement: Some(statement),
             parameters,
