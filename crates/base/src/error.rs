@@ -146,6 +146,8 @@ pub enum ErrorCode {
     TooManyColumns,
     /// 55000
     ObjectNotInPrerequisiteState,
+    /// 55P02
+    CantChangeRuntimeParam,
     /// 57014
     QueryCanceled,
     /// 57P01
@@ -243,6 +245,7 @@ impl ErrorCode {
             Self::ProgramLimitExceeded => "54000",
             Self::TooManyColumns => "54011",
             Self::ObjectNotInPrerequisiteState => "55000",
+            Self::CantChangeRuntimeParam => "55P02",
             Self::QueryCanceled => "57014",
             Self::AdminShutdown => "57P01",
             Self::CannotConnectNow => "57P03",
@@ -331,6 +334,7 @@ impl ErrorCode {
             | Self::ProgramLimitExceeded
             | Self::TooManyColumns
             | Self::ObjectNotInPrerequisiteState
+            | Self::CantChangeRuntimeParam
             | Self::QueryCanceled
             | Self::AdminShutdown
             | Self::IdleSessionTimeout

@@ -75,13 +75,10 @@ impl Connection {
 
     /// Waits for more; a cancel request ends a COPY whose client has fallen silent.
     async fn more_copy_data(&mut self, session: &SqlSession) -> Result<(), Failure> {
-        let cancel = session.cancel_token();
         let filled = tokio::select! {
             biased;
             filled = self.inbox.fill(&mut self.stream) => filled?,
-            () = cancel.cancelled() => {
-                return Err(Error::new(ErrorCode::QueryCanceled, "canceling statement due to user request").into());
-            }
+            error = session.interrupted() => return Err(error.into()),
             () = self.context.stop.reached(Phase::Ending) => return Err(End::Fatal(shutting_down()).into()),
         };
         if filled { Ok(()) } else { Err(End::Left.into()) }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, Result};
+use ashlar_base::Error;
 use ashlar_protocol::pg::backend;
 
 use super::sink::Sink;
@@ -17,11 +17,11 @@ impl Connection {
     pub(super) async fn query(
         &mut self,
         session: &mut SqlSession,
-        parsed: Result<Vec<Arc<SimpleStatement>>>,
+        parsed: Result<Vec<Arc<SimpleStatement>>, Failure>,
     ) -> Result<(), End> {
         let done = match parsed {
             Ok(statements) => self.run_all(session, &statements).await,
-            Err(error) => Err(Failure::Statement(error)),
+            Err(failure) => Err(failure),
         };
         match done {
             Ok(()) => self.ready(session),

@@ -135,10 +135,7 @@ impl RowSink for Sink<'_> {
                 tokio::select! {
                     biased;
                     sent = self.outbox.flush_to(self.stream, self.bound / 2) => sent,
-                    () = self.cancel.cancelled() => {
-                        let message = "canceling statement due to user request";
-                        return Err(Error::new(ErrorCode::QueryCanceled, message));
-                    }
+                    () = self.cancel.cancelled() => return Err(self.cancel.error()),
                 }
             }
             Err(error) => Err(error),

@@ -7,6 +7,7 @@ mod block;
 mod carried;
 mod copy;
 mod cursor;
+mod limit;
 mod plans;
 mod portal;
 mod rows;
@@ -23,11 +24,13 @@ use ashlar_protocol::pg::{TransactionStatus, ValueFormat};
 pub use ashlar_query::Column;
 use ashlar_query::Identity;
 use ashlar_query::statement::{Kind, SessionCommand};
-use ashlar_query::transaction::{Transaction, TransactionMark};
+use ashlar_query::transaction::Transaction;
 use ashlar_query::{Engine, grammar};
+use tokio::time::Instant;
 
+use self::limit::in_time;
 pub use self::plans::SimpleStatement;
-use self::portal::{Portal, Source};
+use self::portal::{Portal, Progress, Source};
 use self::settings::Settings;
 use super::{CancelToken, Shared};
 
@@ -103,14 +106,20 @@ pub struct SqlSession {
     settings: Settings,
     block: Block,
     transaction: Option<Transaction>,
-    savepoints: Vec<(String, TransactionMark)>,
+    savepoints: Vec<block::Savepoint>,
     prepared: HashMap<String, Prepared>,
     portals: HashMap<String, Portal>,
+    /// Portals made since the session began.
+    portals_made: u64,
     copy: Option<copy::CopyIn>,
     notices: Vec<Notice>,
     cancel: CancelToken,
+    /// When the statement that has arrived has to be done.
+    deadline: Option<Instant>,
     /// The statement to come is the only one of its transaction.
     alone: bool,
+    /// The statement to come is one of several of a query string, which are a transaction.
+    in_string: bool,
 }
 
 impl SqlSession {
@@ -140,10 +149,13 @@ impl SqlSession {
             savepoints: Vec::new(),
             prepared: HashMap::new(),
             portals: HashMap::new(),
+            portals_made: 0,
             copy: None,
             notices: Vec::new(),
             cancel: CancelToken::new(),
+            deadline: None,
             alone: false,
+            in_string: false,
         })
     }
 
@@ -164,7 +176,9 @@ impl SqlSession {
 
     /// What is to be told beside results.
     pub fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
+        let mut notices = std::mem::take(&mut self.notices);
+        notices.retain(|notice| self.settings.tells(notice.severity));
+        notices
     }
 
     /// The transaction block, as ReadyForQuery reports it.
@@ -195,6 +209,18 @@ impl SqlSession {
     /// to one row goes straight to its partition.
     pub fn set_alone(&mut self, alone: bool) {
         self.alone = alone;
+        self.in_string = false;
+    }
+
+    /// Whether a portal's statement runs in another way where it is the only one of its transaction.
+    pub fn may_stand_alone(&self, portal: &str) -> bool {
+        let statement = self.portals.get(portal).and_then(|portal| portal.statement.as_ref());
+        self.block == Block::None
+            && statement.is_some_and(|statement| match &statement.kind {
+                Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Ddl(_) => true,
+                Kind::Key(plan) => !plan.is_read(),
+                _ => false,
+            })
     }
 
     /// Runs one statement of a simple query.
@@ -203,12 +229,26 @@ impl SqlSession {
     /// Whatever planning and running find.
     pub async fn run_simple<S: RowSink>(&mut self, statement: &Arc<SimpleStatement>, sink: &mut S) -> Result<Executed> {
         self.cancel.reset();
-        let (planned, values) = self.plan_simple(statement).await?;
-        if values.len() < planned.parameter_types.len() {
-            return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
+        let deadline = self.arrive();
+        let cancel = self.cancel.clone();
+        let work = async {
+            let (planned, values) = self.plan_simple(statement).await?;
+            if values.len() < planned.parameter_types.len() {
+                return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
+            }
+            let mut portal = Portal::new(planned, values, Vec::new().into());
+            self.run(&mut portal, 0, sink, true).await
+        };
+        let executed = in_time(deadline, cancel, work).await;
+        self.done(executed)
+    }
+
+    /// The end of a statement, unless the data of its COPY are still to come.
+    fn done(&mut self, executed: Result<Executed>) -> Result<Executed> {
+        if !matches!(executed, Ok(Executed::CopyIn { .. })) {
+            self.deadline = None;
         }
-        let mut portal = Portal::new(planned, values, Vec::new().into());
-        self.run(&mut portal, 0, sink, true).await
+        executed
     }
 
     /// Parse: plans a statement and keeps it under a name.
@@ -216,6 +256,13 @@ impl SqlSession {
     /// # Errors
     /// 42601, 42P05, and what planning finds.
     pub async fn prepare(&mut self, name: &str, sql: &str, types: impl Iterator<Item = u32>) -> Result<()> {
+        self.cancel.reset();
+        let deadline = self.arrive();
+        let cancel = self.cancel.clone();
+        in_time(deadline, cancel, self.prepare_now(name, sql, types)).await
+    }
+
+    async fn prepare_now(&mut self, name: &str, sql: &str, types: impl Iterator<Item = u32>) -> Result<()> {
         if name.is_empty() {
             self.prepared.remove("");
         } else if self.prepared.contains_key(name) {
@@ -284,7 +331,7 @@ impl SqlSession {
         }
         let prepared = self.prepared(statement)?;
         let Some(planned) = prepared.planned.clone() else {
-            self.portals.insert(portal.to_owned(), Portal::empty());
+            self.insert_portal(portal, Portal::empty());
             return Ok(());
         };
         let source = Arc::clone(&prepared.source);
@@ -302,8 +349,14 @@ impl SqlSession {
         let formats = expand_formats(result_formats, self.columns_of(&planned).map_or(0, |columns| columns.len()))?;
         let mut bound = Portal::new(planned, values, formats);
         bound.source = Some(source);
-        self.portals.insert(portal.to_owned(), bound);
+        self.insert_portal(portal, bound);
         Ok(())
+    }
+
+    fn insert_portal(&mut self, name: &str, mut portal: Portal) {
+        self.portals_made += 1;
+        portal.number = self.portals_made;
+        self.portals.insert(name.to_owned(), portal);
     }
 
     /// Result columns and formats of a portal.
@@ -323,18 +376,29 @@ impl SqlSession {
     pub async fn execute<S: RowSink>(&mut self, name: &str, rows_max: usize, sink: &mut S) -> Result<Executed> {
         self.cancel.reset();
         let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
-        if portal.is_fresh() {
-            self.refresh(&mut portal).await?;
-        } else if portal.is_done() {
-            let message = format!("portal \"{name}\" cannot be run");
-            return Err(Error::new(ErrorCode::ObjectNotInPrerequisiteState, message));
+        if portal.is_done() {
+            self.portals.insert(name.to_owned(), portal);
+            return Err(cannot_run(name));
         }
-        let executed = self.run(&mut portal, rows_max, sink, false).await?;
+        let deadline = self.arrive();
+        let cancel = self.cancel.clone();
+        let work = async {
+            if portal.is_fresh() {
+                self.refresh(&mut portal).await?;
+            }
+            self.run(&mut portal, rows_max, sink, false).await
+        };
+        let executed = in_time(deadline, cancel, work).await;
+        let executed = self.done(executed);
+        // What is refused because the block has failed has not failed itself.
+        if executed.is_err() && self.block != Block::Failed {
+            portal.progress = Progress::Done;
+        }
         // COMMIT and ROLLBACK close all portals, their own too.
         if !portal.ends_block() {
             self.portals.insert(name.to_owned(), portal);
         }
-        Ok(executed)
+        executed
     }
 
     /// Plans a portal's statement again where the catalog or the time zone has changed since it was prepared.
@@ -389,6 +453,11 @@ fn no_statement(name: &str) -> Error {
         format!("prepared statement \"{name}\" does not exist")
     };
     Error::new(ErrorCode::InvalidStatementName, message)
+}
+
+/// 55000
+fn cannot_run(name: &str) -> Error {
+    Error::new(ErrorCode::ObjectNotInPrerequisiteState, format!("portal \"{name}\" cannot be run"))
 }
 
 fn no_portal(name: &str) -> Error {

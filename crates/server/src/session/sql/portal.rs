@@ -21,6 +21,8 @@ pub(super) struct Portal {
     pub(super) progress: Progress,
     /// Made by DECLARE: lives to the end of its block.
     pub(super) is_cursor: bool,
+    /// Counts the session's portals in the order they were made.
+    pub(super) number: u64,
 }
 
 /// The text of a prepared statement and the types it was declared with.
@@ -37,7 +39,7 @@ pub(super) enum Progress {
     Open(RowSource, Tag),
     /// All rows have been sent: a further Execute sends none.
     Ended(Tag),
-    /// It had no rows to send, and cannot be run again.
+    /// It had no rows to send, or has failed, and cannot be run again.
     Done,
 }
 
@@ -73,6 +75,7 @@ impl Portal {
             source: None,
             progress: Progress::Fresh,
             is_cursor: false,
+            number: 0,
         }
     }
 
@@ -84,6 +87,7 @@ impl Portal {
             source: None,
             progress: Progress::Fresh,
             is_cursor: false,
+            number: 0,
         }
     }
 
