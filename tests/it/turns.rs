@@ -210,9 +210,10 @@ fn a_statement_has_the_time_it_was_given_and_no_more() {
     connection.query("ROLLBACK").unwrap();
 
     // Planning: a list that takes longer to plan than its time.
-    connection.query("SET statement_timeout = 1").unwrap();
+    let options = [("user", "postgres"), ("options", "-c statement_timeout=1")];
+    let mut hurried = Connection::open(server.pg(), &options).unwrap();
     let sql = format!("SELECT {} FROM many", vec!["id + length(t)"; 3000].join(", "));
-    assert!(error_of(&mut connection, &sql).starts_with(TIMED_OUT));
+    assert!(error_of(&mut hurried, &sql).starts_with(TIMED_OUT));
 
     // Rows that nobody takes, of a SELECT, a COPY and a portal's second Execute.
     connection.query("SET statement_timeout = 500").unwrap();
