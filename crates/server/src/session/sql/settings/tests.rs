@@ -9,7 +9,7 @@ fn settings() -> Settings {
 }
 
 fn shown(settings: &Settings, name: &str) -> String {
-    settings.show(name).unwrap()
+    settings.values[number_of(name).unwrap()].clone()
 }
 
 #[test]
@@ -69,7 +69,7 @@ enum Step {
     End { committed: bool },
 }
 
-const NAMES: [&str; 3] = ["application_name", "client_min_messages", "synchronous_commit"];
+const NAMES: [&str; 3] = ["application_name", "statement_timeout", "synchronous_commit"];
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
