@@ -1,6 +1,6 @@
 //! The HTTP door and `ashlar config`.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -93,6 +93,67 @@ fn readiness_ends_before_the_server_does() {
     assert_eq!(rows, 1_000_000, "the statement that was running is answered in full");
     assert!(server.wait().unwrap().success());
     server.check_log();
+}
+
+/// What a silent or a slow client of the HTTP door is told.
+fn last_words(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    // A connection that is cut before we have read what it had to say is cut all the same.
+    let _ = stream.read_to_string(&mut text);
+    text
+}
+
+#[test]
+fn a_full_http_door_says_so_and_takes_nothing_from_the_others() {
+    let config = "[server]\nhttp_connections_max = 4\n".to_owned();
+    let server = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+    let connect = || {
+        let stream = TcpStream::connect(server.http()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    };
+    let mut silent: Vec<TcpStream> = (0..4).map(|_| connect()).collect();
+    assert!(last_words(&mut connect()).starts_with("HTTP/1.1 503 "), "the fifth of four connections is served");
+    assert_eq!(server.connect().value("SELECT 1").unwrap(), "1");
+    // Those that have a seat are served, and a seat that becomes free is given away.
+    write!(silent[0], "GET /healthz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    assert!(last_words(&mut silent[0]).starts_with("HTTP/1.1 200 "));
+    let admitted = wait_for(Duration::from_secs(10), || {
+        let mut stream = connect();
+        let sent = write!(stream, "GET /healthz HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        sent.is_ok() && last_words(&mut stream).starts_with("HTTP/1.1 200 ")
+    });
+    assert!(admitted, "a seat that became free is not given away");
+    drop(silent);
+    server.stop();
+}
+
+#[test]
+fn a_request_has_to_arrive_in_time_however_it_is_cut() {
+    let config = "[server]\nstartup_timeout_ms = 300\n".to_owned();
+    let server = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+    let connect = || {
+        let stream = TcpStream::connect(server.http()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    };
+    // One says nothing, one has been answered and says nothing more, one sends a byte at a time and never ends.
+    let mut silent = connect();
+    assert_eq!(last_words(&mut silent), "");
+    let mut answered = connect();
+    write!(answered, "GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+    assert!(last_words(&mut answered).ends_with("ok\n"));
+    let mut slow = connect();
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: ").unwrap();
+    slow.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    let closed = wait_for(Duration::from_secs(30), || {
+        let sent = slow.write_all(b"x");
+        let read = slow.read(&mut [0; 16]);
+        sent.is_err() || matches!(read, Ok(0)) || read.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
+    });
+    assert!(closed, "a request that never ends is waited for");
+    assert_eq!(get(server.http(), "/healthz"), (200, "ok\n".to_owned()));
+    server.stop();
 }
 
 #[test]

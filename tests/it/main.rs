@@ -18,3 +18,4 @@ mod resp_wire;
 mod slt;
 mod tokio_postgres;
 mod tpch;
+mod turns;

@@ -113,13 +113,16 @@ rooms! {
         /// Connections that each of the PostgreSQL and RESP doors serves at once. One more is told so and closed:
         /// 53300 on PostgreSQL, `-ERR max number of clients reached` on RESP.
         connections_max: u32 = 10000, in 1..=1000000;
+        /// Connections that the HTTP door serves at once. One more is answered 503 and closed.
+        http_connections_max: u32 = 256, in 1..=1000000;
         /// Bytes of one message from a PostgreSQL client. A longer one ends the connection before it is read.
         pg_message_bytes_max: u32 = 268435456, in 65536..=1073741823;
         /// Bytes of one RESP argument. A longer one ends the connection before it is read.
         resp_bulk_bytes_max: u32 = 268435456, in 1024..=536870912;
         /// KiB of replies that wait for one client. Beyond it the statement pauses until the client reads.
         write_buffer_kib_max: u32 = 256, in 16..=65536;
-        /// Milliseconds that a new PostgreSQL connection has to send its startup message.
+        /// Milliseconds that a new PostgreSQL connection has to send its startup message, and a connection of the HTTP
+        /// door to send a request, or to take up more of the answer.
         startup_timeout_ms: u64 = 60000, in 100..=3600000;
         /// Milliseconds that a connection may stay idle outside a statement before it is closed; 0 for no limit.
         idle_timeout_ms: u64 = 0, in 0..=604800000;

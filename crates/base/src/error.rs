@@ -82,8 +82,6 @@ pub enum ErrorCode {
     UniqueViolation,
     /// 23502
     NotNullViolation,
-    /// 23514
-    CheckViolation,
     /// 22000
     DataException,
     /// 22001
@@ -138,26 +136,18 @@ pub enum ErrorCode {
     UntranslatableCharacter,
     /// 40001
     SerializationFailure,
-    /// 40P01
-    DeadlockDetected,
-    /// 53000
-    InsufficientResources,
-    /// 53100
-    DiskFull,
     /// 53200
     OutOfMemory,
     /// 53300
     TooManyConnections,
-    /// 53400
-    ConfigurationLimitExceeded,
     /// 54000
     ProgramLimitExceeded,
     /// 54011
     TooManyColumns,
     /// 55000
     ObjectNotInPrerequisiteState,
-    /// 55P03
-    LockNotAvailable,
+    /// 55P02
+    CantChangeRuntimeParam,
     /// 57014
     QueryCanceled,
     /// 57P01
@@ -223,7 +213,6 @@ impl ErrorCode {
             Self::CardinalityViolation => "21000",
             Self::UniqueViolation => "23505",
             Self::NotNullViolation => "23502",
-            Self::CheckViolation => "23514",
             Self::DataException => "22000",
             Self::StringTooLong => "22001",
             Self::NumericOutOfRange => "22003",
@@ -251,16 +240,12 @@ impl ErrorCode {
             Self::BadCopyFormat => "22P04",
             Self::UntranslatableCharacter => "22P05",
             Self::SerializationFailure => "40001",
-            Self::DeadlockDetected => "40P01",
-            Self::InsufficientResources => "53000",
-            Self::DiskFull => "53100",
             Self::OutOfMemory => "53200",
             Self::TooManyConnections => "53300",
-            Self::ConfigurationLimitExceeded => "53400",
             Self::ProgramLimitExceeded => "54000",
             Self::TooManyColumns => "54011",
             Self::ObjectNotInPrerequisiteState => "55000",
-            Self::LockNotAvailable => "55P03",
+            Self::CantChangeRuntimeParam => "55P02",
             Self::QueryCanceled => "57014",
             Self::AdminShutdown => "57P01",
             Self::CannotConnectNow => "57P03",
@@ -319,7 +304,6 @@ impl ErrorCode {
             | Self::CardinalityViolation
             | Self::UniqueViolation
             | Self::NotNullViolation
-            | Self::CheckViolation
             | Self::DataException
             | Self::StringTooLong
             | Self::NumericOutOfRange
@@ -346,15 +330,11 @@ impl ErrorCode {
             | Self::InvalidBinaryRepresentation
             | Self::BadCopyFormat
             | Self::UntranslatableCharacter
-            | Self::DeadlockDetected
-            | Self::InsufficientResources
-            | Self::DiskFull
             | Self::TooManyConnections
-            | Self::ConfigurationLimitExceeded
             | Self::ProgramLimitExceeded
             | Self::TooManyColumns
             | Self::ObjectNotInPrerequisiteState
-            | Self::LockNotAvailable
+            | Self::CantChangeRuntimeParam
             | Self::QueryCanceled
             | Self::AdminShutdown
             | Self::IdleSessionTimeout

@@ -21,6 +21,7 @@ use crate::error::from_datafusion;
 use crate::expressions::PgTypePlanner;
 use crate::functions;
 use crate::plan_cache::PlanCache;
+use crate::priority;
 use crate::rules::{
     CheckedArithmetic, Conditions, JsonbOrder, NarrowIntegerLiterals, NumericAggregates, PgOperators, Placement,
     SettleFunctions, TextCasts,
@@ -84,6 +85,8 @@ impl Engine {
             .worker_threads(config.threads.max(1))
             .thread_name("query")
             .thread_stack_size(STACK_BYTES)
+            // Of those that plan too.
+            .on_thread_start(priority::yield_to_doors)
             .enable_all()
             .build()
             .map_err(|error| Error::internal(format!("the query pool cannot start: {error}")))?;

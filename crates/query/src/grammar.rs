@@ -80,12 +80,11 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>> {
     Ok(statements)
 }
 
-/// Parses a string that may hold one statement; `None` where it holds none.
+/// The statement of a string that may hold one; `None` where it holds none.
 ///
 /// # Errors
-/// As [`parse`], and 42601 for more than one.
-pub fn parse_one(sql: &str) -> Result<Option<ParsedStatement>> {
-    let mut statements = parse(sql)?;
+/// 42601 for more than one.
+pub fn only_one(mut statements: Vec<ParsedStatement>) -> Result<Option<ParsedStatement>> {
     if statements.len() > 1 {
         return Err(Error::new(ErrorCode::SyntaxError, "cannot insert multiple commands into a prepared statement"));
     }

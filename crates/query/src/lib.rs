@@ -25,6 +25,7 @@ pub mod key_plan;
 pub mod lift;
 pub mod parameters;
 pub mod plan_cache;
+mod priority;
 pub mod rules;
 pub mod select;
 pub mod sql_types;

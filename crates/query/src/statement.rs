@@ -97,6 +97,8 @@ pub enum SessionCommand {
     SetTransaction(TransactionModes),
     /// SET SESSION CHARACTERISTICS
     SetCharacteristics(TransactionModes),
+    /// RESET
+    Reset(String),
     /// SET; `None` for DEFAULT
     Set {
         /// The setting.
@@ -161,6 +163,8 @@ pub struct TransactionModes {
     pub isolation: Option<Isolation>,
     /// READ ONLY, READ WRITE
     pub read_only: Option<bool>,
+    /// DEFERRABLE, NOT DEFERRABLE
+    pub deferrable: Option<bool>,
 }
 
 impl Kind {
@@ -543,29 +547,31 @@ fn modes(options: &[pg_query::Node]) -> Result<TransactionModes> {
         let Some(NodeEnum::DefElem(element)) = &option.node else { continue };
         let value = crate::ddl::option_text(element).unwrap_or_default();
         match element.defname.as_str() {
-            "transaction_isolation" => modes.isolation = Some(isolation(&value)?),
+            parameter @ "transaction_isolation" => modes.isolation = Some(isolation(parameter, &value)?),
             "transaction_read_only" => modes.read_only = Some(value == "1" || value == "true"),
-            "transaction_deferrable" => {}
+            "transaction_deferrable" => modes.deferrable = Some(value == "1" || value == "true"),
             other => return Err(Error::unsupported(format!("{other} is not supported"))),
         }
     }
     Ok(modes)
 }
 
-/// The isolation level of this name.
+/// The isolation level of this name, for a setting.
 ///
 /// # Errors
 /// 0A000 for `serializable`, 22023 for an unknown name.
-pub fn isolation(name: &str) -> Result<Isolation> {
+pub fn isolation(parameter: &str, name: &str) -> Result<Isolation> {
     match name.to_ascii_lowercase().as_str() {
-        "read committed" | "read uncommitted" => Ok(Isolation::ReadCommitted),
+        "read uncommitted" => Ok(Isolation::ReadUncommitted),
+        "read committed" => Ok(Isolation::ReadCommitted),
         "repeatable read" => Ok(Isolation::RepeatableRead),
         "serializable" => Err(Error::unsupported("isolation level SERIALIZABLE is not supported")
             .with_hint("Use REPEATABLE READ: it reads one snapshot and refuses conflicting writes.")),
-        other => Err(Error::new(
+        _ => Err(Error::new(
             ErrorCode::InvalidParameterValue,
-            format!("invalid value for parameter \"transaction_isolation\": \"{other}\""),
-        )),
+            format!("invalid value for parameter \"{parameter}\": \"{name}\""),
+        )
+        .with_hint("Available values: serializable, repeatable read, read committed, read uncommitted.")),
     }
 }
 
@@ -579,9 +585,10 @@ fn set_command(node: &protobuf::VariableSetStmt) -> Result<SessionCommand> {
             let values: Vec<String> = node.args.iter().filter_map(argument_text).collect();
             Ok(SessionCommand::Set { name: node.name.clone(), value: Some(values.join(", ")), local: node.is_local })
         }
-        VariableSetKind::VarSetDefault | VariableSetKind::VarReset => {
+        VariableSetKind::VarSetDefault => {
             Ok(SessionCommand::Set { name: node.name.clone(), value: None, local: node.is_local })
         }
+        VariableSetKind::VarReset => Ok(SessionCommand::Reset(node.name.clone())),
         VariableSetKind::VarSetMulti => match node.name.as_str() {
             "TRANSACTION" => Ok(SessionCommand::SetTransaction(modes(&node.args)?)),
             "SESSION CHARACTERISTICS" => Ok(SessionCommand::SetCharacteristics(modes(&node.args)?)),

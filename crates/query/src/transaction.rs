@@ -12,12 +12,31 @@ use crate::functions::times::StatementTime;
 /// Which snapshot statements read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
+    /// As [`Self::ReadCommitted`], under the name that the client has chosen.
+    ReadUncommitted,
     /// Each statement its own.
     #[default]
     ReadCommitted,
     /// All that of the first statement.
     RepeatableRead,
 }
+
+impl Isolation {
+    /// PostgreSQL's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ReadUncommitted => "read uncommitted",
+            Self::ReadCommitted => "read committed",
+            Self::RepeatableRead => "repeatable read",
+        }
+    }
+}
+
+/// Rows that a commit applies in about a millisecond.
+const LIGHT_ROWS_MAX: usize = 1024;
+
+/// Bytes of rows that a commit copies in about a millisecond.
+const LIGHT_BYTES_MAX: usize = 1 << 20;
 
 /// Where a savepoint or a statement began.
 #[derive(Clone)]
@@ -34,17 +53,28 @@ pub struct Transaction {
     pub isolation: Isolation,
     /// Refuses to write.
     pub read_only: bool,
+    /// Shown to who asks, and without a meaning at the isolation levels that there are.
+    pub deferrable: bool,
     /// What `now()` and its like tell.
     pub time: StatementTime,
     fixed: Option<Snapshot>,
+    has_read: bool,
     catalog: Option<CatalogDraft>,
 }
 
 impl Transaction {
     /// An empty one.
-    pub fn new(isolation: Isolation, read_only: bool) -> Self {
-        let time = StatementTime::now();
-        Self { writes: WriteSet::new(), isolation, read_only, time, fixed: None, catalog: None }
+    pub fn new(isolation: Isolation, read_only: bool, deferrable: bool) -> Self {
+        Self {
+            writes: WriteSet::new(),
+            isolation,
+            read_only,
+            deferrable,
+            time: StatementTime::now(),
+            fixed: None,
+            has_read: false,
+            catalog: None,
+        }
     }
 
     /// Whether nothing was done in it.
@@ -52,10 +82,21 @@ impl Transaction {
         self.writes.is_empty() && self.catalog.is_none()
     }
 
+    /// Whether a statement of it has run that reads or writes tables: its modes are settled then.
+    pub fn has_begun(&self) -> bool {
+        self.has_read || !self.is_clean()
+    }
+
+    /// Whether its commit is done so soon that a thread with other clients can do it.
+    pub fn is_light(&self) -> bool {
+        self.catalog.is_none() && self.writes.is_within(LIGHT_ROWS_MAX, LIGHT_BYTES_MAX)
+    }
+
     /// The snapshot that the next statement reads.
     pub fn snapshot(&mut self, store: &Store) -> Snapshot {
+        self.has_read = true;
         match (self.isolation, &self.fixed) {
-            (Isolation::ReadCommitted, _) => store.snapshot(),
+            (Isolation::ReadUncommitted | Isolation::ReadCommitted, _) => store.snapshot(),
             (Isolation::RepeatableRead, Some(fixed)) => fixed.clone(),
             (Isolation::RepeatableRead, None) => {
                 let fixed = store.snapshot();
@@ -122,6 +163,9 @@ impl Transaction {
     /// 40001 where another transaction changed what this one built on; then nothing was done.
     pub fn commit(mut self, catalog: &Catalog, store: &Store) -> Result<()> {
         let draft = self.catalog.take();
+        // What is validated is held by the writes themselves, until the store has validated it. This snapshot would
+        // outlive that, and every row that the commit changes would have to be kept for it.
+        self.fixed = None;
         let writes = &mut self.writes;
         let mut commit_rows = || if writes.is_empty() { Ok(()) } else { store.commit(writes).map(drop) };
         let Some(draft) = draft else {

@@ -29,7 +29,7 @@ use tracing::{Instrument, info_span};
 use crate::door::http::{self, Pages};
 use crate::door::meters::Meters;
 use crate::door::seats::{Entry, Seats};
-use crate::door::{self, Context, Door, FAREWELL};
+use crate::door::{self, ACCEPT_RETRY, Context, Door, FAREWELL};
 use crate::session::keys::KeyService;
 use crate::session::{SessionRegistry, Shared};
 use crate::shutdown::{self, Phase, Stop, Stopper};
@@ -37,8 +37,8 @@ use crate::shutdown::{self, Phase, Stop, Stopper};
 /// Accepted connections that wait for a door thread to take them up; more wait in the kernel's queue.
 const HANDOVER_MAX: usize = 64;
 
-/// An accept that fails (mostly: too many open files) is tried again after this long.
-const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// Large commits that run beside one door thread at once; further ones wait, each in its connection.
+const COMMITS_MAX: usize = 4;
 
 /// Where the doors listen: the configured addresses with the ports that were really taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +81,7 @@ pub fn start(config: Config, recorder: PrometheusHandle, loaded: bool) -> anyhow
     let addresses = Addresses { pg: pg.local_addr()?, resp: resp.local_addr()?, http: web.local_addr()? };
     let grace = Duration::from_millis(config.server.shutdown_grace_ms);
     let (cores, connections_max) = (config.server.cores, config.server.connections_max);
+    let http_seats = Seats::new(config.server.http_connections_max);
 
     let (shared, compactor) = engine(config).context("cannot start the engine")?;
     let keys = KeyService::new(Arc::clone(&shared)).context("cannot open the table of keys")?;
@@ -122,6 +123,7 @@ pub fn start(config: Config, recorder: PrometheusHandle, loaded: bool) -> anyhow
             shared: Arc::clone(&shared),
             recorder,
             seats: vec![(Door::Pg.name(), pg_seats), (Door::Resp.name(), resp_seats)],
+            own_seats: http_seats,
             loaded: Arc::clone(&loaded),
             stop,
         };
@@ -220,7 +222,11 @@ fn thread_count(configured: u16) -> usize {
 }
 
 fn spawn(name: String, work: impl FnOnce(Runtime) + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_name("commit")
+        .max_blocking_threads(COMMITS_MAX)
+        .build()?;
     thread::Builder::new().name(name).spawn(move || work(runtime)).context("cannot start a thread")
 }
 

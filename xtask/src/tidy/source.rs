@@ -16,11 +16,13 @@ const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "dbg!", "FIXME", "TODO"
 
 /// Places that may sleep, each with its reason.
 const SLEEPERS: &[(&str, &str)] = &[
+    ("crates/server/src/door/http/doorway.rs", "as the two below: the time of a request, and no file handles"),
     ("crates/server/src/door/idle.rs", "the idle limit of a connection is a length of time"),
     (
         "crates/server/src/runtime.rs",
         "backs off when the system has no file handles, and bounds the goodbye at the end",
     ),
+    ("crates/server/src/session/sql/limit.rs", "statement_timeout is a length of time"),
     ("tests/it/faults.rs", "measures CPU time over a length of time, and repeats a request that may come too early"),
     ("tests/src/process.rs", "polls another process with a deadline; there is no event to wait for"),
     ("xtask/src/bench/latency.rs", "sends requests at a given rate; the time between them is the measurement"),

@@ -83,7 +83,7 @@ pub struct Row<'a> {
 
 /// The fields of a row, in the order of the COPY's columns; None is NULL.
 #[derive(Clone, Debug)]
-pub struct Fields<'a> {
+pub struct RowFields<'a> {
     row: Row<'a>,
     next: usize,
 }
@@ -110,8 +110,8 @@ impl<'a> Row<'a> {
     }
 
     /// All fields.
-    pub fn iter(&self) -> Fields<'a> {
-        Fields { row: *self, next: 0 }
+    pub fn iter(&self) -> RowFields<'a> {
+        RowFields { row: *self, next: 0 }
     }
 
     /// The row's last line, or for binary data its number; from 1.
@@ -122,14 +122,14 @@ impl<'a> Row<'a> {
 
 impl<'a> IntoIterator for Row<'a> {
     type Item = Option<&'a [u8]>;
-    type IntoIter = Fields<'a>;
+    type IntoIter = RowFields<'a>;
 
-    fn into_iter(self) -> Fields<'a> {
+    fn into_iter(self) -> RowFields<'a> {
         self.iter()
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for RowFields<'a> {
     type Item = Option<&'a [u8]>;
 
     #[inline]
@@ -147,7 +147,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-impl ExactSizeIterator for Fields<'_> {}
+impl ExactSizeIterator for RowFields<'_> {}
 
 impl RowDecoder {
     /// A decoder of rows with these columns, of at most so many bytes as sent.

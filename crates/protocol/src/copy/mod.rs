@@ -21,7 +21,7 @@ mod tests;
 
 use ashlar_base::{Error, ErrorCode, Result};
 
-pub use decode::{Fields, Row, RowDecoder};
+pub use decode::{Row, RowDecoder, RowFields};
 pub use encode::RowEncoder;
 pub use error::DecodeError;
 

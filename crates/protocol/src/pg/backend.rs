@@ -5,7 +5,7 @@
 
 use ashlar_base::{Error, ErrorCode, Result};
 
-use super::{Format, TransactionStatus};
+use super::{TransactionStatus, ValueFormat};
 
 /// The schema that errors name beside a table: all tables live in it.
 const SCHEMA: &str = "public";
@@ -29,7 +29,7 @@ pub struct ColumnDescription<'a> {
     /// The type's modifier, or -1.
     pub typmod: i32,
     /// How its values will travel.
-    pub format: Format,
+    pub format: ValueFormat,
 }
 
 /// No password is needed, or it was right.
@@ -217,12 +217,12 @@ pub fn notice_response(out: &mut Vec<u8>, severity: &str, error: &Error) {
 }
 
 /// The client may send CopyData now.
-pub fn copy_in_response(out: &mut Vec<u8>, format: Format, columns: usize) {
+pub fn copy_in_response(out: &mut Vec<u8>, format: ValueFormat, columns: usize) {
     copy_response(out, b'G', format, columns);
 }
 
 /// CopyData follows.
-pub fn copy_out_response(out: &mut Vec<u8>, format: Format, columns: usize) {
+pub fn copy_out_response(out: &mut Vec<u8>, format: ValueFormat, columns: usize) {
     copy_response(out, b'H', format, columns);
 }
 
@@ -238,11 +238,11 @@ pub fn copy_done(out: &mut Vec<u8>) {
     bare(out, b'c');
 }
 
-fn copy_response(out: &mut Vec<u8>, tag: u8, format: Format, columns: usize) {
+fn copy_response(out: &mut Vec<u8>, tag: u8, format: ValueFormat, columns: usize) {
     message(out, tag, |out| {
         out.push(match format {
-            Format::Text => 0,
-            Format::Binary => 1,
+            ValueFormat::Text => 0,
+            ValueFormat::Binary => 1,
         });
         out.extend_from_slice(&count_u16(columns).to_be_bytes());
         for _ in 0..columns {

@@ -11,7 +11,7 @@
 
 use std::ffi::CStr;
 
-use super::{DecodeError, Format, Problem, Target};
+use super::{DecodeError, Problem, Target, ValueFormat};
 
 /// The codes that stand in the place of a protocol version.
 const CODE_CANCEL: i32 = 80_877_102;
@@ -143,7 +143,7 @@ impl<'a> Bind<'a> {
     pub fn params(&self) -> Params<'a> {
         let mut formats = Formats(self.param_formats);
         let single = match formats.len() {
-            0 => Some(Format::Text),
+            0 => Some(ValueFormat::Text),
             1 => formats.next(),
             _ => None,
         };
@@ -161,13 +161,13 @@ impl<'a> Bind<'a> {
 pub struct Formats<'a>(&'a [u8]);
 
 impl Iterator for Formats<'_> {
-    type Item = Format;
+    type Item = ValueFormat;
 
-    fn next(&mut self) -> Option<Format> {
+    fn next(&mut self) -> Option<ValueFormat> {
         let (first, rest) = self.0.split_first_chunk::<2>()?;
         self.0 = rest;
         // Codes were checked when the message was decoded.
-        Some(Format::from_code(i16::from_be_bytes(*first)).unwrap_or_default())
+        Some(ValueFormat::from_code(i16::from_be_bytes(*first)).unwrap_or_default())
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -182,13 +182,13 @@ impl ExactSizeIterator for Formats<'_> {}
 pub struct Params<'a> {
     formats: Formats<'a>,
     /// The format of all of them, when the message gives one or none.
-    single: Option<Format>,
+    single: Option<ValueFormat>,
     left: u16,
     bytes: &'a [u8],
 }
 
 impl<'a> Iterator for Params<'a> {
-    type Item = (Format, Option<&'a [u8]>);
+    type Item = (ValueFormat, Option<&'a [u8]>);
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
@@ -401,7 +401,7 @@ impl<'a> Reader<'a> {
         let formats = self.bytes(usize::from(count) * 2)?;
         for code in formats.as_chunks::<2>().0 {
             let code = i16::from_be_bytes(*code);
-            if Format::from_code(code).is_none() {
+            if ValueFormat::from_code(code).is_none() {
                 return Err(Problem::InvalidFormat(code));
             }
         }

@@ -13,7 +13,7 @@ pub use error::{DecodeError, Problem};
 
 /// How a value travels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum ValueFormat {
     /// The text form, format code 0.
     #[default]
     Text,
@@ -21,7 +21,7 @@ pub enum Format {
     Binary,
 }
 
-impl Format {
+impl ValueFormat {
     /// The format code on the wire.
     pub fn code(self) -> i16 {
         match self {

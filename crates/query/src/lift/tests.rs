@@ -6,7 +6,7 @@ use crate::grammar;
 /// The text that is planned for `sql`, and the types it is planned with.
 fn lifted(sql: &str) -> Option<(String, Vec<u32>)> {
     let shape = shape(sql)?;
-    let parsed = grammar::parse_one(sql).unwrap().unwrap();
+    let parsed = grammar::only_one(grammar::parse(sql).unwrap()).unwrap().unwrap();
     let lifted = lift(sql, &shape, &parsed)?;
     Some((lifted.parsed.text, lifted.declared))
 }
@@ -102,7 +102,7 @@ fn a_shape_and_its_constants_are_the_text() {
 fn a_plan_is_for_texts_with_the_same_fixed_constants_and_types() {
     let sql = "SELECT a, 'k' FROM t WHERE id = 5 AND b = 'x'";
     let first = shape(sql).unwrap();
-    let parsed = grammar::parse_one(sql).unwrap().unwrap();
+    let parsed = grammar::only_one(grammar::parse(sql).unwrap()).unwrap().unwrap();
     let lifting = lift(sql, &first, &parsed).unwrap().lifting;
     let values = |sql: &str| {
         let types = [SqlType::Scalar(ScalarType::Int4), SqlType::Scalar(ScalarType::Text)];

@@ -46,14 +46,14 @@ fn engine() -> Arc<Engine> {
 }
 
 fn plan(engine: &Engine, sql: &str) -> Arc<Statement> {
-    let parsed = grammar::parse_one(sql).unwrap().unwrap();
+    let parsed = grammar::only_one(grammar::parse(sql).unwrap()).unwrap().unwrap();
     Arc::new(Statement::plan(engine, &engine.catalog().current(), &parsed, &[]).unwrap())
 }
 
 /// Plans a text for its shape and keeps it, as a session does; tells whether that was faithful.
 fn keep_shape(engine: &Engine, cache: &PlanCache, sql: &str) -> bool {
     let shape = lift::shape(sql).unwrap();
-    let parsed = grammar::parse_one(sql).unwrap().unwrap();
+    let parsed = grammar::only_one(grammar::parse(sql).unwrap()).unwrap().unwrap();
     let Some(lifted) = lift::lift(sql, &shape, &parsed) else { return false };
     let planned = Statement::plan(engine, &engine.catalog().current(), &lifted.parsed, &lifted.declared).unwrap();
     if !lifted.is_faithful(&planned) {

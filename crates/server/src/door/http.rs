@@ -2,9 +2,12 @@
 //!
 //! Runs on a thread of its own, so that it answers while the other doors are busy. Reads, never changes anything.
 
+mod doorway;
+
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
@@ -14,6 +17,7 @@ use axum::routing::get;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 
+use self::doorway::Doorway;
 use super::seats::Seats;
 use crate::session::Shared;
 use crate::shutdown::{Phase, Stop};
@@ -27,6 +31,8 @@ pub(crate) struct Pages {
     pub(crate) recorder: PrometheusHandle,
     /// Each door's name and seats.
     pub(crate) seats: Vec<(&'static str, Arc<Seats>)>,
+    /// This door's own.
+    pub(crate) own_seats: Arc<Seats>,
     /// Whether the data that the server was started with is there.
     pub(crate) loaded: Arc<AtomicBool>,
     /// Whether the server is about to leave.
@@ -36,12 +42,14 @@ pub(crate) struct Pages {
 /// Serves until `stop` says that the end has come; during the draining before it, `/readyz` says 503.
 pub(crate) async fn serve(listener: TcpListener, pages: Pages) -> std::io::Result<()> {
     let mut stop = pages.stop.clone();
+    let patience = Duration::from_millis(pages.shared.config.server.startup_timeout_ms);
+    let doorway = Doorway::new(listener, Arc::clone(&pages.own_seats), patience);
     let router = Router::new()
         .route("/metrics", get(metrics_page))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(Arc::new(pages));
-    let server = axum::serve(listener, router).into_future();
+    let server = axum::serve(doorway, router).into_future();
     tokio::select! {
         served = server => served,
         // Keep-alive connections would hold a graceful stop up; nothing is lost by cutting them.

@@ -61,6 +61,9 @@ pub(crate) struct Context {
 /// A client that does not read its last message gets this long before the connection is closed on it.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
+/// An accept that fails (mostly: too many open files) is tried again after this long.
+pub(crate) const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+
 /// Serves one connection to its end.
 pub(crate) async fn serve(door: Door, stream: TcpStream, context: Context) {
     if let Err(error) = ashlar_base::net::tune(&stream) {

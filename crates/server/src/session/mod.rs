@@ -12,7 +12,7 @@ use ashlar_base::config::Config;
 use ashlar_query::Engine;
 
 pub use registry::{CancelToken, SessionRegistry};
-pub use sql::{Column, Executed, Notice, RowSink, SqlSession, Statement};
+pub use sql::{Column, Executed, Notice, RowSink, SimpleStatement, SqlSession};
 
 /// What all sessions share.
 pub struct Shared {

@@ -6,8 +6,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
+use ashlar_base::{Error, ErrorCode};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -17,9 +18,14 @@ pub struct CancelToken(Arc<Token>);
 
 #[derive(Debug, Default)]
 struct Token {
-    cancelled: AtomicBool,
+    /// [`RUNS`], or why it should not.
+    reason: AtomicU8,
     notify: Notify,
 }
+
+const RUNS: u8 = 0;
+const REQUESTED: u8 = 1;
+const TIMED_OUT: u8 = 2;
 
 impl CancelToken {
     /// A token that nobody has cancelled.
@@ -27,9 +33,19 @@ impl CancelToken {
         Self::default()
     }
 
-    /// Stops what watches the token, now and until [`CancelToken::reset`].
+    /// Stops what watches the token, now and until [`CancelToken::reset`]: somebody has asked for it.
     pub fn cancel(&self) {
-        self.0.cancelled.store(true, Ordering::SeqCst);
+        self.stop(REQUESTED);
+    }
+
+    /// Stops what watches the token as [`CancelToken::cancel`] does: it has had its time.
+    pub fn time_out(&self) {
+        self.stop(TIMED_OUT);
+    }
+
+    fn stop(&self, reason: u8) {
+        // The first reason counts. Whoever was later has what was wanted.
+        let _ = self.0.reason.compare_exchange(RUNS, reason, Ordering::SeqCst, Ordering::SeqCst);
         self.0.notify.notify_waiters();
     }
 
@@ -37,13 +53,22 @@ impl CancelToken {
     pub fn reset(&self) {
         // Nearly always there is none, and a read does not take the cache line from other cores.
         if self.is_cancelled() {
-            self.0.cancelled.store(false, Ordering::SeqCst);
+            self.0.reason.store(RUNS, Ordering::SeqCst);
         }
     }
 
     /// Whether to stop.
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancelled.load(Ordering::SeqCst)
+        self.0.reason.load(Ordering::SeqCst) != RUNS
+    }
+
+    /// 57014: what a client is told whose statement was stopped.
+    pub fn error(&self) -> Error {
+        let why = match self.0.reason.load(Ordering::SeqCst) {
+            TIMED_OUT => "statement timeout",
+            _ => "user request",
+        };
+        Error::new(ErrorCode::QueryCanceled, format!("canceling statement due to {why}"))
     }
 
     /// Resolves when there is a request to stop.

@@ -59,6 +59,13 @@ impl WriteSet {
         self.staged.iter().all(Staged::is_empty)
     }
 
+    /// Whether a commit has at most so many rows and bytes to apply, and no table to empty.
+    pub fn is_within(&self, rows_max: usize, bytes_max: usize) -> bool {
+        let rows: usize = self.staged.iter().map(Staged::row_count).sum();
+        let truncates = self.staged.iter().any(Staged::truncates);
+        !truncates && rows <= rows_max && self.staged.iter().map(Staged::row_bytes).sum::<usize>() <= bytes_max
+    }
+
     /// What is pending for a key.
     pub fn get(&self, region: &Region, key: &[Datum<'_>]) -> Pending<'_> {
         match self.staged_for(region) {

@@ -325,6 +325,11 @@ impl Staged {
         self.rows.live() as usize
     }
 
+    /// Bytes of the rows written, those that were replaced or taken back among them.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.rows.in_order().map(|(_, segment)| segment.bytes()).sum()
+    }
+
     /// Bytes of the lists of `by_partition`.
     pub(crate) fn list_bytes(&self) -> usize {
         (self.rows.live() as usize + usize::from(self.region.partition_count()) + 1) * size_of::<u32>()

@@ -3,7 +3,7 @@
 use ashlar_base::{Error, ErrorCode};
 
 use crate::pg::backend::{self, ColumnDescription, DataRow};
-use crate::pg::{Format, TransactionStatus};
+use crate::pg::{TransactionStatus, ValueFormat};
 
 fn check(write: impl FnOnce(&mut Vec<u8>), expected: &[u8]) {
     // Behind something, as in a real write buffer.
@@ -48,7 +48,7 @@ fn messages_around_rows_have_their_bytes() {
             type_oid: 23,
             typlen: 4,
             typmod: -1,
-            format: Format::Binary,
+            format: ValueFormat::Binary,
         },
         ColumnDescription {
             name: "ä",
@@ -57,7 +57,7 @@ fn messages_around_rows_have_their_bytes() {
             type_oid: 25,
             typlen: -1,
             typmod: 14,
-            format: Format::Text,
+            format: ValueFormat::Text,
         },
     ];
     check(
@@ -109,8 +109,8 @@ fn a_data_row_short_of_a_value_is_never_sent() {
 
 #[test]
 fn copy_messages_have_their_bytes() {
-    check(|out| backend::copy_in_response(out, Format::Text, 2), b"G\0\0\0\x0b\0\0\x02\0\0\0\0");
-    check(|out| backend::copy_out_response(out, Format::Binary, 2), b"H\0\0\0\x0b\x01\0\x02\0\x01\0\x01");
+    check(|out| backend::copy_in_response(out, ValueFormat::Text, 2), b"G\0\0\0\x0b\0\0\x02\0\0\0\0");
+    check(|out| backend::copy_out_response(out, ValueFormat::Binary, 2), b"H\0\0\0\x0b\x01\0\x02\0\x01\0\x01");
     check(|out| backend::copy_data(out, b"1\t2\n"), b"d\0\0\0\x081\t2\n");
     check(|out| backend::copy_data(out, b""), b"");
 }

@@ -4,7 +4,7 @@ use ashlar_base::{Error, ErrorCode};
 
 use super::{message, startup};
 use crate::pg::frontend::{Frontend, Startup, decode, decode_startup};
-use crate::pg::{DecodeError, Format, Problem, Target};
+use crate::pg::{DecodeError, Problem, Target, ValueFormat};
 
 const LIMIT: usize = 1 << 20;
 
@@ -69,7 +69,7 @@ fn messages_of_the_extended_protocol_decode() {
 
 #[test]
 fn bind_gives_each_parameter_its_format() {
-    let check_bind = |formats: &[u8], results: &[u8], expected: &[Format], expected_results: &[Format]| {
+    let check_bind = |formats: &[u8], results: &[u8], expected: &[ValueFormat], expected_results: &[ValueFormat]| {
         let mut body = b"portal\0statement\0".to_vec();
         body.extend_from_slice(formats);
         body.extend_from_slice(b"\0\x03\0\0\0\x02ab\xff\xff\xff\xff\0\0\0\0");
@@ -84,7 +84,7 @@ fn bind_gives_each_parameter_its_format() {
             assert_eq!(bind.result_formats().collect::<Vec<_>>(), expected_results);
         });
     };
-    let (text, binary) = (Format::Text, Format::Binary);
+    let (text, binary) = (ValueFormat::Text, ValueFormat::Binary);
     check_bind(b"\0\0", b"\0\0", &[text, text, text], &[]);
     check_bind(b"\0\x01\0\x01", b"\0\x01\0\x01", &[binary, binary, binary], &[binary]);
     check_bind(b"\0\x03\0\x01\0\0\0\x01", b"\0\x02\0\0\0\x01", &[binary, text, binary], &[text, binary]);
@@ -100,7 +100,7 @@ fn sixty_five_thousand_parameters_decode() {
     let bytes = message(b'B', &body);
     let Ok(Some((Frontend::Bind(bind), used))) = decode(&bytes, LIMIT) else { panic!() };
     assert_eq!((used, bind.params().len()), (bytes.len(), 65535));
-    assert!(bind.params().all(|param| param == (Format::Text, Some(b"x"))));
+    assert!(bind.params().all(|param| param == (ValueFormat::Text, Some(b"x"))));
 }
 
 #[test]

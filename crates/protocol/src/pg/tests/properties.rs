@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::message;
 use crate::pg::frontend::{decode, decode_startup};
-use crate::pg::{DecodeError, Format};
+use crate::pg::{DecodeError, ValueFormat};
 
 const LIMIT: usize = 1 << 16;
 
@@ -65,9 +65,9 @@ fn nearly_a_message() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// A Bind message and what it should decode to.
-type Param = (Format, Option<Vec<u8>>);
+type Param = (ValueFormat, Option<Vec<u8>>);
 
-fn bind(params: &[Param], results: &[Format]) -> Vec<u8> {
+fn bind(params: &[Param], results: &[ValueFormat]) -> Vec<u8> {
     let mut body = b"p\0s\0".to_vec();
     body.extend_from_slice(&(params.len() as u16).to_be_bytes());
     for (format, _) in params {
@@ -120,9 +120,9 @@ proptest! {
         ),
         results in prop::collection::vec(any::<bool>(), 0..5),
     ) {
-        let format = |binary| if binary { Format::Binary } else { Format::Text };
+        let format = |binary| if binary { ValueFormat::Binary } else { ValueFormat::Text };
         let params: Vec<Param> = params.into_iter().map(|(binary, value)| (format(binary), value)).collect();
-        let results: Vec<Format> = results.into_iter().map(format).collect();
+        let results: Vec<ValueFormat> = results.into_iter().map(format).collect();
         let bytes = bind(&params, &results);
         let Ok(Some((crate::pg::frontend::Frontend::Bind(bind), used))) = decode(&bytes, LIMIT) else {
             return Err(TestCaseError::fail("not a Bind"));

@@ -5,7 +5,7 @@
 
 use ashlar_base::{Error, ErrorCode};
 use ashlar_protocol::pg::frontend::{self, Frontend};
-use ashlar_protocol::pg::{Format, backend};
+use ashlar_protocol::pg::{ValueFormat, backend};
 
 use super::{Connection, End, Failure, attended, shutting_down};
 use crate::session::SqlSession;
@@ -19,7 +19,7 @@ impl Connection {
         binary: bool,
         columns: usize,
     ) -> Result<String, Failure> {
-        let format = if binary { Format::Binary } else { Format::Text };
+        let format = if binary { ValueFormat::Binary } else { ValueFormat::Text };
         self.notices(session);
         backend::copy_in_response(self.outbox.buffer(), format, columns);
         self.outbox.seal();
@@ -75,13 +75,10 @@ impl Connection {
 
     /// Waits for more; a cancel request ends a COPY whose client has fallen silent.
     async fn more_copy_data(&mut self, session: &SqlSession) -> Result<(), Failure> {
-        let cancel = session.cancel_token();
         let filled = tokio::select! {
             biased;
             filled = self.inbox.fill(&mut self.stream) => filled?,
-            () = cancel.cancelled() => {
-                return Err(Error::new(ErrorCode::QueryCanceled, "canceling statement due to user request").into());
-            }
+            error = session.interrupted() => return Err(error.into()),
             () = self.context.stop.reached(Phase::Ending) => return Err(End::Fatal(shutting_down()).into()),
         };
         if filled { Ok(()) } else { Err(End::Left.into()) }

@@ -4,7 +4,7 @@
 
 use ashlar_base::Result;
 use ashlar_protocol::pg::backend::{self, ColumnDescription};
-use ashlar_protocol::pg::{Format, Target};
+use ashlar_protocol::pg::{Target, ValueFormat};
 
 use super::sink::Sink;
 use super::{Connection, Failure, attended};
@@ -40,7 +40,7 @@ pub(super) fn close(session: &mut SqlSession, kind: Target, name: &str, out: &mu
 }
 
 /// Writes RowDescription; a column without a format of its own is text.
-pub(super) fn row_description(out: &mut Vec<u8>, columns: &[Column], formats: &[Format]) {
+pub(super) fn row_description(out: &mut Vec<u8>, columns: &[Column], formats: &[ValueFormat]) {
     let described = columns.iter().enumerate().map(|(place, column)| ColumnDescription {
         name: &column.name,
         table_oid: column.table_oid,

@@ -18,7 +18,7 @@ use std::panic::AssertUnwindSafe;
 
 use ashlar_base::{Error, ErrorCode};
 use ashlar_protocol::pg::frontend::{self, Frontend};
-use ashlar_protocol::pg::{Format, backend};
+use ashlar_protocol::pg::{ValueFormat, backend};
 use futures::FutureExt;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -106,7 +106,7 @@ struct Connection {
     rows: u64,
     /// The portal that is being executed and the formats of a Bind: kept for their memory.
     portal: String,
-    formats: Vec<Format>,
+    formats: Vec<ValueFormat>,
 }
 
 /// Serves one client to its end, whatever happens: a panic ends this connection and no other.
@@ -156,7 +156,8 @@ impl Connection {
         }
     }
 
-    /// Handles the next message of the inbox; false when it has not arrived as a whole.
+    /// Handles the next message of the inbox; false when it has not arrived as a whole, or what decides about it has
+    /// not.
     async fn step(&mut self, session: &mut SqlSession) -> Result<bool, End> {
         let limit = self.context.shared.config.server.pg_message_bytes_max as usize;
         let (message, used) = match frontend::decode(self.inbox.unread(), limit) {
@@ -176,7 +177,7 @@ impl Connection {
         // What needs time is done after the message has been consumed: it is borrowed from the inbox until then.
         let done = match message {
             Frontend::Query(sql) => {
-                let statements = session.parse_simple(sql);
+                let statements = attended(session.parse_simple(sql), &self.stream, &mut self.context).await;
                 self.inbox.consume(used);
                 return self.query(session, statements).await.map(|()| true);
             }
@@ -200,6 +201,12 @@ impl Connection {
                 Ok(())
             }
             Frontend::Execute { portal, max_rows } => {
+                // Whether Sync comes next must not depend on how the client's bytes were cut into packets.
+                let next = &self.inbox.unread()[used..];
+                let may_be_sync = next.len() < SYNC.len() && SYNC.starts_with(next);
+                if may_be_sync && !self.mid_transaction && session.may_stand_alone(portal) {
+                    return Ok(false);
+                }
                 self.portal.clear();
                 self.portal.push_str(portal);
                 self.inbox.consume(used);

@@ -5,23 +5,23 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, Result};
+use ashlar_base::Error;
 use ashlar_protocol::pg::backend;
 
 use super::sink::Sink;
 use super::{Connection, End, Failure, attended};
-use crate::session::{Executed, SqlSession, Statement};
+use crate::session::{Executed, SimpleStatement, SqlSession};
 
 impl Connection {
     /// Carries out a Query message.
     pub(super) async fn query(
         &mut self,
         session: &mut SqlSession,
-        parsed: Result<Vec<Arc<Statement>>>,
+        parsed: Result<Vec<Arc<SimpleStatement>>, Failure>,
     ) -> Result<(), End> {
         let done = match parsed {
             Ok(statements) => self.run_all(session, &statements).await,
-            Err(error) => Err(Failure::Statement(error)),
+            Err(failure) => Err(failure),
         };
         match done {
             Ok(()) => self.ready(session),
@@ -34,7 +34,7 @@ impl Connection {
         Ok(())
     }
 
-    async fn run_all(&mut self, session: &mut SqlSession, statements: &[Arc<Statement>]) -> Result<(), Failure> {
+    async fn run_all(&mut self, session: &mut SqlSession, statements: &[Arc<SimpleStatement>]) -> Result<(), Failure> {
         let Some((last, others)) = statements.split_last() else {
             session.sync().await?;
             backend::empty_query(self.outbox.buffer());
@@ -63,7 +63,7 @@ impl Connection {
     async fn run_one(
         &mut self,
         session: &mut SqlSession,
-        statement: &Arc<Statement>,
+        statement: &Arc<SimpleStatement>,
     ) -> Result<Option<String>, Failure> {
         self.statements += 1;
         let mut sink = Sink::simple(&mut self.outbox, &self.stream, &self.context, session);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ashlar_base::value::{binary, text, text::TextStyle};
 use ashlar_base::{Datum, Error, ErrorCode, Result};
-use ashlar_protocol::pg::Format;
+use ashlar_protocol::pg::ValueFormat;
 use ashlar_protocol::pg::backend::{self, DataRow};
 use tokio::net::TcpStream;
 
@@ -27,7 +27,7 @@ pub(super) struct Sink<'c> {
     /// The simple protocol describes its rows unasked.
     describe: bool,
     /// One per column; empty for text throughout.
-    formats: Option<Arc<[Format]>>,
+    formats: Option<Arc<[ValueFormat]>>,
     style: TextStyle,
     cancel: CancelToken,
     rows: u64,
@@ -54,7 +54,7 @@ impl<'c> Sink<'c> {
         stream: &'c TcpStream,
         context: &Context,
         session: &SqlSession,
-        formats: Option<Arc<[Format]>>,
+        formats: Option<Arc<[ValueFormat]>>,
     ) -> Self {
         let bound = context.shared.config.server.write_buffer_kib_max as usize * 1024;
         Self { formats, ..Self::new(outbox, stream, bound, *session.style(), session.cancel_token()) }
@@ -95,8 +95,8 @@ impl RowSink for Sink<'_> {
                 continue;
             }
             match formats.get(place).copied().unwrap_or_default() {
-                Format::Text => row.value(|out| text::write(column.sql_type, &value, &self.style, out)),
-                Format::Binary => row.value(|out| binary::encode(column.sql_type, &value, out)),
+                ValueFormat::Text => row.value(|out| text::write(column.sql_type, &value, &self.style, out)),
+                ValueFormat::Binary => row.value(|out| binary::encode(column.sql_type, &value, out)),
             }
         }
         match row.end() {
@@ -106,7 +106,7 @@ impl RowSink for Sink<'_> {
     }
 
     fn copy_out_start(&mut self, binary: bool, columns: usize) {
-        let format = if binary { Format::Binary } else { Format::Text };
+        let format = if binary { ValueFormat::Binary } else { ValueFormat::Text };
         backend::copy_out_response(self.outbox.buffer(), format, columns);
     }
 
@@ -135,10 +135,7 @@ impl RowSink for Sink<'_> {
                 tokio::select! {
                     biased;
                     sent = self.outbox.flush_to(self.stream, self.bound / 2) => sent,
-                    () = self.cancel.cancelled() => {
-                        let message = "canceling statement due to user request";
-                        return Err(Error::new(ErrorCode::QueryCanceled, message));
-                    }
+                    () = self.cancel.cancelled() => return Err(self.cancel.error()),
                 }
             }
             Err(error) => Err(error),

@@ -4,7 +4,7 @@
 
 use super::arguments::{Args, is};
 use super::error::{KeyError, Outcome};
-use super::table::{COMMANDS, Command, Keys, find};
+use super::table::{COMMANDS, Keys, KnownCommand, find};
 use super::{KeySession, Reply, glob};
 
 /// COMMAND: all of them.
@@ -36,7 +36,7 @@ pub(super) fn info(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
 }
 
 /// A command by its full name, `get` or `client|id`; with the container of a subcommand.
-fn find_full(name: &[u8]) -> Option<(Option<&'static Command>, &'static Command)> {
+fn find_full(name: &[u8]) -> Option<(Option<&'static KnownCommand>, &'static KnownCommand)> {
     match name.iter().position(|&byte| byte == b'|') {
         None => find(name).map(|command| (None, command)),
         Some(bar) => {
@@ -46,7 +46,7 @@ fn find_full(name: &[u8]) -> Option<(Option<&'static Command>, &'static Command)
     }
 }
 
-fn write_full_name(command: &Command, container: Option<&Command>, reply: &mut Reply<'_>) {
+fn write_full_name(command: &KnownCommand, container: Option<&KnownCommand>, reply: &mut Reply<'_>) {
     reply.bulk_with(|out| {
         if let Some(container) = container {
             out.extend_from_slice(container.name.as_bytes());
@@ -57,7 +57,7 @@ fn write_full_name(command: &Command, container: Option<&Command>, reply: &mut R
 }
 
 /// The access control categories: they follow from flags and group.
-fn categories(command: &Command) -> impl Iterator<Item = &'static str> + Clone {
+fn categories(command: &KnownCommand) -> impl Iterator<Item = &'static str> + Clone {
     let fast = command.flags.contains(&"fast");
     let access = ["write", "readonly"].into_iter().filter(|flag| command.flags.contains(flag));
     let access = access.map(|flag| if flag == "write" { "write" } else { "read" });
@@ -65,7 +65,7 @@ fn categories(command: &Command) -> impl Iterator<Item = &'static str> + Clone {
 }
 
 /// The ten fields of COMMAND INFO.
-fn write_details(command: &'static Command, container: Option<&Command>, reply: &mut Reply<'_>) {
+fn write_details(command: &'static KnownCommand, container: Option<&KnownCommand>, reply: &mut Reply<'_>) {
     reply.array(10);
     write_full_name(command, container, reply);
     reply.integer(i64::from(command.arity));
@@ -95,7 +95,7 @@ fn write_details(command: &'static Command, container: Option<&Command>, reply: 
 }
 
 /// Where the keys are, in the form that newer clients read.
-fn write_key_specification(command: &Command, reply: &mut Reply<'_>) {
+fn write_key_specification(command: &KnownCommand, reply: &mut Reply<'_>) {
     let Keys { first, last, step } = command.keys;
     if step == 0 {
         reply.set(0);
@@ -147,7 +147,7 @@ pub(super) fn docs(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -
     Ok(())
 }
 
-fn write_docs(command: &Command, container: Option<&Command>, reply: &mut Reply<'_>) {
+fn write_docs(command: &KnownCommand, container: Option<&KnownCommand>, reply: &mut Reply<'_>) {
     write_full_name(command, container, reply);
     reply.map(if command.subcommands.is_empty() { 3 } else { 4 });
     let fields = [("summary", command.summary), ("since", command.since), ("group", command.group.name())];
@@ -185,7 +185,7 @@ pub(super) fn getkeys(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>
 }
 
 pub(super) fn list(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let keep: Box<dyn Fn(&Command) -> bool> = match args.len() {
+    let keep: Box<dyn Fn(&KnownCommand) -> bool> = match args.len() {
         2 => Box::new(|_| true),
         5 if is(args.at(2), "filterby") => {
             let wanted = args.at(4);

@@ -81,7 +81,7 @@ impl KeyService {
 
 /// What became of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Executed {
+pub struct Answered {
     /// The door sends what was written and closes the connection.
     pub close: bool,
     /// The command was answered with an error.
@@ -154,9 +154,9 @@ impl KeySession {
 
     /// Runs one command and appends its reply to `out`.
     #[inline]
-    pub fn execute(&mut self, command: Command<'_>, out: &mut Vec<u8>) -> Executed {
+    pub fn execute(&mut self, command: Command<'_>, out: &mut Vec<u8>) -> Answered {
         if command.is_empty() {
-            return Executed { close: false, error: None };
+            return Answered { close: false, error: None };
         }
         self.commands += 1;
         let start = out.len();
@@ -184,7 +184,7 @@ impl KeySession {
                 Replies::Off => Replies::Off,
             };
         }
-        Executed { close: self.closing, error: code }
+        Answered { close: self.closing, error: code }
     }
 
     /// The commands of one read are done: publishes the counters and gives back what a big command left behind.
@@ -204,7 +204,7 @@ impl KeySession {
 
     /// The command that a line names, its number of arguments checked.
     #[inline]
-    fn find(&mut self, args: &Args<'_>) -> Result<&'static table::Command, KeyError> {
+    fn find(&mut self, args: &Args<'_>) -> Result<&'static table::KnownCommand, KeyError> {
         let Some(command) = table::find(args.at(0)) else {
             // A web browser that was lured into posting to this port: as Redis does, close without a word.
             if ["post", "host:"].into_iter().any(|word| arguments::is(args.at(0), word)) {
@@ -223,7 +223,10 @@ impl KeySession {
     }
 }
 
-fn find_subcommand(container: &'static table::Command, args: &Args<'_>) -> Result<&'static table::Command, KeyError> {
+fn find_subcommand(
+    container: &'static table::KnownCommand,
+    args: &Args<'_>,
+) -> Result<&'static table::KnownCommand, KeyError> {
     let Some(command) = container.subcommand(args.at(1)) else {
         let mut line = b"ERR unknown subcommand '".to_vec();
         line.extend_from_slice(printed(args.at(1), 128));

@@ -9,7 +9,7 @@ use super::{connection, describe, error::Outcome, hashes, info, keyspace, scan, 
 pub(super) type Handler = fn(&mut KeySession, &Args<'_>, &mut Reply<'_>) -> Outcome;
 
 /// One command or subcommand.
-pub(super) struct Command {
+pub(super) struct KnownCommand {
     /// In lower case; a subcommand's own word.
     pub(super) name: &'static str,
     /// Arguments, the name among them; negative for "at least".
@@ -72,7 +72,7 @@ impl Group {
     }
 }
 
-impl Command {
+impl KnownCommand {
     /// Whether a command line of `count` arguments, the name among them, fits.
     pub(super) fn takes(&self, count: usize) -> bool {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
@@ -87,7 +87,7 @@ impl Command {
 }
 
 /// The command of this name, in any case.
-pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
+pub(super) fn find(name: &[u8]) -> Option<&'static KnownCommand> {
     if name.len() > NAME_LENGTH_MAX {
         return None;
     }
@@ -168,8 +168,8 @@ const fn row(
     since: &'static str,
     summary: &'static str,
     handler: Handler,
-) -> Command {
-    Command { name, arity, flags, keys, group, since, summary, subcommands: &[], handler }
+) -> KnownCommand {
+    KnownCommand { name, arity, flags, keys, group, since, summary, subcommands: &[], handler }
 }
 
 /// A command that only has subcommands.
@@ -178,18 +178,18 @@ const fn container(
     since: &'static str,
     group: Group,
     summary: &'static str,
-    subcommands: &'static [Command],
+    subcommands: &'static [KnownCommand],
     handler: Handler,
-) -> Command {
-    Command { name, arity: -2, flags: &[], keys: NO_KEYS, group, since, summary, subcommands, handler }
+) -> KnownCommand {
+    KnownCommand { name, arity: -2, flags: &[], keys: NO_KEYS, group, since, summary, subcommands, handler }
 }
 
 use Group::{Connection, Generic, Hash, Server, String as Text};
 
 /// All commands. The order is that of COMMAND.
 #[rustfmt::skip]
-pub(super) static COMMANDS: &[Command] = {
-    const TABLE: &[Command] = &[
+pub(super) static COMMANDS: &[KnownCommand] = {
+    const TABLE: &[KnownCommand] = &[
     // Strings: rows of the table `kv`.
     row("append",   3, GROW_FAST,  ONE_KEY,  Text, "2.0.0", "Append a value to a key", strings::append),
     row("decr",     2, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Decrement the integer value of a key by one", strings::decr),
@@ -250,7 +250,7 @@ pub(super) static COMMANDS: &[Command] = {
     TABLE
 };
 
-impl Command {
+impl KnownCommand {
     const fn with(mut self, subcommands: &'static [Self]) -> Self {
         self.subcommands = subcommands;
         self
@@ -258,7 +258,7 @@ impl Command {
 }
 
 #[rustfmt::skip]
-const CLIENT: &[Command] = &[
+const CLIENT: &[KnownCommand] = &[
     row("getname",   2, ADMIN, NO_KEYS, Connection, "2.6.9", "Get the current connection name", connection::client_getname),
     row("help",      2, ADMIN, NO_KEYS, Connection, "5.0.0", "Show helpful text about the different subcommands", describe::help),
     row("id",        2, ADMIN, NO_KEYS, Connection, "5.0.0", "Return the client ID of the current connection", connection::client_id),
@@ -273,7 +273,7 @@ const CLIENT: &[Command] = &[
 ];
 
 #[rustfmt::skip]
-const COMMAND: &[Command] = &[
+const COMMAND: &[KnownCommand] = &[
     row("count",     2, ADMIN, NO_KEYS, Server, "2.8.13", "Get the number of commands", describe::count),
     row("docs",     -2, ADMIN, NO_KEYS, Server, "7.0.0",  "Get documentation of commands", describe::docs),
     row("getkeys",  -4, ADMIN, NO_KEYS, Server, "2.8.13", "Extract the keys of a full command line", describe::getkeys),
@@ -283,7 +283,7 @@ const COMMAND: &[Command] = &[
 ];
 
 #[rustfmt::skip]
-const CONFIG: &[Command] = &[
+const CONFIG: &[KnownCommand] = &[
     row("get",      -3, ADMIN, NO_KEYS, Server, "2.0.0", "Get the values of configuration parameters", info::config_get),
     row("help",      2, ADMIN, NO_KEYS, Server, "5.0.0", "Show helpful text about the different subcommands", describe::help),
 ];

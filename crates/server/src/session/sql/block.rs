@@ -5,10 +5,23 @@ use std::sync::Arc;
 use ashlar_base::clock;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::CatalogState;
-use ashlar_query::statement::TransactionModes;
-use ashlar_query::transaction::Transaction;
+use ashlar_query::statement::{self, TransactionModes};
+use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
 
+use super::settings::{Modes, boolean};
 use super::{Block, Executed, Notice, SqlSession};
+
+/// A savepoint of the block.
+pub(super) struct Savepoint {
+    name: String,
+    mark: TransactionMark,
+    /// Where the changes of settings were.
+    settings: usize,
+    /// Read-only or not, which ends with the savepoint whichever way that ends.
+    read_only: bool,
+    /// Portals made before it: these are left alone by a rollback to it.
+    portals_made: u64,
+}
 
 impl SqlSession {
     /// The picture of the catalog that the next statement sees.
@@ -39,7 +52,8 @@ impl SqlSession {
 
     /// A transaction as this session's settings want it.
     pub(super) fn fresh_transaction(&self) -> Transaction {
-        Transaction::new(self.settings.isolation, self.settings.read_only)
+        let Modes { isolation, read_only, deferrable } = self.settings.modes;
+        Transaction::new(isolation, read_only, deferrable)
     }
 
     /// The current transaction, begun now if there is none.
@@ -58,21 +72,37 @@ impl SqlSession {
     /// # Errors
     /// 40001 where another transaction was first.
     pub async fn sync(&mut self) -> Result<()> {
-        self.copy = None;
+        (self.copy, self.deadline) = (None, None);
         if self.block != Block::None {
             return Ok(());
         }
-        self.portals.clear();
-        self.settings.end_transaction(true);
-        match self.transaction.take() {
-            Some(transaction) => self.commit(transaction),
-            None => Ok(()),
-        }
+        self.finish().await
     }
 
-    fn commit(&self, transaction: Transaction) -> Result<()> {
-        let engine = &self.shared.engine;
-        transaction.commit(engine.catalog(), engine.store())
+    /// Commits what there is. Settings stay with it, or go with it where it fails.
+    async fn finish(&mut self) -> Result<()> {
+        self.savepoints.clear();
+        self.portals.clear();
+        let done = match self.transaction.take() {
+            Some(transaction) => self.commit(transaction).await,
+            None => Ok(()),
+        };
+        self.settings.end_transaction(done.is_ok());
+        done
+    }
+
+    /// Commits a transaction: here, or beside the other clients of this thread where that takes long.
+    ///
+    /// # Errors
+    /// 40001 where another transaction was first.
+    pub(super) async fn commit(&self, transaction: Transaction) -> Result<()> {
+        let engine = Arc::clone(&self.shared.engine);
+        if transaction.is_light() {
+            return transaction.commit(engine.catalog(), engine.store());
+        }
+        // Not on the query pool, whose threads yield to those of the doors: a commit holds locks that these wait for.
+        let work = tokio::task::spawn_blocking(move || transaction.commit(engine.catalog(), engine.store()));
+        work.await.map_err(|error| Error::internal(format!("a commit failed: {error}")))?
     }
 
     fn rollback(&mut self) {
@@ -87,7 +117,7 @@ impl SqlSession {
 
     /// An error was told to the client: the implicit transaction is undone, or the block has failed.
     pub fn fail(&mut self) {
-        self.copy = None;
+        (self.copy, self.deadline) = (None, None);
         match self.block {
             Block::None => self.rollback(),
             Block::Open | Block::Failed => self.block = Block::Failed,
@@ -95,40 +125,25 @@ impl SqlSession {
     }
 
     pub(super) fn begin(&mut self, modes: TransactionModes) -> Result<Executed> {
-        if self.block == Block::None {
-            let mut transaction = self.take_transaction();
-            apply(&mut transaction, modes);
-            self.transaction = Some(transaction);
-            self.block = Block::Open;
-        } else {
+        if self.block != Block::None {
             self.warn(ErrorCode::ActiveTransaction, "there is already a transaction in progress");
         }
+        self.set_modes(modes)?;
+        self.block = Block::Open;
         Ok(Executed::Complete("BEGIN".to_owned()))
     }
 
-    pub(super) fn commit_block(&mut self) -> Result<Executed> {
+    pub(super) async fn commit_block(&mut self) -> Result<Executed> {
         match std::mem::take(&mut self.block) {
-            Block::None => {
-                self.warn(ErrorCode::NoActiveTransaction, "there is no transaction in progress");
-                if let Some(transaction) = self.transaction.take() {
-                    self.commit(transaction)?;
-                }
-                Ok(Executed::Complete("COMMIT".to_owned()))
-            }
+            Block::None => self.warn(ErrorCode::NoActiveTransaction, "there is no transaction in progress"),
             Block::Failed => {
                 self.rollback();
-                Ok(Executed::Complete("ROLLBACK".to_owned()))
+                return Ok(Executed::Complete("ROLLBACK".to_owned()));
             }
-            Block::Open => {
-                self.savepoints.clear();
-                self.portals.clear();
-                self.settings.end_transaction(true);
-                if let Some(transaction) = self.transaction.take() {
-                    self.commit(transaction)?;
-                }
-                Ok(Executed::Complete("COMMIT".to_owned()))
-            }
+            Block::Open => {}
         }
+        self.finish().await?;
+        Ok(Executed::Complete("COMMIT".to_owned()))
     }
 
     pub(super) fn rollback_block(&mut self) -> Executed {
@@ -142,7 +157,13 @@ impl SqlSession {
     pub(super) fn savepoint(&mut self, name: String) -> Result<Executed> {
         self.needs_block("SAVEPOINT")?;
         let transaction = self.take_transaction();
-        self.savepoints.push((name, transaction.mark()));
+        self.savepoints.push(Savepoint {
+            name,
+            mark: transaction.mark(),
+            settings: self.settings.mark(),
+            read_only: transaction.read_only,
+            portals_made: self.portals_made,
+        });
         self.transaction = Some(transaction);
         Ok(Executed::Complete("SAVEPOINT".to_owned()))
     }
@@ -150,7 +171,11 @@ impl SqlSession {
     pub(super) fn release(&mut self, name: &str) -> Result<Executed> {
         self.needs_block("RELEASE SAVEPOINT")?;
         let place = self.savepoint_place(name)?;
+        if let Some(transaction) = &mut self.transaction {
+            transaction.read_only = self.savepoints[place].read_only;
+        }
         self.savepoints.truncate(place);
+        self.settings.release(self.savepoints.last().map_or(0, |outer| outer.settings));
         Ok(Executed::Complete("RELEASE".to_owned()))
     }
 
@@ -158,34 +183,86 @@ impl SqlSession {
         self.needs_block("ROLLBACK TO SAVEPOINT")?;
         let place = self.savepoint_place(name)?;
         self.savepoints.truncate(place + 1);
-        let mark = self.savepoints[place].1.clone();
-        let Some(mut transaction) = self.transaction.take() else {
+        let savepoint = &self.savepoints[place];
+        let Some(transaction) = &mut self.transaction else {
             return Err(Error::internal("the transaction was lost by an internal error: only ROLLBACK is left"));
         };
         let engine = &self.shared.engine;
-        transaction.rollback_to(&mark, engine.catalog(), engine.store());
-        self.transaction = Some(transaction);
+        transaction.rollback_to(&savepoint.mark, engine.catalog(), engine.store());
+        transaction.read_only = savepoint.read_only;
+        self.settings.rollback_to(savepoint.settings);
+        self.portals.retain(|_, portal| portal.number <= savepoint.portals_made);
         self.block = Block::Open;
-        self.portals.clear();
         Ok(Executed::Complete("ROLLBACK".to_owned()))
     }
 
     pub(super) fn set_transaction(&mut self, modes: TransactionModes) -> Result<Executed> {
-        if self.block == Block::None {
+        if !self.is_in_block() {
             self.warn(ErrorCode::NoActiveTransaction, "SET TRANSACTION can only be used in transaction blocks");
-        } else {
-            let mut transaction = self.take_transaction();
-            if modes.isolation.is_some_and(|isolation| isolation != transaction.isolation) && !transaction.is_clean() {
-                self.transaction = Some(transaction);
-                return Err(Error::new(
-                    ErrorCode::ActiveTransaction,
-                    "SET TRANSACTION ISOLATION LEVEL must be called before any query",
-                ));
-            }
-            apply(&mut transaction, modes);
-            self.transaction = Some(transaction);
         }
+        self.set_modes(modes)?;
         Ok(Executed::Complete("SET".to_owned()))
+    }
+
+    /// SET, RESET and SET ... TO DEFAULT of a setting that is the transaction's own: `None` where it is not one.
+    pub(super) fn set_own_mode(&mut self, name: &str, value: Option<&str>) -> Option<Result<()>> {
+        let name = name.to_ascii_lowercase();
+        let read = |value: Option<&str>| match value.map_or(Some(false), boolean) {
+            Some(on) => Ok(Some(on)),
+            None => {
+                let message = format!("parameter \"{name}\" requires a Boolean value");
+                Err(Error::new(ErrorCode::InvalidParameterValue, message))
+            }
+        };
+        let mut modes = TransactionModes::default();
+        let written = match name.as_str() {
+            "transaction_isolation" => value
+                .map_or(Ok(Isolation::default()), |value| statement::isolation(&name, value))
+                .map(|isolation| modes.isolation = Some(isolation)),
+            "transaction_read_only" => read(value).map(|on| modes.read_only = on),
+            "transaction_deferrable" => read(value).map(|on| modes.deferrable = on),
+            _ => return None,
+        };
+        if value.is_none() && !self.is_in_block() {
+            self.warn(ErrorCode::NoActiveTransaction, "RESET TRANSACTION can only be used in transaction blocks");
+        }
+        Some(written.and_then(|()| self.set_modes(modes)))
+    }
+
+    /// SHOW of a setting that is the transaction's own: `None` where it is not one.
+    pub(super) fn show_own_mode(&self, name: &str) -> Option<&'static str> {
+        let Modes { isolation, read_only, deferrable } = match &self.transaction {
+            Some(transaction) => Modes {
+                isolation: transaction.isolation,
+                read_only: transaction.read_only,
+                deferrable: transaction.deferrable,
+            },
+            None => self.settings.modes,
+        };
+        let on = |on: bool| if on { "on" } else { "off" };
+        Some(match name.to_ascii_lowercase().as_str() {
+            "transaction_isolation" => isolation.name(),
+            "transaction_read_only" => on(read_only),
+            "transaction_deferrable" => on(deferrable),
+            _ => return None,
+        })
+    }
+
+    /// Changes the modes of the current transaction, as far as it may still do so.
+    ///
+    /// # Errors
+    /// 25001
+    fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
+        let is_inner = !self.savepoints.is_empty();
+        let mut transaction = self.take_transaction();
+        let changed = change_modes(&mut transaction, modes, is_inner);
+        self.transaction = Some(transaction);
+        changed
+    }
+
+    /// Whether statements to come belong to the transaction of this one: in a block, or in a query string with others.
+    pub(super) fn is_in_block(&self) -> bool {
+        self.block != Block::None || self.in_string
     }
 
     fn needs_block(&self, what: &str) -> Result<()> {
@@ -201,7 +278,7 @@ impl SqlSession {
     fn savepoint_place(&self, name: &str) -> Result<usize> {
         self.savepoints
             .iter()
-            .rposition(|(known, _)| known == name)
+            .rposition(|savepoint| savepoint.name == name)
             .ok_or_else(|| Error::new(ErrorCode::InvalidSavepoint, format!("savepoint \"{name}\" does not exist")))
     }
 
@@ -227,11 +304,38 @@ pub(super) fn aborted() -> Error {
     )
 }
 
-fn apply(transaction: &mut Transaction, modes: TransactionModes) {
-    if let Some(isolation) = modes.isolation {
+fn change_modes(transaction: &mut Transaction, modes: TransactionModes, is_inner: bool) -> Result<()> {
+    let refused = |message: &str| Err(Error::new(ErrorCode::ActiveTransaction, message));
+    if let Some(isolation) = modes.isolation
+        && isolation != transaction.isolation
+    {
+        if transaction.has_begun() {
+            return refused("SET TRANSACTION ISOLATION LEVEL must be called before any query");
+        }
+        if is_inner {
+            return refused("SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction");
+        }
         transaction.isolation = isolation;
     }
-    if let Some(read_only) = modes.read_only {
+    if let Some(read_only) = modes.read_only
+        && read_only != transaction.read_only
+    {
+        if !read_only && is_inner {
+            return refused("cannot set transaction read-write mode inside a read-only transaction");
+        }
+        if !read_only && transaction.has_begun() {
+            return refused("transaction read-write mode must be set before any query");
+        }
         transaction.read_only = read_only;
     }
+    if let Some(deferrable) = modes.deferrable {
+        if is_inner {
+            return refused("SET TRANSACTION [NOT] DEFERRABLE cannot be called within a subtransaction");
+        }
+        if transaction.has_begun() {
+            return refused("SET TRANSACTION [NOT] DEFERRABLE must be called before any query");
+        }
+        transaction.deferrable = deferrable;
+    }
+    Ok(())
 }

@@ -14,6 +14,9 @@ use super::rows::RowSource;
 use super::run::select_of;
 use super::{Executed, RowSink, SqlSession};
 
+/// Rows of COPY FROM STDIN between two turns of the thread's other connections: some tenths of a millisecond.
+const ROWS_PER_TURN: usize = 256;
+
 /// A COPY FROM STDIN that is under way.
 pub(super) struct CopyIn {
     region: Arc<Region>,
@@ -25,6 +28,8 @@ pub(super) struct CopyIn {
     snapshot: Snapshot,
     mark: TransactionMark,
     count: u64,
+    /// Rows taken since others had their turn.
+    unyielded: usize,
     /// Columns that are not of the data and count.
     sequences: Vec<usize>,
     /// The row being put together. What is neither of the data nor counts stays at its default.
@@ -104,6 +109,7 @@ impl SqlSession {
             snapshot,
             mark,
             count: 0,
+            unyielded: 0,
             row: schema.columns.iter().map(constant_of).collect(),
             style: self.style().clone(),
         });
@@ -115,14 +121,11 @@ impl SqlSession {
     /// # Errors
     /// What the rows find; then the COPY is over.
     pub async fn copy_data(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.cancel.is_cancelled() {
-            self.end_copy();
-            return Err(super::rows::canceled());
+        match &mut self.copy {
+            Some(copy) => copy.decoder.push(bytes),
+            None => return Err(Error::internal("data without a COPY")),
         }
-        let mut copy = self.copy.take().ok_or_else(|| Error::internal("data without a COPY"))?;
-        copy.decoder.push(bytes);
-        self.copy = Some(copy);
-        self.take_rows()
+        self.take_rows().await
     }
 
     /// The end of the data. Returns the command tag.
@@ -134,7 +137,8 @@ impl SqlSession {
             Some(copy) => copy.decoder.finish(),
             None => return Err(Error::internal("the end of data without a COPY")),
         }
-        self.take_rows()?;
+        self.take_rows().await?;
+        self.deadline = None;
         let count = self.copy.take().map_or(0, |copy| copy.count);
         Ok(format!("COPY {count}"))
     }
@@ -153,16 +157,23 @@ impl SqlSession {
         }
     }
 
-    fn take_rows(&mut self) -> Result<()> {
-        let Some(copy) = &mut self.copy else { return Err(Error::internal("rows without a COPY")) };
-        let Some(transaction) = &mut self.transaction else {
-            return Err(Error::internal("a COPY without a transaction"));
-        };
-        let done = copy.take_rows(transaction);
-        if done.is_err() {
-            self.end_copy();
+    /// Takes the rows that have arrived as a whole. Others of this thread have their turn in between.
+    async fn take_rows(&mut self) -> Result<()> {
+        loop {
+            let Some(copy) = &mut self.copy else { return Err(Error::internal("rows without a COPY")) };
+            let Some(transaction) = &mut self.transaction else {
+                return Err(Error::internal("a COPY without a transaction"));
+            };
+            let taken = copy.take_rows(transaction).and_then(|is_all| self.check_interrupts().map(|()| is_all));
+            match taken {
+                Ok(true) => return Ok(()),
+                Ok(false) => tokio::task::yield_now().await,
+                Err(error) => {
+                    self.end_copy();
+                    return Err(error);
+                }
+            }
         }
-        done
     }
 
     async fn copy_out<S: RowSink>(
@@ -209,8 +220,11 @@ fn sequences_of(schema: &TableSchema, targets: &[usize]) -> Vec<usize> {
 }
 
 impl CopyIn {
-    fn take_rows(&mut self, transaction: &mut ashlar_query::transaction::Transaction) -> Result<()> {
-        while let Some(row) = self.decoder.next_row()? {
+    /// Takes rows until there are no more of them, which it says, or until others of this thread should have a turn.
+    fn take_rows(&mut self, transaction: &mut ashlar_query::transaction::Transaction) -> Result<bool> {
+        while self.unyielded < ROWS_PER_TURN {
+            let Some(row) = self.decoder.next_row()? else { return Ok(true) };
+            self.unyielded += 1;
             let line = row.line();
             // Fields that are stored as they come, by their place in the data; NULL for the others.
             let mut plain = vec![Datum::Null; self.targets.len()];
@@ -247,7 +261,8 @@ impl CopyIn {
                 .map_err(|error| at_line(error, &self.schema, line))?;
             self.count += 1;
         }
-        Ok(())
+        self.unyielded = 0;
+        Ok(false)
     }
 }
 

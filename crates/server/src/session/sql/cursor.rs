@@ -8,14 +8,14 @@ use ashlar_query::statement::Kind;
 
 use super::portal::{Portal, Progress, Tag};
 use super::rows::RowSource;
-use super::{Block, Executed, RowSink, SqlSession};
+use super::{Executed, RowSink, SqlSession};
 
 impl SqlSession {
     pub(super) async fn declare(&mut self, name: &str, text: &str, hold: bool) -> Result<Executed> {
         if hold {
             return Err(Error::unsupported("cursors WITH HOLD are not supported"));
         }
-        if self.block == Block::None {
+        if !self.is_in_block() {
             return Err(Error::new(
                 ErrorCode::NoActiveTransaction,
                 "DECLARE CURSOR can only be used in transaction blocks",
@@ -37,7 +37,7 @@ impl SqlSession {
             };
             portal.progress = Progress::Open(source, Tag::Counted("FETCH"));
         }
-        self.portals.insert(name.to_owned(), portal);
+        self.insert_portal(name, portal);
         Ok(Executed::Complete("DECLARE CURSOR".to_owned()))
     }
 
@@ -49,9 +49,16 @@ impl SqlSession {
         sink: &mut S,
     ) -> Result<Executed> {
         let mut portal = self.portals.remove(name).ok_or_else(|| no_cursor(name))?;
+        if portal.is_done() {
+            self.portals.insert(name.to_owned(), portal);
+            return Err(super::cannot_run(name));
+        }
         let verb = if is_move { "MOVE" } else { "FETCH" };
         let rows_max = usize::try_from(count.unwrap_or(0)).unwrap_or(usize::MAX);
         let result = if count == Some(0) { Ok(0) } else { self.fetch_rows(&mut portal, rows_max, is_move, sink).await };
+        if result.is_err() {
+            portal.progress = Progress::Done;
+        }
         self.portals.insert(name.to_owned(), portal);
         Ok(Executed::Complete(format!("{verb} {}", result?)))
     }

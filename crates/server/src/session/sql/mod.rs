@@ -7,6 +7,7 @@ mod block;
 mod carried;
 mod copy;
 mod cursor;
+mod limit;
 mod plans;
 mod portal;
 mod rows;
@@ -19,15 +20,17 @@ use std::sync::Arc;
 use ashlar_base::value::binary;
 use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
-use ashlar_protocol::pg::{Format, TransactionStatus};
+use ashlar_protocol::pg::{TransactionStatus, ValueFormat};
 pub use ashlar_query::Column;
 use ashlar_query::Identity;
 use ashlar_query::statement::{Kind, SessionCommand};
-use ashlar_query::transaction::{Transaction, TransactionMark};
+use ashlar_query::transaction::Transaction;
 use ashlar_query::{Engine, grammar};
+use tokio::time::Instant;
 
-pub use self::plans::Statement;
-use self::portal::{Portal, Source};
+use self::limit::in_time;
+pub use self::plans::SimpleStatement;
+use self::portal::{Portal, Progress, Source};
 use self::settings::Settings;
 use super::{CancelToken, Shared};
 
@@ -103,14 +106,20 @@ pub struct SqlSession {
     settings: Settings,
     block: Block,
     transaction: Option<Transaction>,
-    savepoints: Vec<(String, TransactionMark)>,
+    savepoints: Vec<block::Savepoint>,
     prepared: HashMap<String, Prepared>,
     portals: HashMap<String, Portal>,
+    /// Portals made since the session began.
+    portals_made: u64,
     copy: Option<copy::CopyIn>,
     notices: Vec<Notice>,
     cancel: CancelToken,
+    /// When the statement that has arrived has to be done.
+    deadline: Option<Instant>,
     /// The statement to come is the only one of its transaction.
     alone: bool,
+    /// The statement to come is one of several of a query string, which are a transaction.
+    in_string: bool,
 }
 
 impl SqlSession {
@@ -140,10 +149,13 @@ impl SqlSession {
             savepoints: Vec::new(),
             prepared: HashMap::new(),
             portals: HashMap::new(),
+            portals_made: 0,
             copy: None,
             notices: Vec::new(),
             cancel: CancelToken::new(),
+            deadline: None,
             alone: false,
+            in_string: false,
         })
     }
 
@@ -164,7 +176,9 @@ impl SqlSession {
 
     /// What is to be told beside results.
     pub fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
+        let mut notices = std::mem::take(&mut self.notices);
+        notices.retain(|notice| self.settings.tells(notice.severity));
+        notices
     }
 
     /// The transaction block, as ReadyForQuery reports it.
@@ -195,20 +209,46 @@ impl SqlSession {
     /// to one row goes straight to its partition.
     pub fn set_alone(&mut self, alone: bool) {
         self.alone = alone;
+        self.in_string = false;
+    }
+
+    /// Whether a portal's statement runs in another way where it is the only one of its transaction.
+    pub fn may_stand_alone(&self, portal: &str) -> bool {
+        let statement = self.portals.get(portal).and_then(|portal| portal.statement.as_ref());
+        self.block == Block::None
+            && statement.is_some_and(|statement| match &statement.kind {
+                Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Ddl(_) => true,
+                Kind::Key(plan) => !plan.is_read(),
+                _ => false,
+            })
     }
 
     /// Runs one statement of a simple query.
     ///
     /// # Errors
     /// Whatever planning and running find.
-    pub async fn run_simple<S: RowSink>(&mut self, statement: &Arc<Statement>, sink: &mut S) -> Result<Executed> {
+    pub async fn run_simple<S: RowSink>(&mut self, statement: &Arc<SimpleStatement>, sink: &mut S) -> Result<Executed> {
         self.cancel.reset();
-        let (planned, values) = self.plan_simple(statement).await?;
-        if values.len() < planned.parameter_types.len() {
-            return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
+        let deadline = self.arrive();
+        let cancel = self.cancel.clone();
+        let work = async {
+            let (planned, values) = self.plan_simple(statement).await?;
+            if values.len() < planned.parameter_types.len() {
+                return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
+            }
+            let mut portal = Portal::new(planned, values, Vec::new().into());
+            self.run(&mut portal, 0, sink, true).await
+        };
+        let executed = in_time(deadline, cancel, work).await;
+        self.done(executed)
+    }
+
+    /// The end of a statement, unless the data of its COPY are still to come.
+    fn done(&mut self, executed: Result<Executed>) -> Result<Executed> {
+        if !matches!(executed, Ok(Executed::CopyIn { .. })) {
+            self.deadline = None;
         }
-        let mut portal = Portal::new(planned, values, Vec::new().into());
-        self.run(&mut portal, 0, sink, true).await
+        executed
     }
 
     /// Parse: plans a statement and keeps it under a name.
@@ -216,6 +256,13 @@ impl SqlSession {
     /// # Errors
     /// 42601, 42P05, and what planning finds.
     pub async fn prepare(&mut self, name: &str, sql: &str, types: impl Iterator<Item = u32>) -> Result<()> {
+        self.cancel.reset();
+        let deadline = self.arrive();
+        let cancel = self.cancel.clone();
+        in_time(deadline, cancel, self.prepare_now(name, sql, types)).await
+    }
+
+    async fn prepare_now(&mut self, name: &str, sql: &str, types: impl Iterator<Item = u32>) -> Result<()> {
         if name.is_empty() {
             self.prepared.remove("");
         } else if self.prepared.contains_key(name) {
@@ -273,8 +320,8 @@ impl SqlSession {
         &mut self,
         portal: &str,
         statement: &str,
-        parameters: impl Iterator<Item = (Format, Option<&'a [u8]>)>,
-        result_formats: &[Format],
+        parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
+        result_formats: &[ValueFormat],
     ) -> Result<()> {
         if !portal.is_empty() && self.portals.contains_key(portal) {
             return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{portal}\" already exists")));
@@ -284,7 +331,7 @@ impl SqlSession {
         }
         let prepared = self.prepared(statement)?;
         let Some(planned) = prepared.planned.clone() else {
-            self.portals.insert(portal.to_owned(), Portal::empty());
+            self.insert_portal(portal, Portal::empty());
             return Ok(());
         };
         let source = Arc::clone(&prepared.source);
@@ -302,15 +349,21 @@ impl SqlSession {
         let formats = expand_formats(result_formats, self.columns_of(&planned).map_or(0, |columns| columns.len()))?;
         let mut bound = Portal::new(planned, values, formats);
         bound.source = Some(source);
-        self.portals.insert(portal.to_owned(), bound);
+        self.insert_portal(portal, bound);
         Ok(())
+    }
+
+    fn insert_portal(&mut self, name: &str, mut portal: Portal) {
+        self.portals_made += 1;
+        portal.number = self.portals_made;
+        self.portals.insert(name.to_owned(), portal);
     }
 
     /// Result columns and formats of a portal.
     ///
     /// # Errors
     /// 34000
-    pub fn describe_portal(&mut self, name: &str) -> Result<Option<(Arc<[Column]>, Arc<[Format]>)>> {
+    pub fn describe_portal(&mut self, name: &str) -> Result<Option<(Arc<[Column]>, Arc<[ValueFormat]>)>> {
         let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
         let Some(planned) = &portal.statement else { return Ok(None) };
         Ok(self.columns_of(planned).map(|columns| (columns, Arc::clone(&portal.formats))))
@@ -323,18 +376,29 @@ impl SqlSession {
     pub async fn execute<S: RowSink>(&mut self, name: &str, rows_max: usize, sink: &mut S) -> Result<Executed> {
         self.cancel.reset();
         let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
-        if portal.is_fresh() {
-            self.refresh(&mut portal).await?;
-        } else if portal.is_done() {
-            let message = format!("portal \"{name}\" cannot be run");
-            return Err(Error::new(ErrorCode::ObjectNotInPrerequisiteState, message));
+        if portal.is_done() {
+            self.portals.insert(name.to_owned(), portal);
+            return Err(cannot_run(name));
         }
-        let executed = self.run(&mut portal, rows_max, sink, false).await?;
+        let deadline = self.arrive();
+        let cancel = self.cancel.clone();
+        let work = async {
+            if portal.is_fresh() {
+                self.refresh(&mut portal).await?;
+            }
+            self.run(&mut portal, rows_max, sink, false).await
+        };
+        let executed = in_time(deadline, cancel, work).await;
+        let executed = self.done(executed);
+        // What is refused because the block has failed has not failed itself.
+        if executed.is_err() && self.block != Block::Failed {
+            portal.progress = Progress::Done;
+        }
         // COMMIT and ROLLBACK close all portals, their own too.
         if !portal.ends_block() {
             self.portals.insert(name.to_owned(), portal);
         }
-        Ok(executed)
+        executed
     }
 
     /// Plans a portal's statement again where the catalog or the time zone has changed since it was prepared.
@@ -391,6 +455,11 @@ fn no_statement(name: &str) -> Error {
     Error::new(ErrorCode::InvalidStatementName, message)
 }
 
+/// 55000
+fn cannot_run(name: &str) -> Error {
+    Error::new(ErrorCode::ObjectNotInPrerequisiteState, format!("portal \"{name}\" cannot be run"))
+}
+
 fn no_portal(name: &str) -> Error {
     Error::new(ErrorCode::InvalidCursorName, format!("portal \"{name}\" does not exist"))
 }
@@ -398,7 +467,7 @@ fn no_portal(name: &str) -> Error {
 /// The values of a Bind message, and how many there were.
 fn read_parameters<'a>(
     types: &[SqlType],
-    parameters: impl Iterator<Item = (Format, Option<&'a [u8]>)>,
+    parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
     style: &TextStyle,
 ) -> Result<(Vec<Value>, usize)> {
     let mut values = Vec::with_capacity(types.len());
@@ -410,13 +479,13 @@ fn read_parameters<'a>(
         refuse_lost_digits(sql_type, format, bytes, given)?;
         values.push(match (bytes, format) {
             (None, _) => Value::Null,
-            (Some(bytes), Format::Binary) if is_short(sql_type, bytes) => {
+            (Some(bytes), ValueFormat::Binary) if is_short(sql_type, bytes) => {
                 return Err(Error::new(ErrorCode::ProtocolViolation, "insufficient data left in message"));
             }
-            (Some(bytes), Format::Binary) => {
+            (Some(bytes), ValueFormat::Binary) => {
                 binary::decode(sql_type, bytes).map_err(|error| in_parameter(error, given))?
             }
-            (Some(bytes), Format::Text) => text::parse(sql_type, text::utf8(bytes)?, style)?,
+            (Some(bytes), ValueFormat::Text) => text::parse(sql_type, text::utf8(bytes)?, style)?,
         });
     }
     Ok((values, given))
@@ -446,16 +515,16 @@ fn in_parameter(error: Error, number: usize) -> Error {
 
 /// A numeric parameter that is not for a column of its own scale has ten decimals or those of what it is compared with: more would be
 /// lost without a word.
-fn refuse_lost_digits(sql_type: SqlType, format: Format, bytes: Option<&[u8]>, number: usize) -> Result<()> {
+fn refuse_lost_digits(sql_type: SqlType, format: ValueFormat, bytes: Option<&[u8]>, number: usize) -> Result<()> {
     let SqlType::Scalar(ScalarType::Numeric { precision: 38, scale }) = sql_type else { return Ok(()) };
     let decimals = match (bytes, format) {
         (None, _) => 0,
         // The display scale: the fourth of the header's 16-bit numbers.
-        (Some(bytes), Format::Binary) => match bytes.get(6..8) {
+        (Some(bytes), ValueFormat::Binary) => match bytes.get(6..8) {
             Some(&[high, low]) => usize::from(u16::from_be_bytes([high, low])),
             _ => 0,
         },
-        (Some(bytes), Format::Text) => {
+        (Some(bytes), ValueFormat::Text) => {
             let fraction = bytes.iter().position(|byte| *byte == b'.').map_or(&bytes[..0], |point| &bytes[point + 1..]);
             fraction.iter().rposition(|byte| *byte != b'0').map_or(0, |last| last + 1)
         }
@@ -467,9 +536,9 @@ fn refuse_lost_digits(sql_type: SqlType, format: Format, bytes: Option<&[u8]>, n
     Ok(())
 }
 
-fn expand_formats(formats: &[Format], columns: usize) -> Result<Arc<[Format]>> {
+fn expand_formats(formats: &[ValueFormat], columns: usize) -> Result<Arc<[ValueFormat]>> {
     match formats {
-        [] => Ok(vec![Format::Text; columns].into()),
+        [] => Ok(vec![ValueFormat::Text; columns].into()),
         [one] => Ok(vec![*one; columns].into()),
         many if many.len() == columns => Ok(many.into()),
         many => Err(Error::new(

@@ -10,6 +10,7 @@ use ashlar_query::grammar::{self, ParsedStatement};
 use ashlar_query::lift::{self, Lifting, Shape};
 
 use super::SqlSession;
+use super::limit::in_time;
 
 /// Statements longer than this are planned each time: such a text rarely comes twice, and its plan is large.
 const CACHED_TEXT_BYTES_MAX: usize = 8 * 1024;
@@ -18,13 +19,13 @@ const CACHED_TEXT_BYTES_MAX: usize = 8 * 1024;
 const LIGHT_TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// A statement of a simple query.
-pub struct Statement(pub(super) Stage);
+pub struct SimpleStatement(pub(super) Stage);
 
 /// How far a statement of a simple query is.
 pub(super) enum Stage {
     /// It passed the grammar gate; planning comes when its turn comes. With the whole query string where it is the
     /// only one in it.
-    Parsed(Box<ParsedStatement>, Option<String>),
+    Parsed(Arc<ParsedStatement>, Option<String>),
     /// A plan for texts of its shape was found, with the values of its constants.
     Planned(Arc<ashlar_query::Statement>, Vec<Value>),
 }
@@ -33,21 +34,41 @@ impl SqlSession {
     /// The statements of a simple query.
     ///
     /// # Errors
-    /// 42601: one syntax error fails all.
-    pub fn parse_simple(&mut self, sql: &str) -> Result<Vec<Arc<Statement>>> {
+    /// 42601: one syntax error fails all. 57014
+    pub async fn parse_simple(&mut self, sql: &str) -> Result<Vec<Arc<SimpleStatement>>> {
         self.portals.remove("");
         self.prepared.remove("");
         if let Some(shape) = shape_of(sql)
             && let Some((planned, values)) = self.shared.engine.cache().lifted(&shape, self.epoch(), self.style())
         {
-            self.alone = true;
-            return Ok(vec![Arc::new(Statement(Stage::Planned(planned, values)))]);
+            (self.alone, self.in_string) = (true, false);
+            return Ok(vec![Arc::new(SimpleStatement(Stage::Planned(planned, values)))]);
         }
-        let parsed = grammar::parse(sql)?;
-        self.alone = parsed.len() == 1;
+        self.cancel.reset();
+        let deadline = self.arrive();
+        let parsed = in_time(deadline, self.cancel.clone(), self.parse(sql)).await?;
+        (self.alone, self.in_string) = (parsed.len() == 1, parsed.len() > 1);
         let whole = self.alone.then(|| sql.to_owned());
-        let stages = parsed.into_iter().map(|parsed| Stage::Parsed(Box::new(parsed), whole.clone()));
-        Ok(stages.map(|stage| Arc::new(Statement(stage))).collect())
+        let stages = parsed.into_iter().map(|parsed| Stage::Parsed(Arc::new(parsed), whole.clone()));
+        Ok(stages.map(|stage| Arc::new(SimpleStatement(stage))).collect())
+    }
+
+    /// What the grammar gate makes of a text: here, or beside the pool where that takes long.
+    async fn parse(&self, sql: &str) -> Result<Vec<ParsedStatement>> {
+        if sql.len() <= LIGHT_TEXT_BYTES_MAX {
+            return grammar::parse(sql);
+        }
+        let text = sql.to_owned();
+        self.beside_pool(move || grammar::parse(&text)).await?
+    }
+
+    /// Does what takes long and cannot be stopped on a thread of its own. Nobody waits for it who was told to stop.
+    pub(super) async fn beside_pool<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(self.cancel.error()),
+            done = self.shared.engine.beside_pool(work) => done,
+        }
     }
 
     /// The plan of a statement of a simple query, and the values of the parameters that its constants became.
@@ -56,7 +77,7 @@ impl SqlSession {
     /// What planning finds.
     pub(super) async fn plan_simple(
         &mut self,
-        statement: &Statement,
+        statement: &SimpleStatement,
     ) -> Result<(Arc<ashlar_query::Statement>, Vec<Value>)> {
         match &statement.0 {
             Stage::Parsed(parsed, _) => self.check_block(parsed.ends_failed_block())?,
@@ -77,12 +98,12 @@ impl SqlSession {
         &mut self,
         sql: &str,
         shape: &Shape<'_>,
-        parsed: &ParsedStatement,
+        parsed: &Arc<ParsedStatement>,
     ) -> Result<(Arc<ashlar_query::Statement>, Vec<Value>)> {
         let engine = Arc::clone(&self.shared.engine);
         if !engine.cache().is_fixed(shape, self.epoch(), self.style().zone)
             && let Some(lifted) = lift::lift(sql, shape, parsed)
-            && let Ok(planned) = self.plan_now(&lifted.parsed, &lifted.declared).await
+            && let Ok(planned) = self.plan_now(&Arc::new(lifted.parsed.clone()), &lifted.declared).await
             && lifted.is_faithful(&planned)
             && let Some(values) = lifted.lifting.values(&shape.constants, &planned.parameter_types, self.style())
         {
@@ -109,7 +130,7 @@ impl SqlSession {
             self.check_block(false)?;
             return Ok(Some(planned));
         }
-        let Some(parsed) = grammar::parse_one(sql)? else { return Ok(None) };
+        let Some(parsed) = grammar::only_one(self.parse(sql).await?)?.map(Arc::new) else { return Ok(None) };
         self.check_block(parsed.ends_failed_block())?;
         let planned = self.plan_now(&parsed, declared).await?;
         if is_cached && parsed.is_plan_kept() {
@@ -128,7 +149,11 @@ impl SqlSession {
     }
 
     /// Plans a statement against the picture of the catalog that the session sees.
-    async fn plan_now(&mut self, parsed: &ParsedStatement, declared: &[u32]) -> Result<Arc<ashlar_query::Statement>> {
+    async fn plan_now(
+        &mut self,
+        parsed: &Arc<ParsedStatement>,
+        declared: &[u32],
+    ) -> Result<Arc<ashlar_query::Statement>> {
         let engine = self.engine()?;
         let catalog = self.catalog();
         if parsed.text.len() <= LIGHT_TEXT_BYTES_MAX
@@ -137,9 +162,9 @@ impl SqlSession {
             return Ok(Arc::new(planned));
         }
         let catalog = catalog.seen_by(self.identity.clone());
-        let (pool, parsed, declared) = (Arc::clone(&engine), parsed.clone(), declared.to_vec());
-        let plan = move || ashlar_query::Statement::plan(&pool, &catalog, &parsed, &declared);
-        Ok(Arc::new(engine.beside_pool(plan).await??))
+        let (parsed, declared) = (Arc::clone(parsed), declared.to_vec());
+        let plan = move || ashlar_query::Statement::plan(&engine, &catalog, &parsed, &declared);
+        Ok(Arc::new(self.beside_pool(plan).await??))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ashlar_base::Value;
-use ashlar_protocol::pg::Format;
+use ashlar_protocol::pg::ValueFormat;
 use ashlar_query::Column;
 use ashlar_query::statement::{Kind, SessionCommand};
 
@@ -15,12 +15,14 @@ pub(super) struct Portal {
     pub(super) statement: Option<Arc<ashlar_query::Statement>>,
     pub(super) parameters: Vec<Value>,
     /// One per result column.
-    pub(super) formats: Arc<[Format]>,
+    pub(super) formats: Arc<[ValueFormat]>,
     /// What it was bound from: planned again where the catalog has changed since.
     pub(super) source: Option<Arc<Source>>,
     pub(super) progress: Progress,
     /// Made by DECLARE: lives to the end of its block.
     pub(super) is_cursor: bool,
+    /// Counts the session's portals in the order they were made.
+    pub(super) number: u64,
 }
 
 /// The text of a prepared statement and the types it was declared with.
@@ -37,7 +39,7 @@ pub(super) enum Progress {
     Open(RowSource, Tag),
     /// All rows have been sent: a further Execute sends none.
     Ended(Tag),
-    /// It had no rows to send, and cannot be run again.
+    /// It had no rows to send, or has failed, and cannot be run again.
     Done,
 }
 
@@ -61,7 +63,11 @@ impl Tag {
 }
 
 impl Portal {
-    pub(super) fn new(statement: Arc<ashlar_query::Statement>, parameters: Vec<Value>, formats: Arc<[Format]>) -> Self {
+    pub(super) fn new(
+        statement: Arc<ashlar_query::Statement>,
+        parameters: Vec<Value>,
+        formats: Arc<[ValueFormat]>,
+    ) -> Self {
         Self {
             statement: Some(statement),
             parameters,
@@ -69,6 +75,7 @@ impl Portal {
             source: None,
             progress: Progress::Fresh,
             is_cursor: false,
+            number: 0,
         }
     }
 
@@ -80,6 +87,7 @@ impl Portal {
             source: None,
             progress: Progress::Fresh,
             is_cursor: false,
+            number: 0,
         }
     }
 

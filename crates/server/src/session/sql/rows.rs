@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use ashlar_base::{Error, ErrorCode, Result, Value};
+use ashlar_base::{Error, Result, Value};
 use ashlar_query::functions::times::StatementTime;
 use ashlar_query::select::SelectPlan;
 use ashlar_query::{Column, Engine};
@@ -19,6 +19,8 @@ const BATCHES_WAITING_MAX: usize = 2;
 /// Rows between two looks at whether the client keeps up, and bytes of them where rows are long.
 const ROWS_PER_LOOK: usize = 64;
 const BYTES_PER_LOOK: usize = 1 << 20;
+/// Rows between two turns of the thread's other connections: some tenths of a millisecond.
+const ROWS_PER_TURN: usize = 1024;
 
 /// Where the next row comes from.
 pub(super) enum RowSource {
@@ -32,6 +34,8 @@ pub(super) enum RowSource {
 pub(super) struct QueryRows {
     batches: mpsc::Receiver<Result<RecordBatch>>,
     current: Option<(RecordBatch, usize)>,
+    /// Rows sent since others had their turn.
+    unyielded: usize,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -71,7 +75,7 @@ impl RowSource {
                 let _ = sender.send(Err(error)).await;
             }
         })?;
-        Ok(Self::Query(QueryRows { batches, current: None, task }))
+        Ok(Self::Query(QueryRows { batches, current: None, unyielded: 0, task }))
     }
 
     /// Sends up to `rows_max` rows (0 for all). Returns how many, and whether the end was reached.
@@ -125,7 +129,7 @@ impl QueryRows {
     async fn next(&mut self, cancel: &CancelToken) -> Result<Option<RecordBatch>> {
         tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(canceled()),
+            () = cancel.cancelled() => Err(cancel.error()),
             batch = self.batches.recv() => batch.transpose(),
         }
     }
@@ -151,7 +155,7 @@ impl QueryRows {
                 },
             };
             let end = batch.num_rows().min(start.saturating_add(rows_max - sent));
-            send_batch(&batch, start, end, columns, sink).await?;
+            send_batch(&batch, start, end, columns, sink, &mut self.unyielded).await?;
             sent += end - start;
             if end < batch.num_rows() {
                 self.current = Some((batch, end));
@@ -166,6 +170,7 @@ async fn send_batch<S: RowSink>(
     end: usize,
     columns: &[Column],
     sink: &mut S,
+    unyielded: &mut usize,
 ) -> Result<()> {
     let readers = batch
         .columns()
@@ -181,13 +186,13 @@ async fn send_batch<S: RowSink>(
         for place in row..look {
             sink.row(columns, &mut readers.iter().map(|reader| reader.datum(place)));
         }
+        *unyielded += look - row;
         row = look;
         sink.ready().await?;
+        if *unyielded >= ROWS_PER_TURN {
+            *unyielded = 0;
+            tokio::task::yield_now().await;
+        }
     }
     Ok(())
-}
-
-/// 57014
-pub(super) fn canceled() -> Error {
-    Error::new(ErrorCode::QueryCanceled, "canceling statement due to user request")
 }

@@ -13,11 +13,14 @@ use ashlar_query::{CatalogState, Column, ddl, explain};
 use super::block::aborted;
 use super::carried::Carried;
 use super::portal::{Portal, Progress, Tag};
-use super::rows::{RowSource, canceled};
+use super::rows::RowSource;
 use super::{Block, Executed, Notice, RowSink, SqlSession};
 
 /// How often a statement outside of a block is tried again after a conflict, before the client is told.
 const CONFLICT_RETRIES_MAX: u32 = 20;
+
+/// Rows of a VALUES list that are inserted on the connection's own thread: some tenths of a millisecond.
+const INLINE_ROWS_MAX: usize = 256;
 
 impl SqlSession {
     /// Runs a portal on. `describe` asks for the columns to be announced: the simple protocol.
@@ -44,32 +47,7 @@ impl SqlSession {
         {
             sink.columns(&columns);
         }
-        match self.timeout() {
-            None => self.start(portal, &statement, rows_max, sink).await,
-            Some(limit) => {
-                // The statement is asked to stop, not dropped: it has the transaction with it.
-                let cancel = self.cancel.clone();
-                let work = self.start(portal, &statement, rows_max, sink);
-                tokio::pin!(work);
-                match tokio::time::timeout(limit, &mut work).await {
-                    Ok(executed) => executed,
-                    Err(_) => {
-                        cancel.cancel();
-                        work.await.map_err(|error| match error.code() {
-                            ErrorCode::QueryCanceled => {
-                                Error::new(ErrorCode::QueryCanceled, "canceling statement due to statement timeout")
-                            }
-                            _ => error,
-                        })
-                    }
-                }
-            }
-        }
-    }
-
-    fn timeout(&self) -> Option<std::time::Duration> {
-        let limit = self.settings.statement_timeout_ms;
-        (limit > 0).then(|| std::time::Duration::from_millis(limit))
+        self.start(portal, &statement, rows_max, sink).await
     }
 
     async fn start<S: RowSink>(
@@ -125,7 +103,7 @@ impl SqlSession {
     ) -> Result<RowSource> {
         let catalog = self.catalog();
         let engine = self.engine()?;
-        let is_idle = self.block == Block::None && self.transaction.is_none();
+        let is_idle = self.alone && self.block == Block::None && self.transaction.is_none();
         let mut transaction = self.take_transaction();
         let snapshot = transaction.snapshot(engine.store());
         let view = transaction.view(snapshot, &catalog);
@@ -171,7 +149,7 @@ impl SqlSession {
 
     /// Whether a write may go straight to the store: it is the whole transaction.
     fn is_direct(&self) -> bool {
-        self.alone && self.block == Block::None && self.transaction.is_none() && !self.settings.read_only
+        self.alone && self.block == Block::None && self.transaction.is_none() && !self.settings.modes.read_only
     }
 
     async fn run_key<S: RowSink>(
@@ -186,7 +164,10 @@ impl SqlSession {
         };
         let no_columns: Arc<[Column]> = Vec::new().into();
         let columns = statement.columns.as_ref().unwrap_or(&no_columns);
-        let reads_latest = plan.is_read() && self.block == Block::None && self.transaction.is_none();
+        let is_first = self.block == Block::None && self.transaction.is_none();
+        // Others of this transaction may follow, and read what this one did.
+        let is_fixed = !self.alone && self.settings.modes.isolation == Isolation::RepeatableRead;
+        let reads_latest = plan.is_read() && is_first && !is_fixed;
         let count = if reads_latest || self.is_direct() {
             plan.run(&portal.parameters, &mut |values| sink.row(columns, values))?
         } else {
@@ -214,7 +195,7 @@ impl SqlSession {
     fn refuse_write(&self, writes: bool, kind: &Kind) -> Result<()> {
         let read_only = match &self.transaction {
             Some(transaction) => transaction.read_only,
-            None => self.settings.read_only,
+            None => self.settings.modes.read_only,
         };
         if !(writes && read_only) {
             return Ok(());
@@ -233,7 +214,7 @@ impl SqlSession {
     async fn run_dml(&mut self, statement: &Arc<ashlar_query::Statement>, parameters: &[Value]) -> Result<Outcome> {
         self.refuse_write(true, &statement.kind)?;
         let inline = match &statement.kind {
-            Kind::Insert(plan) if plan.is_inline() => Some(plan),
+            Kind::Insert(plan) if plan.is_inline() && dml::value_rows(plan) <= Some(INLINE_ROWS_MAX) => Some(plan),
             _ => None,
         };
         if !self.is_direct() {
@@ -264,8 +245,7 @@ impl SqlSession {
                 None => self.on_pool(transaction, statement, parameters).await?,
             };
             let outcome = outcome?;
-            let engine = &self.shared.engine;
-            match transaction.commit(engine.catalog(), engine.store()) {
+            match self.commit(transaction).await {
                 Ok(()) => return Ok(outcome),
                 Err(error) if error.code() == ErrorCode::SerializationFailure && tries < CONFLICT_RETRIES_MAX => {
                     tries += 1;
@@ -303,7 +283,7 @@ impl SqlSession {
                 };
                 let outcome = tokio::select! {
                     biased;
-                    () = cancel.cancelled() => Err(canceled()),
+                    () = cancel.cancelled() => Err(cancel.error()),
                     outcome = work => outcome,
                 };
                 (carried, outcome)
@@ -325,7 +305,7 @@ impl SqlSession {
                 let Some(transaction) = carried.get() else { return (carried, Err(lost())) };
                 let done = tokio::select! {
                     biased;
-                    () = cancel.cancelled() => Err(canceled()),
+                    () = cancel.cancelled() => Err(cancel.error()),
                     done = ddl::run(&pool, transaction, &statement, in_block) => done,
                 };
                 (carried, done)
@@ -379,7 +359,7 @@ impl SqlSession {
                 let select = select_of(&inner).ok_or_else(|| Error::internal("a statement without its query"))?;
                 tokio::select! {
                     biased;
-                    () = cancel.cancelled() => Err(canceled()),
+                    () = cancel.cancelled() => Err(cancel.error()),
                     lines = explain::query(&pool, select, &parameters, view, time, options) => lines,
                 }
             })
@@ -404,25 +384,29 @@ impl SqlSession {
                 self.begin(*modes)?;
                 done("START TRANSACTION")
             }
-            SessionCommand::Commit => self.commit_block(),
+            SessionCommand::Commit => self.commit_block().await,
             SessionCommand::Rollback => Ok(self.rollback_block()),
             SessionCommand::Savepoint(name) => self.savepoint(name.clone()),
             SessionCommand::Release(name) => self.release(name),
             SessionCommand::RollbackTo(name) => self.rollback_to(name),
             SessionCommand::SetTransaction(modes) => self.set_transaction(*modes),
             SessionCommand::SetCharacteristics(modes) => {
-                self.settings.set_characteristics(*modes);
+                self.settings.set_characteristics(*modes)?;
                 done("SET")
             }
             SessionCommand::Set { name, value, local } => {
-                if *local && self.block == Block::None {
+                if *local && !self.is_in_block() {
                     self.warn(ErrorCode::NoActiveTransaction, "SET LOCAL can only be used in transaction blocks");
                 }
-                self.settings.set(name, value.as_deref(), *local)?;
-                done(if value.is_some() { "SET" } else { "RESET" })
+                self.set(name, value.as_deref(), *local)?;
+                done("SET")
+            }
+            SessionCommand::Reset(name) => {
+                self.set(name, None, false)?;
+                done("RESET")
             }
             SessionCommand::ResetAll => {
-                self.settings.reset_all();
+                self.settings.reset_all()?;
                 done("RESET")
             }
             SessionCommand::Show(name) => {
@@ -433,7 +417,7 @@ impl SqlSession {
                 done("SHOW")
             }
             SessionCommand::DiscardAll => {
-                if self.block != Block::None {
+                if self.is_in_block() {
                     return Err(Error::new(
                         ErrorCode::ActiveTransaction,
                         "DISCARD ALL cannot run inside a transaction block",
@@ -441,11 +425,11 @@ impl SqlSession {
                 }
                 self.prepared.clear();
                 self.portals.clear();
-                self.settings.reset_all();
+                self.settings.reset_all()?;
                 done("DISCARD ALL")
             }
             SessionCommand::Prepare { name, types, text } => {
-                self.prepare(name, text, types.iter().copied()).await?;
+                self.prepare_now(name, text, types.iter().copied()).await?;
                 done("PREPARE")
             }
             SessionCommand::Execute { name, arguments } => {
@@ -470,33 +454,32 @@ impl SqlSession {
                 None => Err(super::cursor::no_cursor(name)),
             },
             SessionCommand::Vacuum => {
-                if self.block != Block::None {
+                if self.is_in_block() {
                     return Err(Error::new(
                         ErrorCode::ActiveTransaction,
                         "VACUUM cannot run inside a transaction block",
                     ));
                 }
                 let store = Arc::clone(self.shared.engine.store());
-                self.shared.engine.on_pool(async move { store.compact() }).await?;
+                self.beside_pool(move || store.compact()).await?;
                 done("VACUUM")
             }
         }
     }
 
+    /// SET, and RESET without a value.
+    fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
+        match self.set_own_mode(name, value) {
+            Some(done) => done,
+            None => self.settings.set(name, value, local),
+        }
+    }
+
     /// SHOW: what is in force now, which for a transaction's own modes its settings do not know.
     fn show(&self, name: &str) -> Result<String> {
-        let (isolation, read_only) = match &self.transaction {
-            Some(transaction) => (transaction.isolation, transaction.read_only),
-            None => (self.settings.isolation, self.settings.read_only),
-        };
-        let isolation = match isolation {
-            Isolation::ReadCommitted => "read committed",
-            Isolation::RepeatableRead => "repeatable read",
-        };
-        match name.to_ascii_lowercase().as_str() {
-            "transaction_isolation" => Ok(isolation.to_owned()),
-            "transaction_read_only" => Ok(if read_only { "on" } else { "off" }.to_owned()),
-            _ => self.settings.show(name),
+        match self.show_own_mode(name) {
+            Some(mode) => Ok(mode.to_owned()),
+            None => self.settings.show(name),
         }
     }
 
@@ -525,6 +508,7 @@ impl SqlSession {
         }
         let values = self.evaluate(arguments, &planned.parameter_types).await?;
         let mut inner = Portal::new(planned, values, Arc::clone(&portal.formats));
+        inner.number = portal.number;
         inner.source = Some(source);
         self.refresh(&mut inner).await?;
         let executed = Box::pin(self.run(&mut inner, rows_max, sink, false)).await?;
@@ -551,20 +535,26 @@ impl SqlSession {
         let time = self.transaction.as_ref().map_or(transaction.time, |current| current.time);
         let snapshot = transaction.snapshot(engine.store());
         let view = transaction.view(snapshot, &catalog);
-        let pool = Arc::clone(&engine);
-        let types = types.to_vec();
+        let (pool, types, cancel) = (Arc::clone(&engine), types.to_vec(), self.cancel.clone());
+        let work = async move {
+            let planned = ashlar_query::Statement::plan(&pool, &catalog, &parsed, &[])?;
+            let select = select_of(&planned).ok_or_else(|| Error::internal("a SELECT has a query"))?;
+            let batches = select.collect(&pool, &[], view, time).await?;
+            let batch = batches.first().ok_or_else(|| Error::internal("a row of arguments"))?;
+            batch
+                .columns()
+                .iter()
+                .zip(types)
+                .map(|(array, sql_type)| Ok(ashlar_store::ColumnReader::new(array, sql_type)?.datum(0).to_value()))
+                .collect::<Result<Vec<Value>>>()
+        };
         engine
             .on_pool(async move {
-                let planned = ashlar_query::Statement::plan(&pool, &catalog, &parsed, &[])?;
-                let select = select_of(&planned).ok_or_else(|| Error::internal("a SELECT has a query"))?;
-                let batches = select.collect(&pool, &[], view, time).await?;
-                let batch = batches.first().ok_or_else(|| Error::internal("a row of arguments"))?;
-                batch
-                    .columns()
-                    .iter()
-                    .zip(types)
-                    .map(|(array, sql_type)| Ok(ashlar_store::ColumnReader::new(array, sql_type)?.datum(0).to_value()))
-                    .collect::<Result<Vec<Value>>>()
+                tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Err(cancel.error()),
+                    values = work => values,
+                }
             })
             .await?
     }

@@ -1,6 +1,6 @@
 //! Settings of a session: what clients SET, SHOW and are told of.
 
-use std::collections::BTreeMap;
+mod duration;
 
 use ashlar_base::config::Config;
 use ashlar_base::value::text::TextStyle;
@@ -17,6 +17,10 @@ enum Rule {
     Any,
     /// One of these, case ignored: what the server does, under its names.
     Only(&'static [&'static str]),
+    /// One of these, case ignored.
+    OneOf(&'static [&'static str]),
+    /// How text is encoded.
+    Encoding,
     /// A time zone.
     Zone,
     /// Milliseconds, with an optional unit.
@@ -25,17 +29,21 @@ enum Rule {
     Isolation,
     /// on or off.
     Bool,
-    /// Cannot be changed.
+    /// Cannot be changed, or is the transaction's own and not changed here.
     Fixed,
 }
+
+/// What a client is told beside its results, and what is left out then.
+const SEVERITIES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
 
 /// Name, default, rule, and whether clients are told.
 const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("application_name", "", Rule::Any, true),
     ("bytea_output", "hex", Rule::Only(&["hex"]), false),
-    ("client_encoding", "UTF8", Rule::Only(&["utf8", "utf-8", "unicode"]), true),
-    ("client_min_messages", "notice", Rule::Any, false),
+    ("client_encoding", "UTF8", Rule::Encoding, true),
+    ("client_min_messages", "notice", Rule::OneOf(SEVERITIES), false),
     ("DateStyle", "ISO, MDY", Rule::Only(&["iso, mdy", "iso", "iso,mdy", "mdy"]), true),
+    ("default_transaction_deferrable", "off", Rule::Bool, false),
     ("default_transaction_isolation", "read committed", Rule::Isolation, false),
     ("default_transaction_read_only", "off", Rule::Bool, true),
     ("extra_float_digits", "1", Rule::Only(&["1", "2", "3"]), false),
@@ -44,7 +52,8 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("in_hot_standby", "off", Rule::Fixed, true),
     ("IntervalStyle", "postgres", Rule::Only(&["postgres"]), true),
     ("is_superuser", "on", Rule::Fixed, true),
-    ("lock_timeout", "0", Rule::Only(&["0"]), false),
+    // Nobody waits for a lock that another session holds.
+    ("lock_timeout", "0", Rule::Milliseconds, false),
     ("max_identifier_length", "63", Rule::Fixed, false),
     ("search_path", "public", Rule::Only(&["public", "\"$user\", public", "$user, public", "\"$user\",public"]), false),
     ("server_encoding", "UTF8", Rule::Fixed, true),
@@ -55,70 +64,88 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("statement_timeout", "0", Rule::Milliseconds, false),
     ("synchronous_commit", "on", Rule::Any, false),
     ("TimeZone", "UTC", Rule::Zone, true),
+    ("transaction_deferrable", "off", Rule::Fixed, false),
     ("transaction_isolation", "read committed", Rule::Fixed, false),
     ("transaction_read_only", "off", Rule::Fixed, false),
 ];
 
 /// The settings of one session.
+///
+/// A setting has the value in force and, where SET LOCAL hides it until the end of the transaction, the session's own.
+/// Both are noted before a transaction first changes them, and once more after each savepoint, so that ROLLBACK and
+/// ROLLBACK TO SAVEPOINT find them again.
 pub(super) struct Settings {
-    values: BTreeMap<&'static str, String>,
+    /// What is in force, in the order of [`SETTINGS`], as are all numbers of settings here.
+    values: Vec<String>,
     /// What RESET goes back to.
-    initial: BTreeMap<&'static str, String>,
-    /// Values before SET LOCAL, and before SET in a transaction that may yet be rolled back.
-    before_local: Vec<(&'static str, String)>,
-    before_set: Vec<(&'static str, String)>,
-    changes: Vec<(&'static str, String)>,
+    initial: Vec<String>,
+    /// The session's own values that SET LOCAL hides.
+    hidden: Vec<(usize, String)>,
+    /// What ROLLBACK goes back through, the last change first.
+    undo: Vec<Undo>,
+    /// Where in `undo` the innermost savepoint is.
+    savepoint: usize,
+    /// What clients were last told of settings that have changed since.
+    untold: Vec<(usize, String)>,
     style: TextStyle,
-    pub(super) isolation: Isolation,
-    pub(super) read_only: bool,
+    /// The modes of transactions to come.
+    pub(super) modes: Modes,
     pub(super) statement_timeout_ms: u64,
+    /// The least severe of what a client wants to be told, as a number of [`SEVERITIES`].
+    min_severity: usize,
 }
 
-fn rule_of(name: &str) -> Result<(&'static str, Rule, bool)> {
-    let alias = match name.to_ascii_lowercase().as_str() {
-        "timezone" | "time zone" => "TimeZone".to_owned(),
-        other => other.to_owned(),
-    };
-    SETTINGS
-        .iter()
-        .find(|(known, ..)| known.eq_ignore_ascii_case(&alias))
-        .map(|(known, _, rule, told)| (*known, *rule, *told))
-        .ok_or_else(|| {
-            Error::new(ErrorCode::UndefinedObject, format!("unrecognized configuration parameter \"{name}\""))
-        })
+/// The modes that a transaction begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Modes {
+    pub(super) isolation: Isolation,
+    pub(super) read_only: bool,
+    pub(super) deferrable: bool,
+}
+
+/// What a setting was before a change.
+struct Undo {
+    setting: usize,
+    value: String,
+    hidden: Option<String>,
+}
+
+fn number_of(name: &str) -> Result<usize> {
+    let name = if name.eq_ignore_ascii_case("time zone") { "TimeZone" } else { name };
+    SETTINGS.iter().position(|(known, ..)| known.eq_ignore_ascii_case(name)).ok_or_else(|| {
+        Error::new(ErrorCode::UndefinedObject, format!("unrecognized configuration parameter \"{name}\""))
+    })
 }
 
 impl Settings {
     pub(super) fn new(config: &Config, parameters: &[(&str, &str)]) -> Result<Self> {
-        let mut values: BTreeMap<&'static str, String> =
-            SETTINGS.iter().map(|(name, default, ..)| (*name, (*default).to_owned())).collect();
-        values.insert("server_version", format!("{POSTGRES_VERSION} (Ashlar {})", env!("CARGO_PKG_VERSION")));
-        values.insert("statement_timeout", config.query.statement_timeout_ms.to_string());
         let mut settings = Self {
-            initial: BTreeMap::new(),
-            values,
-            before_local: Vec::new(),
-            before_set: Vec::new(),
-            changes: Vec::new(),
+            values: SETTINGS.iter().map(|(_, default, ..)| (*default).to_owned()).collect(),
+            initial: Vec::new(),
+            hidden: Vec::new(),
+            undo: Vec::new(),
+            savepoint: 0,
+            untold: Vec::new(),
             style: TextStyle::default(),
-            isolation: Isolation::default(),
-            read_only: false,
-            statement_timeout_ms: config.query.statement_timeout_ms,
+            modes: Modes::default(),
+            statement_timeout_ms: 0,
+            min_severity: 0,
         };
+        let version = format!("{POSTGRES_VERSION} (Ashlar {})", env!("CARGO_PKG_VERSION"));
+        settings.put(number_of("server_version")?, version);
+        settings.put(number_of("statement_timeout")?, config.query.statement_timeout_ms.to_string());
         for (name, value) in parameters {
             match *name {
-                "user" => {
-                    settings.values.insert("session_authorization", (*value).to_owned());
-                }
+                "user" => settings.put(number_of("session_authorization")?, (*value).to_owned()),
                 "database" | "replication" => {}
                 "options" => settings.options(value)?,
                 // Protocol extensions are negotiated by the door.
                 name if name.starts_with("_pq_.") => {}
-                name => settings.put(name, value)?,
+                name => settings.start_with(name, value)?,
             }
         }
-        settings.changes.clear();
-        settings.before_set.clear();
+        settings.derive()?;
+        settings.untold.clear();
         settings.initial = settings.values.clone();
         Ok(settings)
     }
@@ -139,8 +166,14 @@ impl Settings {
                     format!("invalid command-line argument for server process: {word}"),
                 ));
             };
-            self.put(name, &value.replace('\u{0}', " "))?;
+            self.start_with(name, &value.replace('\u{0}', " "))?;
         }
+        Ok(())
+    }
+
+    fn start_with(&mut self, name: &str, value: &str) -> Result<()> {
+        let number = number_of(name)?;
+        self.put(number, accepted(number, value)?);
         Ok(())
     }
 
@@ -149,154 +182,244 @@ impl Settings {
     }
 
     pub(super) fn reported(&self) -> Vec<(&'static str, String)> {
-        let told = SETTINGS.iter().filter(|(.., told)| *told);
-        told.filter_map(|(name, ..)| Some((*name, self.values.get(name)?.clone()))).collect()
+        let told = SETTINGS.iter().zip(&self.values).filter(|((.., told), _)| *told);
+        told.map(|((name, ..), value)| (*name, value.clone())).collect()
     }
 
+    /// What clients have not been told yet. A value that came and went in between is nobody's business.
     pub(super) fn take_changes(&mut self) -> Vec<(&'static str, String)> {
-        std::mem::take(&mut self.changes)
-    }
-
-    pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
-        let (known, ..) = rule_of(name)?;
-        let before = self.values.get(known).cloned().unwrap_or_default();
-        match value {
-            Some(value) => self.put(name, value)?,
-            None => {
-                let initial = self.initial.get(known).cloned().unwrap_or_default();
-                self.accept(known, initial);
-                self.derive()?;
-            }
+        if self.untold.is_empty() {
+            return Vec::new();
         }
-        if local { &mut self.before_local } else { &mut self.before_set }.push((known, before));
-        Ok(())
+        let untold = std::mem::take(&mut self.untold);
+        let changed = untold.into_iter().filter(|(number, told)| self.values[*number] != *told);
+        changed.map(|(number, _)| (SETTINGS[number].0, self.values[number].clone())).collect()
     }
 
-    fn put(&mut self, name: &str, value: &str) -> Result<()> {
-        let (known, rule, _) = rule_of(name)?;
-        let invalid = || {
-            Error::new(
-                ErrorCode::InvalidParameterValue,
-                format!("invalid value for parameter \"{known}\": \"{value}\""),
-            )
+    /// SET, RESET and SET ... TO DEFAULT: these two without a value.
+    pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
+        let number = number_of(name)?;
+        let value = match value {
+            Some(value) => accepted(number, value)?,
+            None if matches!(SETTINGS[number].2, Rule::Fixed) => return Err(fixed(SETTINGS[number].0)),
+            None => self.initial[number].clone(),
         };
-        let accepted = match rule {
-            Rule::Any => value.to_owned(),
-            Rule::Fixed => {
-                return Err(Error::new(
-                    ErrorCode::ObjectNotInPrerequisiteState,
-                    format!("parameter \"{known}\" cannot be changed"),
-                ));
-            }
-            Rule::Only(values) => {
-                if !values.contains(&value.to_ascii_lowercase().as_str()) {
-                    return Err(Error::unsupported(format!("{known} = '{value}' is not supported")));
-                }
-                // One meaning under several names: told under the first.
-                self.initial
-                    .get(known)
-                    .or_else(|| self.values.get(known))
-                    .filter(|_| known != "extra_float_digits")
-                    .cloned()
-                    .unwrap_or_else(|| value.to_owned())
-            }
-            Rule::Zone => Zone::parse(value)
-                .map_err(|error| if error.fields().detail.is_some() { error } else { invalid() })?
-                .to_string(),
-            Rule::Milliseconds => milliseconds(value).ok_or_else(invalid)?.to_string(),
-            Rule::Isolation => {
-                isolation(value)?;
-                value.to_ascii_lowercase()
-            }
-            Rule::Bool => match value.to_ascii_lowercase().as_str() {
-                "on" | "true" | "1" | "yes" => "on".to_owned(),
-                "off" | "false" | "0" | "no" => "off".to_owned(),
-                _ => return Err(invalid()),
-            },
-        };
-        self.accept(known, accepted);
+        self.change(number, value, local);
         self.derive()
     }
 
-    fn accept(&mut self, known: &'static str, value: String) {
-        let told = SETTINGS.iter().any(|(name, .., told)| *name == known && *told);
-        if told && self.values.get(known) != Some(&value) {
-            self.changes.push((known, value.clone()));
+    pub(super) fn set_characteristics(&mut self, modes: TransactionModes) -> Result<()> {
+        let on = |on: bool| if on { "on" } else { "off" };
+        let given = [
+            ("default_transaction_isolation", modes.isolation.map(Isolation::name)),
+            ("default_transaction_read_only", modes.read_only.map(on)),
+            ("default_transaction_deferrable", modes.deferrable.map(on)),
+        ];
+        given
+            .into_iter()
+            .filter(|(_, value)| value.is_some())
+            .try_for_each(|(name, value)| self.set(name, value, false))
+    }
+
+    pub(super) fn reset_all(&mut self) -> Result<()> {
+        for (number, (_, _, rule, _)) in SETTINGS.iter().enumerate() {
+            let own =
+                self.hidden.iter().find(|(hidden, _)| *hidden == number).map_or(&self.values[number], |(_, own)| own);
+            let is_initial = self.values[number] == self.initial[number] && *own == self.initial[number];
+            if !matches!(rule, Rule::Fixed) && !is_initial {
+                self.change(number, self.initial[number].clone(), false);
+            }
         }
-        self.values.insert(known, value);
+        self.derive()
+    }
+
+    /// Changes a setting in a way that the transaction can take back.
+    fn change(&mut self, number: usize, value: String, local: bool) {
+        let hidden = self.hidden.iter().position(|(hidden, _)| *hidden == number);
+        if !self.undo[self.savepoint..].iter().any(|undo| undo.setting == number) {
+            let hidden = hidden.map(|place| self.hidden[place].1.clone());
+            self.undo.push(Undo { setting: number, value: self.values[number].clone(), hidden });
+        }
+        match (hidden, local) {
+            (None, true) => self.hidden.push((number, self.values[number].clone())),
+            (Some(place), false) => drop(self.hidden.swap_remove(place)),
+            (None, false) | (Some(_), true) => {}
+        }
+        self.put(number, value);
+    }
+
+    fn put(&mut self, number: usize, value: String) {
+        let before = std::mem::replace(&mut self.values[number], value);
+        let (.., is_told) = SETTINGS[number];
+        if is_told && !self.untold.iter().any(|(untold, _)| *untold == number) {
+            self.untold.push((number, before));
+        }
     }
 
     /// What is computed from the texts.
     fn derive(&mut self) -> Result<()> {
-        let value = |name: &str| self.values.get(name).map_or("", String::as_str);
-        self.style.zone = Zone::parse(value("TimeZone"))?;
-        self.isolation = isolation(value("default_transaction_isolation"))?;
-        self.read_only = value("default_transaction_read_only") == "on";
-        self.statement_timeout_ms = value("statement_timeout").parse().unwrap_or(0);
+        for ((name, ..), value) in SETTINGS.iter().zip(&self.values) {
+            match *name {
+                "TimeZone" => self.style.zone = Zone::parse(value)?,
+                "default_transaction_isolation" => self.modes.isolation = isolation(name, value)?,
+                "default_transaction_read_only" => self.modes.read_only = value == "on",
+                "default_transaction_deferrable" => self.modes.deferrable = value == "on",
+                "client_min_messages" => {
+                    self.min_severity = SEVERITIES.iter().position(|severity| severity == value).unwrap_or(0);
+                }
+                "statement_timeout" => self.statement_timeout_ms = value.parse().unwrap_or(0),
+                _ => {}
+            }
+        }
         Ok(())
     }
 
-    pub(super) fn set_characteristics(&mut self, modes: TransactionModes) {
-        if let Some(isolation) = modes.isolation {
-            self.isolation = isolation;
-            let name = match isolation {
-                Isolation::ReadCommitted => "read committed",
-                Isolation::RepeatableRead => "repeatable read",
-            };
-            self.accept("default_transaction_isolation", name.to_owned());
-        }
-        if let Some(read_only) = modes.read_only {
-            self.read_only = read_only;
-            self.accept("default_transaction_read_only", if read_only { "on" } else { "off" }.to_owned());
-        }
+    /// A savepoint: [`Self::rollback_to`] takes its return value.
+    pub(super) fn mark(&mut self) -> usize {
+        self.savepoint = self.undo.len();
+        self.savepoint
     }
 
-    pub(super) fn reset_all(&mut self) {
-        for (name, value) in self.initial.clone() {
-            self.accept(name, value);
+    /// A savepoint is gone and what was set after it stays. `before` is the mark of the savepoint before it, if there
+    /// is one.
+    pub(super) fn release(&mut self, before: usize) {
+        // What a setting was at the outer savepoint is all that counts now.
+        let mut seen = Vec::new();
+        for undo in self.undo.drain(before..).collect::<Vec<_>>() {
+            if !seen.contains(&undo.setting) {
+                seen.push(undo.setting);
+                self.undo.push(undo);
+            }
         }
-        // The initial values have been derived from before.
-        if self.derive().is_err() {
-            self.style = TextStyle::default();
+        self.savepoint = before;
+    }
+
+    /// ROLLBACK TO SAVEPOINT.
+    pub(super) fn rollback_to(&mut self, mark: usize) {
+        self.savepoint = mark;
+        let undone = self.undo.split_off(mark);
+        if undone.is_empty() {
+            return;
         }
+        for Undo { setting, value, hidden } in undone.into_iter().rev() {
+            self.hidden.retain(|(number, _)| *number != setting);
+            self.hidden.extend(hidden.map(|own| (setting, own)));
+            self.put(setting, value);
+        }
+        self.derive_again();
     }
 
     /// SET LOCAL ends with its transaction; SET too where that is rolled back.
     pub(super) fn end_transaction(&mut self, committed: bool) {
-        let mut undo = std::mem::take(&mut self.before_local);
-        let set = std::mem::take(&mut self.before_set);
-        if !committed {
-            undo.splice(0..0, set);
-        }
-        if undo.is_empty() {
+        self.savepoint = 0;
+        if self.undo.is_empty() {
             return;
         }
-        for (name, value) in undo.into_iter().rev() {
-            self.accept(name, value);
+        if !committed {
+            self.rollback_to(0);
+            return;
         }
+        self.undo.clear();
+        for (number, own) in std::mem::take(&mut self.hidden) {
+            self.put(number, own);
+        }
+        self.derive_again();
+    }
+
+    /// Derives from values that were in force before, and could be read then.
+    fn derive_again(&mut self) {
         if self.derive().is_err() {
-            self.style = TextStyle::default();
+            tracing::error!("a setting that was in force cannot be read any more");
         }
+    }
+
+    /// Whether the client wants to be told of what is so severe.
+    pub(super) fn tells(&self, severity: &str) -> bool {
+        let severity = SEVERITIES.iter().position(|known| known.eq_ignore_ascii_case(severity));
+        severity.is_none_or(|severity| severity >= self.min_severity)
     }
 
     pub(super) fn show(&self, name: &str) -> Result<String> {
-        let (known, ..) = rule_of(name)?;
-        Ok(self.values.get(known).cloned().unwrap_or_default())
+        let number = number_of(name)?;
+        Ok(match SETTINGS[number].2 {
+            Rule::Milliseconds => duration::shown(self.values[number].parse().unwrap_or(0)),
+            _ => self.values[number].clone(),
+        })
     }
 }
 
-/// Milliseconds of `100`, `100ms`, `2s`, `1min`.
-fn milliseconds(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().ok()?;
-    let unit = match text[digits..].trim() {
-        "" | "ms" => 1,
-        "s" => 1000,
-        "min" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    number.checked_mul(unit)
+/// A value as it is kept.
+fn accepted(number: usize, value: &str) -> Result<String> {
+    let (name, default, rule, _) = SETTINGS[number];
+    Ok(match rule {
+        Rule::Any => value.to_owned(),
+        Rule::Fixed => return Err(fixed(name)),
+        Rule::Only(values) => {
+            if !values.contains(&value.to_ascii_lowercase().as_str()) {
+                return Err(Error::unsupported(format!("{name} = '{value}' is not supported")));
+            }
+            // One meaning under several names: told under the first.
+            if name == "extra_float_digits" { value.to_owned() } else { default.to_owned() }
+        }
+        Rule::OneOf(values) => {
+            let known = value.to_ascii_lowercase();
+            if !values.contains(&known.as_str()) {
+                let hint = format!("Available values: {}.", values.join(", "));
+                return Err(invalid(name, value).with_hint(hint));
+            }
+            known
+        }
+        Rule::Encoding => {
+            let letters = |c: &char| c.is_ascii_alphanumeric();
+            match value.chars().filter(letters).collect::<String>().to_ascii_lowercase().as_str() {
+                "utf8" | "unicode" => "UTF8".to_owned(),
+                // Bytes as they are, and those are UTF-8.
+                "sqlascii" => "SQL_ASCII".to_owned(),
+                _ => {
+                    return Err(Error::unsupported(format!("{name} = '{value}' is not supported"))
+                        .with_hint("Set client_encoding to UTF8; for psql, PGCLIENTENCODING=UTF8."));
+                }
+            }
+        }
+        Rule::Zone => Zone::parse(value)
+            .map_err(|error| if error.fields().detail.is_some() { error } else { invalid(name, value) })?
+            .to_string(),
+        Rule::Milliseconds => duration::milliseconds(name, value)?.to_string(),
+        Rule::Isolation => isolation(name, value)?.name().to_owned(),
+        Rule::Bool => match boolean(value) {
+            Some(true) => "on".to_owned(),
+            Some(false) => "off".to_owned(),
+            None => {
+                let message = format!("parameter \"{name}\" requires a Boolean value");
+                return Err(Error::new(ErrorCode::InvalidParameterValue, message));
+            }
+        },
+    })
 }
+
+/// A Boolean as PostgreSQL reads it in a setting: any beginning of a word that no other word has.
+pub(super) fn boolean(text: &str) -> Option<bool> {
+    let text = text.to_ascii_lowercase();
+    match text.as_str() {
+        "1" | "on" => Some(true),
+        "0" | "of" | "off" => Some(false),
+        "" | "o" => None,
+        word if "true".starts_with(word) || "yes".starts_with(word) => Some(true),
+        word if "false".starts_with(word) || "no".starts_with(word) => Some(false),
+        _ => None,
+    }
+}
+
+/// 22023
+fn invalid(name: &str, value: &str) -> Error {
+    let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+    Error::new(ErrorCode::InvalidParameterValue, message)
+}
+
+/// 55P02
+fn fixed(name: &str) -> Error {
+    Error::new(ErrorCode::CantChangeRuntimeParam, format!("parameter \"{name}\" cannot be changed"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -129,7 +129,7 @@ async fn values_travel_in_the_format_that_was_asked_for() {
     let mut outbox = Outbox::default();
     let cancel = CancelToken::new();
     let mut sink = sink(&mut outbox, &server, &cancel);
-    sink.formats = Some(Arc::new([Format::Binary, Format::Text, Format::Text]));
+    sink.formats = Some(Arc::new([ValueFormat::Binary, ValueFormat::Text, ValueFormat::Text]));
     let int = Column { sql_type: SqlType::Scalar(ScalarType::Int4), ..column() };
     let values = [Datum::Int4(-2), Datum::Int4(-2), Datum::Null];
     sink.row(&[int.clone(), int.clone(), int], &mut values.into_iter());

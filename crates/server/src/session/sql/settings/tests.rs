@@ -1,0 +1,142 @@
+//! What SET, SET LOCAL, RESET and savepoints leave behind, against a naive twin that copies all settings.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn settings() -> Settings {
+    Settings::new(&Config::default(), &[("user", "test")]).unwrap()
+}
+
+fn shown(settings: &Settings, name: &str) -> String {
+    settings.values[number_of(name).unwrap()].clone()
+}
+
+#[test]
+fn a_session_value_outlives_the_local_value_that_hid_it() {
+    let mut settings = settings();
+    settings.set("application_name", Some("local"), true).unwrap();
+    settings.set("application_name", Some("session"), false).unwrap();
+    settings.end_transaction(true);
+    assert_eq!(shown(&settings, "application_name"), "session");
+
+    settings.set("application_name", Some("next"), false).unwrap();
+    settings.set("application_name", Some("local"), true).unwrap();
+    assert_eq!(shown(&settings, "application_name"), "local");
+    settings.end_transaction(true);
+    assert_eq!(shown(&settings, "application_name"), "next");
+
+    settings.set("application_name", Some("local"), true).unwrap();
+    settings.set("application_name", Some("session"), false).unwrap();
+    settings.end_transaction(false);
+    assert_eq!(shown(&settings, "application_name"), "next");
+}
+
+#[test]
+fn clients_are_told_what_is_in_force_and_only_if_they_do_not_know() {
+    let mut settings = settings();
+    settings.set("application_name", Some("a"), false).unwrap();
+    settings.set("application_name", Some("b"), false).unwrap();
+    assert_eq!(settings.take_changes(), [("application_name", "b".to_owned())]);
+    settings.set("application_name", Some("c"), false).unwrap();
+    settings.end_transaction(false);
+    assert_eq!(settings.take_changes(), [("application_name", String::new())]);
+    settings.set("application_name", Some("d"), false).unwrap();
+    settings.end_transaction(false);
+    assert!(settings.take_changes().is_empty());
+}
+
+#[test]
+fn what_a_transaction_notes_does_not_grow_with_the_number_of_its_settings() {
+    let mut settings = settings();
+    for _ in 0..1000 {
+        settings.mark();
+        settings.set("application_name", Some("x"), false).unwrap();
+        settings.set("statement_timeout", Some("5"), true).unwrap();
+        settings.release(0);
+    }
+    assert!(settings.undo.len() <= 2);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Set { number: usize, value: u8, local: bool },
+    Reset { number: usize, local: bool },
+    ResetAll,
+    Savepoint,
+    Release(usize),
+    RollbackTo(usize),
+    End { committed: bool },
+}
+
+const NAMES: [&str; 3] = ["application_name", "statement_timeout", "synchronous_commit"];
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        5 => (0..3usize, any::<u8>(), any::<bool>()).prop_map(|(number, value, local)| Step::Set { number, value, local }),
+        1 => (0..3usize, any::<bool>()).prop_map(|(number, local)| Step::Reset { number, local }),
+        1 => Just(Step::ResetAll),
+        3 => Just(Step::Savepoint),
+        2 => (0..4usize).prop_map(Step::Release),
+        2 => (0..4usize).prop_map(Step::RollbackTo),
+        1 => any::<bool>().prop_map(|committed| Step::End { committed }),
+    ]
+}
+
+/// In force, and the session's own, of the three settings.
+type Picture = [(String, String); 3];
+
+proptest! {
+    #[test]
+    fn settings_are_those_of_a_twin_that_copies_them_at_every_savepoint(
+        steps in proptest::collection::vec(step(), 0..60)
+    ) {
+        let mut settings = settings();
+        let initial: Picture = NAMES.map(|name| (shown(&settings, name), shown(&settings, name)));
+        let (mut twin, mut begin) = (initial.clone(), initial.clone());
+        let mut savepoints: Vec<(usize, Picture)> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Set { number, value, local } => {
+                    let value = value.to_string();
+                    settings.set(NAMES[number], Some(&value), local).unwrap();
+                    let own = if local { twin[number].1.clone() } else { value.clone() };
+                    twin[number] = (value, own);
+                }
+                Step::Reset { number, local } => {
+                    settings.set(NAMES[number], None, local).unwrap();
+                    let own = if local { twin[number].1.clone() } else { initial[number].0.clone() };
+                    twin[number] = (initial[number].0.clone(), own);
+                }
+                Step::ResetAll => {
+                    settings.reset_all().unwrap();
+                    twin = initial.clone();
+                }
+                Step::Savepoint => savepoints.push((settings.mark(), twin.clone())),
+                Step::Release(place) if place < savepoints.len() => {
+                    savepoints.truncate(place);
+                    settings.release(savepoints.last().map_or(0, |(mark, _)| *mark));
+                }
+                Step::RollbackTo(place) if place < savepoints.len() => {
+                    savepoints.truncate(place + 1);
+                    settings.rollback_to(savepoints[place].0);
+                    twin = savepoints[place].1.clone();
+                }
+                Step::Release(_) | Step::RollbackTo(_) => {}
+                Step::End { committed } => {
+                    savepoints.clear();
+                    settings.end_transaction(committed);
+                    if committed {
+                        twin = twin.map(|(_, own)| (own.clone(), own));
+                    } else {
+                        twin = begin;
+                    }
+                    begin = twin.clone();
+                }
+            }
+            for (number, name) in NAMES.iter().enumerate() {
+                prop_assert_eq!(&shown(&settings, name), &twin[number].0);
+            }
+        }
+    }
+}

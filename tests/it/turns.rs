@@ -1,0 +1,282 @@
+//! What one connection does, others of its thread have their turn meanwhile, and its statement the time it was given.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ashlar_tests::pg::{self, Connection, Message};
+use ashlar_tests::process::wait_for;
+use ashlar_tests::{Ashlar, Options};
+
+use crate::http::{get, series};
+
+/// A server whose connections all share one thread.
+fn one_thread() -> Ashlar {
+    let server = Ashlar::start(Options { config: "[server]\ncores = 1\n".to_owned(), ..Options::default() }).unwrap();
+    let mut connection = server.connect();
+    connection.query("CREATE TABLE small (id integer PRIMARY KEY)").unwrap();
+    connection.query("INSERT INTO small VALUES (7)").unwrap();
+    server
+}
+
+/// Answers that another connection gets while `work` runs.
+fn answers_during(server: &Ashlar, work: impl FnOnce()) -> u64 {
+    let (answers, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = server.connect();
+            while !done.load(Ordering::Acquire) {
+                assert_eq!(other.value("SELECT id FROM small WHERE id = 7").unwrap(), "7");
+                answers.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        let runs = wait_for(Duration::from_secs(30), || answers.load(Ordering::Acquire) > 100);
+        assert!(runs, "the other connection is not answered");
+        let before = answers.load(Ordering::Acquire);
+        work();
+        let during = answers.load(Ordering::Acquire) - before;
+        done.store(true, Ordering::Release);
+        during
+    })
+}
+
+/// More answers than can come before a long piece of work has begun: without turns there are one or two.
+const MANY: u64 = 25;
+
+/// Up to and with the next message of this kind.
+fn read_until(connection: &mut Connection, kind: u8) -> Message {
+    loop {
+        let message = connection.read().unwrap();
+        if message.kind == kind {
+            return message;
+        }
+        assert_ne!(message.kind, b'E', "{}", pg::describe(&message));
+    }
+}
+
+#[test]
+fn a_large_commit_leaves_other_connections_their_turn() {
+    let server = one_thread();
+    let mut writer = server.connect();
+    writer.query("CREATE TABLE large (id bigint PRIMARY KEY, n bigint)").unwrap();
+    let rows = "INSERT INTO large SELECT i, i FROM generate_series(1, 400000) AS g (i)";
+
+    writer.query("BEGIN").unwrap();
+    writer.query(rows).unwrap();
+    let during = answers_during(&server, || drop(writer.query("COMMIT").unwrap()));
+    assert!(during > MANY, "{during} answers during a COMMIT");
+    assert_eq!(writer.value("SELECT count(*) FROM large").unwrap(), "400000");
+
+    // The end of a pipeline commits too, and so does an UPDATE by itself.
+    writer.query("TRUNCATE large").unwrap();
+    writer.send(&pg::message(b'P', &[b"\0", rows.as_bytes(), b"\0\0\0"])).unwrap();
+    writer.send(&pg::message(b'B', &[b"\0\0\0\0\0\0\0\0"])).unwrap();
+    writer.send(&pg::message(b'E', &[b"\0\0\0\0\0"])).unwrap();
+    writer.send(&pg::message(b'H', &[])).unwrap();
+    read_until(&mut writer, b'C');
+    let during = answers_during(&server, || {
+        writer.send(&pg::message(b'S', &[])).unwrap();
+        read_until(&mut writer, b'Z');
+    });
+    assert!(during > MANY, "{during} answers during a Sync that commits");
+    assert_eq!(writer.value("SELECT count(*) FROM large").unwrap(), "400000");
+    drop(writer);
+    server.stop();
+}
+
+#[test]
+fn one_long_message_of_a_copy_leaves_other_connections_their_turn() {
+    let server = one_thread();
+    let mut writer = server.connect();
+    writer.query("CREATE TABLE copied (id bigint PRIMARY KEY, n bigint)").unwrap();
+    let rows: String = (0..200_000).map(|row| format!("{row}\t{row}\n")).collect();
+    writer.send(&pg::message(b'Q', &[b"COPY copied FROM STDIN\0"])).unwrap();
+    assert_eq!(writer.read().unwrap().kind, b'G');
+    let message = pg::message(b'd', &[rows.as_bytes()]);
+    // All of it but the last byte: what is left to send starts the work, and not the way of the bytes.
+    let (most, last) = message.split_at(message.len() - 1);
+    writer.send(most).unwrap();
+    let during = answers_during(&server, || {
+        writer.send(last).unwrap();
+        writer.send(&pg::message(b'c', &[])).unwrap();
+        read_until(&mut writer, b'Z');
+    });
+    assert!(during > MANY, "{during} answers during a COPY");
+    assert_eq!(writer.value("SELECT count(*) FROM copied").unwrap(), "200000");
+    drop(writer);
+    server.stop();
+}
+
+#[test]
+fn a_long_text_is_parsed_where_nobody_waits() {
+    let server = one_thread();
+    let mut writer = server.connect();
+    writer.query("CREATE TABLE listed (id integer PRIMARY KEY, n integer)").unwrap();
+    let rows: Vec<String> = (0..60_000).map(|row| format!("({row}, {row})")).collect();
+    let sql = format!("INSERT INTO listed VALUES {}\0", rows.join(", "));
+    let message = pg::message(b'Q', &[sql.as_bytes()]);
+    let (most, last) = message.split_at(message.len() - 1);
+    writer.send(most).unwrap();
+    let during = answers_during(&server, || {
+        writer.send(last).unwrap();
+        read_until(&mut writer, b'Z');
+    });
+    assert!(during > MANY, "{during} answers while a long text is parsed");
+    assert_eq!(writer.value("SELECT count(*) FROM listed").unwrap(), "60000");
+    drop(writer);
+    server.stop();
+}
+
+#[test]
+fn a_statement_is_what_it_is_however_its_messages_are_cut() {
+    let server = one_thread();
+    let (mut connection, mut other) = (server.connect(), server.connect());
+    connection.query("CREATE TABLE cut (id integer PRIMARY KEY)").unwrap();
+    let sync = pg::message(b'S', &[]);
+    for (number, split) in (0..sync.len()).enumerate() {
+        // Refused in a block: one that is followed by its Sync is none.
+        let sql = format!("ALTER TABLE cut ADD COLUMN c{number} integer");
+        let mut bytes = pg::message(b'P', &[b"\0", sql.as_bytes(), b"\0\0\0"]);
+        bytes.extend(pg::message(b'B', &[b"\0\0\0\0\0\0\0\0"]));
+        bytes.extend(pg::message(b'E', &[b"\0\0\0\0\0"]));
+        bytes.extend(&sync[..split]);
+        connection.send(&bytes).unwrap();
+        // The thread has read the first part when it has answered somebody else since.
+        assert_eq!(other.value("SELECT id FROM small WHERE id = 7").unwrap(), "7");
+        connection.send(&sync[split..]).unwrap();
+        read_until(&mut connection, b'Z');
+    }
+    drop((connection, other));
+    server.stop();
+}
+
+/// The nice value of each thread of a process, by its name.
+#[cfg(target_os = "linux")]
+fn niceness(pid: u32) -> Vec<(String, i32)> {
+    let mut threads = Vec::new();
+    for entry in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        // A thread that has ended meanwhile.
+        let Ok(stat) = std::fs::read_to_string(entry.unwrap().path().join("stat")) else { continue };
+        let name = stat[stat.find('(').unwrap() + 1..stat.rfind(')').unwrap()].to_owned();
+        // The 19th field, of which the first two end with the name.
+        let nice = stat[stat.rfind(')').unwrap() + 2..].split(' ').nth(16).unwrap().parse().unwrap();
+        threads.push((name, nice));
+    }
+    threads
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_of_queries_yield_to_those_of_connections() {
+    let server = one_thread();
+    // Planned beside the pool, run on it.
+    assert_eq!(server.connect().value("SELECT count(*) FROM small a, small b").unwrap(), "1");
+    let threads = niceness(server.pid());
+    let of = |name: &str| -> Vec<i32> {
+        threads.iter().filter(|(known, _)| known.starts_with(name)).map(|(_, nice)| *nice).collect()
+    };
+    let doors = of("ashlar-door");
+    assert!(!doors.is_empty() && !of("query").is_empty(), "{threads:?}");
+    assert!(of("query").iter().all(|query| doors.iter().all(|door| query > door)), "{threads:?}");
+    server.stop();
+}
+
+/// Statements that were stopped.
+fn timeouts(server: &Ashlar) -> u64 {
+    let page = get(server.http(), "/metrics").1;
+    series(&page, r#"ashlar_server_errors_total{door="pg",sqlstate="57014"}"#).unwrap_or_default() as u64
+}
+
+/// The error that a statement ends with.
+fn error_of(connection: &mut Connection, sql: &str) -> String {
+    connection.query(sql).expect_err(sql).to_string()
+}
+
+const TIMED_OUT: &str = "57014: canceling statement due to statement timeout";
+
+#[test]
+fn a_statement_has_the_time_it_was_given_and_no_more() {
+    let server = one_thread();
+    let mut connection = server.connect();
+    let mut timed_out = 3;
+    connection.query("CREATE TABLE many (id integer PRIMARY KEY, t text)").unwrap();
+    connection.query("INSERT INTO many SELECT i, repeat('x', 100) FROM generate_series(1, 1000) AS g (i)").unwrap();
+
+    // Running, on its own and in a block.
+    connection.query("SET statement_timeout = 200").unwrap();
+    let endless = "SELECT count(*) FROM many a, many b, many c, many d";
+    assert!(error_of(&mut connection, endless).starts_with(TIMED_OUT));
+    connection.query("BEGIN").unwrap();
+    assert!(error_of(&mut connection, endless).starts_with(TIMED_OUT));
+    connection.query("ROLLBACK").unwrap();
+
+    // Planning: a list that takes longer to plan than its time.
+    let options = [("user", "postgres"), ("options", "-c statement_timeout=1")];
+    let mut hurried = Connection::open(server.pg(), &options).unwrap();
+    let sql = format!("SELECT {} FROM many", vec!["id + length(t)"; 3000].join(", "));
+    assert!(error_of(&mut hurried, &sql).starts_with(TIMED_OUT));
+
+    // Rows that nobody takes, of a SELECT, a COPY and a portal's second Execute.
+    connection.query("SET statement_timeout = 500").unwrap();
+    for sql in ["SELECT a.t, b.t FROM many a, many b", "COPY (SELECT a.t, b.t FROM many a, many b) TO STDOUT"] {
+        connection.send(&pg::message(b'Q', &[sql.as_bytes(), b"\0"])).unwrap();
+        let begun = connection.read().unwrap().kind;
+        assert!(b"TH".contains(&begun));
+        // Counted when the server gives up; only then the rest is read.
+        timed_out += 1;
+        let gave_up = wait_for(Duration::from_secs(30), || timeouts(&server) == timed_out);
+        assert!(gave_up, "{sql} goes on without a reader");
+        let error = loop {
+            let message = connection.read().unwrap();
+            match message.kind {
+                b'E' => break message,
+                b'D' | b'd' => {}
+                _ => panic!("{sql}: {}", pg::describe(&message)),
+            }
+        };
+        assert_eq!(error.field(b'M').as_deref(), Some("canceling statement due to statement timeout"));
+        read_until(&mut connection, b'Z');
+    }
+    // The data of a COPY, which stop coming or never end.
+    connection.query("SET statement_timeout = 200").unwrap();
+    connection.send(&pg::message(b'Q', &[b"COPY many FROM STDIN\0"])).unwrap();
+    assert_eq!(connection.read().unwrap().kind, b'G');
+    let error = connection.read().unwrap();
+    assert_eq!(error.field(b'M').as_deref(), Some("canceling statement due to statement timeout"));
+    read_until(&mut connection, b'Z');
+    connection.send(&pg::message(b'Q', &[b"COPY many FROM STDIN\0"])).unwrap();
+    assert_eq!(connection.read().unwrap().kind, b'G');
+    let mut id = 10_000;
+    while timeouts(&server) < timed_out + 2 {
+        let rows: String = (id..id + 100).map(|id| format!("{id}\tx\n")).collect();
+        connection.send(&pg::message(b'd', &[rows.as_bytes()])).unwrap();
+        id += 100;
+    }
+    let error = connection.read().unwrap();
+    assert_eq!(error.field(b'M').as_deref(), Some("canceling statement due to statement timeout"));
+    read_until(&mut connection, b'Z');
+    // Nothing of them stays, and what the session did not do in the meantime was no statement.
+    connection.query("SET statement_timeout = 0").unwrap();
+    assert_eq!(connection.value("SELECT count(*) FROM many").unwrap(), "1000");
+    drop(connection);
+    server.stop();
+}
+
+#[test]
+fn what_a_repeatable_read_transaction_changes_is_overwritten_where_it_lies() {
+    let server = one_thread();
+    let mut connection = server.connect();
+    connection.query("CREATE TABLE placed (id integer PRIMARY KEY, n integer)").unwrap();
+    connection.query("INSERT INTO placed SELECT i, 0 FROM generate_series(1, 4000) AS g (i)").unwrap();
+    let order = connection.query("SELECT id FROM placed").unwrap();
+    // A row that is appended instead stands behind those of its partition.
+    for isolation in ["READ COMMITTED", "REPEATABLE READ"] {
+        connection.query(&format!("BEGIN ISOLATION LEVEL {isolation}")).unwrap();
+        assert_eq!(connection.value("SELECT count(*) FROM placed").unwrap(), "4000");
+        connection.query("UPDATE placed SET n = n + 1 WHERE id % 3 = 0").unwrap();
+        connection.query("UPDATE placed SET n = n + 1 WHERE id = 4").unwrap();
+        connection.query("COMMIT").unwrap();
+        assert!(connection.query("SELECT id FROM placed").unwrap() == order, "{isolation}: rows have moved");
+    }
+    drop(connection);
+    server.stop();
+}
