@@ -7,19 +7,23 @@ use arrow::datatypes::{DataType, SchemaRef};
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType, TableId, Value};
 use ashlar_store::ReadView;
+use ashlar_store::arrow_types::sql_type_of;
 use datafusion::catalog::TableFunctionArgs;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, TableReference, plan_datafusion_err};
 use datafusion::config::ConfigOptions;
-use datafusion::datasource::{TableProvider, provider_as_source};
+use datafusion::datasource::{TableProvider, ViewTable, provider_as_source};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
-use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion::logical_expr::{
+    AggregateUDF, Cast, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan, LogicalPlanBuilder, ScalarUDF, TableSource,
+    WindowUDF,
+};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
-use datafusion::sql::sqlparser::ast::Statement as AstStatement;
+use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr, Statement as AstStatement};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -33,18 +37,23 @@ use crate::grid_table::GridTable;
 use crate::{parameters, system_tables};
 
 mod balance;
+mod from_functions;
+mod gathering;
 mod grouping;
 mod joins;
+mod lateral;
+mod limits;
 mod lowering;
 pub mod names;
 mod object_numbers;
+mod ordering;
 mod per_row;
 mod rewrite;
 mod scopes;
-mod series;
 mod spelling;
 mod subqueries;
 mod times;
+mod values;
 
 pub use names::name_outputs;
 
@@ -249,7 +258,6 @@ fn yielding_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>
 
 /// PostgreSQL has no unsigned integers: what DataFusion counts with comes out as a bigint.
 fn signed_outputs(plan: LogicalPlan) -> Result<LogicalPlan> {
-    use datafusion::logical_expr::{Cast, LogicalPlanBuilder};
     if plan.schema().fields().iter().all(|field| *field.data_type() != DataType::UInt64) {
         return Ok(plan);
     }
@@ -300,12 +308,15 @@ impl<'a> Planner<'a> {
     /// # Errors
     /// What name and type resolution find.
     pub fn logical(&self, mut statement: AstStatement, declared: &[u32]) -> Result<LogicalPlan> {
+        let mut hidden = 0;
         if let AstStatement::Query(query) = &mut statement {
             scopes::rename_hidden(query)?;
+            values::settle(self, query, declared)?;
             scopes::type_recursive(self, query);
             joins::expand(self, query);
             grouping::add_dependent(self.catalog, query);
             name_outputs(query);
+            hidden = ordering::select_subqueries(query);
         }
         let mut context = PlannerContext::new();
         if !declared.is_empty() {
@@ -313,7 +324,13 @@ impl<'a> Planner<'a> {
         }
         let plan = self.relations().sql_statement_to_plan_with_context(statement, &mut context);
         let plan = plan.and_then(|plan| object_numbers::resolve(plan, self.catalog)).map_err(from_datafusion)?;
-        subqueries::one_row_each(plan).and_then(subqueries::three_valued).map_err(from_datafusion)
+        lateral::joined(plan)
+            .and_then(|plan| ordering::without_last(plan, hidden))
+            .and_then(limits::typed)
+            .and_then(subqueries::one_row_each)
+            .and_then(subqueries::three_valued)
+            .and_then(subqueries::kept_apart)
+            .map_err(from_datafusion)
     }
 
     /// An expression over columns of a schema.
@@ -322,6 +339,20 @@ impl<'a> Planner<'a> {
     /// What name and type resolution find.
     pub fn expression(&self, expr: datafusion::sql::sqlparser::ast::Expr, schema: &DFSchema) -> Result<Expr> {
         self.relations().sql_to_expr(expr, schema, &mut PlannerContext::new()).map_err(from_datafusion)
+    }
+
+    /// The type of an expression that reads no columns; `None` where it cannot be planned by itself, or is open.
+    fn type_of(&self, expr: datafusion::sql::sqlparser::ast::Expr, declared: &[u32]) -> Option<SqlType> {
+        let Ok(AstStatement::Query(mut query)) = parse("SELECT 1") else { return None };
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            select.projection = vec![SelectItem::UnnamedExpr(expr)];
+        }
+        let plan = self.logical(AstStatement::Query(query), declared).ok()?;
+        let (plan, _, _) = parameters::settle(plan).ok()?;
+        let options = self.state.config_options();
+        let plan = self.state.analyzer().execute_and_check(plan, options, |_, _| {}).ok()?;
+        let field = plan.schema().field(0);
+        if *field.data_type() == DataType::Null { None } else { sql_type_of(field) }
     }
 
     fn relations(&self) -> SqlToRel<'_, Self> {
@@ -359,28 +390,32 @@ impl ContextProvider for Planner<'_> {
         let function = self.state.table_functions().get(name).ok_or_else(|| {
             external(Error::new(ErrorCode::UndefinedFunction, format!("function {name} does not exist")))
         })?;
-        let of_times = name == "generate_series" && series::is_of_times(&args);
-        let simplified = args
-            .into_iter()
-            .map(|arg| {
-                let arg = if of_times {
-                    crate::functions::analysed(self.state, arg, &DFSchema::empty()).map_err(external)?
-                } else {
-                    arg
-                };
-                let context = datafusion::logical_expr::simplify::SimplifyContext::builder()
-                    .with_config_options(Arc::clone(self.state.config_options()))
-                    .build();
-                let simplifier = datafusion::optimizer::simplify_expressions::ExprSimplifier::new(context);
-                let coerced = simplifier.coerce(arg, &DFSchema::empty())?;
-                simplifier.simplify(coerced)
-            })
-            .collect::<Result<Vec<Expr>, DataFusionError>>()?;
-        if of_times {
-            return Ok(provider_as_source(series::of_times(&simplified, self.zone).map_err(external)?));
+        let empty = DFSchema::empty();
+        let mut simplified = Vec::with_capacity(args.len());
+        let mut is_integer = true;
+        for arg in args {
+            let arg = crate::functions::analysed(self.state, arg, &empty).map_err(external)?;
+            is_integer &= matches!(arg.get_type(&empty)?, DataType::Int32 | DataType::Int16);
+            let context = datafusion::logical_expr::simplify::SimplifyContext::builder()
+                .with_config_options(Arc::clone(self.state.config_options()))
+                .build();
+            let simplifier = datafusion::optimizer::simplify_expressions::ExprSimplifier::new(context);
+            let widened = Expr::Cast(Cast::new(Box::new(arg), DataType::Int64));
+            simplified.push(simplifier.simplify(widened)?);
         }
         let provider = function.create_table_provider_with_args(TableFunctionArgs::new(&simplified, self.state))?;
-        Ok(provider_as_source(provider))
+        if !is_integer {
+            return Ok(provider_as_source(provider));
+        }
+        // A series between integers is one of integers.
+        let rows = LogicalPlanBuilder::scan(name, provider_as_source(provider), None)?.build()?;
+        let integers = rows.schema().iter().map(|(qualifier, field)| {
+            let column = Expr::from((qualifier, field));
+            Expr::Cast(Cast::new(Box::new(column), DataType::Int32)).alias(field.name())
+        });
+        let integers: Vec<Expr> = integers.collect();
+        let rows = LogicalPlanBuilder::from(rows).project(integers)?.build()?;
+        Ok(provider_as_source(Arc::new(ViewTable::new(rows, None))))
     }
 
     fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>, DataFusionError> {

@@ -2,28 +2,29 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array, ListArray, StructArray};
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, StructArray};
 use arrow::buffer::OffsetBuffer;
+use arrow::compute::nullif;
 use arrow::datatypes::{DataType, Field, FieldRef, Fields};
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
-use datafusion::functions_nested::range::gen_series_udf;
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
 /// `ARRAY(SELECT ...)` of no rows is an empty array, where an aggregate gives NULL.
 pub const ARRAY_OR_EMPTY: &str = "array_or_empty";
-/// The numbers of `generate_series` as an array.
-pub const SERIES: &str = "series_array";
 
 /// The rows of `information_schema._pg_expandarray` as an array: each element `x` with its number `n`.
 pub const NUMBERED: &str = "numbered_array";
 
-/// All of them.
+/// A row of columns as one value.
+pub const ROW: &str = "row_of_columns";
+
+/// All of them that SQL can say.
 pub fn all() -> Vec<Arc<ScalarUDF>> {
     vec![
         Arc::new(ScalarUDF::from(OrEmpty { signature: Signature::any(1, Volatility::Immutable) })),
-        Arc::new(ScalarUDF::from(Series { inner: gen_series_udf() })),
         Arc::new(ScalarUDF::from(Numbered { signature: Signature::any(1, Volatility::Immutable) })),
     ]
 }
@@ -114,30 +115,88 @@ impl ScalarUDFImpl for Numbered {
     }
 }
 
-/// DataFusion's function of that kind, under a name of its own: by PostgreSQL's the table function is called.
+/// A row of columns as one value, which knows the columns' types.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Series {
-    inner: Arc<ScalarUDF>,
+struct Row {
+    signature: Signature,
 }
 
-impl ScalarUDFImpl for Series {
+/// The row of these columns.
+pub fn row(columns: Vec<Expr>) -> Expr {
+    let signature = Signature::variadic_any(Volatility::Immutable);
+    let func = Arc::new(ScalarUDF::from(Row { signature }));
+    Expr::ScalarFunction(ScalarFunction { func, args: columns })
+}
+
+impl ScalarUDFImpl for Row {
     fn name(&self) -> &str {
-        SERIES
+        ROW
     }
 
     fn signature(&self) -> &Signature {
-        self.inner.signature()
+        &self.signature
     }
 
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        plan_err!("the type of a row follows from its columns")
     }
 
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(types)
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        let columns = args.arg_fields.iter().enumerate();
+        let fields: Fields = columns
+            .map(|(place, field)| field.as_ref().clone().with_name(format!("c{place}")).with_nullable(true))
+            .collect();
+        Ok(Arc::new(Field::new(ROW, DataType::Struct(fields), false)))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        self.inner.invoke_with_args(args)
+        let DataType::Struct(fields) = args.return_field.data_type() else { return exec_err!("a row has columns") };
+        let columns = args.args.iter().map(|arg| arg.to_array(args.number_rows)).collect::<Result<Vec<ArrayRef>>>()?;
+        Ok(ColumnarValue::Array(Arc::new(StructArray::try_new(fields.clone(), columns, None)?)))
+    }
+}
+
+/// A column of a row.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ColumnOf {
+    place: usize,
+    signature: Signature,
+}
+
+/// The column at a place of a row.
+pub fn column_of(row: Expr, place: usize) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    let func = Arc::new(ScalarUDF::from(ColumnOf { place, signature }));
+    Expr::ScalarFunction(ScalarFunction { func, args: vec![row] })
+}
+
+impl ScalarUDFImpl for ColumnOf {
+    fn name(&self) -> &str {
+        "column_of_row"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        plan_err!("the type of a column follows from its row")
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
+        match args.arg_fields[0].data_type() {
+            DataType::Struct(fields) if self.place < fields.len() => Ok(Arc::clone(&fields[self.place])),
+            other => plan_err!("a value of type {other} is no row"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.args[0].to_array(args.number_rows)?;
+        let Some(rows) = rows.as_struct_opt() else { return exec_err!("a row is a struct") };
+        let column = rows.column(self.place);
+        // A row that is not there has no values, whatever lies beneath it.
+        let Some(missing) = rows.nulls() else { return Ok(ColumnarValue::Array(Arc::clone(column))) };
+        let missing = BooleanArray::new(!missing.inner(), None);
+        Ok(ColumnarValue::Array(nullif(column, &missing)?))
     }
 }

@@ -45,6 +45,8 @@ pub const FUNCTIONS: &[Function] = &[
     function("trim_array", &[of(&[T::Arr, T::Int4], ARR, Body::Strict(trim))]),
     function("array_to_string", TO_STRING),
     function("string_to_array", FROM_STRING),
+    // Of which FROM and the select list make rows.
+    function("string_to_table\u{1}", FROM_STRING),
 ];
 
 const POSITION: &[Overload] = &[
@@ -124,7 +126,7 @@ fn concatenate(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
 }
 
 /// Equal, or both NULL.
-fn is_same(left: &Value, right: &Value) -> bool {
+pub(super) fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Float4(left), Value::Float4(right)) => left == right || left.is_nan() && right.is_nan(),
         (Value::Float8(left), Value::Float8(right)) => left == right || left.is_nan() && right.is_nan(),

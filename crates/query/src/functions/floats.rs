@@ -1,4 +1,4 @@
-//! `+ - * /` of floats that fail where the result is out of range, as in PostgreSQL.
+//! `+ - * /` of floats, and their sums and averages, that fail where the result is out of range, as in PostgreSQL.
 
 use std::sync::Arc;
 
@@ -130,5 +130,61 @@ impl ScalarUDFImpl for FloatOperation {
             return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&array, 0)?));
         }
         Ok(ColumnarValue::Array(array))
+    }
+}
+
+/// What stands beside a float's sum, to tell a result that grew out of range from one of an infinite input.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub enum FloatCheck {
+    /// 0 of a finite number, NaN of any other: added up they are 0 where all were finite.
+    Mark(Signature),
+    /// A result, with the sum of its inputs' marks.
+    Result(Signature),
+}
+
+impl FloatCheck {
+    /// `0` or NaN of a float.
+    pub fn mark() -> ScalarUDF {
+        ScalarUDF::from(Self::Mark(Signature::exact(vec![DataType::Float64], Volatility::Immutable)))
+    }
+
+    /// The result, where it is finite or its inputs were not.
+    pub fn result() -> ScalarUDF {
+        let types = vec![DataType::Float64, DataType::Float64];
+        ScalarUDF::from(Self::Result(Signature::exact(types, Volatility::Immutable)))
+    }
+}
+
+impl ScalarUDFImpl for FloatCheck {
+    fn name(&self) -> &str {
+        match self {
+            Self::Mark(_) => "float_mark",
+            Self::Result(_) => "float_result",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        let (Self::Mark(signature) | Self::Result(signature)) = self;
+        signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Float64)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = args.args.iter().map(|arg| arg.to_array(args.number_rows)).collect::<Result<Vec<ArrayRef>>>()?;
+        let values = arrays[0].as_primitive::<Float64Type>();
+        if let Self::Mark(_) = self {
+            let marks: PrimitiveArray<Float64Type> =
+                values.unary(|value| if value.is_finite() { 0.0 } else { f64::NAN });
+            return Ok(ColumnarValue::Array(Arc::new(marks)));
+        }
+        let marks = arrays[1].as_primitive::<Float64Type>();
+        let is_lost = |(value, mark): (Option<f64>, Option<f64>)| matches!((value, mark), (Some(value), Some(mark)) if !value.is_finite() && mark.is_finite());
+        if values.iter().zip(marks).any(is_lost) {
+            return Err(external(overflow()));
+        }
+        Ok(ColumnarValue::Array(Arc::clone(&arrays[0])))
     }
 }

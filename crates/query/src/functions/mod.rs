@@ -1,6 +1,7 @@
 //! SQL functions of ours: PostgreSQL's meaning where DataFusion's differs, and what PostgreSQL clients ask a server.
 
 pub mod arithmetic;
+pub mod array_agg;
 pub mod array_rows;
 pub mod arrays;
 pub mod bytes;
@@ -8,6 +9,7 @@ pub mod casts;
 pub mod catalog;
 pub mod decimals;
 pub mod floats;
+pub mod gathered;
 pub mod integer_sum;
 pub mod json;
 pub mod math;
@@ -16,6 +18,7 @@ pub mod patterns;
 pub mod planner;
 pub mod quantified;
 pub mod quoting;
+pub mod series;
 pub mod session;
 pub mod single_row;
 pub mod strings;
@@ -47,12 +50,13 @@ pub fn register(registry: &mut dyn FunctionRegistry, zone: ashlar_base::value::t
             registry.register_udaf(Arc::new(function.as_ref().clone().with_aliases([alias])))?;
         }
     }
+    registry.register_udaf(array_agg::udaf())?;
     for name in registry.udfs() {
         if is_foreign(&name) {
             registry.deregister_udf(&name)?;
         }
     }
-    for function in array_rows::all() {
+    for function in array_rows::all().into_iter().chain([Arc::new(series::Series::udf(zone))]) {
         registry.register_udf(function)?;
     }
     // Last, so that the catalog's meaning of a name stands.

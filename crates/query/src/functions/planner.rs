@@ -12,9 +12,10 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, GetFieldAccess, Operator, ScalarUDF};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use super::catalog::{PgFunction, all, pg_function};
+use super::catalog::{PgFunction, all, digits_of, pg_function};
 use super::json;
 use super::quantified::Quantified;
+use super::series::SERIES;
 use crate::error::external;
 use crate::rules::conditions::condition;
 use crate::rules::operators::binary;
@@ -171,21 +172,23 @@ fn narrowed(expr: Expr) -> Expr {
     }
 }
 
+/// The values of those arguments that are literals.
+pub fn literals(args: &[Expr]) -> Vec<Option<&ScalarValue>> {
+    args.iter()
+        .map(|arg| match arg {
+            Expr::Literal(scalar, _) => Some(scalar),
+            _ => None,
+        })
+        .collect()
+}
+
 /// The types that a call wants of its arguments, as far as it tells: what an open parameter among them is.
 ///
 /// # Errors
 /// 42883, 42725
 pub fn argument_types(function: &ScalarFunction, fields: &[FieldRef]) -> Result<Vec<Option<SqlType>>> {
-    let scalars: Vec<Option<&ScalarValue>> = function
-        .args
-        .iter()
-        .map(|arg| match arg {
-            Expr::Literal(scalar, _) => Some(scalar),
-            _ => None,
-        })
-        .collect();
     if let Some(named) = function.func.inner().downcast_ref::<PgFunction>() {
-        let chosen = named.choose(fields, &scalars, false).map_err(external)?;
+        let chosen = named.choose(fields, &literals(&function.args), false).map_err(external)?;
         return Ok(chosen.args.into_iter().map(Some).collect());
     }
     if function.func.inner().downcast_ref::<Quantified>().is_some()
@@ -196,6 +199,12 @@ pub fn argument_types(function: &ScalarFunction, fields: &[FieldRef]) -> Result<
             array.map(|array| SqlType::Scalar(array.scalar())),
             needle.map(|needle| SqlType::Array(needle.scalar())),
         ]);
+    }
+    if function.func.name() == SERIES {
+        // A bound without a type has that of the others; of times, the step has not.
+        let known = fields.iter().find_map(|field| open_type(field));
+        let is_number = known.is_some_and(|known| digits_of(known).is_some());
+        return Ok(fields.iter().map(|_| known.filter(|_| is_number)).collect());
     }
     Ok(vec![None; fields.len()])
 }

@@ -15,6 +15,7 @@ use ashlar_store::arrow_types::to_arrow_type;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Column, DFSchema, Result};
+use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
@@ -26,6 +27,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::catalog::numeric;
 use crate::functions::decimals::NumericOperation;
+use crate::functions::floats::FloatCheck;
 use crate::functions::integer_sum;
 use crate::functions::variance::{self, Variance};
 
@@ -65,6 +67,8 @@ enum Finish {
     Same,
     /// Cast to another type, which fails where it does not fit.
     Cast(DataType),
+    /// A float of this type, checked by the sum of its inputs' marks.
+    Float(DataType),
     /// A sum divided by a count.
     Quotient(SqlType, i32),
 }
@@ -87,7 +91,13 @@ fn plan_of(
     };
     Ok(Some(match (name, &arg_type) {
         ("sum", DataType::Int64) => (vec![integers(arg.clone())], Finish::Same),
-        ("sum", DataType::Float32) => (vec![(sum_udaf(), arg.clone())], Finish::Cast(DataType::Float32)),
+        ("sum" | "avg", DataType::Float32 | DataType::Float64) => {
+            let double = cast(DataType::Float64);
+            let mark = ScalarFunction { func: Arc::new(FloatCheck::mark()), args: vec![double.clone()] };
+            let computed = if name == "sum" { sum_udaf() } else { avg_udaf() };
+            let to = if name == "sum" { arg_type.clone() } else { DataType::Float64 };
+            (vec![(computed, double), (sum_udaf(), Expr::ScalarFunction(mark))], Finish::Float(to))
+        }
         ("sum", DataType::Decimal128(precision, scale)) if *precision > NARROW_PRECISION_MAX => {
             let wide = cast(DataType::Decimal256(*precision, *scale));
             (vec![(sum_udaf(), wide)], Finish::Cast(DataType::Decimal128(38, *scale)))
@@ -120,6 +130,11 @@ fn plan_of(
 fn finished(finish: &Finish, computed: &[Expr]) -> Expr {
     match (finish, computed) {
         (Finish::Cast(to), [value]) => Expr::Cast(Cast::new(Box::new(value.clone()), to.clone())),
+        (Finish::Float(to), [value, marks]) => {
+            let args = vec![value.clone(), marks.clone()];
+            let checked = Expr::ScalarFunction(ScalarFunction { func: Arc::new(FloatCheck::result()), args });
+            if *to == DataType::Float64 { checked } else { Expr::Cast(Cast::new(Box::new(checked), to.clone())) }
+        }
         (Finish::Quotient(to, scale), [sum, count]) => {
             let cast = |expr: &Expr, to: SqlType| Expr::Cast(Cast::new(Box::new(expr.clone()), to_arrow_type(to)));
             let args = vec![cast(sum, numeric(38, *scale)), cast(count, numeric(19, 0))];

@@ -195,7 +195,8 @@ fn joined(left: SqlType, right: SqlType) -> Option<SqlType> {
         return None;
     }
     let scalar = match (left.scalar(), right.scalar()) {
-        (Text | Varchar { .. }, Text | Varchar { .. }) => Text,
+        (Varchar { .. }, Text | Varchar { .. }) => Varchar { length: None },
+        (Text, Varchar { .. }) => Text,
         (Date, Timestamp) | (Timestamp, Date) => Timestamp,
         (Date | Timestamp, Timestamptz) | (Timestamptz, Date | Timestamp) => Timestamptz,
         (ScalarType::Numeric { .. }, ScalarType::Numeric { .. }) => return Some(left),

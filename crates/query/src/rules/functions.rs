@@ -17,6 +17,7 @@ use datafusion::optimizer::AnalyzerRule;
 use crate::error::external;
 use crate::expressions::field_of;
 use crate::functions::catalog::{PgFunction, common_numeric, name_of};
+use crate::functions::planner::literals;
 use crate::functions::quantified::{Comparison, Quantified};
 
 /// See the module.
@@ -52,15 +53,7 @@ fn settle(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Exp
         .iter()
         .map(|arg| arg.to_field(schema).map(|(_, field)| field))
         .collect::<Result<Vec<FieldRef>>>()?;
-    let scalars: Vec<Option<&ScalarValue>> = function
-        .args
-        .iter()
-        .map(|arg| match arg {
-            Expr::Literal(scalar, _) => Some(scalar),
-            _ => None,
-        })
-        .collect();
-    let chosen = named.choose(&fields, &scalars, true).map_err(external)?;
+    let chosen = named.choose(&fields, &literals(&function.args), true).map_err(external)?;
     let (ret, types) = (chosen.ret, chosen.args.clone());
     let settled = named.settled(chosen);
     let args = function.args.iter().zip(&fields).zip(types).map(|((arg, field), to)| fitted(arg, field, to)).collect();

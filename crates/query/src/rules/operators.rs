@@ -93,20 +93,9 @@ impl AnalyzerRule for PgOperators {
 /// # Errors
 /// 42883 where PostgreSQL has no such operator, 42725 where both sides are open.
 pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let is_comparison = matches!(
-        op,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-    );
     let is_arithmetic =
         matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide | Operator::Modulo);
-    if is_comparison {
+    if is_comparison(op) {
         let new_right = meet(right, &left, &sign_of(op), schema)?;
         let new_left = meet(left, &new_right.data, &sign_of(op), schema)?;
         if is_interval(&new_left.data, schema) && is_interval(&new_right.data, schema) {
@@ -179,6 +168,21 @@ pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -
     Ok(match (&left_type, &right_type) {
         _ => Transformed::no(rebuilt(left, op, right)),
     })
+}
+
+/// Whether an operator compares two values by their order, or as equal.
+pub(crate) fn is_comparison(op: Operator) -> bool {
+    matches!(
+        op,
+        Operator::Eq
+            | Operator::NotEq
+            | Operator::Lt
+            | Operator::LtEq
+            | Operator::Gt
+            | Operator::GtEq
+            | Operator::IsDistinctFrom
+            | Operator::IsNotDistinctFrom
+    )
 }
 
 /// LIKE is of text; a pattern that ends in its escape is no pattern.

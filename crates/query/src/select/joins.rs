@@ -6,13 +6,13 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Statement, TableFactor,
-    TableWithJoins, Value, VisitMut, VisitorMut, With,
+    BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+    WildcardAdditionalOptions, With,
 };
 
 use super::Planner;
-use super::names::folded;
+use super::names::{call, folded};
 
 /// Spells out the joins of a query and of the queries inside it.
 pub(super) fn expand(planner: &Planner<'_>, query: &mut Query) {
@@ -74,16 +74,18 @@ impl Expand<'_, '_> {
         if !select.from.iter().any(merges) {
             return;
         }
-        let mut from = select.from.clone();
+        let from = select.from.clone();
         let mut columns: Vec<Joined> = Vec::new();
-        for table in &mut from {
-            match self.joined(table) {
+        let mut before: Vec<TableWithJoins> = Vec::new();
+        for mut table in from {
+            match self.joined(&mut table, &before) {
                 Some(found) => columns.extend(found),
                 // What is wrong is found when the query is planned as it was.
                 None => return,
             }
+            before.push(table);
         }
-        select.from = from;
+        select.from = before;
         let mut projection = Vec::with_capacity(select.projection.len());
         for item in select.projection.drain(..) {
             match item {
@@ -132,11 +134,19 @@ impl Expand<'_, '_> {
         }
     }
 
-    /// Spells out the joins of one item of FROM, and tells its columns.
-    fn joined(&self, table: &mut TableWithJoins) -> Option<Vec<Joined>> {
-        let mut columns = self.factor(&mut table.relation)?;
-        for join in &mut table.joins {
-            let right = self.factor(&mut join.relation)?;
+    /// Spells out the joins of one item of FROM, and tells its columns; `before` are the items that it may read.
+    fn joined(&self, table: &mut TableWithJoins, before: &[TableWithJoins]) -> Option<Vec<Joined>> {
+        let mut columns = self.factor(&mut table.relation, before)?;
+        for number in 0..table.joins.len() {
+            let (done, rest) = table.joins.split_at_mut(number);
+            let join = rest.first_mut()?;
+            let right = if is_lateral(&join.relation) {
+                let mut read = before.to_vec();
+                read.push(TableWithJoins { relation: table.relation.clone(), joins: done.to_vec() });
+                self.factor(&mut join.relation, &read)?
+            } else {
+                self.factor(&mut join.relation, before)?
+            };
             let (constraint, side) = match &mut join.join_operator {
                 JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (constraint, Side::Left),
                 JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (constraint, Side::Left),
@@ -179,7 +189,7 @@ impl Expand<'_, '_> {
                 let expr = match side {
                     Side::Left => left,
                     Side::Right => right,
-                    Side::Both => coalesce(left, right),
+                    Side::Both => call("coalesce", vec![left, right]),
                 };
                 merged.push(Joined { name: name.clone(), expr, is_merged: true });
             }
@@ -191,9 +201,9 @@ impl Expand<'_, '_> {
     }
 
     /// The columns of one table, function or query in FROM.
-    fn factor(&self, factor: &mut TableFactor) -> Option<Vec<Joined>> {
+    fn factor(&self, factor: &mut TableFactor, before: &[TableWithJoins]) -> Option<Vec<Joined>> {
         if let TableFactor::NestedJoin { table_with_joins, alias: None } = factor {
-            return self.joined(table_with_joins);
+            return self.joined(table_with_joins, before);
         }
         let mut with: Option<With> = None;
         for scope in self.scopes.iter().flatten() {
@@ -208,7 +218,15 @@ impl Expand<'_, '_> {
         let Ok(Statement::Query(mut query)) = super::parse("SELECT * FROM t") else { return None };
         query.with = with;
         if let SetExpr::Select(select) = query.body.as_mut() {
-            select.from = vec![TableWithJoins { relation: factor.clone(), joins: Vec::new() }];
+            let own = TableWithJoins { relation: factor.clone(), joins: Vec::new() };
+            if let TableFactor::Derived { lateral: true, alias: Some(alias), .. } = factor {
+                let name = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![alias.name.clone()]));
+                select.projection = vec![SelectItem::QualifiedWildcard(name, WildcardAdditionalOptions::default())];
+                select.from = before.to_vec();
+            } else {
+                select.from = Vec::new();
+            }
+            select.from.push(own);
         }
         let plan = self.planner.logical(Statement::Query(query), &[]).ok()?;
         let column =
@@ -229,6 +247,10 @@ enum Side {
     Left,
     Right,
     Both,
+}
+
+fn is_lateral(factor: &TableFactor) -> bool {
+    matches!(factor, TableFactor::Derived { lateral: true, .. })
 }
 
 fn merges(table: &TableWithJoins) -> bool {
@@ -255,24 +277,6 @@ fn only(columns: &[Joined], name: &str) -> Option<Expr> {
         (Some(column), None) => Some(column.expr.clone()),
         _ => None,
     }
-}
-
-fn coalesce(left: Expr, right: Expr) -> Expr {
-    let arg = |expr: Expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr));
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new("coalesce")]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList {
-            duplicate_treatment: None,
-            args: vec![arg(left), arg(right)],
-            clauses: Vec::new(),
-        }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 /// Bare names of merged columns.

@@ -8,16 +8,17 @@ use std::ops::ControlFlow;
 
 use ashlar_base::Error;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Distinct, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArgumentClause, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByExpr,
-    OrderByKind, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, Value, Visit, Visitor,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Distinct, Expr, FunctionArg, FunctionArgExpr,
+    FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByExpr, OrderByKind, Query,
+    SelectItem, SetExpr, Subscript, TableAlias, TableFactor, Value,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::names::folded;
+use super::names::{call, call_of, call_with, folded};
 use super::rewrite::refuse;
-use crate::functions::array_rows::{ARRAY_OR_EMPTY, NUMBERED, SERIES};
+use super::{from_functions, gathering};
+use crate::functions::array_rows::{ARRAY_OR_EMPTY, NUMBERED};
 
 /// The schema whose names are found without it.
 const SYSTEM_SCHEMA: &str = "pg_catalog";
@@ -28,7 +29,15 @@ pub(super) fn expression(expr: &mut Expr) -> ControlFlow<Error> {
         check_collation(collation)?;
         *expr = Expr::clone(inner);
     }
+    if let Expr::CompoundFieldAccess { access_chain, .. } = expr {
+        access_chain.iter_mut().for_each(say_bounds);
+    }
     match expr {
+        Expr::Case { .. } if gathering::gives_rows(expr) => {
+            let hint = "You might be able to move the set-returning function into a LATERAL FROM item.";
+            let error = Error::unsupported("set-returning functions are not allowed in CASE").with_hint(hint);
+            return ControlFlow::Break(error);
+        }
         Expr::BinaryOp { op, .. } => {
             if let BinaryOperator::PGCustomBinaryOperator(parts) = op {
                 *op = operator(parts)?;
@@ -40,8 +49,10 @@ pub(super) fn expression(expr: &mut Expr) -> ControlFlow<Error> {
             strip(&mut function.name);
             if is_expandarray(&function.name) {
                 // A row for each element: one function that gives an array of them, and one that makes rows of it.
-                let array = call(NUMBERED, std::mem::replace(&mut function.args, FunctionArguments::None));
-                *expr = call_with("unnest", vec![array], Vec::new());
+                let array = call_of(NUMBERED, std::mem::replace(&mut function.args, FunctionArguments::None));
+                *expr = call("unnest", vec![array]);
+            } else if let Some(replaced) = gathering::call_of_array(function)? {
+                *expr = replaced;
             } else if let FunctionArguments::Subquery(query) = &mut function.args
                 && is_named(&function.name, "array")
             {
@@ -62,54 +73,35 @@ pub(super) fn expression(expr: &mut Expr) -> ControlFlow<Error> {
         }
         // Reserved words in PostgreSQL: no column has such a name unquoted.
         Expr::Identifier(name) if name.quote_style.is_none() && is_bare_function(name) => {
-            *expr = call(&name.value.to_ascii_lowercase(), FunctionArguments::None);
+            *expr = call_of(&name.value.to_ascii_lowercase(), FunctionArguments::None);
         }
         _ => {}
     }
     ControlFlow::Continue(())
+}
+
+/// `a[:2]` is `a[1:2]`, and `a[2:]` goes to where no array is longer.
+fn say_bounds(access: &mut AccessExpr) {
+    let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access else { return };
+    let number = |digits: String| Expr::value(Value::Number(digits, false));
+    lower_bound.get_or_insert_with(|| number("1".to_owned()));
+    upper_bound.get_or_insert_with(|| number(i32::MAX.to_string()));
 }
 
 /// Lowers one item of `FROM`.
 pub(super) fn table_factor(factor: &mut TableFactor) -> ControlFlow<Error> {
-    match factor {
-        TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } => {
-            strip(name);
-            let Some(expressions) = plain_arguments(&args.args) else { return ControlFlow::Continue(()) };
-            if is_named(name, "unnest") || is_named(name, "generate_series") {
-                name_column(alias.as_mut());
-            }
-            if is_named(name, "unnest") {
-                *factor = TableFactor::UNNEST {
-                    alias: alias.take(),
-                    array_exprs: expressions,
-                    with_offset: false,
-                    with_offset_alias: None,
-                    with_ordinality: *with_ordinality,
-                };
-            } else if is_named(name, "generate_series") && !*with_ordinality && expressions.iter().any(is_computed) {
-                *factor = series(expressions, alias.take())?;
-            } else if is_named(name, "pg_options_to_table")
-                && let [options] = &expressions[..]
-            {
-                *factor = options_table(options, alias.take())?;
-            }
+    if let TableFactor::Table { name, alias, args: Some(args), .. } = factor {
+        strip(name);
+        if is_named(name, "pg_options_to_table")
+            && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(options))] = &args.args[..]
+        {
+            *factor = options_table(options, alias.take())?;
         }
-        TableFactor::UNNEST { alias, .. } => name_column(alias.as_mut()),
-        _ => {}
     }
-    ControlFlow::Continue(())
-}
-
-/// Lowers the first item of `FROM`: an array that is unnested there can only be read from a query around.
-pub(super) fn first_factor(factor: &mut TableFactor) -> ControlFlow<Error> {
-    table_factor(factor)?;
-    if let TableFactor::UNNEST { alias, array_exprs, with_ordinality: false, .. } = factor
-        && let [array] = &array_exprs[..]
-        && is_computed(array)
-    {
-        *factor = unnested(array, "unnest", alias.take())?;
+    match from_functions::lower(factor) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => ControlFlow::Break(error),
     }
-    ControlFlow::Continue(())
 }
 
 fn is_bare_function(name: &Ident) -> bool {
@@ -117,7 +109,7 @@ fn is_bare_function(name: &Ident) -> bool {
     matches!(word.as_str(), "current_role" | "current_schema")
 }
 
-fn is_named(name: &ObjectName, expected: &str) -> bool {
+pub(super) fn is_named(name: &ObjectName, expected: &str) -> bool {
     matches!(&name.0[..], [part] if part.as_ident().is_some_and(|ident| folded(ident) == expected))
 }
 
@@ -127,7 +119,7 @@ fn is_expandarray(name: &ObjectName) -> bool {
 }
 
 /// `pg_catalog.name` is `name`.
-fn strip(name: &mut ObjectName) {
+pub(super) fn strip(name: &mut ObjectName) {
     let is_system = |ident: &Ident| folded(ident) == SYSTEM_SCHEMA;
     if let [schema, _] = &name.0[..]
         && schema.as_ident().is_some_and(is_system)
@@ -210,24 +202,6 @@ fn refuse_value<T>(what: &str) -> ControlFlow<Error, T> {
     ControlFlow::Break(Error::unsupported(format!("{what} is not supported")))
 }
 
-fn call(name: &str, args: FunctionArguments) -> Expr {
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args,
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
-fn call_with(name: &str, args: Vec<Expr>, clauses: Vec<FunctionArgumentClause>) -> Expr {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-    call(name, FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses }))
-}
-
 /// `ARRAY(SELECT x ... ORDER BY y)` is `(SELECT array_or_empty(array_agg(x ORDER BY y)) ...)`.
 fn array_of(query: &Query) -> ControlFlow<Error, Expr> {
     let refused = "ARRAY of this form of a subquery";
@@ -255,7 +229,7 @@ fn array_of(query: &Query) -> ControlFlow<Error, Expr> {
     });
     let order_by: Vec<OrderByExpr> = order_by.collect();
     let clauses = if order_by.is_empty() { Vec::new() } else { vec![FunctionArgumentClause::OrderBy(order_by)] };
-    let array = call_with(ARRAY_OR_EMPTY, vec![call_with("array_agg", vec![item], clauses)], Vec::new());
+    let array = call(ARRAY_OR_EMPTY, vec![call_with("array_agg", vec![item], clauses)]);
     // PostgreSQL calls the column "array".
     let alias = Ident::with_quote('"', "array");
     select.projection = vec![SelectItem::ExprWithAlias { expr: array, alias }];
@@ -265,58 +239,6 @@ fn array_of(query: &Query) -> ControlFlow<Error, Expr> {
 /// `ORDER BY 1` means the one column there is.
 fn is_one(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if matches!(&value.value, Value::Number(digits, _) if digits == "1"))
-}
-
-fn plain_arguments(args: &[FunctionArg]) -> Option<Vec<Expr>> {
-    args.iter()
-        .map(|arg| match arg {
-            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-            _ => None,
-        })
-        .collect()
-}
-
-/// The alias of a function that gives one column names the column too.
-fn name_column(alias: Option<&mut TableAlias>) {
-    if let Some(alias) = alias
-        && alias.columns.is_empty()
-    {
-        alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
-    }
-}
-
-/// Whether an argument is more than a constant.
-fn is_computed(expr: &Expr) -> bool {
-    struct Columns;
-    impl Visitor for Columns {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            match expr {
-                Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Function(_) => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
-            }
-        }
-    }
-    expr.visit(&mut Columns).is_break()
-}
-
-/// `generate_series` whose bounds are computed: a table function of DataFusion's has constant arguments, so the series
-/// is made as an array of each row and unnested.
-fn series(bounds: Vec<Expr>, alias: Option<TableAlias>) -> ControlFlow<Error, TableFactor> {
-    unnested(&call_with(SERIES, bounds, Vec::new()), "generate_series", alias)
-}
-
-/// The elements of an array as the rows of a query.
-fn unnested(array: &Expr, function: &str, alias: Option<TableAlias>) -> ControlFlow<Error, TableFactor> {
-    let name = match &alias {
-        Some(TableAlias { columns, .. }) if !columns.is_empty() => columns[0].name.clone(),
-        _ => Ident::new(function),
-    };
-    let text = format!("SELECT unnest({array}) AS {name}");
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
-    let Ok(subquery) = parsed else { return refuse_value(&format!("this call of {function}")) };
-    let alias = alias.map(|alias| TableAlias { columns: Vec::new(), ..alias });
-    ControlFlow::Continue(TableFactor::Derived { lateral: false, subquery, alias, sample: None })
 }
 
 /// `pg_options_to_table`: options as `name=value`, each a row of its name and its value.

@@ -8,11 +8,12 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, DataType, Expr, GroupByExpr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, Value, VisitMut,
-    VisitorMut,
+    AccessExpr, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
+    FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
+    VisitMut, VisitorMut,
 };
 
-use crate::columns::NAME_END;
+use crate::columns::{NAME_END, shown_name};
 
 /// Names the outputs of a query and of every query inside it.
 pub fn name_outputs(query: &mut Query) {
@@ -167,6 +168,31 @@ pub fn folded(ident: &Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 
+/// A call of a function by the very name, which may be an operator's.
+pub fn call(name: &str, args: Vec<Expr>) -> Expr {
+    call_with(name, args, Vec::new())
+}
+
+/// A call with what stands behind the arguments, such as ORDER BY.
+pub(super) fn call_with(name: &str, args: Vec<Expr>, clauses: Vec<FunctionArgumentClause>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    call_of(name, FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses }))
+}
+
+/// A call with arguments as another call had them.
+pub(super) fn call_of(name: &str, args: FunctionArguments) -> Expr {
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::with_quote('"', name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args,
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
 /// The label of an unnamed output expression.
 pub fn label_of(expr: &Expr) -> String {
     label(expr).0
@@ -189,8 +215,10 @@ fn label(expr: &Expr) -> (String, bool) {
         },
         Expr::Function(function) => match function.name.0.last().and_then(|part| part.as_ident()) {
             // What an operator was rewritten to keeps the operator's label.
+            // Rows in the select list are called after the function that gives them.
+            Some(ident) if ident.value == "unnest" => strong(rows_of(&function.args).unwrap_or("unnest")),
             Some(ident) if !ident.value.starts_with(|first: char| first.is_alphabetic() || first == '_') => none(),
-            Some(ident) => (folded(ident), true),
+            Some(ident) => strong(shown_name(&folded(ident))),
             None => none(),
         },
         Expr::Cast { expr: inner, data_type, .. } => match label(inner) {
@@ -228,6 +256,14 @@ fn label(expr: &Expr) -> (String, bool) {
         },
         _ => none(),
     }
+}
+
+/// The function whose array is unnested, where it stands for one that gives rows.
+fn rows_of(args: &FunctionArguments) -> Option<&str> {
+    let FunctionArguments::List(list) = args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(inner)))] = &list.args[..] else { return None };
+    let name = &inner.name.0.last()?.as_ident()?.value;
+    name.contains(NAME_END).then(|| shown_name(name))
 }
 
 /// The name by which PostgreSQL's catalog knows a type.

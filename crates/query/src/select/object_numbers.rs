@@ -15,6 +15,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuil
 
 use crate::catalog::CatalogState;
 use crate::error::external;
+use crate::rules::operators::is_comparison;
 use crate::rules::rewrite_expressions;
 use crate::system_tables::bound::{Answer, OBJECT_METADATA, object_cast};
 use crate::system_tables::objects::ObjectKind;
@@ -129,20 +130,6 @@ fn other(expr: Expr, schema: &DFSchema, catalog: &Arc<CatalogState>) -> Result<T
                 .with_hint("Cast it to text for the name, or to bigint for the number."),
         )),
     }
-}
-
-fn is_comparison(op: Operator) -> bool {
-    matches!(
-        op,
-        Operator::Eq
-            | Operator::NotEq
-            | Operator::Lt
-            | Operator::LtEq
-            | Operator::Gt
-            | Operator::GtEq
-            | Operator::IsDistinctFrom
-            | Operator::IsNotDistinctFrom
-    )
 }
 
 /// Functions of the system tables: they take the numbers of objects, and so do the casts above.

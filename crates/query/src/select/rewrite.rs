@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::lowering;
+use super::names::call;
 
 /// Rewrites a parsed statement in place.
 ///
@@ -29,7 +30,6 @@ mod queries;
 mod rows;
 mod sets;
 mod tables;
-mod values;
 
 use super::times;
 
@@ -120,7 +120,6 @@ impl VisitorMut for Rewrite {
             });
         }
         queries::check_order(query)?;
-        values::settle(&mut query.body);
         if let SetExpr::Select(select) = query.body.as_mut() {
             settle_condition(&mut select.selection);
             settle_condition(&mut select.having);
@@ -136,10 +135,7 @@ impl VisitorMut for Rewrite {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         tables::windows(select);
-        match select.from.first_mut() {
-            Some(first) => lowering::first_factor(&mut first.relation),
-            None => ControlFlow::Continue(()),
-        }
+        ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
@@ -208,27 +204,27 @@ impl VisitorMut for Rewrite {
             Expr::Function(function) if is_row(function) => refuse("a row as a value"),
             Expr::AnyOp { left, compare_op, right, .. } if !matches!(right.as_ref(), Expr::Subquery(_)) => {
                 match operators::quantified(left, compare_op, right, false) {
-                    Ok(call) => *expr = call,
+                    Ok(replaced) => *expr = replaced,
                     Err(error) => return ControlFlow::Break(error),
                 }
                 ControlFlow::Continue(())
             }
             Expr::AllOp { left, compare_op, right } if !matches!(right.as_ref(), Expr::Subquery(_)) => {
                 match operators::quantified(left, compare_op, right, true) {
-                    Ok(call) => *expr = call,
+                    Ok(replaced) => *expr = replaced,
                     Err(error) => return ControlFlow::Break(error),
                 }
                 ControlFlow::Continue(())
             }
             Expr::UnaryOp { op, expr: inner } if operators::unary(*op, inner).is_some() => {
-                if let Some(call) = operators::unary(*op, inner) {
-                    *expr = call;
+                if let Some(replaced) = operators::unary(*op, inner) {
+                    *expr = replaced;
                 }
                 ControlFlow::Continue(())
             }
             Expr::BinaryOp { left, op: op @ (BinaryOperator::PGStartsWith | BinaryOperator::PGOverlap), right } => {
                 let name = if *op == BinaryOperator::PGOverlap { "&&" } else { "starts_with" };
-                *expr = operators::call(name, vec![left.as_ref().clone(), right.as_ref().clone()]);
+                *expr = call(name, vec![left.as_ref().clone(), right.as_ref().clone()]);
                 ControlFlow::Continue(())
             }
             Expr::Cast { expr: inner, data_type, .. } if keeps_digits(data_type) => {

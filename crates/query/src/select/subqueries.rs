@@ -1,7 +1,7 @@
 //! Subqueries that stand where a value is wanted, and read columns of the query around them.
 //!
 //! Runs before analysis: such a subquery is said to give one row, or to fail, so that DataFusion can join it to the rows
-//! around it. What it cannot join is left to `per_row`.
+//! around it. What it cannot join is left to `per_row`, and so is what it would join with another meaning.
 
 use std::sync::Arc;
 
@@ -9,8 +9,11 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Subquery, lit, when};
+use datafusion::logical_expr::{
+    Aggregate, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, lit, when,
+};
 
+use crate::functions::array_rows::{column_of, row};
 use crate::functions::single_row::SINGLE_ROW;
 use crate::rules::rewrite_expressions;
 
@@ -129,4 +132,126 @@ fn one_row(plan: LogicalPlan) -> Result<LogicalPlan> {
         .aggregate(Vec::<Expr>::new(), vec![single])?
         .project(vec![Expr::Column(datafusion::common::Column::new_unqualified(shown)).alias(name)])?
         .build()
+}
+
+/// Says that a subquery by itself may give NULL, and keeps DataFusion from joining subqueries whose conditions on the row around them cannot be put last: it does so whatever
+/// lies between, such as a window function or an aggregate of no rows.
+pub(super) fn kept_apart(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        node.apply_expressions(|expr| {
+            found |= expr.exists(|expr| Ok(subquery_of(expr).is_some_and(is_apart) || never_null(expr)))?;
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    if !found {
+        return Ok(plan);
+    }
+    rewrite_expressions(plan, |expr, _| {
+        if never_null(&expr) {
+            return Ok(match expr {
+                Expr::ScalarSubquery(subquery) => Transformed::yes(Expr::ScalarSubquery(may_be_empty(subquery)?)),
+                other => Transformed::no(other),
+            });
+        }
+        if !subquery_of(&expr).is_some_and(is_apart) {
+            return Ok(Transformed::no(expr));
+        }
+        Ok(Transformed::yes(match expr {
+            Expr::ScalarSubquery(subquery) => Expr::ScalarSubquery(apart(subquery)?),
+            Expr::Exists(Exists { subquery, negated }) => Expr::Exists(Exists { subquery: apart(subquery)?, negated }),
+            Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+                Expr::InSubquery(InSubquery { expr, subquery: apart(subquery)?, negated })
+            }
+            other => other,
+        }))
+    })
+}
+
+/// Whether it is a subquery by itself of a column that is never NULL: as a value it is NULL where there is no row.
+fn never_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarSubquery(Subquery { subquery, outer_ref_columns, .. })
+        if outer_ref_columns.is_empty() && !subquery.schema().field(0).is_nullable())
+}
+
+/// The subquery of a column that may be NULL.
+fn may_be_empty(subquery: Subquery) -> Result<Subquery> {
+    let Subquery { subquery: plan, outer_ref_columns, spans } = subquery;
+    let (qualifier, field) = plan.schema().qualified_field(0);
+    let column = row(vec![Expr::from((qualifier, field))]);
+    let column = column_of(column, 0).alias_qualified(qualifier.cloned(), field.name());
+    let plan = LogicalPlanBuilder::from(LogicalPlan::clone(&plan)).project(vec![column])?.build()?;
+    Ok(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans })
+}
+
+/// A subquery, and whether it stands for a value.
+fn subquery_of(expr: &Expr) -> Option<(&Subquery, bool)> {
+    match expr {
+        Expr::ScalarSubquery(subquery) => Some((subquery, true)),
+        Expr::Exists(Exists { subquery, .. }) | Expr::InSubquery(InSubquery { subquery, .. }) => {
+            Some((subquery, false))
+        }
+        _ => None,
+    }
+}
+
+fn is_apart((subquery, is_value): (&Subquery, bool)) -> bool {
+    let above = Above { is_value, ..Above::default() };
+    !subquery.outer_ref_columns.is_empty() && !is_joinable(&subquery.subquery, above)
+}
+
+/// What stands above a part of a subquery.
+#[derive(Clone, Copy, Default)]
+struct Above {
+    is_value: bool,
+    /// A condition or a join.
+    is_filtered: bool,
+    is_aggregated: bool,
+}
+
+/// Whether the rows of a subquery for one row around it are those of the subquery for all rows with the conditions on that
+/// row put last.
+fn is_joinable(plan: &LogicalPlan, above: Above) -> bool {
+    let filtered = Above { is_filtered: true, ..above };
+    let is_free = |plan: &LogicalPlan| plan.all_out_ref_exprs().is_empty();
+    match plan {
+        LogicalPlan::Projection(projection) => is_joinable(&projection.input, above),
+        LogicalPlan::SubqueryAlias(alias) => is_joinable(&alias.input, above),
+        LogicalPlan::Sort(sort) => is_joinable(&sort.input, above),
+        LogicalPlan::Filter(filter) => is_joinable(&filter.input, filtered),
+        LogicalPlan::Join(join) => {
+            let (left, right) = (join.left.as_ref(), join.right.as_ref());
+            match join.join_type {
+                JoinType::Inner => is_joinable(left, filtered) && is_joinable(right, filtered),
+                JoinType::Left => is_joinable(left, filtered) && is_free(right),
+                JoinType::Right => is_free(left) && is_joinable(right, filtered),
+                _ => is_free(left) && is_free(right),
+            }
+        }
+        other if is_free(other) => true,
+        LogicalPlan::Aggregate(Aggregate { group_expr, input, .. }) => {
+            // Without groups there is a row even of nothing, which only a value is mended for.
+            let is_mended = !group_expr.is_empty() || above.is_value && !above.is_filtered;
+            let has_sets = group_expr.iter().any(|expr| matches!(expr, Expr::GroupingSet(_)));
+            is_mended && !has_sets && !above.is_aggregated && is_joinable(input, Above { is_aggregated: true, ..above })
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) => {
+            !above.is_aggregated && is_joinable(input, Above { is_aggregated: true, ..above })
+        }
+        LogicalPlan::Limit(limit) => limit.skip.is_none() && is_joinable(&limit.input, above),
+        _ => false,
+    }
+}
+
+/// The subquery with the row around it as a part of its result: such a one is not joined.
+fn apart(subquery: Subquery) -> Result<Subquery> {
+    let Subquery { subquery: plan, outer_ref_columns, spans } = subquery;
+    let mut columns: Vec<Expr> = plan.schema().iter().map(Expr::from).collect();
+    if let (Some(first), Some(around)) = (columns.first_mut(), outer_ref_columns.first()) {
+        let (qualifier, field) = plan.schema().qualified_field(0);
+        let both = row(vec![first.clone(), around.clone()]);
+        *first = column_of(both, 0).alias_qualified(qualifier.cloned(), field.name());
+    }
+    let plan = LogicalPlanBuilder::from(Arc::unwrap_or_clone(plan)).project(columns)?.build()?;
+    Ok(Subquery { subquery: Arc::new(plan), outer_ref_columns, spans })
 }

@@ -3,9 +3,11 @@
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, DateTimeField, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, Interval, ObjectName, TimezoneInfo, Value, WindowFrameBound, WindowType,
+    CastKind, DataType, DateTimeField, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Interval,
+    TimezoneInfo, Value, WindowFrameBound, WindowType,
 };
+
+use super::names::call;
 
 /// The arguments of `make_interval`, in order.
 const INTERVAL_PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", "mins", "secs"];
@@ -76,20 +78,6 @@ fn take(expr: &mut Expr) -> Expr {
 
 fn text(text: String) -> Expr {
     Expr::value(Value::SingleQuotedString(text))
-}
-
-fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
 }
 
 /// `INTERVAL '1 day'`, and `INTERVAL '1' DAY` where the string is a number.

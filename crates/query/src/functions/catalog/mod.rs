@@ -14,7 +14,7 @@ pub mod call;
 pub mod resolve;
 
 pub use call::{PgFunction, pg_function, unknown};
-pub use resolve::{common_numeric, digits_in, name_of};
+pub use resolve::{Arg, common_numeric, digits_in, name_of, unknown_function};
 
 /// A type as signatures name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,6 +157,8 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
         super::bytes::FUNCTIONS,
         super::arrays::FUNCTIONS,
         super::json::FUNCTIONS,
+        super::json::rows::FUNCTIONS,
+        super::gathered::FUNCTIONS,
     ]
     .into_iter()
     .flatten()

@@ -5,6 +5,7 @@
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
 
 use super::{Overload, R, T, digits_of, numeric};
+use crate::columns::shown_name;
 
 /// An argument of a call.
 #[derive(Clone, Copy, Debug)]
@@ -274,6 +275,7 @@ fn list_of(args: &[Arg<'_>]) -> String {
 
 /// 42883 with the types of the arguments; of an operator in its own words.
 pub fn unknown_function(name: &str, args: &[Arg<'_>]) -> Error {
+    let name = shown_name(name);
     let is_operator = !name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     let shown = |arg: &Arg<'_>| list_of(std::slice::from_ref(arg));
     let (message, what) = match args {

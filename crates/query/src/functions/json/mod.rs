@@ -11,6 +11,7 @@ use super::strings::{append, text, text_of};
 use tree::{Json, Node, place_in, read};
 
 pub mod order;
+pub mod rows;
 pub mod tree;
 
 const TEXT: R = R::Is(T::Text);
@@ -312,7 +313,7 @@ fn array_length(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     }
 }
 
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for character in text.chars() {
@@ -333,7 +334,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// A value as JSON.
-fn shown(sql_type: SqlType, datum: &Datum<'_>) -> Result<String> {
+pub(super) fn shown(sql_type: SqlType, datum: &Datum<'_>) -> Result<String> {
     let mut out = String::new();
     if let (SqlType::Array(element), Datum::Array(items)) = (sql_type, datum) {
         let items =

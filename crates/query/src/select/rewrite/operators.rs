@@ -1,27 +1,10 @@
 //! Operators that DataFusion's planner does not know, as calls of functions that mean the same.
 
 use ashlar_base::Error;
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList,
-    FunctionArguments, Ident, ObjectName, UnaryOperator, Value,
-};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, UnaryOperator, Value};
 
 use crate::functions::quantified::{self, Comparison};
-
-/// A call of a function by the very name.
-pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::with_quote('"', name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() }),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
+use crate::select::names::call;
 
 /// `x = ANY (array)` and the like.
 pub(super) fn quantified(left: &Expr, operator: &BinaryOperator, right: &Expr, is_all: bool) -> Result<Expr, Error> {

@@ -1,0 +1,110 @@
+//! Calls that are said by arrays: functions that give rows in the select list, by `unnest`, and aggregates that are
+//! functions of all their inputs, by `array_agg`. Called while a statement is rewritten.
+
+use std::ops::ControlFlow;
+
+use ashlar_base::Error;
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments,
+    Ident, ObjectName, Query, Value, Visit, Visitor,
+};
+
+use super::from_functions::{json_type, unnested};
+use super::names::{call, folded};
+use super::rewrite::refuse;
+
+/// Functions that give a row for each element of an array; `unnest` is the engine's own.
+const ROWS: [&str; 8] = [
+    "generate_series",
+    "string_to_table",
+    "json_object_keys",
+    "jsonb_object_keys",
+    "json_array_elements",
+    "jsonb_array_elements",
+    "json_array_elements_text",
+    "jsonb_array_elements_text",
+];
+
+/// What a call stands for; `None` where it stands for itself.
+pub(super) fn call_of_array(function: &Function) -> ControlFlow<Error, Option<Expr>> {
+    let [part] = &function.name.0[..] else { return ControlFlow::Continue(None) };
+    let Some(name) = part.as_ident().map(folded) else { return ControlFlow::Continue(None) };
+    let FunctionArguments::List(list) = &function.args else { return ControlFlow::Continue(None) };
+    let refused = |form: &str| match refuse(&format!("{form} of {name}")) {
+        ControlFlow::Break(error) => ControlFlow::Break(error),
+        ControlFlow::Continue(()) => ControlFlow::Continue(None),
+    };
+    let marked = format!("{name}\u{1}");
+    ControlFlow::Continue(Some(match (name.as_str(), &list.args[..]) {
+        (rows, _) if ROWS.contains(&rows) => {
+            let is_json = rows.ends_with("_elements");
+            let array = Expr::Function(Function { name: named(&marked), ..function.clone() });
+            unnested(array, is_json.then(|| json_type(rows)).flatten())
+        }
+        ("json_agg" | "jsonb_agg", [_]) => call(&marked, vec![gathered(function, list.clone())]),
+        ("json_object_agg" | "jsonb_object_agg", [key, value]) => {
+            if list.duplicate_treatment.is_some() {
+                return refused("DISTINCT");
+            }
+            let one = |arg: &FunctionArg| {
+                gathered(function, FunctionArgumentList { args: vec![arg.clone()], ..list.clone() })
+            };
+            call(&marked, vec![one(key), one(value)])
+        }
+        ("mode", []) | ("percentile_disc", [_]) if !function.within_group.is_empty() => {
+            let [order] = &function.within_group[..] else { return refused("this form") };
+            let args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(order.expr.clone()))];
+            let clauses = vec![FunctionArgumentClause::OrderBy(vec![order.clone()])];
+            let sorted = gathered(function, FunctionArgumentList { duplicate_treatment: None, args, clauses });
+            match &list.args[..] {
+                [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(_)))] => return refused("several parts"),
+                [FunctionArg::Unnamed(FunctionArgExpr::Expr(part))] => call(&marked, vec![sorted, part.clone()]),
+                _ => call(&marked, vec![sorted]),
+            }
+        }
+        ("pg_typeof", [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value)))])
+            if matches!(value.value, Value::SingleQuotedString(_) | Value::Null) =>
+        {
+            Expr::value(Value::SingleQuotedString("unknown".to_owned()))
+        }
+        _ => return ControlFlow::Continue(None),
+    }))
+}
+
+fn named(name: &str) -> ObjectName {
+    ObjectName::from(vec![Ident::with_quote('"', name)])
+}
+
+/// `array_agg` over the rows that the aggregate is over.
+fn gathered(function: &Function, args: FunctionArgumentList) -> Expr {
+    let name = named("array_agg");
+    Expr::Function(Function { name, args: FunctionArguments::List(args), within_group: Vec::new(), ..function.clone() })
+}
+
+/// Whether an expression holds a function that gives rows, outside of its subqueries.
+pub(super) fn gives_rows(expr: &Expr) -> bool {
+    struct Rows(usize);
+    impl Visitor for Rows {
+        type Break = ();
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.0 += 1;
+            ControlFlow::Continue(())
+        }
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.0 -= 1;
+            ControlFlow::Continue(())
+        }
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if self.0 == 0
+                && let Expr::Function(function) = expr
+                && let [part] = &function.name.0[..]
+                && let Some(name) = part.as_ident().map(folded)
+                && (name == "unnest" || ROWS.contains(&name.as_str()))
+            {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    expr.visit(&mut Rows(0)).is_break()
+}

@@ -1,0 +1,51 @@
+//! Subqueries in ORDER BY: the engine joins a subquery to the rows of a select list, not to those that are sorted, so it
+//! becomes a column there that is dropped behind the sort.
+
+use std::ops::ControlFlow;
+
+use datafusion::common::Result;
+use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, OrderByKind, Query, SelectItem, SetExpr, Visit, Visitor};
+
+use crate::columns::NAME_END;
+
+/// Moves them to the end of the select list, and says how many there were.
+pub(super) fn select_subqueries(query: &mut Query) -> usize {
+    let SetExpr::Select(select) = query.body.as_mut() else { return 0 };
+    // What DISTINCT shows is what it sorts.
+    if select.distinct.is_some() {
+        return 0;
+    }
+    let Some(OrderByKind::Expressions(items)) = query.order_by.as_mut().map(|order_by| &mut order_by.kind) else {
+        return 0;
+    };
+    let mut moved = 0;
+    for item in items.iter_mut().filter(|item| holds_subquery(&item.expr)) {
+        let name = Ident::with_quote('"', format!("order by{NAME_END}{moved}"));
+        let expr = std::mem::replace(&mut item.expr, Expr::Identifier(name.clone()));
+        select.projection.push(SelectItem::ExprWithAlias { expr, alias: name });
+        moved += 1;
+    }
+    moved
+}
+
+fn holds_subquery(expr: &Expr) -> bool {
+    struct Queries;
+    impl Visitor for Queries {
+        type Break = ();
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+    expr.visit(&mut Queries).is_break()
+}
+
+/// A plan without its last columns.
+pub(super) fn without_last(plan: LogicalPlan, count: usize) -> Result<LogicalPlan> {
+    if count == 0 {
+        return Ok(plan);
+    }
+    let width = plan.schema().fields().len().saturating_sub(count);
+    let shown: Vec<PlanExpr> = plan.schema().iter().take(width).map(PlanExpr::from).collect();
+    LogicalPlanBuilder::from(plan).project(shown)?.build()
+}
