@@ -154,3 +154,6 @@ impl Transaction {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
