@@ -37,7 +37,7 @@ pub struct TableSchema {
     pub name: String,
     /// Counts the changes of this table's shape.
     pub version: u32,
-    /// Columns in order. Where `hidden_key` is set, the last one is the hidden key `__rowid`.
+    /// Columns in order. Where `hidden_key` is set, the last one is the hidden key.
     pub columns: Vec<ColumnDef>,
     /// Ordinals of the primary key's columns, in key order; never empty.
     pub key: Vec<usize>,

@@ -1,7 +1,7 @@
 //! Assignment: values of an expression's type become values of a column's type, or are refused as PostgreSQL does.
 
 use arrow::array::ArrayRef;
-use arrow::datatypes::Field;
+use arrow::datatypes::{DataType, Field};
 use ashlar_base::value::text::{TextStyle, Zone};
 use ashlar_base::value::{coerce, coerce_with, text};
 use ashlar_base::{ColumnDef, Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
@@ -26,8 +26,8 @@ impl<'a> Assigned<'a> {
         let from = sql_type_of(field)
             .ok_or_else(|| Error::unsupported(format!("type {} cannot be stored", field.data_type())))?;
         let to = column.sql_type;
-        let all_null = array.null_count() == array.len();
-        if !all_null && !assignable(from, to) {
+        let is_null = *field.data_type() == DataType::Null;
+        if !is_null && !assignable(from, to) {
             return Err(mismatch(column, from));
         }
         let same = from == to || family(from) == family(to) && !needs_check(to);

@@ -29,6 +29,14 @@ pub enum Table {
 }
 
 impl Table {
+    /// The table as everybody sees it, of one that a transaction has altered.
+    fn committed(&self) -> Self {
+        match self {
+            Self::Grid(region) => Self::Grid(region.committed()),
+            Self::File(file) => Self::File(Arc::clone(file)),
+        }
+    }
+
     /// The id, unique over the life of the server.
     pub fn id(&self) -> TableId {
         match self {
@@ -246,7 +254,7 @@ impl Catalog {
             }
             dropped.extend(found);
             match &change.after {
-                Some(table) => next.tables.insert(change.name.clone(), table.clone()),
+                Some(table) => next.tables.insert(change.name.clone(), table.committed()),
                 None => next.tables.remove(&change.name),
             };
         }
@@ -255,14 +263,6 @@ impl Catalog {
         next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
         self.current.store(Arc::new(next));
         Ok(dropped)
-    }
-
-    /// Tells cached plans that a table changed its shape in place.
-    pub fn touch(&self) {
-        let _publishing = self.publishing.lock();
-        let mut next = CatalogState::clone(&self.current.load());
-        next.epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
-        self.current.store(Arc::new(next));
     }
 }
 

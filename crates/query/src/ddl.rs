@@ -2,28 +2,27 @@
 
 use std::sync::Arc;
 
-use ashlar_base::value::text::Zone;
 use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
 use ashlar_store::Region;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableStmt, AlterTableType, ConstrType, CreateForeignTableStmt, CreateStmt, DropStmt, ObjectType, RangeVar,
-    RenameStmt, TruncateStmt,
+    AlterTableStmt, ConstrType, CreateForeignTableStmt, CreateStmt, DropStmt, ObjectType, RangeVar, RenameStmt,
+    TruncateStmt,
 };
 
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
-use crate::error::undefined_table;
 use crate::files::FileTable;
 use crate::select::SelectPlan;
 use crate::sql_types;
 use crate::transaction::Transaction;
 
+mod alter;
 mod definition;
 mod options;
 
-/// The name of the hidden key of a table without a primary key.
-pub const HIDDEN_KEY: &str = "__rowid";
+/// The name of the hidden key of a table without a primary key: one that no user's column has.
+pub const HIDDEN_KEY: &str = "\u{1}rowid";
 
 /// A DDL statement, ready to run.
 #[derive(Clone)]
@@ -103,8 +102,8 @@ pub async fn run(engine: &Engine, transaction: &mut Transaction, ddl: &Ddl, in_b
         }
         Ddl::CreateForeign(statement) => create_foreign(engine, transaction, statement).await,
         Ddl::Drop(statement) => drop_tables(engine, transaction, statement),
-        Ddl::Alter(statement) => alter(engine, transaction, statement, in_block),
-        Ddl::Rename(statement) => rename(engine, transaction, statement, in_block),
+        Ddl::Alter(statement) => alter::alter(engine, transaction, statement, in_block),
+        Ddl::Rename(statement) => alter::rename(engine, transaction, statement, in_block),
         Ddl::Truncate(statement) => truncate(engine, transaction, statement, in_block),
     }
 }
@@ -302,201 +301,6 @@ fn drop_tables(engine: &Engine, transaction: &mut Transaction, statement: &DropS
         engine.catalog().put(draft, &name, None);
     }
     Ok(done)
-}
-
-/// The region whose shape may be changed now.
-fn alterable(state: &CatalogState, name: &str, missing_ok: bool, in_block: bool) -> Result<Option<Arc<Region>>> {
-    match state.table(name) {
-        None if missing_ok => Ok(None),
-        None => Err(undefined_table(name)),
-        Some(Table::File(_)) => Err(Error::unsupported("ALTER of a foreign table is not supported")),
-        Some(Table::Grid(_)) if name == "kv" => {
-            Err(Error::new(ErrorCode::InsufficientPrivilege, "cannot alter table kv"))
-        }
-        Some(Table::Grid(_)) if in_block => {
-            Err(Error::unsupported("ALTER TABLE inside a transaction block is not supported")
-                .with_hint("Run it on its own, outside of BEGIN and COMMIT."))
-        }
-        Some(Table::Grid(region)) => Ok(Some(Arc::clone(region))),
-    }
-}
-
-fn alter(engine: &Engine, transaction: &mut Transaction, statement: &AlterTableStmt, in_block: bool) -> Result<Done> {
-    let name = relation_name(statement.relation.as_ref())?;
-    let state = transaction.catalog(engine.catalog());
-    let Some(region) = alterable(&state, &name, statement.missing_ok, in_block)? else {
-        return Ok(Done::notice(
-            "ALTER TABLE",
-            ErrorCode::UndefinedTable,
-            format!("relation \"{name}\" does not exist, skipping"),
-        ));
-    };
-    let mut schema = TableSchema::clone(&region.schema());
-    let mut done = Done::tag("ALTER TABLE");
-    for command in &statement.cmds {
-        let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
-        let subtype = AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined);
-        match subtype {
-            AlterTableType::AtAddColumn => {
-                let Some(NodeEnum::ColumnDef(column)) = command.def.as_ref().and_then(|def| def.node.as_ref()) else {
-                    continue;
-                };
-                if schema.column(&column.colname).is_some() {
-                    let message = format!("column \"{}\" of relation \"{name}\" already exists", column.colname);
-                    if command.missing_ok {
-                        done.notices.push(Error::new(ErrorCode::DuplicateColumn, format!("{message}, skipping")));
-                        continue;
-                    }
-                    return Err(Error::new(ErrorCode::DuplicateColumn, message));
-                }
-                add_column(&region, &mut schema, column, engine.zone())?;
-            }
-            AlterTableType::AtDropColumn => match schema.column(&command.name) {
-                Some(ordinal) => drop_column(&mut schema, ordinal)?,
-                None if command.missing_ok => done.notices.push(Error::new(
-                    ErrorCode::UndefinedColumn,
-                    format!("column \"{}\" of relation \"{name}\" does not exist, skipping", command.name),
-                )),
-                None => return Err(no_column(&schema, &command.name)),
-            },
-            AlterTableType::AtColumnDefault => {
-                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
-                schema.columns[ordinal].default = match &command.def {
-                    None => None,
-                    Some(def) => definition::default(def, &schema.columns[ordinal], engine.zone())?,
-                };
-            }
-            AlterTableType::AtDropNotNull => {
-                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
-                if schema.key.contains(&ordinal) {
-                    return Err(Error::new(
-                        ErrorCode::InvalidTableDefinition,
-                        format!("column \"{}\" is in a primary key", command.name),
-                    ));
-                }
-                schema.columns[ordinal].nullable = true;
-            }
-            _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
-        }
-    }
-    schema.version += 1;
-    region.alter(Arc::new(schema))?;
-    engine.catalog().touch();
-    Ok(done)
-}
-
-fn no_column(schema: &TableSchema, name: &str) -> Error {
-    Error::new(ErrorCode::UndefinedColumn, format!("column \"{name}\" of relation \"{}\" does not exist", schema.name))
-}
-
-fn add_column(
-    region: &Region,
-    schema: &mut TableSchema,
-    column: &pg_query::protobuf::ColumnDef,
-    zone: Zone,
-) -> Result<()> {
-    let next = schema.columns.iter().map(|column| column.id.0 + 1).max().unwrap_or(0);
-    // Ids are never used twice: segments may still hold a dropped column's values.
-    let id = ColumnId(next.max(schema.version + 1 + u32::try_from(schema.columns.len()).unwrap_or(0)));
-    let (mut definition, constraints) = definition::column_def(column, 0, zone)?;
-    definition.id = id;
-    if constraints.primary_key.is_some() {
-        return Err(Error::unsupported("adding a primary key to a table is not supported"));
-    }
-    match &definition.default {
-        Some(ColumnDefault::Constant(_)) | None => {}
-        Some(ColumnDefault::Expression(_) | ColumnDefault::Sequence) => {
-            if region.row_count() > 0 {
-                return Err(Error::unsupported(
-                    "adding a column with a default that is not a constant is not supported",
-                )
-                .with_hint("Add it without a default, set the values with UPDATE, then SET DEFAULT."));
-            }
-        }
-    }
-    if !definition.nullable && definition.default.is_none() && region.row_count() > 0 {
-        return Err(Error::new(
-            ErrorCode::NotNullViolation,
-            format!("column \"{}\" of relation \"{}\" contains null values", definition.name, schema.name),
-        ));
-    }
-    let place = schema.visible_columns().len();
-    schema.columns.insert(place, definition);
-    if schema.hidden_key {
-        let last = schema.columns.len() - 1;
-        schema.key = vec![last];
-        schema.partition_by = vec![last];
-    }
-    Ok(())
-}
-
-fn drop_column(schema: &mut TableSchema, ordinal: usize) -> Result<()> {
-    if schema.key.contains(&ordinal) || schema.partition_by.contains(&ordinal) {
-        return Err(Error::unsupported("dropping a column of the primary key is not supported"));
-    }
-    schema.columns.remove(ordinal);
-    for place in schema.key.iter_mut().chain(schema.partition_by.iter_mut()) {
-        if *place > ordinal {
-            *place -= 1;
-        }
-    }
-    Ok(())
-}
-
-fn rename(engine: &Engine, transaction: &mut Transaction, statement: &RenameStmt, in_block: bool) -> Result<Done> {
-    let name = relation_name(statement.relation.as_ref())?;
-    let state = transaction.catalog(engine.catalog());
-    let Some(region) = alterable(&state, &name, statement.missing_ok, in_block)? else {
-        return Ok(Done::notice(
-            "ALTER TABLE",
-            ErrorCode::UndefinedTable,
-            format!("relation \"{name}\" does not exist, skipping"),
-        ));
-    };
-    let mut schema = TableSchema::clone(&region.schema());
-    schema.version += 1;
-    match ObjectType::try_from(statement.rename_type) {
-        Ok(ObjectType::ObjectColumn) => {
-            let ordinal = schema.column(&statement.subname).ok_or_else(|| {
-                Error::new(ErrorCode::UndefinedColumn, format!("column \"{}\" does not exist", statement.subname))
-            })?;
-            if schema.column(&statement.newname).is_some() {
-                return Err(Error::new(
-                    ErrorCode::DuplicateColumn,
-                    format!("column \"{}\" of relation \"{name}\" already exists", statement.newname),
-                ));
-            }
-            schema.columns[ordinal].name.clone_from(&statement.newname);
-            region.alter(Arc::new(schema))?;
-            engine.catalog().touch();
-        }
-        Ok(ObjectType::ObjectTable) => {
-            if state.is_relation(&statement.newname) {
-                return Err(exists(&statement.newname));
-            }
-            schema.name.clone_from(&statement.newname);
-            region.alter(Arc::new(schema))?;
-            let draft = transaction.draft(engine.catalog());
-            engine.catalog().put(draft, &name, None);
-            engine.catalog().put(draft, &statement.newname, Some(Table::Grid(region)));
-        }
-        Ok(ObjectType::ObjectTabconstraint) => {
-            if schema.hidden_key || schema.key_name != statement.subname {
-                return Err(Error::new(
-                    ErrorCode::UndefinedObject,
-                    format!("constraint \"{}\" for table \"{name}\" does not exist", statement.subname),
-                ));
-            }
-            if state.is_relation(&statement.newname) {
-                return Err(exists(&statement.newname));
-            }
-            schema.key_name.clone_from(&statement.newname);
-            region.alter(Arc::new(schema))?;
-            engine.catalog().touch();
-        }
-        _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
-    }
-    Ok(Done::tag("ALTER TABLE"))
 }
 
 fn truncate(engine: &Engine, transaction: &mut Transaction, statement: &TruncateStmt, in_block: bool) -> Result<Done> {

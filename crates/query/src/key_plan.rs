@@ -133,6 +133,10 @@ pub fn recognise(catalog: &CatalogState, statement: &AstStatement, declared: &[u
                 let Some(column) = single(name).and_then(|name| builder.schema.column(&name)) else {
                     return Ok(None);
                 };
+                // What a name of two parts assigns to is refused by the planner.
+                if name.0.len() != 1 {
+                    return Ok(None);
+                }
                 if builder.schema.key.contains(&column) || assignments.iter().any(|(known, _)| *known == column) {
                     return Ok(None);
                 }
@@ -600,7 +604,10 @@ impl KeyPlan {
             return Ok(match transaction.writes.get(&self.region, &key) {
                 Pending::Deleted => 0,
                 Pending::Row(row) => self.emit(Some(row), emit),
-                Pending::Untouched => self.region.get_at(&snapshot, &key, |row| self.emit(row, emit)),
+                Pending::Untouched => self.region.get_at(&snapshot, &key, |row| {
+                    self.check_shape(row.as_ref())?;
+                    Ok::<u64, Error>(self.emit(row, emit))
+                })?,
             });
         }
         let current = match transaction.writes.get(&self.region, &key) {

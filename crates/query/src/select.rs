@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use ashlar_base::value::text::Zone;
-use ashlar_base::{Error, ErrorCode, Result, SqlType, TableId, Value};
+use ashlar_base::{Error, ErrorCode, Result, SqlType, Value};
 use ashlar_store::ReadView;
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::catalog::TableFunctionArgs;
@@ -202,6 +202,22 @@ impl SelectPlan {
         self.stream(engine, values, view, time).await?.try_collect().await.map_err(from_datafusion)
     }
 
+    /// The same query with other rows in the table of this name.
+    ///
+    /// # Errors
+    /// As DataFusion's traversal.
+    pub fn over(&self, name: &str, table: &Arc<dyn TableProvider>) -> Result<Self> {
+        use datafusion::common::tree_node::Transformed;
+        let replaced = self.plan.clone().transform_up_with_subqueries(|node| match node {
+            LogicalPlan::TableScan(mut scan) if scan.table_name.table() == name => {
+                scan.source = provider_as_source(Arc::clone(table));
+                Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+            }
+            other => Ok(Transformed::no(other)),
+        });
+        Ok(Self { plan: replaced.map_err(from_datafusion)?.data, ..self.clone() })
+    }
+
     /// Whether it holds a function that gives another value for each row.
     pub fn is_volatile(&self) -> bool {
         let mut found = false;
@@ -286,21 +302,26 @@ pub struct Planner<'a> {
     pub state: &'a SessionState,
     /// Names.
     pub catalog: &'a Arc<CatalogState>,
-    /// The table whose hidden key is visible: the target of DML.
-    pub hidden_of: Option<TableId>,
     /// The session's time zone.
     pub zone: Zone,
+    /// A table that is known to this statement only.
+    own: Option<(&'a str, Arc<dyn TableProvider>)>,
 }
 
 impl<'a> Planner<'a> {
     /// A planner for an engine's state.
     pub fn new(engine: &'a Engine, catalog: &'a Arc<CatalogState>) -> Self {
-        Self { state: engine.state(), catalog, hidden_of: None, zone: engine.zone() }
+        Self { state: engine.state(), catalog, zone: engine.zone(), own: None }
     }
 
-    /// The same, with the hidden key of a table visible.
-    pub fn with_hidden(engine: &'a Engine, catalog: &'a Arc<CatalogState>, table: TableId) -> Self {
-        Self { state: engine.state(), catalog, hidden_of: Some(table), zone: engine.zone() }
+    /// A planner that knows one more table by a name.
+    pub fn with_table(
+        engine: &'a Engine,
+        catalog: &'a Arc<CatalogState>,
+        name: &'a str,
+        table: Arc<dyn TableProvider>,
+    ) -> Self {
+        Self { own: Some((name, table)), ..Self::new(engine, catalog) }
     }
 
     /// The logical plan of a query, before analysis.
@@ -362,6 +383,11 @@ impl<'a> Planner<'a> {
 
     fn provider(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {
         let table = name.table();
+        if let Some((own, provider)) = &self.own
+            && *own == table
+        {
+            return Ok(Arc::clone(provider));
+        }
         match name.schema() {
             None | Some("public") => {}
             Some(schema) => {
@@ -370,10 +396,7 @@ impl<'a> Planner<'a> {
             }
         }
         match self.catalog.table(table) {
-            Some(Table::Grid(region)) => {
-                let hidden = self.hidden_of == Some(region.id());
-                Ok(Arc::new(GridTable::new(region, hidden)))
-            }
+            Some(Table::Grid(region)) => Ok(Arc::new(GridTable::new(region, false))),
             Some(Table::File(file)) => Ok(Arc::clone(&file.provider)),
             None => system_tables::provider(self.state, self.catalog, "pg_catalog", table)?
                 .ok_or_else(|| undefined_table(table)),

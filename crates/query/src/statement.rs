@@ -12,7 +12,7 @@ use crate::catalog::CatalogState;
 use crate::columns::Column;
 use crate::copy::CopyPlan;
 use crate::ddl::{Ddl, relation_name};
-use crate::dml::{DeletePlan, InsertPlan, Source, UpdatePlan};
+use crate::dml::{DeletePlan, InsertPlan, Outputs, Source, UpdatePlan, split_with};
 use crate::engine::Engine;
 use crate::explain::{self, ExplainOptions};
 use crate::grammar::{ParsedStatement, position_of_name};
@@ -182,7 +182,13 @@ impl Kind {
                     }
                     Source::Query(plan) => plan.bytes()?,
                 };
-                plan.defaults.iter().try_fold(source, |sum, (_, plan)| plan.bytes().map(|bytes| sum + bytes))?
+                let returning = match plan.returning.as_ref().map(|returning| &returning.outputs) {
+                    Some(Outputs::Query(plan)) => plan.bytes()?,
+                    _ => 0,
+                };
+                plan.defaults
+                    .iter()
+                    .try_fold(source + returning, |sum, (_, plan)| plan.bytes().map(|bytes| sum + bytes))?
             }
             Self::Update(plan) => plan.select.bytes()?,
             Self::Delete(plan) => plan.select.bytes()?,
@@ -270,6 +276,7 @@ impl Statement {
                     return Err(Error::unsupported("SELECT INTO is not supported")
                         .with_hint("Use CREATE TABLE ... AS SELECT ..."));
                 }
+                check_with(node.with_clause.as_ref())?;
                 let ast = select::parse(&parsed.text)?;
                 if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {
                     return Ok(Self::of_key(catalog, &parsed.text, plan));
@@ -279,46 +286,39 @@ impl Statement {
                 Ok(make(Kind::Select(Box::new(plan)), types, Some(columns)))
             }
             NodeEnum::InsertStmt(node) => {
-                if node.with_clause.is_some() {
-                    return Err(Error::unsupported("WITH before INSERT is not supported")
-                        .with_hint("Put the WITH inside: INSERT INTO ... WITH ... SELECT ..."));
-                }
-                let AstStatement::Insert(insert) = select::parse(&parsed.text)? else {
+                check_with(node.with_clause.as_ref())?;
+                let (with, AstStatement::Insert(insert)) = split_with(select::parse(&parsed.text)?) else {
                     return Err(Error::internal("an INSERT is parsed as one"));
                 };
-                let plan = InsertPlan::new(engine, catalog, insert, declared)?;
+                let plan = InsertPlan::new(engine, catalog, with, insert, declared)?;
                 let types = plan.parameter_types.clone();
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
                 Ok(make(Kind::Insert(Box::new(plan)), types, columns))
             }
             NodeEnum::UpdateStmt(node) => {
-                if node.with_clause.is_some() {
-                    return Err(Error::unsupported("WITH before UPDATE is not supported"));
-                }
+                check_with(node.with_clause.as_ref())?;
                 let ast = select::parse(&parsed.text)?;
                 if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {
                     return Ok(Self::of_key(catalog, &parsed.text, plan));
                 }
-                let AstStatement::Update(update) = ast else {
+                let (with, AstStatement::Update(update)) = split_with(ast) else {
                     return Err(Error::internal("an UPDATE is parsed as one"));
                 };
-                let plan = UpdatePlan::new(engine, catalog, update, declared)?;
+                let plan = UpdatePlan::new(engine, catalog, with, update, declared)?;
                 let types = plan.select.parameter_types.clone();
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
                 Ok(make(Kind::Update(Box::new(plan)), types, columns))
             }
             NodeEnum::DeleteStmt(node) => {
-                if node.with_clause.is_some() {
-                    return Err(Error::unsupported("WITH before DELETE is not supported"));
-                }
+                check_with(node.with_clause.as_ref())?;
                 let ast = select::parse(&parsed.text)?;
                 if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {
                     return Ok(Self::of_key(catalog, &parsed.text, plan));
                 }
-                let AstStatement::Delete(delete) = ast else {
+                let (with, AstStatement::Delete(delete)) = split_with(ast) else {
                     return Err(Error::internal("a DELETE is parsed as one"));
                 };
-                let plan = DeletePlan::new(engine, catalog, delete, declared)?;
+                let plan = DeletePlan::new(engine, catalog, with, delete, declared)?;
                 let types = plan.select.parameter_types.clone();
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
                 Ok(make(Kind::Delete(Box::new(plan)), types, columns))
@@ -361,6 +361,22 @@ impl Statement {
             }
         }
     }
+}
+
+/// 0A000 for a WITH query that changes something.
+fn check_with(with: Option<&protobuf::WithClause>) -> Result<()> {
+    let changes = |query: &pg_query::Node| match &query.node {
+        Some(NodeEnum::CommonTableExpr(query)) => {
+            let query = query.ctequery.as_ref().and_then(|query| query.node.as_ref());
+            !matches!(query, Some(NodeEnum::SelectStmt(_)))
+        }
+        _ => false,
+    };
+    if with.is_some_and(|with| with.ctes.iter().any(changes)) {
+        return Err(Error::unsupported("a WITH query that is an INSERT, UPDATE or DELETE is not supported")
+            .with_hint("Run it as a statement of its own, in one transaction with this one."));
+    }
+    Ok(())
 }
 
 /// PostgreSQL's bound on result columns; a message could not count more than 65,535.

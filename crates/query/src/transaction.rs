@@ -198,3 +198,6 @@ impl Transaction {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,6 +41,7 @@ pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Time
         // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
         *first_read = None;
         let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
+        locked.iter().for_each(Locked::set_shape);
         locked.into_iter().try_for_each(|locked| locked.apply(stamp))?;
         timestamp
     };
@@ -55,7 +56,7 @@ impl<'a> Locked<'a> {
         let (rows, starts) = staged.by_partition();
         let touched = |partition: &u16| {
             let partition = usize::from(*partition);
-            staged.truncates() || starts[partition] < starts[partition + 1]
+            staged.truncates() || staged.altered_at().is_some() || starts[partition] < starts[partition + 1]
         };
         let region = staged.region();
         let partitions = (0..region.partition_count()).filter(touched).map(PartitionId);
@@ -71,7 +72,7 @@ impl<'a> Locked<'a> {
     /// The table is what it was when the rows were written.
     fn check_region(&self) -> Result<()> {
         let region = self.staged.region();
-        if region.is_dropped() || region.schema().version != self.staged.schema().version {
+        if region.is_dropped() || region.version() != self.staged.base_version() {
             return Err(changed(self.staged.schema()));
         }
         Ok(())
@@ -81,6 +82,15 @@ impl<'a> Locked<'a> {
     fn validate(&self) -> Result<()> {
         if self.staged.truncates() {
             return Ok(());
+        }
+        // Rows of others would be there as if the table had always had the shape that they did not know.
+        if let Some(altered_at) = self.staged.altered_at()
+            && self
+                .guards
+                .iter()
+                .any(|(_, guard)| guard.as_deref().is_some_and(|stored| !stored.is_present(altered_at)))
+        {
+            return Err(self.conflict());
         }
         let mut key = Vec::new();
         for (partition, guard) in &self.guards {
@@ -113,17 +123,35 @@ impl<'a> Locked<'a> {
         let columns = staged.schema().columns.len();
         for index in 0..self.guards.len() {
             let range = self.range(self.guards[index].0);
+            if range.is_empty() && self.guards[index].1.is_none() {
+                continue;
+            }
             let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
             let guard = &mut self.guards[index].1;
-            staged.region().partition_mut(guard).reserve_rows(needs, staged.truncates())?;
+            let stored = staged.region().partition_mut(guard);
+            if staged.altered_at().is_some() {
+                stored.set_shape(staged.shape());
+            }
+            stored.reserve_rows(needs, staged.truncates())?;
         }
         Ok(())
     }
 
-    /// Gives back segments that were made for rows that will not come.
+    /// Gives back segments that were made for rows that will not come, and the shape that they would have.
     fn unreserve(&mut self) {
-        self.guards.iter_mut().filter_map(|(_, guard)| guard.as_mut()).for_each(|stored| stored.unreserve());
+        let shape = self.staged.region().shape();
+        for stored in self.guards.iter_mut().filter_map(|(_, guard)| guard.as_mut()) {
+            stored.unreserve();
+            stored.set_shape(&shape);
+        }
+    }
+
+    /// The region has the shape that its partitions got with their room.
+    fn set_shape(&self) {
+        if self.staged.altered_at().is_some() {
+            self.staged.region().set_shape(self.staged.shape());
+        }
     }
 
     fn apply(mut self, stamp: Stamp) -> Result<()> {
@@ -132,6 +160,9 @@ impl<'a> Locked<'a> {
         let (mut key, mut values): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::with_capacity(columns));
         for (partition, mut guard) in std::mem::take(&mut self.guards) {
             let range = self.range(partition);
+            if range.is_empty() && guard.is_none() {
+                continue;
+            }
             let stored = staged.region().partition_mut(&mut guard);
             if staged.truncates() {
                 stored.truncate(stamp);

@@ -35,6 +35,7 @@ mod writeset;
 pub use build::{AsDatum, build_array};
 pub use compactor::{CompactionReport, CompactorHandle};
 pub use entry::Entry;
+pub use memory::Reservation;
 pub use mutation::{Applied, Mutation};
 pub use reader::ColumnReader;
 pub use region::{Region, ScanBatch};

@@ -141,5 +141,40 @@ impl Drop for Charge {
     }
 }
 
+/// Bytes that are charged ahead, so that a statement that keeps many small things does not count each.
+const AHEAD_BYTES: u64 = 64 << 10;
+
+/// Memory that a statement holds beside the rows of the store, within the same bound. Given back when it is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    charge: Charge,
+    used: u64,
+}
+
+impl Reservation {
+    pub(crate) fn new(total: &Arc<Total>) -> Self {
+        Self { charge: Charge::empty(&Account::new(total)), used: 0 }
+    }
+
+    /// Charges what is about to be allocated.
+    ///
+    /// # Errors
+    /// 53200 over the bound; then nothing more is charged.
+    pub fn grow(&mut self, bytes: usize) -> Result<()> {
+        let used = self.used + bytes as u64;
+        if used > self.charge.bytes() && self.charge.try_resize((used + AHEAD_BYTES) as usize).is_err() {
+            self.charge.try_resize(used as usize)?;
+        }
+        self.used = used;
+        Ok(())
+    }
+
+    /// Gives back everything.
+    pub fn clear(&mut self) {
+        self.charge.resize(0);
+        self.used = 0;
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -48,12 +48,28 @@ pub struct Region {
     shape: RwLock<Arc<Shape>>,
     key_types: Box<[SqlType]>,
     placement: Placement,
-    places: Box<[Place]>,
+    places: Arc<[Place]>,
     account: Arc<Account>,
     common: Arc<Common>,
+    life: Arc<Life>,
+    /// The region is what a transaction sees that has altered it.
+    altered: Option<Altered>,
+}
+
+/// What changes about a region beside its rows and its shape.
+#[derive(Default)]
+struct Life {
     sequence: AtomicI64,
     /// Set with every partition locked.
     dropped: AtomicBool,
+}
+
+/// A region under a shape that is not committed yet: the same partitions, read in another way.
+struct Altered {
+    base: Arc<Region>,
+    /// The version of the shape that the transaction built on: nothing can be read once it is another.
+    version: u32,
+    shape: Arc<Shape>,
 }
 
 /// Where a key lives: computed once for all that is done with it.
@@ -88,10 +104,35 @@ impl Region {
             places: (0..common.partition_count).map(|_| Place::default()).collect(),
             account: Account::new(&common.total),
             common: Arc::clone(common),
-            sequence: AtomicI64::new(0),
-            dropped: AtomicBool::new(false),
+            life: Arc::default(),
             shape: RwLock::new(Arc::new(shape)),
+            altered: None,
         }))
+    }
+
+    /// The region as a transaction sees it that gives it another shape, on top of the one of `version`.
+    pub(crate) fn altered(base: &Arc<Self>, version: u32, shape: &Arc<Shape>) -> Arc<Self> {
+        Arc::new(Self {
+            id: base.id,
+            key_types: base.key_types.clone(),
+            placement: base.placement.clone(),
+            places: Arc::clone(&base.places),
+            account: Arc::clone(&base.account),
+            common: Arc::clone(&base.common),
+            life: Arc::clone(&base.life),
+            shape: RwLock::new(Arc::clone(shape)),
+            altered: Some(Altered { base: Arc::clone(base), version, shape: Arc::clone(shape) }),
+        })
+    }
+
+    /// The region as everybody sees it.
+    pub fn committed(self: &Arc<Self>) -> Arc<Self> {
+        Arc::clone(self.altered.as_ref().map_or(self, |altered| &altered.base))
+    }
+
+    /// Whether the shape that a transaction has altered is not there any more.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.altered.as_ref().is_some_and(|altered| altered.base.version() != altered.version)
     }
 
     /// The table.
@@ -139,12 +180,12 @@ impl Region {
 
     /// The next number of the table's counter; the first is 1.
     pub fn next_sequence(&self) -> i64 {
-        self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+        self.life.sequence.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Whether the region was dropped.
     pub fn is_dropped(&self) -> bool {
-        self.dropped.load(Ordering::Acquire)
+        self.life.dropped.load(Ordering::Acquire)
     }
 
     pub(crate) fn gone(&self) -> Error {
@@ -202,7 +243,7 @@ impl Region {
         let hash = self.hash(key);
         let guard = self.lock(partition);
         let Some(partition) = guard.as_deref() else { return f(None) };
-        f(partition.locate(hash, key).row.map(|row| partition.row(row)))
+        f(partition.locate(hash, key).row.map(|row| self.row(partition, row)))
     }
 
     /// Reads the row of a key that a snapshot sees.
@@ -211,7 +252,17 @@ impl Region {
         let hash = self.hash(key);
         let guard = self.lock(partition);
         let Some(partition) = guard.as_deref() else { return f(None) };
-        f(partition.locate_at(hash, key, snapshot.timestamp()).map(|row| partition.row(row)))
+        f(partition.locate_at(hash, key, snapshot.timestamp()).map(|row| self.row(partition, row)))
+    }
+
+    /// A row in this region's shape; where that is stale in the one that is there, whose version says so.
+    fn row<'p>(&'p self, partition: &'p Partition, row: u32) -> RowRef<'p> {
+        match &self.altered {
+            Some(altered) if altered.version == partition.shape().schema.version => {
+                partition.row_as(&altered.shape, row)
+            }
+            _ => partition.row(row),
+        }
     }
 
     /// Whether there is a row of a key at a timestamp that is registered.
@@ -246,7 +297,12 @@ impl Region {
         let at = view.snapshot.timestamp();
         let (shape, picture) = {
             let guard = self.lock(partition);
-            let shape = guard.as_deref().map_or_else(|| self.shape(), |partition| Arc::clone(partition.shape()));
+            let shape = match (&self.altered, guard.as_deref()) {
+                (Some(altered), _) if self.is_stale() => return Err(changed(&altered.shape.schema)),
+                (Some(altered), _) => Arc::clone(&altered.shape),
+                (None, Some(partition)) => Arc::clone(partition.shape()),
+                (None, None) => self.shape(),
+            };
             let known = version.is_none_or(|version| version == shape.schema.version)
                 && overlay.is_none_or(|overlay| overlay.version() == shape.schema.version);
             if !known {
@@ -260,7 +316,7 @@ impl Region {
             }
             let hides_all = overlay.is_some_and(|overlay| overlay.truncated());
             let picture = guard.as_deref().filter(|_| !hides_all).map(|stored| {
-                let mut picture = stored.picture(at, columns);
+                let mut picture = stored.picture(&shape, at, columns);
                 if let Some(overlay) = overlay {
                     overlay.for_keys(partition, |key| stored.hide(&mut picture, key, at));
                 }
@@ -314,11 +370,26 @@ impl Region {
                 return Err(shape.contains_null(ordinal));
             }
         }
-        *self.shape.write() = Arc::clone(&shape);
+        self.set_shape(&shape);
         for partition in guards.iter_mut().filter_map(|guard| guard.as_mut()) {
             partition.set_shape(&shape);
         }
         Ok(())
+    }
+
+    /// Has this shape from now on. With every partition locked, whose shape it becomes too.
+    pub(crate) fn set_shape(&self, shape: &Arc<Shape>) {
+        *self.shape.write() = Arc::clone(shape);
+    }
+
+    /// Whether there are rows, those included that only an older snapshot sees.
+    pub(crate) fn has_rows(&self) -> bool {
+        let mut guards = self.lock_all();
+        let oldest = self.common.registry.oldest();
+        guards.iter_mut().filter_map(|guard| guard.as_mut()).any(|partition| {
+            partition.trim(oldest, usize::MAX);
+            !partition.can_go()
+        })
     }
 
     /// Removes all rows at once: how many there were. Open snapshots go on seeing them.
@@ -334,7 +405,7 @@ impl Region {
     /// No write and no scan finds the region any more; memory is given back as readers finish.
     pub(crate) fn drop_rows(&self) {
         let mut guards = self.lock_all();
-        self.dropped.store(true, Ordering::Release);
+        self.life.dropped.store(true, Ordering::Release);
         for guard in &mut guards {
             **guard = None;
         }

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 
 use crate::commit;
 use crate::compactor::{self, CompactionReport, CompactorHandle};
-use crate::memory::Total;
+use crate::memory::{Reservation, Total};
 use crate::region::{Common, Region};
 use crate::segment::ROWS_MAX;
 use crate::snapshot::{Registry, Snapshot};
@@ -124,6 +124,11 @@ impl Store {
     /// Bytes charged in all, buffered writes included.
     pub fn memory_used(&self) -> u64 {
         self.common.total.used()
+    }
+
+    /// Room for what a statement holds beside the rows; nothing is charged yet.
+    pub fn reservation(&self) -> Reservation {
+        Reservation::new(&self.common.total)
     }
 
     /// Lets timestamps catch up with the wall clock.

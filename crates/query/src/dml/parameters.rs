@@ -1,42 +1,11 @@
-//! Parameters outside of queries: ON CONFLICT reads them as columns behind those of its rows; RETURNING does not.
+//! Parameters outside of queries: ON CONFLICT reads them as columns behind those of its rows.
 
-use ashlar_base::{Error, ErrorCode, Result, SqlType};
+use ashlar_base::{Result, SqlType};
 use datafusion::common::DFSchema;
-use datafusion::sql::sqlparser::ast::{Expr, Ident, SelectItem, SelectItemQualifiedWildcardKind};
+use datafusion::sql::sqlparser::ast::{Expr, Ident};
 
 use crate::error::from_datafusion;
-use crate::key_plan::{self, single};
-
-/// Refuses what RETURNING would answer otherwise than PostgreSQL.
-pub(super) fn check_returning(items: &mut [SelectItem], alias: &str, has_sources: bool) -> Result<()> {
-    let star = || {
-        Error::unsupported("RETURNING * of a statement with other tables is not supported")
-            .with_hint("Name the target's columns.")
-    };
-    for item in items {
-        match item {
-            SelectItem::Wildcard(_) if has_sources => return Err(star()),
-            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
-                if single(name).as_deref() != Some(alias) {
-                    return Err(if has_sources {
-                        star()
-                    } else {
-                        Error::new(ErrorCode::UndefinedTable, format!("missing FROM-clause entry for table \"{name}\""))
-                    });
-                }
-            }
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
-                let mut read = ParametersRead::default();
-                read.replace_in(expr);
-                if !read.numbers.is_empty() {
-                    return Err(Error::unsupported("parameters in RETURNING are not supported"));
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
+use crate::key_plan;
 
 /// The qualifier of parameters as columns, which no user can write.
 const PARAMETERS: &str = "\u{1}parameters";

@@ -44,7 +44,7 @@ fn engine() -> Arc<Engine> {
         partition_by: vec![0],
         hidden_key: false,
     };
-    let mut hidden = column(1, "__rowid", ScalarType::Int8);
+    let mut hidden = column(1, crate::ddl::HIDDEN_KEY, ScalarType::Int8);
     hidden.nullable = false;
     let keyless = TableSchema {
         id: catalog.next_id(),

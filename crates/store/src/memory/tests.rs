@@ -30,3 +30,22 @@ fn what_frees_memory_may_go_over_the_bound() {
     drop((full, over));
     assert_eq!(total.used(), 0);
 }
+
+#[test]
+fn a_reservation_stays_within_the_bound_and_gives_everything_back() {
+    let total = Total::new(100_000);
+    let mut first = Reservation::new(&total);
+    (0..10).for_each(|_| first.grow(1_000).unwrap());
+    assert!((10_000..=100_000).contains(&total.used()), "charged ahead: {}", total.used());
+    first.grow(88_000).unwrap();
+    assert!((98_000..=100_000).contains(&total.used()));
+    let mut second = Reservation::new(&total);
+    let used = total.used();
+    assert_eq!(second.grow(2_001).unwrap_err().code(), ErrorCode::OutOfMemory);
+    assert_eq!(total.used(), used, "nothing more is charged");
+    first.clear();
+    assert_eq!(total.used(), 0);
+    first.grow(1).unwrap();
+    drop((first, second));
+    assert_eq!(total.used(), 0);
+}

@@ -103,8 +103,13 @@ impl Partition {
     /// The row with this id.
     #[inline]
     pub(crate) fn row(&self, row: u32) -> RowRef<'_> {
+        self.row_as(&self.shape, row)
+    }
+
+    /// The row with this id, in another shape than the partition's.
+    pub(crate) fn row_as<'p>(&'p self, shape: &'p Shape, row: u32) -> RowRef<'p> {
         let (slot, offset) = split(row);
-        RowRef::new(&self.shape, self.rows.segment(slot), offset)
+        RowRef::new(shape, self.rows.segment(slot), offset)
     }
 
     /// Whether a snapshot at a timestamp sees a row.

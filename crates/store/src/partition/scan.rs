@@ -41,9 +41,8 @@ enum Columns {
 }
 
 impl Partition {
-    /// What a snapshot at a timestamp sees of some columns.
-    pub(crate) fn picture(&self, at: Timestamp, projection: &[usize]) -> Picture {
-        let shape = &self.shape;
+    /// What a snapshot at a timestamp sees of some columns of a shape.
+    pub(crate) fn picture(&self, shape: &Arc<Shape>, at: Timestamp, projection: &[usize]) -> Picture {
         let prefix = self.versions.prefix(at);
         let mut segments = Vec::new();
         for (slot, segment) in self.rows.in_order() {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 #[cfg(test)]
 use ashlar_base::TableId;
-use ashlar_base::{Datum, Result};
+use ashlar_base::{Datum, Result, TableSchema};
 
 pub use overlay::{Overlay, ReadView};
 pub(crate) use staged::Staged;
@@ -75,7 +75,7 @@ impl WriteSet {
     }
 
     fn staged_for(&self, region: &Region) -> Option<&Staged> {
-        self.staged.iter().find(|staged| std::ptr::eq(&**staged.region(), region))
+        self.staged.iter().find(|staged| staged.region().id() == region.id())
     }
 
     /// The writes of a region, to be added to: 40001 where it has another shape than the one of `version`, which
@@ -84,15 +84,16 @@ impl WriteSet {
         if self.first_read.as_ref().is_none_or(|(first, _)| read_at.timestamp() < first.timestamp()) {
             self.first_read = Some((read_at.clone(), read_at.registry().hold()));
         }
-        let index = match self.staged.iter().position(|staged| Arc::ptr_eq(staged.region(), region)) {
+        let index = match self.staged.iter().position(|staged| staged.region().id() == region.id()) {
             Some(index) => index,
             None => {
-                self.staged.push(Staged::new(region));
+                self.staged.push(Staged::new(&region.committed()));
                 self.staged.len() - 1
             }
         };
         let staged = &mut self.staged[index];
-        if region.is_dropped() || version != staged.schema().version || version != region.version() {
+        let is_known = version == staged.schema().version && version == region.version() && !region.is_stale();
+        if region.is_dropped() || !is_known {
             return Err(changed(staged.schema()));
         }
         Ok(staged)
@@ -121,6 +122,27 @@ impl WriteSet {
         let version = region.version();
         self.staged_mut(region, version, read_at)?.truncate();
         Ok(())
+    }
+
+    /// Gives a table another shape, on top of the one of `version`: 40001 if that is not the table's any more, and at
+    /// commit if somebody else has written to the table since `read_at`. Returns the region as this transaction sees it
+    /// from now on. No row is copied.
+    pub fn alter(
+        &mut self,
+        region: &Arc<Region>,
+        version: u32,
+        new: Arc<TableSchema>,
+        read_at: &Snapshot,
+    ) -> Result<Arc<Region>> {
+        let staged = self.staged_mut(region, version, read_at)?;
+        staged.alter(new, read_at.timestamp())?;
+        Ok(Region::altered(staged.region(), staged.base_version(), staged.shape()))
+    }
+
+    /// Whether a region holds rows for this transaction; it may say so where all have been deleted one by one.
+    pub fn may_hold_rows(&self, region: &Region) -> bool {
+        let staged = self.staged_for(region);
+        staged.is_some_and(Staged::has_rows) || (!staged.is_some_and(Staged::truncates) && region.row_count() > 0)
     }
 
     /// Where the writes are now.

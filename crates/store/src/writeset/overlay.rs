@@ -12,11 +12,14 @@ use arrow::datatypes::SchemaRef;
 use ashlar_base::{Datum, Error, PartitionId, Result, TableId};
 
 use super::Staged;
+use crate::build::build_array;
 use crate::memory::Charge;
 use crate::partition::record_batch;
 use crate::reader::ColumnReader;
 use crate::region::ScanBatch;
 use crate::rows::split;
+use crate::segment::Layout;
+use crate::shape::{Place, Shape};
 use crate::snapshot::Snapshot;
 
 /// What a statement reads: everything committed up to a snapshot, and the writes of its own transaction.
@@ -37,7 +40,7 @@ impl ReadView {
 
 /// See the module.
 pub struct Overlay {
-    version: u32,
+    shape: Arc<Shape>,
     truncated: bool,
     segments: Vec<OverlaySegment>,
     /// Row ids by partition, in the order they were written.
@@ -49,35 +52,35 @@ pub struct Overlay {
 }
 
 struct OverlaySegment {
+    layout: Arc<Layout>,
+    /// In the order of the layout.
     columns: Vec<ArrayRef>,
     key: Vec<ColumnReader<'static>>,
 }
 
 impl Overlay {
     pub(crate) fn new(staged: &Staged) -> Self {
-        let schema = staged.schema();
         let mut segments = Vec::new();
         for (slot, segment) in staged.segments() {
             debug_assert_eq!(usize::from(slot), segments.len(), "slots are not reused in a write set");
             let len = segment.len() as usize;
-            let column = |ordinal: usize| {
-                // A deleted key's row has NULLs everywhere else; those rows are never taken.
-                segment.column(ordinal).share(len, true)
-            };
-            let columns: Vec<ArrayRef> = (0..schema.columns.len()).map(column).collect();
-            let reader = |&ordinal: &usize| {
-                ColumnReader::shared(&columns[ordinal], schema.columns[ordinal].sql_type)
+            let layout = Arc::clone(&segment.layout);
+            // A deleted key's row has NULLs everywhere else; those rows are never taken.
+            let columns: Vec<ArrayRef> =
+                (0..layout.columns.len()).map(|position| segment.column(position).share(len, true)).collect();
+            let reader = |&position: &usize| {
+                ColumnReader::shared(&columns[position], layout.columns[position].1)
                     .expect("a column reads as its own type")
             };
-            let key = schema.key.iter().map(reader).collect();
-            segments.push(OverlaySegment { columns, key });
+            let key = layout.key.iter().map(reader).collect();
+            segments.push(OverlaySegment { layout, columns, key });
         }
         // Over the bound too: a transaction must be able to look at what it has written.
         let charge = Charge::forced(staged.account(), staged.list_bytes() + staged.row_count());
         let (rows, starts) = staged.by_partition();
         let deleted = rows.iter().map(|&row| staged.state(row).is_deleted()).collect();
         Self {
-            version: schema.version,
+            shape: Arc::clone(staged.shape()),
             truncated: staged.truncates(),
             segments,
             rows,
@@ -89,7 +92,7 @@ impl Overlay {
 
     /// The schema version that the rows were written under.
     pub(crate) fn version(&self) -> u32 {
-        self.version
+        self.shape.schema.version
     }
 
     /// Whether all committed rows are hidden.
@@ -127,8 +130,15 @@ impl Overlay {
         for rows in rows.chunk_by(|left, right| split(*left).0 == split(*right).0) {
             let segment = &self.segments[usize::from(split(rows[0]).0)];
             let offsets = UInt32Array::from_iter_values(rows.iter().map(|&row| split(row).1));
-            let column = |&ordinal: &usize| {
-                take(&segment.columns[ordinal], &offsets, None).map_err(|error| Error::internal(error.to_string()))
+            let column = |&ordinal: &usize| match self.shape.place(&segment.layout, ordinal) {
+                Place::At(position) => {
+                    take(&segment.columns[position], &offsets, None).map_err(|error| Error::internal(error.to_string()))
+                }
+                // Written before the column was added.
+                Place::Missing(datum) => {
+                    let sql_type = self.shape.schema.columns[ordinal].sql_type;
+                    build_array(sql_type, std::iter::repeat_n(datum, rows.len()))
+                }
             };
             let columns = projection.iter().map(column).collect::<Result<Vec<_>>>()?;
             batches.push(ScanBatch { batch: record_batch(schema, columns, rows.len())?, visible: None });

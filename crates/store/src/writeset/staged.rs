@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, PartitionId, Result, TableSchema, Timestamp};
+use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema, Timestamp};
 use parking_lot::Mutex;
 
 use super::{Overlay, Pending};
@@ -13,7 +13,7 @@ use crate::region::{KeyPlace, Region};
 use crate::row::RowRef;
 use crate::rows::{Rows, split};
 use crate::segment::{Need, ROWS_MAX, Segment};
-use crate::shape::Shape;
+use crate::shape::{Place, Shape};
 
 /// No row was replaced.
 const NONE: u32 = u32::MAX;
@@ -29,6 +29,7 @@ pub(crate) struct Staged {
     written: u64,
     length: Length,
     truncations: Vec<Truncation>,
+    alterations: Vec<Alteration>,
     charge: Charge,
     /// The picture of the writes so far, once somebody asked.
     overlay: Mutex<Option<Arc<Overlay>>>,
@@ -72,11 +73,19 @@ struct Truncation {
     killed: Vec<u32>,
 }
 
-/// How much was written: rows and truncations.
+/// The table was given another shape. Rows from before stay as they are, and read as the shape of now.
+struct Alteration {
+    before: Arc<Shape>,
+    /// Nobody else may have written to the table since.
+    read_at: Timestamp,
+}
+
+/// How much was written: rows, truncations and alterations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Length {
     rows: u64,
     truncations: usize,
+    alterations: usize,
 }
 
 impl Staged {
@@ -91,6 +100,7 @@ impl Staged {
             written: 0,
             length: Length::default(),
             truncations: Vec::new(),
+            alterations: Vec::new(),
             charge: Charge::empty(&account),
             overlay: Mutex::new(None),
         }
@@ -109,12 +119,46 @@ impl Staged {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.live() == 0 && self.truncations.is_empty()
+        self.rows.live() == 0 && self.truncations.is_empty() && self.alterations.is_empty()
     }
 
     /// Whether the committed rows are to go.
     pub(crate) fn truncates(&self) -> bool {
         !self.truncations.is_empty()
+    }
+
+    /// The version of the table's shape that the writes are on top of.
+    pub(crate) fn base_version(&self) -> u32 {
+        self.alterations.first().map_or(self.schema().version, |first| first.before.schema.version)
+    }
+
+    /// Whether the table is to have another shape, and since when nobody else may have written to it.
+    pub(crate) fn altered_at(&self) -> Option<Timestamp> {
+        self.alterations.iter().map(|alteration| alteration.read_at).min()
+    }
+
+    /// Whether rows are pending that are not deletions.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.rows.indexed().any(|row| !self.rows.is_dead(row) && !self.state(row).is_deleted())
+    }
+
+    /// Gives the table another shape, for the rows to come and those that are pending.
+    pub(crate) fn alter(&mut self, new: Arc<TableSchema>, read_at: Timestamp) -> Result<()> {
+        let has_pending = self.has_rows();
+        let shape =
+            self.shape.altered(new, has_pending || self.region.has_rows()).map_err(|error| match error.code() {
+                // Rows that this transaction does not see any more, and others still do.
+                ErrorCode::NotNullViolation if !has_pending => {
+                    Error::unsupported("a column without NULLs cannot be added in the block that removes the rows")
+                        .with_hint("Give the column a default, or commit first.")
+                }
+                _ => error,
+            })?;
+        let before = std::mem::replace(&mut self.shape, Arc::new(shape));
+        self.alterations.push(Alteration { before, read_at });
+        self.length.alterations += 1;
+        *self.overlay.get_mut() = None;
+        Ok(())
     }
 
     pub(crate) fn length(&self) -> Length {
@@ -143,7 +187,11 @@ impl Staged {
     /// What a copy of a pending row takes in a column.
     pub(crate) fn need(&self, row: u32, ordinal: usize) -> Need {
         let (slot, offset) = split(row);
-        self.rows.segment(slot).need(offset, ordinal)
+        let segment = self.rows.segment(slot);
+        match self.shape.place(&segment.layout, ordinal) {
+            Place::At(position) => segment.need(offset, position),
+            Place::Missing(datum) => Need::of(&datum),
+        }
     }
 
     /// Writes a row in the place of whatever has its key. The row is checked here.
@@ -276,6 +324,10 @@ impl Staged {
             }
         }
         self.undo_rows(to.rows);
+        while self.alterations.len() > to.alterations {
+            let Some(alteration) = self.alterations.pop() else { break };
+            self.shape = alteration.before;
+        }
         self.length = to;
         *self.overlay.get_mut() = None;
     }

@@ -6,6 +6,8 @@ use super::*;
 use crate::testing::{numbers, scan_all, store};
 use crate::{ScanBatch, Store};
 
+mod alter;
+
 #[test]
 fn an_overlay_does_not_see_what_is_written_or_taken_back_later() {
     let store = store(1, 4);
@@ -83,7 +85,7 @@ fn rows_for_another_shape_are_refused() {
     let region = store.create_region(numbers(1)).unwrap();
     let snapshot = store.snapshot();
     let row = [Datum::Int8(1), Datum::Int8(1)];
-    let mut altered = ashlar_base::TableSchema::clone(&region.schema());
+    let mut altered = TableSchema::clone(&region.schema());
     (altered.version, altered.columns[1].id) = (2, ashlar_base::ColumnId(9));
     region.alter(Arc::new(altered)).unwrap();
     let mut writes = WriteSet::new();

@@ -93,7 +93,7 @@ impl SqlSession {
         });
         self.transaction = Some(transaction);
         done?;
-        Ok(RowSource::Values(rows.into_iter()))
+        Ok(RowSource::values(rows))
     }
 }
 

@@ -7,7 +7,7 @@ use ashlar_base::{Error, Result, Value};
 use ashlar_query::functions::times::StatementTime;
 use ashlar_query::select::SelectPlan;
 use ashlar_query::{Column, Engine};
-use ashlar_store::{ColumnReader, ReadView};
+use ashlar_store::{ColumnReader, ReadView, Reservation};
 use futures::StreamExt;
 use tokio::sync::mpsc;
 
@@ -26,8 +26,8 @@ const ROWS_PER_TURN: usize = 1024;
 pub(super) enum RowSource {
     /// A running query.
     Query(QueryRows),
-    /// Rows that are there: RETURNING, SHOW, EXPLAIN.
-    Values(std::vec::IntoIter<Vec<Value>>),
+    /// Rows that are there (RETURNING, SHOW, EXPLAIN), and the memory that they are charged with until they are sent.
+    Values { rows: std::vec::IntoIter<Vec<Value>>, _memory: Option<Reservation> },
 }
 
 /// A running query, as its connection sees it. Dropping it ends the query.
@@ -46,6 +46,11 @@ impl Drop for QueryRows {
 }
 
 impl RowSource {
+    /// Rows that are small.
+    pub(super) fn values(rows: Vec<Vec<Value>>) -> Self {
+        Self::Values { rows: rows.into_iter(), _memory: None }
+    }
+
     /// Starts a query on the pool.
     pub(super) fn query(
         engine: &Arc<Engine>,
@@ -91,7 +96,7 @@ impl RowSource {
     ) -> Result<(u64, bool)> {
         let rows_max = if rows_max == 0 { usize::MAX } else { rows_max };
         match self {
-            Self::Values(rows) => {
+            Self::Values { rows, .. } => {
                 let mut sent = 0;
                 while sent < rows_max {
                     let Some(row) = rows.next() else { return Ok((sent as u64, true)) };

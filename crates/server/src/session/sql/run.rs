@@ -75,7 +75,8 @@ impl SqlSession {
                     portal.progress = Progress::Done;
                     return Ok(Executed::Complete(tag.after(outcome.count)));
                 }
-                self.send_values(portal, statement, outcome.rows, tag, rows_max, sink).await
+                let rows = RowSource::Values { rows: outcome.rows.into_iter(), _memory: outcome.held };
+                self.send_values(portal, statement, rows, tag, rows_max, sink).await
             }
             Kind::Ddl(statement) => {
                 portal.progress = Progress::Done;
@@ -87,7 +88,8 @@ impl SqlSession {
             }
             Kind::Explain { inner, options } => {
                 let lines = self.run_explain(inner, *options, &portal.parameters).await?;
-                let rows = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
+                let rows: Vec<Vec<Value>> = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
+                let rows = RowSource::values(rows);
                 self.send_values(portal, statement, rows, Tag::Plain("EXPLAIN"), rows_max, sink).await
             }
             Kind::Session(command) => self.run_command(portal, command, rows_max, sink).await,
@@ -138,12 +140,12 @@ impl SqlSession {
         &mut self,
         portal: &mut Portal,
         statement: &Arc<ashlar_query::Statement>,
-        rows: Vec<Vec<Value>>,
+        rows: RowSource,
         tag: Tag,
         rows_max: usize,
         sink: &mut S,
     ) -> Result<Executed> {
-        portal.progress = Progress::Open(RowSource::Values(rows.into_iter()), tag);
+        portal.progress = Progress::Open(rows, tag);
         self.send_rows(portal, statement, rows_max, sink).await
     }
 
@@ -412,7 +414,7 @@ impl SqlSession {
             SessionCommand::Show(name) => {
                 let row = vec![Value::Text(self.show(name)?.into())];
                 let columns: Arc<[Column]> = vec![Column::text(name)].into();
-                let mut source = RowSource::Values(vec![row].into_iter());
+                let mut source = RowSource::values(vec![row]);
                 source.send(&columns, rows_max, sink, &self.cancel).await?;
                 done("SHOW")
             }

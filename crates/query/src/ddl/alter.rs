@@ -1,0 +1,250 @@
+//! ALTER TABLE: columns come, go and get other names and defaults; tables and keys get other names.
+//!
+//! No row is rewritten. On its own a statement is done when it returns; in a block it is part of the transaction: the
+//! block sees the table in its new shape, everybody else from the commit on.
+
+use std::sync::Arc;
+
+use ashlar_base::value::text::Zone;
+use ashlar_base::{ColumnDefault, ColumnId, Error, ErrorCode, Result, TableSchema};
+use ashlar_store::Region;
+use pg_query::NodeEnum;
+use pg_query::protobuf::{AlterTableStmt, AlterTableType, ObjectType, RenameStmt};
+
+use super::{Done, definition, exists, relation_name};
+use crate::catalog::{CatalogDraft, CatalogState, Table};
+use crate::engine::Engine;
+use crate::error::undefined_table;
+use crate::key_plan::altered;
+use crate::transaction::Transaction;
+
+/// The region whose shape may be changed.
+fn alterable(state: &CatalogState, name: &str, missing_ok: bool) -> Result<Option<Arc<Region>>> {
+    match state.table(name) {
+        None if missing_ok => Ok(None),
+        None => Err(undefined_table(name)),
+        Some(Table::File(_)) => Err(Error::unsupported("ALTER of a foreign table is not supported")),
+        Some(Table::Grid(_)) if name == "kv" => {
+            Err(Error::new(ErrorCode::InsufficientPrivilege, "cannot alter table kv"))
+        }
+        Some(Table::Grid(region)) => Ok(Some(Arc::clone(region))),
+    }
+}
+
+/// Gives a table its new shape, and in `to` its new name: at once, or as part of a block that ends later.
+fn apply(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    name: &str,
+    region: &Arc<Region>,
+    mut schema: TableSchema,
+    in_block: bool,
+) -> Result<()> {
+    let version = schema.version;
+    if schema == *region.schema() {
+        return Ok(());
+    }
+    schema.version += 1;
+    let to = schema.name.clone();
+    let schema = Arc::new(schema);
+    let catalog = engine.catalog();
+    let name_it = |draft: &mut CatalogDraft, region: Arc<Region>| {
+        if to != name {
+            catalog.put(draft, name, None);
+        }
+        catalog.put(draft, &to, Some(Table::Grid(region)));
+    };
+    if in_block {
+        let snapshot = transaction.snapshot(engine.store());
+        let region = transaction.writes.alter(region, version, schema, &snapshot)?;
+        name_it(transaction.draft(catalog), region);
+        return Ok(());
+    }
+    // Shape and name change together or not at all, whoever takes the name meanwhile.
+    let mut draft = catalog.draft();
+    name_it(&mut draft, Arc::clone(region));
+    let alter =
+        || if region.schema().version == version { region.alter(Arc::clone(&schema)) } else { Err(altered(&schema)) };
+    catalog.publish(&draft, alter).map(drop)
+}
+
+/// ALTER TABLE
+pub(super) fn alter(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    statement: &AlterTableStmt,
+    in_block: bool,
+) -> Result<Done> {
+    let name = relation_name(statement.relation.as_ref())?;
+    let state = transaction.catalog(engine.catalog());
+    let Some(region) = alterable(&state, &name, statement.missing_ok)? else {
+        return Ok(Done::notice(
+            "ALTER TABLE",
+            ErrorCode::UndefinedTable,
+            format!("relation \"{name}\" does not exist, skipping"),
+        ));
+    };
+    let mut schema = TableSchema::clone(&region.schema());
+    let mut done = Done::tag("ALTER TABLE");
+    for command in &statement.cmds {
+        let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
+        let subtype = AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined);
+        match subtype {
+            AlterTableType::AtAddColumn => {
+                let Some(NodeEnum::ColumnDef(column)) = command.def.as_ref().and_then(|def| def.node.as_ref()) else {
+                    continue;
+                };
+                if schema.column(&column.colname).is_some() {
+                    let message = format!("column \"{}\" of relation \"{name}\" already exists", column.colname);
+                    if command.missing_ok {
+                        done.notices.push(Error::new(ErrorCode::DuplicateColumn, format!("{message}, skipping")));
+                        continue;
+                    }
+                    return Err(Error::new(ErrorCode::DuplicateColumn, message));
+                }
+                let has_rows = transaction.writes.may_hold_rows(&region);
+                add_column(has_rows, &mut schema, column, engine.zone())?;
+            }
+            AlterTableType::AtDropColumn => match schema.column(&command.name) {
+                Some(ordinal) => drop_column(&mut schema, ordinal)?,
+                None if command.missing_ok => done.notices.push(Error::new(
+                    ErrorCode::UndefinedColumn,
+                    format!("column \"{}\" of relation \"{name}\" does not exist, skipping", command.name),
+                )),
+                None => return Err(no_column(&schema, &command.name)),
+            },
+            AlterTableType::AtColumnDefault => {
+                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
+                schema.columns[ordinal].default = match &command.def {
+                    None => None,
+                    Some(def) => definition::default(def, &schema.columns[ordinal], engine.zone())?,
+                };
+            }
+            AlterTableType::AtDropNotNull => {
+                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
+                if schema.key.contains(&ordinal) {
+                    return Err(Error::new(
+                        ErrorCode::InvalidTableDefinition,
+                        format!("column \"{}\" is in a primary key", command.name),
+                    ));
+                }
+                schema.columns[ordinal].nullable = true;
+            }
+            _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
+        }
+    }
+    apply(engine, transaction, &name, &region, schema, in_block)?;
+    Ok(done)
+}
+
+fn no_column(schema: &TableSchema, name: &str) -> Error {
+    Error::new(ErrorCode::UndefinedColumn, format!("column \"{name}\" of relation \"{}\" does not exist", schema.name))
+}
+
+fn add_column(
+    has_rows: bool,
+    schema: &mut TableSchema,
+    column: &pg_query::protobuf::ColumnDef,
+    zone: Zone,
+) -> Result<()> {
+    let next = schema.columns.iter().map(|column| column.id.0 + 1).max().unwrap_or(0);
+    // Ids are never used twice: segments may still hold a dropped column's values.
+    let id = ColumnId(next.max(schema.version + 1 + u32::try_from(schema.columns.len()).unwrap_or(0)));
+    let (mut definition, constraints) = definition::column_def(column, 0, zone)?;
+    definition.id = id;
+    if constraints.primary_key.is_some() {
+        return Err(Error::unsupported("adding a primary key to a table is not supported"));
+    }
+    match &definition.default {
+        Some(ColumnDefault::Constant(_)) | None => {}
+        Some(ColumnDefault::Expression(_) | ColumnDefault::Sequence) => {
+            if has_rows {
+                return Err(Error::unsupported(
+                    "adding a column with a default that is not a constant is not supported",
+                )
+                .with_hint("Add it without a default, set the values with UPDATE, then SET DEFAULT."));
+            }
+        }
+    }
+    if !definition.nullable && definition.default.is_none() && has_rows {
+        return Err(Error::new(
+            ErrorCode::NotNullViolation,
+            format!("column \"{}\" of relation \"{}\" contains null values", definition.name, schema.name),
+        ));
+    }
+    let place = schema.visible_columns().len();
+    schema.columns.insert(place, definition);
+    if schema.hidden_key {
+        let last = schema.columns.len() - 1;
+        schema.key = vec![last];
+        schema.partition_by = vec![last];
+    }
+    Ok(())
+}
+
+fn drop_column(schema: &mut TableSchema, ordinal: usize) -> Result<()> {
+    if schema.key.contains(&ordinal) || schema.partition_by.contains(&ordinal) {
+        return Err(Error::unsupported("dropping a column of the primary key is not supported"));
+    }
+    schema.columns.remove(ordinal);
+    for place in schema.key.iter_mut().chain(schema.partition_by.iter_mut()) {
+        if *place > ordinal {
+            *place -= 1;
+        }
+    }
+    Ok(())
+}
+
+/// ALTER TABLE ... RENAME
+pub(super) fn rename(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    statement: &RenameStmt,
+    in_block: bool,
+) -> Result<Done> {
+    let name = relation_name(statement.relation.as_ref())?;
+    let state = transaction.catalog(engine.catalog());
+    let Some(region) = alterable(&state, &name, statement.missing_ok)? else {
+        return Ok(Done::notice(
+            "ALTER TABLE",
+            ErrorCode::UndefinedTable,
+            format!("relation \"{name}\" does not exist, skipping"),
+        ));
+    };
+    let mut schema = TableSchema::clone(&region.schema());
+    match ObjectType::try_from(statement.rename_type) {
+        Ok(ObjectType::ObjectColumn) => {
+            let ordinal = schema.column(&statement.subname).ok_or_else(|| {
+                Error::new(ErrorCode::UndefinedColumn, format!("column \"{}\" does not exist", statement.subname))
+            })?;
+            if schema.column(&statement.newname).is_some() {
+                return Err(Error::new(
+                    ErrorCode::DuplicateColumn,
+                    format!("column \"{}\" of relation \"{name}\" already exists", statement.newname),
+                ));
+            }
+            schema.columns[ordinal].name.clone_from(&statement.newname);
+        }
+        Ok(ObjectType::ObjectTable) => {
+            if state.is_relation(&statement.newname) {
+                return Err(exists(&statement.newname));
+            }
+            schema.name.clone_from(&statement.newname);
+        }
+        Ok(ObjectType::ObjectTabconstraint) => {
+            if schema.hidden_key || schema.key_name != statement.subname {
+                return Err(Error::new(
+                    ErrorCode::UndefinedObject,
+                    format!("constraint \"{}\" for table \"{name}\" does not exist", statement.subname),
+                ));
+            }
+            if state.is_relation(&statement.newname) {
+                return Err(exists(&statement.newname));
+            }
+            schema.key_name.clone_from(&statement.newname);
+        }
+        _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
+    }
+    apply(engine, transaction, &name, &region, schema, in_block)?;
+    Ok(Done::tag("ALTER TABLE"))
+}

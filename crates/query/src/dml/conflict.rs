@@ -1,0 +1,175 @@
+//! ON CONFLICT: the key that it is about, and what becomes of the row that has it.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, ErrorCode, Result, SqlType, TableSchema};
+use datafusion::common::DFSchema;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::sql::sqlparser::ast::{
+    Assignment, ConflictTarget, Expr, OnConflictAction, OnInsert, visit_expressions,
+};
+
+use super::parameters::{ParametersRead, parameter_schema};
+use super::{Builder, Conflict, assigned_column, split_assignments, target_column, typed};
+use crate::error::from_datafusion;
+use crate::key_plan::{self, single};
+use crate::select::Planner;
+use crate::select::names::folded;
+
+impl Builder<'_> {
+    pub(super) fn conflict(&mut self, on: Option<OnInsert>, alias: &str) -> Result<Conflict> {
+        let on = match on {
+            None => return Ok(Conflict::Fail),
+            Some(OnInsert::OnConflict(on)) => on,
+            Some(_) => return Err(Error::unsupported("ON DUPLICATE KEY is not supported")),
+        };
+        match &on.conflict_target {
+            None => {}
+            Some(ConflictTarget::Columns(names)) => {
+                let mut ordinals = Vec::new();
+                for name in names {
+                    ordinals.push(target_column(self.schema, &folded(name))?);
+                }
+                ordinals.sort_unstable();
+                let mut key = self.schema.key.clone();
+                key.sort_unstable();
+                if ordinals != key || self.schema.hidden_key {
+                    return Err(no_constraint());
+                }
+            }
+            Some(ConflictTarget::OnConstraint(name)) => {
+                let name = single(name).unwrap_or_default();
+                if self.schema.hidden_key || name != self.schema.key_name {
+                    return Err(Error::new(
+                        ErrorCode::UndefinedObject,
+                        format!("constraint \"{name}\" for table \"{}\" does not exist", self.schema.name),
+                    ));
+                }
+            }
+        }
+        let update = match on.action {
+            OnConflictAction::DoNothing => return Ok(Conflict::Nothing),
+            OnConflictAction::DoUpdate(update) => update,
+        };
+        if on.conflict_target.is_none() {
+            return Err(Error::new(
+                ErrorCode::SyntaxError,
+                "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+            ));
+        }
+        let mut values = update.assignments.iter().map(|assignment| &assignment.value).chain(&update.selection);
+        if values.any(holds_query) {
+            return Err(Error::unsupported("a subquery in ON CONFLICT is not supported"));
+        }
+        let row = self.engine_schema();
+        let existing = DFSchema::try_from_qualified_schema(alias, &row).map_err(from_datafusion)?;
+        let excluded = DFSchema::try_from_qualified_schema("excluded", &row).map_err(from_datafusion)?;
+        let mut split = Vec::new();
+        for Assignment { target, value } in split_assignments(update.assignments)? {
+            let ordinal = assigned_column(self.schema, &target)?;
+            if self.schema.key.contains(&ordinal) {
+                return Err(Error::unsupported("ON CONFLICT DO UPDATE of a key column is not supported"));
+            }
+            // Alone, a parameter is of the column's type.
+            if let Some(number) = key_plan::parameter(&value) {
+                self.know_parameter(number, self.schema.columns[ordinal].sql_type);
+            }
+            split.push((ordinal, value));
+        }
+        let mut read = ParametersRead::default();
+        split.iter_mut().for_each(|(_, value)| read.replace_in(value));
+        let mut selection = update.selection;
+        selection.iter_mut().for_each(|selection| read.replace_in(selection));
+        let mut parameters = Vec::new();
+        for number in read.numbers {
+            let known = self.parameter_types.get(number).copied().flatten();
+            let declared = self.declared.get(number).and_then(|oid| SqlType::from_oid(*oid));
+            let sql_type = known.or(declared).ok_or_else(|| {
+                let message = format!("could not determine data type of parameter ${}", number + 1);
+                Error::new(ErrorCode::IndeterminateDatatype, message)
+                    .with_hint(format!("Cast it: ${}::integer.", number + 1))
+            })?;
+            self.know_parameter(number, sql_type);
+            parameters.push((number, sql_type));
+        }
+        let both = existing.join(&excluded).map_err(from_datafusion)?;
+        let both = both.join(&parameter_schema(&parameters)?).map_err(from_datafusion)?;
+        let planner = Planner::new(self.engine, self.catalog);
+        let mut assignments = Vec::new();
+        for (ordinal, value) in split {
+            check_names(&value, self.schema)?;
+            let value = typed(value, self.schema.columns[ordinal].sql_type);
+            let (expr, sql_type) = self.physical(&planner, value, &both)?;
+            assignments.push((ordinal, expr, sql_type));
+        }
+        let filter = match selection {
+            Some(selection) => {
+                check_names(&selection, self.schema)?;
+                Some(self.physical(&planner, selection, &both)?.0)
+            }
+            None => None,
+        };
+        Ok(Conflict::Update { assignments, filter, parameters })
+    }
+
+    /// Gives a parameter a type, unless it has one.
+    fn know_parameter(&mut self, number: usize, sql_type: SqlType) {
+        if self.parameter_types.len() <= number {
+            self.parameter_types.resize(number + 1, None);
+        }
+        self.parameter_types[number].get_or_insert(sql_type);
+    }
+
+    fn engine_schema(&self) -> arrow::datatypes::Schema {
+        let fields: Vec<arrow::datatypes::Field> =
+            self.schema.columns.iter().map(ashlar_store::arrow_types::to_arrow_field).collect();
+        arrow::datatypes::Schema::new(fields)
+    }
+
+    fn physical(
+        &self,
+        planner: &Planner<'_>,
+        expr: Expr,
+        schema: &DFSchema,
+    ) -> Result<(Arc<dyn PhysicalExpr>, SqlType)> {
+        use datafusion::logical_expr::ExprSchemable;
+        let logical = planner.expression(expr, schema)?;
+        let logical = crate::functions::analysed(self.engine.state(), logical, schema)?;
+        let (_, field) = logical.to_field(schema).map_err(from_datafusion)?;
+        let sql_type = ashlar_store::arrow_types::sql_type_of(&field)
+            .ok_or_else(|| Error::unsupported(format!("type {} is not supported", field.data_type())))?;
+        let physical = self.engine.state().create_physical_expr(logical, schema).map_err(from_datafusion)?;
+        Ok((physical, sql_type))
+    }
+}
+
+fn no_constraint() -> Error {
+    Error::new(
+        ErrorCode::InvalidColumnReference,
+        "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+    )
+}
+
+fn holds_query(expr: &Expr) -> bool {
+    use std::ops::ControlFlow;
+    let found = visit_expressions(expr, |node| match node {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// 42702 for a bare name: the existing row and the excluded one both have it.
+fn check_names(expr: &Expr, schema: &TableSchema) -> Result<()> {
+    use std::ops::ControlFlow;
+    let found = visit_expressions(expr, |node| match node {
+        Expr::Identifier(name) if schema.column(&folded(name)).is_some() => ControlFlow::Break(folded(name)),
+        _ => ControlFlow::Continue(()),
+    });
+    match found {
+        ControlFlow::Break(name) => {
+            Err(Error::new(ErrorCode::AmbiguousColumn, format!("column reference \"{name}\" is ambiguous")))
+        }
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}

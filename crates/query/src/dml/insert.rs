@@ -1,0 +1,245 @@
+//! INSERT: where its rows come from and which columns they are for.
+//!
+//! Called by `statement`. Runs nothing: `run` does.
+
+use std::sync::Arc;
+
+use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, SqlType, TableSchema};
+use datafusion::sql::sqlparser::ast::{
+    Expr, GroupByExpr, Ident, Insert, Query, SelectItem, SetExpr, Statement as AstStatement, TableObject,
+    Value as AstValue, Values, With,
+};
+
+use super::with::before;
+use super::{Builder, Cell, Conflict, InsertPlan, Outputs, Source, select_of, target_column, typed, unlimited};
+use crate::assign::Assigned;
+use crate::catalog::CatalogState;
+use crate::engine::Engine;
+use crate::key_plan::{self, Operand, single};
+use crate::select::names::folded;
+use crate::select::{Planner, SelectPlan};
+use crate::sql_types::ast_of;
+
+impl InsertPlan {
+    /// Plans an INSERT.
+    ///
+    /// # Errors
+    /// What names and types find.
+    pub fn new(
+        engine: &Engine,
+        catalog: &Arc<CatalogState>,
+        with: Option<With>,
+        insert: Insert,
+        declared: &[u32],
+    ) -> Result<Self> {
+        let TableObject::TableName(name) = &insert.table else {
+            return Err(Error::unsupported("this form of INSERT is not supported"));
+        };
+        let name = single(name).ok_or_else(|| crate::error::undefined_table(&name.to_string()))?;
+        let region = Arc::clone(catalog.grid(&name)?);
+        let schema = region.schema();
+        let targets = Self::targets(&schema, &insert)?;
+        let mut plan = Builder { engine, catalog, schema: &schema, with, declared, parameter_types: Vec::new() };
+        let source = plan.source(&targets, !insert.columns.is_empty(), insert.source)?;
+        let alias = insert.table_alias.as_ref().map_or(name, |alias| folded(&alias.alias));
+        let conflict = plan.conflict(insert.on, &alias)?;
+        let returning = plan.returning(insert.returning, &alias)?;
+        let parameter_types = plan.finish_parameters();
+        let mut defaults = Vec::new();
+        for (ordinal, column) in schema.columns.iter().enumerate() {
+            if let Some(ColumnDefault::Expression(sql)) = &column.default {
+                defaults.push((ordinal, default_plan(engine, catalog, sql, column.sql_type)?));
+            }
+        }
+        let zone = engine.zone();
+        Ok(Self { region, targets, source, conflict, returning, defaults, parameter_types, zone, schema })
+    }
+
+    fn targets(schema: &TableSchema, insert: &Insert) -> Result<Vec<usize>> {
+        let visible = schema.visible_columns().len();
+        if insert.columns.is_empty() {
+            let mut targets: Vec<usize> = (0..visible).collect();
+            if let Some(width) = insert.source.as_ref().and_then(|query| width_of(query)) {
+                check_width(width, visible)?;
+                targets.truncate(width);
+            }
+            return Ok(targets);
+        }
+        let mut targets = Vec::new();
+        for name in &insert.columns {
+            let name = single(name).unwrap_or_default();
+            let ordinal = target_column(schema, &name)?;
+            if targets.contains(&ordinal) {
+                return Err(Error::new(
+                    ErrorCode::DuplicateColumn,
+                    format!("column \"{name}\" specified more than once"),
+                ));
+            }
+            targets.push(ordinal);
+        }
+        if let Some(width) = insert.source.as_ref().and_then(|query| width_of(query)) {
+            check_width(width, targets.len())?;
+            if width < targets.len() {
+                return Err(Error::new(ErrorCode::SyntaxError, "INSERT has more target columns than expressions"));
+            }
+        }
+        Ok(targets)
+    }
+
+    /// Whether a default gives another value each time, such as `random()`.
+    pub fn has_volatile_default(&self) -> bool {
+        self.defaults.iter().any(|(_, plan)| plan.is_volatile())
+    }
+
+    /// Whether it runs without the engine: constants and parameters, into rows as they are.
+    pub fn is_inline(&self) -> bool {
+        matches!(&self.source, Source::Values { computed: None, .. })
+            && self.defaults.is_empty()
+            && matches!(self.conflict, Conflict::Fail | Conflict::Nothing)
+            && self.returning.as_ref().is_none_or(|returning| matches!(returning.outputs, Outputs::Plain(_)))
+    }
+}
+
+fn check_width(width: usize, columns: usize) -> Result<()> {
+    if width > columns {
+        return Err(Error::new(ErrorCode::SyntaxError, "INSERT has more expressions than target columns"));
+    }
+    Ok(())
+}
+
+/// How many columns a VALUES list has.
+fn width_of(query: &Query) -> Option<usize> {
+    match query.body.as_ref() {
+        SetExpr::Values(values) => values.rows.first().map(|row| row.len()),
+        _ => None,
+    }
+}
+
+fn default_plan(engine: &Engine, catalog: &Arc<CatalogState>, sql: &str, sql_type: SqlType) -> Result<SelectPlan> {
+    let statement = crate::select::parse(&format!("SELECT CAST(({sql}) AS {})", ast_of(unlimited(sql_type))))?;
+    SelectPlan::new(&Planner::new(engine, catalog), statement, &[])
+}
+
+impl Builder<'_> {
+    /// `is_listed`: the statement names the target columns.
+    fn source(&mut self, targets: &[usize], is_listed: bool, source: Option<Box<Query>>) -> Result<Source> {
+        let Some(mut query) = source else {
+            // DEFAULT VALUES
+            self.check_with()?;
+            return Ok(Source::Values { rows: vec![vec![Cell::Default; targets.len()]], computed: None });
+        };
+        let is_values = query.with.is_none() && query.order_by.is_none() && query.limit_clause.is_none();
+        match query.body.as_ref() {
+            SetExpr::Values(values) if is_values => self.values(targets, values),
+            _ => {
+                self.type_outputs(targets, &mut query);
+                let statement = AstStatement::Query(before(self.with.clone(), query)?);
+                let plan = SelectPlan::new(&Planner::new(self.engine, self.catalog), statement, self.declared)?;
+                check_width(plan.columns.len(), targets.len())?;
+                if plan.columns.len() < targets.len() && is_listed {
+                    return Err(Error::new(ErrorCode::SyntaxError, "INSERT has more target columns than expressions"));
+                }
+                // Types that cannot be assigned are found before anything runs.
+                for (field, ordinal) in plan.schema().fields().iter().zip(targets) {
+                    let empty = arrow::array::new_empty_array(field.data_type());
+                    Assigned::new(&empty, field, &self.schema.columns[*ordinal], self.engine.zone()).map(drop)?;
+                }
+                self.merge_parameters(&plan);
+                Ok(Source::Query(Box::new(plan)))
+            }
+        }
+    }
+
+    /// Quoted strings and parameters that a plain SELECT gives take the types of their columns.
+    fn type_outputs(&self, targets: &[usize], query: &mut Query) {
+        let is_ordered = query.order_by.is_some();
+        let SetExpr::Select(select) = query.body.as_mut() else { return };
+        let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(exprs, _) if exprs.is_empty());
+        if is_ordered || is_grouped || select.distinct.is_some() {
+            return;
+        }
+        for (item, ordinal) in select.projection.iter_mut().zip(targets) {
+            let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { return };
+            let sql_type = self.schema.columns[*ordinal].sql_type;
+            let open = std::mem::replace(expr, Expr::value(AstValue::Null));
+            *expr = typed(open, sql_type);
+        }
+    }
+
+    fn values(&mut self, targets: &[usize], values: &Values) -> Result<Source> {
+        let mut rows = Vec::with_capacity(values.rows.len());
+        let mut computed: Vec<Expr> = Vec::new();
+        for row in &values.rows {
+            if row.len() != targets.len() {
+                return Err(Error::new(ErrorCode::SyntaxError, "VALUES lists must all be the same length"));
+            }
+            let mut cells = Vec::with_capacity(row.len());
+            for (expr, ordinal) in row.iter().zip(targets) {
+                cells.push(self.cell(*ordinal, expr, &mut computed)?);
+            }
+            rows.push(cells);
+        }
+        if computed.is_empty() {
+            self.check_with()?;
+            return Ok(Source::Values { rows, computed: None });
+        }
+        let items = computed.into_iter().enumerate().map(|(number, expr)| SelectItem::ExprWithAlias {
+            expr,
+            alias: Ident::with_quote('"', format!("c{number}")),
+        });
+        let statement = AstStatement::Query(Box::new(select_of(self.with.clone(), items.collect(), Vec::new(), None)?));
+        let plan = SelectPlan::new(&Planner::new(self.engine, self.catalog), statement, self.declared)?;
+        self.merge_parameters(&plan);
+        Ok(Source::Values { rows, computed: Some(Box::new(plan)) })
+    }
+
+    /// Finds what is wrong with a WITH that nothing reads.
+    fn check_with(&mut self) -> Result<()> {
+        let Some(with) = self.with.clone() else { return Ok(()) };
+        let one = SelectItem::UnnamedExpr(Expr::value(AstValue::Number("1".to_owned(), false)));
+        let statement = AstStatement::Query(Box::new(select_of(Some(with), vec![one], Vec::new(), None)?));
+        let plan = SelectPlan::new(&Planner::new(self.engine, self.catalog), statement, self.declared)?;
+        self.merge_parameters(&plan);
+        Ok(())
+    }
+
+    fn cell(&mut self, ordinal: usize, expr: &Expr, computed: &mut Vec<Expr>) -> Result<Cell> {
+        let column = &self.schema.columns[ordinal];
+        if matches!(expr, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+        {
+            return Ok(Cell::Default);
+        }
+        if let Some(literal) = key_plan::literal(expr) {
+            return Ok(Cell::Operand(Operand::Constant(literal.assign(column, self.engine.zone())?)));
+        }
+        if let Some(number) = key_plan::parameter(expr)
+            && let Some(from) = key_plan::declared_or(self.declared, number, column.sql_type, false)
+        {
+            if self.parameter_types.len() <= number {
+                self.parameter_types.resize(number + 1, None);
+            }
+            if *self.parameter_types[number].get_or_insert(from) == from {
+                return Ok(Cell::Operand(Operand::Parameter { number, from, to: column.sql_type }));
+            }
+        }
+        computed.push(expr.clone());
+        Ok(Cell::Computed(computed.len() - 1))
+    }
+
+    pub(super) fn merge_parameters(&mut self, plan: &SelectPlan) {
+        let types = &plan.parameter_types;
+        if self.parameter_types.len() < types.len() {
+            self.parameter_types.resize(types.len(), None);
+        }
+        for ((known, found), used) in self.parameter_types.iter_mut().zip(types).zip(&plan.parameters_used) {
+            if *used {
+                known.get_or_insert(*found);
+            }
+        }
+    }
+
+    pub(super) fn finish_parameters(&self) -> Vec<SqlType> {
+        let text = SqlType::Scalar(ashlar_base::ScalarType::Text);
+        self.parameter_types.iter().map(|known| known.unwrap_or(text)).collect()
+    }
+}

@@ -1,0 +1,365 @@
+//! Inserts rows: each is completed with defaults, checked, and put where nothing, or what ON CONFLICT allows, is.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+use arrow::datatypes::{Field, Schema};
+use ashlar_base::{ColumnDefault, Datum, Error, ErrorCode, Result, TableSchema, Value};
+use ashlar_store::arrow_types::to_arrow_field;
+use ashlar_store::{ColumnReader, Mutation, Pending, ReadView, Region, Snapshot, build_array};
+use datafusion::datasource::{MemTable, TableProvider};
+use datafusion::physical_expr::PhysicalExpr;
+use futures::StreamExt;
+
+use super::check;
+use super::kept::{Outcome, Seen, bytes_of};
+use crate::assign::Assigned;
+use crate::dml::returning::{ROWS, rows_schema};
+use crate::dml::{Cell, Conflict, InsertPlan, Outputs, Source};
+use crate::engine::Engine;
+use crate::error::from_datafusion;
+use crate::functions::times::StatementTime;
+use crate::functions::times::clock::with_time;
+use crate::key_plan::{altered, missing_parameter};
+use crate::transaction::Transaction;
+
+/// Inserts rows of constants and parameters, without the engine: the path of most INSERT statements.
+///
+/// # Errors
+/// 23505, 23502 and what the values find.
+pub fn insert_inline(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    plan: &InsertPlan,
+    parameters: &[Value],
+) -> Result<Outcome> {
+    let Source::Values { rows, .. } = &plan.source else {
+        return Err(Error::internal("only a VALUES list is inserted inline"));
+    };
+    let snapshot = transaction.snapshot(engine.store());
+    let mut sink = InsertSink::new(engine, plan, snapshot, parameters)?;
+    for cells in rows {
+        let row = sink.row_of_cells(cells, parameters, None, &[])?;
+        sink.put(transaction, row)?;
+    }
+    Ok(sink.finish_plain())
+}
+
+/// Inserts one row of constants and parameters in one trip to its partition, outside of any transaction.
+///
+/// # Errors
+/// As [`insert_inline`].
+pub fn insert_one(plan: &InsertPlan, parameters: &[Value]) -> Result<Outcome> {
+    let Source::Values { rows, .. } = &plan.source else {
+        return Err(Error::internal("only a VALUES list is inserted inline"));
+    };
+    let [cells] = &rows[..] else {
+        return Err(Error::internal("one trip inserts one row"));
+    };
+    let row = row_of(plan, cells, parameters, None, &[])?;
+    let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
+    let key: Vec<Datum<'_>> = plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect();
+    let inserted = plan.region.entry(&key, |entry| {
+        if entry.schema().version != plan.schema.version {
+            return Err(altered(&plan.schema));
+        }
+        if matches!(plan.conflict, Conflict::Nothing) && entry.row().is_some() {
+            return Ok(false);
+        }
+        entry.apply(Mutation::Insert { row: &datums }).map(|_| true)
+    })?;
+    let mut outcome = Outcome::default();
+    if inserted {
+        outcome.count = 1;
+        if let Some(row) = stored(plan, row) {
+            outcome.keep(row)?;
+        }
+    }
+    Ok(outcome)
+}
+
+/// What is kept of a row for RETURNING: the columns that come back, or all that the query over the rows may read.
+fn stored(plan: &InsertPlan, mut row: Vec<Value>) -> Option<Vec<Value>> {
+    match &plan.returning.as_ref()?.outputs {
+        Outputs::Plain(ordinals) => Some(ordinals.iter().map(|ordinal| row[*ordinal].clone()).collect()),
+        Outputs::Query(_) | Outputs::Found(_) => {
+            row.truncate(plan.schema.visible_columns().len());
+            Some(row)
+        }
+    }
+}
+
+/// How many rows a VALUES list has; `None` for a query.
+pub fn value_rows(plan: &InsertPlan) -> Option<usize> {
+    match &plan.source {
+        Source::Values { rows, .. } => Some(rows.len()),
+        Source::Query(_) => None,
+    }
+}
+
+fn row_of(
+    plan: &InsertPlan,
+    cells: &[Cell],
+    parameters: &[Value],
+    computed: Option<&(RecordBatch, Arc<Schema>)>,
+    defaults: &[(usize, Value)],
+) -> Result<Vec<Value>> {
+    let mut row = default_row(plan, defaults, |ordinal| {
+        !plan.targets.contains(&ordinal)
+            || plan.targets.iter().zip(cells).any(|(target, cell)| *target == ordinal && matches!(cell, Cell::Default))
+    });
+    for (ordinal, cell) in plan.targets.iter().zip(cells) {
+        match cell {
+            Cell::Operand(operand) => row[*ordinal] = operand.value(parameters)?,
+            Cell::Default => {}
+            Cell::Computed(number) => {
+                let Some((batch, schema)) = computed else {
+                    return Err(Error::internal("a computed cell has a plan"));
+                };
+                let column = &plan.schema.columns[*ordinal];
+                row[*ordinal] =
+                    Assigned::new(batch.column(*number), schema.field(*number), column, plan.zone)?.value(0)?;
+            }
+        }
+    }
+    check(&plan.region, &plan.schema, &row)?;
+    Ok(row)
+}
+
+/// A row of defaults; sequences advance only for the columns that `wants` them.
+fn default_row(plan: &InsertPlan, defaults: &[(usize, Value)], wants: impl Fn(usize) -> bool) -> Vec<Value> {
+    let column = |(ordinal, column): (usize, &ashlar_base::ColumnDef)| match &column.default {
+        Some(ColumnDefault::Constant(value)) => value.clone(),
+        Some(ColumnDefault::Sequence) if wants(ordinal) => sequence_value(&plan.region, column),
+        Some(ColumnDefault::Expression(_)) => {
+            defaults.iter().find(|(known, _)| *known == ordinal).map_or(Value::Null, |(_, value)| value.clone())
+        }
+        _ => Value::Null,
+    };
+    plan.schema.columns.iter().enumerate().map(column).collect()
+}
+
+/// The next number of the table's counter, as the column's integer type.
+pub fn sequence_value(region: &Region, column: &ashlar_base::ColumnDef) -> Value {
+    use ashlar_base::{ScalarType, SqlType};
+    let next = region.next_sequence();
+    match column.sql_type {
+        SqlType::Scalar(ScalarType::Int2) => i16::try_from(next).map_or(Value::Null, Value::Int2),
+        SqlType::Scalar(ScalarType::Int4) => i32::try_from(next).map_or(Value::Null, Value::Int4),
+        _ => Value::Int8(next),
+    }
+}
+
+pub(super) struct InsertSink<'a> {
+    plan: &'a InsertPlan,
+    snapshot: Snapshot,
+    outcome: Outcome,
+    /// Keys that this statement has written, where a conflict updates: one row must not be updated twice.
+    touched: Seen,
+    /// The parameters that ON CONFLICT reads, as columns of one row.
+    parameters: Vec<(Field, ArrayRef)>,
+}
+
+impl<'a> InsertSink<'a> {
+    pub(super) fn new(engine: &Engine, plan: &'a InsertPlan, snapshot: Snapshot, values: &[Value]) -> Result<Self> {
+        let mut parameters = Vec::new();
+        if let Conflict::Update { parameters: read, .. } = &plan.conflict {
+            for (number, sql_type) in read {
+                let value = values.get(*number).ok_or_else(|| missing_parameter(*number))?;
+                let field = Field::clone(&crate::expressions::field_of("parameter", *sql_type)).with_nullable(true);
+                parameters.push((field, build_array(*sql_type, std::iter::once(value.as_datum()))?));
+            }
+        }
+        let store = engine.store();
+        Ok(Self { plan, snapshot, outcome: Outcome::new(store), touched: Seen::new(store), parameters })
+    }
+
+    pub(super) fn row_of_cells(
+        &self,
+        cells: &[Cell],
+        parameters: &[Value],
+        computed: Option<&(RecordBatch, Arc<Schema>)>,
+        defaults: &[(usize, Value)],
+    ) -> Result<Vec<Value>> {
+        row_of(self.plan, cells, parameters, computed, defaults)
+    }
+
+    pub(super) fn put_batch(
+        &mut self,
+        transaction: &mut Transaction,
+        batch: &RecordBatch,
+        output: &Schema,
+        defaults: &[(usize, Value)],
+    ) -> Result<()> {
+        let schema = Arc::clone(&self.plan.schema);
+        let mut assigned = Vec::with_capacity(batch.num_columns());
+        for (number, ordinal) in self.plan.targets.iter().enumerate().take(batch.num_columns()) {
+            assigned.push((
+                *ordinal,
+                Assigned::new(batch.column(number), output.field(number), &schema.columns[*ordinal], self.plan.zone)?,
+            ));
+        }
+        for row in 0..batch.num_rows() {
+            let mut values =
+                default_row(self.plan, defaults, |ordinal| !assigned.iter().any(|(target, _)| *target == ordinal));
+            for (ordinal, assigned) in &assigned {
+                values[*ordinal] = assigned.value(row)?;
+            }
+            check(&self.plan.region, &schema, &values)?;
+            self.put(transaction, values)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn put(&mut self, transaction: &mut Transaction, row: Vec<Value>) -> Result<()> {
+        let plan = self.plan;
+        let version = plan.schema.version;
+        let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
+        if matches!(plan.conflict, Conflict::Fail) {
+            transaction.writes.insert(&plan.region, version, &self.snapshot, &datums)?;
+            return self.count(row);
+        }
+        let key: Vec<Datum<'_>> = plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect();
+        let existing = match transaction.writes.get(&plan.region, &key) {
+            Pending::Deleted => None,
+            Pending::Row(existing) => Some(existing.to_values()),
+            Pending::Untouched => {
+                plan.region.get_at(&self.snapshot, &key, |existing| existing.map(|existing| existing.to_values()))
+            }
+        };
+        let Some(existing) = existing else {
+            if matches!(plan.conflict, Conflict::Update { .. }) {
+                self.touched.add(&plan.schema, &key)?;
+            }
+            transaction.writes.insert(&plan.region, version, &self.snapshot, &datums)?;
+            return self.count(row);
+        };
+        let Conflict::Update { assignments, filter, .. } = &plan.conflict else {
+            return Ok(());
+        };
+        if self.touched.contains(&plan.schema, &key) {
+            return Err(Error::new(
+                ErrorCode::CardinalityViolation,
+                "ON CONFLICT DO UPDATE command cannot affect row a second time",
+            )
+            .with_hint(
+                "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
+            ));
+        }
+        let both = batch_of(&plan.schema, &[existing.clone(), row.clone()], &self.parameters)?;
+        if let Some(filter) = filter {
+            let passed = evaluate(filter, &both, transaction.time)?;
+            let passed = datafusion::common::cast::as_boolean_array(&passed).map_err(from_datafusion)?.iter().next();
+            if passed.flatten() != Some(true) {
+                return Ok(());
+            }
+        }
+        self.touched.add(&plan.schema, &key)?;
+        let mut updated = existing;
+        for (ordinal, expr, sql_type) in assignments {
+            let value = evaluate(expr, &both, transaction.time)?;
+            let field = crate::expressions::field_of("value", *sql_type);
+            updated[*ordinal] = Assigned::new(&value, &field, &plan.schema.columns[*ordinal], plan.zone)?.value(0)?;
+        }
+        check(&plan.region, &plan.schema, &updated)?;
+        let datums: Vec<Datum<'_>> = updated.iter().map(Value::as_datum).collect();
+        transaction.writes.upsert(&plan.region, version, &self.snapshot, &datums)?;
+        self.count(updated)
+    }
+
+    fn count(&mut self, row: Vec<Value>) -> Result<()> {
+        self.outcome.count += 1;
+        match stored(self.plan, row) {
+            Some(row) => self.outcome.keep(row),
+            None => Ok(()),
+        }
+    }
+
+    /// What was done, where RETURNING has plain columns at most.
+    fn finish_plain(self) -> Outcome {
+        self.outcome
+    }
+
+    /// What was done; `view`, where RETURNING is a query, shows the tables as they were before.
+    pub(super) async fn finish(
+        self,
+        engine: &Engine,
+        parameters: &[Value],
+        view: Option<Arc<ReadView>>,
+        time: StatementTime,
+    ) -> Result<Outcome> {
+        let mut outcome = self.outcome;
+        let outputs = self.plan.returning.as_ref().map(|returning| &returning.outputs);
+        let (Some(Outputs::Query(select)), Some(view)) = (outputs, view) else { return Ok(outcome) };
+        if outcome.rows.is_empty() {
+            return Ok(outcome);
+        }
+        let rows = std::mem::take(&mut outcome.rows);
+        // As columns they take as much again.
+        let mut copied = engine.store().reservation();
+        rows.iter().try_for_each(|row| copied.grow(bytes_of(row)))?;
+        let visible = self.plan.schema.visible_columns();
+        let mut arrays = Vec::with_capacity(visible.len() + 1);
+        for (ordinal, column) in visible.iter().enumerate() {
+            arrays.push(build_array(column.sql_type, rows.iter().map(|row| row[ordinal].as_datum()))?);
+        }
+        arrays.push(Arc::new(Int64Array::from_iter_values((0i64..).take(rows.len()))));
+        drop(rows);
+        outcome.forget();
+        let schema = rows_schema(&self.plan.schema);
+        let table = RecordBatch::try_new(Arc::clone(&schema), arrays)
+            .map_err(Into::into)
+            .and_then(|batch| MemTable::try_new(schema, vec![vec![batch]]))
+            .map_err(from_datafusion)?;
+        let table: Arc<dyn TableProvider> = Arc::new(table);
+        let mut stream = select.over(ROWS, &table)?.stream(engine, parameters, view, time).await?;
+        // In the order of the rows, whichever way they went.
+        let mut numbered: Vec<(Option<i64>, Vec<Value>)> = Vec::new();
+        while let Some(batch) = stream.next().await {
+            let batch = batch.map_err(from_datafusion)?;
+            let columns = batch.columns().iter().zip(select.columns.iter());
+            let readers =
+                columns.map(|(array, column)| ColumnReader::new(array, column.sql_type)).collect::<Result<Vec<_>>>()?;
+            for row in 0..batch.num_rows() {
+                let mut values: Vec<Value> = readers.iter().map(|reader| reader.datum(row).to_value()).collect();
+                let number = match values.pop() {
+                    Some(Value::Int8(number)) => Some(number),
+                    _ => None,
+                };
+                outcome.hold(&values)?;
+                numbered.push((number, values));
+            }
+        }
+        numbered.sort_by_key(|(number, _)| *number);
+        outcome.rows = numbered.into_iter().map(|(_, values)| values).collect();
+        Ok(outcome)
+    }
+}
+
+fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch, time: StatementTime) -> Result<ArrayRef> {
+    with_time(time, || expr.evaluate(batch))
+        .and_then(|value| value.into_array(batch.num_rows()))
+        .map_err(from_datafusion)
+}
+
+fn columns_of(schema: &TableSchema, rows: &[Vec<Value>]) -> Result<Vec<ArrayRef>> {
+    let column = |(ordinal, column): (usize, &ashlar_base::ColumnDef)| {
+        build_array(column.sql_type, rows.iter().map(|row| row[ordinal].as_datum()))
+    };
+    schema.columns.iter().enumerate().map(column).collect()
+}
+
+/// One row: the columns of several, one behind the other, and parameters behind them.
+fn batch_of(schema: &TableSchema, rows: &[Vec<Value>], parameters: &[(Field, ArrayRef)]) -> Result<RecordBatch> {
+    let mut fields = Vec::new();
+    let mut arrays = Vec::new();
+    for row in rows {
+        arrays.extend(columns_of(schema, std::slice::from_ref(row))?);
+        fields.extend(schema.columns.iter().map(to_arrow_field).map(|field| field.with_nullable(true)));
+    }
+    for (field, array) in parameters {
+        fields.push(field.clone());
+        arrays.push(Arc::clone(array));
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(|error| from_datafusion(error.into()))
+}

@@ -1,0 +1,122 @@
+//! Statements in transactions of one engine: who wins a race, and what a statement may hold.
+
+use std::sync::Arc;
+
+use ashlar_base::{ErrorCode, Value};
+use ashlar_store::StoreConfig;
+
+use super::*;
+use crate::dml::run::{Outcome, Run};
+use crate::engine::{Engine, EngineConfig};
+use crate::statement::{Kind, Statement};
+use crate::{ddl, grammar};
+
+fn engine(memory_max: u64) -> Arc<Engine> {
+    let config =
+        EngineConfig { memory_bytes_max: 256 << 20, threads: 2, batch_rows: 1024, plan_cache_bytes_max: 1 << 20 };
+    Engine::new(Store::new(StoreConfig { memory_max, ..StoreConfig::default() }), &config).unwrap()
+}
+
+fn transaction() -> Transaction {
+    Transaction::new(Isolation::ReadCommitted, false)
+}
+
+/// Runs a statement as a session does; after an error the transaction is as before.
+fn run(engine: &Engine, transaction: &mut Transaction, sql: &str, in_block: bool) -> Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mark = transaction.mark();
+    let done = runtime.block_on(async {
+        let catalog = transaction.catalog(engine.catalog());
+        let parsed = grammar::parse_one(sql)?.unwrap();
+        let statement = Statement::plan(engine, &catalog, &parsed, &[])?;
+        let mut run = Run { engine, catalog: &catalog, transaction, parameters: &[] };
+        match &statement.kind {
+            Kind::Ddl(ddl) => {
+                ddl::run(engine, run.transaction, ddl, in_block).await?;
+                Ok(Outcome::default())
+            }
+            Kind::Insert(plan) => run.insert(plan).await,
+            Kind::Update(plan) => run.update(plan).await,
+            Kind::Delete(plan) => run.delete(plan).await,
+            _ => panic!("{sql}"),
+        }
+    });
+    if done.is_err() {
+        transaction.rollback_to(&mark, engine.catalog(), engine.store());
+    }
+    done
+}
+
+/// Runs a statement that is a transaction of its own.
+fn alone(engine: &Engine, sql: &str) -> Result<Outcome> {
+    let mut transaction = transaction();
+    let outcome = run(engine, &mut transaction, sql, false)?;
+    transaction.commit(engine.catalog(), engine.store())?;
+    Ok(outcome)
+}
+
+/// The tables, where each has the name in the catalog that it has itself.
+fn names(engine: &Engine) -> Vec<String> {
+    let state = engine.catalog().current();
+    let named = state.tables().filter_map(|(name, table)| match table {
+        Table::Grid(region) => {
+            assert_eq!(region.schema().name, name, "a table has one name");
+            Some(name.to_owned())
+        }
+        Table::File(_) => None,
+    });
+    named.collect()
+}
+
+#[test]
+fn a_rename_changes_the_name_everywhere_or_nowhere() {
+    let engine = engine(u64::MAX);
+    alone(&engine, "CREATE TABLE t (id integer PRIMARY KEY)").unwrap();
+    // Somebody takes the name before the statement's transaction ends.
+    let mut renaming = transaction();
+    run(&engine, &mut renaming, "ALTER TABLE t RENAME TO u", false).unwrap();
+    let taken = alone(&engine, "CREATE TABLE u (other integer)").map(|_| ());
+    let renamed = renaming.commit(engine.catalog(), engine.store());
+    assert!(taken.is_ok() != renamed.is_ok(), "{taken:?} {renamed:?}");
+    assert_eq!(names(&engine), ["kv", "u"]);
+    // The same in a block, which loses.
+    let mut renaming = transaction();
+    run(&engine, &mut renaming, "ALTER TABLE u RENAME TO v", true).unwrap();
+    alone(&engine, "CREATE TABLE v (other integer)").unwrap();
+    let error = renaming.commit(engine.catalog(), engine.store()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SerializationFailure);
+    assert_eq!(names(&engine), ["kv", "u", "v"]);
+}
+
+fn sum(engine: &Engine) -> Vec<Value> {
+    alone(engine, "INSERT INTO sums SELECT sum(v), sum(id) FROM t RETURNING a, b").unwrap().rows.remove(0)
+}
+
+#[test]
+fn what_a_statement_keeps_is_charged_and_given_back() {
+    let engine = engine(24 << 20);
+    alone(&engine, "CREATE TABLE t (id integer PRIMARY KEY, v integer, s text)").unwrap();
+    alone(&engine, "INSERT INTO t SELECT i, 0, repeat('x', 100) FROM generate_series(1, 20000) AS g (i)").unwrap();
+    alone(&engine, "CREATE TABLE sums (a bigint, b bigint)").unwrap();
+    let before = sum(&engine);
+    assert_eq!(before, [Value::Int8(0), Value::Int8(200_010_000)]);
+    let used = engine.store().memory_used();
+    for sql in [
+        "UPDATE t SET v = v + 1 RETURNING repeat(s, 20)",
+        "UPDATE t SET v = v + o.k FROM (VALUES (1)) AS o (k) RETURNING o.k, repeat(s, 20)",
+        "DELETE FROM t RETURNING repeat(s, 20)",
+        "INSERT INTO t SELECT id + 100000, v, s FROM t RETURNING repeat(s, 20)",
+        // Rows whose keys move wait until all have left.
+        "UPDATE t SET id = id + 100000, s = repeat(s, 5)",
+    ] {
+        let error = alone(&engine, sql).map(|outcome| outcome.count).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::OutOfMemory, "{sql}: {error:?}");
+        assert_eq!(engine.store().memory_used(), used, "{sql}");
+    }
+    assert_eq!(sum(&engine), before);
+    let outcome = alone(&engine, "UPDATE t SET v = v + 1 RETURNING id, v").unwrap();
+    assert_eq!((outcome.count, outcome.rows.len()), (20_000, 20_000));
+    assert!(outcome.held.is_some());
+    drop(outcome);
+    assert_eq!(alone(&engine, "DELETE FROM t WHERE v = 1").unwrap().count, 20_000);
+}
