@@ -71,7 +71,7 @@ impl CopyPlan {
     ///
     /// # Errors
     /// 42P01, 42703, 22023; 0A000 for files and programs of the server.
-    pub fn new(engine: &Engine, catalog: &Arc<CatalogState>, statement: &CopyStmt, sql: &str) -> Result<Self> {
+    pub fn new(engine: &Engine, catalog: &Arc<CatalogState>, statement: &CopyStmt) -> Result<Self> {
         if statement.is_program || !statement.filename.is_empty() {
             return Err(Error::unsupported("COPY from or to a file or program of the server is not supported")
                 .with_hint("Use COPY ... FROM STDIN or TO STDOUT; psql's \\copy does."));
@@ -105,14 +105,24 @@ impl CopyPlan {
             return Ok(Self::In { region, schema, targets, options });
         }
         let text = match &statement.query {
-            Some(_) => inner_query(sql)?,
+            Some(query) => {
+                let node = query.node.as_ref().ok_or_else(|| Error::internal("COPY of no query"))?;
+                crate::statement::statement_text(node)?
+            }
             None => {
                 let name = relation_name(statement.relation.as_ref())?;
                 if !matches!(catalog.table(&name), Some(Table::Grid(_) | Table::File(_))) {
                     return Err(crate::error::undefined_table(&name));
                 }
-                let names: Vec<String> =
-                    statement.attlist.iter().filter_map(sql_types::string_of).map(quoted).collect();
+                let mut names: Vec<String> = Vec::new();
+                for column in statement.attlist.iter().filter_map(sql_types::string_of) {
+                    let name = quoted(column);
+                    if names.contains(&name) {
+                        let message = format!("column \"{column}\" specified more than once");
+                        return Err(Error::new(ErrorCode::DuplicateColumn, message));
+                    }
+                    names.push(name);
+                }
                 let list = if names.is_empty() { "*".to_owned() } else { names.join(", ") };
                 format!("SELECT {list} FROM {}", quoted(&name))
             }
@@ -126,29 +136,6 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The text between the parentheses of `COPY (query) TO`.
-fn inner_query(sql: &str) -> Result<String> {
-    let open = sql.find('(').ok_or_else(|| Error::internal("COPY of a query has parentheses"))?;
-    let mut depth = 0usize;
-    let mut quote: Option<char> = None;
-    for (offset, character) in sql[open..].char_indices() {
-        match (quote, character) {
-            (Some(open), close) if open == close => quote = None,
-            (Some(_), _) => {}
-            (None, '\'' | '"') => quote = Some(character),
-            (None, '(') => depth += 1,
-            (None, ')') => {
-                depth -= 1;
-                if depth == 0 {
-                    return Ok(sql[open + 1..open + offset].to_owned());
-                }
-            }
-            (None, _) => {}
-        }
-    }
-    Err(Error::internal("COPY of a query has parentheses"))
-}
-
 fn options(nodes: &[pg_query::Node]) -> Result<CopyOptions> {
     let mut format = CopyFormat::Text;
     let (mut delimiter, mut null, mut header, mut quote, mut escape) = (None, None, false, None, None);
@@ -156,7 +143,12 @@ fn options(nodes: &[pg_query::Node]) -> Result<CopyOptions> {
         Some(NodeEnum::DefElem(element)) => Some(element.as_ref()),
         _ => None,
     });
+    let mut given: Vec<&str> = Vec::new();
     for element in elements {
+        if given.contains(&element.defname.as_str()) {
+            return Err(Error::new(ErrorCode::SyntaxError, "conflicting or redundant options"));
+        }
+        given.push(&element.defname);
         match element.defname.as_str() {
             "format" => {
                 format = match text_of(element).to_ascii_lowercase().as_str() {

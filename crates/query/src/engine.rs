@@ -223,7 +223,7 @@ fn session_state(config: &EngineConfig, runtime: Arc<RuntimeEnv>, zone: Zone) ->
     // Unions and aggregates first: what stands above them is settled by the types that they give.
     analyzer.rules.insert(1, Arc::new(Placement));
     analyzer.rules.insert(2, Arc::new(NumericAggregates));
-    analyzer.rules.insert(3, Arc::new(SettleFunctions));
+    analyzer.rules.insert(3, Arc::new(SettleFunctions { zone }));
     analyzer.rules.insert(4, Arc::new(Conditions));
     analyzer.rules.insert(5, Arc::new(PgOperators));
     analyzer.rules.insert(6, Arc::new(JsonbOrder));

@@ -8,6 +8,8 @@ use ashlar_base::{Error, ErrorCode};
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 
+use crate::columns::NAME_END;
+
 /// Wraps one of our errors for its way through DataFusion.
 pub fn external(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
@@ -154,8 +156,19 @@ pub fn undefined_table(name: &str) -> Error {
     Error::new(ErrorCode::UndefinedTable, format!("relation \"{name}\" does not exist"))
 }
 
+/// The engine's own words, as far as they are words: what it prints of its plans is for its makers.
 fn first_line(message: &str) -> String {
-    message.lines().next().unwrap_or(message).trim_end_matches('.').to_owned()
+    const DUMPED: [&str; 6] = ["Some(", "Field {", "Placeholder", "Subquery", "OuterReferenceColumn", "ScalarFunction"];
+    let line = message.lines().next().unwrap_or(message).trim_end_matches('.');
+    if DUMPED.iter().any(|mark| line.contains(mark)) {
+        return "this form of the statement is not supported".to_owned();
+    }
+    let mut parts = line.split(NAME_END);
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        shown.push_str(part.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    shown
 }
 
 /// Between two marks.

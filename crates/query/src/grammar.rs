@@ -92,7 +92,9 @@ pub fn only_one(mut statements: Vec<ParsedStatement>) -> Result<Option<ParsedSta
 }
 
 fn syntax_error(sql: &str, error: &pg_query::Error) -> Error {
-    if matches!(error, pg_query::Error::Decode(_)) || error.to_string().contains("memory exhausted") {
+    let text = error.to_string();
+    let is_deep = text.contains("memory exhausted") || text.contains("stack depth limit exceeded");
+    if matches!(error, pg_query::Error::Decode(_)) || is_deep {
         return Error::new(ErrorCode::StatementTooComplex, "stack depth limit exceeded")
             .with_hint("Nest less: the statement is too deep for the parser.");
     }

@@ -75,7 +75,7 @@ impl TableProvider for GridTable {
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let support = |filter: &&Expr| {
-            if filter.is_volatile() {
+            if filter.is_volatile() || holds_query(filter) {
                 TableProviderFilterPushDown::Unsupported
             } else {
                 TableProviderFilterPushDown::Exact
@@ -126,6 +126,22 @@ impl TableProvider for GridTable {
             GridScanExec::new(self.region.clone(), columns, output.len(), scan_schema, predicate, limit, streams)?;
         Ok(Arc::new(GridScanExec { version: self.version, ..scan }))
     }
+}
+
+/// Whether a condition asks another query, or reads the row of the query around: a scan knows its own columns only.
+fn holds_query(filter: &Expr) -> bool {
+    use datafusion::common::tree_node::TreeNode;
+    let found = filter.exists(|expr| {
+        Ok(matches!(
+            expr,
+            Expr::ScalarSubquery(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::SetComparison(_)
+                | Expr::OuterReferenceColumn(..)
+        ))
+    });
+    found.unwrap_or(true)
 }
 
 /// Drops the table's alias from column references: the scan's schema has bare names.

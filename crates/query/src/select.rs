@@ -41,10 +41,12 @@ mod from_functions;
 mod gathering;
 mod grouping;
 mod joins;
+mod labels;
 mod lateral;
 mod limits;
 mod lowering;
 pub mod names;
+mod not_in;
 mod object_numbers;
 mod ordering;
 mod per_row;
@@ -56,6 +58,7 @@ mod times;
 mod values;
 
 pub use names::name_outputs;
+pub(crate) use rewrite::numbers;
 
 use per_row::Runner;
 
@@ -240,8 +243,11 @@ impl SelectPlan {
             .apply_with_subqueries(|node| {
                 bytes += NODE_BYTES + node.schema().fields().len() * FIELD_BYTES;
                 node.apply_expressions(|expr| {
-                    expr.apply(|_| {
+                    expr.apply(|expr| {
                         bytes += EXPRESSION_BYTES;
+                        if let Expr::Literal(value, _) = expr {
+                            bytes += value.size();
+                        }
                         Ok(TreeNodeRecursion::Continue)
                     })
                 })
@@ -336,6 +342,7 @@ impl<'a> Planner<'a> {
             scopes::type_recursive(self, query);
             joins::expand(self, query);
             grouping::add_dependent(self.catalog, query);
+            labels::tell_apart(query)?;
             name_outputs(query);
             hidden = ordering::select_subqueries(query);
         }
@@ -349,6 +356,7 @@ impl<'a> Planner<'a> {
             .and_then(|plan| ordering::without_last(plan, hidden))
             .and_then(limits::typed)
             .and_then(subqueries::one_row_each)
+            .and_then(not_in::as_not_exists)
             .and_then(subqueries::three_valued)
             .and_then(subqueries::kept_apart)
             .map_err(from_datafusion)
@@ -388,8 +396,18 @@ impl<'a> Planner<'a> {
         {
             return Ok(Arc::clone(provider));
         }
+        if name.catalog().is_some_and(|database| database != self.catalog.identity().database) {
+            let message = format!("cross-database references are not implemented: \"{name}\"");
+            return Err(Error::new(ErrorCode::FeatureNotSupported, message));
+        }
         match name.schema() {
-            None | Some("public") => {}
+            Some("public") => {}
+            // As in PostgreSQL, the system's names come first.
+            None => {
+                if let Some(found) = system_tables::provider(self.state, self.catalog, "pg_catalog", table)? {
+                    return Ok(found);
+                }
+            }
             Some(schema) => {
                 return system_tables::provider(self.state, self.catalog, schema, table)?
                     .ok_or_else(|| undefined_table(&format!("{schema}.{table}")));
@@ -398,8 +416,7 @@ impl<'a> Planner<'a> {
         match self.catalog.table(table) {
             Some(Table::Grid(region)) => Ok(Arc::new(GridTable::new(region, false))),
             Some(Table::File(file)) => Ok(Arc::clone(&file.provider)),
-            None => system_tables::provider(self.state, self.catalog, "pg_catalog", table)?
-                .ok_or_else(|| undefined_table(table)),
+            None => Err(undefined_table(table)),
         }
     }
 }
@@ -410,7 +427,8 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn get_table_function_source(&self, name: &str, args: Vec<Expr>) -> Result<Arc<dyn TableSource>, DataFusionError> {
-        let function = self.state.table_functions().get(name).ok_or_else(|| {
+        // The engine's `range` is none of PostgreSQL's.
+        let function = self.state.table_functions().get(name).filter(|_| name != "range").ok_or_else(|| {
             external(Error::new(ErrorCode::UndefinedFunction, format!("function {name} does not exist")))
         })?;
         let empty = DFSchema::empty();

@@ -333,7 +333,7 @@ impl Statement {
             NodeEnum::RenameStmt(node) => Ok(make(Kind::Ddl(Ddl::Rename(node.clone())), vec![], None)),
             NodeEnum::TruncateStmt(node) => Ok(make(Kind::Ddl(Ddl::Truncate(node.clone())), vec![], None)),
             NodeEnum::CopyStmt(node) => {
-                let plan = CopyPlan::new(engine, catalog, node, &parsed.text)?;
+                let plan = CopyPlan::new(engine, catalog, node)?;
                 Ok(make(Kind::Copy(Box::new(plan)), vec![], None))
             }
             NodeEnum::ExplainStmt(node) => {
@@ -391,7 +391,7 @@ fn check_width(columns: Option<&[Column]>) -> Result<()> {
 }
 
 /// The text of a statement inside another, from its tree.
-fn statement_text(node: &NodeEnum) -> Result<String> {
+pub(crate) fn statement_text(node: &NodeEnum) -> Result<String> {
     let statement = pg_query::Node { node: Some(node.clone()) };
     let parsed = protobuf::ParseResult {
         version: 0,
@@ -490,8 +490,12 @@ fn session_command(node: &NodeEnum, text: &str) -> Result<SessionCommand> {
         NodeEnum::DeclareCursorStmt(node) => {
             let inner = node.query.as_ref().and_then(|query| query.node.as_ref());
             let inner = inner.ok_or_else(|| Error::internal("DECLARE without a query"))?;
-            // CURSOR_OPT_HOLD of PostgreSQL's parsenodes.h.
+            // CURSOR_OPT_HOLD and CURSOR_OPT_BINARY of PostgreSQL's parsenodes.h.
             const HOLD: i32 = 0x0020;
+            const BINARY: i32 = 0x0001;
+            if node.options & BINARY != 0 {
+                return Err(Error::unsupported("a binary cursor is not supported"));
+            }
             SessionCommand::Declare {
                 name: node.portalname.clone(),
                 text: statement_text(inner)?,

@@ -261,7 +261,7 @@ fn to_string(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         }
         match null {
             Some(null) if item.is_null() => result.push_str(null),
-            _ => append(element, &item.as_datum(), &mut result),
+            _ => append(element, &item.as_datum(), call.zone, &mut result),
         }
     }
     text(result)

@@ -32,6 +32,7 @@ impl FloatOperation {
 /// What the checks need of a float.
 trait Float: Copy {
     const ZERO: Self;
+    const NAN: Self;
     fn operate(self, operator: Operator, other: Self) -> Self;
     fn is_infinite(self) -> bool;
     fn is_nan(self) -> bool;
@@ -42,6 +43,7 @@ macro_rules! float {
     ($native:ty) => {
         impl Float for $native {
             const ZERO: Self = 0.0;
+            const NAN: Self = <$native>::NAN;
             fn operate(self, operator: Operator, other: Self) -> Self {
                 match operator {
                     Operator::Plus => self + other,
@@ -71,6 +73,10 @@ fn checked<F: Float>(operator: Operator, left: F, right: F) -> ashlar_base::Resu
         return Err(Error::new(ErrorCode::DivisionByZero, "division by zero"));
     }
     let result = left.operate(operator, right);
+    if result.is_nan() {
+        // Processors make NaN with either sign, which groups and lists would tell apart.
+        return Ok(F::NAN);
+    }
     if result.is_infinite() && !left.is_infinite() && !right.is_infinite() {
         return Err(overflow());
     }

@@ -50,7 +50,7 @@ fn elements<'a>(datum: &'a Datum<'_>) -> &'a [Value] {
 
 fn items(call: &Call<'_>, args: &[Datum<'_>]) -> Result<String> {
     let item = SqlType::Scalar(call.args[0].scalar());
-    let items = elements(&args[0]).iter().map(|value| shown(item, &value.as_datum()));
+    let items = elements(&args[0]).iter().map(|value| shown(item, &value.as_datum(), call.zone));
     Ok(format!("[{}]", items.collect::<Result<Vec<String>>>()?.join(", ")))
 }
 
@@ -61,8 +61,8 @@ fn pairs(call: &Call<'_>, args: &[Datum<'_>], colon: &str) -> Result<String> {
             return Err(Error::new(ErrorCode::InvalidParameterValue, "field name must not be null"));
         }
         let mut name = String::new();
-        append(key_type, &key.as_datum(), &mut name);
-        Ok(format!("{}{colon}{}", quoted(&name), shown(item, &value.as_datum())?))
+        append(key_type, &key.as_datum(), call.zone, &mut name);
+        Ok(format!("{}{colon}{}", quoted(&name), shown(item, &value.as_datum(), call.zone)?))
     });
     Ok(pairs.collect::<Result<Vec<String>>>()?.join(", "))
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::SqlType;
+use ashlar_base::value::text::Zone;
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -214,12 +215,12 @@ fn open_type(field: &FieldRef) -> Option<SqlType> {
     if *field.data_type() == DataType::Null { None } else { sql_type_of(field) }
 }
 
-/// A call whose arguments have these very types already.
+/// A call whose arguments have these very types already, none of which is of a time zone.
 pub fn settled(name: &str, args: Vec<Expr>, types: &[SqlType]) -> Option<Expr> {
     let func = FUNCTIONS.get(name)?;
     let named = func.inner().downcast_ref::<PgFunction>()?;
     let fields: Vec<FieldRef> =
         types.iter().map(|sql_type| crate::expressions::field_of("argument", *sql_type)).collect();
     let chosen = named.choose(&fields, &vec![None; fields.len()], true).ok()?;
-    Some(Expr::ScalarFunction(ScalarFunction { func: named.settled(chosen), args }))
+    Some(Expr::ScalarFunction(ScalarFunction { func: named.settled(chosen, Zone::Utc), args }))
 }

@@ -1,8 +1,9 @@
 //! `format`, and quoting of identifiers and literals.
 
-use ashlar_base::{Datum, Error, ErrorCode, Result, SqlType, Value};
+use ashlar_base::{Datum, Error, ErrorCode, Result, Value};
 
 use super::catalog::{Body, Call, Function, R, T, function, of, variadic};
+use super::lengths::check;
 use super::strings::{append, text, text_of};
 
 const TEXT: R = R::Is(T::Text);
@@ -23,9 +24,10 @@ pub const FUNCTIONS: &[Function] = &[
     ),
 ];
 
-fn shown(sql_type: SqlType, datum: &Datum<'_>) -> String {
+/// An argument as text.
+fn shown(call: &Call<'_>, at: usize, datum: &Datum<'_>) -> String {
     let mut out = String::new();
-    append(sql_type, datum, &mut out);
+    append(call.args[at], datum, call.zone, &mut out);
     out
 }
 
@@ -35,7 +37,7 @@ fn quoted_literal(value: &str) -> String {
 }
 
 fn literal(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
-    text(quoted_literal(&shown(call.args[0], &args[0])))
+    text(quoted_literal(&shown(call, 0, &args[0])))
 }
 
 fn nullable(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
@@ -92,7 +94,7 @@ fn format(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
                     Datum::Int2(value) => i64::from(*value),
                     Datum::Int4(value) => i64::from(*value),
                     Datum::Int8(value) => *value,
-                    other => shown(call.args[at], other)
+                    other => shown(call, at, other)
                         .trim()
                         .parse()
                         .map_err(|_| parameter_error("a width of format() must be an integer"))?,
@@ -105,7 +107,7 @@ fn format(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         }
         let at = taken(conversion.argument, &mut next, args.len())?;
         let is_null = args[at].is_null();
-        let value = if is_null { String::new() } else { shown(call.args[at], &args[at]) };
+        let value = if is_null { String::new() } else { shown(call, at, &args[at]) };
         let value = match kind {
             'I' if is_null => {
                 return Err(Error::new(
@@ -118,7 +120,9 @@ fn format(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
             'L' => quoted_literal(&value),
             _ => value,
         };
-        pad(&mut result, &value, width, conversion.is_left);
+        let wanted = usize::try_from(width.unsigned_abs()).unwrap_or(usize::MAX);
+        check(result.len().checked_add(wanted.max(value.len())))?;
+        pad(&mut result, &value, wanted, conversion.is_left || width < 0);
     }
     text(result)
 }
@@ -178,11 +182,10 @@ fn taken(argument: Option<usize>, next: &mut usize, count: usize) -> Result<usiz
     if at < count { Ok(at) } else { Err(parameter_error("too few arguments for format()")) }
 }
 
-fn pad(result: &mut String, value: &str, width: i64, is_left: bool) {
-    let wanted = usize::try_from(width.unsigned_abs()).unwrap_or(0);
+fn pad(result: &mut String, value: &str, wanted: usize, is_left: bool) {
     let missing = wanted.saturating_sub(value.chars().count());
     let spaces = std::iter::repeat_n(' ', missing);
-    if is_left || width < 0 {
+    if is_left {
         result.push_str(value);
         result.extend(spaces);
     } else {

@@ -1,7 +1,7 @@
 //! Functions of text. Characters are counted, not bytes.
 
 use arrow::array::{Array, ArrayRef, AsArray, StringBuilder};
-use ashlar_base::value::text::{self, TextStyle};
+use ashlar_base::value::text::{self, TextStyle, Zone};
 use ashlar_base::{Datum, Error, ErrorCode, Result, Value};
 use datafusion::functions::{crypto, regex, string, unicode};
 
@@ -32,16 +32,12 @@ pub const FUNCTIONS: &[Function] = &[
     function("lower", &[of(&[T::Text], TEXT, Body::Strict(lower))]),
     function("upper", &[of(&[T::Text], TEXT, Body::Strict(upper))]),
     function("initcap", &[of(&[T::Text], TEXT, Body::Strict(initcap))]),
-    function("lpad", PAD_LEFT),
-    function("rpad", PAD_RIGHT),
     function("ltrim", &[one(string::ltrim), two(string::ltrim)]),
     function("rtrim", &[one(string::rtrim), two(string::rtrim)]),
     function("btrim", &[one(string::btrim), two(string::btrim)]),
     function("left", &[of(&[T::Text, T::Int4], TEXT, Body::Engine(unicode::left))]),
     function("right", &[of(&[T::Text, T::Int4], TEXT, Body::Engine(unicode::right))]),
-    function("repeat", &[of(&[T::Text, T::Int4], TEXT, Body::Engine(string::repeat))]),
     function("reverse", &[one(unicode::reverse)]),
-    function("replace", &[of(&[T::Text, T::Text, T::Text], TEXT, Body::Engine(string::replace))]),
     function("translate", &[of(&[T::Text, T::Text, T::Text], TEXT, Body::Engine(unicode::translate))]),
     function("strpos", &[of(&[T::Text, T::Text], INT4, Body::Engine(unicode::strpos))]),
     function(
@@ -61,7 +57,10 @@ pub const FUNCTIONS: &[Function] = &[
             of(&[T::Text, T::Text, T::Int4, T::Int4], TEXT, Body::Strict(overlay)),
         ],
     ),
-    function("regexp replacement", &[of(&[T::Text], TEXT, Body::Strict(replacement))]),
+    function(
+        "regexp replacement",
+        &[of(&[T::Text], TEXT, Body::Strict(replacement)), of(&[T::Text, T::Text], TEXT, Body::Strict(replacement))],
+    ),
     function("regexp_count", &[of(&[T::Text, T::Text], INT4, Body::Engine(regex::regexp_count))]),
     function("regexp_instr", &[of(&[T::Text, T::Text], INT4, Body::Engine(regex::regexp_instr))]),
     function("ascii", &[of(&[T::Text], INT4, Body::Engine(string::ascii))]),
@@ -92,16 +91,6 @@ const fn two(engine: fn() -> std::sync::Arc<datafusion::logical_expr::ScalarUDF>
 const LENGTH: &[Overload] = &[
     of(&[T::Text], INT4, Body::Engine(unicode::character_length)),
     of(&[T::Bytea], INT4, Body::Strict(super::bytes::length)),
-];
-
-const PAD_LEFT: &[Overload] = &[
-    of(&[T::Text, T::Int4], TEXT, Body::Engine(unicode::lpad)),
-    of(&[T::Text, T::Int4, T::Text], TEXT, Body::Engine(unicode::lpad)),
-];
-
-const PAD_RIGHT: &[Overload] = &[
-    of(&[T::Text, T::Int4], TEXT, Body::Engine(unicode::rpad)),
-    of(&[T::Text, T::Int4, T::Text], TEXT, Body::Engine(unicode::rpad)),
 ];
 
 const SUBSTR: &[Overload] = &[
@@ -232,16 +221,16 @@ fn split_part(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
 }
 
 /// Appends what PostgreSQL's output function of the type writes.
-pub fn append(sql_type: ashlar_base::SqlType, datum: &Datum<'_>, out: &mut String) {
+pub fn append(sql_type: ashlar_base::SqlType, datum: &Datum<'_>, zone: Zone, out: &mut String) {
     let mut buffer = Vec::new();
-    text::write(sql_type, datum, &TextStyle::default(), &mut buffer);
+    text::write(sql_type, datum, &TextStyle { zone }, &mut buffer);
     out.push_str(std::str::from_utf8(&buffer).unwrap_or_default());
 }
 
 fn concat(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let mut result = String::new();
     for (datum, sql_type) in args.iter().zip(call.args).filter(|(datum, _)| !datum.is_null()) {
-        append(*sql_type, datum, &mut result);
+        append(*sql_type, datum, call.zone, &mut result);
     }
     text(result)
 }
@@ -257,12 +246,13 @@ fn concat_ws(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
         if !std::mem::take(&mut is_first) {
             result.push_str(separator);
         }
-        append(*sql_type, datum, &mut result);
+        append(*sql_type, datum, call.zone, &mut result);
     }
     text(result)
 }
 
-/// The replacement of `regexp_replace` as the engine spells it: `\&` is its group 0, and its `$` stands for itself.
+/// The replacement of `regexp_replace` as the engine spells it: `\&` is its group 0, and its `$` stands for itself. Where
+/// every match is replaced, of the text that is the second argument, what may come of it is bounded.
 fn replacement(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let mut out = String::new();
     let mut chars = text_of(&args[0]).chars();
@@ -280,6 +270,12 @@ fn replacement(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
             },
             other => out.push(other),
         }
+    }
+    if let Some(Datum::Text(whole)) = args.get(1) {
+        // A match at each character and behind the last; a group is at most the text.
+        let groups = text_of(&args[0]).matches('\\').count();
+        let each = out.len().checked_add(groups);
+        super::lengths::check(each.and_then(|each| each.checked_mul(whole.len() + 1)))?;
     }
     text(out)
 }

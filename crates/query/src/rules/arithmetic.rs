@@ -3,9 +3,9 @@
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::DataType;
-use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
+use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF};
 use datafusion::optimizer::AnalyzerRule;
@@ -28,6 +28,9 @@ pub struct CheckedArithmetic;
 impl AnalyzerRule for CheckedArithmetic {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         super::rewrite_expressions(plan, |expr, schema| {
+            if let Expr::Negative(inner) = &expr {
+                return negated(inner, schema).map(|found| found.map_or(Transformed::no(expr), Transformed::yes));
+            }
             let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else {
                 return Ok(Transformed::no(expr));
             };
@@ -71,4 +74,21 @@ impl AnalyzerRule for CheckedArithmetic {
     fn name(&self) -> &str {
         "checked_arithmetic"
     }
+}
+
+/// `- x` of an integer, which the smallest has not, and of a float, of which there is one NaN.
+fn negated(inner: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let (func, args) = match inner.get_type(schema)? {
+        found @ (DataType::Int16 | DataType::Int32 | DataType::Int64) => {
+            let zero = ScalarValue::new_zero(&found)?;
+            (Arc::clone(&SUBTRACT), vec![Expr::Literal(zero, None), inner.clone()])
+        }
+        found @ (DataType::Float32 | DataType::Float64) => {
+            let minus_one = ScalarValue::new_negative_one(&found)?;
+            let func = Arc::new(FloatOperation::udf(Operator::Multiply));
+            (func, vec![inner.clone(), Expr::Literal(minus_one, None)])
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(Expr::ScalarFunction(ScalarFunction { func, args })))
 }

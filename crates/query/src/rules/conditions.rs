@@ -199,7 +199,9 @@ fn joined(left: SqlType, right: SqlType) -> Option<SqlType> {
         (Text, Varchar { .. }) => Text,
         (Date, Timestamp) | (Timestamp, Date) => Timestamp,
         (Date | Timestamp, Timestamptz) | (Timestamptz, Date | Timestamp) => Timestamptz,
-        (ScalarType::Numeric { .. }, ScalarType::Numeric { .. }) => return Some(left),
+        (ScalarType::Numeric { .. }, ScalarType::Numeric { .. }) => {
+            common_numeric(left.scalar().into(), right.scalar().into())?.scalar()
+        }
         _ => return None,
     };
     Some(if left.is_array() { SqlType::Array(scalar) } else { SqlType::Scalar(scalar) })

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
+use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, SqlType};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::config::ConfigOptions;
@@ -19,15 +20,19 @@ use crate::expressions::field_of;
 use crate::functions::catalog::{PgFunction, common_numeric, name_of};
 use crate::functions::planner::literals;
 use crate::functions::quantified::{Comparison, Quantified};
+use crate::functions::regular;
 
 /// See the module.
 #[derive(Debug)]
-pub struct SettleFunctions;
+pub struct SettleFunctions {
+    /// Of the sessions that plan with it.
+    pub zone: Zone,
+}
 
 impl AnalyzerRule for SettleFunctions {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         super::rewrite_expressions(plan, |expr, schema| match expr {
-            Expr::ScalarFunction(function) => settle(function, schema),
+            Expr::ScalarFunction(function) => settle(function, schema, self.zone),
             other => Ok(Transformed::no(other)),
         })
     }
@@ -37,16 +42,18 @@ impl AnalyzerRule for SettleFunctions {
     }
 }
 
-fn settle(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Expr>> {
+fn settle(function: ScalarFunction, schema: &DFSchema, zone: Zone) -> Result<Transformed<Expr>> {
     if let Some(quantified) = function.func.inner().downcast_ref::<Quantified>() {
         let (comparison, is_all) = (quantified.comparison, quantified.is_all);
         return quantify(function, comparison, is_all, schema);
     }
+    let (function, is_spelt) = with_pattern(function, schema)?;
     if function.func.name() == "regexp_replace" && function.args.len() >= 3 {
-        return Ok(replacement(function));
+        let replaced = replacement(function);
+        return Ok(if is_spelt { Transformed::yes(replaced.data) } else { replaced });
     }
     let Some(named) = function.func.inner().downcast_ref::<PgFunction>() else {
-        return Ok(Transformed::no(Expr::ScalarFunction(function)));
+        return Ok(Transformed::new_transformed(Expr::ScalarFunction(function), is_spelt));
     };
     let fields = function
         .args
@@ -55,7 +62,7 @@ fn settle(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Exp
         .collect::<Result<Vec<FieldRef>>>()?;
     let chosen = named.choose(&fields, &literals(&function.args), true).map_err(external)?;
     let (ret, types) = (chosen.ret, chosen.args.clone());
-    let settled = named.settled(chosen);
+    let settled = named.settled(chosen, zone);
     let args = function.args.iter().zip(&fields).zip(types).map(|((arg, field), to)| fitted(arg, field, to)).collect();
     let call = Expr::ScalarFunction(ScalarFunction { func: settled, args });
     // The engine's own function may count in another width than PostgreSQL.
@@ -70,12 +77,40 @@ fn settle(function: ScalarFunction, schema: &DFSchema) -> Result<Transformed<Exp
     }))
 }
 
+/// Functions whose second argument is a regular expression.
+const OF_PATTERNS: [&str; 6] =
+    ["regexp_replace", "regexp_match", "regexp_like", "regexp_count", "regexp_instr", "substring"];
+
+/// The function with its pattern in the engine's words, and whether that is new.
+fn with_pattern(mut function: ScalarFunction, schema: &DFSchema) -> Result<(ScalarFunction, bool)> {
+    let name = function.func.name();
+    // A number is a place in the text.
+    let is_text = |arg: &Expr| matches!(arg.get_type(schema), Ok(DataType::Utf8));
+    let is_concerned = OF_PATTERNS.contains(&name) && function.args.len() >= 2 && is_text(&function.args[1]);
+    if !is_concerned {
+        return Ok((function, false));
+    }
+    match regular::pattern(function.args[1].clone()).map_err(external)? {
+        Some(pattern) => {
+            function.args[1] = pattern;
+            Ok((function, true))
+        }
+        None => Ok((function, false)),
+    }
+}
+
 /// What the engine's `regexp_replace` puts in, in its own spelling.
 fn replacement(mut function: ScalarFunction) -> Transformed<Expr> {
     const SPELLING: &str = "regexp replacement";
     let is_spelt = matches!(&function.args[2], Expr::ScalarFunction(inner) if inner.func.name() == SPELLING);
     let text = SqlType::Scalar(ashlar_base::ScalarType::Text);
-    let spelt = crate::functions::planner::settled(SPELLING, vec![function.args[2].clone()], &[text]);
+    // With flags, which may say that every match is replaced, the length of what comes of it counts.
+    let mut args = vec![function.args[2].clone()];
+    if function.args.len() > 3 {
+        args.push(function.args[0].clone());
+    }
+    let types = vec![text; args.len()];
+    let spelt = crate::functions::planner::settled(SPELLING, args, &types);
     match spelt {
         Some(spelt) if !is_spelt => {
             function.args[2] = spelt;

@@ -4,18 +4,21 @@
 //! plus an interval is a timestamp; text is not compared with numbers; a date or a timestamp meets an instant as an
 //! instant; intervals are compared by the order that `intervals` gives them.
 
+use std::sync::Arc;
+
 use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::{Error, ErrorCode};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::InList;
+use datafusion::logical_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion::logical_expr::{Between, BinaryExpr, Cast, Expr, ExprSchemable, Like, LogicalPlan, Operator};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::error::external;
 use crate::functions::json;
 use crate::functions::patterns::check_pattern;
+use crate::functions::regular;
 use crate::functions::times::operators::ordered;
 
 use super::intervals::{self, is_interval};
@@ -28,6 +31,7 @@ impl AnalyzerRule for PgOperators {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = intervals::order_nodes(plan)?;
         super::rewrite_expressions(plan, |expr, schema| match expr {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_match(op) => matching(*left, op, *right),
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => binary(*left, op, *right, schema),
             Expr::InList(InList { mut expr, list, negated }) => {
                 let mut changed = false;
@@ -60,6 +64,11 @@ impl AnalyzerRule for PgOperators {
                     let expr = Box::new(json::key_of(*expr));
                     return Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })));
                 }
+                if is_float(&expr, schema) || items.iter().any(|item| is_float(item, schema)) {
+                    let list = items.into_iter().map(|item| one_zero(item, schema)).collect();
+                    let expr = Box::new(one_zero(*expr, schema));
+                    return Ok(Transformed::yes(Expr::InList(InList { expr, list, negated })));
+                }
                 let expr = Expr::InList(InList { expr, list: items, negated });
                 Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
             }
@@ -79,6 +88,7 @@ impl AnalyzerRule for PgOperators {
                 Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
             }
             Expr::Like(like) => pattern(like, schema),
+            Expr::InSubquery(found) => within(found, schema),
             other => intervals::order_expression(other, schema),
         })
     }
@@ -147,11 +157,11 @@ pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -
         }
         // A quoted number takes the type of the other side.
         (true, false) if is_text(&left_type) && is_number(&right_type) => {
-            let left = read_as(left, &right_field);
+            let left = read_as(left, &right_field)?;
             return Ok(Transformed::yes(rebuilt(left, op, right)));
         }
         (false, true) if is_text(&right_type) && is_number(&left_type) => {
-            let right = read_as(right, &left_field);
+            let right = read_as(right, &left_field)?;
             return Ok(Transformed::yes(rebuilt(left, op, right)));
         }
         _ => {}
@@ -165,8 +175,36 @@ pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -
     if let Some(expr) = super::numbers::arithmetic(&left, op, &right, (&left_type, &right_type))? {
         return Ok(Transformed::yes(expr));
     }
-    Ok(match (&left_type, &right_type) {
-        _ => Transformed::no(rebuilt(left, op, right)),
+    Ok(Transformed::no(rebuilt(left, op, right)))
+}
+
+/// `x IN (SELECT ...)` compares x with the column that comes out.
+fn within(found: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let column = Arc::clone(found.subquery.subquery.schema().field(0));
+    let Ok((_, field)) = found.expr.to_field(schema) else { return Ok(Transformed::no(Expr::InSubquery(found))) };
+    let is_unknown = |field: &FieldRef| *field.data_type() == DataType::Null;
+    if is_unknown(&column) || is_unknown(&field) || matches!(found.expr.as_ref(), Expr::Placeholder(_)) {
+        return Ok(Transformed::no(Expr::InSubquery(found)));
+    }
+    if is_open(&found.expr, &field) {
+        if is_plain_text(&column) {
+            return Ok(Transformed::no(Expr::InSubquery(found)));
+        }
+        let expr = Box::new(read_as(*found.expr, &column)?);
+        return Ok(Transformed::yes(Expr::InSubquery(InSubquery { expr, ..found })));
+    }
+    if !is_comparable(&field, &column) {
+        return Err(external(no_operator(&field, Operator::Eq, &column)));
+    }
+    Ok(Transformed::no(Expr::InSubquery(found)))
+}
+
+/// The pattern of a regular expression in the engine's words.
+fn matching(left: Expr, op: Operator, right: Expr) -> Result<Transformed<Expr>> {
+    let spelt = regular::pattern(right.clone()).map_err(external)?;
+    Ok(match spelt {
+        Some(right) => Transformed::yes(rebuilt(left, op, right)),
+        None => Transformed::no(rebuilt(left, op, right)),
     })
 }
 
@@ -227,6 +265,21 @@ fn pattern(like: Like, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
 }
 
+fn is_float(expr: &Expr, schema: &DFSchema) -> bool {
+    expr.get_type(schema).is_ok_and(|found| found.is_floating())
+}
+
+/// A float with a plus for zero's sign, as lists compare bits: `-0 + 0` is `0`.
+fn one_zero(expr: Expr, schema: &DFSchema) -> Expr {
+    let zero = match expr.get_type(schema) {
+        Ok(DataType::Float32) => ScalarValue::Float32(Some(0.0)),
+        Ok(DataType::Float64) => ScalarValue::Float64(Some(0.0)),
+        _ => return expr,
+    };
+    let func = Arc::new(crate::functions::floats::FloatOperation::udf(Operator::Plus));
+    Expr::ScalarFunction(ScalarFunction { func, args: vec![expr, Expr::Literal(zero, None)] })
+}
+
 /// As SQL writes it.
 fn sign_of(op: Operator) -> String {
     match op {
@@ -269,6 +322,11 @@ fn is_plain_text(field: &FieldRef) -> bool {
     )
 }
 
+/// `~` and its like.
+fn is_match(op: Operator) -> bool {
+    matches!(op, Operator::RegexMatch | Operator::RegexIMatch | Operator::RegexNotMatch | Operator::RegexNotIMatch)
+}
+
 fn rebuilt(left: Expr, op: Operator, right: Expr) -> Expr {
     Expr::BinaryExpr(BinaryExpr { left: Box::new(left), op, right: Box::new(right) })
 }
@@ -303,7 +361,7 @@ pub(super) fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Res
         _ => false,
     };
     if is_earlier {
-        return Ok(Transformed::yes(read_as(expr, &other_field)));
+        return Ok(Transformed::yes(read_as(expr, &other_field)?));
     }
     let is_open_parameter = |expr: &Expr| matches!(expr, Expr::Placeholder(placeholder) if placeholder.field.is_none());
     if is_open_parameter(&expr) || is_open_parameter(other) {
@@ -311,7 +369,7 @@ pub(super) fn meet(expr: Expr, other: &Expr, op: &str, schema: &DFSchema) -> Res
     }
     if is_open(&expr, &field) {
         return Ok(if is_text(from) && !is_open(other, &other_field) && !is_plain_text(&other_field) {
-            Transformed::yes(read_as(expr, &other_field))
+            Transformed::yes(read_as(expr, &other_field)?)
         } else {
             Transformed::no(expr)
         });
@@ -359,12 +417,21 @@ pub(super) fn is_comparable(left: &FieldRef, right: &FieldRef) -> bool {
 }
 
 /// An operand, to be read as the type of a field.
-fn read_as(expr: Expr, like: &FieldRef) -> Expr {
+///
+/// # Errors
+/// 0A000 for a number of more digits than there are.
+fn read_as(expr: Expr, like: &FieldRef) -> Result<Expr> {
     let field = match ashlar_store::arrow_types::sql_type_of(like) {
         // A constant keeps its own digits.
         Some(ashlar_base::SqlType::Scalar(ashlar_base::ScalarType::Numeric { .. })) => {
             let digits = match &expr {
-                Expr::Literal(ScalarValue::Utf8(Some(text)), _) => crate::functions::catalog::digits_in(text),
+                Expr::Literal(ScalarValue::Utf8(Some(text)), _) => {
+                    if !crate::functions::catalog::is_exact(text) {
+                        let message = format!("the numeric \"{text}\" has more digits than are supported");
+                        return Err(external(Error::unsupported(message)));
+                    }
+                    crate::functions::catalog::digits_in(text)
+                }
                 _ => crate::functions::catalog::numeric(38, 10),
             };
             crate::expressions::field_of("literal", digits)
@@ -372,7 +439,7 @@ fn read_as(expr: Expr, like: &FieldRef) -> Expr {
         Some(sql_type) => crate::expressions::field_of("literal", sql_type),
         None => like.clone(),
     };
-    Expr::Cast(Cast { expr: Box::new(expr), field })
+    Ok(Expr::Cast(Cast { expr: Box::new(expr), field }))
 }
 
 fn name_of(field: &FieldRef) -> String {

@@ -5,12 +5,14 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
-use ashlar_base::{Error, ErrorCode, SqlType};
+use ashlar_base::{Error, ErrorCode, ScalarType, SqlType};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Result, ScalarValue};
-use datafusion::logical_expr::{Cast, Expr, ExprSchemable, Join, JoinConstraint, LogicalPlan, Projection, Union};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::{
+    Aggregate, Cast, Distinct, Expr, ExprSchemable, Join, JoinConstraint, LogicalPlan, Projection, Union,
+};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::conditions::common_type;
@@ -45,7 +47,9 @@ impl AnalyzerRule for Placement {
                 Ok(Transformed::no(LogicalPlan::Join(join)))
             }
             LogicalPlan::Aggregate(aggregate) => {
+                check_counts(&aggregate)?;
                 for expr in &aggregate.group_expr {
+                    check_json(expr, aggregate.input.schema(), "equality")?;
                     if holds(expr, |expr| matches!(expr, Expr::AggregateFunction(_)))? {
                         return Err(grouping("GROUP BY"));
                     }
@@ -53,6 +57,37 @@ impl AnalyzerRule for Placement {
                 Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)))
             }
             LogicalPlan::Union(union) => matched(union),
+            LogicalPlan::Sort(sort) => {
+                for item in &sort.expr {
+                    check_json(&item.expr, sort.input.schema(), "ordering")?;
+                }
+                LogicalPlan::Sort(sort).recompute_schema().map(Transformed::yes)
+            }
+            LogicalPlan::Distinct(distinct) => {
+                let input = distinct.input();
+                match &distinct {
+                    Distinct::All(_) => {
+                        for (qualifier, field) in input.schema().iter() {
+                            check_json(&Expr::from((qualifier, field)), input.schema(), "equality")?;
+                        }
+                    }
+                    Distinct::On(on) => {
+                        for expr in &on.on_expr {
+                            check_json(expr, input.schema(), "equality")?;
+                        }
+                    }
+                }
+                LogicalPlan::Distinct(distinct).recompute_schema().map(Transformed::yes)
+            }
+            LogicalPlan::Window(window) => {
+                for expr in &window.window_expr {
+                    if holds(expr, |expr| matches!(expr, Expr::WindowFunction(call) if call.params.distinct))? {
+                        let message = "DISTINCT is not implemented for window functions";
+                        return Err(external(Error::unsupported(message)));
+                    }
+                }
+                LogicalPlan::Window(window).recompute_schema().map(Transformed::yes)
+            }
             // Literals were narrowed below a union: the nodes above it see its columns' new types.
             other => other.recompute_schema().map(Transformed::yes),
         })
@@ -62,6 +97,28 @@ impl AnalyzerRule for Placement {
     fn name(&self) -> &str {
         "placement"
     }
+}
+
+/// PostgreSQL has no operator that compares json.
+fn check_json(expr: &Expr, schema: &DFSchema, operator: &str) -> Result<()> {
+    let found = expr.to_field(schema).ok().and_then(|(_, field)| sql_type_of(&field));
+    if found == Some(SqlType::Scalar(ScalarType::Json)) {
+        let message = format!("could not identify an {operator} operator for type json");
+        return Err(external(Error::new(ErrorCode::UndefinedFunction, message)));
+    }
+    Ok(())
+}
+
+/// `count` takes one argument, or the star.
+fn check_counts(aggregate: &Aggregate) -> Result<()> {
+    for expr in &aggregate.aggr_expr {
+        let is_wide = |expr: &Expr| matches!(expr, Expr::AggregateFunction(call) if call.func.name() == "count" && call.params.args.len() > 1);
+        if holds(expr, is_wide)? {
+            let message = "function count with more than one argument does not exist";
+            return Err(external(Error::new(ErrorCode::UndefinedFunction, message)));
+        }
+    }
+    Ok(())
 }
 
 /// The columns of USING and of an equality in ON are of types that PostgreSQL compares.
@@ -128,8 +185,12 @@ fn matched(union: Union) -> Result<Transformed<LogicalPlan>> {
         let Some(common) = common_type("UNION", &types).map_err(external)? else { continue };
         let wanted = field_of("column", common);
         for input in &mut inputs {
+            let found = input.schema().field(column).data_type();
             if literal_at(input, column).is_some() && *wanted.data_type() != DataType::Utf8 {
                 *input = with_cast(input, column, &wanted)?;
+                changed = true;
+            } else if found != wanted.data_type() && *found != DataType::Null && literal_at(input, column).is_none() {
+                *input = all_cast(input, column, &wanted)?;
                 changed = true;
             }
         }
@@ -153,6 +214,20 @@ fn literal_at(input: &LogicalPlan, column: usize) -> Option<&Expr> {
         expr = &alias.expr;
     }
     matches!(expr, Expr::Literal(ScalarValue::Utf8(_), _)).then_some(expr)
+}
+
+/// The rows with one column as another type.
+fn all_cast(input: &LogicalPlan, column: usize, to: &FieldRef) -> Result<LogicalPlan> {
+    let columns = input.schema().iter().enumerate().map(|(at, (qualifier, field))| {
+        let expr = Expr::from((qualifier, field));
+        if at != column {
+            return expr;
+        }
+        let cast = Expr::Cast(Cast { expr: Box::new(expr), field: FieldRef::clone(to) });
+        cast.alias_qualified(qualifier.cloned(), field.name())
+    });
+    let columns: Vec<Expr> = columns.collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(input.clone()))?))
 }
 
 fn with_cast(input: &LogicalPlan, column: usize, to: &FieldRef) -> Result<LogicalPlan> {

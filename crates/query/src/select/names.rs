@@ -136,18 +136,16 @@ fn name_inner(query: &mut Query) {
         GroupByExpr::All(_) => HashSet::new(),
     };
     let mut given: HashSet<String> = HashSet::new();
-    for item in &mut select.projection {
+    for (ordinal, item) in select.projection.iter_mut().enumerate() {
         if let SelectItem::UnnamedExpr(expr) = item {
             if matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
                 continue;
             }
-            let label = label_of(expr);
-            if label == "?column?"
-                || explicit.contains(&label)
-                || grouped.contains(&label)
-                || !given.insert(label.clone())
-            {
-                continue;
+            let mut label = label_of(expr);
+            let is_known = explicit.contains(&label) || grouped.contains(&label);
+            if label == "?column?" || is_known || !given.insert(label.clone()) {
+                // Shown, but not to be found by it.
+                label = format!("{label}{NAME_END}{ordinal}");
             }
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', label) };
         }
@@ -232,6 +230,7 @@ fn label(expr: &Expr) -> (String, bool) {
             _ => ("case".to_owned(), false),
         },
         Expr::Extract { .. } => strong("extract"),
+        Expr::Substring { shorthand: true, .. } => strong("substr"),
         Expr::Substring { .. } => strong("substring"),
         Expr::Trim { trim_where, .. } => strong(match trim_where {
             Some(datafusion::sql::sqlparser::ast::TrimWhereField::Leading) => "ltrim",

@@ -17,15 +17,17 @@ use super::names::call;
 /// # Errors
 /// 0A000
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
+    precedence::settle(statement)?;
     match statement.visit(&mut Rewrite) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
-mod numbers;
+pub(crate) mod numbers;
 mod operators;
 mod patterns;
+mod precedence;
 mod queries;
 mod rows;
 mod sets;

@@ -66,7 +66,7 @@ impl VisitorMut for Renaming {
                     self.number += 1;
                     let hidden = format!("{name}{NAME_END}{}", self.number);
                     with.cte_tables[index].alias.name = Ident::with_quote('"', hidden.clone());
-                    let mut rename = Rename { name: &name, hidden: &hidden };
+                    let mut rename = Rename { name: &name, hidden: &hidden, shadows: 0 };
                     if with.recursive {
                         let _ = VisitMut::visit(with.cte_tables[index].query.as_mut(), &mut rename);
                     }
@@ -92,13 +92,46 @@ impl VisitorMut for Renaming {
 struct Rename<'a> {
     name: &'a str,
     hidden: &'a str,
+    /// Queries around with a WITH query of that name of their own.
+    shadows: usize,
+}
+
+impl Rename<'_> {
+    /// Which of a query's WITH queries has the name.
+    fn place_in(&self, query: &Query) -> Option<usize> {
+        query.with.as_ref()?.cte_tables.iter().position(|cte| folded(&cte.alias.name) == self.name)
+    }
 }
 
 impl VisitorMut for Rename<'_> {
     type Break = ();
 
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let Some(place) = self.place_in(query) else { return ControlFlow::Continue(()) };
+        if self.shadows == 0
+            && let Some(with) = &mut query.with
+        {
+            // Before its own name is known, the outer one is meant.
+            let seen = if with.recursive { 0 } else { place + 1 };
+            for cte in &mut with.cte_tables[..seen] {
+                let mut outer = Rename { shadows: 0, ..*self };
+                let _ = VisitMut::visit(cte.query.as_mut(), &mut outer);
+            }
+        }
+        self.shadows += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        if self.place_in(query).is_some() {
+            self.shadows -= 1;
+        }
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if let TableFactor::Table { name, alias, args: None, .. } = factor
+        if self.shadows == 0
+            && let TableFactor::Table { name, alias, args: None, .. } = factor
             && let [ObjectNamePart::Identifier(ident)] = &name.0[..]
             && folded(ident) == self.name
         {

@@ -13,6 +13,7 @@ use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, lit, when,
 };
 
+use crate::columns::NAME_END;
 use crate::functions::array_rows::{column_of, row};
 use crate::functions::single_row::SINGLE_ROW;
 use crate::rules::rewrite_expressions;
@@ -123,7 +124,8 @@ fn has_one_row(plan: &LogicalPlan) -> bool {
 
 fn one_row(plan: LogicalPlan) -> Result<LogicalPlan> {
     let (qualifier, field) = plan.schema().qualified_field(0);
-    let name = field.name().clone();
+    // A name of its own: the rows around may have a column of that name.
+    let name = format!("{}{NAME_END}row", field.name());
     let column = Expr::from((qualifier, field));
     let single = AggregateFunction::new_udf(Arc::clone(&SINGLE_ROW), vec![column], false, None, Vec::new(), None);
     let single = Expr::AggregateFunction(single);

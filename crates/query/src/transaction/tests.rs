@@ -18,7 +18,7 @@ fn engine(memory_max: u64) -> Arc<Engine> {
 }
 
 fn transaction() -> Transaction {
-    Transaction::new(Isolation::ReadCommitted, false)
+    Transaction::new(Isolation::ReadCommitted, false, false)
 }
 
 /// Runs a statement as a session does; after an error the transaction is as before.
@@ -27,7 +27,7 @@ fn run(engine: &Engine, transaction: &mut Transaction, sql: &str, in_block: bool
     let mark = transaction.mark();
     let done = runtime.block_on(async {
         let catalog = transaction.catalog(engine.catalog());
-        let parsed = grammar::parse_one(sql)?.unwrap();
+        let parsed = grammar::only_one(grammar::parse(sql)?)?.unwrap();
         let statement = Statement::plan(engine, &catalog, &parsed, &[])?;
         let mut run = Run { engine, catalog: &catalog, transaction, parameters: &[] };
         match &statement.kind {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
 use arrow::datatypes::{DataType, FieldRef, Float64Type};
+use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Result as OurResult, ScalarType, SqlType, Value};
 use ashlar_store::arrow_types::sql_type_of;
 use ashlar_store::{ColumnReader, build_array};
@@ -17,6 +18,7 @@ use super::resolve::{Arg, Chosen, resolve, unknown_function};
 use super::{Body, Call, Function};
 use crate::error::external;
 use crate::expressions::field_of;
+use crate::functions::lengths::BATCH_BYTES_MAX;
 
 /// A name of the catalog, before its call is settled.
 #[derive(Debug)]
@@ -32,6 +34,7 @@ pub struct PgFunction {
 pub struct PgCall {
     function: &'static Function,
     chosen: Chosen,
+    zone: Zone,
     signature: Signature,
 }
 
@@ -54,7 +57,7 @@ impl Hash for PgFunction {
 }
 impl PartialEq for PgCall {
     fn eq(&self, other: &Self) -> bool {
-        self.function.name == other.function.name && self.chosen == other.chosen
+        self.function.name == other.function.name && self.chosen == other.chosen && self.zone == other.zone
     }
 }
 impl Eq for PgCall {}
@@ -138,12 +141,12 @@ impl PgFunction {
     }
 
     /// The settled call's function, or the engine's own.
-    pub fn settled(&self, chosen: Chosen) -> Arc<ScalarUDF> {
+    pub fn settled(&self, chosen: Chosen, zone: Zone) -> Arc<ScalarUDF> {
         match self.function.overloads[chosen.index].body {
             Body::Engine(engine) => engine(),
             _ => {
                 let signature = Signature::user_defined(self.function.volatility);
-                Arc::new(ScalarUDF::from(PgCall { function: self.function, chosen, signature }))
+                Arc::new(ScalarUDF::from(PgCall { function: self.function, chosen, zone, signature }))
             }
         }
     }
@@ -230,7 +233,7 @@ impl PgCall {
         is_strict: bool,
         of: super::RowFunction,
     ) -> OurResult<ArrayRef> {
-        let call = Call { args: &self.chosen.args, ret: self.chosen.ret };
+        let call = Call { args: &self.chosen.args, ret: self.chosen.ret, zone: self.zone };
         let mut arrays = Vec::with_capacity(args.len());
         for arg in args {
             arrays.push(match arg {
@@ -244,10 +247,21 @@ impl PgCall {
         }
         let mut values = Vec::with_capacity(rows);
         let mut datums: Vec<Datum<'_>> = Vec::with_capacity(args.len());
+        let mut bytes = 0;
         for row in 0..rows {
             datums.clear();
             datums.extend(readers.iter().map(|(reader, is_scalar)| reader.datum(if *is_scalar { 0 } else { row })));
-            values.push(if is_strict && datums.iter().any(Datum::is_null) { Value::Null } else { of(&call, &datums)? });
+            let value = if is_strict && datums.iter().any(Datum::is_null) { Value::Null } else { of(&call, &datums)? };
+            if let Value::Text(text) = &value {
+                bytes += text.len();
+                if bytes > BATCH_BYTES_MAX {
+                    return Err(ashlar_base::Error::new(
+                        ashlar_base::ErrorCode::OutOfMemory,
+                        format!("the results of {} hold more bytes than a batch of rows may", self.function.name),
+                    ));
+                }
+            }
+            values.push(value);
         }
         build_array(self.chosen.ret, values.iter().map(Value::as_datum))
     }

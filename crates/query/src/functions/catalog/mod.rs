@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
+use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Result, ScalarType, SqlType, Value};
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 
@@ -14,7 +15,7 @@ pub mod call;
 pub mod resolve;
 
 pub use call::{PgFunction, pg_function, unknown};
-pub use resolve::{Arg, common_numeric, digits_in, name_of, unknown_function};
+pub use resolve::{Arg, common_numeric, digits_in, is_exact, name_of, unknown_function};
 
 /// A type as signatures name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +73,8 @@ pub struct Call<'a> {
     pub args: &'a [SqlType],
     /// The result's type.
     pub ret: SqlType,
+    /// The session's time zone.
+    pub zone: Zone,
 }
 
 /// A function of one row.
@@ -153,6 +156,7 @@ pub fn all() -> impl Iterator<Item = &'static Function> {
         super::math::FUNCTIONS,
         super::numbers::FUNCTIONS,
         super::strings::FUNCTIONS,
+        super::lengths::FUNCTIONS,
         super::quoting::FUNCTIONS,
         super::bytes::FUNCTIONS,
         super::arrays::FUNCTIONS,

@@ -6,6 +6,7 @@ use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
 
 use super::{Overload, R, T, digits_of, numeric};
 use crate::columns::shown_name;
+use crate::select::numbers::{DIGITS_MAX, plain};
 
 /// An argument of a call.
 #[derive(Clone, Copy, Debug)]
@@ -248,11 +249,22 @@ fn concrete(wanted: T, element: ScalarType) -> SqlType {
 pub fn digits_in(text: &str) -> SqlType {
     let digits = text.trim().trim_start_matches(['+', '-']);
     if digits.contains(['e', 'E']) {
-        return numeric(38, 10);
+        let (precision, scale) =
+            plain(digits).map_or((38, 10), |(_, precision, scale)| (precision as i32, scale as i32));
+        return numeric(precision, scale);
     }
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let (whole, fraction) = (whole.len().min(38) as i32, fraction.len().min(38) as i32);
     numeric(whole + fraction, fraction)
+}
+
+/// Whether [`digits_in`] keeps all digits; of what is no number, the cast will tell.
+pub fn is_exact(text: &str) -> bool {
+    let digits = text.trim().trim_start_matches(['+', '-']);
+    if digits.contains(['e', 'E']) {
+        return plain(digits).is_some() || digits.parse::<f64>().is_err();
+    }
+    digits.bytes().filter(u8::is_ascii_digit).count() <= DIGITS_MAX
 }
 
 /// A type as messages name it.

@@ -1,6 +1,7 @@
 //! `json` and `jsonb`: operators, functions, and the order of jsonb values.
 
 use ashlar_base::value::json::normalize;
+use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::DFSchema;
@@ -60,8 +61,14 @@ pub const FUNCTIONS: &[Function] = &[
     function("jsonb_extract_path", &[variadic(&[T::Jsonb, T::Text], JSONB, Body::Strict(extract))]),
     function("json_extract_path_text", &[variadic(&[T::Json, T::Text], TEXT, Body::Strict(extract_text))]),
     function("jsonb_extract_path_text", &[variadic(&[T::Jsonb, T::Text], TEXT, Body::Strict(extract_text))]),
-    function("to_json", &[of(&[T::Any], JSON, Body::Strict(|call, args| text(shown(call.args[0], &args[0])?)))]),
-    function("to_jsonb", &[of(&[T::Any], JSONB, Body::Strict(|call, args| jsonb(&shown(call.args[0], &args[0])?)))]),
+    function(
+        "to_json",
+        &[of(&[T::Any], JSON, Body::Strict(|call, args| text(shown(call.args[0], &args[0], call.zone)?)))],
+    ),
+    function(
+        "to_jsonb",
+        &[of(&[T::Any], JSONB, Body::Strict(|call, args| jsonb(&shown(call.args[0], &args[0], call.zone)?)))],
+    ),
     function(
         "json_build_object",
         &[
@@ -334,14 +341,14 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// A value as JSON.
-pub(super) fn shown(sql_type: SqlType, datum: &Datum<'_>) -> Result<String> {
+pub(super) fn shown(sql_type: SqlType, datum: &Datum<'_>, zone: Zone) -> Result<String> {
     let mut out = String::new();
     if let (SqlType::Array(element), Datum::Array(items)) = (sql_type, datum) {
         let items =
-            items.iter().map(|item| shown(element.into(), &item.as_datum())).collect::<Result<Vec<String>>>()?;
+            items.iter().map(|item| shown(element.into(), &item.as_datum(), zone)).collect::<Result<Vec<String>>>()?;
         return Ok(format!("[{}]", items.join(",")));
     }
-    append(sql_type, datum, &mut out);
+    append(sql_type, datum, zone, &mut out);
     Ok(match datum {
         Datum::Null => "null".to_owned(),
         Datum::Bool(value) => value.to_string(),
@@ -350,7 +357,11 @@ pub(super) fn shown(sql_type: SqlType, datum: &Datum<'_>) -> Result<String> {
         Datum::Float8(value) if value.is_finite() => out,
         Datum::Text(_) if matches!(sql_type.scalar(), ScalarType::Json | ScalarType::Jsonb) => out,
         Datum::Timestamp(_) if sql_type.scalar() == ScalarType::Timestamp => quoted(&out.replacen(' ', "T", 1)),
-        Datum::Timestamp(_) => quoted(&(out.replacen(' ', "T", 1) + ":00")),
+        Datum::Timestamp(_) => {
+            // An offset is written with its minutes.
+            let has_minutes = out.rfind(['+', '-']).is_some_and(|sign| out[sign..].contains(':'));
+            quoted(&(out.replacen(' ', "T", 1) + if has_minutes { "" } else { ":00" }))
+        }
         _ => quoted(&out),
     })
 }
@@ -377,14 +388,14 @@ fn object(call: &Call<'_>, args: &[Datum<'_>], colon: &str) -> Result<String> {
                 .with_hint("Object keys should be text."));
         }
         let mut key = String::new();
-        append(call.args[at], &args[at], &mut key);
-        entries.push(format!("{}{colon}{}", quoted(&key), shown(call.args[at + 1], &args[at + 1])?));
+        append(call.args[at], &args[at], call.zone, &mut key);
+        entries.push(format!("{}{colon}{}", quoted(&key), shown(call.args[at + 1], &args[at + 1], call.zone)?));
     }
     Ok(format!("{{{}}}", entries.join(", ")))
 }
 
 fn array(call: &Call<'_>, args: &[Datum<'_>]) -> Result<String> {
-    let items = args.iter().zip(call.args).map(|(datum, sql_type)| shown(*sql_type, datum));
+    let items = args.iter().zip(call.args).map(|(datum, sql_type)| shown(*sql_type, datum, call.zone));
     Ok(format!("[{}]", items.collect::<Result<Vec<String>>>()?.join(", ")))
 }
 

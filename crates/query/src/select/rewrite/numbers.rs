@@ -1,10 +1,10 @@
 //! Number literals with an exponent, as PostgreSQL's numeric reads them.
 
 /// Digits that a numeric holds.
-const DIGITS_MAX: i64 = 38;
+pub(crate) const DIGITS_MAX: usize = 38;
 
 /// The digits without an exponent, with precision and scale; `None` where they are too many.
-pub(super) fn plain(literal: &str) -> Option<(String, u64, i64)> {
+pub(crate) fn plain(literal: &str) -> Option<(String, u64, i64)> {
     let (mantissa, exponent) = literal.split_once(['e', 'E'])?;
     let exponent: i64 = exponent.parse().ok()?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -12,7 +12,8 @@ pub(super) fn plain(literal: &str) -> Option<(String, u64, i64)> {
     // Where the point stands among the digits.
     let point = whole.len() as i64 + exponent;
     let scale = (fraction.len() as i64 - exponent).max(0);
-    if scale > DIGITS_MAX || point > DIGITS_MAX || point.max(0) + scale > DIGITS_MAX {
+    // Beyond these the sum would not be counted.
+    if scale > 100 || point > 100 || usize::try_from(point.max(0) + scale).ok()? > DIGITS_MAX {
         return None;
     }
     let padded = |count: i64| "0".repeat(usize::try_from(count).unwrap_or(0));
