@@ -7,7 +7,7 @@ use ashlar_base::value::{binary, text};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_store::Region;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{CopyStmt, DefElem};
+use pg_query::protobuf::{CopyStmt, DefElem, Token};
 
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::relation_name;
@@ -126,27 +126,29 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// The text between the parentheses of `COPY (query) TO`.
+/// The text between the parentheses of `COPY (query) TO`, as PostgreSQL's own scanner finds them.
 fn inner_query(sql: &str) -> Result<String> {
-    let open = sql.find('(').ok_or_else(|| Error::internal("COPY of a query has parentheses"))?;
-    let mut depth = 0usize;
-    let mut quote: Option<char> = None;
-    for (offset, character) in sql[open..].char_indices() {
-        match (quote, character) {
-            (Some(open), close) if open == close => quote = None,
-            (Some(_), _) => {}
-            (None, '\'' | '"') => quote = Some(character),
-            (None, '(') => depth += 1,
-            (None, ')') => {
-                depth -= 1;
-                if depth == 0 {
-                    return Ok(sql[open + 1..open + offset].to_owned());
+    let found = || {
+        let (mut open, mut depth) = (None, 0usize);
+        for token in pg_query::scan(sql).ok()?.tokens {
+            let start = usize::try_from(token.start).ok()?;
+            match token.token() {
+                Token::Ascii40 => {
+                    open.get_or_insert(start + 1);
+                    depth += 1;
                 }
+                Token::Ascii41 => {
+                    depth = depth.checked_sub(1)?;
+                    if depth == 0 {
+                        return sql.get(open?..start);
+                    }
+                }
+                _ => {}
             }
-            (None, _) => {}
         }
-    }
-    Err(Error::internal("COPY of a query has parentheses"))
+        None
+    };
+    found().map(str::to_owned).ok_or_else(|| Error::internal("COPY of a query has parentheses"))
 }
 
 fn options(nodes: &[pg_query::Node]) -> Result<CopyOptions> {
