@@ -121,10 +121,12 @@ fn with_server(command: &mut Command, address: SocketAddr) -> &mut Command {
         }
     }
     let (host, port) = (address.ip().to_string(), address.port().to_string());
-    command
-        .envs([("PGHOST", &host), ("PGPORT", &port), ("REDIS_HOST", &host), ("REDIS_PORT", &port)])
-        .envs([("PGUSER", "postgres"), ("PGDATABASE", "postgres"), ("TZ", "UTC"), ("LC_ALL", "C.UTF-8")])
-        .env("PGCLIENTENCODING", "UTF8")
+    command.envs([("PGHOST", &host), ("PGPORT", &port), ("REDIS_HOST", &host), ("REDIS_PORT", &port)]).envs([
+        ("PGUSER", "postgres"),
+        ("PGDATABASE", "postgres"),
+        ("TZ", "UTC"),
+        ("LC_ALL", "C.UTF-8"),
+    ])
 }
 
 /// What a program may show depends on the server.

@@ -71,7 +71,8 @@ fn psql(address: SocketAddr, script: &str) -> String {
     }
     let (host, port) = (address.ip().to_string(), address.port().to_string());
     command.envs([("PGHOST", host.as_str()), ("PGPORT", &port), ("PGUSER", "postgres"), ("PGDATABASE", "postgres")]);
-    command.envs([("PGCLIENTENCODING", "UTF8"), ("LC_ALL", "C.UTF-8"), ("SCRIPT", script), ("PAGER", "")]);
+    // As psql is where nobody has set LANG: at a terminal it then asks for this encoding.
+    command.envs([("PGCLIENTENCODING", "SQL_ASCII"), ("LC_ALL", "C"), ("SCRIPT", script), ("PAGER", "")]);
     run(&mut command).unwrap()
 }
 

@@ -149,6 +149,49 @@ fn a_statement_is_what_it_is_however_its_messages_are_cut() {
     server.stop();
 }
 
+#[test]
+fn what_a_client_asked_before_its_last_word_is_done_and_answered() {
+    let update =
+        pg::message(b'Q', &[b"UPDATE parting SET v = v + (SELECT count(*) FROM parting_rows a, parting_rows b)\0"]);
+    for address in [Ashlar::shared().pg(), ashlar_tests::Postgres::shared().address()] {
+        let mut watcher = Connection::connect(address).unwrap();
+        watcher.query("DROP TABLE IF EXISTS parting; DROP TABLE IF EXISTS parting_rows").unwrap();
+        watcher.query("CREATE TABLE parting (id integer PRIMARY KEY, v bigint)").unwrap();
+        watcher.query("CREATE TABLE parting_rows AS SELECT * FROM generate_series(1, 2000) AS s (i)").unwrap();
+        watcher.query("INSERT INTO parting VALUES (1, 0)").unwrap();
+
+        let mut half = Connection::connect(address).unwrap();
+        half.send(&update).unwrap();
+        half.stop_sending().unwrap();
+        assert_eq!(read_until(&mut half, b'C').body, b"UPDATE 1\0");
+        read_until(&mut half, b'Z');
+        assert!(half.closes());
+
+        let mut gone = Connection::connect(address).unwrap();
+        gone.send(&[update.clone(), pg::message(b'X', &[])].concat()).unwrap();
+        drop(gone);
+        let done = wait_for(Duration::from_secs(30), || watcher.value("SELECT v FROM parting").unwrap() == "8000000");
+        assert!(done, "the statement of a client that left is not done");
+        watcher.query("DROP TABLE parting; DROP TABLE parting_rows").unwrap();
+    }
+}
+
+#[test]
+fn a_session_has_the_patience_with_its_client_that_it_was_told() {
+    for address in [Ashlar::shared().pg(), ashlar_tests::Postgres::shared().address()] {
+        let mut idle = Connection::connect(address).unwrap();
+        idle.query("SET idle_session_timeout = '0.2s'").unwrap();
+        assert_eq!(idle.read().unwrap().field(b'C').as_deref(), Some("57P05"));
+        assert!(idle.closes());
+
+        let mut block = Connection::connect(address).unwrap();
+        block.query("SET idle_session_timeout = '1min'; SET idle_in_transaction_session_timeout = 200").unwrap();
+        block.query("BEGIN").unwrap();
+        assert_eq!(block.read().unwrap().field(b'C').as_deref(), Some("25P03"));
+        assert!(block.closes());
+    }
+}
+
 /// The nice value of each thread of a process, by its name.
 #[cfg(target_os = "linux")]
 fn niceness(pid: u32) -> Vec<(String, i32)> {

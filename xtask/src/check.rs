@@ -7,6 +7,9 @@ use crate::{run, setup, tidy};
 /// Clippy's flags. The demo's profile, so that build scripts and macros are shared with the build of the tests.
 const CLIPPY: &[&str] = &["clippy", "--workspace", "--all-targets", "--profile", run::PROFILE];
 
+/// How to get what checks licences.
+pub(crate) const DENY_INSTALL: &str = "cargo install --locked cargo-deny";
+
 /// Formatting, tidy, clippy without warnings, licences. Everything is looked at before it fails.
 pub(crate) fn check(fast: bool) -> Result<()> {
     let mut failed = Vec::new();
@@ -29,7 +32,8 @@ pub(crate) fn check(fast: bool) -> Result<()> {
             // No advisories: they need a database from the network, and CI must not depend on its mood.
             step("deny", run::run("cargo", &["deny", "--all-features", "check", "licenses", "bans", "sources"]));
         } else {
-            eprintln!("x: deny: skipped, cargo-deny is not installed");
+            eprintln!("x: deny: skipped, licences are NOT checked: cargo-deny is not installed");
+            eprintln!("x:       {DENY_INSTALL} installs it");
         }
     }
     if !failed.is_empty() {

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
+use crate::check::DENY_INSTALL;
 use crate::run;
 
 /// Something the machine must have.
@@ -124,6 +125,9 @@ pub(crate) fn setup() -> Result<()> {
     let done = require(&[BUILD, CLIENTS, TEST, JAVA]);
     for need in [BUILD, CLIENTS, TEST, JAVA].into_iter().flatten() {
         println!("{:<8}{:<30}{}", if (need.found)() { "found" } else { "MISSING" }, need.name, need.why);
+    }
+    if !run::on_path("cargo-deny") {
+        println!("{:<8}{:<30}./x check looks at licences with it: {DENY_INSTALL}", "without", "cargo-deny");
     }
     done
 }

@@ -42,6 +42,13 @@ pub(crate) fn test(filter: Option<&str>) -> Result<()> {
         println!("{}", lines[0]);
         let failures = report.rules_broken.iter().map(|rule| (*rule).to_owned()).collect();
         total.add("tidy", Outcome { passed: report.rules_kept, failed: broken, failures, ..Outcome::default() });
+        let began = Instant::now();
+        let is_formatted = run::run("cargo", &["fmt", "--all", "--check"]).is_ok();
+        lines.push(line("format", u64::from(is_formatted), u64::from(!is_formatted), began.elapsed()));
+        println!("{}", lines[lines.len() - 1]);
+        let failures = if is_formatted { vec![] } else { vec!["sources are not formatted: ./x fix".to_owned()] };
+        let (passed, failed) = (u64::from(is_formatted), u64::from(!is_formatted));
+        total.add("format", Outcome { passed, failed, failures, ..Outcome::default() });
     }
     setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST, setup::JAVA])?;
     let began = Instant::now();

@@ -156,6 +156,8 @@ pub enum ErrorCode {
     CannotConnectNow,
     /// 57P05
     IdleSessionTimeout,
+    /// 25P03
+    IdleInTransactionSessionTimeout,
     /// 58030
     IoError,
     /// 58P01
@@ -250,6 +252,7 @@ impl ErrorCode {
             Self::AdminShutdown => "57P01",
             Self::CannotConnectNow => "57P03",
             Self::IdleSessionTimeout => "57P05",
+            Self::IdleInTransactionSessionTimeout => "25P03",
             Self::IoError => "58030",
             Self::UndefinedFile => "58P01",
             Self::ProtocolViolation => "08P01",
@@ -338,6 +341,7 @@ impl ErrorCode {
             | Self::QueryCanceled
             | Self::AdminShutdown
             | Self::IdleSessionTimeout
+            | Self::IdleInTransactionSessionTimeout
             | Self::IoError
             | Self::UndefinedFile
             | Self::ProtocolViolation

@@ -70,9 +70,9 @@ impl CatalogState {
         self.asker.read()
     }
 
-    /// Whether anybody has asked whose picture it is.
-    pub fn was_identity_read(&self) -> bool {
-        self.asker.was_read()
+    /// Whose picture it is, where anybody has asked.
+    pub fn asked_by(&self) -> Option<Identity> {
+        self.asker.was_read().then(|| self.asker.read().clone())
     }
 
     /// The table of this name.

@@ -1,8 +1,9 @@
-//! Who asks: the user, the database and the number of the session that a statement is planned for.
+//! Who asks: the user, the database, the number and the settings of the session that a statement is planned for.
 //!
 //! Travels with the picture of the catalog. A plan that was made from it holds for this session only, so the picture
 //! notes whether anybody looked.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A session, as `current_user`, `pg_backend_pid()` and the system tables tell it.
@@ -14,12 +15,35 @@ pub struct Identity {
     pub database: String,
     /// The number that a cancel request names.
     pub pid: i32,
+    /// Its settings, by name.
+    pub settings: Arc<[Setting]>,
+}
+
+/// A setting of the session, as `pg_settings` tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// As it is told.
+    pub name: &'static str,
+    /// The value, in the unit of the setting where it has one.
+    pub value: String,
+    /// The value as SHOW writes it.
+    pub shown: String,
+    /// What RESET goes back to.
+    pub reset: String,
+    /// The unit.
+    pub unit: Option<&'static str>,
+    /// `bool`, `enum`, `integer` or `string`.
+    pub kind: &'static str,
+    /// Whether a session can change it.
+    pub is_fixed: bool,
+    /// What it is for.
+    pub about: &'static str,
 }
 
 impl Default for Identity {
     /// Where nobody has introduced himself.
     fn default() -> Self {
-        Self { user: "ashlar".to_owned(), database: "ashlar".to_owned(), pid: 0 }
+        Self { user: "ashlar".to_owned(), database: "ashlar".to_owned(), pid: 0, settings: Vec::new().into() }
     }
 }
 

@@ -36,5 +36,5 @@ pub mod transaction;
 pub use catalog::{Catalog, CatalogState, Table};
 pub use columns::Column;
 pub use engine::{Engine, EngineConfig};
-pub use identity::Identity;
+pub use identity::{Identity, Setting};
 pub use statement::Statement;

@@ -1,5 +1,8 @@
 //! A statement: parsed and planned once, executed many times.
 
+pub mod configure;
+mod unsupported;
+
 use std::sync::Arc;
 
 use ashlar_base::value::text::Zone;
@@ -16,6 +19,7 @@ use crate::dml::{DeletePlan, InsertPlan, Outputs, Source, UpdatePlan, split_with
 use crate::engine::Engine;
 use crate::explain::{self, ExplainOptions};
 use crate::grammar::{ParsedStatement, position_of_name};
+use crate::identity::Identity;
 use crate::key_plan::{self, KeyPlan};
 use crate::select::{self, Planner, SelectPlan};
 use crate::sql_types;
@@ -37,8 +41,9 @@ pub struct Statement {
     bytes: usize,
     /// The time zone that it was planned in; `None` where that makes no difference.
     pub zone: Option<Zone>,
-    /// The plan tells who asks, or reads tables that do: it is for one session.
-    pub of_session: bool,
+    /// Who asked, where the plan tells of that or reads tables that do: it is for this session, as long as its settings
+    /// are these.
+    pub asked_by: Option<Identity>,
 }
 
 /// Bytes of a statement beside its text and its plan.
@@ -97,8 +102,6 @@ pub enum SessionCommand {
     SetTransaction(TransactionModes),
     /// SET SESSION CHARACTERISTICS
     SetCharacteristics(TransactionModes),
-    /// RESET
-    Reset(String),
     /// SET; `None` for DEFAULT
     Set {
         /// The setting.
@@ -108,12 +111,20 @@ pub enum SessionCommand {
         /// SET LOCAL
         local: bool,
     },
+    /// RESET
+    Reset(String),
     /// RESET ALL
     ResetAll,
     /// SHOW
     Show(String),
+    /// SHOW ALL
+    ShowAll,
+    /// SELECT of `set_config`, with `current_setting` beside it: in this order.
+    Configure(Vec<configure::Item>),
     /// DISCARD ALL
     DiscardAll,
+    /// What drivers send to leave nothing behind, of what a session cannot have here: answered with this tag.
+    Nothing(&'static str),
     /// PREPARE
     Prepare {
         /// The name.
@@ -247,7 +258,7 @@ impl Statement {
             kind: Kind::Key(Box::new(plan)),
             epoch: catalog.epoch(),
             zone: None,
-            of_session: false,
+            asked_by: None,
         }
     }
 
@@ -265,7 +276,7 @@ impl Statement {
             epoch: catalog.epoch(),
             bytes: 0,
             zone: Some(engine.zone()),
-            of_session: catalog.was_identity_read(),
+            asked_by: catalog.asked_by(),
         };
         match &parsed.node {
             NodeEnum::SelectStmt(node) => {
@@ -277,6 +288,11 @@ impl Statement {
                         .with_hint("Use CREATE TABLE ... AS SELECT ..."));
                 }
                 check_with(node.with_clause.as_ref())?;
+                if let Some(items) = configure::recognise(node)? {
+                    let columns: Arc<[Column]> = items.iter().map(|item| Column::text(&item.column)).collect();
+                    let types = configure::parameter_types(&items);
+                    return Ok(make(Kind::Session(SessionCommand::Configure(items)), types, Some(columns)));
+                }
                 let ast = select::parse(&parsed.text)?;
                 if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {
                     return Ok(Self::of_key(catalog, &parsed.text, plan));
@@ -352,9 +368,13 @@ impl Statement {
                 Ok(make(Kind::Explain { inner: Arc::new(inner), options }, types, Some(columns)))
             }
             other => {
+                if let NodeEnum::VacuumStmt(node) = other {
+                    check_tables(catalog, &node.rels)?;
+                }
                 let command = session_command(other, &parsed.text)?;
                 let columns = match &command {
                     SessionCommand::Show(name) => Some(vec![Column::text(name)].into()),
+                    SessionCommand::ShowAll => Some(["name", "setting", "description"].map(Column::text).into()),
                     _ => None,
                 };
                 Ok(make(Kind::Session(command), vec![], columns))
@@ -425,6 +445,18 @@ fn create_as(engine: &Engine, catalog: &Arc<CatalogState>, node: &protobuf::Crea
     })
 }
 
+/// 42P01 where one of the tables of VACUUM or ANALYZE is not there.
+fn check_tables(catalog: &CatalogState, relations: &[pg_query::Node]) -> Result<()> {
+    for relation in relations {
+        let Some(NodeEnum::VacuumRelation(relation)) = &relation.node else { continue };
+        let name = relation_name(relation.relation.as_ref())?;
+        if catalog.table(&name).is_none() {
+            return Err(crate::error::undefined_table(&name));
+        }
+    }
+    Ok(())
+}
+
 /// Adds the position of the name that an error is about.
 fn place(error: Error, text: &str) -> Error {
     if error.fields().position.is_some() {
@@ -455,14 +487,17 @@ fn session_command(node: &NodeEnum, text: &str) -> Result<SessionCommand> {
     Ok(match node {
         NodeEnum::TransactionStmt(node) => transaction_command(node)?,
         NodeEnum::VariableSetStmt(node) => set_command(node)?,
+        NodeEnum::VariableShowStmt(node) if node.name == "all" => SessionCommand::ShowAll,
         NodeEnum::VariableShowStmt(node) => SessionCommand::Show(shown_name(&node.name)),
-        NodeEnum::DiscardStmt(node) => {
-            if node.target == i32::from(protobuf::DiscardMode::DiscardAll) {
-                SessionCommand::DiscardAll
-            } else {
-                return Err(Error::unsupported("DISCARD of anything but ALL is not supported"));
-            }
-        }
+        NodeEnum::DiscardStmt(node) => match protobuf::DiscardMode::try_from(node.target) {
+            // Plans are kept for all sessions, and are made anew by themselves.
+            Ok(protobuf::DiscardMode::DiscardPlans) => SessionCommand::Nothing("DISCARD PLANS"),
+            Ok(protobuf::DiscardMode::DiscardSequences) => SessionCommand::Nothing("DISCARD SEQUENCES"),
+            Ok(protobuf::DiscardMode::DiscardTemp) => SessionCommand::Nothing("DISCARD TEMP"),
+            _ => SessionCommand::DiscardAll,
+        },
+        // Nobody can LISTEN.
+        NodeEnum::UnlistenStmt(_) => SessionCommand::Nothing("UNLISTEN"),
         NodeEnum::PrepareStmt(node) => {
             let mut types = Vec::new();
             for argument in &node.argtypes {
@@ -517,10 +552,9 @@ fn session_command(node: &NodeEnum, text: &str) -> Result<SessionCommand> {
             SessionCommand::Close((!node.portalname.is_empty()).then(|| node.portalname.clone()))
         }
         NodeEnum::VacuumStmt(node) if node.is_vacuumcmd => SessionCommand::Vacuum,
-        _ => {
-            let words: Vec<&str> = text.split_whitespace().take(2).collect();
-            return Err(Error::unsupported(format!("{} is not supported", words.join(" ").to_uppercase())));
-        }
+        // There are no statistics to gather: the planner asks the tables themselves.
+        NodeEnum::VacuumStmt(_) => SessionCommand::Nothing("ANALYZE"),
+        _ => return Err(Error::unsupported(format!("{} is not supported", unsupported::command(node, text)))),
     })
 }
 

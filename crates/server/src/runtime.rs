@@ -23,6 +23,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::task::LocalSet;
 use tracing::{Instrument, info_span};
 
@@ -238,11 +239,29 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    fn deal(&mut self) -> (&mpsc::Sender<Arrival>, u64) {
-        self.next = (self.next + 1) % self.queues.len();
-        let id = self.next_id;
+    fn next_id(&mut self) -> u64 {
         self.next_id += 1;
-        (&self.queues[self.next], id)
+        self.next_id - 1
+    }
+
+    /// Hands a connection to the next door thread that has room in its queue; where none has, waits for the one whose
+    /// turn it is. A thread that is busy holds up no connection that another one could serve.
+    async fn deal(&mut self, mut arrival: Arrival) {
+        let count = self.queues.len();
+        self.next = (self.next + 1) % count;
+        for place in 0..count {
+            let number = (self.next + place) % count;
+            match self.queues[number].try_send(arrival) {
+                Ok(()) => {
+                    self.next = number;
+                    return;
+                }
+                Err(TrySendError::Full(refused) | TrySendError::Closed(refused)) => arrival = refused,
+            }
+        }
+        if self.queues[self.next].send(arrival).await.is_err() {
+            tracing::error!("a door thread is gone");
+        }
     }
 }
 
@@ -269,14 +288,11 @@ async fn accept_all(doors: [(Door, StdListener, Context); 2], mut arrivals: Arri
             context.meters.refused.increment(1);
             continue;
         };
-        let (queue, id) = arrivals.deal();
-        let arrival = Arrival { door, stream, context: Context { id, ..context.clone() }, entry };
+        let context = Context { id: arrivals.next_id(), ..context.clone() };
         tokio::select! {
             biased;
             () = stop.reached(Phase::Draining) => return,
-            sent = queue.send(arrival) => if sent.is_err() {
-                tracing::error!("a door thread is gone");
-            },
+            () = arrivals.deal(Arrival { door, stream, context, entry }) => {}
         }
     }
 }

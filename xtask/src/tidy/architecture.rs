@@ -8,7 +8,7 @@ use super::tree::{Tree, code_lines};
 const PAGE: &str = "ARCHITECTURE.md";
 
 /// Crates that may name DataFusion.
-const ENGINE_ROOMS: &[&str] = &["crates/query/", "crates/operators/"];
+const ENGINE_ROOMS: &[&str] = &["crates/query/"];
 
 /// What a door may import of the server: the session, its own room, and what concerns every thread of the process.
 const DOOR_IMPORTS: &[&str] = &["session", "door", "shutdown", "telemetry"];

@@ -34,7 +34,6 @@ const UNSAFE_ROOMS: &[&str] = &[
     "crates/store/src/segment",
     "crates/query/src/counting.rs",
     "crates/store/tests/allocations.rs",
-    "crates/operators/src/hash_table",
     "crates/protocol/tests/allocations.rs",
 ];
 

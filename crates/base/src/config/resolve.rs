@@ -231,7 +231,9 @@ fn field_named(room: &str, name: &str) -> Result<&'static Field, Problem> {
         Some((distance, field)) if distance <= 5 => format!("unknown field; did you mean {}?", field.path()),
         _ => "unknown field; `ashlar config show` lists all".to_owned(),
     };
-    Err(Problem { origin: Origin::Default, field: Some(format!("{room}.{name}")), message })
+    // What is typed without a dot is told without one.
+    let field = if name.is_empty() { room.to_owned() } else { format!("{room}.{name}") };
+    Err(Problem { origin: Origin::Default, field: Some(field), message })
 }
 
 /// The text of a value in the file, if it has the field's TOML type.

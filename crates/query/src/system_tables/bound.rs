@@ -35,6 +35,8 @@ pub enum Answer {
     Database,
     /// The session's number.
     Pid,
+    /// The value of a setting of the session.
+    Setting,
     /// The name of a role by its OID.
     Role,
     /// The number of an object by its name, which must be there: a cast of text to `regclass` and the like.
@@ -104,6 +106,7 @@ const FUNCTIONS: &[(&str, Answer, &[usize])] = &[
     ("current_database", Answer::Database, &[0]),
     ("current_catalog", Answer::Database, &[0]),
     ("pg_backend_pid", Answer::Pid, &[0]),
+    ("current_setting", Answer::Setting, &[1, 2]),
     ("pg_get_userbyid", Answer::Role, &[1]),
     ("to_regclass", Answer::KnownNumber(ObjectKind::Class), &[1]),
     ("to_regtype", Answer::KnownNumber(ObjectKind::Type), &[1]),
@@ -229,6 +232,7 @@ impl BoundFunction {
                     Some(if number == OWNER_OID { user.clone() } else { format!("unknown (OID={number})") })
                 })
             }
+            Answer::Setting => self.settings(args),
             Answer::Number(kind) => {
                 let names = cast(first, &DataType::Utf8)?;
                 let number = |text: Option<&str>| text.map(|text| objects::number(catalog, kind, text)).transpose();
@@ -290,6 +294,29 @@ impl BoundFunction {
             Answer::TablePrivilege | Answer::SchemaPrivilege | Answer::DatabasePrivilege => self.privilege(args),
             Answer::User | Answer::Database | Answer::Pid => internal_err!("{} takes no argument", self.name),
         }
+    }
+
+    /// Values of settings, as SHOW writes them. NULL for one that there is not, where that is asked for.
+    fn settings(&self, args: &[ArrayRef]) -> Result<ArrayRef> {
+        let known = &self.catalog.identity().settings;
+        let names = cast(&args[0], &DataType::Utf8)?;
+        let missing_ok = args.get(1).map(|array| cast(array, &DataType::Boolean)).transpose()?;
+        let value = |(row, name): (usize, Option<&str>)| {
+            let Some(name) = name else { return Ok(None) };
+            if missing_ok.as_ref().is_some_and(|missing| missing.is_null(row)) {
+                return Ok(None);
+            }
+            match known.iter().find(|setting| setting.name.eq_ignore_ascii_case(name)) {
+                Some(setting) => Ok(Some(setting.shown.clone())),
+                None if missing_ok.as_ref().is_some_and(|missing| missing.as_boolean().value(row)) => Ok(None),
+                None => {
+                    let message = format!("unrecognized configuration parameter \"{name}\"");
+                    Err(external(Error::new(ErrorCode::UndefinedObject, message)))
+                }
+            }
+        };
+        let values: Result<StringArray> = names.as_string::<i32>().iter().enumerate().map(value).collect();
+        Ok(Arc::new(values?))
     }
 
     /// Numbers of objects, given as numbers or by name.

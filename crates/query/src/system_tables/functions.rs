@@ -36,6 +36,8 @@ enum Answer {
     DatabaseEncoding,
     /// An empty text.
     Empty,
+    /// No value: nothing of the kind that is to be given back can be held.
+    Void,
     /// A number of bytes in a unit that suits it.
     Bytes,
     /// A type by its OID and modifier.
@@ -87,6 +89,7 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
         function!("getdatabaseencoding", DatabaseEncoding, 0),
         function!("pg_size_pretty", Bytes, 1),
         function!("pg_is_in_recovery", False, 0),
+        function!("pg_advisory_unlock_all", Void, 0),
         function!("obj_description", Nothing, 1 | 2),
         function!("col_description", Nothing, 2),
         function!("shobj_description", Nothing, 2),
@@ -137,6 +140,7 @@ impl ScalarUDFImpl for SystemFunction {
             Answer::False => return Ok(ColumnarValue::Scalar(ScalarValue::Boolean(Some(false)))),
             Answer::Nothing => return Ok(ColumnarValue::Scalar(ScalarValue::Utf8(None))),
             Answer::DatabaseEncoding => return Ok(ColumnarValue::Scalar(ScalarValue::from("UTF8"))),
+            Answer::Void => return Ok(ColumnarValue::Scalar(ScalarValue::from(""))),
             _ => {}
         }
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
@@ -206,7 +210,7 @@ impl SystemFunction {
                 };
                 Ok(Arc::new(names.as_string::<i32>().iter().map(|name| name.map(number)).collect::<Int32Array>()))
             }
-            Answer::DatabaseEncoding | Answer::False | Answer::Nothing => {
+            Answer::DatabaseEncoding | Answer::False | Answer::Nothing | Answer::Void => {
                 internal_err!("{} needs no arguments", self.name)
             }
         }

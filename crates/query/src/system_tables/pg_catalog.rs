@@ -9,7 +9,6 @@ use super::layout::{Rows, int2, int2_array, string};
 use super::relations::{PUBLIC, Relation, default_text, is_identity};
 use super::{Definition, Picture, types};
 use crate::catalog::Table;
-use crate::functions::session::POSTGRES_VERSION;
 
 /// OIDs of what PostgreSQL makes at its birth; the last two schemas have theirs from us.
 const PG_CATALOG_OID: i64 = 11;
@@ -118,8 +117,8 @@ pub(super) const TABLES: &[Definition] = &[
     },
     Definition {
         name: "pg_settings",
-        columns: "name text, setting text, unit text, category text = Preset Options, short_desc text, \
-            extra_desc text, context text = internal, vartype text, source text = default, min_val text, max_val text, \
+        columns: "name text, setting text, unit text, category text, short_desc text, \
+            extra_desc text, context text, vartype text, source text, min_val text, max_val text, \
             enumvals text[], boot_val text, reset_val text, sourcefile text, sourceline integer, \
             pending_restart boolean = false",
         fill: Some(pg_settings),
@@ -327,22 +326,22 @@ fn pg_am(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What nobody can change; SHOW tells the settings of the session.
-fn pg_settings(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
-    let settings = [
-        ("integer_datetimes", "on", "bool"),
-        ("max_identifier_length", "63", "integer"),
-        ("max_index_keys", "32", "integer"),
-        ("server_encoding", "UTF8", "string"),
-        ("server_version", POSTGRES_VERSION, "string"),
-    ];
-    for (name, value, kind) in settings {
+/// What SHOW ALL tells the session.
+fn pg_settings(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for setting in picture.catalog.identity().settings.iter() {
+        let is_fixed = setting.is_fixed;
+        let is_changed = setting.value != setting.reset;
         rows.push([
-            ("name", string(name)),
-            ("setting", string(value)),
-            ("vartype", string(kind)),
-            ("boot_val", string(value)),
-            ("reset_val", string(value)),
+            ("name", string(setting.name)),
+            ("setting", string(&setting.value)),
+            ("unit", setting.unit.map_or(Value::Null, string)),
+            ("category", string(if is_fixed { "Preset Options" } else { "Client Connection Defaults" })),
+            ("short_desc", string(setting.about)),
+            ("context", string(if is_fixed { "internal" } else { "user" })),
+            ("vartype", string(setting.kind)),
+            ("source", string(if is_changed { "session" } else { "default" })),
+            ("boot_val", string(&setting.reset)),
+            ("reset_val", string(&setting.reset)),
         ])?;
     }
     Ok(())

@@ -13,10 +13,10 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The connection could not be made.
-    #[error("cannot connect to {0}: {1}")]
+    #[error("cannot connect to {0} (`ashlar serve` starts a server)")]
     Connect(SocketAddr, #[source] std::io::Error),
     /// The connection was lost.
-    #[error("the connection was lost: {0}")]
+    #[error("the connection was lost")]
     Io(#[from] std::io::Error),
     /// The server refused.
     #[error("{0}")]

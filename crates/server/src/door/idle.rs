@@ -27,6 +27,14 @@ impl IdleTimer {
         self.since = clock::monotonic();
     }
 
+    /// Resolves after this long; never, where there is no limit.
+    pub(crate) async fn over(limit: Option<Duration>) {
+        match limit {
+            Some(limit) => tokio::time::sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Resolves when the time since the last touch is over; never, where there is no limit.
     pub(crate) async fn expired(timer: &mut Option<Self>) {
         let Some(timer) = timer else { return std::future::pending().await };

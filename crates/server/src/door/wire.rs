@@ -150,22 +150,13 @@ impl Outbox {
     }
 }
 
-/// Resolves when the client has closed the connection, however many bytes it sent before that. Reads nothing.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) async fn closed_by_client(stream: &TcpStream) {
-    // The kernel's hang-up flag completes a wait for priority data, and pending ordinary data does not.
-    match stream.ready(tokio::io::Interest::PRIORITY).await {
-        Ok(ready) if ready.is_read_closed() => {}
-        // Urgent data, which nobody sends: this statement runs on unobserved.
-        Ok(_) => std::future::pending().await,
-        Err(_) => {}
+/// Resolves when the connection is no more: the client's machine has said that nobody is there to read. That the client
+/// has closed its sending side is no such sign: it may wait for answers. Reads nothing.
+pub(crate) async fn reset_by_client(stream: &TcpStream) {
+    // Failing to watch is no reason to end what runs.
+    if stream.ready(tokio::io::Interest::ERROR).await.is_err() {
+        std::future::pending::<()>().await;
     }
-}
-
-/// Where the kernel does not tell, a statement runs until its reply cannot be sent.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(crate) async fn closed_by_client(_stream: &TcpStream) {
-    std::future::pending().await
 }
 
 #[cfg(test)]

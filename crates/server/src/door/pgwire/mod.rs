@@ -25,7 +25,7 @@ use tokio::net::TcpStream;
 
 use super::idle::IdleTimer;
 use super::seats::Seat;
-use super::wire::{Inbox, Outbox, closed_by_client};
+use super::wire::{Inbox, Outbox, reset_by_client};
 use super::{Context, FAREWELL};
 use crate::session::SqlSession;
 use crate::session::registry::Registration;
@@ -99,6 +99,8 @@ struct Connection {
     skip_to_sync: bool,
     /// Something has been executed since the last Sync.
     mid_transaction: bool,
+    /// The client has been told that it may speak, and has not sent a whole message since.
+    is_ready: bool,
     /// Closes the connection when it has been idle for long, where that is configured.
     idle: Option<IdleTimer>,
     /// Statements and rows since they were last counted.
@@ -121,6 +123,7 @@ pub(crate) async fn serve(stream: TcpStream, context: Context) {
         registration: None,
         skip_to_sync: false,
         mid_transaction: false,
+        is_ready: true,
         statements: 0,
         rows: 0,
         portal: String::new(),
@@ -152,7 +155,7 @@ impl Connection {
             }
             self.outbox.flush(&self.stream).await?;
             self.count();
-            self.wait().await?;
+            self.wait(&session).await?;
         }
     }
 
@@ -170,6 +173,7 @@ impl Connection {
                 return Ok(true);
             }
         };
+        self.is_ready = false;
         if self.skip_to_sync && !matches!(message, Frontend::Sync | Frontend::Terminate) {
             self.inbox.consume(used);
             return Ok(true);
@@ -314,23 +318,24 @@ impl Connection {
             backend::parameter_status(self.outbox.buffer(), name, &value);
         }
         backend::ready_for_query(self.outbox.buffer(), session.status());
+        self.is_ready = true;
     }
 
     /// Waits, idle, for more from the client.
-    async fn wait(&mut self) -> Result<(), End> {
+    async fn wait(&mut self, session: &SqlSession) -> Result<(), End> {
         // One client whose requests never pause must not keep the others of this thread waiting.
         tokio::task::consume_budget().await;
         if let Some(idle) = &mut self.idle {
             idle.touch();
         }
+        // The session's own limit is for one that has been told that it may speak.
+        let patience = if self.is_ready { session.patience() } else { None };
         let filled = tokio::select! {
             biased;
             filled = self.inbox.fill(&mut self.stream) => filled?,
             () = self.context.stop.reached(Phase::Draining) => return Err(End::Fatal(shutting_down())),
-            () = IdleTimer::expired(&mut self.idle) => {
-                let message = "terminating connection due to idle-session timeout";
-                return Err(End::Fatal(Error::new(ErrorCode::IdleSessionTimeout, message)));
-            }
+            () = IdleTimer::expired(&mut self.idle) => return Err(End::Fatal(session.out_of_patience())),
+            () = IdleTimer::over(patience) => return Err(End::Fatal(session.out_of_patience())),
         };
         if filled { Ok(()) } else { Err(End::Left) }
     }
@@ -383,8 +388,9 @@ impl Connection {
     }
 }
 
-/// Runs a statement while watching for what makes its result pointless: the client's departure, or the end of the
-/// server's patience. A cancel request reaches the statement through its own token.
+/// Runs a statement while watching for what makes its result pointless: a connection that is no more, or the end of the
+/// server's patience. A cancel request reaches the statement through its own token. A client that has only said all it
+/// has to say gets its statement done, as in PostgreSQL, whether or not it still reads the answer.
 async fn attended<T>(
     work: impl Future<Output = ashlar_base::Result<T>>,
     stream: &TcpStream,
@@ -394,7 +400,7 @@ async fn attended<T>(
         // A statement that is done at the first poll, as key statements are, pays nothing for the watch.
         biased;
         result = work => result.map_err(Failure::Statement),
-        () = closed_by_client(stream) => Err(Failure::End(End::Left)),
+        () = reset_by_client(stream) => Err(Failure::End(End::Left)),
         () = context.stop.reached(Phase::Ending) => Err(Failure::End(End::Fatal(shutting_down()))),
     }
 }
@@ -406,6 +412,7 @@ fn may_still_send(reason: ErrorCode) -> bool {
         reason,
         ErrorCode::AdminShutdown
             | ErrorCode::IdleSessionTimeout
+            | ErrorCode::IdleInTransactionSessionTimeout
             | ErrorCode::CannotConnectNow
             | ErrorCode::TooManyConnections
     )

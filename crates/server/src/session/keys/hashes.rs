@@ -382,12 +382,19 @@ pub(super) fn hincrby(session: &mut KeySession, args: &Args<'_>, reply: &mut Rep
     Ok(())
 }
 
-/// A field as an integer; NULL counts as 0. The text decides, so that a text column serves as in Redis.
+/// A field as an integer; NULL counts as 0. The text decides, so that a text column serves as in Redis. A numeric is
+/// written with all decimals of its column: zeros do not keep it from being an integer.
 fn number_of(column: &ColumnDef, datum: &Datum<'_>, scratch: &mut Vec<u8>) -> Option<i64> {
     if datum.is_null() {
         return Some(0);
     }
     scratch.clear();
     text::write(column.sql_type, datum, &style(), scratch);
+    if matches!(column.sql_type, SqlType::Scalar(ScalarType::Numeric { .. }))
+        && let Some(point) = scratch.iter().position(|byte| *byte == b'.')
+        && scratch[point + 1..].iter().all(|digit| *digit == b'0')
+    {
+        scratch.truncate(point);
+    }
     integer(scratch)
 }

@@ -16,6 +16,7 @@ mod settings;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ashlar_base::value::binary;
 use ashlar_base::value::text::{self, TextStyle};
@@ -138,8 +139,9 @@ impl SqlSession {
             ));
         };
         let database = parameter("database").unwrap_or(user);
-        let identity = Identity { user: user.to_owned(), database: database.to_owned(), pid: 0 };
         let settings = Settings::new(&shared.config, parameters)?;
+        let (user, database) = (user.to_owned(), database.to_owned());
+        let identity = Identity { user, database, ..Identity::default() };
         Ok(Self {
             shared,
             identity,
@@ -167,6 +169,29 @@ impl SqlSession {
     /// What the client is told at start.
     pub fn parameters(&self) -> Vec<(&'static str, String)> {
         self.settings.reported()
+    }
+
+    /// Who asks, with the settings of this moment.
+    fn identity(&self) -> Identity {
+        Identity { settings: self.all_settings(), ..self.identity.clone() }
+    }
+
+    /// How long the session may wait for its client's next statement, where it has set a limit.
+    pub fn patience(&self) -> Option<Duration> {
+        let limit = match self.block {
+            Block::None => self.settings.idle_session_timeout_ms,
+            Block::Open | Block::Failed => self.settings.idle_in_transaction_timeout_ms,
+        };
+        (limit > 0).then(|| Duration::from_millis(limit))
+    }
+
+    /// 57P05 and 25P03: what the client is told when it has been silent for too long.
+    pub fn out_of_patience(&self) -> Error {
+        let (code, what) = match self.block {
+            Block::None => (ErrorCode::IdleSessionTimeout, "idle-session"),
+            Block::Open | Block::Failed => (ErrorCode::IdleInTransactionSessionTimeout, "idle-in-transaction"),
+        };
+        Error::new(code, format!("terminating connection due to {what} timeout"))
     }
 
     /// Settings that changed since the last call, of those that clients are told.
@@ -410,7 +435,9 @@ impl SqlSession {
             Kind::Session(_) | Kind::Empty => true,
             _ => planned.zone.is_none_or(|zone| zone == self.style().zone),
         };
-        if is_current && in_zone {
+        // What a statement was told of the session at Parse may be another thing now.
+        let is_same_asker = planned.asked_by.as_ref().is_none_or(|asker| *asker == self.identity());
+        if is_current && in_zone && is_same_asker {
             return Ok(());
         }
         let Some(source) = portal.source.clone() else { return Ok(()) };

@@ -143,7 +143,7 @@ impl SqlSession {
     fn keep(&self, key: &str, lifting: Lifting, planned: &Arc<ashlar_query::Statement>) {
         let engine = &self.shared.engine;
         // What tells this session's user must not be found by another session.
-        if planned.epoch == engine.catalog().epoch() && !planned.of_session {
+        if planned.epoch == engine.catalog().epoch() && planned.asked_by.is_none() {
             engine.cache().put(key, lifting, Arc::clone(planned));
         }
     }
@@ -161,7 +161,7 @@ impl SqlSession {
         {
             return Ok(Arc::new(planned));
         }
-        let catalog = catalog.seen_by(self.identity.clone());
+        let catalog = catalog.seen_by(self.identity());
         let (parsed, declared) = (Arc::clone(parsed), declared.to_vec());
         let plan = move || ashlar_query::Statement::plan(&engine, &catalog, &parsed, &declared);
         Ok(Arc::new(self.beside_pool(plan).await??))

@@ -418,6 +418,15 @@ impl SqlSession {
                 source.send(&columns, rows_max, sink, &self.cancel).await?;
                 done("SHOW")
             }
+            SessionCommand::ShowAll => {
+                let rows = self.show_all();
+                self.send_own_rows(portal, rows, Tag::Plain("SHOW"), rows_max, sink).await
+            }
+            SessionCommand::Configure(items) => {
+                let row = self.configure(items, &portal.parameters)?;
+                self.send_own_rows(portal, vec![row], Tag::Counted("SELECT"), rows_max, sink).await
+            }
+            SessionCommand::Nothing(tag) => done(tag),
             SessionCommand::DiscardAll => {
                 if self.is_in_block() {
                     return Err(Error::new(
@@ -469,20 +478,17 @@ impl SqlSession {
         }
     }
 
-    /// SET, and RESET without a value.
-    fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
-        match self.set_own_mode(name, value) {
-            Some(done) => done,
-            None => self.settings.set(name, value, local),
-        }
-    }
-
-    /// SHOW: what is in force now, which for a transaction's own modes its settings do not know.
-    fn show(&self, name: &str) -> Result<String> {
-        match self.show_own_mode(name) {
-            Some(mode) => Ok(mode.to_owned()),
-            None => self.settings.show(name),
-        }
+    /// Rows of a command, for as many Executes as the client takes.
+    async fn send_own_rows<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        rows: Vec<Vec<Value>>,
+        tag: Tag,
+        rows_max: usize,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let Some(statement) = portal.statement.clone() else { return Ok(Executed::Empty) };
+        self.send_values(portal, &statement, rows, tag, rows_max, sink).await
     }
 
     /// EXECUTE: the arguments are expressions, evaluated and assigned to the parameters' types.
@@ -532,7 +538,7 @@ impl SqlSession {
         let mut parsed = ashlar_query::grammar::parse(&sql)?;
         let parsed = parsed.pop().ok_or_else(|| Error::internal("a SELECT is a statement"))?;
         let engine = self.engine()?;
-        let catalog = self.catalog().seen_by(self.identity.clone());
+        let catalog = self.catalog().seen_by(self.identity());
         let mut transaction = self.fresh_transaction();
         let time = self.transaction.as_ref().map_or(transaction.time, |current| current.time);
         let snapshot = transaction.snapshot(engine.store());

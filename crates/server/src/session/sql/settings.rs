@@ -1,6 +1,9 @@
 //! Settings of a session: what clients SET, SHOW and are told of.
 
+mod commands;
 mod duration;
+mod shown;
+mod size;
 
 use ashlar_base::config::Config;
 use ashlar_base::value::text::TextStyle;
@@ -25,10 +28,14 @@ enum Rule {
     Zone,
     /// Milliseconds, with an optional unit.
     Milliseconds,
+    /// Kilobytes from so many on, with an optional unit.
+    Kilobytes(u64),
     /// An isolation level.
     Isolation,
     /// on or off.
     Bool,
+    /// Can be set to what it is, and to nothing else.
+    Own,
     /// Cannot be changed, or is the transaction's own and not changed here.
     Fixed,
 }
@@ -40,33 +47,47 @@ const SEVERITIES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", 
 const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("application_name", "", Rule::Any, true),
     ("bytea_output", "hex", Rule::Only(&["hex"]), false),
+    ("check_function_bodies", "on", Rule::Bool, false),
     ("client_encoding", "UTF8", Rule::Encoding, true),
     ("client_min_messages", "notice", Rule::OneOf(SEVERITIES), false),
-    ("DateStyle", "ISO, MDY", Rule::Only(&["iso, mdy", "iso", "iso,mdy", "mdy"]), true),
+    ("DateStyle", "ISO, MDY", Rule::Only(&["iso, mdy", "iso", "iso,mdy", "mdy", "mdy, iso", "iso, us", "us"]), true),
+    ("default_table_access_method", "grid", Rule::OneOf(&["grid", "heap"]), false),
+    ("default_tablespace", "", Rule::Only(&[""]), false),
     ("default_transaction_deferrable", "off", Rule::Bool, false),
     ("default_transaction_isolation", "read committed", Rule::Isolation, false),
     ("default_transaction_read_only", "off", Rule::Bool, true),
     ("extra_float_digits", "1", Rule::Only(&["1", "2", "3"]), false),
-    ("idle_in_transaction_session_timeout", "0", Rule::Only(&["0"]), false),
+    ("idle_in_transaction_session_timeout", "0", Rule::Milliseconds, false),
+    ("idle_session_timeout", "0", Rule::Milliseconds, false),
     ("integer_datetimes", "on", Rule::Fixed, true),
     ("in_hot_standby", "off", Rule::Fixed, true),
     ("IntervalStyle", "postgres", Rule::Only(&["postgres"]), true),
     ("is_superuser", "on", Rule::Fixed, true),
-    // Nobody waits for a lock that another session holds.
+    ("jit", "off", Rule::Bool, false),
+    // Nothing waits for locks.
     ("lock_timeout", "0", Rule::Milliseconds, false),
+    ("maintenance_work_mem", "65536", Rule::Kilobytes(1024), false),
     ("max_identifier_length", "63", Rule::Fixed, false),
+    ("max_index_keys", "32", Rule::Fixed, false),
+    ("role", "none", Rule::Only(&["none"]), false),
+    // There are no policies.
+    ("row_security", "on", Rule::Bool, false),
     ("search_path", "public", Rule::Only(&["public", "\"$user\", public", "$user, public", "\"$user\",public"]), false),
     ("server_encoding", "UTF8", Rule::Fixed, true),
     ("server_version", "", Rule::Fixed, true),
     ("server_version_num", "180000", Rule::Fixed, false),
-    ("session_authorization", "ashlar", Rule::Fixed, true),
+    ("session_authorization", "ashlar", Rule::Own, true),
     ("standard_conforming_strings", "on", Rule::Only(&["on"]), true),
     ("statement_timeout", "0", Rule::Milliseconds, false),
-    ("synchronous_commit", "on", Rule::Any, false),
+    ("synchronous_commit", "on", Rule::OneOf(&["local", "remote_write", "remote_apply", "on", "off"]), false),
     ("TimeZone", "UTC", Rule::Zone, true),
     ("transaction_deferrable", "off", Rule::Fixed, false),
     ("transaction_isolation", "read committed", Rule::Fixed, false),
     ("transaction_read_only", "off", Rule::Fixed, false),
+    ("transaction_timeout", "0", Rule::Only(&["0"]), false),
+    // What the server takes for its queries is in its configuration; this is PostgreSQL's advice to its planner.
+    ("work_mem", "4096", Rule::Kilobytes(64), false),
+    ("xmloption", "content", Rule::OneOf(&["content", "document"]), false),
 ];
 
 /// The settings of one session.
@@ -93,6 +114,8 @@ pub(super) struct Settings {
     pub(super) statement_timeout_ms: u64,
     /// The least severe of what a client wants to be told, as a number of [`SEVERITIES`].
     min_severity: usize,
+    pub(super) idle_session_timeout_ms: u64,
+    pub(super) idle_in_transaction_timeout_ms: u64,
 }
 
 /// The modes that a transaction begins with.
@@ -130,6 +153,8 @@ impl Settings {
             modes: Modes::default(),
             statement_timeout_ms: 0,
             min_severity: 0,
+            idle_session_timeout_ms: 0,
+            idle_in_transaction_timeout_ms: 0,
         };
         let version = format!("{POSTGRES_VERSION} (Ashlar {})", env!("CARGO_PKG_VERSION"));
         settings.put(number_of("server_version")?, version);
@@ -200,6 +225,7 @@ impl Settings {
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         let number = number_of(name)?;
         let value = match value {
+            Some(value) if matches!(SETTINGS[number].2, Rule::Own) && value == self.initial[number] => value.to_owned(),
             Some(value) => accepted(number, value)?,
             None if matches!(SETTINGS[number].2, Rule::Fixed) => return Err(fixed(SETTINGS[number].0)),
             None => self.initial[number].clone(),
@@ -268,6 +294,10 @@ impl Settings {
                     self.min_severity = SEVERITIES.iter().position(|severity| severity == value).unwrap_or(0);
                 }
                 "statement_timeout" => self.statement_timeout_ms = value.parse().unwrap_or(0),
+                "idle_session_timeout" => self.idle_session_timeout_ms = value.parse().unwrap_or(0),
+                "idle_in_transaction_session_timeout" => {
+                    self.idle_in_transaction_timeout_ms = value.parse().unwrap_or(0);
+                }
                 _ => {}
             }
         }
@@ -341,10 +371,7 @@ impl Settings {
 
     pub(super) fn show(&self, name: &str) -> Result<String> {
         let number = number_of(name)?;
-        Ok(match SETTINGS[number].2 {
-            Rule::Milliseconds => duration::shown(self.values[number].parse().unwrap_or(0)),
-            _ => self.values[number].clone(),
-        })
+        Ok(shown::as_shown(number, &self.values[number]))
     }
 }
 
@@ -361,14 +388,7 @@ fn accepted(number: usize, value: &str) -> Result<String> {
             // One meaning under several names: told under the first.
             if name == "extra_float_digits" { value.to_owned() } else { default.to_owned() }
         }
-        Rule::OneOf(values) => {
-            let known = value.to_ascii_lowercase();
-            if !values.contains(&known.as_str()) {
-                let hint = format!("Available values: {}.", values.join(", "));
-                return Err(invalid(name, value).with_hint(hint));
-            }
-            known
-        }
+        Rule::OneOf(values) => one_of(name, values, value)?,
         Rule::Encoding => {
             let letters = |c: &char| c.is_ascii_alphanumeric();
             match value.chars().filter(letters).collect::<String>().to_ascii_lowercase().as_str() {
@@ -381,6 +401,8 @@ fn accepted(number: usize, value: &str) -> Result<String> {
                 }
             }
         }
+        Rule::Kilobytes(least) => size::kilobytes(name, least, value)?.to_string(),
+        Rule::Own => return Err(Error::unsupported(format!("{name} cannot be changed here: there is one role"))),
         Rule::Zone => Zone::parse(value)
             .map_err(|error| if error.fields().detail.is_some() { error } else { invalid(name, value) })?
             .to_string(),
@@ -395,6 +417,25 @@ fn accepted(number: usize, value: &str) -> Result<String> {
             }
         },
     })
+}
+
+/// One of a list, under its name there. What PostgreSQL takes under another name too is taken.
+fn one_of(name: &str, values: &'static [&'static str], value: &str) -> Result<String> {
+    let wanted = value.to_ascii_lowercase();
+    let wanted = match (name, wanted.as_str()) {
+        ("client_min_messages", "debug") => "debug2",
+        ("client_min_messages", "info") => "notice",
+        ("synchronous_commit", word) => match boolean(word) {
+            Some(true) => "on",
+            Some(false) => "off",
+            None => word,
+        },
+        (_, word) => word,
+    };
+    match values.iter().find(|known| **known == wanted) {
+        Some(known) => Ok((*known).to_owned()),
+        None => Err(invalid(name, value).with_hint(format!("Available values: {}.", values.join(", ")))),
+    }
 }
 
 /// A Boolean as PostgreSQL reads it in a setting: any beginning of a word that no other word has.

@@ -40,7 +40,7 @@ pub(super) fn milliseconds(name: &str, text: &str) -> Result<u64> {
 }
 
 /// The number that a text begins with, as C's `strtol` and `strtod` read it, and what comes behind it.
-fn number(text: &str) -> Option<(f64, &str)> {
+pub(super) fn number(text: &str) -> Option<(f64, &str)> {
     let (sign, digits) = match text.as_bytes().first() {
         Some(b'-') => (-1.0, &text[1..]),
         Some(b'+') => (1.0, &text[1..]),

@@ -69,7 +69,7 @@ enum Step {
     End { committed: bool },
 }
 
-const NAMES: [&str; 3] = ["application_name", "statement_timeout", "synchronous_commit"];
+const NAMES: [&str; 3] = ["application_name", "statement_timeout", "lock_timeout"];
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![

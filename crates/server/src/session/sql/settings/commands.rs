@@ -1,0 +1,79 @@
+//! SET, SHOW and their forms as functions, where the session has a say beside its settings: the modes of its current
+//! transaction are settings too.
+//!
+//! Called where commands of the session are run, and where a statement is planned that may ask for settings.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, ErrorCode, Result, Value};
+use ashlar_query::Setting;
+use ashlar_query::statement::configure::{Function, Item};
+
+use super::number_of;
+use crate::session::sql::SqlSession;
+
+impl SqlSession {
+    /// SET; without a value RESET and SET ... TO DEFAULT.
+    pub(in crate::session::sql) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
+        match self.set_own_mode(name, value) {
+            Some(done) => done,
+            None => self.settings.set(name, value, local),
+        }
+    }
+
+    /// SHOW: what is in force now, which for a transaction's own modes its settings do not know.
+    pub(in crate::session::sql) fn show(&self, name: &str) -> Result<String> {
+        match self.show_own_mode(name) {
+            Some(mode) => Ok(mode.to_owned()),
+            None => self.settings.show(name),
+        }
+    }
+
+    /// All settings in the order of their names.
+    pub(in crate::session::sql) fn all_settings(&self) -> Arc<[Setting]> {
+        let mut all = self.settings.all();
+        for setting in &mut all {
+            if let Some(mode) = self.show_own_mode(setting.name) {
+                (setting.value, setting.shown) = (mode.to_owned(), mode.to_owned());
+            }
+        }
+        all.into()
+    }
+
+    /// SHOW ALL
+    pub(in crate::session::sql) fn show_all(&self) -> Vec<Vec<Value>> {
+        let texts = |setting: &Setting| vec![setting.name.to_owned(), setting.shown.clone(), setting.about.to_owned()];
+        let row = |setting: &Setting| texts(setting).into_iter().map(|text| Value::Text(text.into())).collect();
+        self.all_settings().iter().map(row).collect()
+    }
+
+    /// The row of a SELECT of `set_config` and `current_setting`.
+    pub(in crate::session::sql) fn configure(&mut self, items: &[Item], parameters: &[Value]) -> Result<Vec<Value>> {
+        let mut row = Vec::with_capacity(items.len());
+        for item in items {
+            row.push(match &item.function {
+                Function::SetConfig([name, value, local]) => {
+                    let Some(name) = name.text(parameters) else {
+                        return Err(Error::new(ErrorCode::NullValueNotAllowed, "SET requires parameter name"));
+                    };
+                    let is_local = local.text(parameters).as_deref().and_then(super::boolean).unwrap_or(false);
+                    self.set(&name, value.text(parameters).as_deref(), is_local)?;
+                    Value::Text(self.show(&name)?.into())
+                }
+                Function::CurrentSetting(name, missing_ok) => {
+                    let missing = missing_ok.as_ref().map(|missing| missing.text(parameters));
+                    match (name.text(parameters), missing) {
+                        (None, _) | (_, Some(None)) => Value::Null,
+                        (Some(name), Some(Some(missing)))
+                            if super::boolean(&missing) == Some(true) && number_of(&name).is_err() =>
+                        {
+                            Value::Null
+                        }
+                        (Some(name), _) => Value::Text(self.show(&name)?.into()),
+                    }
+                }
+            });
+        }
+        Ok(row)
+    }
+}

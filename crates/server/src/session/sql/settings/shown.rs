@@ -1,0 +1,128 @@
+//! What SHOW, SHOW ALL and `pg_settings` tell of settings.
+//!
+//! Called by `settings`. The descriptions are PostgreSQL's.
+
+use ashlar_query::Setting;
+
+use super::{Rule, SETTINGS, Settings, duration, size};
+
+/// What each setting is for.
+const ABOUT: &[(&str, &str)] = &[
+    ("application_name", "Sets the application name to be reported in statistics and logs."),
+    ("bytea_output", "Sets the output format for bytea."),
+    ("check_function_bodies", "Check routine bodies during CREATE FUNCTION and CREATE PROCEDURE."),
+    ("client_encoding", "Sets the client's character set encoding."),
+    ("client_min_messages", "Sets the message levels that are sent to the client."),
+    ("DateStyle", "Sets the display format for date and time values."),
+    ("default_table_access_method", "Sets the default table access method for new tables."),
+    ("default_tablespace", "Sets the default tablespace to create tables and indexes in."),
+    ("default_transaction_deferrable", "Sets the default deferrable status of new transactions."),
+    ("default_transaction_isolation", "Sets the transaction isolation level of each new transaction."),
+    ("default_transaction_read_only", "Sets the default read-only status of new transactions."),
+    ("extra_float_digits", "Sets the number of digits displayed for floating-point values."),
+    (
+        "idle_in_transaction_session_timeout",
+        "Sets the maximum allowed idle time between queries, when in a transaction.",
+    ),
+    ("idle_session_timeout", "Sets the maximum allowed idle time between queries, when not in a transaction."),
+    ("integer_datetimes", "Shows whether datetimes are integer based."),
+    ("in_hot_standby", "Shows whether hot standby is currently active."),
+    ("IntervalStyle", "Sets the display format for interval values."),
+    ("is_superuser", "Shows whether the current user is a superuser."),
+    ("jit", "Allow JIT compilation."),
+    ("lock_timeout", "Sets the maximum allowed duration of any wait for a lock."),
+    ("maintenance_work_mem", "Sets the maximum memory to be used for maintenance operations."),
+    ("max_identifier_length", "Shows the maximum identifier length."),
+    ("max_index_keys", "Shows the maximum number of index keys."),
+    ("role", "Sets the current role."),
+    ("row_security", "Enable row security."),
+    ("search_path", "Sets the schema search order for names that are not schema-qualified."),
+    ("server_encoding", "Shows the server (database) character set encoding."),
+    ("server_version", "Shows the server version."),
+    ("server_version_num", "Shows the server version as an integer."),
+    ("session_authorization", "Sets the session user name."),
+    ("standard_conforming_strings", "Causes '...' strings to treat backslashes literally."),
+    ("statement_timeout", "Sets the maximum allowed duration of any statement."),
+    ("synchronous_commit", "Sets the current transaction's synchronization level."),
+    ("TimeZone", "Sets the time zone for displaying and interpreting time stamps."),
+    (
+        "transaction_deferrable",
+        "Whether to defer a read-only serializable transaction until it can be executed with no possible serialization failures.",
+    ),
+    ("transaction_isolation", "Sets the current transaction's isolation level."),
+    ("transaction_read_only", "Sets the current transaction's read-only status."),
+    (
+        "transaction_timeout",
+        "Sets the maximum allowed duration of any transaction within a session (not a prepared transaction).",
+    ),
+    ("work_mem", "Sets the maximum memory to be used for query workspaces."),
+    (
+        "xmloption",
+        "Sets whether XML data in implicit parsing and serialization operations is to be considered as documents or content fragments.",
+    ),
+];
+
+/// A value as SHOW writes it.
+pub(super) fn as_shown(number: usize, value: &str) -> String {
+    match (SETTINGS[number].2, value.parse()) {
+        (Rule::Milliseconds, Ok(milliseconds)) => duration::shown(milliseconds),
+        (Rule::Kilobytes(_), Ok(kilobytes)) => size::shown(kilobytes),
+        _ => value.to_owned(),
+    }
+}
+
+fn about(name: &str) -> &'static str {
+    ABOUT.iter().find(|(known, _)| *known == name).map_or("", |(_, about)| about)
+}
+
+impl Settings {
+    /// All settings in the order of their names.
+    pub(super) fn all(&self) -> Vec<Setting> {
+        let setting = |(number, (name, _, rule, _)): (usize, &(&'static str, &str, Rule, bool))| Setting {
+            name,
+            value: self.values[number].clone(),
+            shown: as_shown(number, &self.values[number]),
+            // Until the session has begun its values are its first.
+            reset: self.initial.get(number).unwrap_or(&self.values[number]).clone(),
+            unit: match rule {
+                Rule::Milliseconds => Some("ms"),
+                Rule::Kilobytes(_) => Some("kB"),
+                _ => None,
+            },
+            kind: kind(name, *rule),
+            is_fixed: matches!(rule, Rule::Fixed) && !name.starts_with("transaction_"),
+            about: about(name),
+        };
+        let mut all: Vec<Setting> = SETTINGS.iter().enumerate().map(setting).collect();
+        all.sort_by_key(|setting| setting.name.to_ascii_lowercase());
+        all
+    }
+}
+
+fn kind(name: &str, rule: Rule) -> &'static str {
+    match (name, rule) {
+        ("extra_float_digits" | "max_identifier_length" | "max_index_keys" | "server_version_num", _)
+        | ("transaction_timeout", _)
+        | (_, Rule::Milliseconds | Rule::Kilobytes(_)) => "integer",
+        ("integer_datetimes" | "in_hot_standby" | "is_superuser" | "standard_conforming_strings", _)
+        | ("transaction_deferrable" | "transaction_read_only", _)
+        | (_, Rule::Bool) => "bool",
+        ("bytea_output" | "IntervalStyle" | "transaction_isolation", _) => "enum",
+        ("default_table_access_method", _) => "string",
+        (_, Rule::OneOf(_) | Rule::Isolation) => "enum",
+        _ => "string",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_says_what_it_is_for() {
+        for (name, ..) in SETTINGS {
+            assert!(!about(name).is_empty(), "{name}");
+        }
+        assert_eq!(ABOUT.len(), SETTINGS.len());
+    }
+}

@@ -1,0 +1,63 @@
+//! Settings that are an amount of memory: as clients write them, and as SHOW writes them.
+//!
+//! Called by `settings`. They are kept in kilobytes.
+
+use ashlar_base::{Error, ErrorCode, Result};
+
+use super::{duration, invalid};
+
+/// Units and their kilobytes, the largest first.
+const UNITS: &[(&str, f64)] =
+    &[("TB", 1_073_741_824.0), ("GB", 1_048_576.0), ("MB", 1024.0), ("kB", 1.0), ("B", 1.0 / 1024.0)];
+
+/// The kilobytes of `4096`, `4MB`, `1.5GB`.
+///
+/// # Errors
+/// 22023
+pub(super) fn kilobytes(name: &str, least: u64, text: &str) -> Result<u64> {
+    let refused = || invalid(name, text);
+    let (number, rest) = duration::number(text.trim_start()).ok_or_else(refused)?;
+    let unit = rest.trim();
+    let factor = match UNITS.iter().find(|(known, _)| *known == unit) {
+        Some((_, factor)) => *factor,
+        None if unit.is_empty() => 1.0,
+        None => {
+            let hint = r#"Valid units for this parameter are "B", "kB", "MB", "GB", and "TB"."#;
+            return Err(refused().with_hint(hint));
+        }
+    };
+    let kilobytes = (number * factor).round_ties_even();
+    if kilobytes > f64::from(i32::MAX) {
+        return Err(refused().with_hint("Value exceeds integer range."));
+    }
+    if kilobytes < least as f64 {
+        let range = format!("({least} .. {})", i32::MAX);
+        let message = format!("{kilobytes} kB is outside the valid range for parameter \"{name}\" {range}");
+        return Err(Error::new(ErrorCode::InvalidParameterValue, message));
+    }
+    Ok(kilobytes as u64)
+}
+
+/// As SHOW writes it: in the largest unit that has no fraction.
+pub(super) fn shown(kilobytes: u64) -> String {
+    let whole = UNITS.iter().find(|(_, factor)| *factor >= 1.0 && kilobytes.is_multiple_of(*factor as u64));
+    let (unit, factor) = whole.copied().unwrap_or(("kB", 1.0));
+    format!("{}{unit}", kilobytes / factor as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As PostgreSQL 15 answers `SET work_mem = ...` and `SHOW work_mem`.
+    #[test]
+    fn amounts_of_memory_are_read_and_shown_as_postgresql_does() {
+        let cases = [("64", "64kB"), ("4096", "4MB"), ("1.5GB", "1536MB"), ("65536B", "64kB"), ("1GB", "1GB")];
+        for (written, expected) in cases {
+            assert_eq!(kilobytes("work_mem", 64, written).map(shown), Ok(expected.to_owned()), "{written}");
+        }
+        for refused in ["1", "", "MB", "4mb", "4 XB", "3000GB"] {
+            assert!(kilobytes("work_mem", 64, refused).is_err(), "{refused}");
+        }
+    }
+}
