@@ -7,7 +7,7 @@ use ashlar_base::value::{binary, text};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_store::Region;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{CopyStmt, DefElem, Token};
+use pg_query::protobuf::{CopyStmt, DefElem};
 
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::relation_name;

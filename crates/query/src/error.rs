@@ -56,7 +56,10 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
             if text.contains("regex parse error") {
                 regular_expression(&text)
             } else {
-                Error::internal(first_line(&text))
+                match first_line(&text) {
+                    line if line == UNSAYABLE => Error::unsupported(line),
+                    line => Error::internal(line),
+                }
             }
         }
     }
@@ -120,6 +123,17 @@ fn overflow(message: &str) -> Error {
     Error::new(ErrorCode::NumericOutOfRange, format!("{name} out of range"))
 }
 
+/// What became of a plan whose names had all been found: a subquery came to stand where it cannot see what it reads.
+pub fn from_optimiser(error: DataFusionError) -> Error {
+    match error.find_root() {
+        DataFusionError::SchemaError(..) => {
+            Error::unsupported("a subquery is not supported where it reads this from the queries around it")
+                .with_hint("Move it into the select list of a subquery in FROM, or write it as a join.")
+        }
+        _ => from_datafusion(error),
+    }
+}
+
 fn from_schema(error: &SchemaError) -> Error {
     match error {
         SchemaError::FieldNotFound { field, valid_fields } => match &field.relation {
@@ -156,12 +170,15 @@ pub fn undefined_table(name: &str) -> Error {
     Error::new(ErrorCode::UndefinedTable, format!("relation \"{name}\" does not exist"))
 }
 
+/// Said in the place of words that are a print of a plan.
+const UNSAYABLE: &str = "this form of the statement is not supported";
+
 /// The engine's own words, as far as they are words: what it prints of its plans is for its makers.
 fn first_line(message: &str) -> String {
     const DUMPED: [&str; 6] = ["Some(", "Field {", "Placeholder", "Subquery", "OuterReferenceColumn", "ScalarFunction"];
     let line = message.lines().next().unwrap_or(message).trim_end_matches('.');
     if DUMPED.iter().any(|mark| line.contains(mark)) {
-        return "this form of the statement is not supported".to_owned();
+        return UNSAYABLE.to_owned();
     }
     let mut parts = line.split(NAME_END);
     let mut shown = parts.next().unwrap_or_default().to_owned();

@@ -25,6 +25,20 @@ impl ParsedStatement {
         )
     }
 
+    /// Whether there is nothing to plan in it: what it does stands in its tree.
+    pub fn is_command(&self) -> bool {
+        matches!(
+            self.node,
+            NodeEnum::TransactionStmt(_)
+                | NodeEnum::VariableSetStmt(_)
+                | NodeEnum::VariableShowStmt(_)
+                | NodeEnum::FetchStmt(_)
+                | NodeEnum::ClosePortalStmt(_)
+                | NodeEnum::DeallocateStmt(_)
+                | NodeEnum::DiscardStmt(_)
+        )
+    }
+
     /// Whether it ends a transaction block: what a block that has failed accepts.
     pub fn ends_failed_block(&self) -> bool {
         use pg_query::protobuf::TransactionStmtKind;

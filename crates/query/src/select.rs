@@ -30,7 +30,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 use crate::catalog::{CatalogState, Table};
 use crate::columns::{self, Column};
 use crate::engine::Engine;
-use crate::error::{external, from_datafusion, undefined_table};
+use crate::error::{external, from_datafusion, from_optimiser, undefined_table};
 use crate::functions::times::StatementTime;
 use crate::functions::times::clock;
 use crate::grid_table::GridTable;
@@ -167,12 +167,12 @@ impl SelectPlan {
         };
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
             let state = engine.state();
-            let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_datafusion)?;
+            let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
             return yielding_joins(plan);
         }
         let context = engine.task_context(Arc::clone(view));
         let runner = Runner { state: Arc::new(engine.state().clone()), context };
-        yielding_joins(per_row::physical(plan, &runner).await.map_err(from_datafusion)?)
+        yielding_joins(per_row::physical(plan, &runner).await.map_err(from_optimiser)?)
     }
 
     /// Starts the query. Must run on the engine's pool.
@@ -299,7 +299,7 @@ fn signed_outputs(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 fn optimize(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
-    state.optimizer().optimize(plan, state, |_, _| {}).map_err(from_datafusion)
+    state.optimizer().optimize(plan, state, |_, _| {}).map_err(from_optimiser)
 }
 
 /// Plans against one picture of the catalog.

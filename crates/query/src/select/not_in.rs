@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ashlar_base::Error;
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{DFSchema, ExprSchema, Result, TableReference};
+use datafusion::common::{DFSchema, ExprSchema, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
@@ -66,7 +66,7 @@ fn holds_query(operand: &Expr) -> bool {
     operand.exists(|expr| Ok(is_query(expr))).unwrap_or(true)
 }
 
-/// `name`: what the subquery's rows are called, which no table is.
+/// `name`: what the subquery's column is called, which no other is.
 fn none_equal(operand: Expr, subquery: Subquery, schema: &DFSchema, name: &str) -> Result<Expr> {
     let reads_around = |expr: &Expr| match expr {
         Expr::OuterReferenceColumn(..) => true,
@@ -82,7 +82,8 @@ fn none_equal(operand: Expr, subquery: Subquery, schema: &DFSchema, name: &str) 
     }
     let Subquery { subquery: plan, mut outer_ref_columns, spans } = subquery;
     let is_movable = outer_ref_columns.is_empty() || !plan.exists(|node| Ok(!is_plain(node)))?;
-    let plan = LogicalPlanBuilder::from(Arc::unwrap_or_clone(plan)).alias(TableReference::bare(name))?.build()?;
+    let first = Expr::from(plan.schema().qualified_field(0)).alias(name);
+    let plan = LogicalPlanBuilder::from(Arc::unwrap_or_clone(plan)).project(vec![first])?.build()?;
     let (qualifier, field) = plan.schema().qualified_field(0);
     let column = Expr::from((qualifier, field));
     let may_be_null = operand.nullable(schema).unwrap_or(true) || field.is_nullable();

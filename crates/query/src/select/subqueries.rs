@@ -136,8 +136,8 @@ fn one_row(plan: LogicalPlan) -> Result<LogicalPlan> {
         .build()
 }
 
-/// Says that a subquery by itself may give NULL, and keeps DataFusion from joining subqueries whose conditions on the row around them cannot be put last: it does so whatever
-/// lies between, such as a window function or an aggregate of no rows.
+/// Says that a subquery by itself may give NULL, and keeps DataFusion from joining subqueries whose conditions on the row
+/// around them cannot be put last: it does so whatever lies between, such as a window function or an aggregate of no rows.
 pub(super) fn kept_apart(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut found = false;
     plan.apply_with_subqueries(|node| {
@@ -218,7 +218,8 @@ fn is_joinable(plan: &LogicalPlan, above: Above) -> bool {
     let is_free = |plan: &LogicalPlan| plan.all_out_ref_exprs().is_empty();
     match plan {
         LogicalPlan::Projection(projection) => is_joinable(&projection.input, above),
-        LogicalPlan::SubqueryAlias(alias) => is_joinable(&alias.input, above),
+        // What a condition reads beneath a name of its own is not shown above it.
+        LogicalPlan::SubqueryAlias(alias) => is_free(&alias.input),
         LogicalPlan::Sort(sort) => is_joinable(&sort.input, above),
         LogicalPlan::Filter(filter) => is_joinable(&filter.input, filtered),
         LogicalPlan::Join(join) => {

@@ -162,6 +162,10 @@ impl SqlSession {
             return Ok(Arc::new(planned));
         }
         let catalog = catalog.seen_by(self.identity());
+        // The threads beside the pool run behind all doors; a COMMIT must not queue there.
+        if parsed.is_command() {
+            return Ok(Arc::new(ashlar_query::Statement::plan(&engine, &catalog, parsed, declared)?));
+        }
         let (parsed, declared) = (Arc::clone(parsed), declared.to_vec());
         let plan = move || ashlar_query::Statement::plan(&engine, &catalog, &parsed, &declared);
         Ok(Arc::new(self.beside_pool(plan).await??))

@@ -488,7 +488,7 @@ impl SqlSession {
         sink: &mut S,
     ) -> Result<Executed> {
         let Some(statement) = portal.statement.clone() else { return Ok(Executed::Empty) };
-        self.send_values(portal, &statement, rows, tag, rows_max, sink).await
+        self.send_values(portal, &statement, RowSource::values(rows), tag, rows_max, sink).await
     }
 
     /// EXECUTE: the arguments are expressions, evaluated and assigned to the parameters' types.
