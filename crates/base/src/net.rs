@@ -1,10 +1,10 @@
 //! The seam for sockets: how Ashlar listens, accepts and connects.
 //!
-//! Called by the doors and by the clients built into the command line. Nothing else opens a socket, so that a
+//! Called by the doors, by the clients built into the command line and by those of the lab. Nothing else opens a socket, so that a
 //! simulated network can take the place of this one.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener as StdListener};
+use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
@@ -46,5 +46,12 @@ pub fn tune(stream: &TcpStream) -> io::Result<()> {
 pub async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     tune(&stream)?;
+    Ok(stream)
+}
+
+/// Connects to a server within `timeout`, for clients that block a thread of their own.
+pub fn connect_blocking(address: SocketAddr, timeout: Duration) -> io::Result<StdStream> {
+    let stream = StdStream::connect_timeout(&address, timeout)?;
+    stream.set_nodelay(true)?;
     Ok(stream)
 }

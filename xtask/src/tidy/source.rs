@@ -17,6 +17,10 @@ const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "dbg!", "FIXME", "TODO"
 /// Places that may sleep, each with its reason.
 const SLEEPERS: &[(&str, &str)] = &[
     ("crates/server/src/door/http/doorway.rs", "as the two below: the time of a request, and no file handles"),
+    (
+        "crates/lab/src/clock.rs",
+        "load is offered at given moments, and the servers of the lab are polled until they answer",
+    ),
     ("crates/server/src/door/idle.rs", "the idle limit of a connection is a length of time"),
     (
         "crates/server/src/runtime.rs",

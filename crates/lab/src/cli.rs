@@ -1,0 +1,243 @@
+//! The command line: what may be typed, and which module does it.
+//!
+//! Exit status: 0 all is well; 1 a run is partial or had wrong answers, or a comparison found something slower; 2 nothing could be
+//! done: bad input, no target, runs that are unlike.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Args, Parser, Subcommand};
+
+use crate::run::Outcome;
+use crate::targets::NAMED;
+use crate::workload::{KINDS, Sizes};
+use crate::{compare, report, run, say, targets};
+
+/// Measures Ashlar and its peers, and says whether a change made it faster.
+///
+/// A run is a folder with everything that was measured. `compare` reads two of them and says faster, slower or no difference;
+/// `report` draws them.
+#[derive(Debug, Parser)]
+#[command(name = "ashlar-lab", version, max_term_width = 100, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the workloads and the targets, and whether each target is here.
+    List(ListOptions),
+    /// Measure targets under a workload.
+    Run(Box<RunOptions>),
+    /// Say whether TEST is faster or slower than BASE.
+    ///
+    /// Each is the folder of a run; where a run has several targets, FOLDER:TARGET. Exit status 1 if anything is slower, 2 if
+    /// the runs are unlike.
+    Compare(CompareOptions),
+    /// Write report.html and report.md of some runs.
+    Report(ReportOptions),
+    /// The target noop, as its own process.
+    #[command(hide = true)]
+    NoopServer(NoopOptions),
+}
+
+#[derive(Debug, Args)]
+struct ListOptions {
+    /// The program of Ashlar [default: the fastest build under target/].
+    #[arg(long, value_name = "PATH")]
+    ashlar: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct RunOptions {
+    /// A workload, as `ashlar-lab list` names them.
+    workload: String,
+    /// Targets, as `ashlar-lab list` names them, or host:port of a running server. The lab writes keys `lab:...` or the
+    /// table `ashlar_lab_rows` there.
+    #[arg(long, required = true, value_delimiter = ',', value_name = "NAME,...")]
+    target: Vec<String>,
+    /// Threads, each with a connection; several numbers are measured one after the other.
+    #[arg(long, value_delimiter = ',', default_value = "8", value_name = "COUNT,...",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Vec<u32>,
+    /// Requests a second over all threads, sent when they are due: an open loop. Without it each thread sends its next
+    /// request when it has its answer: a closed loop.
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
+    rate: Option<f64>,
+    /// Seconds before each measured window.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=600))]
+    warm_up: u32,
+    /// Seconds of each measured window.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// How often each target is measured, in turn with the others.
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// What the choice of keys depends on.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Cores of the server, as taskset takes them, or none [default: 0 of two or more].
+    #[arg(long, value_name = "CORES")]
+    server_cores: Option<String>,
+    /// Cores of the client, or none [default: 1 of two or more].
+    #[arg(long, value_name = "CORES")]
+    client_cores: Option<String>,
+    /// The program of Ashlar [default: the fastest build under target/].
+    #[arg(long, value_name = "PATH")]
+    ashlar: Option<PathBuf>,
+    /// The folder of the run [default: target/lab/TIME-WORKLOAD].
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    #[command(flatten)]
+    sizes: Sizes,
+}
+
+#[derive(Debug, Args)]
+struct CompareOptions {
+    /// What to compare with.
+    base: String,
+    /// What to judge.
+    test: String,
+    /// The probability, in percent, that no word of the table is one by chance.
+    #[arg(long, value_name = "PERCENT", default_value_t = 99.0, value_parser = confidence)]
+    confidence: f64,
+    /// Differences below this many percent are none, however sure they are.
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = least)]
+    least: f64,
+}
+
+#[derive(Debug, Args)]
+struct ReportOptions {
+    /// Folders of runs.
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Where the pages are written [default: the folder of the first run].
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct NoopOptions {
+    #[arg(long)]
+    value_bytes: u32,
+    #[arg(long)]
+    ready_file: PathBuf,
+}
+
+/// Runs what the process was called with.
+pub(crate) fn run() -> ExitCode {
+    match dispatch(Cli::parse().command) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            say::note(&format!("ashlar-lab: {error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<u8> {
+    match command {
+        Command::List(options) => list(&options).map(|()| 0),
+        Command::Run(options) => match run::run(&options.into_options()?)? {
+            Outcome::Whole => Ok(0),
+            Outcome::Lacking => Ok(1),
+        },
+        Command::Compare(options) => {
+            let words = compare::Options { confidence: options.confidence / 100.0, least: options.least / 100.0 };
+            let comparison = compare::run(&options.base, &options.test, words)?;
+            Ok(comparison.is_worse().map_or(2, u8::from))
+        }
+        Command::Report(options) => report::run(&options.runs, options.out.as_deref()).map(|()| 0),
+        Command::NoopServer(options) => targets::serve_noop(options.value_bytes, options.ready_file).map(|()| 0),
+    }
+}
+
+fn list(options: &ListOptions) -> Result<()> {
+    say::result("workloads")?;
+    for kind in KINDS {
+        say::result(&format!("  {:<12}{:<12}{}", kind.name, kind.door.name(), kind.question))?;
+    }
+    say::result("\ntargets")?;
+    for (target, what) in NAMED {
+        let presence = match target.program(options.ashlar.as_ref()) {
+            Ok(program) => format!("present: {}", program.display()),
+            Err(reason) => format!("absent: {reason}"),
+        };
+        say::result(&format!("  {:<12}{what}\n              {presence}", target.to_string()))?;
+    }
+    say::result("  host:port   a running server of either protocol")
+}
+
+impl RunOptions {
+    fn into_options(self) -> Result<run::Options> {
+        let mut threads = self.threads.clone();
+        threads.sort_unstable();
+        threads.dedup();
+        if threads.len() != self.threads.len() {
+            bail!("--threads names a number twice");
+        }
+        Ok(run::Options {
+            workload: self.workload,
+            targets: self.target,
+            threads,
+            rate: self.rate,
+            warm_up: self.warm_up,
+            seconds: self.seconds,
+            repeat: self.repeat,
+            seed: self.seed,
+            server_cores: self.server_cores,
+            client_cores: self.client_cores,
+            ashlar: self.ashlar,
+            out: self.out,
+            sizes: self.sizes,
+        })
+    }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    within(text, 0.001, 1e8)
+}
+
+fn confidence(text: &str) -> Result<f64, String> {
+    within(text, 50.0, 99.9999)
+}
+
+fn least(text: &str) -> Result<f64, String> {
+    within(text, 0.0, 1000.0)
+}
+
+fn within(text: &str, low: f64, high: f64) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if (low..=high).contains(&number) => Ok(number),
+        _ => Err(format!("a number from {low} to {high} is needed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn numbers_outside_their_bounds_are_refused() {
+        for wrong in [
+            &["run", "kv-get", "--target", "noop", "--threads", "0"][..],
+            &["run", "kv-get", "--target", "noop", "--rate", "0"],
+            &["run", "kv-get", "--target", "noop", "--rate", "NaN"],
+            &["run", "kv-get"],
+            &["compare", "a"],
+            &["compare", "a", "b", "--confidence", "100"],
+            &["report"],
+        ] {
+            assert!(Cli::try_parse_from([&["ashlar-lab"], wrong].concat()).is_err(), "{wrong:?}");
+        }
+    }
+}

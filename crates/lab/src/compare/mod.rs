@@ -1,0 +1,245 @@
+//! `ashlar-lab compare BASE TEST`: per measure the difference with its interval, and a word.
+//!
+//! Reads two records; decides by `statistics`. Never compares what was not measured under the same conditions.
+
+mod table;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail, ensure};
+
+use crate::record::measure::{MEASURES, Measure};
+use crate::record::{Load, Run, folder};
+use crate::statistics::{Interval, confidence_of_each, difference};
+
+/// Repetitions that each side must have.
+const REPETITIONS_MIN: usize = 2;
+
+/// How words are decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// The probability that no difference of the whole table is one by chance.
+    pub(crate) confidence: f64,
+    /// Differences below this ratio are none, however sure they are.
+    pub(crate) least: f64,
+}
+
+/// One side: a target of a run.
+pub(crate) struct Side {
+    run: Run,
+    folder: PathBuf,
+    target: String,
+}
+
+/// What is said of a measure, and of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Faster,
+    Slower,
+    /// Less CPU or memory.
+    Less,
+    /// More CPU or memory.
+    More,
+    NoDifference,
+}
+
+impl Word {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Faster => "faster",
+            Self::Slower => "slower",
+            Self::Less => "less",
+            Self::More => "more",
+            Self::NoDifference => "no difference",
+        }
+    }
+
+    fn of(measure: Measure, interval: &Interval, least: f64) -> Self {
+        let (more, less) = (interval.is_above(least), interval.is_below(least));
+        let better = if measure.more_is_better() { more } else { less };
+        match (more || less, better, matches!(measure, Measure::CpuPerOperation | Measure::MemoryPeak)) {
+            (false, ..) => Self::NoDifference,
+            (true, true, false) => Self::Faster,
+            (true, true, true) => Self::Less,
+            (true, false, false) => Self::Slower,
+            (true, false, true) => Self::More,
+        }
+    }
+
+    fn is_worse(self) -> bool {
+        matches!(self, Self::Slower | Self::More)
+    }
+}
+
+/// One line of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) threads: u32,
+    pub(crate) measure: Measure,
+    pub(crate) base: f64,
+    pub(crate) test: f64,
+    pub(crate) interval: Interval,
+    pub(crate) word: Word,
+}
+
+/// The outcome.
+#[derive(Debug)]
+pub(crate) enum Comparison {
+    /// Machines or workloads differ, in these ways.
+    Unlike(Vec<String>),
+    /// They are alike.
+    Alike {
+        rows: Vec<Row>,
+        /// The word for the whole: slower if anything became worse.
+        word: Word,
+    },
+}
+
+impl Comparison {
+    /// Whether anything became worse; None where nothing can be said.
+    pub(crate) fn is_worse(&self) -> Option<bool> {
+        match self {
+            Self::Unlike(_) => None,
+            Self::Alike { word, .. } => Some(word.is_worse()),
+        }
+    }
+}
+
+impl Side {
+    /// Reads `FOLDER` or `FOLDER:TARGET`; `like` is the target of the other side, which is taken where several are there.
+    fn load(text: &str, like: Option<&str>) -> Result<Self> {
+        // A folder may have a colon in its name.
+        let (folder, named) = match text.rsplit_once(':') {
+            Some((folder, target)) if !PathBuf::from(text).is_dir() => (folder, Some(target)),
+            _ => (text, None),
+        };
+        let folder = PathBuf::from(folder);
+        let run = folder::load(&folder)?;
+        let mut there: Vec<String> = Vec::new();
+        for (target, _) in run.cells() {
+            if !there.contains(&target) {
+                there.push(target);
+            }
+        }
+        let target = match (named, &there[..]) {
+            (Some(named), all) if all.iter().any(|target| target == named) => named.to_owned(),
+            (Some(named), all) => bail!("{} has no figures of {named}, but of {all:?}", folder.display()),
+            (None, [only]) => only.clone(),
+            (None, all) => match like.filter(|like| all.iter().any(|target| target == like)) {
+                Some(like) => like.to_owned(),
+                None => bail!("{} has figures of {all:?}: say which, as {}:TARGET", folder.display(), folder.display()),
+            },
+        };
+        Ok(Self { run, folder, target })
+    }
+
+    fn named(&self) -> Option<&str> {
+        Some(&self.target)
+    }
+
+    fn figures(&self, measure: Measure, threads: u32) -> Vec<f64> {
+        self.run.of(&self.target, threads).filter(|one| one.is_sound()).filter_map(|one| measure.of(one)).collect()
+    }
+}
+
+/// Compares the two and shows the outcome on standard output.
+pub(crate) fn run(base: &str, test: &str, options: Options) -> Result<Comparison> {
+    // Whichever side says its target says it for the other, if that has several.
+    let (base, test) = match Side::load(base, None) {
+        Ok(base) => {
+            let test = Side::load(test, base.named())?;
+            (base, test)
+        }
+        Err(reason) => {
+            let test = Side::load(test, None).map_err(|_| reason)?;
+            (Side::load(base, test.named())?, test)
+        }
+    };
+    let comparison = compare(&base, &test, options)?;
+    table::show(&base, &test, options, &comparison)?;
+    Ok(comparison)
+}
+
+/// The outcome for two sides.
+pub(crate) fn compare(base: &Side, test: &Side, options: Options) -> Result<Comparison> {
+    let unlike = differences(&base.run, &test.run);
+    if !unlike.is_empty() {
+        return Ok(Comparison::Unlike(unlike));
+    }
+    let mut figures = Vec::new();
+    for threads in &base.run.load.threads {
+        for (side, run) in [("base", base), ("test", test)] {
+            let all = run.run.of(&run.target, *threads).count();
+            let sound = run.run.of(&run.target, *threads).filter(|one| one.is_sound()).count();
+            ensure!(
+                sound >= REPETITIONS_MIN,
+                "the {side}, {} of {}, has {sound} sound repetitions of {all} with {threads} threads; {REPETITIONS_MIN} are needed, five or more are better",
+                run.target,
+                run.folder.display()
+            );
+        }
+        for measure in MEASURES {
+            let (before, after) = (base.figures(*measure, *threads), test.figures(*measure, *threads));
+            if before.len() >= REPETITIONS_MIN && after.len() >= REPETITIONS_MIN {
+                figures.push((*threads, *measure, before, after));
+            }
+        }
+    }
+    let confidence = confidence_of_each(options.confidence, figures.len());
+    let mut rows = Vec::new();
+    for (threads, measure, base, test) in figures {
+        if let Some(interval) = difference(&base, &test, confidence) {
+            let word = Word::of(measure, &interval, options.least);
+            let (base, test) = (geometric_mean(&base), geometric_mean(&test));
+            rows.push(Row { threads, measure, base, test, interval, word });
+        }
+    }
+    let word = if rows.iter().any(|row| row.word.is_worse()) {
+        Word::Slower
+    } else if rows.iter().any(|row| row.word != Word::NoDifference) {
+        Word::Faster
+    } else {
+        Word::NoDifference
+    };
+    Ok(Comparison::Alike { rows, word })
+}
+
+/// What two runs do not have in common although figures depend on it.
+fn differences(base: &Run, test: &Run) -> Vec<String> {
+    let mut found = base.machine.differences(&test.machine);
+    let mut differ = |what: &str, base: String, test: String| {
+        if base != test {
+            found.push(format!("{what}: {base}, {test}"));
+        }
+    };
+    differ("workload", base.workload.name.clone(), test.workload.name.clone());
+    let parameters = |run: &Run| {
+        let named: Vec<String> =
+            run.workload.parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        named.join(", ")
+    };
+    differ("sizes", parameters(base), parameters(test));
+    // The number of repetitions is how sure one is, and nothing that a figure depends on.
+    let load = |load: &Load| {
+        let rate = load.rate_per_second.map_or("as fast as it goes".to_owned(), |rate| format!("{rate}/s"));
+        let cores = |cores: &Option<String>| cores.clone().unwrap_or_else(|| "any".to_owned());
+        format!(
+            "{rate} with {:?} threads for {} s after {} s, server on cores {}, client on {}",
+            load.threads,
+            load.measured_seconds,
+            load.warm_up_seconds,
+            cores(&load.server_cores),
+            cores(&load.client_cores)
+        )
+    };
+    differ("load", load(&base.load), load(&test.load));
+    found
+}
+
+/// What the interval is about: the mean of the logarithms.
+fn geometric_mean(figures: &[f64]) -> f64 {
+    (figures.iter().map(|figure| figure.ln()).sum::<f64>() / figures.len() as f64).exp()
+}
+
+#[cfg(test)]
+mod tests;

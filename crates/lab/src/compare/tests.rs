@@ -1,0 +1,136 @@
+//! Words about synthetic runs, whose true difference is known.
+
+use std::sync::LazyLock;
+
+use super::*;
+use crate::numbers::Numbers;
+use crate::record::tests::run;
+
+const OPTIONS: Options = Options { confidence: 0.99, least: 0.01 };
+
+/// A standard normal number (Box and Muller, 1958).
+fn normal(numbers: &mut Numbers) -> f64 {
+    let radius = (-2.0 * (1.0 - numbers.fraction()).ln()).sqrt();
+    radius * (std::f64::consts::TAU * numbers.fraction()).cos()
+}
+
+/// A run of so many repetitions whose every figure has noise of its own, tails more than the middle; times are `slowness`
+/// times as long.
+fn synthetic(seed: u64, repetitions: u32, noise: f64, slowness: f64) -> Side {
+    // Its histograms are not looked at, and take long to make.
+    static EXAMPLE: LazyLock<Run> = LazyLock::new(|| run(&["ashlar"], &[8]));
+    let mut numbers = Numbers::new(seed);
+    let mut run = EXAMPLE.clone();
+    run.measurements.clear();
+    for repetition in 1..=repetitions {
+        // The whole repetition was on a good or bad day, and each figure has its own luck.
+        let day = noise * normal(&mut numbers);
+        let mut vary = |figure: f64, share: f64| figure * (day + noise * share * normal(&mut numbers)).exp();
+        let mut one = EXAMPLE.measurements[0].clone();
+        one.repetition = repetition;
+        one.operations_per_second = 100_000.0 / vary(slowness, 0.3);
+        one.latency.mean_us = vary(80.0 * slowness, 0.3);
+        one.latency.p50_us = vary(70.0 * slowness, 0.5);
+        one.latency.p90_us = vary(120.0 * slowness, 0.5);
+        one.latency.p99_us = vary(300.0 * slowness, 1.0);
+        one.latency.p999_us = vary(900.0 * slowness, 3.0);
+        one.server_cpu_seconds = Some(vary(4.0 * slowness, 0.5));
+        one.server_memory_peak_bytes = Some(200 << 20);
+        run.measurements.push(one);
+    }
+    Side { run, folder: "synthetic".into(), target: "ashlar".into() }
+}
+
+fn words(comparison: &Comparison) -> (Word, Vec<(Measure, Word)>) {
+    match comparison {
+        Comparison::Unlike(why) => panic!("unlike: {why:?}"),
+        Comparison::Alike { rows, word } => (*word, rows.iter().map(|row| (row.measure, row.word)).collect()),
+    }
+}
+
+#[test]
+fn identical_runs_differ_in_at_most_five_of_a_hundred_trials() {
+    for (repetitions, noise) in [(3, 0.02), (5, 0.01), (5, 0.05), (10, 0.03)] {
+        let same = (0..100).filter(|trial| {
+            let (base, test) =
+                (synthetic(2 * trial, repetitions, noise, 1.0), synthetic(2 * trial + 1, repetitions, noise, 1.0));
+            words(&compare(&base, &test, OPTIONS).unwrap()).0 == Word::NoDifference
+        });
+        let same = same.count();
+        assert!(same >= 95, "{same} of 100 with {repetitions} repetitions and noise {noise}");
+    }
+}
+
+#[test]
+fn a_target_that_is_five_percent_slower_is_called_slower() {
+    let slower = (0..100).filter(|trial| {
+        let (base, test) = (synthetic(2 * trial, 5, 0.008, 1.0), synthetic(2 * trial + 1, 5, 0.008, 1.05));
+        words(&compare(&base, &test, OPTIONS).unwrap()).0 == Word::Slower
+    });
+    assert!(slower.count() >= 95);
+    let (base, test) = (synthetic(1, 10, 0.01, 1.0), synthetic(2, 10, 0.01, 1.05));
+    let (word, rows) = words(&compare(&base, &test, OPTIONS).unwrap());
+    assert_eq!(word, Word::Slower);
+    assert_eq!(rows[0], (Measure::Throughput, Word::Slower));
+    assert_eq!(rows[1], (Measure::Mean, Word::Slower));
+    assert_eq!(rows[6], (Measure::CpuPerOperation, Word::More));
+    assert_eq!(rows[7], (Measure::MemoryPeak, Word::NoDifference));
+    // And the other way round it is faster.
+    assert_eq!(words(&compare(&test, &base, OPTIONS).unwrap()).0, Word::Faster);
+}
+
+#[test]
+fn what_is_sure_but_tiny_is_no_difference() {
+    let (base, mut test) = (synthetic(1, 5, 0.0, 1.0), synthetic(1, 5, 0.0, 1.0));
+    for one in &mut test.run.measurements {
+        one.server_memory_peak_bytes = Some((200 << 20) + (1 << 20));
+    }
+    assert_eq!(words(&compare(&base, &test, OPTIONS).unwrap()).0, Word::NoDifference);
+}
+
+#[test]
+fn unlike_runs_are_refused_with_what_differs() {
+    let base = synthetic(1, 5, 0.01, 1.0);
+    let check = |change: &dyn Fn(&mut Run), said: &str| {
+        let mut test = synthetic(2, 5, 0.01, 1.0);
+        change(&mut test.run);
+        match compare(&base, &test, OPTIONS).unwrap() {
+            Comparison::Unlike(why) => assert!(why.len() == 1 && why[0].starts_with(said), "{why:?}"),
+            Comparison::Alike { .. } => panic!("not noticed: {said}"),
+        }
+    };
+    check(&|run| run.machine.cpu = "another".into(), "processor: ");
+    check(&|run| run.machine.kernel = "another".into(), "kernel: ");
+    check(&|run| run.machine.memory_bytes *= 2, "memory: ");
+    check(&|run| run.workload.name = "kv-put".into(), "workload: ");
+    check(&|run| drop(run.workload.parameters.insert("keys".into(), 5.into())), "sizes: ");
+    check(&|run| run.load.rate_per_second = Some(5.0), "load: ");
+    check(&|run| run.load.measured_seconds = 77, "load: ");
+    // What figures do not depend on.
+    let mut test = synthetic(2, 5, 0.01, 1.0);
+    test.run.seed += 1;
+    test.run.load.repetitions = 9;
+    test.run.machine.memory_bytes += 4096;
+    assert!(matches!(compare(&base, &test, OPTIONS).unwrap(), Comparison::Alike { .. }));
+}
+
+#[test]
+fn unsound_repetitions_are_left_out_and_too_few_are_refused() {
+    let base = synthetic(1, 5, 0.01, 1.0);
+    let mut test = synthetic(2, 3, 0.01, 1.0);
+    test.run.measurements[0].errors = 1;
+    assert!(compare(&base, &test, OPTIONS).is_ok());
+    test.run.measurements[1].state = crate::record::MeasurementState::Partial;
+    let refusal = compare(&base, &test, OPTIONS).unwrap_err().to_string();
+    assert!(refusal.contains("1 sound repetitions of 3 with 8 threads"), "{refusal}");
+}
+
+#[test]
+fn measures_that_one_side_lacks_are_left_out() {
+    let base = synthetic(1, 5, 0.01, 1.0);
+    let mut test = synthetic(2, 5, 0.01, 1.0);
+    test.run.measurements.iter_mut().for_each(|one| one.server_cpu_seconds = None);
+    let (_, rows) = words(&compare(&base, &test, OPTIONS).unwrap());
+    assert_eq!(rows.len(), 7);
+    assert!(rows.iter().all(|(measure, _)| *measure != Measure::CpuPerOperation));
+}

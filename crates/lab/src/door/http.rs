@@ -1,0 +1,29 @@
+//! Reads one page over HTTP, as Prometheus would read the metrics.
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+/// A longer page is no page of metrics.
+const PAGE_BYTES_MAX: u64 = 16 << 20;
+
+/// How long the server may be silent.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The body of the page at `path`.
+pub(crate) fn get(address: SocketAddr, path: &str) -> Result<String> {
+    let mut stream = super::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    // HTTP/1.0: the answer ends with the connection, and is in one piece.
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.take(PAGE_BYTES_MAX).read_to_string(&mut answer)?;
+    let (head, body) = answer.split_once("\r\n\r\n").context("an answer that is not HTTP")?;
+    let status = head.lines().next().unwrap_or_default();
+    if status.split(' ').nth(1) != Some("200") {
+        bail!("http://{address}{path}: {status}");
+    }
+    Ok(body.to_owned())
+}

@@ -1,0 +1,192 @@
+//! Load against targets that are functions, on a clock that only they move: nothing here sleeps.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::bail;
+
+use super::worker::{Schedule, work};
+use super::*;
+
+/// Nanoseconds of a millisecond.
+const MILLI: Nanos = 1_000_000;
+
+/// A clock that stands still unless somebody waits or a target takes its time.
+#[derive(Default)]
+struct VirtualClock(AtomicU64);
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Nanos {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn wait_until(&self, moment: Nanos) {
+        self.0.fetch_max(moment, Ordering::Relaxed);
+    }
+}
+
+/// Takes `service` for an answer, and stops for `stall_for` at the first request at or after `stall_at`.
+struct Synthetic {
+    clock: Arc<VirtualClock>,
+    service: Nanos,
+    stall_at: Option<Nanos>,
+    stall_for: Nanos,
+    dies_at: Nanos,
+    wrong_at: Nanos,
+}
+
+impl Synthetic {
+    fn steady(clock: &Arc<VirtualClock>, service: Nanos) -> Self {
+        Self { clock: clock.clone(), service, stall_at: None, stall_for: 0, dies_at: Nanos::MAX, wrong_at: Nanos::MAX }
+    }
+}
+
+impl Caller for Synthetic {
+    fn call(&mut self, answered: &mut dyn FnMut(Answer)) -> Result<()> {
+        let now = self.clock.now();
+        if now >= self.dies_at {
+            bail!("connection reset");
+        }
+        if self.stall_at.is_some_and(|at| now >= at) {
+            self.stall_at = None;
+            self.clock.wait_until(now + self.stall_for);
+        }
+        self.clock.wait_until(self.clock.now() + self.service);
+        answered(if now >= self.wrong_at { Answer::Wrong("no value".into()) } else { Answer::Right });
+        Ok(())
+    }
+}
+
+/// One thread against one synthetic target, in virtual time.
+fn run(clock: &Arc<VirtualClock>, pace: Pace, windows: Windows, mut target: Synthetic) -> Sample {
+    let seconds = Seconds::new(windows);
+    let schedule = Schedule::of(pace, 0, 1, 1);
+    let tally = work(clock.as_ref(), schedule, windows, &|| false, &seconds, &mut target);
+    assemble(windows, seconds, vec![tally], windows.end(), false)
+}
+
+const WINDOWS: Windows = Windows { warm_up: 1, measured: 10 };
+
+/// Within the three digits that a histogram keeps.
+#[track_caller]
+fn about(value: u64, expected: u64) {
+    assert!(value.abs_diff(expected) * 500 <= expected, "{value} is not about {expected}");
+}
+
+#[test]
+fn a_stall_is_charged_to_every_request_that_was_due_meanwhile() {
+    let clock = Arc::new(VirtualClock::default());
+    let target = Synthetic { stall_at: Some(5 * SECOND), stall_for: SECOND, ..Synthetic::steady(&clock, MILLI / 10) };
+    let sample = run(&clock, Pace::Open { per_second: 1000.0 }, WINDOWS, target);
+    // 10,000 requests, one a millisecond, 0.1 ms each. The request due when the stall begins takes 1000.1 ms; the k-th after it
+    // was due k ms later and leaves when those before it have been answered: 1000.1 - 0.9 k ms, until that is 0.1 ms.
+    assert_eq!(sample.merged.len(), 10_000);
+    about(sample.merged.max(), 10_001 * MILLI / 10);
+    // The hundred slowest of 10,000 lie beyond p99: k = 0..=99, so p99 is that of k = 100.
+    about(sample.merged.value_at_quantile(0.99), 10_001 * MILLI / 10 - 90 * MILLI);
+    // 1,111 requests waited at all, so p90 (k = 1000) did and p88 did not.
+    about(sample.merged.value_at_quantile(0.9), 10_001 * MILLI / 10 - 900 * MILLI);
+    about(sample.merged.value_at_quantile(0.88), MILLI / 10);
+    // The stall lies in the fifth second of the window, and the backlog is worked off in the sixth.
+    assert_eq!(sample.completed, [1000, 1000, 1000, 1000, 0, 2000, 1000, 1000, 1000, 1000]);
+}
+
+#[test]
+fn a_closed_loop_sees_the_same_stall_once() {
+    let clock = Arc::new(VirtualClock::default());
+    let target = Synthetic { stall_at: Some(5 * SECOND), stall_for: SECOND, ..Synthetic::steady(&clock, MILLI) };
+    let sample = run(&clock, Pace::Closed, WINDOWS, target);
+    assert_eq!(sample.merged.len(), 9_000);
+    about(sample.merged.value_at_quantile(0.999), MILLI);
+    about(sample.merged.max(), 1001 * MILLI);
+}
+
+#[test]
+fn a_stall_at_the_end_of_the_window_is_not_cut_off() {
+    let clock = Arc::new(VirtualClock::default());
+    let target =
+        Synthetic { stall_at: Some(10 * SECOND), stall_for: 3 * SECOND, ..Synthetic::steady(&clock, MILLI / 10) };
+    let sample = run(&clock, Pace::Open { per_second: 1000.0 }, WINDOWS, target);
+    // The requests of the last second were due before the end, and are waited for.
+    assert_eq!(sample.merged.len(), 10_000);
+    assert_eq!(sample.completed[9], 0);
+    about(sample.merged.max(), 30_001 * MILLI / 10);
+    assert_eq!(sample.unsent, 0);
+}
+
+#[test]
+fn a_rate_that_cannot_be_reached_ends_and_says_what_was_not_sent() {
+    let clock = Arc::new(VirtualClock::default());
+    let sample = run(&clock, Pace::Open { per_second: 10_000.0 }, WINDOWS, Synthetic::steady(&clock, MILLI));
+    // 21 s of one answer a millisecond; 110,000 were due, those of the warm-up are not counted.
+    assert_eq!(sample.unsent, 110_000 - 21_000);
+    assert_eq!(sample.merged.len(), 21_000 - 10_000);
+    assert_eq!(sample.completed.iter().sum::<u64>(), 10_000);
+}
+
+#[test]
+fn what_the_warm_up_saw_is_not_counted() {
+    let clock = Arc::new(VirtualClock::default());
+    let target = Synthetic { stall_at: Some(0), stall_for: SECOND / 2, ..Synthetic::steady(&clock, MILLI) };
+    let sample = run(&clock, Pace::Closed, WINDOWS, target);
+    assert_eq!(sample.merged.len(), 10_000);
+    about(sample.merged.max(), MILLI);
+    assert_eq!(sample.completed, vec![1000; 10]);
+}
+
+#[test]
+fn wrong_answers_are_counted_and_the_first_is_kept() {
+    let clock = Arc::new(VirtualClock::default());
+    let target = Synthetic { wrong_at: 6 * SECOND, ..Synthetic::steady(&clock, MILLI) };
+    let sample = run(&clock, Pace::Closed, WINDOWS, target);
+    assert_eq!((sample.errors, sample.first_error.as_deref()), (5_000, Some("no value")));
+}
+
+#[test]
+fn threads_of_an_open_loop_take_turns() {
+    let pace = Pace::Open { per_second: 1000.0 };
+    let first = |thread| match Schedule::of(pace, thread, 4, 1) {
+        Schedule::Every { first, interval } => (first, interval),
+        Schedule::Closed => unreachable!(),
+    };
+    assert_eq!(first(0), (0.0, 4e6));
+    assert_eq!(first(3), (3e6, 4e6));
+}
+
+#[derive(Default)]
+struct Heard(Vec<&'static str>);
+
+impl Observer for Heard {
+    fn begins(&mut self) {
+        self.0.push("begins");
+    }
+    fn ends(&mut self) {
+        self.0.push("ends");
+    }
+    fn tick(&mut self, _: Nanos, _: u64) {}
+}
+
+#[test]
+fn a_lost_connection_ends_the_measurement_and_keeps_what_there_is() {
+    let clock = Arc::new(VirtualClock::default());
+    let target = Synthetic { dies_at: 3 * SECOND + SECOND / 2, ..Synthetic::steady(&clock, MILLI) };
+    let mut heard = Heard::default();
+    let stop = AtomicBool::new(false);
+    let callers: Vec<Box<dyn Caller>> = vec![Box::new(target)];
+    let sample = measure(clock.as_ref(), Pace::Closed, WINDOWS, callers, &stop, &mut heard).unwrap();
+    assert_eq!(sample.broken.as_deref(), Some("connection reset"));
+    assert_eq!(sample.merged.len(), 2_500);
+    assert_eq!((sample.seconds, sample.completed.len()), (2.5, 3));
+    assert_eq!(heard.0, ["begins", "ends"]);
+    assert!(!sample.interrupted);
+}
+
+#[test]
+fn being_told_to_stop_ends_the_measurement() {
+    let clock = Arc::new(VirtualClock::default());
+    let callers: Vec<Box<dyn Caller>> = vec![Box::new(Synthetic::steady(&clock, MILLI))];
+    let stop = AtomicBool::new(true);
+    let sample = measure(clock.as_ref(), Pace::Closed, WINDOWS, callers, &stop, &mut Heard::default()).unwrap();
+    assert!(sample.interrupted);
+    assert_eq!((sample.merged.len(), sample.seconds), (0, 0.0));
+}

@@ -1,0 +1,30 @@
+//! The program `ashlar-lab`: measures Ashlar and its peers through their doors, as a user would, and compares what it measured.
+//!
+//! ```text
+//! cli ─▶ run ─▶ targets (a server) ◀── workload (door::resp, door::pg) ◀── load (threads, clock)
+//!         └───▶ record (run.json) ─▶ compare (statistics), report (HTML, Markdown)
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod cli;
+mod clock;
+mod compare;
+mod cores;
+mod door;
+mod interrupt;
+mod load;
+mod numbers;
+mod record;
+mod report;
+mod run;
+mod say;
+mod statistics;
+mod targets;
+mod workload;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}

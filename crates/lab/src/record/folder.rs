@@ -1,0 +1,90 @@
+//! The folder of a run.
+//!
+//! ```text
+//! run.json                          everything but what follows
+//! seconds/redis-8-1.hlog            a histogram for each second of one measurement, as HdrHistogram logs them
+//! metrics/ashlar-8-1-before.txt     the metrics page of the server before and after one measurement
+//! ```
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::histogram::{self, Latencies};
+use super::{Run, SCHEMA_VERSION};
+
+const RECORD: &str = "run.json";
+
+/// A folder that a run is written to.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes the folder; one that has a run in it is left alone.
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        if path.join(RECORD).exists() {
+            bail!("{} has a run in it already", path.display());
+        }
+        for part in ["seconds", "metrics"] {
+            let part = path.join(part);
+            fs::create_dir_all(&part).with_context(|| part.display().to_string())?;
+        }
+        Ok(Self(path.to_owned()))
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes the record: whole, or not at all.
+    pub(crate) fn save(&self, run: &Run) -> Result<()> {
+        let part = self.0.join("run.json.part");
+        fs::write(&part, serde_json::to_string_pretty(run)? + "\n").with_context(|| part.display().to_string())?;
+        Ok(fs::rename(part, self.0.join(RECORD))?)
+    }
+
+    /// Writes the histograms of a measurement's seconds; the name of the file, as the record has it.
+    pub(crate) fn save_seconds(&self, name: &str, seconds: &[Latencies]) -> Result<String> {
+        let mut text = String::from(
+            "#[Histogram log format version 1.3]\n#[Times in seconds from the start of the measured window; values in nanoseconds]\n\
+             \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n",
+        );
+        for (second, latencies) in seconds.iter().enumerate() {
+            // The format wants the largest value in milliseconds.
+            let largest = latencies.max() as f64 / 1e6;
+            writeln!(text, "{second}.000,1.000,{largest:.3},{}", histogram::encode(latencies))?;
+        }
+        self.save_text(&format!("seconds/{name}.hlog"), &text)
+    }
+
+    /// Writes a page of metrics; the name of the file, as the record has it.
+    pub(crate) fn save_metrics(&self, name: &str, text: &str) -> Result<String> {
+        self.save_text(&format!("metrics/{name}.txt"), text)
+    }
+
+    fn save_text(&self, name: &str, text: &str) -> Result<String> {
+        // The address of a running server is part of the name.
+        let name = name.replace(':', "_");
+        fs::write(self.0.join(&name), text).with_context(|| name.clone())?;
+        Ok(name)
+    }
+}
+
+/// Reads the record of a run.
+pub(crate) fn load(path: &Path) -> Result<Run> {
+    let file = path.join(RECORD);
+    let text = fs::read_to_string(&file).with_context(|| format!("{} is no folder of a run", path.display()))?;
+    let value: Value = serde_json::from_str(&text).with_context(|| format!("{} is damaged", file.display()))?;
+    match value.get("schema_version").and_then(Value::as_u64) {
+        Some(version) if version == u64::from(SCHEMA_VERSION) => {}
+        Some(version) => bail!(
+            "{} has schema version {version}, and this ashlar-lab reads version {SCHEMA_VERSION}: use the ashlar-lab that made it",
+            file.display()
+        ),
+        None => bail!("{} has no schema_version: it is no record of a run", file.display()),
+    }
+    serde_json::from_value(value).with_context(|| format!("{} is damaged", file.display()))
+}

@@ -1,0 +1,131 @@
+//! The measures that are compared and reported: how each follows from a measurement, and which direction is better.
+
+use super::Measurement;
+
+/// A figure of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measure {
+    Throughput,
+    Mean,
+    P50,
+    P90,
+    P99,
+    P999,
+    CpuPerOperation,
+    MemoryPeak,
+}
+
+/// All of them, in the order in which they are shown.
+pub(crate) const MEASURES: &[Measure] = &[
+    Measure::Throughput,
+    Measure::Mean,
+    Measure::P50,
+    Measure::P90,
+    Measure::P99,
+    Measure::P999,
+    Measure::CpuPerOperation,
+    Measure::MemoryPeak,
+];
+
+impl Measure {
+    /// Its name in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::Mean => "mean latency",
+            Self::P50 => "p50",
+            Self::P90 => "p90",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+            Self::CpuPerOperation => "server CPU per operation",
+            Self::MemoryPeak => "peak memory",
+        }
+    }
+
+    /// Whether more of it is better.
+    pub(crate) fn more_is_better(self) -> bool {
+        self == Self::Throughput
+    }
+
+    /// The figure of a measurement; None where it was not measured, or is nothing that a ratio can be made of.
+    pub(crate) fn of(self, measurement: &Measurement) -> Option<f64> {
+        let latency = &measurement.latency;
+        let figure = match self {
+            Self::Throughput => measurement.operations_per_second,
+            Self::Mean => latency.mean_us,
+            Self::P50 => latency.p50_us,
+            Self::P90 => latency.p90_us,
+            Self::P99 => latency.p99_us,
+            Self::P999 => latency.p999_us,
+            Self::CpuPerOperation => {
+                let operations = measurement.operations_per_second * measurement.measured_seconds;
+                measurement.server_cpu_seconds? * 1e6 / operations
+            }
+            Self::MemoryPeak => measurement.server_memory_peak_bytes? as f64,
+        };
+        (figure.is_finite() && figure > 0.0).then_some(figure)
+    }
+
+    /// The figure for people.
+    pub(crate) fn shown(self, figure: f64) -> String {
+        match self {
+            Self::Throughput => format!("{}/s", scaled(figure, 1000.0, &["", " K", " M"])),
+            Self::MemoryPeak => scaled(figure, 1024.0, &[" B", " KiB", " MiB", " GiB"]),
+            _ => scaled(figure, 1000.0, &[" us", " ms", " s"]),
+        }
+    }
+}
+
+/// Three digits and a unit.
+fn scaled(mut figure: f64, step: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    while figure >= step * 0.9995 && unit + 1 < units.len() {
+        figure /= step;
+        unit += 1;
+    }
+    let digits = if figure < 9.995 {
+        2
+    } else if figure < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{figure:.digits$}{}", units[unit])
+}
+
+/// The middle of some figures, or the mean of the two in the middle.
+pub(crate) fn median(figures: &[f64]) -> f64 {
+    let mut sorted = figures.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        count if count % 2 == 1 => sorted[count / 2],
+        count => (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits_and_a_unit() {
+        for (measure, figure, shown) in [
+            (Measure::Throughput, 123_456.0, "123 K/s"),
+            (Measure::Throughput, 7.0, "7.00/s"),
+            (Measure::Throughput, 999_999.0, "1.00 M/s"),
+            (Measure::P99, 12.34, "12.3 us"),
+            (Measure::P99, 1234.0, "1.23 ms"),
+            (Measure::MemoryPeak, 1_048_576.0, "1.00 MiB"),
+        ] {
+            assert_eq!(measure.shown(figure), shown);
+        }
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(&[]).is_nan());
+    }
+}

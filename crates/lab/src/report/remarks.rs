@@ -1,0 +1,103 @@
+//! What a reader must know to judge the figures of a run: what is missing, wrong, or not the server's doing.
+//!
+//! Shown at the end of a run, on the pages of a report, and in part with a comparison.
+
+use crate::cores;
+use crate::record::measure::{MEASURES, median};
+use crate::record::{Measurement, Run, RunState, TargetState};
+
+/// A client that used more than this share of its cores held the server up.
+const BUSY: f64 = 0.9;
+
+/// Other processes that used more than this share of the machine disturbed it.
+const DISTURBED: f64 = 0.05;
+
+/// What a reader must know to judge the figures.
+pub(crate) fn of(run: &Run) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for target in run.targets.iter().filter(|target| target.state != TargetState::Measured) {
+        let state = if target.state == TargetState::Absent { "is absent" } else { "failed" };
+        remarks.push(format!("{} {state}: {}", target.name, target.reason.as_deref().unwrap_or("no reason known")));
+    }
+    if run.state == RunState::Partial {
+        remarks.push(format!("PARTIAL: {}", run.reason.as_deref().unwrap_or("no reason known")));
+    }
+    for (target, threads) in run.cells() {
+        let all: Vec<&Measurement> = run.of(&target, threads).collect();
+        let wrong: u64 = all.iter().map(|one| one.errors).sum();
+        if let Some(first) = all.iter().find_map(|one| one.first_error.as_ref()) {
+            remarks.push(format!("{target}, {threads} threads: {wrong} WRONG ANSWERS, the first: {first}"));
+        }
+        let unsent: u64 = all.iter().map(|one| one.unsent).sum();
+        if unsent > 0 {
+            remarks.push(format!(
+                "{target}, {threads} threads: the rate was not reached, {unsent} requests were never sent"
+            ));
+        }
+        if let Some(share) = all.iter().filter_map(|one| client_share(run, one)).reduce(f64::max).filter(|s| *s > BUSY)
+        {
+            remarks.push(format!(
+                "{target}, {threads} threads: the client used {:.0} % of its cores, so these figures are as much its own as the server's",
+                share * 100.0
+            ));
+        }
+        if let Some(share) = disturbance(run, &target, threads) {
+            remarks.push(format!(
+                "{target}, {threads} threads: DISTURBED: other programs used {:.0} % of the machine's cores",
+                share * 100.0
+            ));
+        }
+    }
+    if let Some(threads) = run.load.threads.iter().find(|threads| run.of("noop", **threads).next().is_some()) {
+        let figures = MEASURES.iter().take(4).filter_map(|measure| {
+            let figures: Vec<f64> = run.of("noop", *threads).filter_map(|one| measure.of(one)).collect();
+            (!figures.is_empty()).then(|| format!("{} {}", measure.name(), measure.shown(median(&figures))))
+        });
+        let figures: Vec<String> = figures.collect();
+        remarks.push(format!("the harness alone (noop, {threads} threads): {}", figures.join(", ")));
+    }
+    remarks
+}
+
+/// The share of the machine that other programs used while a target was measured, if it was more than a little.
+pub(crate) fn disturbance(run: &Run, target: &str, threads: u32) -> Option<f64> {
+    let share =
+        |one: &Measurement| Some(one.other_cpu_seconds? / one.measured_seconds / f64::from(run.machine.cores.max(1)));
+    run.of(target, threads).filter_map(share).reduce(f64::max).filter(|share| *share > DISTURBED)
+}
+
+/// The share of the client's cores that the client used.
+fn client_share(run: &Run, one: &Measurement) -> Option<f64> {
+    let cores = run.load.client_cores.as_deref().map_or(run.machine.cores as usize, cores::count);
+    (one.measured_seconds > 0.0).then_some(one.client_cpu_seconds? / one.measured_seconds / cores as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::run;
+
+    #[test]
+    fn what_flatters_is_said() {
+        let mut run = run(&["redis", "noop"], &[8]);
+        assert_eq!(of(&run).len(), 1, "the harness alone");
+        run.measurements[0].client_cpu_seconds = Some(4.9);
+        run.measurements[0].other_cpu_seconds = Some(5.0);
+        run.measurements[0].unsent = 7;
+        run.measurements[2].errors = 3;
+        run.measurements[2].first_error = Some("key 5 was answered by no value".into());
+        run.targets[1].state = TargetState::Absent;
+        run.targets[1].reason = Some("it is not here".into());
+        let said = of(&run).join("\n");
+        for part in [
+            "noop is absent: it is not here",
+            "3 WRONG ANSWERS, the first: key 5",
+            "7 requests were never sent",
+            "the client used 98 % of its cores",
+            "DISTURBED: other programs used 50 % of the machine's cores",
+            "the harness alone (noop, 8 threads): throughput 1.60 K/s",
+        ] {
+            assert!(said.contains(part), "{part} is not in\n{said}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The table of measures: one row for each target and number of threads, its figures the medians of the repetitions.
+
+use crate::record::measure::{MEASURES, Measure, median};
+use crate::record::{Measurement, MeasurementState, Run};
+
+/// Column names and rows of the same length.
+pub(crate) struct Table {
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<Vec<String>>,
+}
+
+/// The table of some runs of one workload.
+pub(crate) fn of(runs: &[&Run]) -> Table {
+    let mut columns: Vec<String> = ["target", "threads", "repetitions"].map(str::to_owned).to_vec();
+    for measure in MEASURES {
+        columns.push(measure.name().to_owned());
+        if *measure == Measure::Throughput {
+            columns.push("spread".to_owned());
+        }
+    }
+    columns.push("wrong answers".to_owned());
+    let rows = runs.iter().flat_map(|run| run.cells().into_iter().map(|(target, threads)| row(run, &target, threads)));
+    Table { rows: rows.collect(), columns }
+}
+
+fn row(run: &Run, target: &str, threads: u32) -> Vec<String> {
+    let all: Vec<&Measurement> = run.of(target, threads).collect();
+    let whole: Vec<&Measurement> = all.iter().copied().filter(|one| one.state == MeasurementState::Complete).collect();
+    // Where nothing is whole, what there is is shown, and said to be partial.
+    let (shown, count) = match (whole.len(), all.len() - whole.len()) {
+        (0, partial) => (&all, format!("0, {partial} partial")),
+        (count, 0) => (&whole, count.to_string()),
+        (count, partial) => (&whole, format!("{count}, {partial} partial")),
+    };
+    let mut row = vec![target.to_owned(), threads.to_string(), count];
+    for measure in MEASURES {
+        let figures: Vec<f64> = shown.iter().filter_map(|one| measure.of(one)).collect();
+        row.push(if figures.is_empty() { "-".to_owned() } else { measure.shown(median(&figures)) });
+        if *measure == Measure::Throughput {
+            row.push(spread(&figures));
+        }
+    }
+    row.push(all.iter().map(|one| one.errors).sum::<u64>().to_string());
+    row
+}
+
+/// The distance from the smallest to the largest in percent of the median.
+fn spread(figures: &[f64]) -> String {
+    let largest = figures.iter().copied().fold(f64::NAN, f64::max);
+    let smallest = figures.iter().copied().fold(f64::NAN, f64::min);
+    let percent = 100.0 * (largest - smallest) / median(figures);
+    if percent.is_finite() { format!("{percent:.0} %") } else { "-".to_owned() }
+}
+
+/// The table as lines of text.
+pub(crate) fn text(table: &Table) -> Vec<String> {
+    let rows = || std::iter::once(&table.columns).chain(&table.rows);
+    let width = |column: usize| rows().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..table.columns.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let mut line = String::new();
+        for (place, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            if place == 0 {
+                line.push_str(&format!("{cell:<width$}"));
+            } else {
+                line.push_str(&format!("  {cell:>width$}"));
+            }
+        }
+        line
+    };
+    rows().map(line).collect()
+}

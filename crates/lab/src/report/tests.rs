@@ -1,0 +1,96 @@
+//! The pages are well-formed and complete, and need nothing from anywhere.
+
+use super::*;
+use crate::record::tests::run as example;
+use crate::record::{Mode, RunState};
+
+/// Reads a page as XML would be read: every element is closed in order, every attribute is quoted, every text escaped. The names of
+/// the elements in their order.
+fn well_formed(page: &str) -> Vec<String> {
+    let mut open: Vec<&str> = Vec::new();
+    let mut seen = Vec::new();
+    let mut rest = page.strip_prefix("<!DOCTYPE html>").expect("a document type");
+    while let Some(start) = rest.find('<') {
+        let text = &rest[..start];
+        for (at, _) in text.match_indices('&') {
+            assert!(["&amp;", "&lt;", "&gt;", "&quot;"].iter().any(|name| text[at..].starts_with(name)), "{text}");
+        }
+        let end = start + rest[start..].find('>').expect("an element that ends");
+        let inner = &rest[start + 1..end];
+        rest = &rest[end + 1..];
+        if let Some(name) = inner.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "closed in another order");
+            continue;
+        }
+        let (inner, closed) = inner.strip_suffix('/').map_or((inner, false), |inner| (inner, true));
+        let (name, attributes) = inner.split_once(' ').unwrap_or((inner, ""));
+        assert!(!name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric()), "{inner}");
+        let quotes: Vec<&str> = attributes.split('"').collect();
+        assert_eq!(quotes.len() % 2, 1, "{inner}");
+        for name in quotes.iter().step_by(2).filter(|name| !name.is_empty()) {
+            assert!(name.ends_with('='), "{inner}");
+        }
+        seen.push(name.to_owned());
+        if !closed {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "not closed: {open:?}");
+    seen
+}
+
+#[test]
+fn the_page_is_well_formed_and_draws_everything() {
+    let run = example(&["ashlar", "redis"], &[2, 4, 8]);
+    let page = page::html(&[("first", &run)]).unwrap();
+    let elements = well_formed(&page);
+    // A scaling curve, and for each number of threads percentiles and throughput over time.
+    assert_eq!(elements.iter().filter(|name| *name == "svg").count(), 7);
+    assert!(page.contains("Throughput by threads") && page.contains("Latency by percentile, 8 threads"));
+    // Two targets with two repetitions: two lines of percentiles, four over time, two of scaling.
+    assert_eq!(elements.iter().filter(|name| *name == "polyline").count(), 2 + 3 * (2 + 4));
+    assert!(page.contains("Some &lt;CPU&gt; &amp; more"));
+    assert!(!page.contains("NaN") && !page.contains("inf"));
+}
+
+#[test]
+fn the_page_needs_nothing_from_anywhere_and_runs_nothing() {
+    let page = page::html(&[("first", &example(&["ashlar"], &[2]))]).unwrap();
+    for forbidden in ["<script", "src=", "url(", "@import", "https://"] {
+        assert!(!page.contains(forbidden), "{forbidden}");
+    }
+    // The only address is the name of SVG's namespace, which nobody opens.
+    assert_eq!(page.matches("http://").count(), page.matches("http://www.w3.org/2000/svg").count());
+}
+
+#[test]
+fn a_partial_run_says_so_on_both_pages() {
+    let mut run = example(&["ashlar", "redis"], &[2]);
+    run.state = RunState::Partial;
+    run.reason = Some("interrupted".into());
+    run.measurements.truncate(1);
+    run.measurements[0].state = crate::record::MeasurementState::Partial;
+    let runs = [("first", &run)];
+    let page = page::html(&runs).unwrap();
+    well_formed(&page);
+    assert!(page.contains("<p class=\"remark\">PARTIAL: interrupted</p>"));
+    let page = markdown::page(&runs);
+    assert!(page.contains("\nPARTIAL: interrupted") && page.contains("0, 1 partial"), "{page}");
+}
+
+#[test]
+fn an_empty_run_has_a_page_too() {
+    let mut run = example(&["ashlar"], &[2]);
+    run.measurements.clear();
+    run.load.mode = Mode::Open;
+    run.load.rate_per_second = Some(100.0);
+    assert!(well_formed(&page::html(&[("first", &run)]).unwrap()).iter().all(|name| name != "svg"));
+}
+
+#[test]
+fn the_markdown_table_has_the_medians() {
+    let page = markdown::page(&[("first", &example(&["ashlar"], &[4]))]);
+    let row = page.lines().find(|line| line.starts_with("| ashlar")).unwrap();
+    assert!(row.starts_with("| ashlar | 4 | 2 | 800/s | 0 % | "), "{row}");
+    assert!(row.ends_with("| 1.00 ms | 200 MiB | 0 |"), "{row}");
+}

@@ -1,0 +1,325 @@
+//! `ashlar-lab run WORKLOAD --target T[,T...]`: starts the targets, loads them, measures them in turn, keeps a record.
+//!
+//! ```text
+//! for each repetition
+//!   for each target                 A B A B: what drifts in a machine drifts for all of them
+//!     start it, load it
+//!     for each number of threads    a sweep is one run
+//!       warm-up, measured window
+//!     stop it
+//! ```
+//!
+//! Each repetition has processes of its own: what differs between two starts of the same program, memory above all, is part of
+//! what varies, and repetitions within one process do not show it (Kalibera, Jones: "Rigorous benchmarking in reasonable
+//! time", ISMM 2013). And no server that waits for its turn takes time from the one that is measured.
+//!
+//! The record is saved after every measurement, so that whatever happens next, what has been measured is kept.
+
+mod one;
+mod show;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+use crate::clock::wake_punctually;
+use crate::cores::Cores;
+use crate::interrupt;
+use crate::load::{Pace, Windows};
+use crate::record::folder::Folder;
+use crate::record::machine::{Commit, Machine};
+use crate::record::{self, moment};
+use crate::record::{
+    Load, Measurement, MeasurementState, Mode, Run, RunState, SCHEMA_VERSION, TargetRecord, TargetState,
+};
+use crate::targets::{Running, Start, Target};
+use crate::workload::{Kind, Place, Sizes, Workload};
+
+/// What was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) workload: String,
+    pub(crate) targets: Vec<String>,
+    pub(crate) threads: Vec<u32>,
+    pub(crate) rate: Option<f64>,
+    pub(crate) warm_up: u32,
+    pub(crate) seconds: u32,
+    pub(crate) repeat: u32,
+    pub(crate) seed: u64,
+    pub(crate) server_cores: Option<String>,
+    pub(crate) client_cores: Option<String>,
+    pub(crate) ashlar: Option<PathBuf>,
+    pub(crate) out: Option<PathBuf>,
+    pub(crate) sizes: Sizes,
+}
+
+/// How a run went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Everything was measured, and every answer was right.
+    Whole,
+    /// Something is missing or wrong; the record says what.
+    Lacking,
+}
+
+/// What the record says of a target until it is its turn.
+const NOT_STARTED: &str = "not started";
+
+/// A target that is running.
+struct Live {
+    name: String,
+    running: Running,
+}
+
+/// A run under way.
+struct Session {
+    workload: Box<dyn Workload>,
+    pace: Pace,
+    windows: Windows,
+    record: Run,
+    folder: Folder,
+    show: show::Show,
+}
+
+/// Runs it. An error means that nothing was measured.
+pub(crate) fn run(options: &Options) -> Result<Outcome> {
+    let kind = Kind::find(&options.workload)?;
+    let workload = kind.with(&options.sizes)?;
+    let targets = parse_targets(&options.targets)?;
+    let machine = Machine::here();
+    let cores = Cores::of(options.server_cores.as_deref(), options.client_cores.as_deref(), machine.cores);
+    cores.pin_this_process()?;
+    wake_punctually();
+    interrupt::watch()?;
+
+    let started_at = moment::utc(ashlar_base::clock::wall_micros());
+    let record = Run {
+        schema_version: SCHEMA_VERSION,
+        lab_version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: started_at.clone(),
+        state: RunState::Partial,
+        reason: Some("the lab was ended before the run".to_owned()),
+        commit: Commit::here(),
+        machine,
+        workload: record::Workload {
+            name: kind.name.to_owned(),
+            question: kind.question.to_owned(),
+            parameters: workload.parameters(),
+        },
+        load: Load {
+            mode: if options.rate.is_some() { Mode::Open } else { Mode::Closed },
+            threads: options.threads.clone(),
+            rate_per_second: options.rate,
+            warm_up_seconds: options.warm_up,
+            measured_seconds: options.seconds,
+            repetitions: options.repeat,
+            server_cores: cores.server.clone(),
+            client_cores: cores.client.clone(),
+        },
+        seed: options.seed,
+        targets: targets.iter().map(|target| absent(target, NOT_STARTED)).collect(),
+        measurements: Vec::new(),
+    };
+    let path = options.out.clone().unwrap_or_else(|| {
+        PathBuf::from("target/lab").join(format!("{}-{}", started_at.replace([':', 'Z'], ""), kind.name))
+    });
+    // Found out before a folder is made: a name that was mistyped leaves nothing behind.
+    let presence: Vec<_> = targets.iter().map(|target| target.presence(kind.door, options.ashlar.as_ref())).collect();
+    if presence.iter().all(Result::is_err) {
+        let reasons = targets.iter().zip(&presence).map(|(target, presence)| {
+            format!("{target} is absent: {}", presence.as_ref().err().map_or("", String::as_str))
+        });
+        bail!("there is no target to measure\n{}", reasons.collect::<Vec<_>>().join("\n"));
+    }
+    let folder = Folder::create(&path)?;
+    let pace = options.rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second });
+    let windows = Windows { warm_up: options.warm_up, measured: options.seconds };
+    let show = show::Show::new(&record);
+    let mut session = Session { workload, pace, windows, record, folder, show };
+    session.show.heading(&session.record);
+
+    let start = Start {
+        ashlar: options.ashlar.clone(),
+        cores: cores.server.as_deref(),
+        value_bytes: options.sizes.value_bytes.unwrap_or(100),
+    };
+    let mut present = Vec::new();
+    for (place, (target, presence)) in targets.iter().zip(presence).enumerate() {
+        match presence {
+            Err(reason) => {
+                session.show.note(&format!("{target} is absent: {reason}"));
+                session.record.targets[place] = absent(target, &reason);
+            }
+            Ok(_) => present.push((place, target)),
+        }
+    }
+    session.folder.save(&session.record)?;
+    session.measure_all(present, kind, &start)?;
+    if session.record.measurements.is_empty() && !interrupt::is_set() {
+        session.finish("no target could be measured")?;
+        bail!("no target could be measured; {} says why", path.join("run.json").display());
+    }
+    session.end()
+}
+
+fn parse_targets(names: &[String]) -> Result<Vec<Target>> {
+    let mut targets = Vec::new();
+    for name in names {
+        let target = Target::parse(name)?;
+        if targets.contains(&target) {
+            bail!("the target {name} is named twice");
+        }
+        targets.push(target);
+    }
+    Ok(targets)
+}
+
+fn absent(target: &Target, reason: &str) -> TargetRecord {
+    TargetRecord {
+        name: target.to_string(),
+        state: TargetState::Absent,
+        reason: Some(reason.to_owned()),
+        version: None,
+        program: None,
+        configuration: Vec::new(),
+        address: None,
+        process_id: None,
+    }
+}
+
+impl Session {
+    /// Starts a target and puts the data into it.
+    fn begin(&mut self, target: &Target, place: usize, kind: &Kind, start: &Start<'_>) -> Result<Running> {
+        let mut running = target.start(kind.door, start)?;
+        self.record.targets[place] = TargetRecord {
+            name: target.to_string(),
+            state: TargetState::Measured,
+            reason: None,
+            version: Some(running.version.clone()),
+            program: running.program.as_ref().map(|program| program.display().to_string()),
+            configuration: running.configuration.clone(),
+            address: Some(running.address.to_string()),
+            process_id: running.process_id(),
+        };
+        // A reader of the folder may want to know the process before the first measurement ends.
+        self.folder.save(&self.record)?;
+        let bar = self.show.loading(&target.to_string());
+        let place = Place { address: running.address, postgres: *target == Target::Postgres };
+        let loaded = self.workload.prepare(place, &mut |done, all| {
+            bar.at(done, all);
+            if interrupt::is_set() { bail!("interrupted while it was loaded") } else { Ok(()) }
+        });
+        bar.end();
+        loaded.map_err(|error| match running.obituary() {
+            Some(end) => error.context(end),
+            None => error,
+        })?;
+        Ok(running)
+    }
+
+    /// All measurements, interleaved between the targets, which are given with their places in the record.
+    fn measure_all(&mut self, mut present: Vec<(usize, &Target)>, kind: &Kind, start: &Start<'_>) -> Result<()> {
+        for repetition in 1..=self.record.load.repetitions {
+            let mut next = 0;
+            while let Some((place, target)) = present.get(next).copied() {
+                let outcome = self.repeat(target, place, kind, start, repetition);
+                if interrupt::is_set() {
+                    return Ok(());
+                }
+                match outcome {
+                    Ok(()) => next += 1,
+                    Err(error) => {
+                        self.failed(&target.to_string(), &format!("{error:#}"));
+                        present.remove(next);
+                    }
+                }
+                self.folder.save(&self.record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One repetition of one target: a new process with its data, measured under each number of threads. An error means that
+    /// the target is lost.
+    fn repeat(&mut self, target: &Target, place: usize, kind: &Kind, start: &Start<'_>, repetition: u32) -> Result<()> {
+        let mut live = Live { name: target.to_string(), running: self.begin(target, place, kind, start)? };
+        for threads in self.record.load.threads.clone() {
+            self.measure(&live, threads, repetition).map_err(|error| match live.running.obituary() {
+                Some(end) => error.context(end),
+                None => error,
+            })?;
+            self.folder.save(&self.record)?;
+            if interrupt::is_set() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One target once. An error means that the target is lost.
+    fn measure(&mut self, target: &Live, threads: u32, repetition: u32) -> Result<()> {
+        let one = one::One { session: self, target, threads, repetition };
+        let (measurement, seconds) = one.measure()?;
+        let lost = measurement.reason.clone().filter(|_| !interrupt::is_set());
+        // What was interrupted before its measured window says nothing.
+        if measurement.operations > 0 {
+            let name = one::file_name(&measurement);
+            let seconds_file = self.folder.save_seconds(&name, &seconds)?;
+            self.record.measurements.push(Measurement { seconds_file, ..measurement });
+        }
+        match lost {
+            Some(reason) => bail!(reason),
+            None => Ok(()),
+        }
+    }
+
+    /// A target that cannot be measured any more.
+    fn failed(&mut self, name: &str, reason: &str) {
+        self.show.note(&format!("{name} failed: {reason}"));
+        if let Some(target) = self.record.targets.iter_mut().find(|target| target.name == name) {
+            target.state = TargetState::Failed;
+            target.reason = Some(reason.to_owned());
+        }
+    }
+
+    /// The last word of the record, and of the terminal.
+    fn end(mut self) -> Result<Outcome> {
+        let failed: Vec<String> = self
+            .record
+            .targets
+            .iter()
+            .filter(|target| target.state == TargetState::Failed)
+            .map(|target| format!("{} failed", target.name))
+            .collect();
+        let not_started = self.record.targets.iter().any(|target| target.reason.as_deref() == Some(NOT_STARTED));
+        let outcome = if interrupt::is_set() && (not_started || !self.is_whole()) {
+            self.finish("interrupted")?;
+            Outcome::Lacking
+        } else if !failed.is_empty() {
+            self.finish(&failed.join(", "))?;
+            Outcome::Lacking
+        } else {
+            self.record.state = RunState::Complete;
+            self.record.reason = None;
+            self.folder.save(&self.record)?;
+            let wrong = self.record.measurements.iter().any(|one| one.errors > 0);
+            if wrong { Outcome::Lacking } else { Outcome::Whole }
+        };
+        show::summary(&self.record, self.folder.path())?;
+        Ok(outcome)
+    }
+
+    /// Whether all targets that can be measured have been, as often as was asked for.
+    fn is_whole(&self) -> bool {
+        let load = &self.record.load;
+        let targets = self.record.targets.iter().filter(|target| target.state == TargetState::Measured).count();
+        let whole = self.record.measurements.iter().filter(|one| one.state == MeasurementState::Complete).count();
+        whole == targets * load.threads.len() * load.repetitions as usize
+    }
+
+    fn finish(&mut self, reason: &str) -> Result<()> {
+        self.record.state = RunState::Partial;
+        self.record.reason = Some(reason.to_owned());
+        self.folder.save(&self.record)
+    }
+}

@@ -1,0 +1,140 @@
+//! One measurement: connections, load, and what server and client used meanwhile.
+
+use anyhow::{Context, Result};
+
+use super::show::Measuring;
+use super::{Live, Session};
+use crate::clock::{Nanos, RealClock, SECOND};
+use crate::interrupt;
+use crate::load::{Caller, Observer, measure};
+use crate::numbers::Numbers;
+use crate::record::Measurement;
+use crate::record::histogram::Latencies;
+use crate::targets::{Running, Usage, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
+
+/// What is to be measured.
+pub(super) struct One<'a> {
+    pub(super) session: &'a Session,
+    pub(super) target: &'a Live,
+    pub(super) threads: u32,
+    pub(super) repetition: u32,
+}
+
+/// The files of a measurement begin with this.
+pub(super) fn file_name(measurement: &Measurement) -> String {
+    format!("{}-{}-{}", measurement.target, measurement.threads, measurement.repetition)
+}
+
+impl One<'_> {
+    /// The measurement, and the latencies of its seconds. An error means that the target cannot be reached.
+    pub(super) fn measure(&self) -> Result<(Measurement, Vec<Latencies>)> {
+        let session = self.session;
+        let mut callers: Vec<Box<dyn Caller>> = Vec::with_capacity(self.threads as usize);
+        for thread in 0..self.threads {
+            // The same requests for each target, others in each repetition.
+            let numbers = Numbers::of(session.record.seed, &[self.repetition.into(), thread.into()]);
+            let caller = session.workload.caller(self.target.running.address, numbers);
+            callers.push(caller.with_context(|| format!("connection {} of {}", thread + 1, self.threads))?);
+        }
+        let metrics_before = self.metrics();
+        let mut watch = Watch {
+            running: &self.target.running,
+            bar: session.show.measuring(&self.target.name, self.threads, self.repetition),
+            next_look: 0,
+            usage: None,
+            server_cpu: None,
+            client: Meter::of(cpu_seconds_of_this_process),
+            machine: Meter::of(cpu_seconds_of_the_machine),
+        };
+        let clock = RealClock::start();
+        let sample = measure(&clock, session.pace, session.windows, callers, interrupt::flag(), &mut watch)?;
+        watch.bar.end();
+        let mut one = Measurement::of(&self.target.name, self.threads, self.repetition, &sample);
+        one.server_cpu_seconds = watch.server_cpu;
+        one.client_cpu_seconds = watch.client.used;
+        one.other_cpu_seconds = match (watch.machine.used, watch.server_cpu, watch.client.used) {
+            // The kernel counts each in ticks of its own, so the difference may be a little below nothing.
+            (Some(all), Some(server), Some(client)) => Some((all - server - client).max(0.0)),
+            _ => None,
+        };
+        one.server_memory_peak_bytes = watch.usage.as_ref().and_then(Usage::peak_bytes);
+        let name = file_name(&one);
+        let save = |text: Option<String>, when: &str| -> Result<Option<String>> {
+            text.map(|text| session.folder.save_metrics(&format!("{name}-{when}"), &text)).transpose()
+        };
+        one.metrics_before = save(metrics_before, "before")?;
+        one.metrics_after = save(self.metrics(), "after")?;
+        session.show.measured(&one);
+        Ok((one, sample.latencies))
+    }
+
+    /// The metrics of the server. A page that cannot be read is no reason to lose the figures.
+    fn metrics(&self) -> Option<String> {
+        match self.target.running.metrics()? {
+            Ok(text) => Some(text),
+            Err(error) => {
+                self.session.show.note(&format!("the metrics of {} cannot be read: {error:#}", self.target.name));
+                None
+            }
+        }
+    }
+}
+
+/// Looks at server and client while load runs.
+struct Watch<'a> {
+    running: &'a Running,
+    bar: Measuring,
+    next_look: Nanos,
+    usage: Option<Usage>,
+    server_cpu: Option<f64>,
+    client: Meter,
+    machine: Meter,
+}
+
+/// What was used between two moments.
+struct Meter {
+    read: fn() -> Option<f64>,
+    began: Option<f64>,
+    used: Option<f64>,
+}
+
+impl Meter {
+    fn of(read: fn() -> Option<f64>) -> Self {
+        Self { read, began: None, used: None }
+    }
+
+    fn begin(&mut self) {
+        self.began = (self.read)();
+    }
+
+    fn end(&mut self) {
+        self.used = self.began.and_then(|began| Some((self.read)()? - began));
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn begins(&mut self) {
+        self.usage = self.running.usage();
+        self.client.begin();
+        self.machine.begin();
+    }
+
+    fn ends(&mut self) {
+        self.machine.end();
+        self.client.end();
+        self.server_cpu = self.usage.as_ref().and_then(Usage::cpu_seconds);
+        if let Some(usage) = &mut self.usage {
+            usage.look();
+        }
+    }
+
+    fn tick(&mut self, now: Nanos, completed: u64) {
+        self.bar.at(now, completed);
+        if now >= self.next_look
+            && let Some(usage) = &mut self.usage
+        {
+            self.next_look = now + SECOND;
+            usage.look();
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What the lab says to people: results on standard output, everything else on standard error.
+
+use std::io::{self, Write};
+
+/// Writes a line of a result. A closed pipe is the reader's choice, no failure.
+pub(crate) fn result(line: &str) -> anyhow::Result<()> {
+    match writeln!(io::stdout().lock(), "{line}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+/// Writes a remark.
+pub(crate) fn note(line: &str) {
+    // Nowhere is left to complain when standard error is closed.
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}

@@ -1,0 +1,241 @@
+//! Targets: what a workload is run against. The lab starts them itself, each a private process on loopback with nothing kept
+//! on disk, or meets one that is running already at `host:port`.
+//!
+//! Called by `run`, and by `list` to see which are present. The settings of each target stand in its file and nowhere else;
+//! they go into the record.
+
+mod ashlar;
+mod noop;
+mod postgres;
+pub(crate) mod process;
+mod redis;
+mod usage;
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use crate::door::http;
+use crate::door::pg::PgClient;
+use crate::door::resp::{Reply, RespClient};
+use crate::workload::Door;
+pub(crate) use noop::serve as serve_noop;
+use process::Process;
+pub(crate) use usage::{Usage, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
+
+/// What `--target` may name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Ours.
+    Ashlar,
+    /// Redis, in memory only.
+    Redis,
+    /// Valkey, in memory only.
+    Valkey,
+    /// PostgreSQL with unlogged tables.
+    Postgres,
+    /// A server of the lab that stores nothing: what the harness itself costs.
+    Noop,
+    /// A running server.
+    Remote(String),
+}
+
+/// The targets with a name, in the order in which they are listed, each with what it is.
+pub(crate) const NAMED: &[(Target, &str)] = &[
+    (Target::Ashlar, "this project's server"),
+    (Target::Redis, "redis-server from the PATH, nothing saved"),
+    (Target::Valkey, "valkey-server from the PATH, nothing saved"),
+    (Target::Postgres, "PostgreSQL with a data folder of its own, unlogged tables, asynchronous commit"),
+    (Target::Noop, "answers without storing anything: what the harness itself costs"),
+];
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ashlar => "ashlar",
+            Self::Redis => "redis",
+            Self::Valkey => "valkey",
+            Self::Postgres => "postgres",
+            Self::Noop => "noop",
+            Self::Remote(address) => address,
+        })
+    }
+}
+
+/// What a target needs to be started.
+#[derive(Clone, Debug)]
+pub(crate) struct Start<'a> {
+    /// The program of Ashlar, if one was named.
+    pub(crate) ashlar: Option<PathBuf>,
+    /// The cores of the server, as `taskset` takes them; None to leave it to the system.
+    pub(crate) cores: Option<&'a str>,
+    /// Bytes of a value, which the server without a store makes up.
+    pub(crate) value_bytes: u32,
+}
+
+/// A target that can be reached.
+pub(crate) struct Running {
+    /// The door of the workload.
+    pub(crate) address: SocketAddr,
+    /// The version that it reports.
+    pub(crate) version: String,
+    /// The program, if the lab started it.
+    pub(crate) program: Option<PathBuf>,
+    /// How it was started: arguments, then lines of its configuration file.
+    pub(crate) configuration: Vec<String>,
+    /// The page of its metrics, if it has one.
+    metrics: Option<SocketAddr>,
+    process: Option<Process>,
+}
+
+/// What the module of a target hands over: a process whose doors are open.
+struct Started {
+    process: Process,
+    resp: Option<SocketAddr>,
+    sql: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+    configuration: Vec<String>,
+}
+
+impl Target {
+    /// Reads a name or `host:port`.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        if let Some((target, _)) = NAMED.iter().find(|(target, _)| target.to_string() == text) {
+            return Ok(target.clone());
+        }
+        if text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
+            return Ok(Self::Remote(text.to_owned()));
+        }
+        let names: Vec<String> = NAMED.iter().map(|(target, _)| target.to_string()).collect();
+        bail!("there is no target {text:?}; there are {}, and host:port of a running server", names.join(", "));
+    }
+
+    /// Whether it can be had here for this door: its program, or why not.
+    pub(crate) fn presence(&self, door: Door, ashlar: Option<&PathBuf>) -> Result<PathBuf, String> {
+        let speaks = match self {
+            Self::Ashlar | Self::Noop | Self::Remote(_) => true,
+            Self::Redis | Self::Valkey => door == Door::Resp,
+            Self::Postgres => door == Door::Sql,
+        };
+        if !speaks {
+            return Err(format!("it does not speak {}", door.name()));
+        }
+        self.program(ashlar)
+    }
+
+    /// The program that would be started, or why there is none.
+    pub(crate) fn program(&self, ashlar: Option<&PathBuf>) -> Result<PathBuf, String> {
+        match self {
+            Self::Ashlar => ashlar::program(ashlar),
+            Self::Redis => process::on_path("redis-server"),
+            Self::Valkey => process::on_path("valkey-server"),
+            Self::Postgres => postgres::programs().map(|folder| folder.join("postgres")),
+            Self::Noop => std::env::current_exe().map_err(|error| error.to_string()),
+            Self::Remote(_) => Ok(PathBuf::new()),
+        }
+    }
+
+    /// Starts it, or connects, and asks for its version.
+    pub(crate) fn start(&self, door: Door, start: &Start<'_>) -> Result<Running> {
+        let program = self.program(start.ashlar.as_ref()).map_err(anyhow::Error::msg)?;
+        let started = match self {
+            Self::Ashlar => ashlar::start(&program, start)?,
+            Self::Redis => redis::start("redis", &program, start)?,
+            Self::Valkey => redis::start("valkey", &program, start)?,
+            Self::Postgres => postgres::start(&program, start)?,
+            Self::Noop => noop::start(&program, start)?,
+            Self::Remote(address) => return Running::remote(address, door),
+        };
+        let address = match door {
+            Door::Resp => started.resp,
+            Door::Sql => started.sql,
+        };
+        let address = address.with_context(|| format!("it does not speak {}", door.name()))?;
+        Ok(Running {
+            address,
+            // Ashlar's own version is what its RESP door says; its PostgreSQL door says which PostgreSQL it is like.
+            version: match started.resp {
+                Some(resp) => version(resp, Door::Resp)?,
+                None => version(address, door)?,
+            },
+            program: Some(program),
+            configuration: started.configuration,
+            metrics: started.http,
+            process: Some(started.process),
+        })
+    }
+}
+
+impl Running {
+    fn remote(text: &str, door: Door) -> Result<Self> {
+        let mut addresses = text.to_socket_addrs().with_context(|| format!("{text} is no address"))?;
+        let address = addresses.next().with_context(|| format!("{text} has no address"))?;
+        let version = version(address, door)?;
+        Ok(Self { address, version, program: None, configuration: Vec::new(), metrics: None, process: None })
+    }
+
+    /// The process id, if the lab started it.
+    pub(crate) fn process_id(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
+    }
+
+    /// What it has used so far, and from now on its peak of memory; nothing is known of a server that others started.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.process.as_ref().and_then(|process| Usage::begin(process.id()))
+    }
+
+    /// The text of its metrics, if it has any.
+    pub(crate) fn metrics(&self) -> Option<Result<String>> {
+        self.metrics.map(|address| http::get(address, "/metrics"))
+    }
+
+    /// How it ended, if it has, with the end of its log: to be asked when a connection was lost.
+    pub(crate) fn obituary(&mut self) -> Option<String> {
+        self.process.as_mut().and_then(Process::obituary_soon)
+    }
+}
+
+/// What the server says of its version.
+fn version(address: SocketAddr, door: Door) -> Result<String> {
+    match door {
+        Door::Sql => Ok(PgClient::connect(address)?.version().to_owned()),
+        Door::Resp => {
+            let mut client = RespClient::connect(address)?;
+            let reply = match client.command(&["INFO", "server"])? {
+                Reply::Bulk(Some(text)) => String::from_utf8_lossy(text).into_owned(),
+                other => bail!("INFO was answered by {other}"),
+            };
+            let field = |name: &str| reply.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+            // Of Redis's descendants each says its own version first and Redis's for compatibility.
+            let known = ["ashlar_version:", "valkey_version:", "redis_version:"].into_iter().find_map(field);
+            Ok(known.unwrap_or("unknown").to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_read_by_name_or_by_address() {
+        for (target, _) in NAMED {
+            assert_eq!(&Target::parse(&target.to_string()).unwrap(), target);
+        }
+        assert_eq!(Target::parse("db.example:5432").unwrap(), Target::Remote("db.example:5432".into()));
+        for wrong in ["mysql", "", "host:", ":80", "host:99999"] {
+            let refusal = Target::parse(wrong).unwrap_err().to_string();
+            assert!(refusal.contains("there are ashlar, redis, valkey, postgres, noop"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_target_is_absent_where_it_does_not_speak_the_protocol() {
+        assert_eq!(Target::Redis.presence(Door::Sql, None), Err("it does not speak PostgreSQL".into()));
+        assert_eq!(Target::Postgres.presence(Door::Resp, None), Err("it does not speak RESP".into()));
+        let nowhere = PathBuf::from("nowhere/ashlar");
+        assert!(Target::Ashlar.presence(Door::Sql, Some(&nowhere)).unwrap_err().contains("nowhere/ashlar"));
+    }
+}

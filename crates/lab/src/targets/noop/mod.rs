@@ -1,0 +1,102 @@
+//! The target that stores nothing: a process of the lab's own program that answers out of the request alone, for it knows the
+//! data of the workloads. What is measured against it is the harness: client, protocol, loopback interface, scheduler.
+//!
+//! It is pinned and accounted for like any other target, for it is a process like any other.
+
+mod pg;
+mod resp;
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use super::process::{Process, folder, pinned};
+use super::{Start, Started};
+
+/// Room before each read.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Starts it as a process and waits for its address.
+pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
+    let folder = folder("noop")?;
+    let ready = folder.path().join("ready");
+    let mut command = pinned(start.cores, program);
+    let bytes = start.value_bytes.to_string();
+    command.args(["noop-server", "--value-bytes", &bytes, "--ready-file"]).arg(&ready);
+    let mut process = Process::spawn("noop", command, folder)?;
+    let text = process.wait_for(|| std::fs::read_to_string(&ready).ok())?;
+    let mut doors = text.lines().map(str::parse);
+    let mut door = || -> Result<Option<SocketAddr>> { Ok(Some(doors.next().context("a door is missing")??)) };
+    let configuration = vec![format!("--value-bytes {bytes}")];
+    Ok(Started { resp: door()?, sql: door()?, http: None, process, configuration })
+}
+
+/// What that process does, until it is ended. The file gets the addresses of its doors, a line each: RESP, PostgreSQL.
+pub(crate) fn serve(value_bytes: u32, ready: PathBuf) -> Result<()> {
+    let (resp, sql) = (listen()?, listen()?);
+    // Renamed, so that nobody reads half of it.
+    let part = ready.with_extension("part");
+    std::fs::write(&part, format!("{}\n{}\n", resp.local_addr()?, sql.local_addr()?))?;
+    std::fs::rename(part, ready)?;
+    let table = Arc::new(pg::Table::default());
+    spawn(move || accept(&sql, move |stream| pg::converse(stream, &table.clone())))?;
+    accept(&resp, move |stream| resp::converse(stream, value_bytes as usize))
+}
+
+fn listen() -> Result<TcpListener> {
+    let listener = ashlar_base::net::listen(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+    listener.set_nonblocking(false)?;
+    Ok(listener)
+}
+
+/// A thread for each connection.
+fn accept(listener: &TcpListener, converse: impl Fn(TcpStream) -> Result<()> + Clone + Send + 'static) -> Result<()> {
+    loop {
+        let (stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        let converse = converse.clone();
+        spawn(move || converse(stream))?;
+    }
+}
+
+/// What goes wrong is written to the log of the process; a client that is gone is no error of ours.
+fn spawn(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+    let work = move || {
+        if let Err(error) = work() {
+            crate::say::note(&format!("{error:#}"));
+        }
+    };
+    std::thread::Builder::new().stack_size(256 * 1024).spawn(work)?;
+    Ok(())
+}
+
+/// Bytes of a connection that were read and not used up.
+struct Inbox {
+    bytes: Vec<u8>,
+    held: usize,
+}
+
+impl Inbox {
+    fn new() -> Self {
+        Self { bytes: vec![0; 2 * READ_BYTES], held: 0 }
+    }
+
+    fn held(&self) -> &[u8] {
+        &self.bytes[..self.held]
+    }
+
+    /// Forgets the first `used` bytes and waits for more; false when the client has closed the connection.
+    fn next(&mut self, used: usize, stream: &mut TcpStream) -> Result<bool> {
+        self.bytes.copy_within(used..self.held, 0);
+        self.held -= used;
+        if self.bytes.len() - self.held < READ_BYTES {
+            self.bytes.resize(self.held + READ_BYTES, 0);
+        }
+        let count = stream.read(&mut self.bytes[self.held..])?;
+        self.held += count;
+        Ok(count > 0)
+    }
+}

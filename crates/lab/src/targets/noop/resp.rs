@@ -1,0 +1,51 @@
+//! The RESP door of the server that stores nothing.
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use anyhow::Result;
+use ashlar_protocol::resp::{Command, CommandDecoder, Limits, ReplyWriter, Version};
+
+use super::Inbox;
+use crate::workload::{key_number, value};
+
+/// Answers one connection until its client closes it.
+pub(super) fn converse(mut stream: TcpStream, value_bytes: usize) -> Result<()> {
+    let (limits, mut decoder) = (Limits::default(), CommandDecoder::new());
+    let (mut inbox, mut used) = (Inbox::new(), 0);
+    let (mut out, mut made) = (Vec::new(), Vec::new());
+    while inbox.next(used, &mut stream)? {
+        used = 0;
+        while let Some((command, length)) = decoder.decode(&inbox.held()[used..], &limits)? {
+            answer(command, value_bytes, &mut made, &mut ReplyWriter::new(&mut out, Version::Resp2));
+            used += length;
+        }
+        stream.write_all(&out)?;
+        out.clear();
+    }
+    Ok(())
+}
+
+/// The reply that a store would give whose keys all have their first value.
+fn answer(command: Command<'_>, value_bytes: usize, made: &mut Vec<u8>, reply: &mut ReplyWriter<'_>) {
+    match command.name() {
+        b"GET" => found(command.get(1).unwrap_or_default(), value_bytes, made, reply),
+        b"MGET" => {
+            reply.array(command.args().len());
+            command.args().for_each(|key| found(key, value_bytes, made, reply));
+        }
+        b"SET" | b"MSET" => reply.ok(),
+        b"INFO" => reply.bulk(format!("ashlar_version:{}\r\n", env!("CARGO_PKG_VERSION")).as_bytes()),
+        other => reply.error_text(&format!("ERR unknown command '{}'", other.escape_ascii())),
+    }
+}
+
+fn found(key: &[u8], value_bytes: usize, made: &mut Vec<u8>, reply: &mut ReplyWriter<'_>) {
+    match key_number(key) {
+        Some(number) => {
+            value(number, 0, value_bytes, made);
+            reply.bulk(made);
+        }
+        None => reply.null(),
+    }
+}

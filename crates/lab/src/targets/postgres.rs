@@ -1,0 +1,106 @@
+//! PostgreSQL: a cluster of its own in a temporary folder, 2 GB of buffers, asynchronous commit, no parallel workers (it has one
+//! core like the others), nothing synced. Its tables are unlogged; the workloads see to that.
+
+use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::process::{Process, folder, free_address, pinned};
+use super::{Start, Started};
+use crate::door::pg::PgClient;
+
+const SETTINGS: &[&str] = &[
+    "listen_addresses=127.0.0.1",
+    "unix_socket_directories=",
+    "max_connections=1100",
+    "shared_buffers=2GB",
+    "work_mem=256MB",
+    "maintenance_work_mem=512MB",
+    "max_wal_size=8GB",
+    "checkpoint_timeout=1h",
+    "synchronous_commit=off",
+    "fsync=off",
+    "max_parallel_workers_per_gather=0",
+    "timezone=UTC",
+];
+
+/// Starts a new cluster and waits until it answers.
+pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
+    let folder = folder("postgres")?;
+    let owner = unprivileged()?;
+    if let Some((uid, gid)) = owner {
+        chown(folder.path(), Some(uid), Some(gid))?;
+    }
+    let data = folder.path().join("data");
+    let mut init = Command::new(program.with_file_name("initdb"));
+    init.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "-D"])
+        .arg(&data)
+        .current_dir(folder.path());
+    own(&mut init, owner);
+    let output = init.output().with_context(|| format!("{init:?}"))?;
+    if !output.status.success() {
+        bail!("initdb: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let address = free_address()?;
+    let mut command = pinned(start.cores, program);
+    command.arg("-D").arg(&data).args(["-p", &address.port().to_string()]);
+    SETTINGS.iter().for_each(|setting| {
+        command.args(["-c", setting]);
+    });
+    command.current_dir(folder.path());
+    own(&mut command, owner);
+    let mut process = Process::spawn("postgres", command, folder)?;
+    process.wait_for(|| PgClient::connect(address).ok().map(drop))?;
+    let configuration = SETTINGS.iter().map(|setting| (*setting).to_owned()).collect();
+    Ok(Started { process, resp: None, sql: Some(address), http: None, configuration })
+}
+
+/// The folder with `initdb` and `postgres`: Debian keeps it off the PATH, one folder a version; the newest is taken.
+pub(super) fn programs() -> Result<PathBuf, String> {
+    let version = |folder: &PathBuf| -> u32 {
+        let name = folder.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        name.and_then(|name| name.parse().ok()).unwrap_or(0)
+    };
+    let mut folders: Vec<PathBuf> = Vec::new();
+    if let Ok(entries) = std::fs::read_dir("/usr/lib/postgresql") {
+        folders.extend(entries.flatten().map(|entry| entry.path().join("bin")));
+    }
+    folders.sort_by_key(|folder| std::cmp::Reverse(version(folder)));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    folders.extend(std::env::split_paths(&path));
+    folders
+        .into_iter()
+        .find(|folder| folder.join("initdb").is_file() && folder.join("postgres").is_file())
+        .ok_or_else(|| "initdb and postgres are neither on the PATH nor under /usr/lib/postgresql".to_owned())
+}
+
+/// Who runs PostgreSQL when we are root, which it refuses to be: (uid, gid) of `postgres`, or else of `nobody`.
+fn unprivileged() -> Result<Option<(u32, u32)>> {
+    if std::fs::metadata("/proc/self")?.uid() != 0 {
+        return Ok(None);
+    }
+    let passwd = std::fs::read_to_string("/etc/passwd")?;
+    for name in ["postgres", "nobody"] {
+        for line in passwd.lines() {
+            if let [user, _, uid, gid, ..] = line.split(':').collect::<Vec<_>>()[..]
+                && user == name
+            {
+                return Ok(Some((uid.parse()?, gid.parse()?)));
+            }
+        }
+    }
+    bail!("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody");
+}
+
+fn own(command: &mut Command, owner: Option<(u32, u32)>) {
+    // A user's own settings for libpq must not reach the server.
+    for variable in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGOPTIONS"] {
+        command.env_remove(variable);
+    }
+    if let Some((uid, gid)) = owner {
+        command.uid(uid).gid(gid);
+    }
+}

@@ -1,0 +1,159 @@
+//! What a process uses, from Linux's /proc: CPU time and memory of it and of the processes that it started, for PostgreSQL is
+//! one process a connection.
+
+use std::fs;
+
+/// Clock ticks of a second in /proc: USER_HZ, which is 100 on every architecture that Rust's standard library runs on.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// Follows a process from a moment on.
+pub(crate) struct Usage {
+    root: u32,
+    cpu_at_begin: f64,
+    /// Whether the kernel keeps the peak of this process from the moment on.
+    peak_was_reset: bool,
+    peak_bytes: u64,
+}
+
+impl Usage {
+    /// Begins here. None if the process is gone.
+    pub(crate) fn begin(root: u32) -> Option<Self> {
+        let cpu_at_begin = cpu_seconds(root)?;
+        // 5 resets the peak: see proc(5), /proc/pid/clear_refs.
+        let peak_was_reset = fs::write(format!("/proc/{root}/clear_refs"), "5").is_ok();
+        let mut usage = Self { root, cpu_at_begin, peak_was_reset, peak_bytes: 0 };
+        usage.look();
+        Some(usage)
+    }
+
+    /// CPU seconds since the beginning. None if the process is gone.
+    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
+        Some(cpu_seconds(self.root)? - self.cpu_at_begin)
+    }
+
+    /// Takes the memory of now into the peak; to be called now and then.
+    pub(crate) fn look(&mut self) {
+        if let Some(bytes) = self.memory() {
+            self.peak_bytes = self.peak_bytes.max(bytes);
+        }
+    }
+
+    /// The largest memory since the beginning. None if the process was gone whenever somebody looked.
+    pub(crate) fn peak_bytes(&self) -> Option<u64> {
+        (self.peak_bytes > 0).then_some(self.peak_bytes)
+    }
+
+    /// Resident bytes. Of a single process its peak, which the kernel keeps; of several, what they have at this moment: private
+    /// pages added up, shared ones once.
+    fn memory(&self) -> Option<u64> {
+        let tree = tree(self.root);
+        let field = |status: &str, name: &str| -> u64 {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
+            kib.unwrap_or(0) * 1024
+        };
+        let statuses: Vec<String> =
+            tree.iter().filter_map(|id| fs::read_to_string(format!("/proc/{id}/status")).ok()).collect();
+        match &statuses[..] {
+            [] => None,
+            [only] if self.peak_was_reset => Some(field(only, "VmHWM:")),
+            all => {
+                let private: u64 = all.iter().map(|status| field(status, "RssAnon:")).sum();
+                let largest = |name: &str| all.iter().map(|status| field(status, name)).max().unwrap_or(0);
+                Some(private + largest("RssShmem:") + largest("RssFile:"))
+            }
+        }
+    }
+}
+
+/// CPU seconds that this process has used.
+pub(crate) fn cpu_seconds_of_this_process() -> Option<f64> {
+    Some(ticks(&fs::read_to_string("/proc/self/stat").ok()?)?.own / TICKS_PER_SECOND)
+}
+
+/// CPU seconds that all processes of the machine have used. Interrupts are left out: they are nobody's.
+pub(crate) fn cpu_seconds_of_the_machine() -> Option<f64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    // user, nice, system: see proc(5).
+    let ticks = stat.strip_prefix("cpu ")?.split_whitespace().take(3).map(|ticks| ticks.parse::<f64>().ok());
+    Some(ticks.sum::<Option<f64>>()? / TICKS_PER_SECOND)
+}
+
+/// CPU seconds of a process, of those that it started, and of those that ended.
+fn cpu_seconds(root: u32) -> Option<f64> {
+    let mut sum = 0.0;
+    for id in tree(root) {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok();
+        match stat.as_deref().and_then(ticks) {
+            Some(ticks) => sum += ticks.own + if id == root { ticks.ended_children } else { 0.0 },
+            // One that ended while we looked is among the ended children of the root; the root itself must be there.
+            None if id == root => return None,
+            None => {}
+        }
+    }
+    Some(sum / TICKS_PER_SECOND)
+}
+
+struct Ticks {
+    own: f64,
+    ended_children: f64,
+}
+
+/// Reads a line of /proc/pid/stat. A zombie still has one, but it has ended.
+fn ticks(stat: &str) -> Option<Ticks> {
+    // The name in parentheses may contain anything, so fields are counted from its end.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    if fields.first() == Some(&"Z") {
+        return None;
+    }
+    let number = |place: usize| -> Option<f64> { fields.get(place)?.parse().ok() };
+    Some(Ticks { own: number(11)? + number(12)?, ended_children: number(13)? + number(14)? })
+}
+
+/// A process and those that it started: a server of several processes starts them from its first thread.
+fn tree(root: u32) -> Vec<u32> {
+    let mut tree = vec![root];
+    let mut next = 0;
+    while let Some(id) = tree.get(next) {
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        tree.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+        next += 1;
+    }
+    tree
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_stat_is_read_behind_the_name() {
+        let line = "42 (a ) name) S 7 42 42 0 -1 4194304 100 0 0 0 250 50 30 20 20 0 4 0 100";
+        let ticks = ticks(line).unwrap();
+        assert_eq!((ticks.own, ticks.ended_children), (300.0, 50.0));
+        assert!(super::ticks("42 (x) Z 7 42 42 0 -1 0 0 0 0 0 1 1 1 1").is_none());
+    }
+
+    #[test]
+    fn this_process_uses_time_and_memory() {
+        let mut usage = Usage::begin(std::process::id()).unwrap();
+        let held = vec![1u8; 32 << 20];
+        // Work until the kernel has counted some of it; other tests of this process may have worked enough already.
+        let mut sum = 0u64;
+        loop {
+            sum = held.iter().fold(sum, |sum, byte| sum + u64::from(*byte));
+            if usage.cpu_seconds().unwrap() > 0.02 {
+                break;
+            }
+        }
+        usage.look();
+        assert!(sum > 0 && usage.peak_bytes().unwrap() > 32 << 20);
+        let ours = cpu_seconds_of_this_process().unwrap();
+        assert!(ours > 0.0 && cpu_seconds_of_the_machine().unwrap() > ours);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_uses_nothing() {
+        assert!(Usage::begin(u32::MAX - 1).is_none());
+    }
+}
