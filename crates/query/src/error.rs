@@ -130,6 +130,11 @@ pub fn from_optimiser(error: DataFusionError) -> Error {
             Error::unsupported("a subquery is not supported where it reads this from the queries around it")
                 .with_hint("Move it into the select list of a subquery in FROM, or write it as a join.")
         }
+        // The parts that its planner made did not fit each other: nothing has run.
+        DataFusionError::Internal(message) => {
+            tracing::warn!(message, "a plan was refused");
+            Error::unsupported(UNSAYABLE)
+        }
         _ => from_datafusion(error),
     }
 }

@@ -144,7 +144,8 @@ impl Lateral {
                     columns.map(|(place, column)| column_of(Expr::Column(list.clone()), place).alias(column.name));
                 let renamed = kept.iter().map(|(column, name)| Expr::Column(column.clone()).alias(name));
                 let plan = LogicalPlanBuilder::from(LogicalPlan::clone(&self.join.left))
-                    .project(renamed.chain([array]).collect::<Vec<_>>())?
+                    .project(renamed.collect::<Vec<_>>())?
+                    .project(passed().chain([array]).collect::<Vec<_>>())?
                     .unnest_columns_with_options(vec![list.clone()], UnnestOptions::new())?
                     .project(passed().chain(columns).collect::<Vec<_>>())?;
                 Some(plan.build()?)
