@@ -529,11 +529,10 @@ impl SqlSession {
         if expressions.is_empty() {
             return Ok(Vec::new());
         }
-        let casts = expressions.iter().zip(types).map(|(expression, sql_type)| match *sql_type {
-            // Text as it is, arrays of it not.
-            SqlType::Scalar(ScalarType::Text) => format!("CAST(({expression}) AS text)"),
-            _ => format!("CAST(({expression}) AS {})", cast_name(*sql_type)),
-        });
+        let casts = expressions
+            .iter()
+            .zip(types)
+            .map(|(expression, sql_type)| format!("CAST(({expression}) AS {})", unlimited(*sql_type)));
         let sql = format!("SELECT {}", casts.collect::<Vec<String>>().join(", "));
         let mut parsed = ashlar_query::grammar::parse(&sql)?;
         let parsed = parsed.pop().ok_or_else(|| Error::internal("a SELECT is a statement"))?;
@@ -553,7 +552,11 @@ impl SqlSession {
                 .columns()
                 .iter()
                 .zip(types)
-                .map(|(array, sql_type)| Ok(ashlar_store::ColumnReader::new(array, sql_type)?.datum(0).to_value()))
+                .map(|(array, sql_type)| {
+                    let computed = unlimited(sql_type);
+                    let value = ashlar_store::ColumnReader::new(array, computed)?.datum(0).to_value();
+                    ashlar_base::value::coerce(value, computed, sql_type)
+                })
                 .collect::<Result<Vec<Value>>>()
         };
         engine
@@ -573,8 +576,13 @@ fn lost() -> Error {
     Error::internal("the transaction was lost on the query pool")
 }
 
-fn cast_name(sql_type: SqlType) -> String {
-    sql_type.to_string()
+/// The type without its length: a cast would cut what an assignment must refuse.
+fn unlimited(sql_type: SqlType) -> SqlType {
+    match sql_type {
+        SqlType::Scalar(ScalarType::Varchar { .. }) => ScalarType::Varchar { length: None }.into(),
+        SqlType::Array(ScalarType::Varchar { .. }) => SqlType::Array(ScalarType::Varchar { length: None }),
+        other => other,
+    }
 }
 
 fn insert_here(
