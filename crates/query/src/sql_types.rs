@@ -98,7 +98,7 @@ fn numeric(modifiers: &[i32]) -> Result<ScalarType> {
         [precision] => (precision, 0),
         [precision, scale, ..] => (precision, scale),
     };
-    if precision < 1 || precision > 1000 {
+    if !(1..=1000).contains(&precision) {
         return Err(Error::new(
             ErrorCode::InvalidParameterValue,
             format!("NUMERIC precision {precision} must be between 1 and 1000"),

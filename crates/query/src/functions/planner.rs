@@ -203,7 +203,7 @@ pub fn argument_types(function: &ScalarFunction, fields: &[FieldRef]) -> Result<
     }
     if function.func.name() == SERIES {
         // A bound without a type has that of the others; of times, the step has not.
-        let known = fields.iter().find_map(|field| open_type(field));
+        let known = fields.iter().find_map(open_type);
         let is_number = known.is_some_and(|known| digits_of(known).is_some());
         return Ok(fields.iter().map(|_| known.filter(|_| is_number)).collect());
     }

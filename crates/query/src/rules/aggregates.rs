@@ -73,13 +73,11 @@ enum Finish {
     Quotient(SqlType, i32),
 }
 
+/// An aggregate and what it is of.
+type Computed = (Arc<AggregateUDF>, Expr);
+
 /// What to compute, and how to finish it; `None` where the engine's own is right.
-fn plan_of(
-    name: &str,
-    args: &[Expr],
-    is_distinct: bool,
-    schema: &DFSchema,
-) -> Result<Option<(Vec<(Arc<AggregateUDF>, Expr)>, Finish)>> {
+fn plan_of(name: &str, args: &[Expr], is_distinct: bool, schema: &DFSchema) -> Result<Option<(Vec<Computed>, Finish)>> {
     let [arg] = args else { return Ok(None) };
     let Ok(arg_type) = arg.get_type(schema) else { return Ok(None) };
     let cast = |to: DataType| Expr::Cast(Cast::new(Box::new(arg.clone()), to));

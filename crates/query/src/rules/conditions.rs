@@ -141,12 +141,12 @@ fn branches(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
     match case.expr.take() {
         None => {
             for (when, _) in &mut case.when_then_expr {
-                *when = Box::new(condition(when.as_ref().clone(), "CASE/WHEN", schema)?.data);
+                **when = condition(when.as_ref().clone(), "CASE/WHEN", schema)?.data;
             }
         }
         Some(mut base) => {
             for (when, _) in &mut case.when_then_expr {
-                *when = Box::new(super::operators::meet(when.as_ref().clone(), &base, "=", schema)?.data);
+                **when = super::operators::meet(when.as_ref().clone(), &base, "=", schema)?.data;
                 base = Box::new(super::operators::meet(*base, when, "=", schema)?.data);
             }
             case.expr = Some(base);
@@ -161,7 +161,7 @@ fn branches(mut case: Case, schema: &DFSchema) -> Result<Transformed<Expr>> {
     }
     for (_, then) in &mut case.when_then_expr {
         if let Some(result) = results.next() {
-            *then = Box::new(result);
+            **then = result;
         }
     }
     let changed = case != original;

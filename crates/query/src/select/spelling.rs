@@ -112,7 +112,7 @@ fn joined(word: &str) -> Option<String> {
             '\'' => {
                 // What lies between two pieces is white space, or a comment to the end of a line.
                 let mut in_comment = false;
-                while let Some(between) = characters.next() {
+                for between in characters.by_ref() {
                     match between {
                         '\n' | '\r' => in_comment = false,
                         '-' => in_comment = true,

@@ -147,6 +147,10 @@ fn kind_of(expr: &Expr) -> Option<bool> {
     Some(bound < SYMBOL)
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the parts of one chain live for as long as it takes to put them together"
+)]
 enum Part {
     Operand(Expr),
     Prefix(UnaryOperator),

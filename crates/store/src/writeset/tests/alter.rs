@@ -130,7 +130,7 @@ fn a_write_or_an_alter_of_somebody_else_fails_the_commit_and_leaves_the_shape() 
         let error = store.commit(&mut writes).unwrap_err();
         assert_eq!(error.code(), ErrorCode::SerializationFailure, "{number}");
         assert_eq!(region.schema().columns.len(), if number == 3 { 1 } else { 2 });
-        assert_eq!(region.get(&[int(2)], |row| row.is_some()), false);
+        assert!(!region.get(&[int(2)], |row| row.is_some()));
         if number != 3 {
             put(&region, 7, 0);
         }
