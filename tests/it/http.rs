@@ -203,3 +203,24 @@ fn a_door_that_reaches_other_machines_must_be_asked_for() {
         .to_string();
     assert!(complaint.contains("allow_remote_without_authentication"), "{complaint}");
 }
+
+#[test]
+fn a_log_in_json_is_one_object_a_line() {
+    let options = Options { config: "[log]\nformat = \"json\"\nlevel = \"debug\"\n".to_owned(), ..Options::default() };
+    let server = Ashlar::start(options).unwrap();
+    let mut connection = server.connect();
+    assert!(connection.query("SELECT 1 / 0").is_err());
+    drop(connection);
+    assert!(wait_for(Duration::from_secs(30), || server.log().contains("the client left")));
+    let log = server.log();
+    let mut failures = Vec::new();
+    for line in log.lines() {
+        let object: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        for name in ["timestamp", "level", "target", "message"] {
+            assert!(object[name].is_string(), "no {name}: {line}");
+        }
+        failures.extend(object["sqlstate"].as_str().map(str::to_owned));
+    }
+    assert_eq!(failures, ["22012"]);
+    assert!(log.contains("\"listening\""), "{log}");
+}

@@ -6,10 +6,12 @@
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
 mod clients;
+mod conflicts;
 mod faults;
 mod http;
 mod model;
 mod pg_wire;
+mod plans;
 mod psql;
 mod random;
 mod readme;

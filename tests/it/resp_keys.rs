@@ -149,6 +149,27 @@ fn increments_of_many_connections_add_up() {
 }
 
 #[test]
+fn numbers_that_are_always_generated_are_not_given_by_key() {
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let mut sql = ashlar.connect();
+    sql.query("CREATE TABLE ticket (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v text)").unwrap();
+    sql.query("CREATE TABLE line (k integer PRIMARY KEY, n bigint GENERATED ALWAYS AS IDENTITY (START 5), v text)")
+        .unwrap();
+    sql.query("INSERT INTO ticket (v) VALUES ('one')").unwrap();
+    let mut redis = client(&ashlar);
+    assert_eq!(redis.command(&["HSET", "ticket:{1}", "id", "1", "v", "uno"]).unwrap(), Reply::Integer(0));
+    let refused = |reply: Reply| matches!(reply, Reply::Error(text) if text.contains("always generated"));
+    assert!(refused(redis.command(&["HSET", "ticket:{2}", "v", "two"]).unwrap()));
+    assert_eq!(redis.command(&["HSET", "line:{1}", "v", "a"]).unwrap(), Reply::Integer(1));
+    assert_eq!(redis.command(&["HGET", "line:{1}", "n"]).unwrap(), Reply::bulk("5"));
+    assert!(refused(redis.command(&["HSET", "line:{1}", "n", "9"]).unwrap()));
+    assert!(refused(redis.command(&["HINCRBY", "line:{1}", "n", "1"]).unwrap()));
+    assert!(refused(redis.command(&["HSETNX", "line:{2}", "n", "1"]).unwrap()));
+    assert_eq!(sql.value("SELECT count(*) FROM ticket").unwrap(), "1");
+    assert_eq!(sql.value("SELECT max(n) || v FROM line GROUP BY v").unwrap(), "5a");
+}
+
+#[test]
 fn a_client_that_does_not_read_holds_little_memory_and_stops_nobody() {
     let ashlar = Ashlar::start(Options::default()).unwrap();
     let value = "v".repeat(1 << 20);

@@ -31,7 +31,7 @@ pub(crate) async fn connect(address: &str) -> Result<Client> {
 
 async fn tour(address: &str) -> Result<()> {
     let mut client = connect(address).await?;
-    client.batch_execute("DROP TABLE IF EXISTS rust_item; DROP TABLE IF EXISTS rust_types").await?;
+    client.batch_execute("DROP TABLE IF EXISTS rust_item; DROP TABLE IF EXISTS rust_types; DROP TABLE IF EXISTS rust_defaults, rust_volatile").await?;
     types(&client).await.context("types")?;
     statements(&client).await.context("statements")?;
     pipelining(&client).await.context("pipelining")?;
@@ -186,6 +186,30 @@ async fn copy(client: &Client) -> Result<()> {
         ensure!(!row.get::<&str>(1).is_empty());
     }
     ensure!(count == 3002 && sum == (1000..=4001).sum::<i64>(), "{count} rows, sum {sum}");
+
+    // Columns that the data has not: computed once for all rows, or counted.
+    client
+        .batch_execute(
+            "CREATE TABLE rust_defaults (id serial PRIMARY KEY, at timestamptz DEFAULT now(), word text DEFAULT upper('x'), v integer); \
+             CREATE TABLE rust_volatile (id uuid DEFAULT gen_random_uuid() PRIMARY KEY, v integer)",
+        )
+        .await?;
+    let sink = client.copy_in("COPY rust_defaults (v) FROM STDIN").await?;
+    pin_mut!(sink);
+    sink.send(Bytes::from_static(b"10\n20\n30\n")).await?;
+    ensure!(sink.finish().await? == 3);
+    let row = client
+        .query_one(
+            "SELECT sum(id * v), count(DISTINCT at), max(at) > now() - interval '1 hour', min(word) FROM rust_defaults",
+            &[],
+        )
+        .await?;
+    let (sum, times, is_recent, word) = (row.get::<_, i64>(0), row.get::<_, i64>(1), row.get(2), row.get::<_, &str>(3));
+    ensure!((sum, times, is_recent, word) == (140, 1, true, "X"), "{sum} {times} {is_recent} {word}");
+    let sink = client.copy_in("COPY rust_volatile FROM STDIN").await?;
+    pin_mut!(sink);
+    sink.send(Bytes::from_static(b"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\t1\n")).await?;
+    ensure!(sink.finish().await? == 1);
 
     // A sink that is dropped before its end leaves nothing behind.
     let sink = client.copy_in("COPY rust_item FROM STDIN").await?;

@@ -327,3 +327,54 @@ fn what_a_repeatable_read_transaction_changes_is_overwritten_where_it_lies() {
     drop(connection);
     server.stop();
 }
+
+#[test]
+fn a_long_string_of_short_statements_leaves_turns_and_ends_when_it_is_asked_to() {
+    let server = one_thread();
+    let mut writer = server.connect();
+    writer.query("CREATE TABLE busy (id integer PRIMARY KEY, n bigint)").unwrap();
+    writer.query("INSERT INTO busy VALUES (1, 0)").unwrap();
+    let statement = "UPDATE busy SET n = n + 1 WHERE id = 1;";
+    let string = statement.repeat(5_000);
+    let during = answers_during(&server, || drop(writer.query(&string).unwrap()));
+    assert!(during > MANY, "{during} answers during 5,000 statements in a string");
+    assert_eq!(writer.value("SELECT n FROM busy WHERE id = 1").unwrap(), "5000");
+
+    // The first answers come when there are some 5,000 of them.
+    let key = writer.key.clone();
+    writer.send(&pg::message(b'Q', &[statement.repeat(25_000).as_bytes(), b"\0"])).unwrap();
+    assert_eq!(writer.read().unwrap().kind, b'C');
+    pg::cancel(server.pg(), &key).unwrap();
+    let error = loop {
+        let message = writer.read().unwrap();
+        match message.kind {
+            b'C' => {}
+            b'E' => break message,
+            _ => panic!("{}", pg::describe(&message)),
+        }
+    };
+    assert_eq!(error.field(b'C').as_deref(), Some("57014"));
+    read_until(&mut writer, b'Z');
+    assert_eq!(writer.value("SELECT n FROM busy WHERE id = 1").unwrap(), "5000");
+    drop(writer);
+    server.stop();
+}
+
+#[test]
+fn what_has_been_done_is_not_called_cancelled() {
+    let server = one_thread();
+    let mut writer = server.connect();
+    writer.query("CREATE TABLE gone (id integer PRIMARY KEY, t text)").unwrap();
+    writer.query("INSERT INTO gone SELECT i, repeat('x', 10000) FROM generate_series(1, 3000) AS g (i)").unwrap();
+    let key = writer.key.clone();
+    writer.send(&pg::message(b'Q', &[b"DELETE FROM gone RETURNING t\0"])).unwrap();
+    // More rows than sockets hold: the statement is done, and its answer waits for its reader.
+    let mut other = server.connect();
+    let done = wait_for(Duration::from_secs(30), || other.value("SELECT count(*) FROM gone").unwrap() == "0");
+    assert!(done, "the DELETE does not end");
+    pg::cancel(server.pg(), &key).unwrap();
+    let end = read_until(&mut writer, b'C');
+    assert_eq!(end.body, b"DELETE 3000\0");
+    drop((writer, other));
+    server.stop();
+}

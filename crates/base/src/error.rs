@@ -124,6 +124,10 @@ pub enum ErrorCode {
     IntervalFieldOverflow,
     /// 22021
     CharacterNotInRepertoire,
+    /// 2200H
+    SequenceLimitExceeded,
+    /// 428C9
+    GeneratedAlways,
     /// 22023
     InvalidParameterValue,
     /// 22P02
@@ -236,6 +240,8 @@ impl ErrorCode {
             Self::NullValueNotAllowed => "22004",
             Self::IntervalFieldOverflow => "22015",
             Self::CharacterNotInRepertoire => "22021",
+            Self::SequenceLimitExceeded => "2200H",
+            Self::GeneratedAlways => "428C9",
             Self::InvalidParameterValue => "22023",
             Self::InvalidTextRepresentation => "22P02",
             Self::InvalidBinaryRepresentation => "22P03",
@@ -328,6 +334,8 @@ impl ErrorCode {
             | Self::NullValueNotAllowed
             | Self::IntervalFieldOverflow
             | Self::CharacterNotInRepertoire
+            | Self::SequenceLimitExceeded
+            | Self::GeneratedAlways
             | Self::InvalidParameterValue
             | Self::InvalidTextRepresentation
             | Self::InvalidBinaryRepresentation

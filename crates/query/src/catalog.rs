@@ -89,6 +89,25 @@ impl CatalogState {
         self.tables.contains_key(name) || self.tables.values().any(has_index)
     }
 
+    /// 42P07 where a table's name, or that of its key, is the name of something else.
+    fn check_names(&self, name: &str, key_name: &str) -> Result<()> {
+        let others = || self.tables.iter().filter(|(other, _)| *other != name);
+        let has_key = |wanted: &str| {
+            others().any(|(_, table)| match table {
+                Table::Grid(region) => region.schema().key_name == wanted,
+                Table::File(_) => false,
+            })
+        };
+        let taken = if has_key(name) {
+            name
+        } else if !key_name.is_empty() && (self.tables.contains_key(key_name) || has_key(key_name)) {
+            key_name
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorCode::DuplicateTable, format!("relation \"{taken}\" already exists")))
+    }
+
     /// All tables by name.
     pub fn tables(&self) -> impl Iterator<Item = (&str, &Table)> {
         self.tables.iter().map(|(name, table)| (name.as_str(), table))
@@ -257,6 +276,14 @@ impl Catalog {
                 Some(table) => next.tables.insert(change.name.clone(), table.committed()),
                 None => next.tables.remove(&change.name),
             };
+        }
+        for change in &draft.changes {
+            let Some(Table::Grid(region)) = &change.after else { continue };
+            // The last of several changes counts.
+            if next.tables.get(&change.name).map(Table::id) != Some(region.id()) {
+                continue;
+            }
+            next.check_names(&change.name, &region.schema().key_name)?;
         }
         dropped.retain(|id| !next.tables.values().any(|table| table.id() == *id));
         commit_rows()?;

@@ -11,6 +11,7 @@ use pg_query::protobuf::{CopyStmt, DefElem};
 
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::relation_name;
+use crate::dml::default_plans;
 use crate::engine::Engine;
 use crate::select::{Planner, SelectPlan};
 use crate::sql_types;
@@ -54,6 +55,8 @@ pub enum CopyPlan {
         schema: Arc<TableSchema>,
         /// Ordinals of the columns that the input has.
         targets: Vec<usize>,
+        /// Defaults, computed once, of columns that the input has not.
+        defaults: Vec<(usize, SelectPlan)>,
         /// The form.
         options: CopyOptions,
     },
@@ -102,7 +105,15 @@ impl CopyPlan {
             if targets.is_empty() {
                 targets = (0..schema.visible_columns().len()).collect();
             }
-            return Ok(Self::In { region, schema, targets, options });
+            let defaults = default_plans(engine, catalog, &schema, |ordinal| !targets.contains(&ordinal))?;
+            if let Some((ordinal, _)) = defaults.iter().find(|(_, plan)| plan.is_volatile()) {
+                let column = &schema.columns[*ordinal].name;
+                let message =
+                    format!("COPY that leaves out column \"{column}\", whose default is volatile, is not supported");
+                return Err(Error::unsupported(message)
+                    .with_hint("Have the column in the data, or COPY into another table and INSERT from there."));
+            }
+            return Ok(Self::In { region, schema, targets, defaults, options });
         }
         let text = match &statement.query {
             Some(query) => {

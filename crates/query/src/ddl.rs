@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
+use ashlar_base::{
+    ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, Result, ScalarType, Sequence, SqlType, TableSchema,
+};
 use ashlar_store::Region;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
@@ -18,8 +20,10 @@ use crate::sql_types;
 use crate::transaction::Transaction;
 
 mod alter;
+mod defaults;
 mod definition;
 mod options;
+mod sequence;
 
 /// The name of the hidden key of a table without a primary key: one that no user's column has.
 pub const HIDDEN_KEY: &str = "\u{1}rowid";
@@ -122,7 +126,7 @@ fn create(engine: &Engine, transaction: &mut Transaction, statement: &CreateStmt
     if state.is_relation(&name) {
         return if statement.if_not_exists { Ok(skipping("CREATE TABLE", &name)) } else { Err(exists(&name)) };
     }
-    let mut schema = definition::table(engine.catalog().next_id(), &name, statement, engine.zone())?;
+    let mut schema = definition::table(engine, &state, engine.catalog().next_id(), &name, statement)?;
     if !schema.hidden_key {
         schema.key_name = key_name(&state, &schema)?;
     }
@@ -211,7 +215,9 @@ async fn create_as(
             for reader in &readers {
                 values.push(reader.value(row)?);
             }
-            values.push(ashlar_base::Value::Int8(region.next_sequence()));
+            for hidden in &schema.columns[readers.len()..] {
+                values.push(region.next_number(hidden)?);
+            }
             let datums: Vec<ashlar_base::Datum<'_>> = values.iter().map(ashlar_base::Value::as_datum).collect();
             transaction.writes.insert(&region, schema.version, &snapshot, &datums)?;
             count += 1;
@@ -326,6 +332,18 @@ fn truncate(engine: &Engine, transaction: &mut Transaction, statement: &Truncate
     Ok(Done::tag("TRUNCATE TABLE"))
 }
 
+/// What CREATE TABLE AS may say about where its table is kept: what is so anyway.
+///
+/// # Errors
+/// 42704 for another access method, 22023 and 0A000 for options, `partition_by` among them: the table has a hidden key.
+pub(crate) fn check_storage(access_method: &str, options: &[pg_query::Node]) -> Result<()> {
+    definition::check_access_method(access_method)?;
+    match options::table(options)? {
+        None => Ok(()),
+        Some(_) => Err(Error::unsupported("partition_by of CREATE TABLE AS is not supported")),
+    }
+}
+
 /// The value of an option as text.
 pub(crate) fn option_text(element: &pg_query::protobuf::DefElem) -> Option<String> {
     options::value_of(element)
@@ -343,6 +361,6 @@ pub(crate) fn hidden_key(id: ColumnId) -> ColumnDef {
         name: HIDDEN_KEY.to_owned(),
         sql_type: SqlType::Scalar(ScalarType::Int8),
         nullable: false,
-        default: Some(ColumnDefault::Sequence),
+        default: Some(ColumnDefault::Sequence(Sequence::BY_ONES)),
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ashlar_base::value::text::Zone;
-use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
+use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
 use ashlar_store::Region;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
@@ -31,6 +31,7 @@ mod returning;
 pub mod run;
 mod with;
 
+pub(crate) use insert::default_plans;
 pub use with::split as split_with;
 
 /// A cell of a VALUES list.
@@ -106,7 +107,7 @@ pub struct InsertPlan {
     pub conflict: Conflict,
     /// RETURNING
     pub returning: Option<Returning>,
-    /// Defaults that are expressions: ordinal and output of `default_plan`.
+    /// Defaults that are expressions: ordinal and query of one value.
     pub defaults: Vec<(usize, SelectPlan)>,
     /// Types of the parameters.
     pub parameter_types: Vec<SqlType>,
@@ -168,14 +169,28 @@ struct Builder<'a> {
     parameter_types: Vec<Option<SqlType>>,
 }
 
-fn assigned_column(schema: &TableSchema, target: &AssignmentTarget) -> Result<usize> {
+/// The column that an assignment is for.
+fn assigned_column(schema: &TableSchema, target: &AssignmentTarget, value: &Expr) -> Result<usize> {
     let AssignmentTarget::ColumnName(name) = target else {
         return Err(Error::unsupported("assigning several columns at once is not supported"));
     };
     // Of more than one part, the first would be a column of a composite type.
     let first = name.0.first().and_then(|part| part.as_ident()).map(folded).unwrap_or_default();
     match name.0.len() {
-        1 => target_column(schema, &first),
+        1 => {
+            let ordinal = target_column(schema, &first)?;
+            let default = &schema.columns[ordinal].default;
+            if matches!(default, Some(ColumnDefault::Sequence(sequence)) if sequence.is_always())
+                && !change::is_default(value)
+            {
+                return Err(Error::new(
+                    ErrorCode::GeneratedAlways,
+                    format!("column \"{first}\" can only be updated to DEFAULT"),
+                )
+                .with_detail(format!("Column \"{first}\" is an identity column defined as GENERATED ALWAYS.")));
+            }
+            Ok(ordinal)
+        }
         _ => Err(no_column(schema, &first)),
     }
 }

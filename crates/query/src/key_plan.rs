@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ashlar_base::value::text::Zone;
-use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
+use ashlar_base::{ColumnDefault, Datum, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_store::{Applied, Mutation, Pending, Region, RowRef};
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, BinaryOperator, Expr, FromTable, GroupByExpr, LimitClause, Query, Select, SelectItem,
@@ -135,6 +135,11 @@ pub fn recognise(catalog: &CatalogState, statement: &AstStatement, declared: &[u
                 };
                 // What a name of two parts assigns to is refused by the planner.
                 if name.0.len() != 1 {
+                    return Ok(None);
+                }
+                // What numbers itself is refused by the planner too.
+                let default = &builder.schema.columns[column].default;
+                if matches!(default, Some(ColumnDefault::Sequence(sequence)) if sequence.is_always()) {
                     return Ok(None);
                 }
                 if builder.schema.key.contains(&column) || assignments.iter().any(|(known, _)| *known == column) {
@@ -409,8 +414,11 @@ impl<'a> Builder<'a> {
         }
         let is_integer_literal =
             matches!(literal(right), Some(Literal::Number(digits)) if digits.parse::<i64>().is_ok());
-        if parameter(right).is_none() && !is_integer_literal {
-            return Ok(None);
+        match parameter(right) {
+            // A parameter that may hold what the column cannot is computed with before it is assigned.
+            Some(number) if declared_or(self.declared, number, sql_type, true).is_none() => return Ok(None),
+            None if !is_integer_literal => return Ok(None),
+            _ => {}
         }
         let Ok(Some(operand)) = self.operand(column, right) else { return Ok(None) };
         Ok(Some(NewValue::Arithmetic { column: read, operator, operand, scalar: sql_type.scalar() }))
@@ -603,7 +611,10 @@ impl KeyPlan {
         if self.is_read() {
             return Ok(match transaction.writes.get(&self.region, &key) {
                 Pending::Deleted => 0,
-                Pending::Row(row) => self.emit(Some(row), emit),
+                Pending::Row(row) => {
+                    self.check_shape(Some(&row))?;
+                    self.emit(Some(row), emit)
+                }
                 Pending::Untouched => self.region.get_at(&snapshot, &key, |row| {
                     self.check_shape(row.as_ref())?;
                     Ok::<u64, Error>(self.emit(row, emit))
@@ -612,8 +623,14 @@ impl KeyPlan {
         }
         let current = match transaction.writes.get(&self.region, &key) {
             Pending::Deleted => None,
-            Pending::Row(row) => Some(row.to_values()),
-            Pending::Untouched => self.region.get_at(&snapshot, &key, |row| row.map(|row| row.to_values())),
+            Pending::Row(row) => {
+                self.check_shape(Some(&row))?;
+                Some(row.to_values())
+            }
+            Pending::Untouched => self.region.get_at(&snapshot, &key, |row| {
+                self.check_shape(row.as_ref())?;
+                Ok::<_, Error>(row.map(|row| row.to_values()))
+            })?,
         };
         let Some(mut row) = current else { return Ok(0) };
         if let KeyAction::Update(assignments) = &self.action {

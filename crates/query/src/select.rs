@@ -1,5 +1,6 @@
 //! SELECT and everything that reads: text -> DataFusion plan, once; then many executions.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -23,7 +24,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
-use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr, Statement as AstStatement};
+use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, Statement as AstStatement, Visit, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -105,11 +106,27 @@ pub fn parse(text: &str) -> Result<AstStatement> {
     match statements.len() {
         1 => {
             let mut statement = statements.remove(0);
+            refuse_locks(&statement)?;
             rewrite::rewrite(&mut statement)?;
             balance::balance(&mut statement);
             Ok(statement)
         }
         _ => Err(Error::unsupported("this form of the statement is not supported")),
+    }
+}
+
+/// 0A000 for a query that wants rows locked, wherever it stands.
+fn refuse_locks(statement: &AstStatement) -> Result<()> {
+    struct Locks;
+    impl Visitor for Locks {
+        type Break = ();
+        fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
+            if query.locks.is_empty() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        }
+    }
+    match statement.visit(&mut Locks) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(Error::unsupported("SELECT ... FOR UPDATE and FOR SHARE are not supported")),
     }
 }
 

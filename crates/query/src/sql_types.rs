@@ -48,13 +48,20 @@ pub fn resolve(type_name: &TypeName) -> Result<SqlType> {
 }
 
 /// Whether the type is one of the `serial` family, and then its integer type.
-pub fn serial_type(type_name: &TypeName) -> Option<ScalarType> {
-    match type_name.names.iter().filter_map(string_of).next_back()? {
-        "serial" | "serial4" => Some(ScalarType::Int4),
-        "bigserial" | "serial8" => Some(ScalarType::Int8),
-        "smallserial" | "serial2" => Some(ScalarType::Int2),
-        _ => None,
+///
+/// # Errors
+/// 0A000 for an array of them.
+pub fn serial_type(type_name: &TypeName) -> Result<Option<ScalarType>> {
+    let scalar = match type_name.names.iter().filter_map(string_of).next_back() {
+        Some("serial" | "serial4") => ScalarType::Int4,
+        Some("bigserial" | "serial8") => ScalarType::Int8,
+        Some("smallserial" | "serial2") => ScalarType::Int2,
+        _ => return Ok(None),
+    };
+    if !type_name.array_bounds.is_empty() {
+        return Err(Error::unsupported("array of serial is not implemented"));
     }
+    Ok(Some(scalar))
 }
 
 fn scalar_named(name: &str, modifiers: &[i32]) -> Result<ScalarType> {
@@ -73,7 +80,7 @@ fn scalar_named(name: &str, modifiers: &[i32]) -> Result<ScalarType> {
         "time" => no_precision(ScalarType::Time, modifiers)?,
         "timestamp" => no_precision(ScalarType::Timestamp, modifiers)?,
         "timestamptz" => no_precision(ScalarType::Timestamptz, modifiers)?,
-        "interval" => ScalarType::Interval,
+        "interval" => interval(modifiers)?,
         "uuid" => ScalarType::Uuid,
         "json" => ScalarType::Json,
         "jsonb" => ScalarType::Jsonb,
@@ -120,6 +127,15 @@ fn length(modifiers: &[i32]) -> Result<Option<u32>> {
             Ok(length @ 1..=10_485_760) => Ok(Some(length)),
             _ => Err(Error::new(ErrorCode::InvalidParameterValue, "length for type varchar must be at least 1")),
         },
+    }
+}
+
+/// `interval`, of all its fields and with all six digits: others would cut values.
+fn interval(modifiers: &[i32]) -> Result<ScalarType> {
+    const ALL_FIELDS: i32 = 0x7fff;
+    match modifiers {
+        [] | [ALL_FIELDS] | [ALL_FIELDS, 6] => Ok(ScalarType::Interval),
+        _ => Err(Error::unsupported("intervals of some fields or with a precision other than 6 are not supported")),
     }
 }
 

@@ -9,13 +9,13 @@ use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType};
 use datafusion::sql::sqlparser::ast::Statement as AstStatement;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{self, TransactionStmtKind, VariableSetKind};
+use pg_query::protobuf::{self, OverridingKind, TransactionStmtKind, VariableSetKind};
 
 use crate::catalog::CatalogState;
 use crate::columns::Column;
 use crate::copy::CopyPlan;
 use crate::ddl::{Ddl, relation_name};
-use crate::dml::{DeletePlan, InsertPlan, Outputs, Source, UpdatePlan, split_with};
+use crate::dml::{Conflict, DeletePlan, InsertPlan, Outputs, Source, UpdatePlan, split_with};
 use crate::engine::Engine;
 use crate::explain::{self, ExplainOptions};
 use crate::grammar::{ParsedStatement, position_of_name};
@@ -197,9 +197,15 @@ impl Kind {
                     Some(Outputs::Query(plan)) => plan.bytes()?,
                     _ => 0,
                 };
+                let conflict = match &plan.conflict {
+                    Conflict::Update { assignments, parameters, .. } => {
+                        (assignments.len() + parameters.len() + 1) * CELL_BYTES * 8
+                    }
+                    Conflict::Fail | Conflict::Nothing => 0,
+                };
                 plan.defaults
                     .iter()
-                    .try_fold(source + returning, |sum, (_, plan)| plan.bytes().map(|bytes| sum + bytes))?
+                    .try_fold(source + returning + conflict, |sum, (_, plan)| plan.bytes().map(|bytes| sum + bytes))?
             }
             Self::Update(plan) => plan.select.bytes()?,
             Self::Delete(plan) => plan.select.bytes()?,
@@ -306,7 +312,15 @@ impl Statement {
                 let (with, AstStatement::Insert(insert)) = split_with(select::parse(&parsed.text)?) else {
                     return Err(Error::internal("an INSERT is parsed as one"));
                 };
-                let plan = InsertPlan::new(engine, catalog, with, insert, declared)?;
+                let overriding = match OverridingKind::try_from(node.r#override) {
+                    Ok(OverridingKind::OverridingSystemValue) => true,
+                    Ok(OverridingKind::OverridingUserValue) => {
+                        return Err(Error::unsupported("OVERRIDING USER VALUE is not supported")
+                            .with_hint("Leave the column out of the INSERT."));
+                    }
+                    _ => false,
+                };
+                let plan = InsertPlan::new(engine, catalog, with, insert, overriding, declared)?;
                 let types = plan.parameter_types.clone();
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
                 Ok(make(Kind::Insert(Box::new(plan)), types, columns))
@@ -429,6 +443,7 @@ fn create_as(engine: &Engine, catalog: &Arc<CatalogState>, node: &protobuf::Crea
     if into.rel.as_ref().is_some_and(|relation| relation.relpersistence == "t") {
         return Err(Error::unsupported("temporary tables are not supported"));
     }
+    crate::ddl::check_storage(&into.access_method, &into.options)?;
     let inner = node.query.as_ref().and_then(|query| query.node.clone());
     let inner = inner.ok_or_else(|| Error::internal("CREATE TABLE AS without a query"))?;
     if !matches!(inner, NodeEnum::SelectStmt(_)) {

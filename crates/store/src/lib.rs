@@ -14,6 +14,7 @@ pub mod arrow_types;
 mod build;
 mod commit;
 mod compactor;
+mod counters;
 mod entry;
 mod index;
 mod key;

@@ -5,15 +5,19 @@
 //! never across anything that waits. Lock order: table id, then partition, then the shape.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
-use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, SqlType, TableId, TableSchema, Timestamp};
+use ashlar_base::{
+    ColumnDef, ColumnDefault, ColumnId, Datum, Error, ErrorCode, PartitionId, Result, ScalarType, SqlType, TableId,
+    TableSchema, Timestamp, Value,
+};
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::counters::Counters;
 use crate::entry::Entry;
 use crate::key::{self, Placement};
 use crate::memory::{Account, Total};
@@ -59,7 +63,7 @@ pub struct Region {
 /// What changes about a region beside its rows and its shape.
 #[derive(Default)]
 struct Life {
-    sequence: AtomicI64,
+    counters: Counters,
     /// Set with every partition locked.
     dropped: AtomicBool,
 }
@@ -178,9 +182,31 @@ impl Region {
         self.account.used()
     }
 
-    /// The next number of the table's counter; the first is 1.
-    pub fn next_sequence(&self) -> i64 {
-        self.life.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    /// The next number of a column that counts, in the column's type.
+    ///
+    /// # Errors
+    /// 2200H after the last number; XX000 where the column does not count.
+    pub fn next_number(&self, column: &ColumnDef) -> Result<Value> {
+        let Some(ColumnDefault::Sequence(sequence)) = &column.default else {
+            return Err(Error::internal("only a column with a sequence counts"));
+        };
+        let value = self.life.counters.take(column.id, sequence).and_then(|number| match column.sql_type {
+            SqlType::Scalar(ScalarType::Int2) => i16::try_from(number).ok().map(Value::Int2),
+            SqlType::Scalar(ScalarType::Int4) => i32::try_from(number).ok().map(Value::Int4),
+            _ => Some(Value::Int8(number)),
+        });
+        value.ok_or_else(|| {
+            let (end, bound) =
+                if sequence.increment > 0 { ("maximum", sequence.max) } else { ("minimum", sequence.min) };
+            let name = format!("{}_{}_seq", self.schema().name, column.name);
+            let message = format!("nextval: reached {end} value of sequence \"{name}\" ({bound})");
+            Error::new(ErrorCode::SequenceLimitExceeded, message)
+        })
+    }
+
+    /// A column's counter goes on with `number`.
+    pub fn restart_numbers(&self, column: ColumnId, number: i64) {
+        self.life.counters.restart(column, number);
     }
 
     /// Whether the region was dropped.

@@ -5,13 +5,12 @@
 
 use std::sync::Arc;
 
-use ashlar_base::value::text::Zone;
-use ashlar_base::{ColumnDefault, ColumnId, Error, ErrorCode, Result, TableSchema};
+use ashlar_base::{ColumnDefault, ColumnId, Error, ErrorCode, Result, SequenceKind, TableSchema};
 use ashlar_store::Region;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{AlterTableStmt, AlterTableType, ObjectType, RenameStmt};
+use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, ObjectType, RenameStmt};
 
-use super::{Done, definition, exists, relation_name};
+use super::{Done, defaults, definition, exists, relation_name, sequence};
 use crate::catalog::{CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
 use crate::error::undefined_table;
@@ -86,6 +85,7 @@ pub(super) fn alter(
     };
     let mut schema = TableSchema::clone(&region.schema());
     let mut done = Done::tag("ALTER TABLE");
+    let mut restarts = Vec::new();
     for command in &statement.cmds {
         let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
         let subtype = AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined);
@@ -103,7 +103,7 @@ pub(super) fn alter(
                     return Err(Error::new(ErrorCode::DuplicateColumn, message));
                 }
                 let has_rows = transaction.writes.may_hold_rows(&region);
-                add_column(has_rows, &mut schema, column, engine.zone())?;
+                add_column(engine, &state, has_rows, &mut schema, column)?;
             }
             AlterTableType::AtDropColumn => match schema.column(&command.name) {
                 Some(ordinal) => drop_column(&mut schema, ordinal)?,
@@ -115,9 +115,10 @@ pub(super) fn alter(
             },
             AlterTableType::AtColumnDefault => {
                 let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
+                refuse_identity(&schema, ordinal)?;
                 schema.columns[ordinal].default = match &command.def {
                     None => None,
-                    Some(def) => definition::default(def, &schema.columns[ordinal], engine.zone())?,
+                    Some(def) => defaults::of(engine, &state, def, &schema.columns[ordinal])?,
                 };
             }
             AlterTableType::AtDropNotNull => {
@@ -128,13 +129,51 @@ pub(super) fn alter(
                         format!("column \"{}\" is in a primary key", command.name),
                     ));
                 }
+                refuse_identity(&schema, ordinal)?;
                 schema.columns[ordinal].nullable = true;
+            }
+            AlterTableType::AtSetIdentity => {
+                let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
+                restarts.push((schema.columns[ordinal].id, restart(&schema, ordinal, command, in_block)?));
             }
             _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }
     }
     apply(engine, transaction, &name, &region, schema, in_block)?;
+    for (column, number) in restarts {
+        region.restart_numbers(column, number);
+    }
     Ok(done)
+}
+
+/// 42601 for what an identity column cannot lose.
+fn refuse_identity(schema: &TableSchema, ordinal: usize) -> Result<()> {
+    let column = &schema.columns[ordinal];
+    match &column.default {
+        Some(ColumnDefault::Sequence(sequence)) if sequence.kind != SequenceKind::Serial => Err(Error::new(
+            ErrorCode::SyntaxError,
+            format!("column \"{}\" of relation \"{}\" is an identity column", column.name, schema.name),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// `ALTER COLUMN ... RESTART [WITH n]`: gives the number that the column's counter goes on with.
+fn restart(schema: &TableSchema, ordinal: usize, command: &AlterTableCmd, in_block: bool) -> Result<i64> {
+    let column = &schema.columns[ordinal];
+    let Some(ColumnDefault::Sequence(counts)) = &column.default else {
+        let message = format!("column \"{}\" of relation \"{}\" is not an identity column", column.name, schema.name);
+        return Err(Error::new(ErrorCode::ObjectNotInPrerequisiteState, message));
+    };
+    let elements = match command.def.as_ref().and_then(|def| def.node.as_ref()) {
+        Some(NodeEnum::List(list)) => list.items.as_slice(),
+        _ => &[],
+    };
+    match sequence::restart(elements, counts)? {
+        Some(_) if in_block => Err(Error::unsupported("RESTART in a transaction block is not supported")),
+        Some(number) => Ok(number),
+        None => Err(Error::unsupported("only RESTART [WITH number] of an identity column can be altered")),
+    }
 }
 
 fn no_column(schema: &TableSchema, name: &str) -> Error {
@@ -142,22 +181,24 @@ fn no_column(schema: &TableSchema, name: &str) -> Error {
 }
 
 fn add_column(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
     has_rows: bool,
     schema: &mut TableSchema,
     column: &pg_query::protobuf::ColumnDef,
-    zone: Zone,
 ) -> Result<()> {
     let next = schema.columns.iter().map(|column| column.id.0 + 1).max().unwrap_or(0);
-    // Ids are never used twice: segments may still hold a dropped column's values.
-    let id = ColumnId(next.max(schema.version + 1 + u32::try_from(schema.columns.len()).unwrap_or(0)));
-    let (mut definition, constraints) = definition::column_def(column, 0, zone)?;
+    // Ids are never used twice: segments may still hold a dropped column's values. Each version of a shape has ids of
+    // its own, more of them than a table can have columns.
+    let id = ColumnId(next.max((schema.version + 1) << 12));
+    let (mut definition, constraints) = definition::column_def(engine, catalog, &schema.name, column, 0)?;
     definition.id = id;
     if constraints.primary_key.is_some() {
         return Err(Error::unsupported("adding a primary key to a table is not supported"));
     }
     match &definition.default {
         Some(ColumnDefault::Constant(_)) | None => {}
-        Some(ColumnDefault::Expression(_) | ColumnDefault::Sequence) => {
+        Some(ColumnDefault::Expression(_) | ColumnDefault::Sequence(_)) => {
             if has_rows {
                 return Err(Error::unsupported(
                     "adding a column with a default that is not a constant is not supported",

@@ -1,12 +1,14 @@
 //! CREATE TABLE's column and constraint definitions -> a table's shape.
 
-use ashlar_base::value::text::Zone;
+use std::sync::Arc;
+
 use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, Result, SqlType, TableId, TableSchema};
 use pg_query::NodeEnum;
-use pg_query::protobuf::{self, ConstrType, CreateStmt, a_const};
+use pg_query::protobuf::{self, ConstrType, CreateStmt};
 
-use super::{constraint_kind, hidden_key, options};
-use crate::assign::Literal;
+use super::{constraint_kind, defaults, hidden_key, options, sequence};
+use crate::catalog::CatalogState;
+use crate::engine::Engine;
 use crate::sql_types;
 
 /// What a column's own constraints say beside its definition.
@@ -22,18 +24,27 @@ pub(super) fn column(ordinal: usize, name: String, sql_type: SqlType) -> ColumnD
     ColumnDef { id, name, sql_type, nullable: true, default: None }
 }
 
+/// 42704 for a way to store tables that there is not.
+pub(super) fn check_access_method(name: &str) -> Result<()> {
+    match name {
+        "" | "grid" | "heap" => Ok(()),
+        _ => Err(Error::new(ErrorCode::UndefinedObject, format!("access method \"{name}\" does not exist"))
+            .with_hint("Tables are stored USING grid.")),
+    }
+}
+
 /// The shape that CREATE TABLE describes. `key_name` is what the constraint was called, empty where it was not.
 ///
 /// # Errors
 /// 42P16, 42701, 42703 and 0A000 as PostgreSQL has them.
-pub(super) fn table(id: TableId, name: &str, statement: &CreateStmt, zone: Zone) -> Result<TableSchema> {
-    if !matches!(statement.access_method.as_str(), "" | "grid" | "heap") {
-        return Err(Error::new(
-            ErrorCode::UndefinedObject,
-            format!("access method \"{}\" does not exist", statement.access_method),
-        )
-        .with_hint("Tables are stored USING grid."));
-    }
+pub(super) fn table(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    id: TableId,
+    name: &str,
+    statement: &CreateStmt,
+) -> Result<TableSchema> {
+    check_access_method(&statement.access_method)?;
     if statement.relation.as_ref().is_some_and(|relation| relation.relpersistence == "t") {
         return Err(Error::unsupported("temporary tables are not supported"));
     }
@@ -60,13 +71,16 @@ pub(super) fn table(id: TableId, name: &str, statement: &CreateStmt, zone: Zone)
                         format!("column \"{}\" specified more than once", definition.colname),
                     ));
                 }
-                let (column, constraints) = column_def(definition, columns.len(), zone)?;
+                let (column, constraints) = column_def(engine, catalog, name, definition, columns.len())?;
                 if let Some(given) = constraints.primary_key {
                     set_key(vec![column.name.clone()], given, &mut key)?;
                 }
                 columns.push(column);
             }
             Some(NodeEnum::Constraint(constraint)) => match constraint_kind(constraint.contype) {
+                ConstrType::ConstrPrimary if constraint.deferrable || constraint.initdeferred => {
+                    return Err(Error::unsupported("deferrable constraints are not supported"));
+                }
                 ConstrType::ConstrPrimary => {
                     let names = constraint.keys.iter().filter_map(sql_types::string_of).map(str::to_owned).collect();
                     set_key(names, constraint.conname.clone(), &mut key)?;
@@ -159,112 +173,66 @@ fn unsupported_constraint(kind: ConstrType) -> Error {
 /// # Errors
 /// As [`table`].
 pub(super) fn column_def(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    table: &str,
     definition: &protobuf::ColumnDef,
     ordinal: usize,
-    zone: Zone,
 ) -> Result<(ColumnDef, ColumnConstraints)> {
     let type_name = definition.type_name.as_ref().ok_or_else(|| Error::internal("a column without its type"))?;
     if definition.coll_clause.is_some() {
         return Err(Error::unsupported("COLLATE on a column is not supported"));
     }
-    let serial = sql_types::serial_type(type_name);
+    let serial = sql_types::serial_type(type_name)?;
     let sql_type = match serial {
         Some(scalar) => SqlType::Scalar(scalar),
         None => sql_types::resolve(type_name)?,
     };
     let mut result = column(ordinal, definition.colname.clone(), sql_type);
-    if serial.is_some() {
+    let conflicting = |what: &str| {
+        let message = format!("{what} for column \"{}\" of table \"{table}\"", definition.colname);
+        Err(Error::new(ErrorCode::SyntaxError, message))
+    };
+    let (mut has_default, mut has_identity, mut is_null) = (serial.is_some(), false, false);
+    if let Some(scalar) = serial {
         result.nullable = false;
-        result.default = Some(ColumnDefault::Sequence);
+        result.default = Some(ColumnDefault::Sequence(sequence::of_type(scalar)));
     }
     let mut constraints = ColumnConstraints::default();
     for constraint in &definition.constraints {
         let Some(NodeEnum::Constraint(constraint)) = &constraint.node else { continue };
         match constraint_kind(constraint.contype) {
-            ConstrType::ConstrNull => {}
+            ConstrType::ConstrNull => is_null = true,
             ConstrType::ConstrNotnull => result.nullable = false,
             ConstrType::ConstrDefault => {
+                if has_default {
+                    return conflicting("multiple default values specified");
+                }
+                has_default = true;
                 if let Some(expr) = &constraint.raw_expr {
-                    result.default = default(expr, &result, zone)?;
+                    result.default = defaults::of(engine, catalog, expr, &result)?;
                 }
             }
             ConstrType::ConstrIdentity => {
-                if constraint.generated_when == "a" {
-                    return Err(Error::unsupported("GENERATED ALWAYS AS IDENTITY is not supported")
-                        .with_hint("Use GENERATED BY DEFAULT AS IDENTITY."));
+                if has_identity {
+                    return conflicting("multiple identity specifications");
                 }
+                has_identity = true;
                 result.nullable = false;
-                result.default = Some(ColumnDefault::Sequence);
+                result.default = Some(ColumnDefault::Sequence(sequence::of_identity(constraint, sql_type)?));
             }
             ConstrType::ConstrPrimary => {
                 constraints.primary_key = Some(constraint.conname.clone());
-                result.nullable = false;
             }
             ConstrType::ConstrGenerated => return Err(Error::unsupported("generated columns are not supported")),
             other => return Err(unsupported_constraint(other)),
         }
     }
+    if has_default && has_identity {
+        return conflicting("both default and identity specified");
+    }
+    if is_null && !result.nullable {
+        return conflicting("conflicting NULL/NOT NULL declarations");
+    }
     Ok((result, constraints))
-}
-
-/// A DEFAULT: a constant of the column's type, or an expression kept as text.
-///
-/// # Errors
-/// 22P02 and the like where the constant is not of the type.
-pub(super) fn default(expr: &pg_query::Node, column: &ColumnDef, zone: Zone) -> Result<Option<ColumnDefault>> {
-    if let Some(literal) = constant(expr, column) {
-        return Ok(match literal.assign(column, zone)? {
-            ashlar_base::Value::Null => None,
-            value => Some(ColumnDefault::Constant(value)),
-        });
-    }
-    Ok(Some(ColumnDefault::Expression(text_of(expr)?)))
-}
-
-/// A constant that means the same in the column as where it stands.
-fn constant(node: &pg_query::Node, column: &ColumnDef) -> Option<Literal> {
-    match node.node.as_ref()? {
-        NodeEnum::AConst(constant) if constant.isnull => Some(Literal::Null),
-        NodeEnum::AConst(constant) => Some(match constant.val.as_ref()? {
-            a_const::Val::Ival(value) => Literal::Number(value.ival.to_string()),
-            a_const::Val::Fval(value) => Literal::Number(value.fval.clone()),
-            a_const::Val::Boolval(value) => Literal::Bool(value.boolval),
-            a_const::Val::Sval(value) => Literal::String(value.sval.clone()),
-            a_const::Val::Bsval(_) => return None,
-        }),
-        NodeEnum::TypeCast(cast) => match constant(cast.arg.as_ref()?, column)? {
-            text @ (Literal::String(_) | Literal::Null) => {
-                let cast_to = sql_types::resolve(cast.type_name.as_ref()?).ok()?;
-                (cast_to == column.sql_type).then_some(text)
-            }
-            _ => None,
-        },
-        NodeEnum::AExpr(expr) if expr.lexpr.is_none() => {
-            let minus = expr.name.iter().filter_map(sql_types::string_of).eq(["-"]);
-            match constant(expr.rexpr.as_ref()?, column)? {
-                Literal::Number(digits) if minus => Some(Literal::Number(format!("-{digits}"))),
-                _ => None,
-            }
-        }
-        _ => None,
-    }
-}
-
-/// An expression's text, as PostgreSQL's deparser writes it.
-fn text_of(expr: &pg_query::Node) -> Result<String> {
-    let target = protobuf::ResTarget { val: Some(Box::new(expr.clone())), ..Default::default() };
-    let select = protobuf::SelectStmt {
-        target_list: vec![pg_query::Node { node: Some(NodeEnum::ResTarget(Box::new(target))) }],
-        limit_option: protobuf::LimitOption::Default.into(),
-        op: protobuf::SetOperation::SetopNone.into(),
-        ..Default::default()
-    };
-    let statement = pg_query::Node { node: Some(NodeEnum::SelectStmt(Box::new(select))) };
-    let parsed = protobuf::ParseResult {
-        version: 0,
-        stmts: vec![protobuf::RawStmt { stmt: Some(Box::new(statement)), stmt_location: 0, stmt_len: 0 }],
-    };
-    let text = pg_query::deparse(&parsed, pg_query::DeparseOptions::default())
-        .map_err(|error| Error::unsupported(format!("this default is not supported: {error}")))?;
-    Ok(text.strip_prefix("SELECT ").unwrap_or(&text).to_owned())
 }

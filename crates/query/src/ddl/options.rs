@@ -15,7 +15,8 @@ const FIXED: [(&str, &[&str]); 7] = [
     ("memory_max", &[]),
 ];
 
-fn elements(options: &[pg_query::Node]) -> impl Iterator<Item = &DefElem> {
+/// The options themselves.
+pub(super) fn elements(options: &[pg_query::Node]) -> impl Iterator<Item = &DefElem> {
     options.iter().filter_map(|option| match &option.node {
         Some(NodeEnum::DefElem(element)) => Some(element.as_ref()),
         _ => None,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, SqlType, TableSchema, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result, SqlType, TableSchema, Value};
 use ashlar_store::Region;
 use datafusion::sql::sqlparser::ast::{
     Assignment, Delete, Expr, FromTable, Ident, SelectItem, SetExpr, Statement as AstStatement, TableFactor,
@@ -52,7 +52,7 @@ impl Target {
 
     /// All columns of the row, hidden ones too.
     fn row_items(&self) -> Vec<SelectItem> {
-        let item = |(ordinal, column): (usize, &ashlar_base::ColumnDef)| SelectItem::ExprWithAlias {
+        let item = |(ordinal, column): (usize, &ColumnDef)| SelectItem::ExprWithAlias {
             expr: Expr::CompoundIdentifier(vec![
                 Ident::with_quote('"', self.alias.clone()),
                 Ident::with_quote('"', column.name.clone()),
@@ -81,7 +81,7 @@ impl UpdatePlan {
         let mut items = target.row_items();
         let mut assigned = Vec::new();
         for Assignment { target, value } in split_assignments(update.assignments)? {
-            let ordinal = assigned_column(schema, &target)?;
+            let ordinal = assigned_column(schema, &target, &value)?;
             if assigned.contains(&ordinal) {
                 return Err(Error::new(
                     ErrorCode::SyntaxError,
@@ -89,18 +89,7 @@ impl UpdatePlan {
                 ));
             }
             let column = &schema.columns[ordinal];
-            let value = if is_default(&value) {
-                match &column.default {
-                    None => Expr::value(AstValue::Null),
-                    Some(ColumnDefault::Expression(sql)) => expression(sql)?,
-                    Some(ColumnDefault::Constant(value)) => constant(value, column.sql_type)?,
-                    Some(ColumnDefault::Sequence) => {
-                        return Err(Error::unsupported("SET ... = DEFAULT of a sequence is not supported"));
-                    }
-                }
-            } else {
-                value
-            };
+            let value = if is_default(&value) { default_of(column)? } else { value };
             items.push(SelectItem::ExprWithAlias {
                 expr: typed(value, column.sql_type),
                 alias: Ident::with_quote('"', format!("s{NAME_END}{}", assigned.len())),
@@ -137,8 +126,23 @@ impl UpdatePlan {
 }
 
 /// Whether a value is the word DEFAULT.
-fn is_default(value: &Expr) -> bool {
+pub(super) fn is_default(value: &Expr) -> bool {
     matches!(value, Expr::Identifier(ident) if ident.quote_style.is_none() && ident.value.eq_ignore_ascii_case("default"))
+}
+
+/// What `SET column = DEFAULT` assigns.
+///
+/// # Errors
+/// 0A000 for the next number of a sequence.
+pub(super) fn default_of(column: &ColumnDef) -> Result<Expr> {
+    match &column.default {
+        None => Ok(Expr::value(AstValue::Null)),
+        Some(ColumnDefault::Expression(sql)) => expression(sql),
+        Some(ColumnDefault::Constant(value)) => constant(value, column.sql_type),
+        Some(ColumnDefault::Sequence(_)) => {
+            Err(Error::unsupported("SET ... = DEFAULT of a column that numbers itself is not supported"))
+        }
+    }
 }
 
 fn expression(sql: &str) -> Result<Expr> {

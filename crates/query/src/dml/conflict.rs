@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     Assignment, ConflictTarget, Expr, OnConflictAction, OnInsert, visit_expressions,
 };
 
+use super::change::{default_of, is_default};
 use super::parameters::{ParametersRead, parameter_schema};
 use super::{Builder, Conflict, assigned_column, split_assignments, target_column, typed};
 use crate::error::from_datafusion;
@@ -66,10 +67,11 @@ impl Builder<'_> {
         let excluded = DFSchema::try_from_qualified_schema("excluded", &row).map_err(from_datafusion)?;
         let mut split = Vec::new();
         for Assignment { target, value } in split_assignments(update.assignments)? {
-            let ordinal = assigned_column(self.schema, &target)?;
+            let ordinal = assigned_column(self.schema, &target, &value)?;
             if self.schema.key.contains(&ordinal) {
                 return Err(Error::unsupported("ON CONFLICT DO UPDATE of a key column is not supported"));
             }
+            let value = if is_default(&value) { default_of(&self.schema.columns[ordinal])? } else { value };
             // Alone, a parameter is of the column's type.
             if let Some(number) = key_plan::parameter(&value) {
                 self.know_parameter(number, self.schema.columns[ordinal].sql_type);

@@ -21,7 +21,7 @@ use crate::select::{Planner, SelectPlan};
 use crate::sql_types::ast_of;
 
 impl InsertPlan {
-    /// Plans an INSERT.
+    /// Plans an INSERT. `overriding`: it says OVERRIDING SYSTEM VALUE.
     ///
     /// # Errors
     /// What names and types find.
@@ -30,6 +30,7 @@ impl InsertPlan {
         catalog: &Arc<CatalogState>,
         with: Option<With>,
         insert: Insert,
+        overriding: bool,
         declared: &[u32],
     ) -> Result<Self> {
         let TableObject::TableName(name) = &insert.table else {
@@ -41,16 +42,14 @@ impl InsertPlan {
         let targets = Self::targets(&schema, &insert)?;
         let mut plan = Builder { engine, catalog, schema: &schema, with, declared, parameter_types: Vec::new() };
         let source = plan.source(&targets, !insert.columns.is_empty(), insert.source)?;
+        if !overriding {
+            check_generated(&schema, &targets, &source)?;
+        }
         let alias = insert.table_alias.as_ref().map_or(name, |alias| folded(&alias.alias));
         let conflict = plan.conflict(insert.on, &alias)?;
         let returning = plan.returning(insert.returning, &alias)?;
         let parameter_types = plan.finish_parameters();
-        let mut defaults = Vec::new();
-        for (ordinal, column) in schema.columns.iter().enumerate() {
-            if let Some(ColumnDefault::Expression(sql)) = &column.default {
-                defaults.push((ordinal, default_plan(engine, catalog, sql, column.sql_type)?));
-            }
-        }
+        let defaults = default_plans(engine, catalog, &schema, |ordinal| is_wanted(&targets, &source, ordinal))?;
         let zone = engine.zone();
         Ok(Self { region, targets, source, conflict, returning, defaults, parameter_types, zone, schema })
     }
@@ -100,6 +99,35 @@ impl InsertPlan {
     }
 }
 
+/// Whether some row takes a column's default.
+fn is_wanted(targets: &[usize], source: &Source, ordinal: usize) -> bool {
+    match (targets.iter().position(|target| *target == ordinal), source) {
+        (None, _) => true,
+        (Some(place), Source::Values { rows, .. }) => rows.iter().any(|row| matches!(row[place], Cell::Default)),
+        (Some(place), Source::Query(plan)) => place >= plan.columns.len(),
+    }
+}
+
+/// Values for columns that are always generated are refused.
+fn check_generated(schema: &TableSchema, targets: &[usize], source: &Source) -> Result<()> {
+    for (place, ordinal) in targets.iter().enumerate() {
+        let column = &schema.columns[*ordinal];
+        let is_generated = matches!(&column.default, Some(ColumnDefault::Sequence(sequence)) if sequence.is_always());
+        let is_given = match source {
+            Source::Values { rows, .. } => rows.iter().any(|row| !matches!(row[place], Cell::Default)),
+            Source::Query(plan) => place < plan.columns.len(),
+        };
+        if is_generated && is_given {
+            let name = &column.name;
+            let message = format!("cannot insert a non-DEFAULT value into column \"{name}\"");
+            return Err(Error::new(ErrorCode::GeneratedAlways, message)
+                .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."))
+                .with_hint("Use OVERRIDING SYSTEM VALUE to override."));
+        }
+    }
+    Ok(())
+}
+
 fn check_width(width: usize, columns: usize) -> Result<()> {
     if width > columns {
         return Err(Error::new(ErrorCode::SyntaxError, "INSERT has more expressions than target columns"));
@@ -113,6 +141,25 @@ fn width_of(query: &Query) -> Option<usize> {
         SetExpr::Values(values) => values.rows.first().map(|row| row.len()),
         _ => None,
     }
+}
+
+/// Plans for the defaults that are expressions, of the columns that `wants` them, with the columns' ordinals.
+///
+/// # Errors
+/// What became of the functions that they call.
+pub(crate) fn default_plans(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    schema: &TableSchema,
+    wants: impl Fn(usize) -> bool,
+) -> Result<Vec<(usize, SelectPlan)>> {
+    let mut plans = Vec::new();
+    for (ordinal, column) in schema.columns.iter().enumerate().filter(|(ordinal, _)| wants(*ordinal)) {
+        if let Some(ColumnDefault::Expression(sql)) = &column.default {
+            plans.push((ordinal, default_plan(engine, catalog, sql, column.sql_type)?));
+        }
+    }
+    Ok(plans)
 }
 
 fn default_plan(engine: &Engine, catalog: &Arc<CatalogState>, sql: &str, sql_type: SqlType) -> Result<SelectPlan> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
+use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Error, Result, TableSchema, Value};
 use ashlar_store::{ColumnReader, Region, Snapshot};
 use futures::StreamExt;
@@ -14,6 +15,7 @@ use futures::StreamExt;
 use super::{DeletePlan, InsertPlan, Outputs, Returning, Source, UpdatePlan};
 use crate::assign::Assigned;
 use crate::catalog::CatalogState;
+use crate::copy::CopyPlan;
 use crate::engine::Engine;
 use crate::error::from_datafusion;
 use crate::key_plan::not_null;
@@ -23,7 +25,7 @@ use crate::transaction::Transaction;
 mod insert;
 mod kept;
 
-pub use insert::{insert_inline, insert_one, sequence_value, value_rows};
+pub use insert::{insert_inline, insert_one, value_rows};
 pub use kept::Outcome;
 
 use insert::InsertSink;
@@ -214,13 +216,39 @@ impl Run<'_> {
     }
 
     async fn defaults(&mut self, plan: &InsertPlan, snapshot: Snapshot) -> Result<Vec<(usize, Value)>> {
-        let mut defaults = Vec::new();
-        for (ordinal, select) in &plan.defaults {
-            let (batch, schema) = self.one_row(select, snapshot.clone()).await?;
-            let assigned = Assigned::new(batch.column(0), schema.field(0), &plan.schema.columns[*ordinal], plan.zone)?;
-            defaults.push((*ordinal, assigned.value(0)?));
+        self.compute_defaults(&plan.defaults, &plan.schema, plan.zone, snapshot).await
+    }
+
+    /// COPY FROM: the values of its defaults, in order, as one row.
+    ///
+    /// # Errors
+    /// What evaluating finds.
+    pub async fn copy_defaults(&mut self, plan: &CopyPlan) -> Result<Outcome> {
+        let CopyPlan::In { schema, defaults, .. } = plan else {
+            return Err(Error::internal("only COPY FROM has defaults"));
+        };
+        let snapshot = self.transaction.snapshot(self.engine.store());
+        let values = self.compute_defaults(defaults, schema, self.engine.zone(), snapshot).await?;
+        let mut outcome = Outcome::new(self.engine.store());
+        outcome.keep(values.into_iter().map(|(_, value)| value).collect())?;
+        Ok(outcome)
+    }
+
+    /// Computes defaults that are expressions: gives ordinals and values.
+    async fn compute_defaults(
+        &mut self,
+        defaults: &[(usize, SelectPlan)],
+        schema: &TableSchema,
+        zone: Zone,
+        snapshot: Snapshot,
+    ) -> Result<Vec<(usize, Value)>> {
+        let mut values = Vec::new();
+        for (ordinal, select) in defaults {
+            let (batch, output) = self.one_row(select, snapshot.clone()).await?;
+            let assigned = Assigned::new(batch.column(0), output.field(0), &schema.columns[*ordinal], zone)?;
+            values.push((*ordinal, assigned.value(0)?));
         }
-        Ok(defaults)
+        Ok(values)
     }
 }
 

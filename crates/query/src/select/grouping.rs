@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ashlar_base::TableSchema;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
-    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    TableWithJoins, Value as AstValue, Visit, VisitMut, Visitor, VisitorMut,
 };
 
 use super::names::folded;
@@ -66,9 +66,21 @@ fn named(expr: &Expr) -> Option<(Option<String>, String)> {
     }
 }
 
+/// The item of the select list that `GROUP BY 1` is about.
+fn item_of<'a>(expr: &Expr, items: &'a [SelectItem]) -> Option<&'a Expr> {
+    let Expr::Value(value) = expr else { return None };
+    let AstValue::Number(digits, _) = &value.value else { return None };
+    let number: usize = digits.to_string().parse().ok()?;
+    match items.get(number.checked_sub(1)?)? {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    }
+}
+
 fn group(catalog: &CatalogState, hidden: &[Vec<String>], select: &mut Select, mut used: Used) {
     let GroupByExpr::Expressions(exprs, modifiers) = &mut select.group_by else { return };
-    let grouped: Vec<(Option<String>, String)> = exprs.iter().filter_map(named).collect();
+    let grouped: Vec<(Option<String>, String)> =
+        exprs.iter().filter_map(|expr| named(item_of(expr, &select.projection).unwrap_or(expr))).collect();
     if grouped.is_empty() || !modifiers.is_empty() {
         return;
     }

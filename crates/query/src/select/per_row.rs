@@ -299,6 +299,15 @@ impl AsyncScalarUDFImpl for PerRow {
     }
 }
 
+/// The same value; of the two zeros of a float, which are equal, the one without a sign.
+fn plain_zero(value: ScalarValue) -> ScalarValue {
+    match value {
+        ScalarValue::Float64(Some(number)) => ScalarValue::Float64(Some(number + 0.0)),
+        ScalarValue::Float32(Some(number)) => ScalarValue::Float32(Some(number + 0.0)),
+        other => other,
+    }
+}
+
 impl PerRow {
     async fn run(&self, args: &[ScalarValue]) -> Result<ScalarValue> {
         let (operand, values) = match self.shape {
@@ -341,12 +350,12 @@ impl PerRow {
                 Shape::Exists { negated } => return Ok(ScalarValue::from(!negated)),
                 Shape::In { negated } => {
                     let column = batch.column(0);
-                    let Some(operand) = operand.filter(|operand| !operand.is_null()) else {
+                    let Some(operand) = operand.filter(|operand| !operand.is_null()).cloned().map(plain_zero) else {
                         return Ok(ScalarValue::Boolean(None));
                     };
                     has_null |= column.null_count() > 0;
                     for row in 0..column.len() {
-                        if ScalarValue::try_from_array(column, row)? == *operand {
+                        if plain_zero(ScalarValue::try_from_array(column, row)?) == operand {
                             return Ok(ScalarValue::from(!negated));
                         }
                     }

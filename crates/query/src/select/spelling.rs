@@ -39,6 +39,18 @@ pub(super) fn plain(text: &str) -> Result<Cow<'_, str>> {
             Token::Only if !before.is_some_and(|before| matches!(before.token(), Token::Row | Token::Rows)) => {
                 Some(String::new())
             }
+            // Whether it may be said is the planner's to know.
+            Token::Overriding => match (tokens.get(number + 1), tokens.get(number + 2)) {
+                (Some(system), Some(value))
+                    if matches!(system.token(), Token::SystemP | Token::User)
+                        && matches!(value.token(), Token::ValueP) =>
+                {
+                    taken = range(value).1;
+                    number += 2;
+                    Some(String::new())
+                }
+                _ => None,
+            },
             Token::Sconst if word.contains(['\n', '\r']) => joined(word).map(|joined| joined.to_owned()),
             Token::Usconst | Token::Uident => {
                 let mut escape = '\\';
@@ -71,7 +83,7 @@ pub(super) fn plain(text: &str) -> Result<Cow<'_, str>> {
 
 /// Whether it is worth to look at the tokens.
 fn is_suspicious(text: &str) -> bool {
-    const WORDS: [&str; 7] = ["isnull", "notnull", "symmetric", "table", "only", "u&'", "u&\""];
+    const WORDS: [&str; 8] = ["overriding", "isnull", "notnull", "symmetric", "table", "only", "u&'", "u&\""];
     let lower = text.to_ascii_lowercase();
     let has_number = || {
         let bytes = lower.as_bytes();

@@ -2,11 +2,11 @@
 //!
 //! Describes the tables of `public`; the system tables do not describe themselves.
 
-use ashlar_base::{Result, ScalarType, SqlType, Value};
+use ashlar_base::{Result, ScalarType, Sequence, SqlType, Value};
 
 use super::layout::{Rows, int4, maybe, string, yes_or_no};
 use super::pg_catalog::NAMESPACES;
-use super::relations::{default_text, is_identity, plain_type};
+use super::relations::{default_text, identity, plain_type};
 use super::types::type_name;
 use super::{Definition, Picture};
 
@@ -87,8 +87,8 @@ fn columns(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
         for (ordinal, column) in relation.columns.iter().enumerate() {
             let sql_type = column.sql_type;
             let numeric = Numeric::of(sql_type);
-            let identity = is_identity(column);
-            let when_identity = |text: String| maybe(identity.then_some(text));
+            let identity = identity(column);
+            let when_identity = |text: fn(&Sequence) -> String| maybe(identity.map(text));
             let data_type = if sql_type.is_array() { "ARRAY".to_owned() } else { plain_type(sql_type) };
             let (length, octets) = character_lengths(sql_type);
             rows.push([
@@ -106,12 +106,15 @@ fn columns(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
                 ("datetime_precision", datetime_precision(sql_type)),
                 ("udt_name", string(type_name(sql_type))),
                 ("dtd_identifier", string((ordinal + 1).to_string())),
-                ("is_identity", yes_or_no(identity)),
-                ("identity_generation", when_identity("BY DEFAULT".to_owned())),
-                ("identity_start", when_identity("1".to_owned())),
-                ("identity_increment", when_identity("1".to_owned())),
-                ("identity_maximum", when_identity(integer_max(sql_type).to_string())),
-                ("identity_minimum", when_identity("1".to_owned())),
+                ("is_identity", yes_or_no(identity.is_some())),
+                (
+                    "identity_generation",
+                    when_identity(|of| if of.is_always() { "ALWAYS" } else { "BY DEFAULT" }.to_owned()),
+                ),
+                ("identity_start", when_identity(|of| of.start.to_string())),
+                ("identity_increment", when_identity(|of| of.increment.to_string())),
+                ("identity_maximum", when_identity(|of| of.max.to_string())),
+                ("identity_minimum", when_identity(|of| of.min.to_string())),
                 ("is_updatable", yes_or_no(!relation.is_foreign)),
             ])?;
         }
@@ -195,13 +198,5 @@ fn datetime_precision(sql_type: SqlType) -> Value {
             Value::Int4(6)
         }
         _ => Value::Null,
-    }
-}
-
-fn integer_max(sql_type: SqlType) -> i64 {
-    match sql_type.scalar() {
-        ScalarType::Int2 => i64::from(i16::MAX),
-        ScalarType::Int4 => i64::from(i32::MAX),
-        _ => i64::MAX,
     }
 }

@@ -6,7 +6,7 @@
 use ashlar_base::{Result, SqlType, Value};
 
 use super::layout::{Rows, int2, int2_array, string};
-use super::relations::{PUBLIC, Relation, default_text, is_identity};
+use super::relations::{PUBLIC, Relation, default_text, identity};
 use super::{Definition, Picture, types};
 use crate::catalog::Table;
 
@@ -215,7 +215,10 @@ fn pg_attribute(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
                 [
                     ("attnotnull", Value::Bool(!column.nullable)),
                     ("atthasdef", Value::Bool(default_text(column).is_some())),
-                    ("attidentity", string(if is_identity(column) { "d" } else { "" })),
+                    (
+                        "attidentity",
+                        string(identity(column).map_or("", |sequence| if sequence.is_always() { "a" } else { "d" })),
+                    ),
                 ],
             )?;
         }

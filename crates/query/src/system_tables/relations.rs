@@ -4,7 +4,7 @@
 //! constraints and defaults get OIDs that follow from their table's.
 
 use ashlar_base::value::text::{self, TextStyle};
-use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, SqlType, TableSchema, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, Sequence, SqlType, TableSchema, Value};
 use ashlar_store::arrow_types::sql_type_of;
 
 use crate::catalog::{CatalogState, Table};
@@ -131,16 +131,19 @@ impl Relation {
     }
 }
 
-/// Whether a column numbers itself: an identity column, as far as clients are concerned.
-pub(super) fn is_identity(column: &ColumnDef) -> bool {
-    matches!(column.default, Some(ColumnDefault::Sequence))
+/// How a column numbers itself: an identity column, as far as clients are concerned.
+pub(super) fn identity(column: &ColumnDef) -> Option<&Sequence> {
+    match &column.default {
+        Some(ColumnDefault::Sequence(sequence)) => Some(sequence),
+        _ => None,
+    }
 }
 
 /// A column's default as PostgreSQL would print it.
 pub(super) fn default_text(column: &ColumnDef) -> Option<String> {
     match column.default.as_ref()? {
         ColumnDefault::Expression(text) => Some(text.clone()),
-        ColumnDefault::Sequence => None,
+        ColumnDefault::Sequence(_) => None,
         ColumnDefault::Constant(value) => Some(constant_text(column.sql_type, value)),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
-use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, SqlType, TableSchema, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, Sequence, SqlType, TableSchema, Value};
 use ashlar_store::{Store, StoreConfig};
 use datafusion::prelude::SessionContext;
 use expect_test::{Expect, expect};
@@ -27,7 +27,7 @@ fn engine() -> Arc<Engine> {
     };
     let mut id = column(0, "id", ScalarType::Int4);
     id.nullable = false;
-    id.default = Some(ColumnDefault::Sequence);
+    id.default = Some(ColumnDefault::Sequence(Sequence { max: i32::MAX.into(), ..Sequence::BY_ONES }));
     let mut label = column(1, "label", ScalarType::Varchar { length: Some(10) });
     label.default = Some(ColumnDefault::Constant(Value::Text("it's".into())));
     let mut tags = column(2, "tags", ScalarType::Text);

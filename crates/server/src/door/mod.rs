@@ -9,6 +9,7 @@ pub(crate) mod meters;
 pub(crate) mod pgwire;
 pub(crate) mod resp;
 pub(crate) mod seats;
+pub(crate) mod turn;
 pub(crate) mod wire;
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Regions: where keys live, what rows may hold, and what a change of shape does.
 
 use ashlar_base::slot::{partition_of_slot, slot_of_key, slot_of_row};
-use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, Sequence, Value};
 
 use super::*;
 use crate::testing::{BYTEA, INT4, INT8, TEXT, kv, numbers, scan_all, schema, store};
@@ -329,10 +329,26 @@ fn truncate_keeps_what_a_snapshot_sees() {
 }
 
 #[test]
-fn the_counter_counts() {
+fn every_column_counts_for_itself() {
     let store = store(1, 16);
-    let region = store.create_region(schema(1, "k", &[("k", BYTEA)], &[0])).unwrap();
-    assert_eq!((region.next_sequence(), region.next_sequence()), (1, 2));
+    let mut shape = TableSchema::clone(&schema(1, "k", &[("k", INT4), ("n", INT4)], &[0]));
+    let downwards = Sequence { start: -1, increment: -2, min: -4, max: -1, ..Sequence::BY_ONES };
+    shape.columns[0].default = Some(ColumnDefault::Sequence(Sequence::BY_ONES));
+    shape.columns[1].default = Some(ColumnDefault::Sequence(downwards));
+    let region = store.create_region(Arc::new(shape)).unwrap();
+    let schema = region.schema();
+    let next = |ordinal: usize| region.next_number(&schema.columns[ordinal]);
+    assert_eq!((next(0).unwrap(), next(0).unwrap()), (Value::Int4(1), Value::Int4(2)));
+    assert_eq!((next(1).unwrap(), next(1).unwrap()), (Value::Int4(-1), Value::Int4(-3)));
+    let error = next(1).unwrap_err();
+    assert_eq!(
+        (error.code(), error.message()),
+        (ErrorCode::SequenceLimitExceeded, "nextval: reached minimum value of sequence \"k_n_seq\" (-4)")
+    );
+    region.restart_numbers(schema.columns[1].id, -2);
+    assert_eq!((next(1).unwrap(), next(0).unwrap()), (Value::Int4(-2), Value::Int4(3)));
+    region.restart_numbers(schema.columns[0].id, i64::from(i32::MAX) + 1);
+    assert_eq!(next(0).unwrap_err().code(), ErrorCode::SequenceLimitExceeded);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, Schema};
 use ashlar_base::{ColumnDefault, Datum, Error, ErrorCode, Result, TableSchema, Value};
 use ashlar_store::arrow_types::to_arrow_field;
-use ashlar_store::{ColumnReader, Mutation, Pending, ReadView, Region, Snapshot, build_array};
+use ashlar_store::{ColumnReader, Mutation, Pending, ReadView, RowRef, Snapshot, build_array};
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
@@ -107,7 +107,7 @@ fn row_of(
     let mut row = default_row(plan, defaults, |ordinal| {
         !plan.targets.contains(&ordinal)
             || plan.targets.iter().zip(cells).any(|(target, cell)| *target == ordinal && matches!(cell, Cell::Default))
-    });
+    })?;
     for (ordinal, cell) in plan.targets.iter().zip(cells) {
         match cell {
             Cell::Operand(operand) => row[*ordinal] = operand.value(parameters)?,
@@ -127,27 +127,28 @@ fn row_of(
 }
 
 /// A row of defaults; sequences advance only for the columns that `wants` them.
-fn default_row(plan: &InsertPlan, defaults: &[(usize, Value)], wants: impl Fn(usize) -> bool) -> Vec<Value> {
-    let column = |(ordinal, column): (usize, &ashlar_base::ColumnDef)| match &column.default {
-        Some(ColumnDefault::Constant(value)) => value.clone(),
-        Some(ColumnDefault::Sequence) if wants(ordinal) => sequence_value(&plan.region, column),
+///
+/// # Errors
+/// 2200H after the last number of a sequence.
+fn default_row(plan: &InsertPlan, defaults: &[(usize, Value)], wants: impl Fn(usize) -> bool) -> Result<Vec<Value>> {
+    let value = |(ordinal, column): (usize, &ashlar_base::ColumnDef)| match &column.default {
+        Some(ColumnDefault::Constant(value)) => Ok(value.clone()),
+        Some(ColumnDefault::Sequence(_)) if wants(ordinal) => plan.region.next_number(column),
         Some(ColumnDefault::Expression(_)) => {
-            defaults.iter().find(|(known, _)| *known == ordinal).map_or(Value::Null, |(_, value)| value.clone())
+            let value = defaults.iter().find(|(known, _)| *known == ordinal);
+            Ok(value.map_or(Value::Null, |(_, value)| value.clone()))
         }
-        _ => Value::Null,
+        _ => Ok(Value::Null),
     };
-    plan.schema.columns.iter().enumerate().map(column).collect()
+    plan.schema.columns.iter().enumerate().map(value).collect()
 }
 
-/// The next number of the table's counter, as the column's integer type.
-pub fn sequence_value(region: &Region, column: &ashlar_base::ColumnDef) -> Value {
-    use ashlar_base::{ScalarType, SqlType};
-    let next = region.next_sequence();
-    match column.sql_type {
-        SqlType::Scalar(ScalarType::Int2) => i16::try_from(next).map_or(Value::Null, Value::Int2),
-        SqlType::Scalar(ScalarType::Int4) => i32::try_from(next).map_or(Value::Null, Value::Int4),
-        _ => Value::Int8(next),
-    }
+/// The values of a row that is there.
+///
+/// # Errors
+/// 40001 where the table was altered since the statement was planned: the plan's ordinals mean other columns now.
+fn values_of(plan: &InsertPlan, row: &RowRef<'_>) -> Result<Vec<Value>> {
+    if row.schema().version == plan.schema.version { Ok(row.to_values()) } else { Err(altered(&plan.schema)) }
 }
 
 pub(super) struct InsertSink<'a> {
@@ -201,7 +202,7 @@ impl<'a> InsertSink<'a> {
         }
         for row in 0..batch.num_rows() {
             let mut values =
-                default_row(self.plan, defaults, |ordinal| !assigned.iter().any(|(target, _)| *target == ordinal));
+                default_row(self.plan, defaults, |ordinal| !assigned.iter().any(|(target, _)| *target == ordinal))?;
             for (ordinal, assigned) in &assigned {
                 values[*ordinal] = assigned.value(row)?;
             }
@@ -222,16 +223,18 @@ impl<'a> InsertSink<'a> {
         let key: Vec<Datum<'_>> = plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect();
         let existing = match transaction.writes.get(&plan.region, &key) {
             Pending::Deleted => None,
-            Pending::Row(existing) => Some(existing.to_values()),
-            Pending::Untouched => {
-                plan.region.get_at(&self.snapshot, &key, |existing| existing.map(|existing| existing.to_values()))
-            }
+            Pending::Row(existing) => Some(values_of(plan, &existing)?),
+            Pending::Untouched => plan.region.get_at(&self.snapshot, &key, |existing| {
+                existing.map(|existing| values_of(plan, &existing)).transpose()
+            })?,
         };
         let Some(existing) = existing else {
             if matches!(plan.conflict, Conflict::Update { .. }) {
                 self.touched.add(&plan.schema, &key)?;
             }
-            transaction.writes.insert(&plan.region, version, &self.snapshot, &datums)?;
+            // Whoever is first with the same key: the other's transaction is tried again and finds the row, which is what
+            // ON CONFLICT promises. An insert would fail with 23505.
+            transaction.writes.upsert(&plan.region, version, &self.snapshot, &datums)?;
             return self.count(row);
         };
         let Conflict::Update { assignments, filter, .. } = &plan.conflict else {

@@ -75,10 +75,11 @@ impl Connection {
 
     /// Waits for more; a cancel request ends a COPY whose client has fallen silent.
     async fn more_copy_data(&mut self, session: &SqlSession) -> Result<(), Failure> {
+        self.count();
         let filled = tokio::select! {
             biased;
-            filled = self.inbox.fill(&mut self.stream) => filled?,
             error = session.interrupted() => return Err(error.into()),
+            filled = self.inbox.fill(&mut self.stream) => filled?,
             () = self.context.stop.reached(Phase::Ending) => return Err(End::Fatal(shutting_down()).into()),
         };
         if filled { Ok(()) } else { Err(End::Left.into()) }

@@ -25,6 +25,7 @@ use tokio::net::TcpStream;
 
 use super::idle::IdleTimer;
 use super::seats::Seat;
+use super::turn::Turn;
 use super::wire::{Inbox, Outbox, reset_by_client};
 use super::{Context, FAREWELL};
 use crate::session::SqlSession;
@@ -147,15 +148,29 @@ impl Connection {
     async fn run(&mut self) -> Result<std::convert::Infallible, End> {
         let mut session = self.greet().await?;
         loop {
+            let mut turn = Turn::default();
             while self.step(&mut session).await? {
                 self.outbox.seal();
                 if self.outbox.pending() >= FLUSH_BYTES {
-                    self.outbox.flush(&self.stream).await?;
+                    self.flush().await?;
                 }
+                turn.step().await;
             }
-            self.outbox.flush(&self.stream).await?;
+            self.flush().await?;
             self.count();
             self.wait(&session).await?;
+        }
+    }
+
+    /// Sends everything, however long the client takes to read it.
+    async fn flush(&mut self) -> Result<(), End> {
+        if self.outbox.try_flush(&self.stream)? {
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            flushed = self.outbox.flush(&self.stream) => Ok(flushed?),
+            () = self.context.stop.reached(Phase::Ending) => Err(End::Left),
         }
     }
 
@@ -260,6 +275,12 @@ impl Connection {
     /// A message whose end is known but whose contents make no sense.
     async fn malformed(&mut self, session: &mut SqlSession, tag: u8, error: Error) -> Result<(), End> {
         match tag {
+            // Ends the passing over, whatever else is in it.
+            b'S' => {
+                (self.skip_to_sync, self.mid_transaction) = (false, false);
+                self.report(session, &error);
+                self.end_turn(session).await;
+            }
             _ if self.skip_to_sync => {}
             b'Q' | b'F' => {
                 self.report(session, &error);
@@ -337,6 +358,7 @@ impl Connection {
             () = IdleTimer::expired(&mut self.idle) => return Err(End::Fatal(session.out_of_patience())),
             () = IdleTimer::over(patience) => return Err(End::Fatal(session.out_of_patience())),
         };
+        session.forget_cancel();
         if filled { Ok(()) } else { Err(End::Left) }
     }
 

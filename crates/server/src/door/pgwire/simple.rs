@@ -10,6 +10,7 @@ use ashlar_protocol::pg::backend;
 
 use super::sink::Sink;
 use super::{Connection, End, Failure, attended};
+use crate::door::turn::Turn;
 use crate::session::{Executed, SimpleStatement, SqlSession};
 
 impl Connection {
@@ -40,7 +41,9 @@ impl Connection {
             backend::empty_query(self.outbox.buffer());
             return Ok(());
         };
+        let mut turn = Turn::default();
         for statement in others {
+            turn.step().await;
             let tag = self.run_one(session, statement).await?;
             self.complete(session, tag);
         }

@@ -119,6 +119,10 @@ impl RowSink for Sink<'_> {
         backend::copy_done(self.outbox.buffer());
     }
 
+    fn settled(&mut self) {
+        self.cancel = CancelToken::new();
+    }
+
     async fn ready(&mut self) -> Result<()> {
         if let Some(error) = self.refused.take() {
             return Err(error);

@@ -17,6 +17,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::idle::IdleTimer;
+use super::turn::Turn;
 use super::wire::{Inbox, Outbox};
 use super::{Context, FAREWELL};
 use crate::session::keys::KeySession;
@@ -101,6 +102,7 @@ pub(crate) async fn serve(stream: TcpStream, context: Context) {
 impl Connection {
     async fn run(&mut self) -> Result<std::convert::Infallible, End> {
         let Some(_seat) = self.context.seats.sit() else {
+            self.context.meters.refused.increment(1);
             let text = "ERR max number of clients reached".to_owned();
             return Err(End::Error(ErrorCode::TooManyConnections, text));
         };
@@ -117,14 +119,17 @@ impl Connection {
 
     /// Runs every whole command of the inbox.
     async fn run_commands(&mut self, session: &mut KeySession) -> Result<(), End> {
+        let mut turn = Turn::default();
         loop {
             let Some((command, used)) = self.decoder.decode(self.inbox.unread(), &self.limits)? else {
                 return Ok(());
             };
+            let is_empty = command.is_empty();
             let executed = session.execute(command, self.outbox.buffer());
             self.inbox.consume(used);
             self.outbox.seal();
-            self.commands += 1;
+            self.commands += u64::from(!is_empty);
+            turn.step().await;
             if let Some(code) = executed.error {
                 self.context.meters.error(code);
             }

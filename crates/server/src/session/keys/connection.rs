@@ -2,6 +2,8 @@
 //!
 //! Called through the command table. Touches no key.
 
+use std::collections::HashSet;
+
 use ashlar_protocol::resp::Version;
 
 use super::arguments::{Args, integer, integer_or_error, is};
@@ -196,9 +198,9 @@ pub(super) fn client_list(session: &mut KeySession, args: &Args<'_>, reply: &mut
             clients.clear();
         }
     } else if args.len() >= 4 && is(args.at(2), "id") {
-        let mut ids = Vec::with_capacity(args.len() - 3);
+        let mut ids = HashSet::with_capacity(args.len() - 3);
         for id in args.from(3) {
-            ids.push(integer(id).ok_or(KeyError::Redis("ERR Invalid client ID"))?);
+            ids.insert(integer(id).ok_or(KeyError::Redis("ERR Invalid client ID"))?);
         }
         clients.retain(|client| ids.contains(&(client.id as i64)));
     } else if args.len() != 2 {

@@ -5,7 +5,7 @@
 use super::arguments::{Args, is};
 use super::error::{KeyError, Outcome};
 use super::table::{COMMANDS, Keys, KnownCommand, find};
-use super::{KeySession, Reply, glob};
+use super::{KeySession, Reply, check_length, glob};
 
 /// COMMAND: all of them.
 pub(super) fn command(_: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
@@ -31,6 +31,7 @@ pub(super) fn info(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
             Some((container, command)) => write_details(command, container, reply),
             None => reply.null(),
         }
+        check_length(reply)?;
     }
     Ok(())
 }
@@ -143,6 +144,7 @@ pub(super) fn docs(_: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -
     reply.map(known.clone().count());
     for (container, command) in known {
         write_docs(command, container, reply);
+        check_length(reply)?;
     }
     Ok(())
 }

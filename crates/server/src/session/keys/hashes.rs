@@ -187,6 +187,9 @@ impl Changes {
             let ordinal = column_to_write(schema, field)?;
             let column = &schema.columns[ordinal];
             let value = text::parse(column.sql_type, text::utf8(bytes)?, &style())?;
+            if row.key_value(ordinal).is_none() && is_generated(column) {
+                return Err(generated_error(column));
+            }
             if let Some(key) = row.key_value(ordinal) {
                 if *key != value {
                     return Err(key_column_error(column, "changed"));
@@ -229,19 +232,30 @@ fn key_column_error(column: &ColumnDef, what: &str) -> KeyError {
     Error::unsupported(message).into()
 }
 
+/// Whether the column's numbers are always its own.
+fn is_generated(column: &ColumnDef) -> bool {
+    matches!(&column.default, Some(ColumnDefault::Sequence(sequence)) if sequence.is_always())
+}
+
+fn generated_error(column: &ColumnDef) -> KeyError {
+    let message = format!("column \"{}\" is always generated and cannot be given a value", column.name);
+    Error::new(ErrorCode::GeneratedAlways, message).with_hint("insert the row by SQL").into()
+}
+
 /// Inserts the row: its key, the given values, and defaults for the rest.
 fn insert(row: &Row, entry: &mut Entry<'_>, given: &[(usize, Value)]) -> Outcome {
     let schema = &row.table.schema;
     let mut values = Vec::with_capacity(schema.columns.len());
     for (ordinal, column) in schema.columns.iter().enumerate() {
         let value = match given.iter().find(|(given, _)| *given == ordinal) {
-            Some((_, value)) => value.clone(),
-            None => match row.key_value(ordinal) {
-                Some(value) => value.clone(),
-                None => default_of(row, column)?,
-            },
+            Some((_, value)) => Some(value),
+            None => row.key_value(ordinal),
         };
-        values.push(value);
+        values.push(match value {
+            Some(_) if is_generated(column) => return Err(generated_error(column)),
+            Some(value) => value.clone(),
+            None => default_of(row, column)?,
+        });
     }
     let datums: Vec<_> = values.iter().map(Value::as_datum).collect();
     row.table.region.check_row(&datums)?;
@@ -254,25 +268,12 @@ fn default_of(row: &Row, column: &ColumnDef) -> Outcome<Value> {
     match &column.default {
         None => Ok(Value::Null),
         Some(ColumnDefault::Constant(value)) => Ok(value.clone()),
-        Some(ColumnDefault::Sequence) => sequence_value(column, row.table.region.next_sequence()),
+        Some(ColumnDefault::Sequence(_)) => Ok(row.table.region.next_number(column)?),
         Some(ColumnDefault::Expression(expression)) => {
             let message = format!("the default of column \"{}\" is computed by SQL: {expression}", column.name);
             Err(Error::unsupported(message).with_hint("give the column a value").into())
         }
     }
-}
-
-fn sequence_value(column: &ColumnDef, number: i64) -> Outcome<Value> {
-    let value = match column.sql_type {
-        SqlType::Scalar(ScalarType::Int2) => i16::try_from(number).ok().map(Value::Int2),
-        SqlType::Scalar(ScalarType::Int4) => i32::try_from(number).ok().map(Value::Int4),
-        _ => Some(Value::Int8(number)),
-    };
-    let out_of_range = || {
-        let message = format!("{} out of range", column.sql_type);
-        Error::new(ErrorCode::NumericOutOfRange, message).with_column(&*column.name)
-    };
-    Ok(value.ok_or_else(out_of_range)?)
 }
 
 /// HSET and HMSET: returns how many fields were new.

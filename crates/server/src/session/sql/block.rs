@@ -73,6 +73,8 @@ impl SqlSession {
     /// 40001 where another transaction was first.
     pub async fn sync(&mut self) -> Result<()> {
         (self.copy, self.deadline) = (None, None);
+        // Whoever asked for an end has got one.
+        self.cancel.reset();
         if self.block != Block::None {
             return Ok(());
         }
@@ -118,6 +120,8 @@ impl SqlSession {
     /// An error was told to the client: the implicit transaction is undone, or the block has failed.
     pub fn fail(&mut self) {
         (self.copy, self.deadline) = (None, None);
+        // Whoever asked for an end has got one.
+        self.cancel.reset();
         match self.block {
             Block::None => self.rollback(),
             Block::Open | Block::Failed => self.block = Block::Failed,

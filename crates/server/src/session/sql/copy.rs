@@ -7,6 +7,7 @@ use ashlar_base::{ColumnDef, ColumnDefault, Datum, Error, ErrorCode, Result, Tab
 use ashlar_protocol::copy::{Format, Header, Options, RowDecoder, RowEncoder};
 use ashlar_query::copy::{self, CopyFormat, CopyOptions, CopyPlan};
 use ashlar_query::key_plan::not_null;
+use ashlar_query::select::SelectPlan;
 use ashlar_query::transaction::TransactionMark;
 use ashlar_store::{Region, Snapshot};
 
@@ -63,9 +64,28 @@ impl SqlSession {
             return Err(Error::internal("a COPY has a COPY plan"));
         };
         match plan.as_ref() {
-            CopyPlan::In { region, schema, targets, options } => self.start_copy_in(region, schema, targets, options),
+            CopyPlan::In { region, schema, targets, defaults, options } => {
+                let computed = self.defaults_of(statement, defaults).await?;
+                self.start_copy_in(region, schema, targets, computed, options)
+            }
             CopyPlan::Out { options, .. } => self.copy_out(statement, options, sink).await,
         }
+    }
+
+    /// Computes the defaults that a COPY FROM takes, on the query pool: ordinals and values.
+    async fn defaults_of(
+        &mut self,
+        statement: &Arc<ashlar_query::Statement>,
+        defaults: &[(usize, SelectPlan)],
+    ) -> Result<Vec<(usize, Value)>> {
+        if defaults.is_empty() {
+            return Ok(Vec::new());
+        }
+        let transaction = self.take_transaction();
+        let (transaction, outcome) = self.on_pool(transaction, statement, &[]).await?;
+        self.transaction = Some(transaction);
+        let values = outcome?.rows.pop().unwrap_or_default();
+        Ok(defaults.iter().map(|(ordinal, _)| *ordinal).zip(values).collect())
     }
 
     fn start_copy_in(
@@ -73,15 +93,12 @@ impl SqlSession {
         region: &Arc<Region>,
         schema: &Arc<TableSchema>,
         targets: &[usize],
+        computed: Vec<(usize, Value)>,
         options: &CopyOptions,
     ) -> Result<Executed> {
-        for column in &schema.columns {
-            if matches!(column.default, Some(ColumnDefault::Expression(_))) {
-                return Err(Error::unsupported(format!(
-                    "COPY into a table with a computed default (column \"{}\") is not supported",
-                    column.name
-                )));
-            }
+        let mut row: Vec<Value> = schema.columns.iter().map(constant_of).collect();
+        for (ordinal, value) in computed {
+            row[ordinal] = value;
         }
         let names = targets.iter().map(|ordinal| schema.columns[*ordinal].name.clone()).collect();
         let row_bytes_max = self.shared.config.server.pg_message_bytes_max as usize;
@@ -110,8 +127,8 @@ impl SqlSession {
             mark,
             count: 0,
             unyielded: 0,
-            row: schema.columns.iter().map(constant_of).collect(),
-            style: self.style().clone(),
+            row,
+            style: *self.style(),
         });
         Ok(Executed::CopyIn { binary: is_binary, columns })
     }
@@ -191,7 +208,7 @@ impl SqlSession {
         let mut out = CopyOut {
             encoder: RowEncoder::new(format, columns.len()),
             is_binary,
-            style: self.style().clone(),
+            style: *self.style(),
             buffer: Vec::new(),
             sink,
         };
@@ -215,7 +232,7 @@ fn constant_of(column: &ColumnDef) -> Value {
 }
 
 fn sequences_of(schema: &TableSchema, targets: &[usize]) -> Vec<usize> {
-    let counts = |ordinal: &usize| matches!(schema.columns[*ordinal].default, Some(ColumnDefault::Sequence));
+    let counts = |ordinal: &usize| matches!(schema.columns[*ordinal].default, Some(ColumnDefault::Sequence(_)));
     (0..schema.columns.len()).filter(|ordinal| counts(ordinal) && !targets.contains(ordinal)).collect()
 }
 
@@ -244,7 +261,8 @@ impl CopyIn {
             }
             for &ordinal in &self.sequences {
                 let column = &self.schema.columns[ordinal];
-                self.row[ordinal] = ashlar_query::dml::run::sequence_value(&self.region, column);
+                self.row[ordinal] =
+                    self.region.next_number(column).map_err(|error| at_line(error, &self.schema, line))?;
             }
             let mut datums: Vec<Datum<'_>> = self.row.iter().map(Value::as_datum).collect();
             for (ordinal, text) in self.targets.iter().zip(plain).filter(|(_, text)| !text.is_null()) {

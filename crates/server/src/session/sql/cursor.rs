@@ -8,7 +8,7 @@ use ashlar_query::statement::Kind;
 
 use super::portal::{Portal, Progress, Tag};
 use super::rows::RowSource;
-use super::{Executed, RowSink, SqlSession};
+use super::{Executed, NAMED_MAX, RowSink, SqlSession};
 
 impl SqlSession {
     pub(super) async fn declare(&mut self, name: &str, text: &str, hold: bool) -> Result<Executed> {
@@ -23,6 +23,9 @@ impl SqlSession {
         }
         if self.portals.contains_key(name) {
             return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{name}\" already exists")));
+        }
+        if self.portals.len() >= NAMED_MAX {
+            return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many portals"));
         }
         let planned = self.plan_prepared(text, &[]).await?.ok_or_else(|| Error::internal("a cursor has a query"))?;
         let columns = planned.columns.as_ref().map_or(0, |columns| columns.len());

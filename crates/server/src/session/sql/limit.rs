@@ -38,6 +38,16 @@ impl SqlSession {
         }
     }
 
+    /// 57014 where somebody asked, before this statement of a string or a pipeline began, that what runs be ended.
+    pub(super) fn check_cancel(&self) -> Result<()> {
+        if self.cancel.is_cancelled() { Err(self.cancel.error()) } else { Ok(()) }
+    }
+
+    /// The client has sent something new: a cancel request that came while nothing ran is about nothing.
+    pub fn forget_cancel(&self) {
+        self.cancel.reset();
+    }
+
     /// Whether a COPY FROM STDIN may go on.
     ///
     /// # Errors
@@ -46,7 +56,7 @@ impl SqlSession {
         if self.deadline.is_some_and(|deadline| clock::monotonic() >= deadline.into_std()) {
             self.cancel.time_out();
         }
-        if self.cancel.is_cancelled() { Err(self.cancel.error()) } else { Ok(()) }
+        self.check_cancel()
     }
 }
 
@@ -62,7 +72,12 @@ pub(super) async fn in_time<T>(
         Ok(done) => done,
         Err(_) => {
             cancel.time_out();
-            work.await
+            let done = work.await;
+            if done.is_ok() {
+                // It was done before it heard of its end, which must not be the next one's.
+                cancel.reset();
+            }
+            done
         }
     }
 }

@@ -77,6 +77,8 @@ pub trait RowSink {
     fn copy_out_data(&mut self, bytes: &[u8]);
     /// The end of COPY TO STDOUT.
     fn copy_out_done(&mut self);
+    /// What the rows tell of has been done and stays done: a cancel request comes too late for it.
+    fn settled(&mut self) {}
     /// Resolves when there is room for more.
     fn ready(&mut self) -> impl Future<Output = Result<()>>;
 }
@@ -253,7 +255,7 @@ impl SqlSession {
     /// # Errors
     /// Whatever planning and running find.
     pub async fn run_simple<S: RowSink>(&mut self, statement: &Arc<SimpleStatement>, sink: &mut S) -> Result<Executed> {
-        self.cancel.reset();
+        self.check_cancel()?;
         let deadline = self.arrive();
         let cancel = self.cancel.clone();
         let work = async {
@@ -281,7 +283,7 @@ impl SqlSession {
     /// # Errors
     /// 42601, 42P05, and what planning finds.
     pub async fn prepare(&mut self, name: &str, sql: &str, types: impl Iterator<Item = u32>) -> Result<()> {
-        self.cancel.reset();
+        self.check_cancel()?;
         let deadline = self.arrive();
         let cancel = self.cancel.clone();
         in_time(deadline, cancel, self.prepare_now(name, sql, types)).await
@@ -399,7 +401,7 @@ impl SqlSession {
     /// # Errors
     /// 34000, and what running finds.
     pub async fn execute<S: RowSink>(&mut self, name: &str, rows_max: usize, sink: &mut S) -> Result<Executed> {
-        self.cancel.reset();
+        self.check_cancel()?;
         let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
         if portal.is_done() {
             self.portals.insert(name.to_owned(), portal);

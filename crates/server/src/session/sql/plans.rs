@@ -44,7 +44,7 @@ impl SqlSession {
             (self.alone, self.in_string) = (true, false);
             return Ok(vec![Arc::new(SimpleStatement(Stage::Planned(planned, values)))]);
         }
-        self.cancel.reset();
+        self.check_cancel()?;
         let deadline = self.arrive();
         let parsed = in_time(deadline, self.cancel.clone(), self.parse(sql)).await?;
         (self.alone, self.in_string) = (parsed.len() == 1, parsed.len() > 1);

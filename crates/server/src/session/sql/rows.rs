@@ -102,11 +102,12 @@ impl RowSource {
                     let Some(row) = rows.next() else { return Ok((sent as u64, true)) };
                     sink.row(columns, &mut row.iter().map(Value::as_datum));
                     sent += 1;
-                    if sent % ROWS_PER_LOOK == 0 {
-                        sink.ready().await?;
+                    // After each: one row may be long.
+                    sink.ready().await?;
+                    if sent % ROWS_PER_TURN == 0 {
+                        tokio::task::yield_now().await;
                     }
                 }
-                sink.ready().await?;
                 Ok((sent as u64, false))
             }
             Self::Query(query) => query.send(columns, rows_max, sink, cancel).await,

@@ -57,6 +57,7 @@ impl SqlSession {
         rows_max: usize,
         sink: &mut S,
     ) -> Result<Executed> {
+        // Boxed is what keeps much across its waits and takes its time anyway: a connection that waits stays small.
         match &statement.kind {
             Kind::Key(_) => self.run_key(portal, statement, rows_max, sink).await,
             Kind::Select(_) => {
@@ -65,7 +66,11 @@ impl SqlSession {
                 self.send_rows(portal, statement, rows_max, sink).await
             }
             Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) => {
+                let is_direct = self.is_direct();
                 let outcome = self.run_dml(statement, &portal.parameters).await?;
+                if is_direct {
+                    sink.settled();
+                }
                 let tag = Tag::Counted(match &statement.kind {
                     Kind::Insert(_) => "INSERT 0",
                     Kind::Update(_) => "UPDATE",
@@ -80,19 +85,19 @@ impl SqlSession {
             }
             Kind::Ddl(statement) => {
                 portal.progress = Progress::Done;
-                self.run_ddl(statement).await
+                Box::pin(self.run_ddl(statement)).await
             }
             Kind::Copy(_) => {
                 portal.progress = Progress::Done;
-                self.run_copy(statement, sink).await
+                Box::pin(self.run_copy(statement, sink)).await
             }
             Kind::Explain { inner, options } => {
-                let lines = self.run_explain(inner, *options, &portal.parameters).await?;
+                let lines = Box::pin(self.run_explain(inner, *options, &portal.parameters)).await?;
                 let rows: Vec<Vec<Value>> = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
                 let rows = RowSource::values(rows);
                 self.send_values(portal, statement, rows, Tag::Plain("EXPLAIN"), rows_max, sink).await
             }
-            Kind::Session(command) => self.run_command(portal, command, rows_max, sink).await,
+            Kind::Session(command) => Box::pin(self.run_command(portal, command, rows_max, sink)).await,
             Kind::Empty => Ok(Executed::Empty),
         }
     }
@@ -171,7 +176,11 @@ impl SqlSession {
         let is_fixed = !self.alone && self.settings.modes.isolation == Isolation::RepeatableRead;
         let reads_latest = plan.is_read() && is_first && !is_fixed;
         let count = if reads_latest || self.is_direct() {
-            plan.run(&portal.parameters, &mut |values| sink.row(columns, values))?
+            let count = plan.run(&portal.parameters, &mut |values| sink.row(columns, values))?;
+            if !plan.is_read() {
+                sink.settled();
+            }
+            count
         } else {
             self.refuse_write(!plan.is_read(), &statement.kind)?;
             let engine = Arc::clone(&self.shared.engine);
@@ -224,7 +233,7 @@ impl SqlSession {
             let mark = transaction.mark();
             let (mut transaction, outcome) = match inline {
                 Some(plan) => insert_here(self, transaction, plan, parameters),
-                None => self.on_pool(transaction, statement, parameters).await?,
+                None => Box::pin(self.on_pool(transaction, statement, parameters)).await?,
             };
             if outcome.is_err() {
                 let engine = &self.shared.engine;
@@ -244,7 +253,7 @@ impl SqlSession {
             let transaction = self.fresh_transaction();
             let (transaction, outcome) = match inline {
                 Some(plan) => insert_here(self, transaction, plan, parameters),
-                None => self.on_pool(transaction, statement, parameters).await?,
+                None => Box::pin(self.on_pool(transaction, statement, parameters)).await?,
             };
             let outcome = outcome?;
             match self.commit(transaction).await {
@@ -257,8 +266,8 @@ impl SqlSession {
         }
     }
 
-    /// Runs DML on the query pool; the transaction goes there and comes back.
-    async fn on_pool(
+    /// Runs DML on the query pool, or computes the defaults of a COPY; the transaction goes there and comes back.
+    pub(super) async fn on_pool(
         &mut self,
         transaction: Transaction,
         statement: &Arc<ashlar_query::Statement>,
@@ -280,6 +289,7 @@ impl SqlSession {
                         Kind::Insert(plan) => run.insert(plan).await,
                         Kind::Update(plan) => run.update(plan).await,
                         Kind::Delete(plan) => run.delete(plan).await,
+                        Kind::Copy(plan) => run.copy_defaults(plan).await,
                         _ => Err(Error::internal("only DML runs as DML")),
                     }
                 };

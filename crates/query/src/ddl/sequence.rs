@@ -1,0 +1,106 @@
+//! `serial` and `GENERATED ... AS IDENTITY (...)`: how a column counts.
+
+use ashlar_base::{Error, ErrorCode, Result, ScalarType, Sequence, SequenceKind, SqlType};
+use pg_query::protobuf::{Constraint, DefElem};
+
+use super::options;
+
+/// The largest and the smallest number of an integer type; `None` for another type.
+fn bounds(scalar: ScalarType) -> Option<(i64, i64)> {
+    match scalar {
+        ScalarType::Int2 => Some((i16::MIN.into(), i16::MAX.into())),
+        ScalarType::Int4 => Some((i32::MIN.into(), i32::MAX.into())),
+        ScalarType::Int8 => Some((i64::MIN, i64::MAX)),
+        _ => None,
+    }
+}
+
+/// How a `serial` column of the integer type counts.
+pub(super) fn of_type(scalar: ScalarType) -> Sequence {
+    Sequence { max: bounds(scalar).map_or(i64::MAX, |(_, max)| max), ..Sequence::BY_ONES }
+}
+
+/// How an identity column counts.
+///
+/// # Errors
+/// 22023 where the type or an option does not fit, 42601 for an option that stands there twice, 0A000 for CYCLE.
+pub(super) fn of_identity(constraint: &Constraint, sql_type: SqlType) -> Result<Sequence> {
+    let invalid = |message: String| Error::new(ErrorCode::InvalidParameterValue, message);
+    let (SqlType::Scalar(scalar), Some((type_min, type_max))) = (sql_type, bounds(sql_type.scalar())) else {
+        return Err(invalid("identity column type must be smallint, integer, or bigint".to_owned()));
+    };
+    let (mut start, mut increment, mut min, mut max) = (None, None, None, None);
+    for element in options::elements(&constraint.options) {
+        let target = match element.defname.as_str() {
+            "start" => &mut start,
+            "increment" => &mut increment,
+            "minvalue" => &mut min,
+            "maxvalue" => &mut max,
+            // Numbers are taken one by one, which is what a cache of any size may do.
+            "cache" if number(element)?.is_none_or(|size| size > 0) => continue,
+            "cache" => return Err(invalid("CACHE (0) must be greater than zero".to_owned())),
+            "cycle" if options::value_of(element).is_none_or(|value| value == "false") => continue,
+            "cycle" => return Err(Error::unsupported("identity columns that CYCLE are not supported")),
+            other => {
+                let option = other.replace('_', " ").to_uppercase();
+                return Err(Error::unsupported(format!("{option} of an identity column is not supported")));
+            }
+        };
+        if target.replace(number(element)?).is_some() {
+            return Err(Error::new(ErrorCode::SyntaxError, "conflicting or redundant options"));
+        }
+    }
+    let increment = increment.flatten().unwrap_or(1);
+    if increment == 0 {
+        return Err(invalid("INCREMENT must not be zero".to_owned()));
+    }
+    let of_sign = if increment > 0 { (1, type_max) } else { (type_min, -1) };
+    let (min, max) = (min.flatten().unwrap_or(of_sign.0), max.flatten().unwrap_or(of_sign.1));
+    for (name, value) in [("MAXVALUE", max), ("MINVALUE", min)] {
+        if !(type_min..=type_max).contains(&value) {
+            return Err(invalid(format!("{name} ({value}) is out of range for sequence data type {scalar}")));
+        }
+    }
+    if min >= max {
+        return Err(invalid(format!("MINVALUE ({min}) must be less than MAXVALUE ({max})")));
+    }
+    let start = start.flatten().unwrap_or(if increment > 0 { min } else { max });
+    if start < min {
+        return Err(invalid(format!("START value ({start}) cannot be less than MINVALUE ({min})")));
+    }
+    if start > max {
+        return Err(invalid(format!("START value ({start}) cannot be greater than MAXVALUE ({max})")));
+    }
+    let kind = if constraint.generated_when == "a" { SequenceKind::Always } else { SequenceKind::ByDefault };
+    Ok(Sequence { start, increment, min, max, kind })
+}
+
+/// The number of `RESTART [WITH n]`, as the options of ALTER COLUMN say it; `None` where they say anything else.
+///
+/// # Errors
+/// 22023 where the number is out of the sequence's bounds.
+pub(super) fn restart(elements: &[pg_query::Node], sequence: &Sequence) -> Result<Option<i64>> {
+    let mut elements = options::elements(elements);
+    let (Some(element), None) = (elements.next(), elements.next()) else { return Ok(None) };
+    if element.defname != "restart" {
+        return Ok(None);
+    }
+    let number = number(element)?.unwrap_or(sequence.start);
+    let (side, bound) = if number < sequence.min {
+        ("less than MINVALUE", sequence.min)
+    } else if number > sequence.max {
+        ("greater than MAXVALUE", sequence.max)
+    } else {
+        return Ok(Some(number));
+    };
+    let message = format!("RESTART value ({number}) cannot be {side} ({bound})");
+    Err(Error::new(ErrorCode::InvalidParameterValue, message))
+}
+
+/// The number of an option; `None` for `NO MINVALUE` and the like.
+fn number(element: &DefElem) -> Result<Option<i64>> {
+    let Some(text) = options::value_of(element) else { return Ok(None) };
+    let out_of_range =
+        || Error::new(ErrorCode::NumericOutOfRange, format!("value \"{text}\" is out of range for type bigint"));
+    text.parse().map(Some).map_err(|_| out_of_range())
+}
