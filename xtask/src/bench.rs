@@ -28,8 +28,8 @@ struct Options {
     #[arg(long, default_value = "figures")]
     profile: String,
     /// Interleaved runs of each measurement
-    #[arg(long, default_value_t = 5)]
-    runs: usize,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
     /// Groups of rows, separated by commas: resp, puts, cores, memory, latency, sql, scan, value, copy, json
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,

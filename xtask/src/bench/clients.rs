@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::servers::{CLIENT_CORE, pinned};
+use super::servers::{CLIENT_CORE, pinned, postgres_program};
 use crate::run;
 
 /// One run of redis-benchmark.
@@ -80,7 +80,7 @@ pub(super) fn pgbench_by(
     };
     let file = std::env::temp_dir().join(format!("ashlar-bench-{}.sql", std::process::id()));
     std::fs::write(&file, script)?;
-    let program = run::find("pgbench").map_or_else(debian_pgbench, Ok)?;
+    let program = run::find("pgbench").map_or_else(|| postgres_program("pgbench"), Ok)?;
     let mut command = pinned(CLIENT_CORE, &program);
     command.args(["-n", "-M", protocol, "-h", "127.0.0.1", "-p", &address.port().to_string(), "-U", "postgres"]);
     command.args(["-c", &connections.to_string(), "-j", "1", "-f"]).arg(&file);
@@ -92,15 +92,6 @@ pub(super) fn pgbench_by(
     let output = run::read(&mut command);
     std::fs::remove_file(&file)?;
     report_of(&output?)
-}
-
-/// Newer packages keep pgbench off the PATH, with the server's programs.
-fn debian_pgbench() -> Result<std::path::PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").context("pgbench is not installed")?;
-    let mut found: Vec<_> = versions.flatten().map(|entry| entry.path().join("bin").join("pgbench")).collect();
-    found.retain(|program| program.is_file());
-    found.sort();
-    found.pop().context("pgbench is not installed")
 }
 
 fn report_of(report: &str) -> Result<Pgbench> {

@@ -2,11 +2,11 @@
 //!
 //! Each group of rows starts its own servers. A server that refuses a statement costs its figure, not the run.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::servers::Server;
+use super::servers::{self, Server};
 use super::table::{self, Row};
 use super::{Options, keys, machine, tables};
 use crate::{build, run, setup};
@@ -64,11 +64,28 @@ pub(super) struct Bench<'a> {
 /// Measures some rows; an error costs the rest of the group's rows and is shown in their place.
 type Group = fn(&mut Bench<'_>) -> Result<()>;
 
+const GROUPS: [(&str, Group); 10] = [
+    ("resp", keys::resp),
+    ("puts", keys::puts),
+    ("cores", keys::cores),
+    ("memory", keys::memory),
+    ("latency", keys::latency_under_load),
+    ("sql", tables::sql),
+    ("scan", tables::scan),
+    ("value", tables::value),
+    ("copy", tables::copy),
+    ("json", tables::json),
+];
+
 /// Runs every group that was asked for.
 pub(super) fn run(options: &Options) -> Result<()> {
     if options.write && (options.quick || !options.only.is_empty()) {
         bail!("only a full run is worth writing down: leave out --quick and --only");
     }
+    if let Some(unknown) = options.only.iter().find(|name| !GROUPS.iter().any(|(group, _)| group == name)) {
+        bail!("there is no group of rows {unknown}; ./x bench first-figures --help names them");
+    }
+    servers::remove_left_over()?;
     setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST])?;
     setup::prefer(setup::JAVA);
     build::server(&options.profile)?;
@@ -78,19 +95,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         (false, false) => FULL,
     };
     let mut bench = Bench { options, scale, rows: Vec::new() };
-    let groups: [(&str, Group); 10] = [
-        ("resp", keys::resp),
-        ("puts", keys::puts),
-        ("cores", keys::cores),
-        ("memory", keys::memory),
-        ("latency", keys::latency_under_load),
-        ("sql", tables::sql),
-        ("scan", tables::scan),
-        ("value", tables::value),
-        ("copy", tables::copy),
-        ("json", tables::json),
-    ];
-    for (name, group) in groups {
+    for (name, group) in GROUPS {
         if options.only.is_empty() || options.only.iter().any(|wanted| wanted == name) {
             let began = Instant::now();
             eprintln!("x: {name} ...");
@@ -105,7 +110,8 @@ pub(super) fn run(options: &Options) -> Result<()> {
     } else {
         ""
     };
-    let report = format!("{}{work}\n{}", machine::description(&options.profile)?, table::markdown(&bench.rows));
+    let report =
+        format!("{}{work}\n{}", machine::description(&options.profile, options.runs)?, table::markdown(&bench.rows));
     println!("{report}");
     if options.write {
         write(&report)?;
@@ -124,12 +130,24 @@ fn write(report: &str) -> Result<()> {
 
 /// Samples of each server in turn, so that a slow minute of the machine hits all of them. The first failure of a server
 /// ends its own samples.
-pub(super) type Measured = Vec<Samples>;
+pub(super) struct Measured {
+    samples: Vec<Samples>,
+    /// How much of its core the client took for each, where the client is a program that ends with the sample.
+    busy: Vec<f64>,
+}
+
+impl std::ops::Deref for Measured {
+    type Target = [Samples];
+
+    fn deref(&self) -> &[Samples] {
+        &self.samples
+    }
+}
 
 /// One server's samples, or why there are none.
 pub(super) type Samples = (String, Result<Vec<f64>, String>);
 
-pub(super) fn interleaved(runs: usize, servers: &[Server], measure: impl Fn(&Server) -> Result<f64>) -> Measured {
+pub(super) fn interleaved(runs: u32, servers: &[Server], measure: impl Fn(&Server) -> Result<f64>) -> Measured {
     let measure = &measure;
     in_turn(runs, servers.iter().map(|server| Contender::new(server.name, move || measure(server))).collect())
 }
@@ -147,19 +165,24 @@ impl<'a> Contender<'a> {
 }
 
 /// As [`interleaved`], of whoever takes part.
-pub(super) fn in_turn(runs: usize, mut contenders: Vec<Contender<'_>>) -> Measured {
-    let mut measured: Measured = contenders.iter().map(|one| (one.name.clone(), Ok(Vec::new()))).collect();
+pub(super) fn in_turn(runs: u32, mut contenders: Vec<Contender<'_>>) -> Measured {
+    let mut measured: Vec<Samples> = contenders.iter().map(|one| (one.name.clone(), Ok(Vec::new()))).collect();
+    let mut spent = vec![(Duration::ZERO, Duration::ZERO); contenders.len()];
     for _ in 0..runs {
-        for (contender, (_, samples)) in contenders.iter_mut().zip(&mut measured) {
+        for ((contender, (_, samples)), spent) in contenders.iter_mut().zip(&mut measured).zip(&mut spent) {
             if let Ok(list) = samples {
+                let (began, before) = (Instant::now(), machine::cpu_of_clients());
                 match (contender.sample)() {
                     Ok(sample) => list.push(sample),
                     Err(error) => *samples = Err(format!("{error:#}")),
                 }
+                spent.0 += machine::cpu_of_clients().saturating_sub(before);
+                spent.1 += began.elapsed();
             }
         }
     }
-    measured
+    let busy = spent.iter().map(|(cpu, wall)| cpu.as_secs_f64() / wall.as_secs_f64().max(1e-9)).collect();
+    Measured { samples: measured, busy }
 }
 
 /// Stands where a figure would; the last column says why.
@@ -186,11 +209,16 @@ impl Bench<'_> {
 
     /// A row of rates of which the caller says where we stand.
     pub(super) fn standing(&mut self, what: String, wanted: &'static str, measured: &Measured, standing: String) {
-        let figure = |samples: &Result<Vec<f64>, String>| match samples {
-            Ok(samples) => format!("{} (spread {:.0} %)", table::rate(table::median(samples)), table::spread(samples)),
+        let figure = |samples: &Result<Vec<f64>, String>, busy: f64| match samples {
+            Ok(samples) => {
+                let client = if busy < 0.01 { String::new() } else { format!(", client {:.0} %", 100.0 * busy) };
+                let (median, spread) = (table::rate(table::median(samples)), table::spread(samples));
+                format!("{median} (spread {spread:.0} %{client})")
+            }
             Err(_) => NO_FIGURE.to_owned(),
         };
-        let figures = measured.iter().map(|(name, samples)| (name.clone(), figure(samples))).collect();
+        let figures = measured.iter().zip(&measured.busy);
+        let figures = figures.map(|((name, samples), busy)| (name.clone(), figure(samples, *busy))).collect();
         eprintln!("x:   {what}: {standing}");
         self.rows.push(Row { what, wanted, figures, standing });
     }

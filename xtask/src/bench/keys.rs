@@ -2,6 +2,7 @@
 //!
 //! Called by `first_figures`; each function starts its own servers and adds its rows.
 
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -10,10 +11,11 @@ use super::clients::{self, KeyLoad, Length};
 use super::first_figures::{Bench, Contender, NO_FIGURE, Samples, against, in_turn};
 use super::grids::{self, Grid, Load, Product};
 use super::noop::Noop;
-use super::servers::{SERVER_CORE, Server};
+use super::servers::{CLIENT_CORE, SERVER_CORE, Server};
 use super::table::{self, Row};
 use super::tables::create_four;
 use super::{data, latency, noop};
+use crate::run;
 
 /// GET and SET without and with a pipeline, then few connections against many.
 pub(super) fn resp(bench: &mut Bench<'_>) -> Result<()> {
@@ -52,18 +54,29 @@ pub(super) fn resp(bench: &mut Bench<'_>) -> Result<()> {
             );
         }
     }
+    let (few, many) = (load("get", 32, 1, requests), load("get", 512, 1, requests));
+    let mut contenders = Vec::new();
+    for load in [&few, &many] {
+        contenders.extend(resp_contenders(&servers, load));
+        contenders.push(ceiling(load));
+    }
+    let measured = in_turn(bench.options.runs, contenders);
+    let (few, many) = measured.split_at(measured.len() / 2);
     let mut standings = Vec::new();
     let mut figures = Vec::new();
-    for server in &servers {
-        let mut samples = [Vec::new(), Vec::new()];
-        for _ in 0..bench.options.runs {
-            for (place, connections) in [32, 512].into_iter().enumerate() {
-                samples[place].push(clients::redis_benchmark(server.resp()?, &load("get", connections, 1, requests))?);
+    for ((name, few), (_, many)) in few.iter().zip(many) {
+        let (figure, standing) = match (few, many) {
+            (Ok(few), Ok(many)) => {
+                let (few, many) = (table::median(few), table::median(many));
+                (
+                    format!("{} -> {}", table::rate(few), table::rate(many)),
+                    format!("{name} {:+.0} %", 100.0 * (many / few - 1.0)),
+                )
             }
-        }
-        let [few, many] = samples.map(|samples| table::median(&samples));
-        figures.push((server.name.to_owned(), format!("{} -> {}", table::rate(few), table::rate(many))));
-        standings.push(format!("{} {:+.0} %", server.name, 100.0 * (many / few - 1.0)));
+            (Err(reason), _) | (_, Err(reason)) => (NO_FIGURE.to_owned(), format!("{name}: {reason}")),
+        };
+        figures.push((name.clone(), figure));
+        standings.push(standing);
     }
     bench.rows.push(Row {
         what: "GET, 512 connections against 32".into(),
@@ -298,6 +311,11 @@ impl Bench<'_> {
     }
 }
 
+/// This thread, and those that it will start, run on these cores.
+fn pin_this(cores: &str) -> Result<()> {
+    run::read(Command::new("taskset").args(["-pc", cores, &std::process::id().to_string()])).map(drop)
+}
+
 /// GETs at half the largest rate while a query over everything runs on the same core.
 pub(super) fn latency_under_load(bench: &mut Bench<'_>) -> Result<()> {
     let server = Server::ashlar(&bench.options.profile, SERVER_CORE)?;
@@ -315,12 +333,17 @@ pub(super) fn latency_under_load(bench: &mut Bench<'_>) -> Result<()> {
         value_bytes: 100,
     };
     let most = clients::redis_benchmark(resp, &load)?;
+    let every_core = format!("0-{}", std::thread::available_parallelism()?.get() - 1);
     let seconds = bench.scale.seconds + 1;
     let query =
         "SELECT a % 1000, count(*), sum(b), max(c), count(DISTINCT c) FROM four GROUP BY 1 ORDER BY 2 DESC LIMIT 10;";
+    // The threads of the load inherit the core of this one.
+    pin_this(CLIENT_CORE)?;
     let quiet = latency::paced_gets(resp, most / 2.0, Duration::from_secs(seconds), keys, 100)?;
     let analyst = std::thread::spawn(move || clients::pgbench(sql, query, 1, Length::Seconds(seconds)));
-    let busy = latency::paced_gets(resp, most / 2.0, Duration::from_secs(seconds), keys, 100)?;
+    let busy = latency::paced_gets(resp, most / 2.0, Duration::from_secs(seconds), keys, 100);
+    pin_this(&every_core)?;
+    let busy = busy?;
     let query_time = match analyst.join() {
         Ok(report) => report?.latency,
         Err(_) => anyhow::bail!("the analyst's thread panicked"),

@@ -12,6 +12,9 @@ use super::data::Numbers;
 /// Connections, each with a thread of its own.
 const CONNECTIONS: u64 = 8;
 
+/// How long an answer may take before the row is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Latencies, sorted.
 pub(super) struct Latencies(Vec<Duration>);
 
@@ -56,8 +59,10 @@ fn connection(
 ) -> Result<Vec<Duration>> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
     let mut numbers = Numbers::new(number + 1);
-    let mut reply = vec![0; format!("${value_bytes}\r\n\r\n").len() + value_bytes];
+    let head = format!("${value_bytes}\r\n").into_bytes();
+    let mut reply = vec![0; head.len() + value_bytes + b"\r\n".len()];
     let mut latencies = Vec::new();
     let interval = Duration::from_secs_f64(1.0 / per_second);
     // The connections take turns instead of sending at the same moment.
@@ -70,7 +75,7 @@ fn connection(
         let request = format!("*2\r\n$3\r\nGET\r\n$16\r\nkey:{:012}\r\n", numbers.below(keys));
         stream.write_all(request.as_bytes())?;
         stream.read_exact(&mut reply)?;
-        if reply[0] != b'$' {
+        if !reply.starts_with(&head) || !reply.ends_with(b"\r\n") {
             bail!("a GET was answered with {:?}", String::from_utf8_lossy(&reply));
         }
         latencies.push(due.elapsed());

@@ -1,14 +1,24 @@
 //! What was measured on what: the lines above the table, without which a figure means nothing.
 
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::Result;
 
-use super::grids;
+use super::{grids, servers};
 use crate::run;
 
-/// Commit, machine and versions, as a Markdown list.
-pub(super) fn description(profile: &str) -> Result<String> {
+/// Processor time of the programs that this one has started and that have ended: of clients, as servers go on.
+pub(super) fn cpu_of_clients() -> Duration {
+    // Children's user and system time, fields 16 and 17, in hundredths of a second on every Linux. The name before them
+    // may hold spaces.
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(13).take(2);
+    Duration::from_millis(10 * fields.filter_map(|field| field.parse::<u64>().ok()).sum::<u64>())
+}
+
+/// Commit, machine, versions and how often each sample was taken, as a Markdown list.
+pub(super) fn description(profile: &str, runs: u32) -> Result<String> {
     let cpu = std::fs::read_to_string("/proc/cpuinfo")?;
     let model = cpu
         .lines()
@@ -28,10 +38,14 @@ pub(super) fn description(profile: &str) -> Result<String> {
     let version = |program: &str, argument: &str| run::read(Command::new(program).arg(argument)).unwrap_or_default();
     let redis = version("redis-server", "--version");
     let redis = redis.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or("?").to_owned();
-    let postgres = version("psql", "--version");
-    let postgres = postgres.split_whitespace().nth(2).unwrap_or("?").to_owned();
+    let postgres =
+        servers::postgres_program("postgres").map(|program| version(&program.to_string_lossy(), "--version"));
+    let postgres = postgres.unwrap_or_default().split_whitespace().nth(2).unwrap_or("?").to_owned();
+    let valkey = servers::valkey_program().map(|program| version(&program.to_string_lossy(), "--version"));
+    let valkey = valkey.unwrap_or_default();
+    let valkey = valkey.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or("?").to_owned();
     Ok(format!(
-        "- {}; commit {}, cargo profile `{profile}`\n- {cores} cores ({model}), {:.0} GiB, Linux {}\n- Redis {redis}, Valkey 9.1, PostgreSQL {postgres}; Hazelcast {} and Geode {} on Java {}\n",
+        "- {}; commit {}, cargo profile `{profile}`\n- {cores} cores ({model}), {:.0} GiB, Linux {}\n- Redis {redis}, Valkey {valkey}, PostgreSQL {postgres}; Hazelcast {} and Geode {} on Java {}\n- medians of {runs} interleaved runs\n",
         date.trim(),
         commit.trim(),
         kib as f64 / (1024.0 * 1024.0),

