@@ -310,8 +310,8 @@ fn drop_tables(engine: &Engine, transaction: &mut Transaction, statement: &DropS
 }
 
 fn truncate(engine: &Engine, transaction: &mut Transaction, statement: &TruncateStmt, in_block: bool) -> Result<Done> {
-    if statement.restart_seqs {
-        return Err(Error::unsupported("TRUNCATE ... RESTART IDENTITY is not supported"));
+    if statement.restart_seqs && in_block {
+        return Err(Error::unsupported("TRUNCATE ... RESTART IDENTITY in a transaction block is not supported"));
     }
     let state = transaction.catalog(engine.catalog());
     let mut regions = Vec::new();
@@ -327,6 +327,9 @@ fn truncate(engine: &Engine, transaction: &mut Transaction, statement: &Truncate
             transaction.writes.truncate(&region, &snapshot)?;
         } else {
             region.truncate()?;
+        }
+        if statement.restart_seqs {
+            transaction.restart_numbers(&region);
         }
     }
     Ok(Done::tag("TRUNCATE TABLE"))

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ashlar_base::Result;
-use ashlar_store::{Mark, ReadView, Snapshot, Store, WriteSet};
+use ashlar_base::{ColumnDefault, Result};
+use ashlar_store::{Mark, ReadView, Region, Snapshot, Store, WriteSet};
 
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
 use crate::functions::times::StatementTime;
@@ -60,6 +60,8 @@ pub struct Transaction {
     fixed: Option<Snapshot>,
     has_read: bool,
     catalog: Option<CatalogDraft>,
+    /// Tables that number their rows from the start again once this has committed.
+    restarts: Vec<Arc<Region>>,
 }
 
 impl Transaction {
@@ -74,12 +76,13 @@ impl Transaction {
             fixed: None,
             has_read: false,
             catalog: None,
+            restarts: Vec::new(),
         }
     }
 
     /// Whether nothing was done in it.
     pub fn is_clean(&self) -> bool {
-        self.writes.is_empty() && self.catalog.is_none()
+        self.writes.is_empty() && self.catalog.is_none() && self.restarts.is_empty()
     }
 
     /// Whether a statement of it has run that reads or writes tables: its modes are settled then.
@@ -162,6 +165,24 @@ impl Transaction {
     /// # Errors
     /// 40001 where another transaction changed what this one built on; then nothing was done.
     pub fn commit(mut self, catalog: &Catalog, store: &Store) -> Result<()> {
+        let restarts = std::mem::take(&mut self.restarts);
+        self.commit_work(catalog, store)?;
+        for region in restarts {
+            for column in &region.schema().columns {
+                if let Some(ColumnDefault::Sequence(sequence)) = &column.default {
+                    region.restart_numbers(column.id, sequence.start);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next numbers of a table's columns are their first ones, once this has committed.
+    pub(crate) fn restart_numbers(&mut self, region: &Arc<Region>) {
+        self.restarts.push(Arc::clone(region));
+    }
+
+    fn commit_work(mut self, catalog: &Catalog, store: &Store) -> Result<()> {
         let draft = self.catalog.take();
         // What is validated is held by the writes themselves, until the store has validated it. This snapshot would
         // outlive that, and every row that the commit changes would have to be kept for it.

@@ -420,12 +420,14 @@ impl Region {
 
     /// Removes all rows at once: how many there were. Open snapshots go on seeing them.
     pub fn truncate(&self) -> Result<u64> {
-        let mut guards = self.lock_all();
+        let guards = self.lock_all();
         if self.is_dropped() {
             return Err(self.gone());
         }
         let stamp = self.common.stamp();
-        Ok(guards.iter_mut().filter_map(|guard| guard.as_mut()).map(|partition| partition.truncate(stamp)).sum())
+        // Each is let go as soon as it is empty, as those of a commit are.
+        let truncate = |mut guard: Guard<'_>| guard.as_mut().map_or(0, |partition| partition.truncate(stamp));
+        Ok(guards.into_iter().map(truncate).sum())
     }
 
     /// No write and no scan finds the region any more; memory is given back as readers finish.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ashlar_base::slot::SLOT_COUNT;
 use ashlar_base::{Error, Result, TableId, TableSchema, Timestamp};
 use foldhash::fast::RandomState;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::commit;
 use crate::compactor::{self, CompactionReport, CompactorHandle};
@@ -50,6 +50,8 @@ pub struct Store {
     common: Arc<Common>,
     regions: RwLock<BTreeMap<TableId, Arc<Region>>>,
     compaction_interval_ms: u64,
+    /// Held for a round of compaction: two at once would build the same segments.
+    compacting: Mutex<()>,
 }
 
 impl Store {
@@ -73,6 +75,7 @@ impl Store {
             }),
             regions: RwLock::new(BTreeMap::new()),
             compaction_interval_ms: config.compaction_interval_ms,
+            compacting: Mutex::new(()),
         })
     }
 
@@ -136,8 +139,9 @@ impl Store {
         self.common.registry.advance();
     }
 
-    /// One round of compaction over all regions.
+    /// One round of compaction over all regions, after any that is under way.
     pub fn compact(&self) -> CompactionReport {
+        let _compacting = self.compacting.lock();
         compactor::round(&self.regions())
     }
 

@@ -5,6 +5,7 @@
 
 use std::io;
 
+use ashlar_store::Reservation;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -15,16 +16,25 @@ const READ_BYTES: usize = 8 * 1024;
 const KEEP_BYTES: usize = 64 * 1024;
 
 /// Bytes from the client.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Inbox {
     bytes: Vec<u8>,
     /// Everything before it has been consumed.
     start: usize,
     /// Bytes read since the last [`Inbox::take_read`].
     read: u64,
+    /// Pays for a buffer that is larger than an idle connection's.
+    held: Option<Reservation>,
+    /// Bytes that it has paid for.
+    charged: usize,
 }
 
 impl Inbox {
+    /// Empty; `held` is charged for what long messages take while they come.
+    pub(crate) fn charged_to(held: Reservation) -> Self {
+        Self { held: Some(held), ..Self::default() }
+    }
+
     /// What has arrived and is not consumed.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.bytes[self.start..]
@@ -38,22 +48,44 @@ impl Inbox {
             self.start = 0;
             if self.bytes.capacity() > KEEP_BYTES {
                 self.bytes = Vec::new();
+                self.charged = 0;
+                if let Some(held) = &mut self.held {
+                    held.clear();
+                }
             } else {
                 self.bytes.clear();
             }
         }
     }
 
+    /// Room for a read, paid for before it is taken.
+    fn make_room(&mut self) -> io::Result<()> {
+        let (length, capacity) = (self.bytes.len(), self.bytes.capacity());
+        if capacity - length >= READ_BYTES {
+            return Ok(());
+        }
+        // Doubled: a message of n bytes is moved a logarithmic number of times.
+        let wanted = (length + READ_BYTES).max(2 * capacity);
+        if wanted > KEEP_BYTES
+            && wanted > self.charged
+            && let Some(held) = &mut self.held
+        {
+            held.grow(wanted - self.charged).map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
+            self.charged = wanted;
+        }
+        self.bytes.reserve_exact(wanted - length);
+        Ok(())
+    }
+
     /// Waits for bytes and reads what the kernel has, once; false when the client has closed its side. May be dropped
-    /// at any point: nothing is lost.
+    /// at any point: nothing is lost. Fails as out of memory where a message has grown beyond what the store may hold.
     pub(crate) async fn fill(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         if self.bytes.capacity() - self.bytes.len() < READ_BYTES {
             if self.start > 0 {
                 self.bytes.drain(..self.start);
                 self.start = 0;
             }
-            // `reserve` doubles: a message of n bytes is moved a logarithmic number of times.
-            self.bytes.reserve(READ_BYTES);
+            self.make_room()?;
         }
         // Not `try_read`: this one knows from a short read that the socket is empty, and saves the read that fails.
         let count = stream.read_buf(&mut self.bytes).await?;

@@ -32,6 +32,8 @@ pub struct WriteSet {
     staged: Vec<Staged>,
     /// The snapshot of the first write: old versions are kept for it, and for every later timestamp.
     first_read: Option<(Snapshot, Hold)>,
+    /// See [`WriteSet::blind`].
+    is_blind: bool,
 }
 
 /// What a write set knows of a key.
@@ -52,6 +54,16 @@ impl WriteSet {
     /// Without writes.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Without writes, and for writes that depend on nothing that was read: what others have committed meanwhile is
+    /// replaced, and no commit fails for it.
+    pub fn blind() -> Self {
+        Self { is_blind: true, ..Self::default() }
+    }
+
+    pub(crate) fn is_blind(&self) -> bool {
+        self.is_blind
     }
 
     /// Whether a commit would do nothing.

@@ -1,6 +1,6 @@
 //! What the model test of the store does not show: pictures stay frozen, and threads may hold them.
 
-use ashlar_base::{PartitionId, Value};
+use ashlar_base::{ErrorCode, PartitionId, Value};
 
 use super::*;
 use crate::testing::{numbers, scan_all, store};
@@ -90,7 +90,7 @@ fn rows_for_another_shape_are_refused() {
     region.alter(Arc::new(altered)).unwrap();
     let mut writes = WriteSet::new();
     let code = |result: Result<()>| result.map_err(|error| error.code());
-    let refused = Err(ashlar_base::ErrorCode::SerializationFailure);
+    let refused = Err(ErrorCode::SerializationFailure);
     assert_eq!(code(writes.insert(&region, 1, &snapshot, &row)), refused);
     assert_eq!(code(writes.upsert(&region, 1, &snapshot, &row)), refused);
     assert_eq!(code(writes.delete(&region, 1, &snapshot, &row[..1])), refused);
@@ -151,4 +151,27 @@ fn what_crosses_threads_may_do_so() {
     check::<ScanBatch>();
     check::<crate::ColumnReader<'static>>();
     assert_eq!(size_of::<PartitionId>(), 2);
+}
+
+#[test]
+fn blind_writes_replace_what_others_have_committed() {
+    let store = store(2, 4);
+    let region = store.create_region(numbers(1)).unwrap();
+    let row = |id, v| [Datum::Int8(id), Datum::Int8(v)];
+    let (mut seeing, mut blind, mut other) = (WriteSet::new(), WriteSet::blind(), WriteSet::new());
+    let snapshot = store.snapshot();
+    for id in 0..3 {
+        seeing.upsert(&region, 1, &snapshot, &row(id, 1)).unwrap();
+        blind.upsert(&region, 1, &snapshot, &row(id, 2)).unwrap();
+        other.upsert(&region, 1, &snapshot, &row(id, 3)).unwrap();
+    }
+    store.commit(&mut other).unwrap();
+    assert_eq!(store.commit(&mut seeing).unwrap_err().code(), ErrorCode::SerializationFailure);
+    store.commit(&mut blind).unwrap();
+    assert_eq!(region.row_count(), 3);
+    for id in 0..3 {
+        let value = region.get(&[Datum::Int8(id)], |found| found.map(|found| found.get(1).to_value()));
+        assert_eq!(value, Some(Value::Int8(2)));
+    }
+    region.check();
 }

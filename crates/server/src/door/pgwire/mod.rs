@@ -64,13 +64,17 @@ enum Failure {
 
 impl From<io::Error> for End {
     fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::OutOfMemory {
+            let detail = "The message is longer than the memory that is left.";
+            return Self::Fatal(Error::new(ErrorCode::OutOfMemory, "out of memory").with_detail(detail));
+        }
         Self::Broken(error)
     }
 }
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::End(End::Broken(error))
+        Self::End(error.into())
     }
 }
 
@@ -116,7 +120,7 @@ struct Connection {
 pub(crate) async fn serve(stream: TcpStream, context: Context) {
     let mut connection = Connection {
         stream,
-        inbox: Inbox::default(),
+        inbox: Inbox::charged_to(context.shared.engine.store().reservation()),
         outbox: Outbox::default(),
         idle: IdleTimer::new(context.shared.config.server.idle_timeout_ms),
         context,

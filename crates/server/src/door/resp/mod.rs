@@ -46,6 +46,10 @@ enum End {
 
 impl From<io::Error> for End {
     fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::OutOfMemory {
+            let text = "OOM command not allowed when used memory > 'maxmemory'.";
+            return Self::Error(ErrorCode::OutOfMemory, text.to_owned());
+        }
         Self::Broken(error)
     }
 }
@@ -77,7 +81,7 @@ pub(crate) async fn serve(stream: TcpStream, context: Context) {
     let bulk_bytes_max = config.resp_bulk_bytes_max as usize;
     let mut connection = Connection {
         stream,
-        inbox: Inbox::default(),
+        inbox: Inbox::charged_to(context.shared.engine.store().reservation()),
         outbox: Outbox::default(),
         decoder: CommandDecoder::new(),
         // A command of one value of the full size, and room for its key and for many smaller values.

@@ -1,6 +1,7 @@
 //! The read and write buffers of a connection, over real sockets.
 
 use ashlar_base::net;
+use ashlar_store::{Store, StoreConfig};
 use futures::FutureExt;
 use tokio::io::AsyncWriteExt;
 
@@ -80,4 +81,32 @@ async fn a_reset_is_noticed_behind_bytes_that_nobody_reads_and_the_end_of_sendin
     client.readable().await.expect("an answer");
     drop(client);
     reset_by_client(&server).await;
+}
+
+#[tokio::test]
+async fn a_long_message_is_paid_for_while_it_comes() {
+    let (mut server, mut client) = connection().await;
+    let store = Store::new(StoreConfig { memory_max: 1 << 20, ..StoreConfig::default() });
+    let mut inbox = Inbox::charged_to(store.reservation());
+    let sending = tokio::spawn(async move {
+        // Ends when the server has had enough of it.
+        while client.write_all(&[7; 8192]).await.is_ok() {}
+    });
+    while inbox.unread().len() < 300_000 {
+        assert!(inbox.fill(&mut server).await.expect("a client"));
+    }
+    assert!(store.memory_used() >= 300_000);
+    inbox.consume(inbox.unread().len());
+    assert_eq!(store.memory_used(), 0);
+    let error = loop {
+        match inbox.fill(&mut server).await {
+            Ok(more) => assert!(more),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+    assert!(inbox.bytes.capacity() <= 1 << 20);
+    drop((server, inbox));
+    assert_eq!(store.memory_used(), 0);
+    sending.await.expect("a sender");
 }

@@ -307,7 +307,10 @@ fn put_pairs(service: &KeyService, args: &Args<'_>, snapshot: &Snapshot, writes:
 pub(super) fn mset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     check_pairs(session, args, "mset")?;
     let service = &session.service;
-    keyspace::atomically(service, |snapshot, writes| put_pairs(service, args, snapshot, writes))?;
+    let store = service.shared.engine.store();
+    let mut writes = WriteSet::blind();
+    put_pairs(service, args, &store.snapshot(), &mut writes)?;
+    store.commit(&mut writes)?;
     reply.ok();
     Ok(())
 }

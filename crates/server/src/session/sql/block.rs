@@ -73,8 +73,6 @@ impl SqlSession {
     /// 40001 where another transaction was first.
     pub async fn sync(&mut self) -> Result<()> {
         (self.copy, self.deadline) = (None, None);
-        // Whoever asked for an end has got one.
-        self.cancel.reset();
         if self.block != Block::None {
             return Ok(());
         }

@@ -27,6 +27,7 @@ use ashlar_query::Identity;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::Transaction;
 use ashlar_query::{Engine, grammar};
+use ashlar_store::Reservation;
 use tokio::time::Instant;
 
 use self::limit::in_time;
@@ -100,6 +101,8 @@ struct Prepared {
     source: Arc<Source>,
     /// `None` for an empty string.
     planned: Option<Arc<ashlar_query::Statement>>,
+    /// Pays for text and plan where they are large.
+    _held: Option<Reservation>,
 }
 
 /// One session.
@@ -302,8 +305,14 @@ impl SqlSession {
         }
         let declared: Vec<u32> = types.collect();
         let planned = self.plan_prepared(sql, &declared).await?;
-        self.prepared
-            .insert(name.to_owned(), Prepared { source: Arc::new(Source { sql: sql.to_owned(), declared }), planned });
+        // A plan that the cache has dropped lives on here.
+        let bytes = sql.len() + planned.as_ref().map_or(0, |planned| planned.bytes());
+        let mut held = None;
+        if bytes >= LARGE_BYTES {
+            held.insert(self.shared.engine.store().reservation()).grow(bytes)?;
+        }
+        let source = Arc::new(Source { sql: sql.to_owned(), declared });
+        self.prepared.insert(name.to_owned(), Prepared { source, planned, _held: held });
         Ok(())
     }
 
@@ -363,7 +372,12 @@ impl SqlSession {
         };
         let source = Arc::clone(&prepared.source);
         self.check_block(run::ends_failed_block(&planned.kind))?;
-        let (values, given) = read_parameters(&planned.parameter_types, parameters, self.style())?;
+        let mut held = None;
+        let mut charge = |bytes: usize| {
+            let store = self.shared.engine.store();
+            held.get_or_insert_with(|| store.reservation()).grow(bytes)
+        };
+        let (values, given) = read_parameters(&planned.parameter_types, parameters, self.style(), &mut charge)?;
         if given != planned.parameter_types.len() {
             return Err(Error::new(
                 ErrorCode::ProtocolViolation,
@@ -375,7 +389,7 @@ impl SqlSession {
         }
         let formats = expand_formats(result_formats, self.columns_of(&planned).map_or(0, |columns| columns.len()))?;
         let mut bound = Portal::new(planned, values, formats);
-        bound.source = Some(source);
+        (bound.source, bound.held) = (Some(source), held);
         self.insert_portal(portal, bound);
         Ok(())
     }
@@ -493,11 +507,24 @@ fn no_portal(name: &str) -> Error {
     Error::new(ErrorCode::InvalidCursorName, format!("portal \"{name}\" does not exist"))
 }
 
-/// The values of a Bind message, and how many there were.
+/// A prepared statement of fewer bytes is not worth a charge of its own: so many may be held in all, times
+/// [`NAMED_MAX`].
+const LARGE_BYTES: usize = 64 << 10;
+
+/// A parameter of fewer bytes is not worth a charge of its own.
+const LONG_BYTES: usize = 4096;
+
+/// Bytes that a long parameter may take as a value: each two bytes of an array's text may be an element.
+fn value_bytes_max(sql_type: SqlType, bytes: usize) -> usize {
+    if sql_type.is_array() { bytes / 2 * size_of::<Value>() + bytes } else { bytes }
+}
+
+/// The values of a Bind message, and how many there were. `charge` pays for those that are long.
 fn read_parameters<'a>(
     types: &[SqlType],
     parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
     style: &TextStyle,
+    charge: &mut impl FnMut(usize) -> Result<()>,
 ) -> Result<(Vec<Value>, usize)> {
     let mut values = Vec::with_capacity(types.len());
     let mut given = 0;
@@ -506,6 +533,9 @@ fn read_parameters<'a>(
         given += 1;
         let Some(sql_type) = sql_type else { continue };
         refuse_lost_digits(sql_type, format, bytes, given)?;
+        if let Some(bytes) = bytes.filter(|bytes| bytes.len() >= LONG_BYTES) {
+            charge(value_bytes_max(sql_type, bytes.len()))?;
+        }
         values.push(match (bytes, format) {
             (None, _) => Value::Null,
             (Some(bytes), ValueFormat::Binary) if is_short(sql_type, bytes) => {

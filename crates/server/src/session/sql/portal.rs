@@ -6,6 +6,7 @@ use ashlar_base::Value;
 use ashlar_protocol::pg::ValueFormat;
 use ashlar_query::Column;
 use ashlar_query::statement::{Kind, SessionCommand};
+use ashlar_store::Reservation;
 
 use super::rows::RowSource;
 
@@ -14,6 +15,8 @@ pub(super) struct Portal {
     /// `None` for an empty string.
     pub(super) statement: Option<Arc<ashlar_query::Statement>>,
     pub(super) parameters: Vec<Value>,
+    /// Pays for parameters that are long.
+    pub(super) held: Option<Reservation>,
     /// One per result column.
     pub(super) formats: Arc<[ValueFormat]>,
     /// What it was bound from: planned again where the catalog has changed since.
@@ -71,6 +74,7 @@ impl Portal {
         Self {
             statement: Some(statement),
             parameters,
+            held: None,
             formats,
             source: None,
             progress: Progress::Fresh,
@@ -83,6 +87,7 @@ impl Portal {
         Self {
             statement: None,
             parameters: Vec::new(),
+            held: None,
             formats: Vec::new().into(),
             source: None,
             progress: Progress::Fresh,
