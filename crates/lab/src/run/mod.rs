@@ -88,7 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let targets = parse_targets(&options.targets)?;
     let machine = Machine::here();
     let cores = Cores::of(options.server_cores.as_deref(), options.client_cores.as_deref(), machine.cores);
-    cores.pin_this_process()?;
+    let server_cores = cores.pin_this_process()?;
     wake_punctually();
     interrupt::watch()?;
 
@@ -140,7 +140,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
 
     let start = Start {
         ashlar: options.ashlar.clone(),
-        cores: cores.server.as_deref(),
+        cores: server_cores.as_deref(),
         value_bytes: options.sizes.value_bytes.unwrap_or(100),
     };
     let mut present = Vec::new();
