@@ -28,6 +28,7 @@ fn synthetic(seed: u64, repetitions: u32, noise: f64, slowness: f64) -> Side {
         let mut vary = |figure: f64, share: f64| figure * (day + noise * share * normal(&mut numbers)).exp();
         let mut one = EXAMPLE.measurements[0].clone();
         one.repetition = repetition;
+        one.operations = 500_000;
         one.operations_per_second = 100_000.0 / vary(slowness, 0.3);
         one.latency.mean_us = vary(80.0 * slowness, 0.3);
         one.latency.p50_us = vary(70.0 * slowness, 0.5);

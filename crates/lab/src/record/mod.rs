@@ -192,9 +192,10 @@ impl Measurement {
         }
     }
 
-    /// Whether its figures may be judged: nothing is missing, and every answer was right.
+    /// Whether its figures may be judged: nothing is missing, and every answer was right. Requests that were due and never sent are
+    /// missing: they are those that would have waited longest.
     pub(crate) fn is_sound(&self) -> bool {
-        self.state == MeasurementState::Complete && self.errors == 0 && self.operations > 0
+        self.state == MeasurementState::Complete && self.errors == 0 && self.operations > 0 && self.unsent == 0
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct Options {
 /// How a run went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Everything was measured, and every answer was right.
+    /// Everything was measured, every answer was right, and every request was sent.
     Whole,
     /// Something is missing or wrong; the record says what.
     Lacking,
@@ -302,8 +302,8 @@ impl Session {
             self.record.state = RunState::Complete;
             self.record.reason = None;
             self.folder.save(&self.record)?;
-            let wrong = self.record.measurements.iter().any(|one| one.errors > 0);
-            if wrong { Outcome::Lacking } else { Outcome::Whole }
+            let sound = self.record.measurements.iter().all(Measurement::is_sound);
+            if sound { Outcome::Whole } else { Outcome::Lacking }
         };
         show::summary(&self.record, self.folder.path())?;
         Ok(outcome)
