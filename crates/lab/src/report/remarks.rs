@@ -66,9 +66,10 @@ pub(crate) fn disturbance(run: &Run, target: &str, threads: u32) -> Option<f64> 
     run.of(target, threads).filter_map(share).reduce(f64::max).filter(|share| *share > DISTURBED)
 }
 
-/// The share of the client's cores that the client used.
+/// The share that the client used of the cores that it could use: no more than it has threads.
 fn client_share(run: &Run, one: &Measurement) -> Option<f64> {
     let cores = run.load.client_cores.as_deref().map_or(run.machine.cores as usize, cores::count);
+    let cores = cores.min(one.threads as usize).max(1);
     (one.measured_seconds > 0.0).then_some(one.client_cpu_seconds? / one.measured_seconds / cores as f64)
 }
 
@@ -76,6 +77,14 @@ fn client_share(run: &Run, one: &Measurement) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::record::tests::run;
+
+    #[test]
+    fn a_client_with_fewer_threads_than_cores_can_be_busy() {
+        let mut run = run(&["redis"], &[1]);
+        (run.machine.cores, run.load.client_cores) = (16, None);
+        run.measurements[0].client_cpu_seconds = Some(4.9);
+        assert!(of(&run).iter().any(|remark| remark.contains("the client used 98 % of its cores")));
+    }
 
     #[test]
     fn what_flatters_is_said() {
