@@ -1,4 +1,4 @@
-//! Ashlar: one door thread a core, one query thread, 8 GiB at most.
+//! Ashlar: one door thread and one query thread a core, 8 GiB at most.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 
 use super::process::{Process, folder, pinned};
 use super::{Start, Started};
-use crate::cores;
 
 /// Builds that are looked for, the fastest first.
 const PROFILES: &[&str] = &["release", "figures", "demo"];
@@ -32,10 +31,7 @@ pub(super) fn program(named: Option<&PathBuf>) -> Result<PathBuf, String> {
 /// Starts it and waits for its doors.
 pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
     let folder = folder("ashlar")?;
-    let threads = match start.cores {
-        Some(cores) => cores::count(cores),
-        None => std::thread::available_parallelism()?.get(),
-    };
+    let threads = start.core_count()?;
     let config = format!(
         "[server]\ncores = {threads}\n[query]\nthreads = {threads}\n[store]\nmemory_mib_max = 8192\n[log]\nlevel = \"warn\"\n"
     );

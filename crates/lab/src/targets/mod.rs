@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
+use crate::cores;
 use crate::door::http;
 use crate::door::pg::PgClient;
 use crate::door::resp::{Reply, RespClient};
@@ -73,6 +74,16 @@ pub(crate) struct Start<'a> {
     pub(crate) cores: Option<&'a str>,
     /// Bytes of a value, which the server without a store makes up.
     pub(crate) value_bytes: u32,
+}
+
+impl Start<'_> {
+    /// How many cores the server has.
+    fn core_count(&self) -> Result<usize> {
+        match self.cores {
+            Some(cores) => Ok(cores::count(cores)),
+            None => Ok(std::thread::available_parallelism()?.get()),
+        }
+    }
 }
 
 /// A target that can be reached.
