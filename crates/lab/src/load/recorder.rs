@@ -98,6 +98,7 @@ impl<'a> Recorder<'a> {
         }
         histogram::merge(&mut histograms[self.second], &self.latencies);
         drop(histograms);
-        self.latencies.clear();
+        // Not `clear`, which keeps the largest and the smallest of the second that is over.
+        self.latencies.reset();
     }
 }
