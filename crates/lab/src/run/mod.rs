@@ -260,16 +260,23 @@ impl Session {
     fn measure(&mut self, target: &Live, threads: u32, repetition: u32) -> Result<()> {
         let one = one::One { session: self, target, threads, repetition };
         let (measurement, seconds) = one.measure()?;
-        let lost = measurement.reason.clone().filter(|_| !interrupt::is_set());
-        // What was interrupted before its measured window says nothing.
-        if measurement.operations > 0 {
+        let mut lost = measurement.reason.clone();
+        if measurement.operations == 0 {
+            // Nothing can be said of it, and it would be missing in silence.
+            lost = lost.or_else(|| {
+                Some(format!(
+                    "no request of the measured window was answered: the window is shorter than one answer, or than the time between two requests; --seconds makes it longer than {} s",
+                    self.record.load.measured_seconds
+                ))
+            });
+        } else {
             let name = one::file_name(&measurement);
             let seconds_file = self.folder.save_seconds(&name, &seconds)?;
             self.record.measurements.push(Measurement { seconds_file, ..measurement });
         }
         match lost {
-            Some(reason) => bail!(reason),
-            None => Ok(()),
+            Some(reason) if !interrupt::is_set() => bail!(reason),
+            _ => Ok(()),
         }
     }
 
