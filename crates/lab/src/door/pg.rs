@@ -117,8 +117,8 @@ impl PgClient {
         Ok(())
     }
 
-    /// Executes a prepared statement with these parameters, in text form; one write, one round trip.
-    pub(crate) fn execute(&mut self, name: &str, params: &[&str], on_row: &mut dyn FnMut(Row<'_>)) -> Result<Tag> {
+    /// Makes an execution of a prepared statement with these parameters, in text form, ready for [`PgClient::run`].
+    pub(crate) fn bind(&mut self, name: &str, params: &[&str]) {
         let start = self.open(b'B');
         self.out.push(0);
         self.out.extend_from_slice(name.as_bytes());
@@ -133,6 +133,10 @@ impl PgClient {
         self.close(start);
         self.send(b'E', &[&[0, 0, 0, 0, 0]]);
         self.send(b'S', &[]);
+    }
+
+    /// Runs the execution that was made ready: one write, one round trip.
+    pub(crate) fn run(&mut self, on_row: &mut dyn FnMut(Row<'_>)) -> Result<Tag> {
         self.flush()?;
         self.answers(on_row)
     }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! for each repetition
-//!   for each target                 A B A B: what drifts in a machine drifts for all of them
+//!   for each target                 A B B A: what drifts in a machine drifts for all of them
 //!     start it, load it
-//!     for each number of threads    a sweep is one run
+//!     for each number of threads    a sweep is one run; up, and down in the next repetition
 //!       warm-up, measured window
 //!     stop it
 //! ```
@@ -69,6 +69,7 @@ const NOT_STARTED: &str = "not started";
 struct Live {
     name: String,
     running: Running,
+    place: Place,
 }
 
 /// A run under way.
@@ -162,6 +163,16 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     session.end()
 }
 
+/// Forwards in odd repetitions, backwards in even ones: what comes after another, and finds the machine as that has left it, comes
+/// before it as often.
+fn in_turn<T: Clone>(all: &[T], repetition: u32) -> Vec<T> {
+    let mut order = all.to_vec();
+    if repetition.is_multiple_of(2) {
+        order.reverse();
+    }
+    order
+}
+
 fn parse_targets(names: &[String]) -> Result<Vec<Target>> {
     let mut targets = Vec::new();
     for name in names {
@@ -189,9 +200,9 @@ fn absent(target: &Target, reason: &str) -> TargetRecord {
 
 impl Session {
     /// Starts a target and puts the data into it.
-    fn begin(&mut self, target: &Target, place: usize, kind: &Kind, start: &Start<'_>) -> Result<Running> {
-        let mut running = target.start(kind.door, start)?;
-        self.record.targets[place] = TargetRecord {
+    fn begin(&mut self, target: &Target, position: usize, kind: &Kind, start: &Start<'_>) -> Result<Live> {
+        let running = target.start(kind.door, start)?;
+        self.record.targets[position] = TargetRecord {
             name: target.to_string(),
             state: TargetState::Measured,
             reason: None,
@@ -204,34 +215,35 @@ impl Session {
         // A reader of the folder may want to know the process before the first measurement ends.
         self.folder.save(&self.record)?;
         let bar = self.show.loading(&target.to_string());
-        let place = Place { address: running.address, postgres: *target == Target::Postgres };
+        let place =
+            Place { address: running.address, postgres: *target == Target::Postgres, stores: *target != Target::Noop };
+        let mut live = Live { name: target.to_string(), running, place };
         let loaded = self.workload.prepare(place, &mut |done, all| {
             bar.at(done, all);
             if interrupt::is_set() { bail!("interrupted while it was loaded") } else { Ok(()) }
         });
         bar.end();
-        loaded.map_err(|error| match running.obituary() {
-            Some(end) => error.context(end),
-            None => error,
-        })?;
-        Ok(running)
+        if let Err(error) = loaded {
+            self.leave(&live);
+            return Err(match live.running.obituary() {
+                Some(end) => error.context(end),
+                None => error,
+            });
+        }
+        Ok(live)
     }
 
-    /// All measurements, interleaved between the targets, which are given with their places in the record.
+    /// All measurements, interleaved between the targets, which are given with their positions in the record.
     fn measure_all(&mut self, mut present: Vec<(usize, &Target)>, kind: &Kind, start: &Start<'_>) -> Result<()> {
         for repetition in 1..=self.record.load.repetitions {
-            let mut next = 0;
-            while let Some((place, target)) = present.get(next).copied() {
-                let outcome = self.repeat(target, place, kind, start, repetition);
+            for (position, target) in in_turn(&present, repetition) {
+                let outcome = self.repeat(target, position, kind, start, repetition);
                 if interrupt::is_set() {
                     return Ok(());
                 }
-                match outcome {
-                    Ok(()) => next += 1,
-                    Err(error) => {
-                        self.failed(&target.to_string(), &format!("{error:#}"));
-                        present.remove(next);
-                    }
+                if let Err(error) = outcome {
+                    self.failed(&target.to_string(), &format!("{error:#}"));
+                    present.retain(|(there, _)| *there != position);
                 }
                 self.folder.save(&self.record)?;
             }
@@ -241,10 +253,34 @@ impl Session {
 
     /// One repetition of one target: a new process with its data, measured under each number of threads. An error means that
     /// the target is lost.
-    fn repeat(&mut self, target: &Target, place: usize, kind: &Kind, start: &Start<'_>, repetition: u32) -> Result<()> {
-        let mut live = Live { name: target.to_string(), running: self.begin(target, place, kind, start)? };
-        for threads in self.record.load.threads.clone() {
-            self.measure(&live, threads, repetition).map_err(|error| match live.running.obituary() {
+    fn repeat(
+        &mut self,
+        target: &Target,
+        position: usize,
+        kind: &Kind,
+        start: &Start<'_>,
+        repetition: u32,
+    ) -> Result<()> {
+        let mut live = self.begin(target, position, kind, start)?;
+        let outcome = self.sweep(&mut live, repetition);
+        self.leave(&live);
+        outcome
+    }
+
+    /// Takes the data out of a server that goes on running; what the lab started goes with its process. An error is no reason to
+    /// lose the figures.
+    fn leave(&self, live: &Live) {
+        if live.running.program.is_none()
+            && let Err(error) = self.workload.clear(live.place)
+        {
+            self.show.note(&format!("the data of the lab is still in {}: {error:#}", live.name));
+        }
+    }
+
+    /// A target that has its data, measured under each number of threads.
+    fn sweep(&mut self, live: &mut Live, repetition: u32) -> Result<()> {
+        for threads in in_turn(&self.record.load.threads, repetition) {
+            self.measure(live, threads, repetition).map_err(|error| match live.running.obituary() {
                 Some(end) => error.context(end),
                 None => error,
             })?;
@@ -328,5 +364,16 @@ impl Session {
         self.record.state = RunState::Partial;
         self.record.reason = Some(reason.to_owned());
         self.folder.save(&self.record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_second_repetition_goes_backwards() {
+        let orders: Vec<Vec<u32>> = (1..=3).map(|repetition| in_turn(&[2, 4, 8], repetition)).collect();
+        assert_eq!(orders, [[2, 4, 8], [8, 4, 2], [2, 4, 8]]);
     }
 }

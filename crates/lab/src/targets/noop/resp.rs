@@ -35,6 +35,7 @@ fn answer(command: Command<'_>, value_bytes: usize, made: &mut Vec<u8>, reply: &
             command.args().for_each(|key| found(key, value_bytes, made, reply));
         }
         b"SET" | b"MSET" => reply.ok(),
+        b"DEL" => reply.integer(command.args().len() as i64),
         b"INFO" => reply.bulk(format!("ashlar_version:{}\r\n", env!("CARGO_PKG_VERSION")).as_bytes()),
         other => reply.error_text(&format!("ERR unknown command '{}'", other.escape_ascii())),
     }
