@@ -56,7 +56,7 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
                 run.machine.kernel
             ),
         ),
-        ("source", run.commit.as_ref().map_or("no commit".to_owned(), |commit| format!("commit {commit}"))),
+        ("folder", run.commit.as_ref().map_or("at no commit".to_owned(), |commit| format!("at commit {commit}"))),
         ("sizes", sizes.join(", ")),
         (
             "load",
@@ -71,7 +71,8 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
         let version = target.version.as_deref().unwrap_or("of unknown version");
         let settings = target.configuration.join("; ");
         let settings = if settings.is_empty() { settings } else { format!(" ({settings})") };
-        facts.push(("target", format!("{} {version}{settings}", target.name)));
+        let built = target.program_changed_at.as_ref().map_or(String::new(), |at| format!(", program of {at}"));
+        facts.push(("target", format!("{} {version}{built}{settings}", target.name)));
     }
     facts
 }

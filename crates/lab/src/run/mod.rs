@@ -27,7 +27,7 @@ use crate::cores::Cores;
 use crate::interrupt;
 use crate::load::{Pace, Windows};
 use crate::record::folder::Folder;
-use crate::record::machine::{Commit, Machine};
+use crate::record::machine::{Commit, Machine, build_of_the_lab};
 use crate::record::{self, moment};
 use crate::record::{
     Load, Measurement, MeasurementState, Mode, Run, RunState, SCHEMA_VERSION, TargetRecord, TargetState,
@@ -97,6 +97,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let record = Run {
         schema_version: SCHEMA_VERSION,
         lab_version: env!("CARGO_PKG_VERSION").to_owned(),
+        lab_build: build_of_the_lab(),
+        lab_debug_assertions: cfg!(debug_assertions),
         started_at: started_at.clone(),
         state: RunState::Partial,
         reason: Some("the lab was ended before the run".to_owned()),
@@ -151,7 +153,12 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
                 session.show.note(&format!("{target} is absent: {reason}"));
                 session.record.targets[place] = absent(target, &reason);
             }
-            Ok(_) => present.push((place, target)),
+            Ok(program) => {
+                if let Some(changed) = moment::of_file(&program) {
+                    session.show.note(&format!("{target} is {} of {changed}", program.display()));
+                }
+                present.push((place, target));
+            }
         }
     }
     session.folder.save(&session.record)?;
@@ -192,6 +199,7 @@ fn absent(target: &Target, reason: &str) -> TargetRecord {
         reason: Some(reason.to_owned()),
         version: None,
         program: None,
+        program_changed_at: None,
         configuration: Vec::new(),
         address: None,
         process_id: None,
@@ -208,6 +216,7 @@ impl Session {
             reason: None,
             version: Some(running.version.clone()),
             program: running.program.as_ref().map(|program| program.display().to_string()),
+            program_changed_at: running.program.as_deref().and_then(moment::of_file),
             configuration: running.configuration.clone(),
             address: Some(running.address.to_string()),
             process_id: running.process_id(),
