@@ -83,6 +83,21 @@ impl Measure {
         (figure.is_finite() && figure > 0.0).then_some(figure)
     }
 
+    /// The ratio by which the figure may differ from what it stands for, because it is counted in steps; None where it was not
+    /// measured.
+    pub(crate) fn resolution(self, measurement: &Measurement) -> Option<f64> {
+        Some(match self {
+            // One answer.
+            Self::Throughput => 1.0 / (measurement.operations_per_second * measurement.measured_seconds),
+            // A tick of the kernel's accounting is 10 ms, a page 4 KiB.
+            Self::CpuPerOperation => 0.01 / measurement.server_cpu_seconds?,
+            Self::MemoryPeak => 4096.0 / measurement.server_memory_peak_bytes? as f64,
+            // The three digits of a histogram.
+            Self::Mean | Self::P50 | Self::P90 | Self::P99 | Self::P999 => 0.001,
+        })
+        .filter(|ratio: &f64| ratio.is_finite())
+    }
+
     fn is_latency(self) -> bool {
         matches!(self, Self::Mean | Self::P50 | Self::P90 | Self::P99 | Self::P999)
     }
