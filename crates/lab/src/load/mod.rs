@@ -22,7 +22,7 @@ use anyhow::Result;
 
 use crate::clock::{Clock, Nanos, SECOND};
 use crate::record::histogram::{self, Latencies};
-pub(crate) use recorder::Seconds;
+use recorder::{Recorder, Seconds};
 use worker::{Schedule, Tally};
 
 /// How often somebody looks at the time while load runs.
@@ -156,12 +156,13 @@ pub(crate) fn measure(
         let (done, all_done) = sync_channel::<Tally>(count);
         for (thread, mut caller) in callers.into_iter().enumerate() {
             let schedule = Schedule::of(pace, thread, count, caller.answers_per_call());
-            let (done, seconds, ends_early, lost) = (done.clone(), &seconds, &ends_early, &lost);
+            let recorder = Recorder::new(&seconds, thread, count);
+            let (done, ends_early, lost) = (done.clone(), &ends_early, &lost);
             let spawned = std::thread::Builder::new()
                 .name(format!("load-{thread}"))
                 .stack_size(STACK_BYTES)
                 .spawn_scoped(scope, move || {
-                    let tally = worker::work(clock, schedule, windows, &ends_early, seconds, caller.as_mut());
+                    let tally = worker::work(clock, schedule, windows, &ends_early, recorder, caller.as_mut());
                     if tally.broken.is_some() {
                         lost.store(true, Ordering::Relaxed);
                     }

@@ -98,7 +98,8 @@ fn run(clock: &Arc<VirtualClock>, pace: Pace, windows: Windows, target: Syntheti
 fn run_until(clock: &Arc<VirtualClock>, pace: Pace, windows: Windows, mut target: Synthetic, stop: Nanos) -> Sample {
     let seconds = Seconds::new(windows);
     let schedule = Schedule::of(pace, 0, 1, 1);
-    let tally = work(clock.as_ref(), schedule, windows, &|| clock.now() >= stop, &seconds, &mut target);
+    let recorder = Recorder::new(&seconds, 0, 1);
+    let tally = work(clock.as_ref(), schedule, windows, &|| clock.now() >= stop, recorder, &mut target);
     assemble(windows, seconds, vec![tally], windows.end(), false)
 }
 

@@ -1,7 +1,7 @@
 //! The loop of one load thread.
 
 use super::recorder::Recorder;
-use super::{Answer, Caller, Pace, Seconds, Windows};
+use super::{Answer, Caller, Pace, Windows};
 use crate::clock::{Clock, Nanos, SECOND};
 
 /// A thread that waits for its next request looks this often whether it should stop.
@@ -69,11 +69,10 @@ pub(super) fn work(
     schedule: Schedule,
     windows: Windows,
     ends_early: &dyn Fn() -> bool,
-    seconds: &Seconds,
+    mut recorder: Recorder<'_>,
     caller: &mut dyn Caller,
 ) -> Tally {
     let mut tally = Tally::default();
-    let mut recorder = Recorder::new(seconds);
     let mut calls = 0u64;
     loop {
         let due = schedule.due(calls);
