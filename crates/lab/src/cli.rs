@@ -54,8 +54,8 @@ struct ListOptions {
 struct RunOptions {
     /// A workload, as `ashlar-lab list` names them.
     workload: String,
-    /// Targets, as `ashlar-lab list` names them, or host:port of a running server. The lab writes keys `lab:...` or the
-    /// table `ashlar_lab_rows` there.
+    /// Targets, as `ashlar-lab list` names them, ashlar=PATH of another build, or host:port of a running server. The lab
+    /// writes keys `lab:...` or the table `ashlar_lab_rows` there.
     #[arg(long, required = true, value_delimiter = ',', value_name = "NAME,...")]
     target: Vec<String>,
     /// Threads, each with a connection; several numbers are measured one after the other.
@@ -167,6 +167,7 @@ fn list(options: &ListOptions) -> Result<()> {
         };
         say::result(&format!("  {:<12}{what}\n              {presence}", target.to_string()))?;
     }
+    say::result("  ashlar=PATH another build of this project's server")?;
     say::result("  host:port   a running server of either protocol")
 }
 

@@ -20,9 +20,9 @@ pub(super) struct One<'a> {
     pub(super) repetition: u32,
 }
 
-/// The files of a measurement begin with this.
+/// The files of a measurement begin with this. The path of a program is part of the name of some targets.
 pub(super) fn file_name(measurement: &Measurement) -> String {
-    format!("{}-{}-{}", measurement.target, measurement.threads, measurement.repetition)
+    format!("{}-{}-{}", measurement.target.replace('/', "_"), measurement.threads, measurement.repetition)
 }
 
 impl One<'_> {
