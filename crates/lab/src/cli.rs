@@ -1,7 +1,7 @@
 //! The command line: what may be typed, and which module does it.
 //!
-//! Exit status: 0 all is well; 1 a run is partial or had wrong answers, or a comparison found something slower; 2 nothing could be
-//! done: bad input, no target, runs that are unlike.
+//! Exit status: 0 all is well; 1 a run is partial, had wrong answers or unsent requests, or a comparison found something slower; 2
+//! nothing could be done: bad input, no target, runs that are unlike or had wrong answers.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ enum Command {
     /// Say whether TEST is faster or slower than BASE.
     ///
     /// Each is the folder of a run; where a run has several targets, FOLDER:TARGET. Exit status 1 if anything is slower, 2 if
-    /// the runs are unlike.
+    /// the runs are unlike or answers were wrong.
     Compare(CompareOptions),
     /// Write report.html and report.md of some runs.
     Report(ReportOptions),
@@ -45,7 +45,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct ListOptions {
-    /// The program of Ashlar [default: the fastest build under target/].
+    /// The program of Ashlar [default: the newest build under target/].
     #[arg(long, value_name = "PATH")]
     ashlar: Option<PathBuf>,
 }
@@ -54,8 +54,8 @@ struct ListOptions {
 struct RunOptions {
     /// A workload, as `ashlar-lab list` names them.
     workload: String,
-    /// Targets, as `ashlar-lab list` names them, or host:port of a running server. The lab writes keys `lab:...` or the
-    /// table `ashlar_lab_rows` there.
+    /// Targets, as `ashlar-lab list` names them, ashlar=PATH of another build, or host:port of a running server. The lab
+    /// writes keys `lab:...` or the table `ashlar_lab_rows` there.
     #[arg(long, required = true, value_delimiter = ',', value_name = "NAME,...")]
     target: Vec<String>,
     /// Threads, each with a connection; several numbers are measured one after the other.
@@ -84,7 +84,7 @@ struct RunOptions {
     /// Cores of the client, or none [default: 1 of two or more].
     #[arg(long, value_name = "CORES")]
     client_cores: Option<String>,
-    /// The program of Ashlar [default: the fastest build under target/].
+    /// The program of Ashlar [default: the newest build under target/].
     #[arg(long, value_name = "PATH")]
     ashlar: Option<PathBuf>,
     /// The folder of the run [default: target/lab/TIME-WORKLOAD].
@@ -167,6 +167,7 @@ fn list(options: &ListOptions) -> Result<()> {
         };
         say::result(&format!("  {:<12}{what}\n              {presence}", target.to_string()))?;
     }
+    say::result("  ashlar=PATH another build of this project's server")?;
     say::result("  host:port   a running server of either protocol")
 }
 

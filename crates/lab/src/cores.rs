@@ -23,23 +23,36 @@ impl Cores {
         Self { server: one(server, "0"), client: one(client, "1") }
     }
 
-    /// Puts this process, its threads to come, on the client's cores, and finds out whether the server's exist.
-    pub(crate) fn pin_this_process(&self) -> Result<()> {
+    /// Puts this process, its threads to come, on the client's cores, and finds out whether the server's exist. The cores that
+    /// servers are to be started on; None for those of this process, where it was left alone.
+    pub(crate) fn pin_this_process(&self) -> Result<Option<String>> {
         if let Some(cores) = &self.server {
             taskset(&["-c", cores, "true"])?;
         }
-        if let Some(cores) = &self.client {
-            taskset(&["-a", "-c", "-p", cores, &std::process::id().to_string()])?;
-        }
-        Ok(())
+        let Some(cores) = &self.client else {
+            return Ok(self.server.clone());
+        };
+        // A server inherits the cores of the lab: where it may have any, it gets those that the lab had.
+        let before = allowed(&std::fs::read_to_string("/proc/self/status")?);
+        taskset(&["-a", "-c", "-p", cores, &std::process::id().to_string()])?;
+        Ok(self.server.clone().or(before))
     }
 }
 
-/// How many cores a list like `0,2-4` names.
+/// The cores that a process may run on, of its page in /proc.
+fn allowed(status: &str) -> Option<String> {
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).map(|cores| cores.trim().to_owned())
+}
+
+/// How many cores a list like `0,2-4,6-10:2` names, of whose last part every second is one.
 pub(crate) fn count(cores: &str) -> usize {
     let count = |part: &str| match part.split_once('-') {
         None => Some(1),
-        Some((first, last)) => Some((last.parse::<usize>().ok()? + 1).saturating_sub(first.parse().ok()?)),
+        Some((first, rest)) => {
+            let (last, stride) = rest.split_once(':').unwrap_or((rest, "1"));
+            let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+            Some((last + 1).saturating_sub(first).div_ceil(stride.parse::<usize>().ok()?.max(1)))
+        }
     };
     cores.split(',').filter_map(count).sum::<usize>().max(1)
 }
@@ -64,9 +77,18 @@ mod tests {
 
     #[test]
     fn cores_are_counted() {
-        for (cores, expected) in [("0", 1), ("0,1", 2), ("0-3", 4), ("0,2-4", 4), ("x-y", 1)] {
+        for (cores, expected) in
+            [("0", 1), ("0,1", 2), ("0-3", 4), ("0,2-4", 4), ("0-6:2", 4), ("0-5:2,8", 4), ("x-y", 1)]
+        {
             assert_eq!(count(cores), expected, "{cores}");
         }
+    }
+
+    #[test]
+    fn the_cores_of_a_process_are_read_from_its_page() {
+        let status = "Name:\tx\nCpus_allowed:\tf\nCpus_allowed_list:\t0-2,7\nMems_allowed:\t1\n";
+        assert_eq!(allowed(status).as_deref(), Some("0-2,7"));
+        assert!(allowed(&std::fs::read_to_string("/proc/self/status").unwrap()).is_some());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the run stops where it is, and what has been measured is kept.
+//! Ctrl-C, SIGTERM and a terminal that is closed: the run stops where it is, and what has been measured is kept.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,20 +18,20 @@ pub(crate) fn is_set() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
-/// From now on the first of either signal sets the flag; later ones are ignored, for the lab is on its way out and has servers to
+/// From now on the first of these signals sets the flag; later ones are ignored, for the lab is on its way out and has servers to
 /// stop.
 pub(crate) fn watch() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let (mut interrupt, mut terminate) = {
+    let (mut interrupt, mut terminate, mut hangup) = {
         let _inside = runtime.enter();
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
     };
     // Not joined: mostly there is no signal, and the process ends while the thread waits for one.
     std::thread::Builder::new()
         .name("lab-signals".to_owned())
         .spawn(move || {
             runtime.block_on(async {
-                tokio::select! { _ = interrupt.recv() => {} _ = terminate.recv() => {} }
+                tokio::select! { _ = interrupt.recv() => {} _ = terminate.recv() => {} _ = hangup.recv() => {} }
             });
             STOP.store(true, Ordering::Relaxed);
             crate::say::note("told to stop: what has been measured is kept");

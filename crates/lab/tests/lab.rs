@@ -218,20 +218,56 @@ fn a_server_that_does_not_answer_does_not_hold_up_an_interrupt() {
     assert!(!Path::new(&format!("/proc/{server}")).exists());
 }
 
+/// A running server that stores nothing, and its doors: RESP, PostgreSQL.
+fn noop_server(folder: &Path, value_bytes: u32) -> (Child, Vec<String>) {
+    let ready = folder.join("ready");
+    let bytes = value_bytes.to_string();
+    let server = lab(&["noop-server", "--value-bytes", &bytes, "--ready-file"]).arg(&ready).spawn().unwrap();
+    loop {
+        match std::fs::read_to_string(&ready) {
+            Ok(text) => break (server, text.lines().map(str::to_owned).collect()),
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn a_server_that_confirms_writes_and_drops_them_is_found_out() {
+    let (guard, path) = folder();
+    let (mut server, doors) = noop_server(guard.path(), 100);
+    let kv = run(&path, &["kv-put", "--target", &doors[0], "--keys", "500", "--repeat", "1"]).output().unwrap();
+    let sql = guard.path().join("sql");
+    let rows = run(&sql, &["sql-update", "--target", &doors[1], "--rows", "500", "--repeat", "1"]).output().unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    for (output, path, said) in [(kv, path, "has its first value"), (rows, sql, "is as it was loaded")] {
+        let (out, error) = texts(&output);
+        assert_eq!(output.status.code(), Some(1), "{out}\n{error}");
+        assert!(out.contains("2 WRONG ANSWERS, the first: ") && out.contains(said), "{out}");
+        assert_eq!(record(&path)["measurements"][0]["errors"], 2, "one of each thread");
+    }
+}
+
+#[test]
+fn a_window_that_is_too_short_fails_instead_of_vanishing() {
+    let (_guard, path) = folder();
+    // One request is due in the warm-up, and the next after a quarter of an hour.
+    let slow = ["run", "kv-get", "--target", "noop", "--keys", "50", "--rate", "0.001", "--threads", "1"];
+    let mut command = lab(&slow);
+    command.args(["--warm-up", "1", "--seconds", "1", "--server-cores", "none", "--client-cores", "none", "--out"]);
+    command.arg(&path);
+    fails(command, 2, "no target could be measured");
+    let run = record(&path);
+    assert_eq!(run["state"], "partial");
+    assert!(run["targets"][0]["reason"].as_str().unwrap().contains("the window is shorter than one answer"), "{run}");
+}
+
 #[test]
 fn wrong_answers_are_counted_and_make_the_run_fail() {
     // A server whose values have another length than the lab wrote.
     let (guard, path) = folder();
-    let ready = guard.path().join("ready");
-    let mut server = lab(&["noop-server", "--value-bytes", "50", "--ready-file"]).arg(&ready).spawn().unwrap();
-    let address = loop {
-        match std::fs::read_to_string(&ready) {
-            // Its doors, a line each; the first speaks RESP.
-            Ok(text) => break text.lines().next().unwrap().to_owned(),
-            Err(_) => std::thread::yield_now(),
-        }
-    };
-    let output = short_run(&path, &["kv-get", "--target", &address]).output().unwrap();
+    let (mut server, doors) = noop_server(guard.path(), 50);
+    let output = short_run(&path, &["kv-get", "--target", &doors[0]]).output().unwrap();
     server.kill().unwrap();
     server.wait().unwrap();
     let (out, error) = texts(&output);
@@ -262,9 +298,9 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
 
     let other = guard.path().join("other");
     std::fs::create_dir(&other).unwrap();
-    std::fs::write(other.join("run.json"), "{\"schema_version\": 2}").unwrap();
+    std::fs::write(other.join("run.json"), "{\"schema_version\": 99}").unwrap();
     let other = other.to_str().unwrap();
-    fails(lab(&["compare", other, other]), 2, "schema version 2, and this ashlar-lab reads version 1");
+    fails(lab(&["compare", other, other]), 2, "schema version 99, and this ashlar-lab reads version 2");
 }
 
 #[test]

@@ -4,12 +4,12 @@
 
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 
 use crate::record::measure::{MEASURES, Measure};
-use crate::record::{Load, Run, folder};
+use crate::record::{Load, Measurement, Run, folder};
 use crate::statistics::{Interval, confidence_of_each, difference};
 
 /// Repetitions that each side must have.
@@ -92,6 +92,8 @@ pub(crate) enum Comparison {
         rows: Vec<Row>,
         /// The word for the whole: slower if anything became worse.
         word: Word,
+        /// Wrong answers of both sides. Where there are any, no word is sure: what is fast may be so because it is wrong.
+        wrong: u64,
     },
 }
 
@@ -99,7 +101,7 @@ impl Comparison {
     /// Whether anything became worse; None where nothing can be said.
     pub(crate) fn is_worse(&self) -> Option<bool> {
         match self {
-            Self::Unlike(_) => None,
+            Self::Unlike(_) | Self::Alike { wrong: 1.., .. } => None,
             Self::Alike { word, .. } => Some(word.is_worse()),
         }
     }
@@ -108,11 +110,7 @@ impl Comparison {
 impl Side {
     /// Reads `FOLDER` or `FOLDER:TARGET`; `like` is the target of the other side, which is taken where several are there.
     fn load(text: &str, like: Option<&str>) -> Result<Self> {
-        // A folder may have a colon in its name.
-        let (folder, named) = match text.rsplit_once(':') {
-            Some((folder, target)) if !PathBuf::from(text).is_dir() => (folder, Some(target)),
-            _ => (text, None),
-        };
+        let (folder, named) = split(text);
         let folder = PathBuf::from(folder);
         let run = folder::load(&folder)?;
         let mut there: Vec<String> = Vec::new();
@@ -137,8 +135,34 @@ impl Side {
         Some(&self.target)
     }
 
+    fn sound(&self, threads: u32) -> impl Iterator<Item = &Measurement> {
+        self.run.of(&self.target, threads).filter(|one| one.is_sound())
+    }
+
     fn figures(&self, measure: Measure, threads: u32) -> Vec<f64> {
-        self.run.of(&self.target, threads).filter(|one| one.is_sound()).filter_map(|one| measure.of(one)).collect()
+        self.sound(threads).filter_map(|one| measure.of(one)).collect()
+    }
+
+    /// The ratio by which a figure may differ from what it stands for.
+    fn resolution(&self, measure: Measure, threads: u32) -> f64 {
+        self.sound(threads).filter_map(|one| measure.resolution(one)).fold(0.0, f64::max)
+    }
+
+    fn wrong_answers(&self) -> u64 {
+        self.run.measurements.iter().filter(|one| one.target == self.target).map(|one| one.errors).sum()
+    }
+}
+
+/// The folder of `FOLDER` or `FOLDER:TARGET`, and the target. A folder may have a colon in its name, and so has a target that is an
+/// address, so the shortest part that is a folder is taken for it.
+fn split(text: &str) -> (&str, Option<&str>) {
+    if Path::new(text).is_dir() {
+        return (text, None);
+    }
+    let mut parts = text.match_indices(':').map(|(at, _)| (&text[..at], &text[at + 1..]));
+    match parts.find(|(folder, _)| Path::new(folder).is_dir()) {
+        Some((folder, target)) => (folder, Some(target)),
+        None => (text, None),
     }
 }
 
@@ -155,9 +179,41 @@ pub(crate) fn run(base: &str, test: &str, options: Options) -> Result<Comparison
             (Side::load(base, test.named())?, test)
         }
     };
+    table::heading(&base, &test)?;
     let comparison = compare(&base, &test, options)?;
-    table::show(&base, &test, options, &comparison)?;
+    table::show(options, &comparison)?;
     Ok(comparison)
+}
+
+/// What two sides do not have in common although their figures can be compared: it may be what is compared, or what misleads.
+fn notes(base: &Side, test: &Side) -> Vec<String> {
+    let mut notes = Vec::new();
+    if base.run.started_at != test.run.started_at {
+        notes.push(format!(
+            "made at {} and {}: what drifted in between is not in the interval; targets of one run are measured in turn",
+            base.run.started_at, test.run.started_at
+        ));
+    }
+    if base.run.lab_build != test.run.lab_build {
+        notes.push(format!("the lab was built as {} and {}", base.run.lab_build, test.run.lab_build));
+    }
+    let (before, after) = (base.run.target(&base.target), test.run.target(&test.target));
+    if let (Some(before), Some(after)) = (before, after)
+        && before.name == after.name
+        && before.configuration != after.configuration
+    {
+        let only = |these: &[String], those: &[String]| {
+            let lines: Vec<&str> = these.iter().filter(|line| !those.contains(line)).map(String::as_str).collect();
+            if lines.is_empty() { "nothing".to_owned() } else { lines.join("; ") }
+        };
+        notes.push(format!(
+            "{} was configured differently: only the base has {}, only the test has {}",
+            before.name,
+            only(&before.configuration, &after.configuration),
+            only(&after.configuration, &before.configuration)
+        ));
+    }
+    notes
 }
 
 /// The outcome for two sides.
@@ -170,7 +226,7 @@ pub(crate) fn compare(base: &Side, test: &Side, options: Options) -> Result<Comp
     for threads in &base.run.load.threads {
         for (side, run) in [("base", base), ("test", test)] {
             let all = run.run.of(&run.target, *threads).count();
-            let sound = run.run.of(&run.target, *threads).filter(|one| one.is_sound()).count();
+            let sound = run.sound(*threads).count();
             ensure!(
                 sound >= REPETITIONS_MIN,
                 "the {side}, {} of {}, has {sound} sound repetitions of {all} with {threads} threads; {REPETITIONS_MIN} are needed, five or more are better",
@@ -181,16 +237,17 @@ pub(crate) fn compare(base: &Side, test: &Side, options: Options) -> Result<Comp
         for measure in MEASURES {
             let (before, after) = (base.figures(*measure, *threads), test.figures(*measure, *threads));
             if before.len() >= REPETITIONS_MIN && after.len() >= REPETITIONS_MIN {
-                figures.push((*threads, *measure, before, after));
+                let resolution = base.resolution(*measure, *threads) + test.resolution(*measure, *threads);
+                figures.push((*threads, *measure, before, after, resolution));
             }
         }
     }
     let confidence = confidence_of_each(options.confidence, figures.len());
     let mut rows = Vec::new();
-    for (threads, measure, base, test) in figures {
-        if let Some(interval) = difference(&base, &test, confidence) {
+    for (threads, measure, before, after, resolution) in figures {
+        if let Some(interval) = difference(&before, &after, confidence, resolution) {
             let word = Word::of(measure, &interval, options.least);
-            let (base, test) = (geometric_mean(&base), geometric_mean(&test));
+            let (base, test) = (geometric_mean(&before), geometric_mean(&after));
             rows.push(Row { threads, measure, base, test, interval, word });
         }
     }
@@ -201,7 +258,7 @@ pub(crate) fn compare(base: &Side, test: &Side, options: Options) -> Result<Comp
     } else {
         Word::NoDifference
     };
-    Ok(Comparison::Alike { rows, word })
+    Ok(Comparison::Alike { rows, word, wrong: base.wrong_answers() + test.wrong_answers() })
 }
 
 /// What two runs do not have in common although figures depend on it.
@@ -212,6 +269,11 @@ fn differences(base: &Run, test: &Run) -> Vec<String> {
             found.push(format!("{what}: {base}, {test}"));
         }
     };
+    let lab = |run: &Run| {
+        let assertions = if run.lab_debug_assertions { " with debug assertions" } else { "" };
+        format!("{}{assertions}", run.lab_version)
+    };
+    differ("lab", lab(base), lab(test));
     differ("workload", base.workload.name.clone(), test.workload.name.clone());
     let parameters = |run: &Run| {
         let named: Vec<String> =

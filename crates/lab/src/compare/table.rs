@@ -4,17 +4,28 @@ use anyhow::Result;
 
 use super::{Comparison, Options, Side, Word};
 use crate::record::RunState;
-use crate::report::remarks::disturbance;
+use crate::report::remarks;
 use crate::say::{note, result};
 
-pub(super) fn show(base: &Side, test: &Side, options: Options, comparison: &Comparison) -> Result<()> {
+/// What is compared, and what is to be known of it; before anything is compared, for it may say why that fails.
+pub(super) fn heading(base: &Side, test: &Side) -> Result<()> {
     for (name, side) in [("base", base), ("test", test)] {
         result(&format!("{name}  {}", describe(side)))?;
         if side.run.state == RunState::Partial {
             let reason = side.run.reason.as_deref().unwrap_or("no reason is known");
             note(&format!("the run of the {name} is partial ({reason}); its sound repetitions are compared"));
         }
+        for threads in &side.run.load.threads {
+            for remark in remarks::about(&side.run, &side.target, *threads) {
+                note(&format!("{name}: {remark}"));
+            }
+        }
     }
+    super::notes(base, test).iter().for_each(|text| note(text));
+    Ok(())
+}
+
+pub(super) fn show(options: Options, comparison: &Comparison) -> Result<()> {
     match comparison {
         Comparison::Unlike(differences) => {
             result("\nunlike: these runs cannot be compared")?;
@@ -22,17 +33,7 @@ pub(super) fn show(base: &Side, test: &Side, options: Options, comparison: &Comp
                 result(&format!("  {difference}"))?;
             }
         }
-        Comparison::Alike { rows, word } => {
-            for (name, side) in [("base", base), ("test", test)] {
-                let shares = side.run.load.threads.iter();
-                let shares = shares.filter_map(|threads| disturbance(&side.run, &side.target, *threads));
-                if let Some(share) = shares.reduce(f64::max) {
-                    note(&format!(
-                        "the {name} was DISTURBED: other programs used up to {:.0} % of the machine's cores, and repetitions do not tell their effect from the target's",
-                        share * 100.0
-                    ));
-                }
-            }
+        Comparison::Alike { rows, word, wrong } => {
             let mut threads = None;
             for row in rows {
                 if threads != Some(row.threads) {
@@ -57,6 +58,9 @@ pub(super) fn show(base: &Side, test: &Side, options: Options, comparison: &Comp
                     row.word.text()
                 ))?;
             }
+            if *wrong > 0 {
+                return result(&format!("\nunsure: {wrong} answers were wrong, and what is wrong may be fast for it"));
+            }
             result(&format!("\n{}{}", word.text(), explanation(rows, *word)))?;
             note(&format!(
                 "With {} % confidence none of these {} words is by chance; differences below {} % are none.",
@@ -80,8 +84,12 @@ fn explanation(rows: &[super::Row], word: Word) -> String {
 }
 
 fn describe(side: &Side) -> String {
-    let target = side.run.targets.iter().find(|target| target.name == side.target);
+    let target = side.run.target(&side.target);
     let version = target.and_then(|target| target.version.as_deref()).unwrap_or("of unknown version");
-    let commit = side.run.commit.as_ref().map_or(String::new(), |commit| format!(", commit {commit}"));
-    format!("{} {version}, {} of {}{commit}", side.target, side.run.workload.name, side.folder.display())
+    let program = target.and_then(|target| target.program.as_ref());
+    let changed = target.and_then(|target| target.program_changed_at.as_deref()).unwrap_or("an unknown moment");
+    let program = program.map_or(String::new(), |program| format!(", program {program} of {changed}"));
+    // Of the folder only: the program may have been built of another source.
+    let commit = side.run.commit.as_ref().map_or(String::new(), |commit| format!(", in a folder at commit {commit}"));
+    format!("{} {version}, {} of {}{program}{commit}", side.target, side.run.workload.name, side.folder.display())
 }

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ashlar_base::clock::monotonic;
@@ -16,11 +17,13 @@ pub(super) struct Incoming {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    patience: Duration,
 }
 
 impl Incoming {
-    pub(super) fn new() -> Self {
-        Self { bytes: vec![0; READ_BYTES], start: 0, end: 0 }
+    /// Empty; waits as long as `patience` for an answer.
+    pub(super) fn new(patience: Duration) -> Self {
+        Self { bytes: vec![0; READ_BYTES], start: 0, end: 0, patience }
     }
 
     /// What has come.
@@ -62,8 +65,8 @@ impl Incoming {
                     if interrupt::is_set() {
                         bail!("interrupted while it waited for an answer");
                     }
-                    if since.elapsed() >= super::ANSWER_TIMEOUT {
-                        bail!("no answer within {} s", super::ANSWER_TIMEOUT.as_secs());
+                    if since.elapsed() >= self.patience {
+                        bail!("no answer within {} s", self.patience.as_secs());
                     }
                 }
                 Err(error) => return Err(error).context("reading an answer"),

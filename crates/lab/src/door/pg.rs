@@ -3,6 +3,7 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -53,8 +54,13 @@ pub(crate) type Tag = Result<String, String>;
 impl PgClient {
     /// Connects as the user `postgres` to the database `postgres`.
     pub(crate) fn connect(address: SocketAddr) -> Result<Self> {
+        Self::connect_within(address, super::ANSWER_TIMEOUT)
+    }
+
+    /// Likewise; no answer may take longer than this.
+    pub(crate) fn connect_within(address: SocketAddr, patience: Duration) -> Result<Self> {
         let stream = super::connect(address)?;
-        let mut client = Self { stream, out: Vec::new(), incoming: Incoming::new(), version: String::new() };
+        let mut client = Self { stream, out: Vec::new(), incoming: Incoming::new(patience), version: String::new() };
         let mut body = 196_608_i32.to_be_bytes().to_vec();
         for text in ["user", "postgres", "database", "postgres", "application_name", "ashlar-lab", ""] {
             body.extend_from_slice(text.as_bytes());
@@ -111,8 +117,8 @@ impl PgClient {
         Ok(())
     }
 
-    /// Executes a prepared statement with these parameters, in text form; one write, one round trip.
-    pub(crate) fn execute(&mut self, name: &str, params: &[&str], on_row: &mut dyn FnMut(Row<'_>)) -> Result<Tag> {
+    /// Makes an execution of a prepared statement with these parameters, in text form, ready for [`PgClient::run`].
+    pub(crate) fn bind(&mut self, name: &str, params: &[&str]) {
         let start = self.open(b'B');
         self.out.push(0);
         self.out.extend_from_slice(name.as_bytes());
@@ -127,6 +133,10 @@ impl PgClient {
         self.close(start);
         self.send(b'E', &[&[0, 0, 0, 0, 0]]);
         self.send(b'S', &[]);
+    }
+
+    /// Runs the execution that was made ready: one write, one round trip.
+    pub(crate) fn run(&mut self, on_row: &mut dyn FnMut(Row<'_>)) -> Result<Tag> {
         self.flush()?;
         self.answers(on_row)
     }

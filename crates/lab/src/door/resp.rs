@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use ashlar_protocol::resp::{ReplyWriter, Version};
@@ -36,7 +37,12 @@ pub(crate) enum Reply<'a> {
 impl RespClient {
     /// Connects; says nothing yet.
     pub(crate) fn connect(address: SocketAddr) -> Result<Self> {
-        Ok(Self { stream: super::connect(address)?, out: Vec::new(), incoming: Incoming::new() })
+        Self::connect_within(address, super::ANSWER_TIMEOUT)
+    }
+
+    /// Likewise; no answer may take longer than this.
+    pub(crate) fn connect_within(address: SocketAddr, patience: Duration) -> Result<Self> {
+        Ok(Self { stream: super::connect(address)?, out: Vec::new(), incoming: Incoming::new(patience) })
     }
 
     /// Begins a command of so many words, which follow by [`RespClient::word`].

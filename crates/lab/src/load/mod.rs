@@ -22,7 +22,7 @@ use anyhow::Result;
 
 use crate::clock::{Clock, Nanos, SECOND};
 use crate::record::histogram::{self, Latencies};
-pub(crate) use recorder::Seconds;
+use recorder::{Recorder, Seconds};
 use worker::{Schedule, Tally};
 
 /// How often somebody looks at the time while load runs.
@@ -31,12 +31,25 @@ const TICK: Duration = Duration::from_millis(100);
 /// Stack of a load thread: it calls a few functions deep.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// One connection that makes requests and judges their answers.
+/// One connection that makes requests and judges their answers. Only [`Caller::call`] is timed.
 pub(crate) trait Caller: Send {
-    /// Sends the next request, or the next few at once, and says of each answer whether it is right.
+    /// Makes the next request, or the next few, ready to be sent.
+    fn make(&mut self);
+
+    /// Sends what was made, all at once, and reads the answers; `came` is called as soon as each is there in full.
     ///
     /// An error means that the connection is lost.
-    fn call(&mut self, answered: &mut dyn FnMut(Answer)) -> Result<()>;
+    fn call(&mut self, came: &mut dyn FnMut()) -> Result<()>;
+
+    /// Says of each answer that came, in their order, whether it is right.
+    fn judge(&mut self, judged: &mut dyn FnMut(Answer));
+
+    /// After the last call: reads what was last written, and says what is wrong with it.
+    ///
+    /// An error means that the connection is lost.
+    fn read_back(&mut self) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// How many answers a call gives.
     fn answers_per_call(&self) -> u64 {
@@ -111,7 +124,7 @@ pub(crate) struct Sample {
     pub(crate) latencies: Vec<Latencies>,
     /// All latencies.
     pub(crate) merged: Latencies,
-    /// Wrong answers.
+    /// Wrong answers, and writes that were not there afterwards.
     pub(crate) errors: u64,
     /// The first of them.
     pub(crate) first_error: Option<String>,
@@ -143,12 +156,13 @@ pub(crate) fn measure(
         let (done, all_done) = sync_channel::<Tally>(count);
         for (thread, mut caller) in callers.into_iter().enumerate() {
             let schedule = Schedule::of(pace, thread, count, caller.answers_per_call());
-            let (done, seconds, ends_early, lost) = (done.clone(), &seconds, &ends_early, &lost);
+            let recorder = Recorder::new(&seconds, thread, count);
+            let (done, ends_early, lost) = (done.clone(), &ends_early, &lost);
             let spawned = std::thread::Builder::new()
                 .name(format!("load-{thread}"))
                 .stack_size(STACK_BYTES)
                 .spawn_scoped(scope, move || {
-                    let tally = worker::work(clock, schedule, windows, &ends_early, seconds, caller.as_mut());
+                    let tally = worker::work(clock, schedule, windows, &ends_early, recorder, caller.as_mut());
                     if tally.broken.is_some() {
                         lost.store(true, Ordering::Relaxed);
                     }
@@ -194,8 +208,9 @@ pub(crate) fn measure(
         Ok(())
     })?;
     let lost = lost.load(Ordering::Relaxed);
-    // The flag may be set when everything has been measured already; that is no interruption.
-    let interrupted = interrupted && ended_at < windows.end();
+    // The flag may be set when everything has been measured already; that is no interruption, unless requests that were due
+    // were still waited for.
+    let interrupted = interrupted && (ended_at < windows.end() || tallies.iter().any(|tally| tally.unsent > 0));
     Ok(assemble(windows, seconds, tallies, ended_at, interrupted && !lost))
 }
 

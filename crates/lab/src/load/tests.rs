@@ -25,10 +25,15 @@ impl Clock for VirtualClock {
     }
 }
 
-/// Takes `service` for an answer, and stops for `stall_for` at the first request at or after `stall_at`.
+/// Takes `service` for an answer, and stops for `stall_for` at the first request at or after `stall_at`. Its client takes `make` to
+/// make a request and `judge` to judge the answer.
 struct Synthetic {
     clock: Arc<VirtualClock>,
     service: Nanos,
+    make: Nanos,
+    judge: Nanos,
+    sent_at: Option<Nanos>,
+    loses_writes: bool,
     stall_at: Option<Nanos>,
     stall_for: Nanos,
     dies_at: Nanos,
@@ -37,12 +42,27 @@ struct Synthetic {
 
 impl Synthetic {
     fn steady(clock: &Arc<VirtualClock>, service: Nanos) -> Self {
-        Self { clock: clock.clone(), service, stall_at: None, stall_for: 0, dies_at: Nanos::MAX, wrong_at: Nanos::MAX }
+        Self {
+            clock: clock.clone(),
+            service,
+            make: 0,
+            judge: 0,
+            sent_at: None,
+            loses_writes: false,
+            stall_at: None,
+            stall_for: 0,
+            dies_at: Nanos::MAX,
+            wrong_at: Nanos::MAX,
+        }
     }
 }
 
 impl Caller for Synthetic {
-    fn call(&mut self, answered: &mut dyn FnMut(Answer)) -> Result<()> {
+    fn make(&mut self) {
+        self.clock.wait_until(self.clock.now() + self.make);
+    }
+
+    fn call(&mut self, came: &mut dyn FnMut()) -> Result<()> {
         let now = self.clock.now();
         if now >= self.dies_at {
             bail!("connection reset");
@@ -52,16 +72,34 @@ impl Caller for Synthetic {
             self.clock.wait_until(now + self.stall_for);
         }
         self.clock.wait_until(self.clock.now() + self.service);
-        answered(if now >= self.wrong_at { Answer::Wrong("no value".into()) } else { Answer::Right });
+        came();
+        self.sent_at = Some(now);
         Ok(())
+    }
+
+    fn judge(&mut self, judged: &mut dyn FnMut(Answer)) {
+        self.clock.wait_until(self.clock.now() + self.judge);
+        if let Some(sent_at) = self.sent_at.take() {
+            judged(if sent_at >= self.wrong_at { Answer::Wrong("no value".into()) } else { Answer::Right });
+        }
+    }
+
+    fn read_back(&mut self) -> Result<Option<String>> {
+        Ok(self.loses_writes.then(|| "a write is gone".to_owned()))
     }
 }
 
 /// One thread against one synthetic target, in virtual time.
-fn run(clock: &Arc<VirtualClock>, pace: Pace, windows: Windows, mut target: Synthetic) -> Sample {
+fn run(clock: &Arc<VirtualClock>, pace: Pace, windows: Windows, target: Synthetic) -> Sample {
+    run_until(clock, pace, windows, target, Nanos::MAX)
+}
+
+/// Likewise, and somebody stops it at this moment.
+fn run_until(clock: &Arc<VirtualClock>, pace: Pace, windows: Windows, mut target: Synthetic, stop: Nanos) -> Sample {
     let seconds = Seconds::new(windows);
     let schedule = Schedule::of(pace, 0, 1, 1);
-    let tally = work(clock.as_ref(), schedule, windows, &|| false, &seconds, &mut target);
+    let recorder = Recorder::new(&seconds, 0, 1);
+    let tally = work(clock.as_ref(), schedule, windows, &|| clock.now() >= stop, recorder, &mut target);
     assemble(windows, seconds, vec![tally], windows.end(), false)
 }
 
@@ -122,6 +160,50 @@ fn a_rate_that_cannot_be_reached_ends_and_says_what_was_not_sent() {
     assert_eq!(sample.unsent, 110_000 - 21_000);
     assert_eq!(sample.merged.len(), 21_000 - 10_000);
     assert_eq!(sample.completed.iter().sum::<u64>(), 10_000);
+}
+
+#[test]
+fn what_was_due_in_the_warm_up_is_not_unsent() {
+    let clock = Arc::new(VirtualClock::default());
+    // 21 s of one answer in 100 ms: 210 of the 1,000 of the warm-up are sent, and none of the 10,000 of the window.
+    let sample = run(&clock, Pace::Open { per_second: 1000.0 }, WINDOWS, Synthetic::steady(&clock, 100 * MILLI));
+    assert_eq!((sample.unsent, sample.merged.len()), (10_000, 0));
+}
+
+#[test]
+fn what_was_still_waited_for_when_it_was_stopped_is_unsent() {
+    let clock = Arc::new(VirtualClock::default());
+    let pace = Pace::Open { per_second: 2000.0 };
+    let sample = run_until(&clock, pace, WINDOWS, Synthetic::steady(&clock, MILLI), 12 * SECOND);
+    // One answer a millisecond: 12,000 of 22,000 were sent, all of the warm-up among them.
+    assert_eq!((sample.unsent, sample.merged.len()), (10_000, 10_000));
+}
+
+#[test]
+fn making_a_request_and_judging_its_answer_is_not_timed() {
+    for pace in [Pace::Closed, Pace::Open { per_second: 100.0 }] {
+        let clock = Arc::new(VirtualClock::default());
+        let target = Synthetic { make: 2 * MILLI, judge: 3 * MILLI, ..Synthetic::steady(&clock, MILLI) };
+        let sample = run(&clock, pace, WINDOWS, target);
+        about(sample.merged.max(), MILLI);
+    }
+}
+
+#[test]
+fn a_write_that_is_gone_afterwards_is_a_wrong_answer() {
+    let clock = Arc::new(VirtualClock::default());
+    let target = Synthetic { loses_writes: true, ..Synthetic::steady(&clock, MILLI) };
+    let sample = run(&clock, Pace::Closed, WINDOWS, target);
+    assert_eq!((sample.errors, sample.first_error.as_deref()), (1, Some("a write is gone")));
+}
+
+#[test]
+fn the_largest_latency_of_a_second_is_not_that_of_the_second_before() {
+    let clock = Arc::new(VirtualClock::default());
+    let target = Synthetic { stall_at: Some(5 * SECOND), stall_for: SECOND / 2, ..Synthetic::steady(&clock, MILLI) };
+    let sample = run(&clock, Pace::Closed, WINDOWS, target);
+    about(sample.latencies[4].max(), 501 * MILLI);
+    about(sample.latencies[5].max(), MILLI);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The loop of one load thread.
 
 use super::recorder::Recorder;
-use super::{Answer, Caller, Pace, Seconds, Windows};
+use super::{Answer, Caller, Pace, Windows};
 use crate::clock::{Clock, Nanos, SECOND};
 
 /// A thread that waits for its next request looks this often whether it should stop.
@@ -27,6 +27,23 @@ impl Schedule {
             }
         }
     }
+
+    /// The moment at which the call of this number, from 0, is due; None for as soon as it can.
+    fn due(self, call: u64) -> Option<Nanos> {
+        match self {
+            Self::Closed => None,
+            // Multiplied, not added up: a rate of a million has no whole interval.
+            Self::Every { first, interval } => Some((first + interval * call as f64) as Nanos),
+        }
+    }
+
+    /// How many calls are due before this moment.
+    fn due_before(self, moment: Nanos) -> u64 {
+        match self {
+            Self::Closed => 0,
+            Self::Every { first, interval } => ((moment as f64 - first) / interval).ceil().max(0.0) as u64,
+        }
+    }
 }
 
 /// What one thread saw, apart from latencies.
@@ -39,52 +56,50 @@ pub(super) struct Tally {
     pub(super) broken: Option<String>,
 }
 
+impl Tally {
+    fn wrong(&mut self, what: String) {
+        self.errors += 1;
+        self.first_error.get_or_insert(what);
+    }
+}
+
 /// Calls until the end of the window, or until told to end early.
 pub(super) fn work(
     clock: &dyn Clock,
     schedule: Schedule,
     windows: Windows,
     ends_early: &dyn Fn() -> bool,
-    seconds: &Seconds,
+    mut recorder: Recorder<'_>,
     caller: &mut dyn Caller,
 ) -> Tally {
     let mut tally = Tally::default();
-    let mut recorder = Recorder::new(seconds);
     let mut calls = 0u64;
-    'calls: while !ends_early() {
-        let start = match schedule {
-            Schedule::Closed => clock.now(),
-            // Multiplied, not added up: a rate of a million has no whole interval.
-            Schedule::Every { first, interval } => (first + interval * calls as f64) as Nanos,
-        };
-        if start >= windows.end() {
+    loop {
+        let due = schedule.due(calls);
+        if due.unwrap_or_else(|| clock.now()) >= windows.end() {
+            // Somebody who stops the load does not wait for one more answer.
+            if !ends_early() {
+                read_back(caller, &mut tally);
+            }
             break;
         }
-        if let Schedule::Every { interval, .. } = schedule {
-            loop {
-                let now = clock.now();
-                if now >= windows.patience() {
-                    let left = ((windows.end() - start) as f64 / interval).ceil() as u64;
-                    tally.unsent = left * caller.answers_per_call();
-                    break 'calls;
-                }
-                if now >= start {
-                    break;
-                }
-                if ends_early() {
-                    break 'calls;
-                }
-                clock.wait_until(start.min(now + WAIT_AT_MOST));
-            }
+        caller.make();
+        if !waited(clock, due.unwrap_or(0), windows, ends_early) {
+            // What was due in the window until now.
+            let before = schedule.due_before(clock.now().min(windows.end()));
+            let left = before.saturating_sub(calls.max(schedule.due_before(windows.begin())));
+            tally.unsent = left * caller.answers_per_call();
+            break;
         }
         calls += 1;
-        let outcome = caller.call(&mut |answer| {
-            let measured = recorder.record(start, clock.now());
+        let start = due.unwrap_or_else(|| clock.now());
+        let mut measured = false;
+        let outcome = caller.call(&mut || measured = recorder.record(start, clock.now()));
+        caller.judge(&mut |answer| {
             if let Answer::Wrong(what) = answer
                 && measured
             {
-                tally.errors += 1;
-                tally.first_error.get_or_insert(what);
+                tally.wrong(what);
             }
         });
         if let Err(error) = outcome {
@@ -94,4 +109,27 @@ pub(super) fn work(
     }
     tally.completed = recorder.finish();
     tally
+}
+
+/// Waits until a call is due; false if it is not to be made, because somebody stops the load or patience is at its end.
+fn waited(clock: &dyn Clock, due: Nanos, windows: Windows, ends_early: &dyn Fn() -> bool) -> bool {
+    loop {
+        let now = clock.now();
+        if ends_early() || now >= windows.patience() {
+            return false;
+        }
+        if now >= due {
+            return true;
+        }
+        clock.wait_until(due.min(now + WAIT_AT_MOST));
+    }
+}
+
+/// A write that was confirmed and is not there is a wrong answer, though nobody saw it when it was given.
+fn read_back(caller: &mut dyn Caller, tally: &mut Tally) {
+    match caller.read_back() {
+        Ok(None) => {}
+        Ok(Some(fault)) => tally.wrong(fault),
+        Err(error) => tally.broken = Some(format!("{error:#}")),
+    }
 }

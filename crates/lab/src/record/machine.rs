@@ -1,4 +1,4 @@
-//! The machine and the source that a run was made with.
+//! The machine, the lab and the source that a run was made with.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ pub(crate) struct Machine {
     pub(crate) kernel: String,
 }
 
-/// The source in the current folder.
+/// The source in the current folder. What was measured is a program that may have been built of another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Commit {
@@ -59,6 +59,13 @@ impl Machine {
         .map(|(what, ours, theirs)| format!("{what}: {ours}, {theirs}"))
         .collect()
     }
+}
+
+/// How this lab was built: the folder of its program, which Cargo names after the profile.
+pub(crate) fn build_of_the_lab() -> String {
+    let program = std::env::current_exe().unwrap_or_default();
+    let folder = program.parent().and_then(|folder| folder.file_name());
+    folder.map_or("unknown".to_owned(), |folder| folder.to_string_lossy().into_owned())
 }
 
 impl Commit {

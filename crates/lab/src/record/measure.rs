@@ -2,6 +2,9 @@
 
 use super::Measurement;
 
+/// Operations that must lie beyond a percentile: of fewer, one that was unlucky is the figure.
+const BEYOND_MIN: u64 = 10;
+
 /// A figure of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
@@ -50,6 +53,20 @@ impl Measure {
     /// The figure of a measurement; None where it was not measured, or is nothing that a ratio can be made of.
     pub(crate) fn of(self, measurement: &Measurement) -> Option<f64> {
         let latency = &measurement.latency;
+        // What was never sent would have had the longest latencies.
+        if self.is_latency() && measurement.unsent > 0 {
+            return None;
+        }
+        // A percentile is as good as the number of operations beyond it: of one in so many.
+        let beyond = match self {
+            Self::P90 => measurement.operations / 10,
+            Self::P99 => measurement.operations / 100,
+            Self::P999 => measurement.operations / 1000,
+            _ => BEYOND_MIN,
+        };
+        if beyond < BEYOND_MIN {
+            return None;
+        }
         let figure = match self {
             Self::Throughput => measurement.operations_per_second,
             Self::Mean => latency.mean_us,
@@ -64,6 +81,25 @@ impl Measure {
             Self::MemoryPeak => measurement.server_memory_peak_bytes? as f64,
         };
         (figure.is_finite() && figure > 0.0).then_some(figure)
+    }
+
+    /// The ratio by which the figure may differ from what it stands for, because it is counted in steps; None where it was not
+    /// measured.
+    pub(crate) fn resolution(self, measurement: &Measurement) -> Option<f64> {
+        Some(match self {
+            // One answer.
+            Self::Throughput => 1.0 / (measurement.operations_per_second * measurement.measured_seconds),
+            // A tick of the kernel's accounting is 10 ms, a page 4 KiB.
+            Self::CpuPerOperation => 0.01 / measurement.server_cpu_seconds?,
+            Self::MemoryPeak => 4096.0 / measurement.server_memory_peak_bytes? as f64,
+            // The three digits of a histogram.
+            Self::Mean | Self::P50 | Self::P90 | Self::P99 | Self::P999 => 0.001,
+        })
+        .filter(|ratio: &f64| ratio.is_finite())
+    }
+
+    fn is_latency(self) -> bool {
+        matches!(self, Self::Mean | Self::P50 | Self::P90 | Self::P99 | Self::P999)
     }
 
     /// The figure for people.
@@ -120,6 +156,30 @@ mod tests {
         ] {
             assert_eq!(measure.shown(figure), shown);
         }
+    }
+
+    #[test]
+    fn a_percentile_needs_ten_operations_beyond_it() {
+        let mut one = crate::record::tests::measurement("ashlar", 8, 1);
+        for (operations, expected) in [
+            (99, [true, false, false, false]),
+            (100, [true, true, false, false]),
+            (1000, [true, true, true, false]),
+            (10_000, [true, true, true, true]),
+        ] {
+            one.operations = operations;
+            let there = [Measure::P50, Measure::P90, Measure::P99, Measure::P999].map(|p| p.of(&one).is_some());
+            assert_eq!(there, expected, "{operations}");
+        }
+    }
+
+    #[test]
+    fn latencies_of_those_that_were_sent_say_nothing_of_the_others() {
+        let mut one = crate::record::tests::measurement("ashlar", 8, 1);
+        assert!(one.is_sound() && Measure::Mean.of(&one).is_some());
+        one.unsent = 1;
+        assert!(!one.is_sound() && Measure::Throughput.of(&one).is_some());
+        assert!(MEASURES.iter().all(|measure| !measure.is_latency() || measure.of(&one).is_none()));
     }
 
     #[test]

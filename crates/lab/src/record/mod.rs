@@ -18,7 +18,7 @@ use crate::load::Sample;
 use machine::{Commit, Machine};
 
 /// The version of these types. Another shape of the file is another version, and is refused.
-pub(crate) const SCHEMA_VERSION: u32 = 1;
+pub(crate) const SCHEMA_VERSION: u32 = 2;
 
 /// Everything about one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +26,8 @@ pub(crate) const SCHEMA_VERSION: u32 = 1;
 pub(crate) struct Run {
     pub(crate) schema_version: u32,
     pub(crate) lab_version: String,
+    pub(crate) lab_build: String,
+    pub(crate) lab_debug_assertions: bool,
     pub(crate) started_at: String,
     pub(crate) state: RunState,
     pub(crate) reason: Option<String>,
@@ -86,6 +88,7 @@ pub(crate) struct TargetRecord {
     pub(crate) reason: Option<String>,
     pub(crate) version: Option<String>,
     pub(crate) program: Option<String>,
+    pub(crate) program_changed_at: Option<String>,
     pub(crate) configuration: Vec<String>,
     pub(crate) address: Option<String>,
     pub(crate) process_id: Option<u32>,
@@ -192,13 +195,19 @@ impl Measurement {
         }
     }
 
-    /// Whether its figures may be judged: nothing is missing, and every answer was right.
+    /// Whether its figures may be judged: nothing is missing, and every answer was right. Requests that were due and never sent are
+    /// missing: they are those that would have waited longest.
     pub(crate) fn is_sound(&self) -> bool {
-        self.state == MeasurementState::Complete && self.errors == 0 && self.operations > 0
+        self.state == MeasurementState::Complete && self.errors == 0 && self.operations > 0 && self.unsent == 0
     }
 }
 
 impl Run {
+    /// What is known of a target.
+    pub(crate) fn target(&self, name: &str) -> Option<&TargetRecord> {
+        self.targets.iter().find(|target| target.name == name)
+    }
+
     /// Threads that were measured, in their order, and targets likewise.
     pub(crate) fn cells(&self) -> Vec<(String, u32)> {
         let mut cells = Vec::new();

@@ -1,5 +1,8 @@
 //! Moments as text, in UTC.
 
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
 /// `2026-11-22T05:57:42Z` of microseconds since 1970.
 ///
 /// The days are those of Hinnant's `civil_from_days` (howardhinnant.github.io/date_algorithms.html): eras of 400 years that begin
@@ -17,9 +20,23 @@ pub(crate) fn utc(micros: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
 }
 
+/// When a file was last changed; None if that cannot be found out.
+pub(crate) fn of_file(path: &Path) -> Option<String> {
+    let since = path.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_micros()).ok().map(utc)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_has_the_moment_of_its_last_change() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_modified(UNIX_EPOCH + std::time::Duration::from_secs(951_782_400)).unwrap();
+        assert_eq!(of_file(file.path()).as_deref(), Some("2000-02-29T00:00:00Z"));
+        assert_eq!(of_file(&file.path().join("nowhere")), None);
+    }
 
     #[test]
     fn moments_are_those_of_the_calendar() {

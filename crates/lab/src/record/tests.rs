@@ -46,6 +46,8 @@ pub(crate) fn run(targets: &[&str], threads: &[u32]) -> Run {
     Run {
         schema_version: SCHEMA_VERSION,
         lab_version: "0.1.0".into(),
+        lab_build: "figures".into(),
+        lab_debug_assertions: false,
         started_at: "2026-11-22T05:57:42Z".into(),
         state: RunState::Complete,
         reason: None,
@@ -75,6 +77,7 @@ pub(crate) fn run(targets: &[&str], threads: &[u32]) -> Run {
                 reason: None,
                 version: Some("1.0".into()),
                 program: Some("bin/server".into()),
+                program_changed_at: Some("2026-11-22T05:50:00Z".into()),
                 configuration: vec!["save \"\"".into()],
                 address: Some("127.0.0.1:1".into()),
                 process_id: Some(1),
@@ -103,9 +106,9 @@ fn what_is_no_record_of_this_version_is_refused_with_the_reason() {
         let refusal = format!("{:#}", folder::load(folder.path()).unwrap_err());
         assert!(refusal.contains(said), "{refusal}");
     };
-    check("{\"schema_version\": 99}", "schema version 99, and this ashlar-lab reads version 1");
+    check("{\"schema_version\": 99}", "schema version 99, and this ashlar-lab reads version 2");
     check("{}", "no schema_version");
-    check("{\"schema_version\": 1}", "damaged: missing field");
+    check("{\"schema_version\": 2}", "damaged: missing field");
     check("not json", "damaged");
     let missing = folder::load(&folder.path().join("nowhere")).unwrap_err().to_string();
     assert!(missing.contains("is no folder of a run"), "{missing}");

@@ -56,7 +56,7 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
                 run.machine.kernel
             ),
         ),
-        ("source", run.commit.as_ref().map_or("no commit".to_owned(), |commit| format!("commit {commit}"))),
+        ("folder", run.commit.as_ref().map_or("at no commit".to_owned(), |commit| format!("at commit {commit}"))),
         ("sizes", sizes.join(", ")),
         (
             "load",
@@ -71,7 +71,8 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
         let version = target.version.as_deref().unwrap_or("of unknown version");
         let settings = target.configuration.join("; ");
         let settings = if settings.is_empty() { settings } else { format!(" ({settings})") };
-        facts.push(("target", format!("{} {version}{settings}", target.name)));
+        let built = target.program_changed_at.as_ref().map_or(String::new(), |at| format!(", program of {at}"));
+        facts.push(("target", format!("{} {version}{built}{settings}", target.name)));
     }
     facts
 }
@@ -99,13 +100,13 @@ fn section(name: &str, run: &Run) -> Result<String> {
     Ok(out)
 }
 
-/// Latencies of all repetitions together: across how rare they are, by their logarithm, so that each nine has the same room.
+/// Latencies of all sound repetitions together: across how rare they are, by their logarithm, so that each nine has the same room.
 fn percentiles(run: &Run, threads: u32) -> Result<Plot> {
     let mut series = Vec::new();
     let mut rarest = 10.0f64;
     for target in &run.targets {
         let mut merged = histogram::empty();
-        for one in run.of(&target.name, threads) {
+        for one in run.of(&target.name, threads).filter(|one| one.is_sound()) {
             histogram::merge(&mut merged, &histogram::decode(&one.histogram)?);
         }
         if merged.is_empty() {
@@ -157,7 +158,7 @@ fn curve(latencies: &Latencies) -> Vec<(f64, f64)> {
     points
 }
 
-/// Answers of each second, a line for each repetition.
+/// Answers of each second, a line for each repetition, also for those that are left out elsewhere: it shows where they ended.
 fn over_time(run: &Run, threads: u32) -> Plot {
     let line = |one: &Measurement| Series {
         name: one.target.clone(),
@@ -183,14 +184,14 @@ fn whole_seconds(one: &Measurement) -> impl Iterator<Item = (usize, u64)> + '_ {
     one.completed_per_second.iter().copied().enumerate().take(one.measured_seconds.floor() as usize)
 }
 
-/// Throughput by the number of threads: the median, and a bar from the smallest to the largest.
+/// Throughput of sound repetitions by the number of threads: the median, and a bar from the smallest to the largest.
 fn scaling(run: &Run) -> Plot {
     let mut series = Vec::new();
     for target in &run.targets {
         let (mut points, mut bars) = (Vec::new(), Vec::new());
         for threads in &run.load.threads {
-            let figures: Vec<f64> =
-                run.of(&target.name, *threads).filter_map(|one| Measure::Throughput.of(one)).collect();
+            let sound = run.of(&target.name, *threads).filter(|one| one.is_sound());
+            let figures: Vec<f64> = sound.filter_map(|one| Measure::Throughput.of(one)).collect();
             if !figures.is_empty() {
                 points.push((f64::from(*threads), median(&figures)));
                 let smallest = figures.iter().copied().fold(f64::INFINITY, f64::min);

@@ -1,7 +1,7 @@
 //! The table of measures: one row for each target and number of threads, its figures the medians of the repetitions.
 
 use crate::record::measure::{MEASURES, Measure, median};
-use crate::record::{Measurement, MeasurementState, Run};
+use crate::record::{Measurement, Run};
 
 /// Column names and rows of the same length.
 pub(crate) struct Table {
@@ -25,16 +25,15 @@ pub(crate) fn of(runs: &[&Run]) -> Table {
 
 fn row(run: &Run, target: &str, threads: u32) -> Vec<String> {
     let all: Vec<&Measurement> = run.of(target, threads).collect();
-    let whole: Vec<&Measurement> = all.iter().copied().filter(|one| one.state == MeasurementState::Complete).collect();
-    // Where nothing is whole, what there is is shown, and said to be partial.
-    let (shown, count) = match (whole.len(), all.len() - whole.len()) {
-        (0, partial) => (&all, format!("0, {partial} partial")),
-        (count, 0) => (&whole, count.to_string()),
-        (count, partial) => (&whole, format!("{count}, {partial} partial")),
+    // What `compare` refuses is not shown either; a remark says why it is left out.
+    let sound: Vec<&Measurement> = all.iter().copied().filter(|one| one.is_sound()).collect();
+    let count = match (sound.len(), all.len() - sound.len()) {
+        (count, 0) => count.to_string(),
+        (count, unsound) => format!("{count}, {unsound} left out"),
     };
     let mut row = vec![target.to_owned(), threads.to_string(), count];
     for measure in MEASURES {
-        let figures: Vec<f64> = shown.iter().filter_map(|one| measure.of(one)).collect();
+        let figures: Vec<f64> = sound.iter().filter_map(|one| measure.of(one)).collect();
         row.push(if figures.is_empty() { "-".to_owned() } else { measure.shown(median(&figures)) });
         if *measure == Measure::Throughput {
             row.push(spread(&figures));

@@ -75,7 +75,21 @@ fn a_partial_run_says_so_on_both_pages() {
     well_formed(&page);
     assert!(page.contains("<p class=\"remark\">PARTIAL: interrupted</p>"));
     let page = markdown::page(&runs);
-    assert!(page.contains("\nPARTIAL: interrupted") && page.contains("0, 1 partial"), "{page}");
+    assert!(page.contains("\nPARTIAL: interrupted") && page.contains("0, 1 left out"), "{page}");
+}
+
+#[test]
+fn what_is_not_sound_is_in_no_figure() {
+    let mut run = example(&["ashlar"], &[2, 4]);
+    for one in run.measurements.iter_mut().filter(|one| one.threads == 2) {
+        (one.errors, one.operations_per_second) = (1, 77_777.0);
+    }
+    let runs = [("first", &run)];
+    let (page, table) = (page::html(&runs).unwrap(), markdown::page(&runs));
+    assert!(table.contains("| ashlar | 2 | 0, 2 left out | - | - | "), "{table}");
+    assert!(!page.contains("77.8 K") && !table.contains("77.8 K"));
+    // One of scaling, one of percentiles with four threads, and four over time, which show all that was seen.
+    assert_eq!(page.matches("<polyline").count(), 1 + 1 + 4);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! for each repetition
-//!   for each target                 A B A B: what drifts in a machine drifts for all of them
+//!   for each target                 A B B A: what drifts in a machine drifts for all of them
 //!     start it, load it
-//!     for each number of threads    a sweep is one run
+//!     for each number of threads    a sweep is one run; up, and down in the next repetition
 //!       warm-up, measured window
 //!     stop it
 //! ```
@@ -27,7 +27,7 @@ use crate::cores::Cores;
 use crate::interrupt;
 use crate::load::{Pace, Windows};
 use crate::record::folder::Folder;
-use crate::record::machine::{Commit, Machine};
+use crate::record::machine::{Commit, Machine, build_of_the_lab};
 use crate::record::{self, moment};
 use crate::record::{
     Load, Measurement, MeasurementState, Mode, Run, RunState, SCHEMA_VERSION, TargetRecord, TargetState,
@@ -56,7 +56,7 @@ pub(crate) struct Options {
 /// How a run went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Everything was measured, and every answer was right.
+    /// Everything was measured, every answer was right, and every request was sent.
     Whole,
     /// Something is missing or wrong; the record says what.
     Lacking,
@@ -69,6 +69,7 @@ const NOT_STARTED: &str = "not started";
 struct Live {
     name: String,
     running: Running,
+    place: Place,
 }
 
 /// A run under way.
@@ -88,7 +89,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let targets = parse_targets(&options.targets)?;
     let machine = Machine::here();
     let cores = Cores::of(options.server_cores.as_deref(), options.client_cores.as_deref(), machine.cores);
-    cores.pin_this_process()?;
+    let server_cores = cores.pin_this_process()?;
     wake_punctually();
     interrupt::watch()?;
 
@@ -96,6 +97,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let record = Run {
         schema_version: SCHEMA_VERSION,
         lab_version: env!("CARGO_PKG_VERSION").to_owned(),
+        lab_build: build_of_the_lab(),
+        lab_debug_assertions: cfg!(debug_assertions),
         started_at: started_at.clone(),
         state: RunState::Partial,
         reason: Some("the lab was ended before the run".to_owned()),
@@ -140,7 +143,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
 
     let start = Start {
         ashlar: options.ashlar.clone(),
-        cores: cores.server.as_deref(),
+        cores: server_cores.as_deref(),
         value_bytes: options.sizes.value_bytes.unwrap_or(100),
     };
     let mut present = Vec::new();
@@ -150,7 +153,12 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
                 session.show.note(&format!("{target} is absent: {reason}"));
                 session.record.targets[place] = absent(target, &reason);
             }
-            Ok(_) => present.push((place, target)),
+            Ok(program) => {
+                if let Some(changed) = moment::of_file(&program) {
+                    session.show.note(&format!("{target} is {} of {changed}", program.display()));
+                }
+                present.push((place, target));
+            }
         }
     }
     session.folder.save(&session.record)?;
@@ -160,6 +168,16 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         bail!("no target could be measured; {} says why", path.join("run.json").display());
     }
     session.end()
+}
+
+/// Forwards in odd repetitions, backwards in even ones: what comes after another, and finds the machine as that has left it, comes
+/// before it as often.
+fn in_turn<T: Clone>(all: &[T], repetition: u32) -> Vec<T> {
+    let mut order = all.to_vec();
+    if repetition.is_multiple_of(2) {
+        order.reverse();
+    }
+    order
 }
 
 fn parse_targets(names: &[String]) -> Result<Vec<Target>> {
@@ -181,6 +199,7 @@ fn absent(target: &Target, reason: &str) -> TargetRecord {
         reason: Some(reason.to_owned()),
         version: None,
         program: None,
+        program_changed_at: None,
         configuration: Vec::new(),
         address: None,
         process_id: None,
@@ -189,14 +208,15 @@ fn absent(target: &Target, reason: &str) -> TargetRecord {
 
 impl Session {
     /// Starts a target and puts the data into it.
-    fn begin(&mut self, target: &Target, place: usize, kind: &Kind, start: &Start<'_>) -> Result<Running> {
-        let mut running = target.start(kind.door, start)?;
-        self.record.targets[place] = TargetRecord {
+    fn begin(&mut self, target: &Target, position: usize, kind: &Kind, start: &Start<'_>) -> Result<Live> {
+        let running = target.start(kind.door, start)?;
+        self.record.targets[position] = TargetRecord {
             name: target.to_string(),
             state: TargetState::Measured,
             reason: None,
             version: Some(running.version.clone()),
             program: running.program.as_ref().map(|program| program.display().to_string()),
+            program_changed_at: running.program.as_deref().and_then(moment::of_file),
             configuration: running.configuration.clone(),
             address: Some(running.address.to_string()),
             process_id: running.process_id(),
@@ -204,34 +224,35 @@ impl Session {
         // A reader of the folder may want to know the process before the first measurement ends.
         self.folder.save(&self.record)?;
         let bar = self.show.loading(&target.to_string());
-        let place = Place { address: running.address, postgres: *target == Target::Postgres };
+        let place =
+            Place { address: running.address, postgres: *target == Target::Postgres, stores: *target != Target::Noop };
+        let mut live = Live { name: target.to_string(), running, place };
         let loaded = self.workload.prepare(place, &mut |done, all| {
             bar.at(done, all);
             if interrupt::is_set() { bail!("interrupted while it was loaded") } else { Ok(()) }
         });
         bar.end();
-        loaded.map_err(|error| match running.obituary() {
-            Some(end) => error.context(end),
-            None => error,
-        })?;
-        Ok(running)
+        if let Err(error) = loaded {
+            self.leave(&live);
+            return Err(match live.running.obituary() {
+                Some(end) => error.context(end),
+                None => error,
+            });
+        }
+        Ok(live)
     }
 
-    /// All measurements, interleaved between the targets, which are given with their places in the record.
+    /// All measurements, interleaved between the targets, which are given with their positions in the record.
     fn measure_all(&mut self, mut present: Vec<(usize, &Target)>, kind: &Kind, start: &Start<'_>) -> Result<()> {
         for repetition in 1..=self.record.load.repetitions {
-            let mut next = 0;
-            while let Some((place, target)) = present.get(next).copied() {
-                let outcome = self.repeat(target, place, kind, start, repetition);
+            for (position, target) in in_turn(&present, repetition) {
+                let outcome = self.repeat(target, position, kind, start, repetition);
                 if interrupt::is_set() {
                     return Ok(());
                 }
-                match outcome {
-                    Ok(()) => next += 1,
-                    Err(error) => {
-                        self.failed(&target.to_string(), &format!("{error:#}"));
-                        present.remove(next);
-                    }
+                if let Err(error) = outcome {
+                    self.failed(&target.to_string(), &format!("{error:#}"));
+                    present.retain(|(there, _)| *there != position);
                 }
                 self.folder.save(&self.record)?;
             }
@@ -241,10 +262,34 @@ impl Session {
 
     /// One repetition of one target: a new process with its data, measured under each number of threads. An error means that
     /// the target is lost.
-    fn repeat(&mut self, target: &Target, place: usize, kind: &Kind, start: &Start<'_>, repetition: u32) -> Result<()> {
-        let mut live = Live { name: target.to_string(), running: self.begin(target, place, kind, start)? };
-        for threads in self.record.load.threads.clone() {
-            self.measure(&live, threads, repetition).map_err(|error| match live.running.obituary() {
+    fn repeat(
+        &mut self,
+        target: &Target,
+        position: usize,
+        kind: &Kind,
+        start: &Start<'_>,
+        repetition: u32,
+    ) -> Result<()> {
+        let mut live = self.begin(target, position, kind, start)?;
+        let outcome = self.sweep(&mut live, repetition);
+        self.leave(&live);
+        outcome
+    }
+
+    /// Takes the data out of a server that goes on running; what the lab started goes with its process. An error is no reason to
+    /// lose the figures.
+    fn leave(&self, live: &Live) {
+        if live.running.program.is_none()
+            && let Err(error) = self.workload.clear(live.place)
+        {
+            self.show.note(&format!("the data of the lab is still in {}: {error:#}", live.name));
+        }
+    }
+
+    /// A target that has its data, measured under each number of threads.
+    fn sweep(&mut self, live: &mut Live, repetition: u32) -> Result<()> {
+        for threads in in_turn(&self.record.load.threads, repetition) {
+            self.measure(live, threads, repetition).map_err(|error| match live.running.obituary() {
                 Some(end) => error.context(end),
                 None => error,
             })?;
@@ -260,16 +305,23 @@ impl Session {
     fn measure(&mut self, target: &Live, threads: u32, repetition: u32) -> Result<()> {
         let one = one::One { session: self, target, threads, repetition };
         let (measurement, seconds) = one.measure()?;
-        let lost = measurement.reason.clone().filter(|_| !interrupt::is_set());
-        // What was interrupted before its measured window says nothing.
-        if measurement.operations > 0 {
+        let mut lost = measurement.reason.clone();
+        if measurement.operations == 0 {
+            // Nothing can be said of it, and it would be missing in silence.
+            lost = lost.or_else(|| {
+                Some(format!(
+                    "no request of the measured window was answered: the window is shorter than one answer, or than the time between two requests; --seconds makes it longer than {} s",
+                    self.record.load.measured_seconds
+                ))
+            });
+        } else {
             let name = one::file_name(&measurement);
             let seconds_file = self.folder.save_seconds(&name, &seconds)?;
             self.record.measurements.push(Measurement { seconds_file, ..measurement });
         }
         match lost {
-            Some(reason) => bail!(reason),
-            None => Ok(()),
+            Some(reason) if !interrupt::is_set() => bail!(reason),
+            _ => Ok(()),
         }
     }
 
@@ -302,8 +354,8 @@ impl Session {
             self.record.state = RunState::Complete;
             self.record.reason = None;
             self.folder.save(&self.record)?;
-            let wrong = self.record.measurements.iter().any(|one| one.errors > 0);
-            if wrong { Outcome::Lacking } else { Outcome::Whole }
+            let sound = self.record.measurements.iter().all(Measurement::is_sound);
+            if sound { Outcome::Whole } else { Outcome::Lacking }
         };
         show::summary(&self.record, self.folder.path())?;
         Ok(outcome)
@@ -321,5 +373,16 @@ impl Session {
         self.record.state = RunState::Partial;
         self.record.reason = Some(reason.to_owned());
         self.folder.save(&self.record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_second_repetition_goes_backwards() {
+        let orders: Vec<Vec<u32>> = (1..=3).map(|repetition| in_turn(&[2, 4, 8], repetition)).collect();
+        assert_eq!(orders, [[2, 4, 8], [8, 4, 2], [2, 4, 8]]);
     }
 }

@@ -20,9 +20,9 @@ pub(super) struct One<'a> {
     pub(super) repetition: u32,
 }
 
-/// The files of a measurement begin with this.
+/// The files of a measurement begin with this. The path of a program is part of the name of some targets.
 pub(super) fn file_name(measurement: &Measurement) -> String {
-    format!("{}-{}-{}", measurement.target, measurement.threads, measurement.repetition)
+    format!("{}-{}-{}", measurement.target.replace('/', "_"), measurement.threads, measurement.repetition)
 }
 
 impl One<'_> {
@@ -33,7 +33,7 @@ impl One<'_> {
         for thread in 0..self.threads {
             // The same requests for each target, others in each repetition.
             let numbers = Numbers::of(session.record.seed, &[self.repetition.into(), thread.into()]);
-            let caller = session.workload.caller(self.target.running.address, numbers);
+            let caller = session.workload.caller(self.target.place, numbers);
             callers.push(caller.with_context(|| format!("connection {} of {}", thread + 1, self.threads))?);
         }
         let metrics_before = self.metrics();

@@ -26,24 +26,26 @@ impl Interval {
 }
 
 /// The difference of `test` from `base`, and the interval that holds the true one with this confidence; None unless both
-/// have at least two figures, all above zero.
+/// have at least two figures, all above zero. `resolution` is the ratio by which the two may differ because they are counted in
+/// steps: the interval is no narrower, for repetitions that agree by it agree by chance.
 ///
 /// Welch's interval for the difference of two means with unequal variances (B. L. Welch, "The generalization of 'Student's'
 /// problem when several different population variances are involved", Biometrika 34, 1947; the degrees of freedom after
 /// Satterthwaite, 1946), of the logarithms, so that it is one for the ratio. Repetitions are what is repeated: the many
 /// operations within one are not independent of each other (Georges, Buytaert, Eeckhout: "Statistically rigorous Java
 /// performance evaluation", OOPSLA 2007). A bootstrap would not do: resampling five figures gives intervals that are too narrow.
-pub(crate) fn difference(base: &[f64], test: &[f64], confidence: f64) -> Option<Interval> {
+pub(crate) fn difference(base: &[f64], test: &[f64], confidence: f64, resolution: f64) -> Option<Interval> {
     let (base, test) = (Sample::of_logarithms(base)?, Sample::of_logarithms(test)?);
     let difference = test.mean - base.mean;
     let (first, second) = (base.variance / base.count, test.variance / test.count);
     let error = (first + second).sqrt();
     let ratio = |logarithm: f64| logarithm.exp_m1();
-    if error == 0.0 {
-        return Some(Interval { estimate: ratio(difference), low: ratio(difference), high: ratio(difference) });
+    let mut half = resolution.ln_1p();
+    if error > 0.0 {
+        let freedom =
+            (first + second).powi(2) / (first.powi(2) / (base.count - 1.0) + second.powi(2) / (test.count - 1.0));
+        half = half.max(student::quantile(1.0 - (1.0 - confidence) / 2.0, freedom) * error);
     }
-    let freedom = (first + second).powi(2) / (first.powi(2) / (base.count - 1.0) + second.powi(2) / (test.count - 1.0));
-    let half = student::quantile(1.0 - (1.0 - confidence) / 2.0, freedom) * error;
     Some(Interval { estimate: ratio(difference), low: ratio(difference - half), high: ratio(difference + half) })
 }
 
@@ -80,7 +82,7 @@ mod tests {
     fn the_interval_is_that_of_the_textbook() {
         // Logarithms 1, 2, 3 and 2, 4, 6: difference 2, error sqrt(1/3 + 4/3) = 1.29099, freedom 2.941, t(0.975) = 3.2182.
         let exponentials = |figures: [f64; 3]| figures.map(f64::exp);
-        let interval = difference(&exponentials([1.0, 2.0, 3.0]), &exponentials([2.0, 4.0, 6.0]), 0.95).unwrap();
+        let interval = difference(&exponentials([1.0, 2.0, 3.0]), &exponentials([2.0, 4.0, 6.0]), 0.95, 0.001).unwrap();
         let logarithms = [interval.low, interval.estimate, interval.high].map(f64::ln_1p);
         for (found, expected) in logarithms.into_iter().zip([2.0 - 4.1547, 2.0, 2.0 + 4.1547]) {
             assert!((found - expected).abs() < 2e-3, "{logarithms:?}");
@@ -89,16 +91,19 @@ mod tests {
 
     #[test]
     fn too_few_figures_say_nothing() {
-        assert_eq!(difference(&[1.0], &[1.0, 2.0], 0.95), None);
-        assert_eq!(difference(&[1.0, 0.0], &[1.0, 2.0], 0.95), None);
+        assert_eq!(difference(&[1.0], &[1.0, 2.0], 0.95, 0.0), None);
+        assert_eq!(difference(&[1.0, 0.0], &[1.0, 2.0], 0.95, 0.0), None);
     }
 
     #[test]
-    fn figures_without_noise_have_an_interval_without_width() {
-        let interval = difference(&[3.0, 3.0, 3.0], &[3.3, 3.3], 0.99).unwrap();
-        assert!((interval.estimate - 0.1).abs() < 1e-12 && interval.low == interval.high);
+    fn figures_without_noise_are_as_sure_as_they_are_fine() {
+        let interval = difference(&[3.0, 3.0, 3.0], &[3.3, 3.3], 0.99, 0.01).unwrap();
+        assert!((interval.estimate - 0.1).abs() < 1e-12, "{interval:?}");
+        assert!((interval.low - (1.1 / 1.01 - 1.0)).abs() < 1e-12 && (interval.high - 0.111).abs() < 1e-12);
         assert!(interval.is_above(0.01) && !interval.is_above(0.2) && !interval.is_below(0.01));
-        let none = difference(&[7.1, 7.1], &[7.1, 7.1], 0.99).unwrap();
+        // Two ticks of a clock and three differ by half, and may be the same.
+        assert!(!difference(&[2.0, 2.0], &[3.0, 3.0], 0.99, 0.5 + 1.0 / 3.0).unwrap().is_above(0.01));
+        let none = difference(&[7.1, 7.1], &[7.1, 7.1], 0.99, 0.0).unwrap();
         assert!(!none.is_above(0.0) && !none.is_below(0.0));
     }
 

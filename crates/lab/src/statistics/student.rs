@@ -11,6 +11,9 @@ pub(super) fn quantile(probability: f64, freedom: f64) -> f64 {
     }
     for _ in 0..200 {
         let middle = (low + high) / 2.0;
+        if middle <= low || middle >= high {
+            break;
+        }
         if cumulative(middle, freedom) < probability {
             low = middle;
         } else {

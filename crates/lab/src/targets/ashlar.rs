@@ -1,4 +1,4 @@
-//! Ashlar: one door thread a core, one query thread, 8 GiB at most.
+//! Ashlar: one door thread and one query thread a core, 8 GiB at most.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -7,12 +7,11 @@ use anyhow::{Context, Result};
 
 use super::process::{Process, folder, pinned};
 use super::{Start, Started};
-use crate::cores;
 
-/// Builds that are looked for, the fastest first.
+/// Builds that are looked for.
 const PROFILES: &[&str] = &["release", "figures", "demo"];
 
-/// The program that was named, or the fastest one that was built.
+/// The program that was named, or the one that was built last: an older one is of another source than the one at hand.
 pub(super) fn program(named: Option<&PathBuf>) -> Result<PathBuf, String> {
     if let Some(program) = named {
         return if program.is_file() {
@@ -22,20 +21,24 @@ pub(super) fn program(named: Option<&PathBuf>) -> Result<PathBuf, String> {
         };
     }
     let target = PathBuf::from(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
-    let built = PROFILES.iter().map(|profile| target.join(profile).join("ashlar")).find(|program| program.is_file());
-    let program = built.ok_or_else(|| {
+    let program = newest(&target).ok_or_else(|| {
         format!("there is no {}/{{{}}}/ashlar; --ashlar names another", target.display(), PROFILES.join(","))
     })?;
     std::path::absolute(program).map_err(|error| error.to_string())
 }
 
+/// The program that was built last under this folder of Cargo's.
+fn newest(target: &Path) -> Option<PathBuf> {
+    let programs = PROFILES.iter().map(|profile| target.join(profile).join("ashlar"));
+    let dated = programs.filter(|program| program.is_file());
+    let dated = dated.filter_map(|program| Some((program.metadata().ok()?.modified().ok()?, program)));
+    dated.max().map(|(_, program)| program)
+}
+
 /// Starts it and waits for its doors.
 pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
     let folder = folder("ashlar")?;
-    let threads = match start.cores {
-        Some(cores) => cores::count(cores),
-        None => std::thread::available_parallelism()?.get(),
-    };
+    let threads = start.core_count()?;
     let config = format!(
         "[server]\ncores = {threads}\n[query]\nthreads = {threads}\n[store]\nmemory_mib_max = 8192\n[log]\nlevel = \"warn\"\n"
     );
@@ -58,4 +61,24 @@ pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
         http: door("http")?,
         configuration: config.lines().map(str::to_owned).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{File, create_dir};
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use super::*;
+
+    #[test]
+    fn the_program_that_was_built_last_is_taken() {
+        let target = tempfile::tempdir().unwrap();
+        assert_eq!(newest(target.path()), None);
+        for (profile, day) in [("release", 1), ("figures", 3), ("demo", 2)] {
+            create_dir(target.path().join(profile)).unwrap();
+            let program = File::create(target.path().join(profile).join("ashlar")).unwrap();
+            program.set_modified(UNIX_EPOCH + Duration::from_secs(day * 86_400)).unwrap();
+        }
+        assert_eq!(newest(target.path()), Some(target.path().join("figures/ashlar")));
+    }
 }

@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
+use crate::cores;
 use crate::door::http;
 use crate::door::pg::PgClient;
 use crate::door::resp::{Reply, RespClient};
@@ -30,6 +31,8 @@ pub(crate) use usage::{Usage, cpu_seconds_of_the_machine, cpu_seconds_of_this_pr
 pub(crate) enum Target {
     /// Ours.
     Ashlar,
+    /// Ours too, as this program: two builds are measured in turn.
+    Build(PathBuf),
     /// Redis, in memory only.
     Redis,
     /// Valkey, in memory only.
@@ -51,9 +54,13 @@ pub(crate) const NAMED: &[(Target, &str)] = &[
     (Target::Noop, "answers without storing anything: what the harness itself costs"),
 ];
 
+/// What the name of a [`Target::Build`] begins with.
+const BUILD: &str = "ashlar=";
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Build(program) => return write!(f, "{BUILD}{}", program.display()),
             Self::Ashlar => "ashlar",
             Self::Redis => "redis",
             Self::Valkey => "valkey",
@@ -73,6 +80,16 @@ pub(crate) struct Start<'a> {
     pub(crate) cores: Option<&'a str>,
     /// Bytes of a value, which the server without a store makes up.
     pub(crate) value_bytes: u32,
+}
+
+impl Start<'_> {
+    /// How many cores the server has.
+    fn core_count(&self) -> Result<usize> {
+        match self.cores {
+            Some(cores) => Ok(cores::count(cores)),
+            None => Ok(std::thread::available_parallelism()?.get()),
+        }
+    }
 }
 
 /// A target that can be reached.
@@ -100,22 +117,28 @@ struct Started {
 }
 
 impl Target {
-    /// Reads a name or `host:port`.
+    /// Reads a name, `ashlar=PATH` or `host:port`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         if let Some((target, _)) = NAMED.iter().find(|(target, _)| target.to_string() == text) {
             return Ok(target.clone());
+        }
+        if let Some(program) = text.strip_prefix(BUILD).filter(|program| !program.is_empty()) {
+            return Ok(Self::Build(program.into()));
         }
         if text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
             return Ok(Self::Remote(text.to_owned()));
         }
         let names: Vec<String> = NAMED.iter().map(|(target, _)| target.to_string()).collect();
-        bail!("there is no target {text:?}; there are {}, and host:port of a running server", names.join(", "));
+        bail!(
+            "there is no target {text:?}; there are {}, ashlar=PATH of another build, and host:port of a running server",
+            names.join(", ")
+        );
     }
 
     /// Whether it can be had here for this door: its program, or why not.
     pub(crate) fn presence(&self, door: Door, ashlar: Option<&PathBuf>) -> Result<PathBuf, String> {
         let speaks = match self {
-            Self::Ashlar | Self::Noop | Self::Remote(_) => true,
+            Self::Ashlar | Self::Build(_) | Self::Noop | Self::Remote(_) => true,
             Self::Redis | Self::Valkey => door == Door::Resp,
             Self::Postgres => door == Door::Sql,
         };
@@ -129,6 +152,7 @@ impl Target {
     pub(crate) fn program(&self, ashlar: Option<&PathBuf>) -> Result<PathBuf, String> {
         match self {
             Self::Ashlar => ashlar::program(ashlar),
+            Self::Build(program) => ashlar::program(Some(program)),
             Self::Redis => process::on_path("redis-server"),
             Self::Valkey => process::on_path("valkey-server"),
             Self::Postgres => postgres::programs().map(|folder| folder.join("postgres")),
@@ -141,7 +165,7 @@ impl Target {
     pub(crate) fn start(&self, door: Door, start: &Start<'_>) -> Result<Running> {
         let program = self.program(start.ashlar.as_ref()).map_err(anyhow::Error::msg)?;
         let started = match self {
-            Self::Ashlar => ashlar::start(&program, start)?,
+            Self::Ashlar | Self::Build(_) => ashlar::start(&program, start)?,
             Self::Redis => redis::start("redis", &program, start)?,
             Self::Valkey => redis::start("valkey", &program, start)?,
             Self::Postgres => postgres::start(&program, start)?,
@@ -225,7 +249,10 @@ mod tests {
             assert_eq!(&Target::parse(&target.to_string()).unwrap(), target);
         }
         assert_eq!(Target::parse("db.example:5432").unwrap(), Target::Remote("db.example:5432".into()));
-        for wrong in ["mysql", "", "host:", ":80", "host:99999"] {
+        let build = Target::Build("old:8/ashlar".into());
+        assert_eq!(Target::parse("ashlar=old:8/ashlar").unwrap(), build);
+        assert_eq!(build.to_string(), "ashlar=old:8/ashlar");
+        for wrong in ["mysql", "", "host:", ":80", "host:99999", "ashlar="] {
             let refusal = Target::parse(wrong).unwrap_err().to_string();
             assert!(refusal.contains("there are ashlar, redis, valkey, postgres, noop"), "{refusal}");
         }
@@ -237,5 +264,6 @@ mod tests {
         assert_eq!(Target::Postgres.presence(Door::Resp, None), Err("it does not speak RESP".into()));
         let nowhere = PathBuf::from("nowhere/ashlar");
         assert!(Target::Ashlar.presence(Door::Sql, Some(&nowhere)).unwrap_err().contains("nowhere/ashlar"));
+        assert!(Target::Build(nowhere).presence(Door::Sql, None).unwrap_err().contains("nowhere/ashlar"));
     }
 }

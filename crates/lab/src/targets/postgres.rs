@@ -1,5 +1,5 @@
-//! PostgreSQL: a cluster of its own in a temporary folder, 2 GB of buffers, asynchronous commit, no parallel workers (it has one
-//! core like the others), nothing synced. Its tables are unlogged; the workloads see to that.
+//! PostgreSQL: a cluster of its own in a temporary folder, 2 GB of buffers, asynchronous commit, a parallel worker for each core
+//! but the first, nothing synced. Its tables are unlogged; the workloads see to that.
 
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::process::CommandExt;
@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use super::process::{Process, folder, free_address, pinned};
 use super::{Start, Started};
+use crate::door::PROBE_TIMEOUT;
 use crate::door::pg::PgClient;
 
 const SETTINGS: &[&str] = &[
@@ -23,9 +24,19 @@ const SETTINGS: &[&str] = &[
     "checkpoint_timeout=1h",
     "synchronous_commit=off",
     "fsync=off",
-    "max_parallel_workers_per_gather=0",
     "timezone=UTC",
 ];
+
+/// The settings of a server that has so many cores: as many processes work on a query, the connection's own among them.
+fn settings(cores: usize) -> Vec<String> {
+    let mut settings: Vec<String> = SETTINGS.iter().map(|setting| (*setting).to_owned()).collect();
+    settings.push(format!("max_parallel_workers_per_gather={}", cores - 1));
+    // No fewer than by default, of which there are 8.
+    for pool in ["max_worker_processes", "max_parallel_workers"] {
+        settings.push(format!("{pool}={}", cores.max(8)));
+    }
+    settings
+}
 
 /// Starts a new cluster and waits until it answers.
 pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
@@ -47,14 +58,14 @@ pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
     let address = free_address()?;
     let mut command = pinned(start.cores, program);
     command.arg("-D").arg(&data).args(["-p", &address.port().to_string()]);
-    SETTINGS.iter().for_each(|setting| {
+    let configuration = settings(start.core_count()?);
+    configuration.iter().for_each(|setting| {
         command.args(["-c", setting]);
     });
     command.current_dir(folder.path());
     own(&mut command, owner);
     let mut process = Process::spawn("postgres", command, folder)?;
-    process.wait_for(|| PgClient::connect(address).ok().map(drop))?;
-    let configuration = SETTINGS.iter().map(|setting| (*setting).to_owned()).collect();
+    process.wait_for(|| PgClient::connect_within(address, PROBE_TIMEOUT).ok().map(drop))?;
     Ok(Started { process, resp: None, sql: Some(address), http: None, configuration })
 }
 
@@ -102,5 +113,18 @@ fn own(command: &mut Command, owner: Option<(u32, u32)>) {
     }
     if let Some((uid, gid)) = owner {
         command.uid(uid).gid(gid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_may_use_all_cores_that_the_server_has() {
+        for (cores, workers) in [(1, 0), (4, 3), (16, 15)] {
+            assert!(settings(cores).contains(&format!("max_parallel_workers_per_gather={workers}")), "{cores}");
+        }
+        assert!(settings(16).contains(&"max_worker_processes=16".to_owned()));
     }
 }

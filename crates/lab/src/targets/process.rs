@@ -12,6 +12,7 @@ use ashlar_base::clock::monotonic;
 use tempfile::TempDir;
 
 use crate::clock::pause;
+use crate::interrupt;
 
 /// How long a server may take to start, or to stop when asked.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -89,6 +90,9 @@ impl Process {
             if let Some(end) = self.obituary() {
                 bail!("it did not start: {end}");
             }
+            if interrupt::is_set() {
+                bail!("interrupted while it started");
+            }
             if monotonic() > deadline {
                 bail!("it did not start within {} s:\n{}", PATIENCE.as_secs(), self.last_lines());
             }
@@ -125,6 +129,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        // The number of a process that has ended may be another's by now.
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
         let signal =
             |name: &str| Command::new("kill").args([name, &self.child.id().to_string()]).stderr(Stdio::null()).status();
         // PostgreSQL leaves its children behind when it is killed, so all are asked first; one that was paused could not hear it.

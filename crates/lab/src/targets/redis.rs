@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::process::{Process, folder, free_address, pinned};
 use super::{Start, Started};
+use crate::door::PROBE_TIMEOUT;
 use crate::door::resp::{Reply, RespClient};
 
 /// Starts it and waits until it answers.
@@ -18,7 +19,7 @@ pub(super) fn start(name: &'static str, program: &Path, start: &Start<'_>) -> Re
     command.args(arguments).arg("--dir").arg(folder.path());
     let mut process = Process::spawn(name, command, folder)?;
     process.wait_for(|| {
-        let mut client = RespClient::connect(address).ok()?;
+        let mut client = RespClient::connect_within(address, PROBE_TIMEOUT).ok()?;
         (client.command(&["PING"]).ok()? == Reply::Simple(b"PONG")).then_some(())
     })?;
     let configuration = arguments[4..].chunks(2).map(|pair| format!("{} {:?}", pair[0], pair[1])).collect();

@@ -71,12 +71,16 @@ pub(crate) fn cpu_seconds_of_this_process() -> Option<f64> {
     Some(ticks(&fs::read_to_string("/proc/self/stat").ok()?)?.own / TICKS_PER_SECOND)
 }
 
-/// CPU seconds that all processes of the machine have used. Interrupts are left out: they are nobody's.
+/// CPU seconds that all processes of the machine have used, and that other machines on the same hardware took from it. Interrupts
+/// are left out: they are nobody's.
 pub(crate) fn cpu_seconds_of_the_machine() -> Option<f64> {
-    let stat = fs::read_to_string("/proc/stat").ok()?;
-    // user, nice, system: see proc(5).
-    let ticks = stat.strip_prefix("cpu ")?.split_whitespace().take(3).map(|ticks| ticks.parse::<f64>().ok());
-    Some(ticks.sum::<Option<f64>>()? / TICKS_PER_SECOND)
+    Some(ticks_of_the_machine(&fs::read_to_string("/proc/stat").ok()?)? / TICKS_PER_SECOND)
+}
+
+fn ticks_of_the_machine(stat: &str) -> Option<f64> {
+    let fields: Vec<&str> = stat.strip_prefix("cpu ")?.split_whitespace().collect();
+    // user, nice, system, steal: see proc(5).
+    [0, 1, 2, 7].into_iter().map(|place| fields.get(place)?.parse::<f64>().ok()).sum()
 }
 
 /// CPU seconds of a process, of those that it started, and of those that ended.
@@ -132,6 +136,12 @@ mod tests {
         let ticks = ticks(line).unwrap();
         assert_eq!((ticks.own, ticks.ended_children), (300.0, 50.0));
         assert!(super::ticks("42 (x) Z 7 42 42 0 -1 0 0 0 0 0 1 1 1 1").is_none());
+    }
+
+    #[test]
+    fn what_other_machines_took_is_counted_and_idleness_is_not() {
+        let stat = "cpu  100 20 30 4000 500 60 70 8 9 9\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(ticks_of_the_machine(stat), Some(158.0));
     }
 
     #[test]

@@ -43,6 +43,11 @@ pub(crate) fn value(key: u64, version: u32, bytes: usize, out: &mut Vec<u8>) {
     out.truncate(bytes);
 }
 
+/// The version that a value has, if it is long enough to have one.
+pub(super) fn version_of(value: &[u8]) -> Option<u32> {
+    value.get(4..)?.first_chunk().map(|version| u32::from_be_bytes(*version))
+}
+
 /// Says what is wrong with a value that was read for a key, whatever its version.
 #[inline]
 pub(super) fn fault(key: u64, bytes: usize, found: &[u8]) -> Option<String> {
@@ -78,7 +83,7 @@ mod tests {
         for length in [8, 9, 16, 100, 800] {
             value(42, 7, length, &mut bytes);
             assert_eq!(bytes.len(), length);
-            assert_eq!(fault(42, length, &bytes), None);
+            assert_eq!((fault(42, length, &bytes), version_of(&bytes)), (None, Some(7)));
             assert!(fault(43, length, &bytes).unwrap().contains("the value of key 42"));
             assert!(fault(42, length + 1, &bytes).is_some());
             *bytes.last_mut().unwrap() ^= 1;

@@ -1,14 +1,14 @@
 //! The key-value workloads: GET, SET, both, and their batches MGET and MSET.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::choose::Choice;
-use super::keys::{fault, key, value};
+use super::keys::{fault, key, value, version_of};
 use super::sizes::{Distribution, Sizes};
 use super::{Place, Progress, Workload};
 use crate::door::resp::{Reply, RespClient};
@@ -21,6 +21,9 @@ const PREPARE_BATCH: u64 = 1000;
 /// Bytes of values that may be under way on a connection: what the kernel holds while neither side reads. With more, a client that
 /// still writes and a server that already answers could wait for each other.
 const UNDER_WAY_BYTES_MAX: usize = 2 << 20;
+
+/// The version of the values that are put in first.
+const FIRST_VERSION: u32 = 0;
 
 /// Which commands are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +86,7 @@ impl Workload for Kv {
         while done < self.plan.keys {
             let batch = at_once.min(self.plan.keys - done);
             for number in done..done + batch {
-                value(number, 0, self.plan.value_bytes, &mut bytes);
+                value(number, FIRST_VERSION, self.plan.value_bytes, &mut bytes);
                 client.begin(3);
                 [b"SET", &key(number)[..], &bytes].into_iter().for_each(|word| client.word(word));
             }
@@ -100,10 +103,34 @@ impl Workload for Kv {
         Ok(())
     }
 
-    fn caller(&self, address: SocketAddr, numbers: Numbers) -> Result<Box<dyn Caller>> {
-        let client = RespClient::connect(address)?;
-        let plan = self.plan.clone();
-        Ok(Box::new(KvCaller { client, plan, numbers, reads: Vec::new(), keys: Vec::new(), bytes: Vec::new() }))
+    fn caller(&self, place: Place, numbers: Numbers) -> Result<Box<dyn Caller>> {
+        Ok(Box::new(KvCaller {
+            client: RespClient::connect(place.address)?,
+            plan: self.plan.clone(),
+            stores: place.stores,
+            numbers,
+            reads: Vec::new(),
+            keys: Vec::new(),
+            bytes: Vec::new(),
+            replies: Replies::default(),
+            written: None,
+        }))
+    }
+
+    fn clear(&self, place: Place) -> Result<()> {
+        let mut client = RespClient::connect(place.address)?;
+        for first in (0..self.plan.keys).step_by(PREPARE_BATCH as usize) {
+            let batch = PREPARE_BATCH.min(self.plan.keys - first);
+            client.begin(1 + batch as usize);
+            client.word(b"DEL");
+            (first..first + batch).for_each(|number| client.word(&key(number)));
+            client.flush()?;
+            match client.reply()? {
+                Reply::Integer(_) => {}
+                other => bail!("a DEL was answered by {other}"),
+            }
+        }
+        Ok(())
     }
 
     fn parameters(&self) -> BTreeMap<String, Value> {
@@ -127,27 +154,81 @@ impl Workload for Kv {
 struct KvCaller {
     client: RespClient,
     plan: Arc<Plan>,
+    stores: bool,
     numbers: Numbers,
     /// Of the commands under way: whether it reads.
     reads: Vec<bool>,
     /// The keys of the commands under way, [`Plan::batch`] each.
     keys: Vec<u64>,
     bytes: Vec<u8>,
+    replies: Replies,
+    /// The key that was written last.
+    written: Option<u64>,
+}
+
+/// Replies as they came: kept until they can be judged without being timed.
+#[derive(Default)]
+struct Replies {
+    values: Vec<u8>,
+    replies: Vec<Kept>,
+    /// Where the replies of each command end, in `replies`.
+    ends: Vec<usize>,
+}
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kept {
+    Ok,
+    /// A value, in [`Replies::values`].
+    Value(Range<usize>),
+    /// Anything else, as text.
+    Other(String),
 }
 
 impl Caller for KvCaller {
-    fn call(&mut self, answered: &mut dyn FnMut(Answer)) -> Result<()> {
+    fn make(&mut self) {
         self.reads.clear();
         self.keys.clear();
         for _ in 0..self.plan.pipeline {
             self.write_command();
         }
+    }
+
+    fn call(&mut self, came: &mut dyn FnMut()) -> Result<()> {
+        self.replies.forget();
         self.client.flush()?;
-        for (command, reads) in self.reads.iter().enumerate() {
-            let keys = &self.keys[command * self.plan.batch..(command + 1) * self.plan.batch];
-            answered(judge(&mut self.client, &self.plan, *reads, keys)?);
+        let batch = if self.plan.mix == Mix::Batch { Some(self.plan.batch) } else { None };
+        for reads in &self.reads {
+            self.replies.read(&mut self.client, batch.filter(|_| *reads))?;
+            came();
         }
         Ok(())
+    }
+
+    fn judge(&mut self, judged: &mut dyn FnMut(Answer)) {
+        let keys = self.keys.chunks(self.plan.batch);
+        for ((reads, keys), replies) in self.reads.iter().zip(keys).zip(self.replies.by_command()) {
+            let fault = self.replies.fault(self.plan.value_bytes, *reads, keys, replies);
+            judged(fault.map_or(Answer::Right, Answer::Wrong));
+        }
+    }
+
+    fn read_back(&mut self) -> Result<Option<String>> {
+        let Some(number) = self.written.filter(|_| self.stores) else {
+            return Ok(None);
+        };
+        self.client.begin(2);
+        [b"GET", &key(number)[..]].into_iter().for_each(|word| self.client.word(word));
+        self.client.flush()?;
+        let reply = self.client.reply()?;
+        Ok(match reply {
+            // Another connection may have written it since, but nobody has put the first version back.
+            Reply::Bulk(Some(found)) if version_of(found) == Some(FIRST_VERSION) => {
+                Some(format!("key {number} has its first value, and what was written later is gone"))
+            }
+            Reply::Bulk(Some(found)) => fault(number, self.plan.value_bytes, found),
+            other => Some(format!("key {number}, which was written, was answered by {other}")),
+        })
     }
 
     fn answers_per_call(&self) -> u64 {
@@ -176,8 +257,10 @@ impl KvCaller {
             let number = plan.choice.next(numbers);
             client.word(&key(number));
             if !reads {
-                value(number, numbers.next() as u32, plan.value_bytes, bytes);
+                // An odd number is not the first version.
+                value(number, numbers.next() as u32 | 1, plan.value_bytes, bytes);
                 client.word(bytes);
+                self.written = Some(number);
             }
             self.keys.push(number);
         }
@@ -185,37 +268,105 @@ impl KvCaller {
     }
 }
 
-/// Reads the reply to one command. A reply that is wrong throughout is still read to its end.
-fn judge(client: &mut RespClient, plan: &Plan, reads: bool, keys: &[u64]) -> Result<Answer> {
-    if !reads {
-        return Ok(match client.reply()? {
-            Reply::Simple(b"OK") => Answer::Right,
-            other => Answer::Wrong(format!("a write of key {} was answered by {other}", keys[0])),
+impl Replies {
+    fn forget(&mut self) {
+        self.values.clear();
+        self.replies.clear();
+        self.ends.clear();
+    }
+
+    /// Reads the reply to one command; of an MGET, of so many keys, to its end.
+    fn read(&mut self, client: &mut RespClient, batch: Option<usize>) -> Result<()> {
+        match (client.reply()?, batch) {
+            (Reply::Array(Some(count)), Some(keys)) if count == keys => {
+                for _ in 0..count {
+                    let reply = client.reply()?;
+                    self.keep(reply);
+                }
+            }
+            // Nobody knows where the next reply begins.
+            (other @ Reply::Array(_), _) => bail!("a command was answered by {other}"),
+            (other, _) => self.keep(other),
+        }
+        self.ends.push(self.replies.len());
+        Ok(())
+    }
+
+    fn keep(&mut self, reply: Reply<'_>) {
+        self.replies.push(match reply {
+            Reply::Simple(b"OK") => Kept::Ok,
+            Reply::Bulk(Some(value)) => {
+                let start = self.values.len();
+                self.values.extend_from_slice(value);
+                Kept::Value(start..self.values.len())
+            }
+            other => Kept::Other(other.to_string()),
         });
     }
-    if plan.mix != Mix::Batch {
-        let fault = value_fault(plan, keys[0], client.reply()?);
-        return Ok(fault.map_or(Answer::Right, Answer::Wrong));
+
+    /// The replies to each command.
+    fn by_command(&self) -> impl Iterator<Item = &[Kept]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.replies[start..*end])
     }
-    match client.reply()? {
-        Reply::Array(Some(count)) if count == keys.len() => {
-            let mut first = None;
-            for number in keys {
-                let fault = value_fault(plan, *number, client.reply()?);
-                first = first.or(fault);
+
+    /// What is wrong with the reply to a command for these keys.
+    fn fault(&self, value_bytes: usize, reads: bool, keys: &[u64], replies: &[Kept]) -> Option<String> {
+        let said = |reply: &Kept| match reply {
+            Kept::Ok => "OK".to_owned(),
+            Kept::Value(place) => format!("{} bytes", place.len()),
+            Kept::Other(text) => text.clone(),
+        };
+        match replies {
+            [Kept::Ok] if !reads => None,
+            replies if reads && replies.len() == keys.len() => {
+                keys.iter().zip(replies).find_map(|(number, reply)| match reply {
+                    Kept::Value(place) => fault(*number, value_bytes, &self.values[place.clone()]),
+                    other => Some(format!("key {number} was answered by {}", said(other))),
+                })
             }
-            Ok(first.map_or(Answer::Right, Answer::Wrong))
+            replies => {
+                let (what, said) =
+                    (if reads { "MGET" } else { "a write" }, replies.first().map_or(String::new(), said));
+                Some(format!("{what} from key {} on was answered by {said}", keys[0]))
+            }
         }
-        Reply::Error(text) => Ok(Answer::Wrong(format!("MGET: {}", String::from_utf8_lossy(text)))),
-        // Nobody knows where the next reply begins.
-        other => bail!("MGET of {} keys was answered by {other}", keys.len()),
     }
 }
 
-#[inline]
-fn value_fault(plan: &Plan, number: u64, reply: Reply<'_>) -> Option<String> {
-    match reply {
-        Reply::Bulk(Some(found)) => fault(number, plan.value_bytes, found),
-        other => Some(format!("key {number} was answered by {other}")),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of these replies to one command.
+    fn said(reads: bool, keys: &[u64], given: &[Reply<'_>]) -> Option<String> {
+        let mut replies = Replies::default();
+        given.iter().for_each(|reply| replies.keep(*reply));
+        replies.ends.push(given.len());
+        let command = replies.by_command().next().unwrap();
+        replies.fault(100, reads, keys, command)
+    }
+
+    #[test]
+    fn replies_are_judged_by_what_was_asked() {
+        let mut values = [Vec::new(), Vec::new()];
+        value(5, 0, 100, &mut values[0]);
+        value(6, 7, 100, &mut values[1]);
+        let (first, second) = (Reply::Bulk(Some(&values[0])), Reply::Bulk(Some(&values[1])));
+        let ok = Reply::Simple(b"OK");
+        assert_eq!(said(true, &[5], &[first]), None);
+        assert_eq!(said(true, &[5, 6], &[first, second]), None);
+        assert_eq!(said(false, &[5], &[ok]), None);
+        for (reads, keys, given, part) in [
+            (true, &[6][..], &[first][..], "key 6 has the value of key 5"),
+            (true, &[5, 6], &[first, Reply::Bulk(None)], "key 6 was answered by no value"),
+            (true, &[5, 6], &[Reply::Error(b"ERR no")], "MGET from key 5 on was answered by error ERR no"),
+            (true, &[5], &[ok], "key 5 was answered by OK"),
+            (false, &[5], &[Reply::Error(b"OOM")], "a write from key 5 on was answered by error OOM"),
+            (false, &[5], &[first], "a write from key 5 on was answered by 100 bytes"),
+        ] {
+            let fault = said(reads, keys, given).unwrap();
+            assert!(fault.contains(part), "{fault}");
+        }
     }
 }

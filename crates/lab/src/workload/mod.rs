@@ -1,7 +1,7 @@
 //! Workloads: each asks one question of a server, over one door, and knows what every answer must be.
 //!
-//! Called by `run`: [`Kind::find`] by name, then [`Workload::prepare`] once per target and [`Workload::caller`] once per
-//! connection. To add one, add a row to [`KINDS`].
+//! Called by `run`: [`Kind::find`] by name, then [`Workload::prepare`] once per target, [`Workload::caller`] once per
+//! connection, and [`Workload::clear`] where the server is not the lab's own. To add one, add a row to [`KINDS`].
 
 mod choose;
 mod keys;
@@ -41,13 +41,15 @@ impl Door {
     }
 }
 
-/// Where a workload finds a target, and how tables are made there.
+/// Where a workload finds a target, and what is peculiar there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     /// The door of the workload.
     pub(crate) address: SocketAddr,
     /// Whether it is a PostgreSQL of the lab: its tables are unlogged, and vacuumed once they are full.
     pub(crate) postgres: bool,
+    /// Whether it keeps what is written: all do but the target noop.
+    pub(crate) stores: bool,
 }
 
 /// Told how much of the preparation is done; an error ends it.
@@ -59,7 +61,10 @@ pub(crate) trait Workload {
     fn prepare(&self, place: Place, progress: Progress<'_>) -> Result<()>;
 
     /// Opens one connection that makes the workload's requests, chosen by `numbers`.
-    fn caller(&self, address: SocketAddr, numbers: Numbers) -> Result<Box<dyn Caller>>;
+    fn caller(&self, place: Place, numbers: Numbers) -> Result<Box<dyn Caller>>;
+
+    /// Takes out of a target what [`Workload::prepare`] put there.
+    fn clear(&self, place: Place) -> Result<()>;
 
     /// What its sizes are, by the names of their flags.
     fn parameters(&self) -> BTreeMap<String, Value>;

@@ -1,7 +1,6 @@
 //! The SQL workloads, in Hazelcast's shapes: one prepared statement each, its parameters chosen anew for every execution.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -11,12 +10,15 @@ use super::choose::Choice;
 use super::rows::{COLUMNS, Sums, TABLE, label_of, line, value_of};
 use super::sizes::{Distribution, Sizes};
 use super::{Place, Progress, Workload};
-use crate::door::pg::PgClient;
+use crate::door::pg::{PgClient, Tag};
 use crate::load::{Answer, Caller};
 use crate::numbers::Numbers;
 
 /// Rows between two reports of progress.
 const PROGRESS_ROWS: u64 = 10_000;
+
+/// What the statement is called on each connection.
+const STATEMENT: &str = "lab";
 
 /// What the statement is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,10 +107,23 @@ impl Workload for Sql {
         Ok(())
     }
 
-    fn caller(&self, address: SocketAddr, numbers: Numbers) -> Result<Box<dyn Caller>> {
-        let mut client = PgClient::connect(address)?;
-        client.prepare("lab", &self.plan.shape.statement()).context("preparing the statement")?;
-        Ok(Box::new(SqlCaller { client, plan: self.plan.clone(), numbers }))
+    fn caller(&self, place: Place, numbers: Numbers) -> Result<Box<dyn Caller>> {
+        let mut client = PgClient::connect(place.address)?;
+        client.prepare(STATEMENT, &self.plan.shape.statement()).context("preparing the statement")?;
+        Ok(Box::new(SqlCaller {
+            client,
+            plan: self.plan.clone(),
+            stores: place.stores,
+            numbers,
+            asked: (0, 0),
+            answer: Found::default(),
+            written: None,
+        }))
+    }
+
+    fn clear(&self, place: Place) -> Result<()> {
+        PgClient::connect(place.address)?.query(&format!("DROP TABLE IF EXISTS {TABLE}"))?;
+        Ok(())
     }
 
     fn parameters(&self) -> BTreeMap<String, Value> {
@@ -129,75 +144,135 @@ impl Workload for Sql {
 struct SqlCaller {
     client: PgClient,
     plan: Arc<Plan>,
+    stores: bool,
     numbers: Numbers,
+    /// The ids that the statement under way is about: from the first to before the second.
+    asked: (u64, u64),
+    answer: Found,
+    /// The id that was changed last.
+    written: Option<u64>,
+}
+
+/// What an answer had in it: kept until it can be judged without being timed.
+#[derive(Debug, Default)]
+struct Found {
+    /// None until it came.
+    tag: Option<Tag>,
+    rows: u64,
+    /// Of several rows the sum of a column, of one its integer.
+    sum: Option<i64>,
+    label: Vec<u8>,
 }
 
 impl Caller for SqlCaller {
-    fn call(&mut self, answered: &mut dyn FnMut(Answer)) -> Result<()> {
-        let fault = match self.plan.shape {
-            Shape::Key => self.key()?,
-            Shape::Update => self.update()?,
-            Shape::Sum => self.sum()?,
-            Shape::Range => {
-                let first = self.numbers.below(self.plan.rows - self.plan.range_rows + 1);
-                let last = first + self.plan.range_rows - 1;
-                self.rows(&[&first.to_string(), &last.to_string()], first, last + 1)?
+    fn make(&mut self) {
+        let Self { client, plan, numbers, .. } = self;
+        match plan.shape {
+            Shape::Key => {
+                let id = plan.choice.next(numbers);
+                self.asked = (id, id + 1);
+                client.bind(STATEMENT, &[&id.to_string()]);
             }
-            Shape::Fetch => self.rows(&[], 0, self.plan.rows)?,
-        };
-        answered(fault.map_or(Answer::Right, Answer::Wrong));
+            Shape::Update => {
+                let id = plan.choice.next(numbers);
+                self.asked = (id, id + 1);
+                // An odd number is not the version that was loaded.
+                let (value, label) = (numbers.below(1 << 20), label_of(id, numbers.next() as u32 | 1));
+                client.bind(STATEMENT, &[&id.to_string(), &value.to_string(), &label]);
+                self.written = Some(id);
+            }
+            Shape::Range => {
+                let first = numbers.below(plan.rows - plan.range_rows + 1);
+                self.asked = (first, first + plan.range_rows);
+                client.bind(STATEMENT, &[&first.to_string(), &(first + plan.range_rows - 1).to_string()]);
+            }
+            Shape::Sum | Shape::Fetch => {
+                self.asked = (0, plan.rows);
+                client.bind(STATEMENT, &[]);
+            }
+        }
+    }
+
+    fn call(&mut self, came: &mut dyn FnMut()) -> Result<()> {
+        self.answer.tag = None;
+        self.answer.read(&mut self.client, self.plan.shape, self.asked)?;
+        came();
         Ok(())
+    }
+
+    fn judge(&mut self, judged: &mut dyn FnMut(Answer)) {
+        if let Some(tag) = self.answer.tag.take() {
+            judged(self.answer.fault(&self.plan, self.asked, &tag).map_or(Answer::Right, Answer::Wrong));
+        }
+    }
+
+    fn read_back(&mut self) -> Result<Option<String>> {
+        let Some(id) = self.written.filter(|_| self.stores) else {
+            return Ok(None);
+        };
+        self.client.prepare("lab-back", &Shape::Key.statement()).context("preparing to read what was written")?;
+        self.client.bind("lab-back", &[&id.to_string()]);
+        self.answer.read(&mut self.client, Shape::Key, (id, id + 1))?;
+        let label = String::from_utf8_lossy(&self.answer.label);
+        Ok(match self.answer.tag.take() {
+            Some(Err(error)) => Some(error),
+            // Another connection may have changed it since, but nobody has put the first label back.
+            _ if label == label_of(id, 0) => {
+                Some(format!("id {id} is as it was loaded, and what was written later is gone"))
+            }
+            _ => (self.answer.rows != 1 || !label.starts_with(&format!("row {id:010} ")))
+                .then(|| format!("id {id}, which was written: {} rows, or one that is not its own", self.answer.rows)),
+        })
     }
 }
 
-impl SqlCaller {
-    fn key(&mut self) -> Result<Option<String>> {
-        let id = self.plan.choice.next(&mut self.numbers);
-        let (mut found, mut right) = (0, false);
-        let tag = self.client.execute("lab", &[&id.to_string()], &mut |mut row| {
-            found += 1;
-            right = row.next_integer() == Some(value_of(id)) && row.next() == Some(label_of(id, 0).as_bytes());
-        })?;
-        Ok(match tag {
-            Err(error) => Some(error),
-            Ok(_) => (found != 1 || !right).then(|| format!("id {id}: {found} rows, or one that is not its own")),
-        })
+impl Found {
+    /// Sends the statement that was bound and reads its answer. Rows are read as a client reads them: each of their integers that
+    /// is looked at is made a number.
+    fn read(&mut self, client: &mut PgClient, shape: Shape, (first, end): (u64, u64)) -> Result<()> {
+        (self.rows, self.sum) = (0, None);
+        self.label.clear();
+        let Self { rows, sum, label, .. } = self;
+        self.tag = Some(match shape {
+            Shape::Update => client.run(&mut |_| *rows += 1)?,
+            Shape::Key | Shape::Sum => client.run(&mut |mut row| {
+                *rows += 1;
+                *sum = row.next_integer();
+                label.clear();
+                label.extend_from_slice(row.next().unwrap_or_default());
+            })?,
+            Shape::Range | Shape::Fetch => client.run(&mut |mut row| {
+                *rows += 1;
+                // The id first: only rows that were asked for count.
+                let asked = row.next_integer().is_some_and(|id| (first..end).contains(&id.cast_unsigned()));
+                *sum = Some(sum.unwrap_or(0) + row.next_integer().filter(|_| asked).unwrap_or(i64::MIN / (1 << 32)));
+            })?,
+        });
+        Ok(())
     }
 
-    fn update(&mut self) -> Result<Option<String>> {
-        let id = self.plan.choice.next(&mut self.numbers);
-        let (value, label) = (self.numbers.below(1 << 20), label_of(id, self.numbers.next() as u32));
-        let tag = self.client.execute("lab", &[&id.to_string(), &value.to_string(), &label], &mut |_| {})?;
-        Ok(match tag {
-            Ok(tag) => (tag != "UPDATE 1").then(|| format!("id {id}: {tag}")),
-            Err(error) => Some(error),
-        })
-    }
-
-    fn sum(&mut self) -> Result<Option<String>> {
-        let mut found = None;
-        let tag = self.client.execute("lab", &[], &mut |mut row| found = row.next_integer())?;
-        let expected = self.plan.sums.between(0, self.plan.rows);
-        Ok(match tag {
-            Err(error) => Some(error),
-            Ok(_) => (found != Some(expected)).then(|| format!("the sum is {found:?} instead of {expected}")),
-        })
-    }
-
-    /// Rows by their count and by the sum of a column.
-    fn rows(&mut self, params: &[&str], first: u64, end: u64) -> Result<Option<String>> {
-        let (mut found, mut sum) = (0, 0);
-        let tag = self.client.execute("lab", params, &mut |mut row| {
-            found += 1;
-            // The id first: only rows that were asked for count.
-            let asked = row.next_integer().is_some_and(|id| (first..end).contains(&id.cast_unsigned()));
-            sum += row.next_integer().filter(|_| asked).unwrap_or(i64::MIN / (1 << 32));
-        })?;
-        let (rows, expected) = (end - first, self.plan.sums.between(first, end));
-        Ok(match tag {
-            Err(error) => Some(error),
-            Ok(_) => (found != rows || sum != expected)
-                .then(|| format!("{found} rows with the sum {sum} instead of {rows} with {expected}")),
-        })
+    /// What is wrong with it.
+    fn fault(&self, plan: &Plan, (first, end): (u64, u64), tag: &Tag) -> Option<String> {
+        let tag = match tag {
+            Err(error) => return Some(error.clone()),
+            Ok(tag) => tag,
+        };
+        let (found, sum) = (self.rows, self.sum);
+        match plan.shape {
+            Shape::Key => {
+                let right = sum == Some(value_of(first)) && self.label == label_of(first, 0).as_bytes();
+                (found != 1 || !right).then(|| format!("id {first}: {found} rows, or one that is not its own"))
+            }
+            Shape::Update => (tag != "UPDATE 1").then(|| format!("id {first}: {tag}")),
+            Shape::Sum => {
+                let expected = plan.sums.between(first, end);
+                (sum != Some(expected)).then(|| format!("the sum is {sum:?} instead of {expected}"))
+            }
+            Shape::Range | Shape::Fetch => {
+                let (rows, expected) = (end - first, plan.sums.between(first, end));
+                (found != rows || sum != Some(expected))
+                    .then(|| format!("{found} rows with the sum {sum:?} instead of {rows} with {expected}"))
+            }
+        }
     }
 }

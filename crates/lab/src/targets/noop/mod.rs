@@ -6,12 +6,13 @@
 mod pg;
 mod resp;
 
-use std::io::Read;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::process::{Process, folder, pinned};
 use super::{Start, Started};
@@ -34,43 +35,47 @@ pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
     Ok(Started { resp: door()?, sql: door()?, http: None, process, configuration })
 }
 
-/// What that process does, until it is ended. The file gets the addresses of its doors, a line each: RESP, PostgreSQL.
+/// What that process does, until it is ended: one thread for all connections, as of the servers that it is compared with, for
+/// threads that wake each other cost more than what they do here. The file gets the addresses of its doors, a line each: RESP,
+/// PostgreSQL.
 pub(crate) fn serve(value_bytes: u32, ready: PathBuf) -> Result<()> {
-    let (resp, sql) = (listen()?, listen()?);
-    // Renamed, so that nobody reads half of it.
-    let part = ready.with_extension("part");
-    std::fs::write(&part, format!("{}\n{}\n", resp.local_addr()?, sql.local_addr()?))?;
-    std::fs::rename(part, ready)?;
-    let table = Arc::new(pg::Table::default());
-    spawn(move || accept(&sql, move |stream| pg::converse(stream, &table.clone())))?;
-    accept(&resp, move |stream| resp::converse(stream, value_bytes as usize))
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async {
+        let (resp, sql) = (listen()?, listen()?);
+        // Renamed, so that nobody reads half of it.
+        let part = ready.with_extension("part");
+        std::fs::write(&part, format!("{}\n{}\n", resp.local_addr()?, sql.local_addr()?))?;
+        std::fs::rename(part, ready)?;
+        let table = Arc::new(pg::Table::default());
+        tokio::try_join!(
+            accept(&sql, |stream| pg::converse(stream, table.clone())),
+            accept(&resp, |stream| resp::converse(stream, value_bytes as usize)),
+        )?;
+        Ok(())
+    })
 }
 
 fn listen() -> Result<TcpListener> {
     let listener = ashlar_base::net::listen(SocketAddr::from(([127, 0, 0, 1], 0)))?;
-    listener.set_nonblocking(false)?;
-    Ok(listener)
+    Ok(ashlar_base::net::adopt(listener)?)
 }
 
-/// A thread for each connection.
-fn accept(listener: &TcpListener, converse: impl Fn(TcpStream) -> Result<()> + Clone + Send + 'static) -> Result<()> {
+/// A task for each connection.
+async fn accept<F>(listener: &TcpListener, converse: impl Fn(TcpStream) -> F) -> Result<()>
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
     loop {
-        let (stream, _) = listener.accept()?;
-        stream.set_nodelay(true)?;
-        let converse = converse.clone();
-        spawn(move || converse(stream))?;
+        let (stream, _) = listener.accept().await?;
+        ashlar_base::net::tune(&stream)?;
+        let conversation = converse(stream);
+        // Not joined: it ends with its connection. What goes wrong is written to the log of the process.
+        tokio::spawn(async move {
+            if let Err(error) = conversation.await {
+                crate::say::note(&format!("{error:#}"));
+            }
+        });
     }
-}
-
-/// What goes wrong is written to the log of the process; a client that is gone is no error of ours.
-fn spawn(work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
-    let work = move || {
-        if let Err(error) = work() {
-            crate::say::note(&format!("{error:#}"));
-        }
-    };
-    std::thread::Builder::new().stack_size(256 * 1024).spawn(work)?;
-    Ok(())
 }
 
 /// Bytes of a connection that were read and not used up.
@@ -89,13 +94,13 @@ impl Inbox {
     }
 
     /// Forgets the first `used` bytes and waits for more; false when the client has closed the connection.
-    fn next(&mut self, used: usize, stream: &mut TcpStream) -> Result<bool> {
+    async fn next(&mut self, used: usize, stream: &mut TcpStream) -> Result<bool> {
         self.bytes.copy_within(used..self.held, 0);
         self.held -= used;
         if self.bytes.len() - self.held < READ_BYTES {
             self.bytes.resize(self.held + READ_BYTES, 0);
         }
-        let count = stream.read(&mut self.bytes[self.held..])?;
+        let count = stream.read(&mut self.bytes[self.held..]).await?;
         self.held += count;
         Ok(count > 0)
     }

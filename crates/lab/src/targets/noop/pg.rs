@@ -2,7 +2,6 @@
 //! COPY to know how large their table is.
 
 use std::io::Write;
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,6 +10,8 @@ use ashlar_base::{Error, ErrorCode};
 use ashlar_protocol::pg::backend::{self, DataRow};
 use ashlar_protocol::pg::frontend::{Bind, Frontend, Startup, decode, decode_startup};
 use ashlar_protocol::pg::{TransactionStatus, ValueFormat};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use super::Inbox;
 use crate::workload::{Shape, rows};
@@ -47,11 +48,11 @@ struct Session {
 }
 
 /// Answers one connection until its client closes it.
-pub(super) fn converse(mut stream: TcpStream, table: &Table) -> Result<()> {
+pub(super) async fn converse(mut stream: TcpStream, table: Arc<Table>) -> Result<()> {
     let (mut inbox, mut used) = (Inbox::new(), 0);
     let (mut session, mut out) = (Session::default(), Vec::new());
     let mut started = false;
-    while inbox.next(used, &mut stream)? {
+    while inbox.next(used, &mut stream).await? {
         used = 0;
         if !started {
             match decode_startup(inbox.held(), 10_000)? {
@@ -68,17 +69,17 @@ pub(super) fn converse(mut stream: TcpStream, table: &Table) -> Result<()> {
             if message == Frontend::Terminate {
                 return Ok(());
             }
-            session.answer(message, table, &mut out, &mut stream)?;
+            session.answer(message, &table, &mut out, &mut stream).await?;
             used += length;
         }
-        stream.write_all(&out)?;
+        stream.write_all(&out).await?;
         out.clear();
     }
     Ok(())
 }
 
 impl Session {
-    fn answer(
+    async fn answer(
         &mut self,
         message: Frontend<'_>,
         table: &Table,
@@ -115,7 +116,7 @@ impl Session {
                 self.bind(&bind);
                 backend::bind_complete(out);
             }
-            Frontend::Execute { .. } => self.execute(out, stream)?,
+            Frontend::Execute { .. } => self.execute(out, stream).await?,
             Frontend::Sync => backend::ready_for_query(out, TransactionStatus::Idle),
             other => bail!("the noop target has no answer to {other:?}"),
         }
@@ -129,7 +130,7 @@ impl Session {
         self.params.extend(bind.params().map_while(|(_, value)| number(value)));
     }
 
-    fn execute(&mut self, out: &mut Vec<u8>, stream: &mut TcpStream) -> Result<()> {
+    async fn execute(&mut self, out: &mut Vec<u8>, stream: &mut TcpStream) -> Result<()> {
         let param = |place: usize| self.params.get(place).copied().context("a parameter is missing");
         match self.shape.context("nothing is prepared")? {
             Shape::Update => {
@@ -144,15 +145,15 @@ impl Session {
                 for id in param(0)?..=param(1)? {
                     row(out, &[&id, &rows::value_of(id)])?;
                     if out.len() >= WRITE_BYTES {
-                        stream.write_all(out)?;
+                        stream.write_all(out).await?;
                         out.clear();
                     }
                 }
             }
             Shape::Sum | Shape::Fetch => {
-                stream.write_all(out)?;
+                stream.write_all(out).await?;
                 out.clear();
-                stream.write_all(&self.whole)?;
+                stream.write_all(&self.whole).await?;
             }
         }
         backend::command_complete(out, "SELECT");

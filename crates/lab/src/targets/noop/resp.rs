@@ -1,26 +1,25 @@
 //! The RESP door of the server that stores nothing.
 
-use std::io::Write;
-use std::net::TcpStream;
-
 use anyhow::Result;
 use ashlar_protocol::resp::{Command, CommandDecoder, Limits, ReplyWriter, Version};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use super::Inbox;
 use crate::workload::{key_number, value};
 
 /// Answers one connection until its client closes it.
-pub(super) fn converse(mut stream: TcpStream, value_bytes: usize) -> Result<()> {
+pub(super) async fn converse(mut stream: TcpStream, value_bytes: usize) -> Result<()> {
     let (limits, mut decoder) = (Limits::default(), CommandDecoder::new());
     let (mut inbox, mut used) = (Inbox::new(), 0);
     let (mut out, mut made) = (Vec::new(), Vec::new());
-    while inbox.next(used, &mut stream)? {
+    while inbox.next(used, &mut stream).await? {
         used = 0;
         while let Some((command, length)) = decoder.decode(&inbox.held()[used..], &limits)? {
             answer(command, value_bytes, &mut made, &mut ReplyWriter::new(&mut out, Version::Resp2));
             used += length;
         }
-        stream.write_all(&out)?;
+        stream.write_all(&out).await?;
         out.clear();
     }
     Ok(())
@@ -35,6 +34,7 @@ fn answer(command: Command<'_>, value_bytes: usize, made: &mut Vec<u8>, reply: &
             command.args().for_each(|key| found(key, value_bytes, made, reply));
         }
         b"SET" | b"MSET" => reply.ok(),
+        b"DEL" => reply.integer(command.args().len() as i64),
         b"INFO" => reply.bulk(format!("ashlar_version:{}\r\n", env!("CARGO_PKG_VERSION")).as_bytes()),
         other => reply.error_text(&format!("ERR unknown command '{}'", other.escape_ascii())),
     }
