@@ -5,9 +5,10 @@
 
 use std::io;
 
-use ashlar_store::Reservation;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
+
+use crate::session::Reservation;
 
 /// Room that is made before a read; also what an idle connection keeps.
 const READ_BYTES: usize = 8 * 1024;

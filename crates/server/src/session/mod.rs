@@ -11,6 +11,7 @@ use std::sync::Arc;
 use ashlar_base::config::Config;
 use ashlar_query::Engine;
 
+pub use ashlar_store::Reservation;
 pub use registry::{CancelToken, SessionRegistry};
 pub use sql::{Column, Executed, Notice, RowSink, SimpleStatement, SqlSession};
 
