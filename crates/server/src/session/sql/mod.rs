@@ -105,6 +105,9 @@ struct Prepared {
     _held: Option<Reservation>,
 }
 
+/// The columns of a result.
+pub type Columns = Arc<[Column]>;
+
 /// One session.
 pub struct SqlSession {
     shared: Arc<Shared>,
@@ -324,7 +327,7 @@ impl SqlSession {
     ///
     /// # Errors
     /// 26000
-    pub fn describe_statement(&mut self, name: &str) -> Result<(Vec<u32>, Option<Arc<[Column]>>)> {
+    pub fn describe_statement(&mut self, name: &str) -> Result<(Vec<u32>, Option<Columns>)> {
         let prepared = self.prepared(name)?;
         let Some(planned) = &prepared.planned else { return Ok((Vec::new(), None)) };
         let types = planned.parameter_types.iter().enumerate().map(|(number, sql_type)| {
@@ -404,7 +407,7 @@ impl SqlSession {
     ///
     /// # Errors
     /// 34000
-    pub fn describe_portal(&mut self, name: &str) -> Result<Option<(Arc<[Column]>, Arc<[ValueFormat]>)>> {
+    pub fn describe_portal(&mut self, name: &str) -> Result<Option<(Columns, Arc<[ValueFormat]>)>> {
         let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
         let Some(planned) = &portal.statement else { return Ok(None) };
         Ok(self.columns_of(planned).map(|columns| (columns, Arc::clone(&portal.formats))))
