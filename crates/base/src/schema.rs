@@ -43,11 +43,6 @@ impl Sequence {
     /// From 1 by ones, to the largest number of a bigint.
     pub const BY_ONES: Self = Self { start: 1, increment: 1, min: 1, max: i64::MAX, kind: SequenceKind::Serial };
 
-    /// Whether a number of the user's own is refused.
-    pub fn is_always(&self) -> bool {
-        self.kind == SequenceKind::Always
-    }
-
     /// The number that follows `number`; `None` after the last one.
     ///
     /// ```
@@ -73,6 +68,13 @@ pub struct ColumnDef {
     pub nullable: bool,
     /// The value when an INSERT does not name the column.
     pub default: Option<ColumnDefault>,
+}
+
+impl ColumnDef {
+    /// Whether it is `GENERATED ALWAYS`: only the column's own numbers go into it, unless its user overrides that.
+    pub fn is_always_generated(&self) -> bool {
+        matches!(&self.default, Some(ColumnDefault::Sequence(sequence)) if sequence.kind == SequenceKind::Always)
+    }
 }
 
 /// The shape of a grid table. Immutable: a change of the table makes another value with a higher `version`.

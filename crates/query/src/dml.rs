@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ashlar_base::value::text::Zone;
-use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
+use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
 use ashlar_store::Region;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
@@ -179,10 +179,7 @@ fn assigned_column(schema: &TableSchema, target: &AssignmentTarget, value: &Expr
     match name.0.len() {
         1 => {
             let ordinal = target_column(schema, &first)?;
-            let default = &schema.columns[ordinal].default;
-            if matches!(default, Some(ColumnDefault::Sequence(sequence)) if sequence.is_always())
-                && !change::is_default(value)
-            {
+            if schema.columns[ordinal].is_always_generated() && !change::is_default(value) {
                 return Err(Error::new(
                     ErrorCode::GeneratedAlways,
                     format!("column \"{first}\" can only be updated to DEFAULT"),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ashlar_base::value::text::Zone;
-use ashlar_base::{ColumnDefault, Datum, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
+use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_store::{Applied, Mutation, Pending, Region, RowRef};
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, BinaryOperator, Expr, FromTable, GroupByExpr, LimitClause, Query, Select, SelectItem,
@@ -138,8 +138,7 @@ pub fn recognise(catalog: &CatalogState, statement: &AstStatement, declared: &[u
                     return Ok(None);
                 }
                 // What numbers itself is refused by the planner too.
-                let default = &builder.schema.columns[column].default;
-                if matches!(default, Some(ColumnDefault::Sequence(sequence)) if sequence.is_always()) {
+                if builder.schema.columns[column].is_always_generated() {
                     return Ok(None);
                 }
                 if builder.schema.key.contains(&column) || assignments.iter().any(|(known, _)| *known == column) {

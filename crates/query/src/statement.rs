@@ -580,16 +580,20 @@ fn shown_name(name: &str) -> String {
     canonical.unwrap_or(name).to_owned()
 }
 
-/// An expression's text, from its tree.
-fn expression_text(node: &pg_query::Node) -> Result<String> {
+/// A query of one value: the tree around an expression's.
+pub(crate) fn selecting(node: &pg_query::Node) -> NodeEnum {
     let target = protobuf::ResTarget { val: Some(Box::new(node.clone())), ..Default::default() };
-    let select = protobuf::SelectStmt {
+    NodeEnum::SelectStmt(Box::new(protobuf::SelectStmt {
         target_list: vec![pg_query::Node { node: Some(NodeEnum::ResTarget(Box::new(target))) }],
         limit_option: protobuf::LimitOption::Default.into(),
         op: protobuf::SetOperation::SetopNone.into(),
         ..Default::default()
-    };
-    let text = statement_text(&NodeEnum::SelectStmt(Box::new(select)))?;
+    }))
+}
+
+/// An expression's text, from its tree.
+pub(crate) fn expression_text(node: &pg_query::Node) -> Result<String> {
+    let text = statement_text(&selecting(node))?;
     Ok(text.strip_prefix("SELECT ").unwrap_or(&text).to_owned())
 }
 

@@ -17,6 +17,9 @@ use crate::error::undefined_table;
 use crate::key_plan::altered;
 use crate::transaction::Transaction;
 
+/// More than a table can have columns.
+const IDS_PER_VERSION: u32 = 1 << 12;
+
 /// The region whose shape may be changed.
 fn alterable(state: &CatalogState, name: &str, missing_ok: bool) -> Result<Option<Arc<Region>>> {
     match state.table(name) {
@@ -189,8 +192,12 @@ fn add_column(
 ) -> Result<()> {
     let next = schema.columns.iter().map(|column| column.id.0 + 1).max().unwrap_or(0);
     // Ids are never used twice: segments may still hold a dropped column's values. Each version of a shape has ids of
-    // its own, more of them than a table can have columns.
-    let id = ColumnId(next.max((schema.version + 1) << 12));
+    // its own.
+    let first = (schema.version + 1).checked_mul(IDS_PER_VERSION).ok_or_else(|| {
+        let message = format!("table \"{}\" has been altered too often", schema.name);
+        Error::new(ErrorCode::ProgramLimitExceeded, message).with_hint("CREATE TABLE ... AS makes a fresh one.")
+    })?;
+    let id = ColumnId(next.max(first));
     let (mut definition, constraints) = definition::column_def(engine, catalog, &schema.name, column, 0)?;
     definition.id = id;
     if constraints.primary_key.is_some() {

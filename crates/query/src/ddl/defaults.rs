@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use pg_query::protobuf::{self, a_const};
+use pg_query::protobuf::a_const;
 use pg_query::{NodeEnum, NodeRef};
 
 use crate::assign::{Assigned, Literal};
@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::error::from_datafusion;
 use crate::select::{Planner, SelectPlan};
 use crate::sql_types;
+use crate::statement::{expression_text, selecting};
 
 /// A DEFAULT: a constant of the column's type, or an expression kept as text.
 ///
@@ -119,15 +120,7 @@ fn no_read(what: &str) -> Error {
 /// # Errors
 /// 0A000 where it reads columns or tables.
 fn text_of(expr: &pg_query::Node) -> Result<String> {
-    let target = protobuf::ResTarget { val: Some(Box::new(expr.clone())), ..Default::default() };
-    let select = protobuf::SelectStmt {
-        target_list: vec![pg_query::Node { node: Some(NodeEnum::ResTarget(Box::new(target))) }],
-        limit_option: protobuf::LimitOption::Default.into(),
-        op: protobuf::SetOperation::SetopNone.into(),
-        ..Default::default()
-    };
-    let statement = NodeEnum::SelectStmt(Box::new(select));
-    for (node, ..) in statement.nodes() {
+    for (node, ..) in selecting(expr).nodes() {
         let what = match node {
             NodeRef::ColumnRef(_) => "column reference",
             NodeRef::SubLink(_) => "subquery",
@@ -135,12 +128,5 @@ fn text_of(expr: &pg_query::Node) -> Result<String> {
         };
         return Err(no_read(what));
     }
-    let statement = pg_query::Node { node: Some(statement) };
-    let parsed = protobuf::ParseResult {
-        version: 0,
-        stmts: vec![protobuf::RawStmt { stmt: Some(Box::new(statement)), stmt_location: 0, stmt_len: 0 }],
-    };
-    let text = pg_query::deparse(&parsed, pg_query::DeparseOptions::default())
-        .map_err(|error| Error::unsupported(format!("this default is not supported: {error}")))?;
-    Ok(text.strip_prefix("SELECT ").unwrap_or(&text).to_owned())
+    expression_text(expr)
 }

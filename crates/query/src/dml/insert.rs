@@ -112,12 +112,11 @@ fn is_wanted(targets: &[usize], source: &Source, ordinal: usize) -> bool {
 fn check_generated(schema: &TableSchema, targets: &[usize], source: &Source) -> Result<()> {
     for (place, ordinal) in targets.iter().enumerate() {
         let column = &schema.columns[*ordinal];
-        let is_generated = matches!(&column.default, Some(ColumnDefault::Sequence(sequence)) if sequence.is_always());
         let is_given = match source {
             Source::Values { rows, .. } => rows.iter().any(|row| !matches!(row[place], Cell::Default)),
             Source::Query(plan) => place < plan.columns.len(),
         };
-        if is_generated && is_given {
+        if column.is_always_generated() && is_given {
             let name = &column.name;
             let message = format!("cannot insert a non-DEFAULT value into column \"{name}\"");
             return Err(Error::new(ErrorCode::GeneratedAlways, message)

@@ -2,7 +2,7 @@
 //!
 //! Describes the tables of `public`; the system tables do not describe themselves.
 
-use ashlar_base::{Result, ScalarType, Sequence, SqlType, Value};
+use ashlar_base::{Result, ScalarType, Sequence, SequenceKind, SqlType, Value};
 
 use super::layout::{Rows, int4, maybe, string, yes_or_no};
 use super::pg_catalog::NAMESPACES;
@@ -109,7 +109,9 @@ fn columns(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
                 ("is_identity", yes_or_no(identity.is_some())),
                 (
                     "identity_generation",
-                    when_identity(|of| if of.is_always() { "ALWAYS" } else { "BY DEFAULT" }.to_owned()),
+                    when_identity(|of| {
+                        if of.kind == SequenceKind::Always { "ALWAYS" } else { "BY DEFAULT" }.to_owned()
+                    }),
                 ),
                 ("identity_start", when_identity(|of| of.start.to_string())),
                 ("identity_increment", when_identity(|of| of.increment.to_string())),

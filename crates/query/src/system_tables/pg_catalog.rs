@@ -217,7 +217,11 @@ fn pg_attribute(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
                     ("atthasdef", Value::Bool(default_text(column).is_some())),
                     (
                         "attidentity",
-                        string(identity(column).map_or("", |sequence| if sequence.is_always() { "a" } else { "d" })),
+                        string(match identity(column) {
+                            None => "",
+                            Some(_) if column.is_always_generated() => "a",
+                            Some(_) => "d",
+                        }),
                     ),
                 ],
             )?;

@@ -187,7 +187,7 @@ impl Changes {
             let ordinal = column_to_write(schema, field)?;
             let column = &schema.columns[ordinal];
             let value = text::parse(column.sql_type, text::utf8(bytes)?, &style())?;
-            if row.key_value(ordinal).is_none() && is_generated(column) {
+            if row.key_value(ordinal).is_none() && column.is_always_generated() {
                 return Err(generated_error(column));
             }
             if let Some(key) = row.key_value(ordinal) {
@@ -232,11 +232,6 @@ fn key_column_error(column: &ColumnDef, what: &str) -> KeyError {
     Error::unsupported(message).into()
 }
 
-/// Whether the column's numbers are always its own.
-fn is_generated(column: &ColumnDef) -> bool {
-    matches!(&column.default, Some(ColumnDefault::Sequence(sequence)) if sequence.is_always())
-}
-
 fn generated_error(column: &ColumnDef) -> KeyError {
     let message = format!("column \"{}\" is always generated and cannot be given a value", column.name);
     Error::new(ErrorCode::GeneratedAlways, message).with_hint("insert the row by SQL").into()
@@ -252,7 +247,7 @@ fn insert(row: &Row, entry: &mut Entry<'_>, given: &[(usize, Value)]) -> Outcome
             None => row.key_value(ordinal),
         };
         values.push(match value {
-            Some(_) if is_generated(column) => return Err(generated_error(column)),
+            Some(_) if column.is_always_generated() => return Err(generated_error(column)),
             Some(value) => value.clone(),
             None => default_of(row, column)?,
         });
