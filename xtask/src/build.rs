@@ -32,6 +32,7 @@ const SLOW: &[(&str, f64)] = &[
     ("parquet", 72.0),
     ("arrow-ord", 64.0),
     ("ashlar-query", 60.0),
+    ("ashlar-functions", 40.0),
     ("arrow-select", 56.0),
     ("pg_query", 50.0),
     ("datafusion-catalog-listing", 35.0),

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use ashlar_base::{ColumnDef, ColumnId, Error, ErrorCode, Result, ScalarType, SqlType, TableId, TableSchema};
+use ashlar_functions::error::undefined_table;
 use ashlar_store::{Region, Store};
 use parking_lot::Mutex;
 
-use crate::error::undefined_table;
 use crate::files::FileTable;
 use crate::identity::{Asker, Identity};
 

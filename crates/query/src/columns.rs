@@ -2,10 +2,8 @@
 
 use arrow::datatypes::Schema;
 use ashlar_base::{Error, Result, ScalarType, SqlType};
+use ashlar_functions::names::shown_name;
 use ashlar_store::arrow_types::sql_type_of;
-
-/// Marks the end of the name that the client sees; what follows only keeps names apart inside a plan.
-pub const NAME_END: char = '\u{1}';
 
 /// A column of a result.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,9 +57,4 @@ pub fn of_schema(schema: &Schema) -> Result<Vec<Column>> {
         Ok(Column::new(name, sql_type))
     };
     schema.fields().iter().map(column).collect()
-}
-
-/// The part of a plan's column name that a client sees.
-pub fn shown_name(name: &str) -> &str {
-    name.split(NAME_END).next().unwrap_or(name)
 }

@@ -123,7 +123,7 @@ impl CopyPlan {
             None => {
                 let name = relation_name(statement.relation.as_ref())?;
                 if !matches!(catalog.table(&name), Some(Table::Grid(_) | Table::File(_))) {
-                    return Err(crate::error::undefined_table(&name));
+                    return Err(ashlar_functions::error::undefined_table(&name));
                 }
                 let mut names: Vec<String> = Vec::new();
                 for column in statement.attlist.iter().filter_map(sql_types::string_of) {

@@ -200,7 +200,7 @@ async fn create_as(
     let schema = region.schema();
     let mut count = 0u64;
     while let Some(batch) = stream.next().await {
-        let batch = batch.map_err(crate::error::from_datafusion)?;
+        let batch = batch.map_err(ashlar_functions::error::from_datafusion)?;
         let mut readers = Vec::with_capacity(batch.num_columns());
         for (ordinal, array) in batch.columns().iter().enumerate() {
             readers.push(crate::assign::Assigned::new(

@@ -6,8 +6,13 @@ use std::sync::Arc;
 
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, Result};
+use ashlar_functions::error::from_datafusion;
+use ashlar_functions::rules::{
+    CheckedArithmetic, Conditions, JsonbOrder, NarrowIntegerLiterals, NumericAggregates, PgOperators, Placement,
+    SettleFunctions, TextCasts,
+};
 use ashlar_store::{ReadView, Store};
-use datafusion::execution::TaskContext;
+use datafusion::execution::{FunctionRegistry, TaskContext};
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -17,15 +22,9 @@ use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
-use crate::error::from_datafusion;
 use crate::expressions::PgTypePlanner;
-use crate::functions;
 use crate::plan_cache::PlanCache;
-use crate::priority;
-use crate::rules::{
-    CheckedArithmetic, Conditions, JsonbOrder, NarrowIntegerLiterals, NumericAggregates, PgOperators, Placement,
-    SettleFunctions, TextCasts,
-};
+use crate::{priority, system_tables};
 
 /// What the engine is given.
 #[derive(Clone, Debug)]
@@ -233,7 +232,7 @@ fn session_state(config: &EngineConfig, runtime: Arc<RuntimeEnv>, zone: Zone) ->
         .with_config(session)
         .with_runtime_env(runtime)
         // The first planner that knows an operator has it, so ours stands before the engine's.
-        .with_expr_planners(functions::expr_planners(zone))
+        .with_expr_planners(ashlar_functions::expr_planners(zone))
         .with_default_features()
         .with_type_planner(Arc::new(PgTypePlanner))
         .with_analyzer_rules(analyzer.rules)
@@ -241,6 +240,9 @@ fn session_state(config: &EngineConfig, runtime: Arc<RuntimeEnv>, zone: Zone) ->
     // Functions are registered through a context: it is the registry that crates of functions know.
     let context = SessionContext::new_with_state(state);
     let mut state = context.state();
-    functions::register(&mut state, zone).map_err(from_datafusion)?;
+    for function in system_tables::functions::all() {
+        state.register_udf(function).map_err(from_datafusion)?;
+    }
+    ashlar_functions::register(&mut state, zone).map_err(from_datafusion)?;
     Ok(state)
 }

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use ashlar_base::{Error, Result, Value};
+use ashlar_functions::error::from_datafusion;
+use ashlar_functions::names::NAME_END;
+use ashlar_functions::times::StatementTime;
 use ashlar_store::ReadView;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execute_stream;
@@ -10,10 +13,7 @@ use futures::StreamExt;
 use pg_query::NodeEnum;
 use pg_query::protobuf::ExplainStmt;
 
-use crate::columns::NAME_END;
 use crate::engine::Engine;
-use crate::error::from_datafusion;
-use crate::functions::times::StatementTime;
 use crate::select::SelectPlan;
 
 /// What EXPLAIN was asked for.

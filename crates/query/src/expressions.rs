@@ -1,24 +1,39 @@
-//! PostgreSQL's types for DataFusion's SQL planner.
+//! PostgreSQL's types for DataFusion's SQL planner, and expressions that stand outside of a plan.
 
 use std::sync::Arc;
 
 use arrow::datatypes::FieldRef;
-use ashlar_base::{ColumnDef, ColumnId, Error, ScalarType, SqlType};
-use ashlar_store::arrow_types::to_arrow_field;
-use datafusion::common::Result;
+use ashlar_base::{Error, ScalarType, SqlType};
+use ashlar_functions::error::{external, from_datafusion};
+use ashlar_functions::fields::field_of;
+use datafusion::common::{DFSchema, Result};
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::TypePlanner;
+use datafusion::logical_expr::{EmptyRelation, Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, CharacterLength, DataType as AstType, ExactNumberInfo, TimezoneInfo,
 };
 
-use crate::error::external;
 use crate::system_tables::bound::object_field;
 use crate::system_tables::objects::ObjectKind;
 
-/// The field that stands for a SQL type: its Arrow type, and the SQL type in its metadata.
-pub fn field_of(name: &str, sql_type: SqlType) -> FieldRef {
-    let column = ColumnDef { id: ColumnId(0), name: name.to_owned(), sql_type, nullable: true, default: None };
-    Arc::new(to_arrow_field(&column))
+/// An expression outside of a plan, with what the analyzer does to expressions inside one.
+///
+/// # Errors
+/// As the analyzer's.
+pub fn analysed(state: &SessionState, expr: Expr, schema: &DFSchema) -> ashlar_base::Result<Expr> {
+    let input = LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: true, schema: Arc::new(schema.clone()) });
+    let plan = LogicalPlanBuilder::from(input)
+        .project(vec![expr])
+        .and_then(LogicalPlanBuilder::build)
+        .map_err(from_datafusion)?;
+    let plan = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(from_datafusion)?;
+    match plan {
+        LogicalPlan::Projection(mut projection) if projection.expr.len() == 1 => {
+            Ok(projection.expr.remove(0).unalias())
+        }
+        _ => Err(Error::internal("an expression is analysed as a projection")),
+    }
 }
 
 /// Type names in casts -> the very types that columns have.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use ashlar_base::{Error, ErrorCode, Result, TableId};
+use ashlar_functions::error::from_datafusion;
 use datafusion::datasource::TableProvider;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::{ListingOptions, ListingTable, ListingTableConfig, ListingTableUrl};
 use datafusion::execution::session_state::SessionState;
-
-use crate::error::from_datafusion;
 
 /// A foreign table over files.
 pub struct FileTable {

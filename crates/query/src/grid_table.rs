@@ -10,6 +10,7 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{BatchCoalescer, filter_record_batch};
 use arrow::datatypes::{Schema, SchemaRef};
 use ashlar_base::PartitionId;
+use ashlar_functions::error::external;
 use ashlar_store::{ReadView, Region};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
@@ -26,8 +27,6 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSe
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use futures::Stream;
-
-use crate::error::external;
 
 /// Batches below this many rows are merged into larger ones before they leave the scan.
 const COALESCE_BELOW_ROWS: usize = 1024;

@@ -13,11 +13,9 @@ mod counting;
 pub mod ddl;
 pub mod dml;
 pub mod engine;
-pub mod error;
 pub mod explain;
 pub mod expressions;
 pub mod files;
-pub mod functions;
 pub mod grammar;
 pub mod grid_table;
 pub mod identity;
@@ -26,12 +24,15 @@ pub mod lift;
 pub mod parameters;
 pub mod plan_cache;
 mod priority;
-pub mod rules;
 pub mod select;
 pub mod sql_types;
 pub mod statement;
 pub mod system_tables;
 pub mod transaction;
+
+pub use ashlar_functions::error::from_datafusion;
+pub use ashlar_functions::session::POSTGRES_VERSION;
+pub use ashlar_functions::times::StatementTime;
 
 pub use catalog::{Catalog, CatalogState, Table};
 pub use columns::Column;

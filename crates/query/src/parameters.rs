@@ -4,15 +4,13 @@ use std::collections::HashMap;
 
 use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_functions::error::from_datafusion;
+use ashlar_functions::fields::{field_of, scalar};
 use ashlar_store::arrow_types::sql_type_of;
-use ashlar_store::build_array;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-
-use crate::error::from_datafusion;
-use crate::expressions::field_of;
 
 /// The declared types of a statement's parameters: by number from 0, `None` where the client left it open.
 pub fn declared_fields(declared: &[u32]) -> Vec<Option<FieldRef>> {
@@ -116,7 +114,7 @@ fn infer(plan: LogicalPlan) -> Result<LogicalPlan> {
         Expr::Placeholder(placeholder) => Expr::Placeholder(Placeholder { field: Some(field), ..placeholder }),
         other => other,
     };
-    crate::rules::rewrite_expressions(plan, |expr, schema| {
+    ashlar_functions::rules::rewrite_expressions(plan, |expr, schema| {
         Ok(match expr {
             Expr::Cast(mut cast) if is_open(&cast.expr) => {
                 cast.expr = Box::new(typed(*cast.expr, FieldRef::clone(&cast.field)));
@@ -128,7 +126,7 @@ fn infer(plan: LogicalPlan) -> Result<LogicalPlan> {
                     .iter()
                     .map(|arg| arg.to_field(schema).map(|(_, field)| field))
                     .collect::<datafusion::common::Result<Vec<FieldRef>>>()?;
-                let types = crate::functions::planner::argument_types(&function, &fields)?;
+                let types = ashlar_functions::planner::argument_types(&function, &fields)?;
                 let args = function.args.into_iter().zip(types);
                 let is_known = |sql_type: Option<SqlType>| sql_type.map(|sql_type| field_of("parameter", sql_type));
                 function.args = args
@@ -145,19 +143,10 @@ fn infer(plan: LogicalPlan) -> Result<LogicalPlan> {
     .map_err(from_datafusion)
 }
 
-/// One value as DataFusion has it.
-///
-/// # Errors
-/// XX000 where the value is not of the type.
-pub fn scalar(sql_type: SqlType, value: &Value) -> Result<ScalarValue> {
-    let array = build_array(sql_type, std::iter::once(value.as_datum()))?;
-    ScalarValue::try_from_array(&array, 0).map_err(from_datafusion)
-}
-
 /// The values for a plan.
 ///
 /// # Errors
-/// As [`scalar`].
+/// XX000 where a value is not of its type.
 pub fn values_for(types: &[SqlType], used: &[bool], values: &[Value]) -> Result<ParamValues> {
     // Numbers that the plan does not use belong to another part of the statement, which knows their types.
     let scalars = types

@@ -7,6 +7,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType, Value};
+use ashlar_functions::error::{external, from_datafusion, from_optimiser, undefined_table};
+use ashlar_functions::times::StatementTime;
+use ashlar_functions::times::clock;
 use ashlar_store::ReadView;
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::catalog::TableFunctionArgs;
@@ -31,9 +34,6 @@ use datafusion::sql::sqlparser::parser::Parser;
 use crate::catalog::{CatalogState, Table};
 use crate::columns::{self, Column};
 use crate::engine::Engine;
-use crate::error::{external, from_datafusion, from_optimiser, undefined_table};
-use crate::functions::times::StatementTime;
-use crate::functions::times::clock;
 use crate::grid_table::GridTable;
 use crate::{parameters, system_tables};
 
@@ -59,7 +59,6 @@ mod times;
 mod values;
 
 pub use names::name_outputs;
-pub(crate) use rewrite::numbers;
 
 use per_row::Runner;
 
@@ -452,7 +451,7 @@ impl ContextProvider for Planner<'_> {
         let mut simplified = Vec::with_capacity(args.len());
         let mut is_integer = true;
         for arg in args {
-            let arg = crate::functions::analysed(self.state, arg, &empty).map_err(external)?;
+            let arg = crate::expressions::analysed(self.state, arg, &empty).map_err(external)?;
             is_integer &= matches!(arg.get_type(&empty)?, DataType::Int32 | DataType::Int16);
             let context = datafusion::logical_expr::simplify::SimplifyContext::builder()
                 .with_config_options(Arc::clone(self.state.config_options()))
@@ -499,7 +498,7 @@ impl ContextProvider for Planner<'_> {
         let is_other = self.get_aggregate_meta(name).is_some()
             || self.state.window_functions().contains_key(name)
             || name == "unnest";
-        known.or_else(|| (!is_other).then(|| Arc::new(crate::functions::catalog::unknown(name))))
+        known.or_else(|| (!is_other).then(|| Arc::new(ashlar_functions::catalog::unknown(name))))
     }
 
     fn get_higher_order_meta(&self, _: &str) -> Option<Arc<HigherOrderUDF>> {
@@ -507,7 +506,7 @@ impl ContextProvider for Planner<'_> {
     }
 
     fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
-        if crate::functions::is_foreign_aggregate(name) {
+        if ashlar_functions::is_foreign_aggregate(name) {
             return None;
         }
         self.state.aggregate_functions().get(name).cloned()

@@ -466,7 +466,7 @@ fn check_tables(catalog: &CatalogState, relations: &[pg_query::Node]) -> Result<
         let Some(NodeEnum::VacuumRelation(relation)) = &relation.node else { continue };
         let name = relation_name(relation.relation.as_ref())?;
         if catalog.table(&name).is_none() {
-            return Err(crate::error::undefined_table(&name));
+            return Err(ashlar_functions::error::undefined_table(&name));
         }
     }
     Ok(())

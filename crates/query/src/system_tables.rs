@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use ashlar_base::{Result, TableId};
+use ashlar_functions::error::external;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::datasource::{MemTable, TableProvider, TableType};
@@ -18,7 +19,6 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 
 use crate::catalog::CatalogState;
-use crate::error::external;
 
 mod ashlar;
 pub mod bound;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use ashlar_base::{ColumnDefault, Result};
+use ashlar_functions::times::StatementTime;
 use ashlar_store::{Mark, ReadView, Region, Snapshot, Store, WriteSet};
 
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
-use crate::functions::times::StatementTime;
 
 /// Which snapshot statements read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{ColumnDefault, ColumnId, Error, ErrorCode, Result, SequenceKind, TableSchema};
+use ashlar_functions::error::undefined_table;
 use ashlar_store::Region;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, ObjectType, RenameStmt};
@@ -13,7 +14,6 @@ use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, ObjectTy
 use super::{Done, defaults, definition, exists, relation_name, sequence};
 use crate::catalog::{CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
-use crate::error::undefined_table;
 use crate::key_plan::altered;
 use crate::transaction::Transaction;
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result};
+use ashlar_functions::error::from_datafusion;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use pg_query::protobuf::a_const;
@@ -11,7 +12,6 @@ use pg_query::{NodeEnum, NodeRef};
 use crate::assign::{Assigned, Literal};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
-use crate::error::from_datafusion;
 use crate::select::{Planner, SelectPlan};
 use crate::sql_types;
 use crate::statement::{expression_text, selecting};

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result, SqlType, TableSchema, Value};
+use ashlar_functions::names::NAME_END;
 use ashlar_store::Region;
 use datafusion::sql::sqlparser::ast::{
     Assignment, Delete, Expr, FromTable, Ident, SelectItem, SetExpr, Statement as AstStatement, TableFactor,
@@ -14,7 +15,6 @@ use datafusion::sql::sqlparser::ast::{
 use super::returning::{Requested, with_new_values};
 use super::{DeletePlan, UpdatePlan, assigned_column, refuse, select_of, split_assignments, table_as, typed};
 use crate::catalog::CatalogState;
-use crate::columns::NAME_END;
 use crate::engine::Engine;
 use crate::grid_table::GridTable;
 use crate::key_plan::single;
@@ -39,7 +39,7 @@ impl Target {
         let TableFactor::Table { name, alias, .. } = &table.relation else {
             return Err(Error::unsupported("this target is not supported"));
         };
-        let name = single(name).ok_or_else(|| crate::error::undefined_table(&name.to_string()))?;
+        let name = single(name).ok_or_else(|| ashlar_functions::error::undefined_table(&name.to_string()))?;
         let region = Arc::clone(catalog.grid(&name)?);
         let schema = region.schema();
         let alias = alias.as_ref().map_or(name, |alias| folded(&alias.name));

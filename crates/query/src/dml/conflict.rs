@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result, SqlType, TableSchema};
+use ashlar_functions::error::from_datafusion;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
@@ -12,7 +13,6 @@ use datafusion::sql::sqlparser::ast::{
 use super::change::{default_of, is_default};
 use super::parameters::{ParametersRead, parameter_schema};
 use super::{Builder, Conflict, assigned_column, split_assignments, target_column, typed};
-use crate::error::from_datafusion;
 use crate::key_plan::{self, single};
 use crate::select::Planner;
 use crate::select::names::folded;
@@ -136,7 +136,7 @@ impl Builder<'_> {
     ) -> Result<(Arc<dyn PhysicalExpr>, SqlType)> {
         use datafusion::logical_expr::ExprSchemable;
         let logical = planner.expression(expr, schema)?;
-        let logical = crate::functions::analysed(self.engine.state(), logical, schema)?;
+        let logical = crate::expressions::analysed(self.engine.state(), logical, schema)?;
         let (_, field) = logical.to_field(schema).map_err(from_datafusion)?;
         let sql_type = ashlar_store::arrow_types::sql_type_of(&field)
             .ok_or_else(|| Error::unsupported(format!("type {} is not supported", field.data_type())))?;

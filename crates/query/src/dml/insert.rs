@@ -36,7 +36,7 @@ impl InsertPlan {
         let TableObject::TableName(name) = &insert.table else {
             return Err(Error::unsupported("this form of INSERT is not supported"));
         };
-        let name = single(name).ok_or_else(|| crate::error::undefined_table(&name.to_string()))?;
+        let name = single(name).ok_or_else(|| ashlar_functions::error::undefined_table(&name.to_string()))?;
         let region = Arc::clone(catalog.grid(&name)?);
         let schema = region.schema();
         let targets = Self::targets(&schema, &insert)?;

@@ -1,10 +1,10 @@
 //! Parameters outside of queries: ON CONFLICT reads them as columns behind those of its rows.
 
 use ashlar_base::{Result, SqlType};
+use ashlar_functions::error::from_datafusion;
 use datafusion::common::DFSchema;
 use datafusion::sql::sqlparser::ast::{Expr, Ident};
 
-use crate::error::from_datafusion;
 use crate::key_plan;
 
 /// The qualifier of parameters as columns, which no user can write.
@@ -44,7 +44,7 @@ fn parameter_column(number: usize) -> String {
 pub(super) fn parameter_schema(parameters: &[(usize, SqlType)]) -> Result<DFSchema> {
     let fields: Vec<arrow::datatypes::FieldRef> = parameters
         .iter()
-        .map(|(number, sql_type)| crate::expressions::field_of(&parameter_column(*number), *sql_type))
+        .map(|(number, sql_type)| ashlar_functions::fields::field_of(&parameter_column(*number), *sql_type))
         .collect();
     DFSchema::try_from_qualified_schema(PARAMETERS, &arrow::datatypes::Schema::new(fields)).map_err(from_datafusion)
 }

@@ -9,6 +9,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
+use ashlar_functions::error::from_datafusion;
+use ashlar_functions::fields::field_of;
+use ashlar_functions::names::NAME_END;
 use ashlar_store::arrow_types::to_arrow_field;
 use datafusion::common::Column as PlanColumn;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -19,11 +22,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::{Builder, Outputs, Returning, cast, select_of, table_as};
-use crate::columns::{Column, NAME_END};
+use crate::columns::Column;
 use crate::ddl::HIDDEN_KEY;
 use crate::engine::Engine;
-use crate::error::from_datafusion;
-use crate::expressions::field_of;
 use crate::key_plan::{single, table_columns};
 use crate::select::names::folded;
 use crate::select::{Planner, SelectPlan};

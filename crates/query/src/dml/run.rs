@@ -9,6 +9,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Error, Result, TableSchema, Value};
+use ashlar_functions::error::from_datafusion;
 use ashlar_store::{ColumnReader, Region, Snapshot};
 use futures::StreamExt;
 
@@ -17,7 +18,6 @@ use crate::assign::Assigned;
 use crate::catalog::CatalogState;
 use crate::copy::CopyPlan;
 use crate::engine::Engine;
-use crate::error::from_datafusion;
 use crate::key_plan::not_null;
 use crate::select::SelectPlan;
 use crate::transaction::Transaction;

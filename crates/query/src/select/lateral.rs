@@ -12,6 +12,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use ashlar_base::Error;
+use ashlar_functions::array_rows::{column_of, row};
+use ashlar_functions::error::external;
+use ashlar_functions::names::NAME_END;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue, Spans, TableReference, UnnestOptions};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
@@ -22,10 +25,6 @@ use datafusion::logical_expr::{
     Cast, Expr, ExprSchemable, Join, JoinConstraint, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery,
     SubqueryAlias, Unnest, Values,
 };
-
-use crate::columns::NAME_END;
-use crate::error::external;
-use crate::functions::array_rows::{column_of, row};
 
 /// Puts what it means in the place of each LATERAL item.
 pub(super) fn joined(plan: LogicalPlan) -> Result<LogicalPlan> {

@@ -4,14 +4,13 @@
 
 use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Error, ErrorCode, ScalarType, Value};
+use ashlar_functions::catalog::name_of;
+use ashlar_functions::error::external;
+use ashlar_functions::fields::field_of;
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan};
-
-use crate::error::external;
-use crate::expressions::field_of;
-use crate::functions::catalog::name_of;
 
 /// Makes the counts of a plan's LIMIT and OFFSET bigint.
 ///

@@ -7,6 +7,7 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::Error;
+use ashlar_functions::array_rows::{ARRAY_OR_EMPTY, NUMBERED};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Distinct, Expr, FunctionArg, FunctionArgExpr,
     FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByExpr, OrderByKind, Query,
@@ -18,7 +19,6 @@ use datafusion::sql::sqlparser::parser::Parser;
 use super::names::{call, call_of, call_with, folded};
 use super::rewrite::refuse;
 use super::{from_functions, gathering};
-use crate::functions::array_rows::{ARRAY_OR_EMPTY, NUMBERED};
 
 /// The schema whose names are found without it.
 const SYSTEM_SCHEMA: &str = "pg_catalog";

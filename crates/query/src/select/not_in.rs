@@ -10,14 +10,13 @@
 use std::sync::Arc;
 
 use ashlar_base::Error;
+use ashlar_functions::error::external;
+use ashlar_functions::names::NAME_END;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, ExprSchema, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, lit};
-
-use crate::columns::NAME_END;
-use crate::error::external;
 
 /// Says these conditions as NOT EXISTS.
 pub(super) fn as_not_exists(plan: LogicalPlan) -> Result<LogicalPlan> {

@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use ashlar_base::Error;
+use ashlar_functions::error::external;
+use ashlar_functions::rules::operators::is_comparison;
+use ashlar_functions::rules::rewrite_expressions;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator};
 
 use crate::catalog::CatalogState;
-use crate::error::external;
-use crate::rules::operators::is_comparison;
-use crate::rules::rewrite_expressions;
 use crate::system_tables::bound::{Answer, OBJECT_METADATA, object_cast};
 use crate::system_tables::objects::ObjectKind;
 

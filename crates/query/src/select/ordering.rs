@@ -3,11 +3,10 @@
 
 use std::ops::ControlFlow;
 
+use ashlar_functions::names::NAME_END;
 use datafusion::common::Result;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, OrderByKind, Query, SelectItem, SetExpr, Visit, Visitor};
-
-use crate::columns::NAME_END;
 
 /// Moves them to the end of the select list, and says how many there were.
 pub(super) fn select_subqueries(query: &mut Query) -> usize {

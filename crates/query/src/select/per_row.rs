@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow::array::Array;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use ashlar_base::{Error, ErrorCode};
+use ashlar_functions::error::external;
+use ashlar_functions::rules::rewrite_expressions;
 use async_trait::async_trait;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
@@ -29,9 +31,6 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
-
-use crate::error::external;
-use crate::rules::rewrite_expressions;
 
 /// What plans are made and run with.
 #[derive(Clone)]

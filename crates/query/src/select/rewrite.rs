@@ -24,7 +24,6 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     }
 }
 
-pub(crate) mod numbers;
 mod operators;
 mod patterns;
 mod precedence;
@@ -255,7 +254,7 @@ impl VisitorMut for Rewrite {
                 if let Value::Number(digits, _) = &value.value
                     && digits.contains(['e', 'E'])
                 {
-                    let (digits, data_type) = match numbers::plain(digits) {
+                    let (digits, data_type) = match ashlar_functions::digits::plain(digits) {
                         Some((plain, precision, scale)) => {
                             (plain, DataType::Numeric(ExactNumberInfo::PrecisionAndScale(precision, scale)))
                         }

@@ -5,6 +5,7 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
+use ashlar_functions::names::NAME_END;
 use datafusion::sql::sqlparser::ast::{
     CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
     SelectItem, SetExpr, SetOperator, Statement, TableAlias, TableFactor, Visit, VisitMut, Visitor, VisitorMut, With,
@@ -12,7 +13,6 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::names::{folded, label_of};
 use super::{Planner, SelectPlan};
-use crate::columns::NAME_END;
 use crate::sql_types::ast_of;
 
 /// Gives a name of its own to each WITH query that has the name of one around it.

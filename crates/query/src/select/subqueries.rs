@@ -5,6 +5,10 @@
 
 use std::sync::Arc;
 
+use ashlar_functions::array_rows::{column_of, row};
+use ashlar_functions::names::NAME_END;
+use ashlar_functions::rules::rewrite_expressions;
+use ashlar_functions::single_row::SINGLE_ROW;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery};
@@ -12,11 +16,6 @@ use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, lit, when,
 };
-
-use crate::columns::NAME_END;
-use crate::functions::array_rows::{column_of, row};
-use crate::functions::single_row::SINGLE_ROW;
-use crate::rules::rewrite_expressions;
 
 /// Makes subqueries for a value fail where they have more than one row.
 pub(super) fn one_row_each(plan: LogicalPlan) -> Result<LogicalPlan> {

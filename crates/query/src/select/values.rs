@@ -6,6 +6,8 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
+use ashlar_functions::catalog::{common_numeric, digits_in, numeric};
+use ashlar_functions::rules::conditions::common_type;
 use datafusion::sql::sqlparser::ast::{
     CastKind, Expr, Ident, Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, UnaryOperator, Value,
     Values, VisitMut, VisitorMut,
@@ -13,9 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::Planner;
 use super::scopes::cast;
-use crate::functions::catalog::{common_numeric, digits_in, numeric};
 use crate::parameters::number_of;
-use crate::rules::conditions::common_type;
 
 /// Gives the columns of every VALUES list in a query their types.
 ///

@@ -10,18 +10,19 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use ashlar_base::{Error, ErrorCode, ScalarType};
+use ashlar_functions::error::external;
+use ashlar_functions::fields::field_of;
+use ashlar_functions::quoting::quote_ident;
 use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 
-use super::functions::{cast, quote_ident};
+use super::functions::cast;
 use super::objects::{self, ObjectKind};
 use super::pg_catalog::{DATABASE_OID, NAMESPACES, OWNER_OID};
 use super::relations::{self, Relation};
 use crate::catalog::{CatalogState, Table};
-use crate::error::external;
-use crate::expressions::field_of;
 
 /// The metadata key of a field whose numbers are those of objects: it names the type, such as `regclass`.
 pub const OBJECT_METADATA: &str = "ashlar.object";

@@ -13,7 +13,6 @@ use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
-use pg_query::protobuf::KeywordKind;
 
 use super::relations::plain_type;
 
@@ -44,10 +43,6 @@ enum Answer {
     TypeName,
     /// The first argument.
     Expression,
-    /// An identifier, quoted where it must be.
-    Identifier,
-    /// A string constant.
-    Literal,
 }
 
 /// One of the functions.
@@ -105,8 +100,6 @@ pub fn all() -> Vec<Arc<ScalarUDF>> {
         function!("pg_encoding_to_char", Encoding, 1),
         function!("format_type", TypeName, 2),
         function!("pg_get_expr", Expression, 2 | 3),
-        function!("quote_ident", Identifier, 1),
-        function!("quote_literal", Literal, 1),
     ];
     let build = |Declaration { name, answer, arities }: Declaration| {
         let arity = |count: &usize| if *count == 0 { TypeSignature::Nullary } else { TypeSignature::Any(*count) };
@@ -190,16 +183,6 @@ impl SystemFunction {
                 let texts = texts.as_string::<i32>();
                 Ok(Arc::new(rows.map(|row| known(row).then(|| texts.value(row))).collect::<StringArray>()))
             }
-            Answer::Identifier => {
-                let texts = cast(first, &DataType::Utf8)?;
-                let quoted = texts.as_string::<i32>().iter().map(|text| text.map(quote_ident));
-                Ok(Arc::new(quoted.collect::<StringArray>()))
-            }
-            Answer::Literal => {
-                let texts = cast(first, &DataType::Utf8)?;
-                let quoted = texts.as_string::<i32>().iter().map(|text| text.map(quote_literal));
-                Ok(Arc::new(quoted.collect::<StringArray>()))
-            }
             Answer::Empty => by_number(first, |_| String::new()),
             Answer::Bytes => by_number(first, size_pretty),
             Answer::EncodingNumber => {
@@ -282,34 +265,6 @@ pub(super) fn format_type(oid: i64, modifier: i64) -> String {
         }
         _ => plain,
     }
-}
-
-/// An identifier as it can be written in SQL.
-pub(crate) fn quote_ident(name: &str) -> String {
-    let is_plain = |(offset, byte): (usize, u8)| {
-        byte.is_ascii_lowercase() || byte == b'_' || (offset > 0 && byte.is_ascii_digit())
-    };
-    if !name.is_empty() && name.bytes().enumerate().all(is_plain) && !is_reserved(name) {
-        return name.to_owned();
-    }
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A text as a string constant in SQL; one with backslashes in the form that says so.
-fn quote_literal(text: &str) -> String {
-    let quoted = text.replace('\'', "''").replace('\\', "\\\\");
-    if text.contains('\\') { format!("E'{quoted}'") } else { format!("'{quoted}'") }
-}
-
-/// Whether PostgreSQL's scanner knows a word as more than an unreserved keyword.
-fn is_reserved(word: &str) -> bool {
-    let Ok(scanned) = pg_query::scan(word) else {
-        return true;
-    };
-    scanned
-        .tokens
-        .iter()
-        .any(|token| !matches!(token.keyword_kind(), KeywordKind::NoKeyword | KeywordKind::UnreservedKeyword))
 }
 
 /// PostgreSQL's encodings by number.
@@ -397,22 +352,5 @@ mod tests {
         for (bytes, expected) in cases {
             assert_eq!(size_pretty(bytes), expected, "{bytes}");
         }
-    }
-
-    #[test]
-    fn literals_are_written_as_postgres_writes_them() {
-        assert_eq!(quote_literal("it's"), "'it''s'");
-        assert_eq!(quote_literal("a\\b"), "E'a\\\\b'");
-    }
-
-    #[test]
-    fn identifiers_are_quoted_only_where_they_must_be() {
-        for plain in ["a", "_x1", "name", "abort"] {
-            assert_eq!(quote_ident(plain), plain);
-        }
-        for quoted in ["", "A", "1a", "a b", "select", "int", "left"] {
-            assert_eq!(quote_ident(quoted), format!("\"{quoted}\""));
-        }
-        assert_eq!(quote_ident("a\"b"), "\"a\"\"b\"");
     }
 }

@@ -2,16 +2,17 @@
 //! `regnamespace` and `regrole` read and write it.
 
 use ashlar_base::{Error, ErrorCode, Result, SqlType};
+use ashlar_functions::error::undefined_table;
+use ashlar_functions::quoting::quote_ident;
 use ashlar_store::arrow_types::parse_type;
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::functions::{format_type, quote_ident};
+use super::functions::format_type;
 use super::pg_catalog::{NAMESPACES, OWNER_OID};
 use super::relations::{self, Relation};
 use super::{SCHEMAS, system_table_oid};
 use crate::catalog::CatalogState;
-use crate::error::undefined_table;
 use crate::select::names::folded;
 
 /// What the numbers of a type are the numbers of.

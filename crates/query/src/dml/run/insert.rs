@@ -5,6 +5,9 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use arrow::datatypes::{Field, Schema};
 use ashlar_base::{ColumnDefault, Datum, Error, ErrorCode, Result, TableSchema, Value};
+use ashlar_functions::error::from_datafusion;
+use ashlar_functions::times::StatementTime;
+use ashlar_functions::times::clock::with_time;
 use ashlar_store::arrow_types::to_arrow_field;
 use ashlar_store::{ColumnReader, Mutation, Pending, ReadView, RowRef, Snapshot, build_array};
 use datafusion::datasource::{MemTable, TableProvider};
@@ -17,9 +20,6 @@ use crate::assign::Assigned;
 use crate::dml::returning::{ROWS, rows_schema};
 use crate::dml::{Cell, Conflict, InsertPlan, Outputs, Source};
 use crate::engine::Engine;
-use crate::error::from_datafusion;
-use crate::functions::times::StatementTime;
-use crate::functions::times::clock::with_time;
 use crate::key_plan::{altered, missing_parameter};
 use crate::transaction::Transaction;
 
@@ -167,7 +167,8 @@ impl<'a> InsertSink<'a> {
         if let Conflict::Update { parameters: read, .. } = &plan.conflict {
             for (number, sql_type) in read {
                 let value = values.get(*number).ok_or_else(|| missing_parameter(*number))?;
-                let field = Field::clone(&crate::expressions::field_of("parameter", *sql_type)).with_nullable(true);
+                let field =
+                    Field::clone(&ashlar_functions::fields::field_of("parameter", *sql_type)).with_nullable(true);
                 parameters.push((field, build_array(*sql_type, std::iter::once(value.as_datum()))?));
             }
         }
@@ -261,7 +262,7 @@ impl<'a> InsertSink<'a> {
         let mut updated = existing;
         for (ordinal, expr, sql_type) in assignments {
             let value = evaluate(expr, &both, transaction.time)?;
-            let field = crate::expressions::field_of("value", *sql_type);
+            let field = ashlar_functions::fields::field_of("value", *sql_type);
             updated[*ordinal] = Assigned::new(&value, &field, &plan.schema.columns[*ordinal], plan.zone)?.value(0)?;
         }
         check(&plan.region, &plan.schema, &updated)?;

@@ -1,9 +1,9 @@
 //! Operators that DataFusion's planner does not know, as calls of functions that mean the same.
 
 use ashlar_base::Error;
+use ashlar_functions::quantified::{self, Comparison};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, CastKind, DataType, Expr, UnaryOperator, Value};
 
-use crate::functions::quantified::{self, Comparison};
 use crate::select::names::call;
 
 /// `x = ANY (array)` and the like.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use ashlar_base::{Error, Result, Value};
-use ashlar_query::functions::times::StatementTime;
+use ashlar_query::StatementTime;
 use ashlar_query::select::SelectPlan;
 use ashlar_query::{Column, Engine};
 use ashlar_store::{ColumnReader, ReadView, Reservation};
@@ -67,7 +67,7 @@ impl RowSource {
                 let plan = plan(&select).ok_or_else(|| Error::internal("a query without a plan"))?;
                 let mut stream = plan.stream(&pool, &parameters, view, time).await?;
                 while let Some(batch) = stream.next().await {
-                    let batch = batch.map_err(ashlar_query::error::from_datafusion)?;
+                    let batch = batch.map_err(ashlar_query::from_datafusion)?;
                     if batch.num_rows() > 0 && sender.send(Ok(batch)).await.is_err() {
                         // The connection has lost interest.
                         return Ok(());

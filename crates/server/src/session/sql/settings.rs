@@ -9,7 +9,7 @@ use ashlar_base::config::Config;
 use ashlar_base::value::text::TextStyle;
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_query::functions::session::POSTGRES_VERSION;
+use ashlar_query::POSTGRES_VERSION;
 use ashlar_query::statement::{TransactionModes, isolation};
 use ashlar_query::transaction::Isolation;
 

@@ -1,0 +1,466 @@
+//! `json` and `jsonb`: operators, functions, and the order of jsonb values.
+
+use ashlar_base::value::json::normalize;
+use ashlar_base::value::text::Zone;
+use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_store::arrow_types::sql_type_of;
+use datafusion_common::DFSchema;
+use datafusion_expr::{Cast, Expr, ExprSchemable};
+
+use super::catalog::{Body, Call, Function, Overload, R, T, function, of, variadic};
+use super::strings::{append, text, text_of};
+use tree::{Json, Node, place_in, read};
+
+pub mod order;
+pub mod rows;
+pub mod tree;
+
+const TEXT: R = R::Is(T::Text);
+const JSONB: R = R::Is(T::Jsonb);
+const JSON: R = R::Is(T::Json);
+const BOOL: R = R::Is(T::Bool);
+
+/// See the module. Operators stand under their signs.
+pub const FUNCTIONS: &[Function] = &[
+    function("jsonb key", &[of(&[T::Jsonb], R::Is(T::Bytea), Body::Strict(key))]),
+    function("->", GET),
+    function("->>", GET_TEXT),
+    function(
+        "#>",
+        &[
+            of(&[T::Json, T::Texts], JSON, Body::Strict(at_path)),
+            of(&[T::Jsonb, T::Texts], JSONB, Body::Strict(at_path)),
+        ],
+    ),
+    function(
+        "#>>",
+        &[
+            of(&[T::Json, T::Texts], TEXT, Body::Strict(text_at_path)),
+            of(&[T::Jsonb, T::Texts], TEXT, Body::Strict(text_at_path)),
+        ],
+    ),
+    function("@>", &[of(&[T::Jsonb, T::Jsonb], BOOL, Body::Strict(|_, args| contains(&args[0], &args[1])))]),
+    function("<@", &[of(&[T::Jsonb, T::Jsonb], BOOL, Body::Strict(|_, args| contains(&args[1], &args[0])))]),
+    function("?", &[of(&[T::Jsonb, T::Text], BOOL, Body::Strict(exists))]),
+    function("?|", &[of(&[T::Jsonb, T::Texts], BOOL, Body::Strict(exists_any))]),
+    function("?&", &[of(&[T::Jsonb, T::Texts], BOOL, Body::Strict(exists_all))]),
+    function("||", &[of(&[T::Jsonb, T::Jsonb], JSONB, Body::Strict(concatenate))]),
+    function(
+        "-",
+        &[
+            of(&[T::Jsonb, T::Text], JSONB, Body::Strict(without_key)),
+            of(&[T::Jsonb, T::Int4], JSONB, Body::Strict(without_item)),
+            of(&[T::Jsonb, T::Texts], JSONB, Body::Strict(without_keys)),
+        ],
+    ),
+    function("json_typeof", &[of(&[T::Json], TEXT, Body::Strict(type_of))]),
+    function("jsonb_typeof", &[of(&[T::Jsonb], TEXT, Body::Strict(type_of))]),
+    function("json_array_length", &[of(&[T::Json], R::Is(T::Int4), Body::Strict(array_length))]),
+    function("jsonb_array_length", &[of(&[T::Jsonb], R::Is(T::Int4), Body::Strict(array_length))]),
+    function("json_extract_path", &[variadic(&[T::Json, T::Text], JSON, Body::Strict(extract))]),
+    function("jsonb_extract_path", &[variadic(&[T::Jsonb, T::Text], JSONB, Body::Strict(extract))]),
+    function("json_extract_path_text", &[variadic(&[T::Json, T::Text], TEXT, Body::Strict(extract_text))]),
+    function("jsonb_extract_path_text", &[variadic(&[T::Jsonb, T::Text], TEXT, Body::Strict(extract_text))]),
+    function(
+        "to_json",
+        &[of(&[T::Any], JSON, Body::Strict(|call, args| text(shown(call.args[0], &args[0], call.zone)?)))],
+    ),
+    function(
+        "to_jsonb",
+        &[of(&[T::Any], JSONB, Body::Strict(|call, args| jsonb(&shown(call.args[0], &args[0], call.zone)?)))],
+    ),
+    function(
+        "json_build_object",
+        &[
+            of(&[], JSON, Body::Called(|_, _| text("{}"))),
+            variadic(&[T::Any], JSON, Body::Called(|call, args| text(object(call, args, " : ")?))),
+        ],
+    ),
+    function(
+        "jsonb_build_object",
+        &[
+            of(&[], JSONB, Body::Called(|_, _| text("{}"))),
+            variadic(&[T::Any], JSONB, Body::Called(|call, args| jsonb(&object(call, args, ": ")?))),
+        ],
+    ),
+    function(
+        "json_build_array",
+        &[
+            of(&[], JSON, Body::Called(|_, _| text("[]"))),
+            variadic(&[T::Any], JSON, Body::Called(|call, args| text(array(call, args)?))),
+        ],
+    ),
+    function(
+        "jsonb_build_array",
+        &[
+            of(&[], JSONB, Body::Called(|_, _| text("[]"))),
+            variadic(&[T::Any], JSONB, Body::Called(|call, args| jsonb(&array(call, args)?))),
+        ],
+    ),
+    function("jsonb_strip_nulls", &[of(&[T::Jsonb], JSONB, Body::Strict(strip_nulls))]),
+    function(
+        "jsonb_set",
+        &[
+            of(&[T::Jsonb, T::Texts, T::Jsonb], JSONB, Body::Strict(set)),
+            of(&[T::Jsonb, T::Texts, T::Jsonb, T::Bool], JSONB, Body::Strict(set)),
+        ],
+    ),
+];
+
+const GET: &[Overload] = &[
+    of(&[T::Json, T::Text], JSON, Body::Strict(get)),
+    of(&[T::Json, T::Int4], JSON, Body::Strict(get)),
+    of(&[T::Jsonb, T::Text], JSONB, Body::Strict(get)),
+    of(&[T::Jsonb, T::Int4], JSONB, Body::Strict(get)),
+];
+
+const GET_TEXT: &[Overload] = &[
+    of(&[T::Json, T::Text], TEXT, Body::Strict(get_text)),
+    of(&[T::Json, T::Int4], TEXT, Body::Strict(get_text)),
+    of(&[T::Jsonb, T::Text], TEXT, Body::Strict(get_text)),
+    of(&[T::Jsonb, T::Int4], TEXT, Body::Strict(get_text)),
+];
+
+/// Whether an expression gives jsonb.
+pub fn is_jsonb(expr: &Expr, schema: &DFSchema) -> bool {
+    let Ok((_, field)) = expr.to_field(schema) else { return false };
+    sql_type_of(&field) == Some(ScalarType::Jsonb.into())
+}
+
+/// What stands for a jsonb expression where values are compared, sorted or grouped.
+pub fn key_of(expr: Expr) -> Expr {
+    let field = crate::fields::field_of("jsonb", ScalarType::Jsonb.into());
+    let cast = match &expr {
+        Expr::Literal(..) | Expr::Placeholder(_) => Expr::Cast(Cast { expr: Box::new(expr), field }),
+        _ => expr,
+    };
+    super::planner::settled("jsonb key", vec![cast.clone()], &[ScalarType::Jsonb.into()]).unwrap_or(cast)
+}
+
+fn jsonb(loose: &str) -> Result<Value> {
+    text(normalize(loose)?)
+}
+
+fn key(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    Ok(Value::Bytea(order::key(text_of(&args[0])).into_boxed_slice()))
+}
+
+fn texts_of(datum: &Datum<'_>) -> Vec<Option<String>> {
+    match datum {
+        Datum::Array(values) => values
+            .iter()
+            .map(|value| match value {
+                Value::Text(text) => Some(text.to_string()),
+                _ => None,
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn found<'a, 'b>(node: &'b Node<'a>, by: &Datum<'_>) -> Option<&'b Node<'a>> {
+    match by {
+        Datum::Text(key) => node.field(key),
+        Datum::Int4(place) => node.item(i64::from(*place)),
+        _ => None,
+    }
+}
+
+fn get(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let node = read(text_of(&args[0]));
+    Ok(found(&node, &args[1]).map_or(Value::Null, |node| Value::Text(node.text.into())))
+}
+
+fn get_text(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let node = read(text_of(&args[0]));
+    Ok(found(&node, &args[1]).and_then(Node::shown).map_or(Value::Null, |shown| Value::Text(shown.into())))
+}
+
+fn followed<'a, 'b>(node: &'b Node<'a>, path: &[Option<String>]) -> Option<&'b Node<'a>> {
+    path.iter().try_fold(node, |node, step| node.step(step.as_deref()?))
+}
+
+fn at_path(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let node = read(text_of(&args[0]));
+    Ok(followed(&node, &texts_of(&args[1])).map_or(Value::Null, |node| Value::Text(node.text.into())))
+}
+
+fn text_at_path(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let node = read(text_of(&args[0]));
+    let shown = followed(&node, &texts_of(&args[1])).and_then(Node::shown);
+    Ok(shown.map_or(Value::Null, |shown| Value::Text(shown.into())))
+}
+
+fn steps(args: &[Datum<'_>]) -> Vec<Option<String>> {
+    args[1..].iter().map(|step| Some(text_of(step).to_owned())).collect()
+}
+
+fn extract(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let node = read(text_of(&args[0]));
+    Ok(followed(&node, &steps(args)).map_or(Value::Null, |node| Value::Text(node.text.into())))
+}
+
+fn extract_text(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let node = read(text_of(&args[0]));
+    let shown = followed(&node, &steps(args)).and_then(Node::shown);
+    Ok(shown.map_or(Value::Null, |shown| Value::Text(shown.into())))
+}
+
+fn contains(whole: &Datum<'_>, part: &Datum<'_>) -> Result<Value> {
+    Ok(Value::Bool(read(text_of(whole)).contains(&read(text_of(part)))))
+}
+
+/// Whether a string is a key of an object, an item of an array, or the string itself.
+fn has(node: &Node<'_>, wanted: &str) -> bool {
+    let is_wanted = |node: &Node<'_>| matches!(&node.value, Json::String(text) if text == wanted);
+    match &node.value {
+        Json::Object(_) => node.field(wanted).is_some(),
+        Json::Array(items) => items.iter().any(is_wanted),
+        _ => is_wanted(node),
+    }
+}
+
+fn exists(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    Ok(Value::Bool(has(&read(text_of(&args[0])), text_of(&args[1]))))
+}
+
+fn exists_any(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let node = read(text_of(&args[0]));
+    Ok(Value::Bool(texts_of(&args[1]).iter().flatten().any(|wanted| has(&node, wanted))))
+}
+
+fn exists_all(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let node = read(text_of(&args[0]));
+    Ok(Value::Bool(texts_of(&args[1]).iter().flatten().all(|wanted| has(&node, wanted))))
+}
+
+fn parameter_error(message: &str) -> Error {
+    Error::new(ErrorCode::InvalidParameterValue, message)
+}
+
+fn inside(text: &str) -> &str {
+    text.get(1..text.len().saturating_sub(1)).unwrap_or_default()
+}
+
+fn concatenate(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let (left, right) = (read(text_of(&args[0])), read(text_of(&args[1])));
+    let joined = |left: &str, right: &str| match (left.is_empty(), right.is_empty()) {
+        (true, _) => right.to_owned(),
+        (_, true) => left.to_owned(),
+        _ => format!("{left}, {right}"),
+    };
+    match (&left.value, &right.value) {
+        (Json::Object(_), Json::Object(_)) => jsonb(&format!("{{{}}}", joined(inside(left.text), inside(right.text)))),
+        (left_kind, right_kind) => {
+            let (is_left, is_right) = (matches!(left_kind, Json::Array(_)), matches!(right_kind, Json::Array(_)));
+            if !is_left && !is_right && (matches!(left_kind, Json::Object(_)) || matches!(right_kind, Json::Object(_)))
+            {
+                return Err(parameter_error("invalid concatenation of jsonb objects"));
+            }
+            let items = |node: &Node<'_>, is_array: bool| {
+                if is_array { inside(node.text).to_owned() } else { node.text.to_owned() }
+            };
+            jsonb(&format!("[{}]", joined(&items(&left, is_left), &items(&right, is_right))))
+        }
+    }
+}
+
+fn without(node: &Node<'_>, is_unwanted: impl Fn(&str) -> bool) -> Result<Value> {
+    match &node.value {
+        Json::Object(entries) => jsonb(&object_text(
+            entries.iter().filter(|(key, _)| !is_unwanted(key)).map(|(key, node)| (key.as_ref(), node.text.to_owned())),
+        )),
+        Json::Array(items) => {
+            let kept = items.iter().filter(|item| !matches!(&item.value, Json::String(text) if is_unwanted(text)));
+            jsonb(&array_text(kept.map(|item| item.text.to_owned())))
+        }
+        _ => Err(parameter_error("cannot delete from scalar")),
+    }
+}
+
+fn without_key(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    without(&read(text_of(&args[0])), |key| key == text_of(&args[1]))
+}
+
+fn without_keys(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let keys = texts_of(&args[1]);
+    without(&read(text_of(&args[0])), |key| keys.iter().flatten().any(|unwanted| unwanted == key))
+}
+
+fn without_item(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let node = read(text_of(&args[0]));
+    let Datum::Int4(place) = args[1] else { return Ok(Value::Null) };
+    match &node.value {
+        Json::Array(items) => {
+            let unwanted = place_in(items.len(), i64::from(place));
+            let kept = items.iter().enumerate().filter(|(at, _)| Some(*at) != unwanted);
+            jsonb(&array_text(kept.map(|(_, item)| item.text.to_owned())))
+        }
+        Json::Object(_) => Err(parameter_error("cannot delete from object using integer index")),
+        _ => Err(parameter_error("cannot delete from scalar")),
+    }
+}
+
+fn type_of(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    text(match read(text_of(&args[0])).value {
+        Json::Null => "null",
+        Json::Bool(_) => "boolean",
+        Json::Number(_) => "number",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    })
+}
+
+fn array_length(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    match read(text_of(&args[0])).value {
+        Json::Array(items) => Ok(Value::Int4(i32::try_from(items.len()).unwrap_or(i32::MAX))),
+        Json::Object(_) => Err(parameter_error("cannot get array length of a non-array")),
+        _ => Err(parameter_error("cannot get array length of a scalar")),
+    }
+}
+
+pub(super) fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            control if control < ' ' => out.push_str(&format!("\\u{:04x}", u32::from(control))),
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// A value as JSON.
+pub(super) fn shown(sql_type: SqlType, datum: &Datum<'_>, zone: Zone) -> Result<String> {
+    let mut out = String::new();
+    if let (SqlType::Array(element), Datum::Array(items)) = (sql_type, datum) {
+        let items =
+            items.iter().map(|item| shown(element.into(), &item.as_datum(), zone)).collect::<Result<Vec<String>>>()?;
+        return Ok(format!("[{}]", items.join(",")));
+    }
+    append(sql_type, datum, zone, &mut out);
+    Ok(match datum {
+        Datum::Null => "null".to_owned(),
+        Datum::Bool(value) => value.to_string(),
+        Datum::Int2(_) | Datum::Int4(_) | Datum::Int8(_) | Datum::Numeric(_) => out,
+        Datum::Float4(value) if value.is_finite() => out,
+        Datum::Float8(value) if value.is_finite() => out,
+        Datum::Text(_) if matches!(sql_type.scalar(), ScalarType::Json | ScalarType::Jsonb) => out,
+        Datum::Timestamp(_) if sql_type.scalar() == ScalarType::Timestamp => quoted(&out.replacen(' ', "T", 1)),
+        Datum::Timestamp(_) => {
+            // An offset is written with its minutes.
+            let has_minutes = out.rfind(['+', '-']).is_some_and(|sign| out[sign..].contains(':'));
+            quoted(&(out.replacen(' ', "T", 1) + if has_minutes { "" } else { ":00" }))
+        }
+        _ => quoted(&out),
+    })
+}
+
+fn object_text<'a>(entries: impl Iterator<Item = (&'a str, String)>) -> String {
+    let entries: Vec<String> = entries.map(|(key, value)| format!("{}: {value}", quoted(key))).collect();
+    format!("{{{}}}", entries.join(", "))
+}
+
+fn array_text(items: impl Iterator<Item = String>) -> String {
+    format!("[{}]", items.collect::<Vec<_>>().join(", "))
+}
+
+fn object(call: &Call<'_>, args: &[Datum<'_>], colon: &str) -> Result<String> {
+    if args.len() % 2 == 1 {
+        return Err(parameter_error("argument list must have even number of elements").with_hint(
+            "The arguments of a function that builds an object must consist of alternating keys and values.",
+        ));
+    }
+    let mut entries = Vec::with_capacity(args.len() / 2);
+    for at in (0..args.len()).step_by(2) {
+        if args[at].is_null() {
+            return Err(parameter_error(&format!("argument {} cannot be null", at + 1))
+                .with_hint("Object keys should be text."));
+        }
+        let mut key = String::new();
+        append(call.args[at], &args[at], call.zone, &mut key);
+        entries.push(format!("{}{colon}{}", quoted(&key), shown(call.args[at + 1], &args[at + 1], call.zone)?));
+    }
+    Ok(format!("{{{}}}", entries.join(", ")))
+}
+
+fn array(call: &Call<'_>, args: &[Datum<'_>]) -> Result<String> {
+    let items = args.iter().zip(call.args).map(|(datum, sql_type)| shown(*sql_type, datum, call.zone));
+    Ok(format!("[{}]", items.collect::<Result<Vec<String>>>()?.join(", ")))
+}
+
+fn strip_nulls(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    fn stripped(node: &Node<'_>) -> String {
+        match &node.value {
+            Json::Object(entries) => object_text(
+                entries
+                    .iter()
+                    .filter(|(_, node)| !matches!(node.value, Json::Null))
+                    .map(|(key, node)| (key.as_ref(), stripped(node))),
+            ),
+            Json::Array(items) => array_text(items.iter().map(stripped)),
+            _ => node.text.to_owned(),
+        }
+    }
+    jsonb(&stripped(&read(text_of(&args[0]))))
+}
+
+fn set(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
+    let node = read(text_of(&args[0]));
+    if !matches!(node.value, Json::Array(_) | Json::Object(_)) {
+        return Err(parameter_error("cannot set path in scalar"));
+    }
+    let path: Option<Vec<String>> = texts_of(&args[1]).into_iter().collect();
+    let path = path.ok_or_else(|| Error::new(ErrorCode::NullValueNotAllowed, "path element is null"))?;
+    let creates = !matches!(args.get(3), Some(Datum::Bool(false)));
+    jsonb(&with_value(&node, &path, text_of(&args[2]), creates)?)
+}
+
+/// A document with another value at a path.
+fn with_value(node: &Node<'_>, path: &[String], value: &str, creates: bool) -> Result<String> {
+    let Some((step, rest)) = path.split_first() else { return Ok(node.text.to_owned()) };
+    let inner = |node: &Node<'_>| {
+        if rest.is_empty() { Ok(value.to_owned()) } else { with_value(node, rest, value, creates) }
+    };
+    match &node.value {
+        Json::Object(entries) => {
+            let mut parts = Vec::with_capacity(entries.len() + 1);
+            for (key, node) in entries {
+                let value = if key == step { inner(node)? } else { node.text.to_owned() };
+                parts.push((key.as_ref(), value));
+            }
+            if creates && rest.is_empty() && node.field(step).is_none() {
+                parts.push((step, value.to_owned()));
+            }
+            Ok(object_text(parts.into_iter()))
+        }
+        Json::Array(items) => {
+            let place: i64 = step.trim().parse().map_err(|_| {
+                Error::new(
+                    ErrorCode::InvalidTextRepresentation,
+                    format!("path element at position 1 is not an integer: \"{step}\""),
+                )
+            })?;
+            let at = place_in(items.len(), place);
+            let mut parts: Vec<String> = Vec::with_capacity(items.len() + 1);
+            for (index, item) in items.iter().enumerate() {
+                parts.push(if Some(index) == at { inner(item)? } else { item.text.to_owned() });
+            }
+            if creates && rest.is_empty() && at.is_none_or(|at| at >= items.len()) {
+                parts.insert(if place < 0 { 0 } else { items.len() }, value.to_owned());
+            }
+            Ok(array_text(parts.into_iter()))
+        }
+        _ => Ok(node.text.to_owned()),
+    }
+}

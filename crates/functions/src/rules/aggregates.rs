@@ -1,0 +1,233 @@
+//! Aggregates of numbers with PostgreSQL's types and digits: `sum(bigint)` and averages are numeric and exact,
+//! `sum(real)` is real, `variance` and its like of exact numbers are numeric.
+//!
+//! Runs before type coercion. What an aggregate gives is finished by a projection above it:
+//!
+//! ```text
+//!   avg(x)   ->   numeric_div(sum(x), count(x))   over   sum(x), count(x)
+//! ```
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use ashlar_base::SqlType;
+use ashlar_store::arrow_types::to_arrow_type;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{Column, DFSchema, Result};
+use datafusion_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
+use datafusion_expr::{
+    Aggregate, AggregateUDF, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Window,
+    WindowFunctionDefinition,
+};
+use datafusion_functions_aggregate::average::avg_udaf;
+use datafusion_functions_aggregate::count::count_udaf;
+use datafusion_functions_aggregate::sum::sum_udaf;
+use datafusion_optimizer::AnalyzerRule;
+
+use crate::catalog::numeric;
+use crate::decimals::NumericOperation;
+use crate::floats::FloatCheck;
+use crate::integer_sum;
+use crate::variance::{self, Variance};
+
+/// Of what a `sum(DISTINCT bigint)` adds up: room for 10^19 rows of the greatest bigint.
+const SUM_TYPE: DataType = DataType::Decimal128(38, 0);
+/// Digits of numerics whose sums fit 38 digits for any number of rows: ten digits count rows.
+const NARROW_PRECISION_MAX: u8 = 28;
+/// Digits after the point of an average, as PostgreSQL has of averages from one to ten thousand.
+const AVERAGE_SCALE: i32 = 16;
+
+/// See the module.
+#[derive(Debug)]
+pub struct NumericAggregates;
+
+impl AnalyzerRule for NumericAggregates {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|node| {
+            // An input whose columns changed their types is seen by the nodes above.
+            let node = node.recompute_schema()?;
+            match node {
+                LogicalPlan::Aggregate(aggregate) => of_aggregate(aggregate).map(Transformed::yes),
+                LogicalPlan::Window(window) => of_window(window).map(Transformed::yes),
+                other => Ok(Transformed::yes(other)),
+            }
+        })
+        .map(|transformed| transformed.data)
+    }
+
+    fn name(&self) -> &str {
+        "numeric_aggregates"
+    }
+}
+
+/// How the result of an aggregate comes from what is computed.
+enum Finish {
+    /// It is what is computed.
+    Same,
+    /// Cast to another type, which fails where it does not fit.
+    Cast(DataType),
+    /// A float of this type, checked by the sum of its inputs' marks.
+    Float(DataType),
+    /// A sum divided by a count.
+    Quotient(SqlType, i32),
+}
+
+/// An aggregate and what it is of.
+type Computed = (Arc<AggregateUDF>, Expr);
+
+/// What to compute, and how to finish it; `None` where the engine's own is right.
+fn plan_of(name: &str, args: &[Expr], is_distinct: bool, schema: &DFSchema) -> Result<Option<(Vec<Computed>, Finish)>> {
+    let [arg] = args else { return Ok(None) };
+    let Ok(arg_type) = arg.get_type(schema) else { return Ok(None) };
+    let cast = |to: DataType| Expr::Cast(Cast::new(Box::new(arg.clone()), to));
+    let is_integer = matches!(arg_type, DataType::Int16 | DataType::Int32 | DataType::Int64);
+    // Ours is fast and knows nothing of DISTINCT.
+    let integers = |arg: Expr| match is_distinct {
+        true => (sum_udaf(), cast(SUM_TYPE)),
+        false => (integer_sum::udaf(), arg),
+    };
+    Ok(Some(match (name, &arg_type) {
+        ("sum", DataType::Int64) => (vec![integers(arg.clone())], Finish::Same),
+        ("sum" | "avg", DataType::Float32 | DataType::Float64) => {
+            let double = cast(DataType::Float64);
+            let mark = ScalarFunction { func: Arc::new(FloatCheck::mark()), args: vec![double.clone()] };
+            let computed = if name == "sum" { sum_udaf() } else { avg_udaf() };
+            let to = if name == "sum" { arg_type.clone() } else { DataType::Float64 };
+            (vec![(computed, double), (sum_udaf(), Expr::ScalarFunction(mark))], Finish::Float(to))
+        }
+        ("sum", DataType::Decimal128(precision, scale)) if *precision > NARROW_PRECISION_MAX => {
+            let wide = cast(DataType::Decimal256(*precision, *scale));
+            (vec![(sum_udaf(), wide)], Finish::Cast(DataType::Decimal128(38, *scale)))
+        }
+        ("avg", DataType::Decimal128(precision, scale)) => {
+            let arg = if *precision > NARROW_PRECISION_MAX {
+                cast(DataType::Decimal256(*precision, *scale))
+            } else {
+                arg.clone()
+            };
+            let to = numeric(38, AVERAGE_SCALE.max(i32::from(*scale)));
+            (vec![(sum_udaf(), arg.clone()), (count_udaf(), arg)], Finish::Quotient(to, i32::from(*scale)))
+        }
+        ("avg", _) if is_integer => {
+            let sums = vec![integers(cast(DataType::Int64)), (count_udaf(), arg.clone())];
+            (sums, Finish::Quotient(numeric(38, AVERAGE_SCALE), 0))
+        }
+        (name, DataType::Decimal128(_, scale)) if let Some(variance) = Variance::named(name) => {
+            let arg = cast(DataType::Decimal128(38, *scale));
+            (vec![(variance::udaf(variance, *scale), arg)], Finish::Same)
+        }
+        (name, _) if is_integer && let Some(variance) = Variance::named(name) => {
+            (vec![(variance::udaf(variance, 0), cast(SUM_TYPE))], Finish::Same)
+        }
+        _ => return Ok(None),
+    }))
+}
+
+/// The expression over the computed columns.
+fn finished(finish: &Finish, computed: &[Expr]) -> Expr {
+    match (finish, computed) {
+        (Finish::Cast(to), [value]) => Expr::Cast(Cast::new(Box::new(value.clone()), to.clone())),
+        (Finish::Float(to), [value, marks]) => {
+            let args = vec![value.clone(), marks.clone()];
+            let checked = Expr::ScalarFunction(ScalarFunction { func: Arc::new(FloatCheck::result()), args });
+            if *to == DataType::Float64 { checked } else { Expr::Cast(Cast::new(Box::new(checked), to.clone())) }
+        }
+        (Finish::Quotient(to, scale), [sum, count]) => {
+            let cast = |expr: &Expr, to: SqlType| Expr::Cast(Cast::new(Box::new(expr.clone()), to_arrow_type(to)));
+            let args = vec![cast(sum, numeric(38, *scale)), cast(count, numeric(19, 0))];
+            let func = Arc::new(NumericOperation::udf(Operator::Divide, *to));
+            Expr::ScalarFunction(ScalarFunction { func, args })
+        }
+        (_, computed) => computed.first().cloned().unwrap_or_default(),
+    }
+}
+
+/// The computed column of this number.
+fn computed_name(at: usize) -> String {
+    format!("aggregate value {at}")
+}
+
+fn of_aggregate(aggregate: Aggregate) -> Result<LogicalPlan> {
+    let schema = Arc::clone(aggregate.input.schema());
+    let outputs = aggregate.schema.columns();
+    let groups = outputs.len() - aggregate.aggr_expr.len();
+    let mut computed = Vec::with_capacity(aggregate.aggr_expr.len());
+    // Which grouping set a row belongs to is resolved within the aggregate.
+    let is_shown = |column: &&Column| column.name != Aggregate::INTERNAL_GROUPING_ID;
+    let mut shown: Vec<Expr> = outputs[..groups].iter().filter(is_shown).cloned().map(Expr::Column).collect();
+    let mut changed = false;
+    for (expr, output) in aggregate.aggr_expr.iter().zip(&outputs[groups..]) {
+        let plan = match expr.clone().unalias() {
+            Expr::AggregateFunction(AggregateFunction { func, params }) => {
+                plan_of(func.name(), &params.args, params.distinct, &schema)?.map(|plan| (plan, params))
+            }
+            _ => None,
+        };
+        let Some(((parts, finish), params)) = plan else {
+            computed.push(expr.clone());
+            shown.push(Expr::Column(output.clone()));
+            continue;
+        };
+        changed = true;
+        let mut columns = Vec::with_capacity(parts.len());
+        for (func, arg) in parts {
+            let name = computed_name(computed.len());
+            let mut params = params.clone();
+            params.args = vec![arg];
+            computed.push(Expr::AggregateFunction(AggregateFunction { func, params }).alias(&name));
+            columns.push(Expr::Column(Column::new_unqualified(name)));
+        }
+        let result = finished(&finish, &columns);
+        shown.push(result.alias_qualified(output.relation.clone(), &output.name));
+    }
+    if !changed {
+        return Ok(LogicalPlan::Aggregate(aggregate));
+    }
+    let plan = LogicalPlan::Aggregate(Aggregate::try_new(aggregate.input, aggregate.group_expr, computed)?);
+    LogicalPlanBuilder::from(plan).project(shown)?.build()
+}
+
+fn of_window(window: Window) -> Result<LogicalPlan> {
+    let schema = Arc::clone(window.input.schema());
+    let outputs = window.schema.columns();
+    let inputs = outputs.len() - window.window_expr.len();
+    let mut computed = Vec::with_capacity(window.window_expr.len());
+    let mut shown: Vec<Expr> = outputs[..inputs].iter().cloned().map(Expr::Column).collect();
+    let mut changed = false;
+    for (expr, output) in window.window_expr.iter().zip(&outputs[inputs..]) {
+        let plan = match expr.clone().unalias() {
+            Expr::WindowFunction(function) => match &function.fun {
+                WindowFunctionDefinition::AggregateUDF(func) => {
+                    plan_of(func.name(), &function.params.args, function.params.distinct, &schema)?
+                        .map(|plan| (plan, function))
+                }
+                WindowFunctionDefinition::WindowUDF(_) => None,
+            },
+            _ => None,
+        };
+        let Some(((parts, finish), function)) = plan else {
+            computed.push(expr.clone());
+            shown.push(Expr::Column(output.clone()));
+            continue;
+        };
+        changed = true;
+        let mut columns = Vec::with_capacity(parts.len());
+        for (func, arg) in parts {
+            let name = computed_name(computed.len());
+            let mut params = function.params.clone();
+            params.args = vec![arg];
+            let fun = WindowFunctionDefinition::AggregateUDF(func);
+            let part = Expr::WindowFunction(Box::new(WindowFunction { fun, params }));
+            computed.push(part.alias(&name));
+            columns.push(Expr::Column(Column::new_unqualified(name)));
+        }
+        let result = finished(&finish, &columns);
+        shown.push(result.alias_qualified(output.relation.clone(), &output.name));
+    }
+    if !changed {
+        return Ok(LogicalPlan::Window(window));
+    }
+    let plan = LogicalPlan::Window(Window::try_new(computed, window.input)?);
+    LogicalPlanBuilder::from(plan).project(shown)?.build()
+}

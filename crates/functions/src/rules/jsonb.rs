@@ -1,0 +1,184 @@
+//! Sorting, grouping and joining by jsonb goes by the order of its values, not of their texts.
+//!
+//! Runs before type coercion. A group is shown by one of its values, as PostgreSQL shows it.
+
+use std::sync::Arc;
+
+use ashlar_base::Error;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::{Column, DFSchema, Result};
+use datafusion_expr::expr::{AggregateFunction, WindowFunction};
+use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion_functions_aggregate::expr_fn::first_value;
+use datafusion_optimizer::AnalyzerRule;
+
+use crate::error::external;
+use crate::json::{is_jsonb, key_of};
+
+/// See the module.
+#[derive(Debug)]
+pub struct JsonbOrder;
+
+impl AnalyzerRule for JsonbOrder {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|node| {
+            if node.inputs().iter().any(|input| has_jsonb(input.schema())) {
+                Ok(Transformed::yes(of_node(node)?))
+            } else {
+                Ok(Transformed::no(node))
+            }
+        })
+        .map(|transformed| transformed.data)
+    }
+
+    fn name(&self) -> &str {
+        "jsonb_order"
+    }
+}
+
+/// Whether a plan has any jsonb to look at: most have not.
+fn has_jsonb(schema: &DFSchema) -> bool {
+    use ashlar_base::ScalarType;
+    let is_jsonb = |field: &Arc<arrow::datatypes::Field>| {
+        ashlar_store::arrow_types::sql_type_of(field) == Some(ScalarType::Jsonb.into())
+    };
+    schema.fields().iter().any(is_jsonb)
+}
+
+fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
+    match node {
+        LogicalPlan::Sort(mut sort) => {
+            let schema = Arc::clone(sort.input.schema());
+            for item in &mut sort.expr {
+                if is_jsonb(&item.expr, &schema) {
+                    item.expr = key_of(item.expr.clone());
+                }
+            }
+            Ok(LogicalPlan::Sort(sort))
+        }
+        LogicalPlan::Distinct(Distinct::All(input)) if has_jsonb(input.schema()) => {
+            let groups: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
+            grouped(Aggregate::try_new(input, groups, Vec::new())?)
+        }
+        LogicalPlan::Distinct(Distinct::On(on)) if on.on_expr.iter().any(|expr| is_jsonb(expr, on.input.schema())) => {
+            Err(external(Error::unsupported("DISTINCT ON a jsonb expression is not supported")))
+        }
+        LogicalPlan::Aggregate(aggregate) => {
+            let schema = Arc::clone(aggregate.input.schema());
+            let aggregates = aggregate
+                .aggr_expr
+                .into_iter()
+                .map(|expr| {
+                    let name = expr.schema_name().to_string();
+                    let changed = expr.transform_up(|expr| aggregate_of(expr, &schema))?;
+                    Ok(if changed.transformed { changed.data.unalias().alias(name) } else { changed.data })
+                })
+                .collect::<Result<Vec<Expr>>>()?;
+            grouped(Aggregate::try_new(aggregate.input, aggregate.group_expr, aggregates)?)
+        }
+        LogicalPlan::Window(mut window) => {
+            let schema = Arc::clone(window.input.schema());
+            window.window_expr = window
+                .window_expr
+                .into_iter()
+                .map(|expr| {
+                    let name = expr.schema_name().to_string();
+                    let changed = expr.transform_up(|expr| window_of(expr, &schema))?;
+                    Ok(if changed.transformed { changed.data.unalias().alias(name) } else { changed.data })
+                })
+                .collect::<Result<Vec<Expr>>>()?;
+            Ok(LogicalPlan::Window(window))
+        }
+        LogicalPlan::Join(mut join) => {
+            let (left, right) = (Arc::clone(join.left.schema()), Arc::clone(join.right.schema()));
+            for (on_left, on_right) in &mut join.on {
+                if is_jsonb(on_left, &left) && is_jsonb(on_right, &right) {
+                    *on_left = key_of(on_left.clone());
+                    *on_right = key_of(on_right.clone());
+                }
+            }
+            Ok(LogicalPlan::Join(join))
+        }
+        other => Ok(other),
+    }
+}
+
+/// Groups by the keys of jsonb expressions, and gives each group's first value where the expression stood.
+fn grouped(aggregate: Aggregate) -> Result<LogicalPlan> {
+    let schema = Arc::clone(aggregate.input.schema());
+    if !aggregate.group_expr.iter().any(|expr| is_jsonb(expr, &schema)) {
+        let sets = aggregate.group_expr.iter().any(|expr| match expr {
+            Expr::GroupingSet(set) => set.distinct_expr().iter().any(|expr| is_jsonb(expr, &schema)),
+            _ => false,
+        });
+        if sets {
+            return Err(external(Error::unsupported("grouping sets of jsonb expressions are not supported")));
+        }
+        return Ok(LogicalPlan::Aggregate(aggregate));
+    }
+    let outputs: Vec<Column> = aggregate.schema.columns();
+    let groups = aggregate.group_expr.len();
+    let mut keys = Vec::with_capacity(groups);
+    let mut aggregates = aggregate.aggr_expr.clone();
+    let mut shown = Vec::with_capacity(outputs.len());
+    for (at, (expr, output)) in aggregate.group_expr.iter().zip(&outputs).enumerate() {
+        if is_jsonb(expr, &schema) {
+            let name = format!("jsonb value {at}");
+            keys.push(key_of(expr.clone()));
+            aggregates.push(first_value(expr.clone(), Vec::new()).alias(&name));
+            shown.push(
+                Expr::Column(Column::new_unqualified(name)).alias_qualified(output.relation.clone(), &output.name),
+            );
+        } else {
+            keys.push(expr.clone());
+            shown.push(Expr::Column(output.clone()));
+        }
+    }
+    shown.extend(outputs.into_iter().skip(groups).map(Expr::Column));
+    let plan = LogicalPlan::Aggregate(Aggregate::try_new(aggregate.input, keys, aggregates)?);
+    LogicalPlanBuilder::from(plan).project(shown)?.build()
+}
+
+fn aggregate_of(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::AggregateFunction(AggregateFunction { func, mut params }) = expr else {
+        return Ok(Transformed::no(expr));
+    };
+    let mut changed = false;
+    for item in &mut params.order_by {
+        if is_jsonb(&item.expr, schema) {
+            item.expr = key_of(item.expr.clone());
+            changed = true;
+        }
+    }
+    if params.distinct && params.args.iter().any(|arg| is_jsonb(arg, schema)) {
+        if func.name() != "count" {
+            let message = format!("{}(DISTINCT ...) of jsonb is not supported", func.name());
+            return Err(external(Error::unsupported(message)));
+        }
+        params.args =
+            params.args.into_iter().map(|arg| if is_jsonb(&arg, schema) { key_of(arg) } else { arg }).collect();
+        changed = true;
+    }
+    let expr = Expr::AggregateFunction(AggregateFunction { func, params });
+    Ok(Transformed::new_transformed(expr, changed))
+}
+
+fn window_of(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let Expr::WindowFunction(mut window) = expr else { return Ok(Transformed::no(expr)) };
+    let WindowFunction { params, .. } = window.as_mut();
+    let mut changed = false;
+    let keyed = |expr: &mut Expr, changed: &mut bool| {
+        if is_jsonb(expr, schema) {
+            *expr = key_of(expr.clone());
+            *changed = true;
+        }
+    };
+    for expr in &mut params.partition_by {
+        keyed(expr, &mut changed);
+    }
+    for item in &mut params.order_by {
+        keyed(&mut item.expr, &mut changed);
+    }
+    Ok(Transformed::new_transformed(Expr::WindowFunction(window), changed))
+}

@@ -1,0 +1,52 @@
+//! Analyzer rules that give DataFusion PostgreSQL's meaning where the two differ.
+
+mod aggregates;
+mod arithmetic;
+mod casts;
+pub mod conditions;
+mod functions;
+mod intervals;
+mod jsonb;
+mod literals;
+mod numbers;
+pub mod operators;
+mod placement;
+
+pub use aggregates::NumericAggregates;
+pub use arithmetic::CheckedArithmetic;
+pub use casts::TextCasts;
+pub use conditions::Conditions;
+pub use functions::SettleFunctions;
+pub use jsonb::JsonbOrder;
+pub use literals::NarrowIntegerLiterals;
+pub use operators::PgOperators;
+pub use placement::Placement;
+
+use datafusion_common::tree_node::Transformed;
+use datafusion_common::{DFSchema, Result};
+use datafusion_expr::expr_rewriter::NamePreserver;
+use datafusion_expr::utils::merge_schema;
+use datafusion_expr::{Expr, LogicalPlan};
+
+/// Rewrites every expression of a plan bottom up, sub-queries included, keeping the names of output columns.
+pub fn rewrite_expressions(
+    plan: LogicalPlan,
+    mut rewrite: impl FnMut(Expr, &DFSchema) -> Result<Transformed<Expr>>,
+) -> Result<LogicalPlan> {
+    use datafusion_common::tree_node::TreeNode;
+    plan.transform_up_with_subqueries(|node| {
+        let mut schema = merge_schema(&node.inputs());
+        if let LogicalPlan::TableScan(scan) = &node {
+            let source = DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?;
+            schema.merge(&source);
+        }
+        let names = NamePreserver::new(&node);
+        let rewritten = node.map_expressions(|expr| {
+            let saved = names.save(&expr);
+            let result = expr.transform_up(|expr| rewrite(expr, &schema))?;
+            Ok(if result.transformed { result.update_data(|expr| saved.restore(expr)) } else { result })
+        })?;
+        rewritten.map_data(LogicalPlan::recompute_schema)
+    })
+    .map(|transformed| transformed.data)
+}
