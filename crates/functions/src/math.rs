@@ -2,8 +2,8 @@
 //! from nowhere.
 
 use ashlar_base::{Datum, Error, ErrorCode, Result, Value};
-use datafusion_functions as engine;
 use datafusion_expr::Volatility;
+use datafusion_functions as engine;
 
 use super::catalog::{Body, Call, Function, R, T, function, of};
 

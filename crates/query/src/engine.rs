@@ -12,11 +12,11 @@ use ashlar_functions::rules::{
     SettleFunctions, TextCasts,
 };
 use ashlar_store::{ReadView, Store};
-use datafusion::execution::{FunctionRegistry, TaskContext};
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::{FunctionRegistry, TaskContext};
 use datafusion::optimizer::analyzer::Analyzer;
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;

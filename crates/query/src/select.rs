@@ -27,7 +27,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
-use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, Statement as AstStatement, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, Statement as AstStatement, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
@@ -35,6 +35,7 @@ use crate::catalog::{CatalogState, Table};
 use crate::columns::{self, Column};
 use crate::engine::Engine;
 use crate::grid_table::GridTable;
+use crate::walk;
 use crate::{parameters, system_tables};
 
 mod balance;
@@ -123,7 +124,7 @@ fn refuse_locks(statement: &AstStatement) -> Result<()> {
             if query.locks.is_empty() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         }
     }
-    match statement.visit(&mut Locks) {
+    match walk::visit(statement, &mut Locks) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(Error::unsupported("SELECT ... FOR UPDATE and FOR SHARE are not supported")),
     }

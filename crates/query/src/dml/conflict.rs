@@ -6,9 +6,7 @@ use ashlar_base::{Error, ErrorCode, Result, SqlType, TableSchema};
 use ashlar_functions::error::from_datafusion;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::sql::sqlparser::ast::{
-    Assignment, ConflictTarget, Expr, OnConflictAction, OnInsert, visit_expressions,
-};
+use datafusion::sql::sqlparser::ast::{Assignment, ConflictTarget, Expr, OnConflictAction, OnInsert};
 
 use super::change::{default_of, is_default};
 use super::parameters::{ParametersRead, parameter_schema};
@@ -16,6 +14,7 @@ use super::{Builder, Conflict, assigned_column, split_assignments, target_column
 use crate::key_plan::{self, single};
 use crate::select::Planner;
 use crate::select::names::folded;
+use crate::walk;
 
 impl Builder<'_> {
     pub(super) fn conflict(&mut self, on: Option<OnInsert>, alias: &str) -> Result<Conflict> {
@@ -154,7 +153,7 @@ fn no_constraint() -> Error {
 
 fn holds_query(expr: &Expr) -> bool {
     use std::ops::ControlFlow;
-    let found = visit_expressions(expr, |node| match node {
+    let found = walk::expressions(expr, |node| match node {
         Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
@@ -164,7 +163,7 @@ fn holds_query(expr: &Expr) -> bool {
 /// 42702 for a bare name: the existing row and the excluded one both have it.
 fn check_names(expr: &Expr, schema: &TableSchema) -> Result<()> {
     use std::ops::ControlFlow;
-    let found = visit_expressions(expr, |node| match node {
+    let found = walk::expressions(expr, |node| match node {
         Expr::Identifier(name) if schema.column(&folded(name)).is_some() => ControlFlow::Break(folded(name)),
         _ => ControlFlow::Continue(()),
     });

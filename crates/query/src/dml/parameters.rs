@@ -6,6 +6,7 @@ use datafusion::common::DFSchema;
 use datafusion::sql::sqlparser::ast::{Expr, Ident};
 
 use crate::key_plan;
+use crate::walk;
 
 /// The qualifier of parameters as columns, which no user can write.
 const PARAMETERS: &str = "\u{1}parameters";
@@ -19,9 +20,8 @@ pub(super) struct ParametersRead {
 
 impl ParametersRead {
     pub(super) fn replace_in(&mut self, expr: &mut Expr) {
-        use datafusion::sql::sqlparser::ast::visit_expressions_mut;
         use std::ops::ControlFlow;
-        let _: ControlFlow<()> = visit_expressions_mut(expr, |node| {
+        let _: ControlFlow<()> = walk::expressions_mut(expr, |node| {
             if matches!(node, Expr::Value(_))
                 && let Some(number) = key_plan::parameter(node)
             {

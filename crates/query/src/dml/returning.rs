@@ -18,7 +18,7 @@ use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder, Projection, Subquery};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, SelectItem, SelectItemQualifiedWildcardKind, Statement as AstStatement, Visit, Visitor,
+    Expr, Ident, Query, SelectItem, SelectItemQualifiedWildcardKind, Statement as AstStatement, Visitor,
 };
 
 use super::{Builder, Outputs, Returning, cast, select_of, table_as};
@@ -28,6 +28,7 @@ use crate::engine::Engine;
 use crate::key_plan::{single, table_columns};
 use crate::select::names::folded;
 use crate::select::{Planner, SelectPlan};
+use crate::walk;
 
 /// The inserted rows as a table, by a name that no user can write; behind their columns the number of the row.
 pub(super) const ROWS: &str = "\u{1}rows";
@@ -168,7 +169,7 @@ fn check_items(engine: &Engine, items: &[SelectItem]) -> Result<()> {
         }
     }
     for item in items {
-        if let ControlFlow::Break(error) = item.visit(&mut Calls { engine, depth: 0 }) {
+        if let ControlFlow::Break(error) = walk::visit(item, &mut Calls { engine, depth: 0 }) {
             return Err(error);
         }
     }

@@ -5,14 +5,16 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, Value, VisitMut, VisitorMut};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, Value, VisitorMut};
+
+use crate::walk;
 
 /// Chains below this many operands stay as they are, and so do the trees made here: none is deeper.
 const OPERANDS_MIN: usize = 32;
 
 /// Balances all chains of a statement.
 pub(super) fn balance(statement: &mut Statement) {
-    let _ = statement.visit(&mut Balance);
+    let _ = walk::visit_mut(statement, &mut Balance);
 }
 
 struct Balance;

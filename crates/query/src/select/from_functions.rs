@@ -10,12 +10,13 @@ use ashlar_functions::names::NAME_END;
 use ashlar_functions::series::SERIES;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, SelectItem, SetExpr, Statement,
-    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, UnaryOperator, Value, Visit,
-    Visitor,
+    TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, UnaryOperator, Value, Visitor,
 };
 
 use super::lowering::strip;
 use super::names::{call, folded};
+
+use crate::walk;
 
 /// Puts a query in the place of a call.
 ///
@@ -248,5 +249,5 @@ fn reads_columns(expr: &Expr) -> bool {
             }
         }
     }
-    expr.visit(&mut Columns).is_break()
+    walk::visit(expr, &mut Columns).is_break()
 }

@@ -6,12 +6,14 @@ use std::ops::ControlFlow;
 use ashlar_base::Error;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments,
-    Ident, ObjectName, Query, Value, Visit, Visitor,
+    Ident, ObjectName, Query, Value, Visitor,
 };
 
 use super::from_functions::{json_type, unnested};
 use super::names::{call, folded};
 use super::rewrite::refuse;
+
+use crate::walk;
 
 /// Functions that give a row for each element of an array; `unnest` is the engine's own.
 const ROWS: [&str; 8] = [
@@ -106,5 +108,5 @@ pub(super) fn gives_rows(expr: &Expr) -> bool {
             ControlFlow::Continue(())
         }
     }
-    expr.visit(&mut Rows(0)).is_break()
+    walk::visit(expr, &mut Rows(0)).is_break()
 }

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use ashlar_base::TableSchema;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
-    TableWithJoins, Value as AstValue, Visit, VisitMut, Visitor, VisitorMut,
+    TableWithJoins, Value as AstValue, Visitor, VisitorMut,
 };
 
 use super::names::folded;
 use crate::catalog::{CatalogState, Table};
 use crate::key_plan::single;
+use crate::walk;
 
 /// Adds dependent columns to each GROUP BY of a query.
 pub(super) fn add_dependent(catalog: &CatalogState, query: &mut Query) {
@@ -29,7 +30,7 @@ pub(super) fn add_dependent(catalog: &CatalogState, query: &mut Query) {
             let order_by = query.order_by.clone();
             if let SetExpr::Select(select) = query.body.as_mut() {
                 let mut used = Used::default();
-                let _ = order_by.visit(&mut used);
+                let _ = walk::visit(&order_by, &mut used);
                 group(self.catalog, &self.hidden, select, used);
             }
             ControlFlow::Continue(())
@@ -39,7 +40,7 @@ pub(super) fn add_dependent(catalog: &CatalogState, query: &mut Query) {
             ControlFlow::Continue(())
         }
     }
-    let _ = query.visit(&mut Groups { catalog, hidden: Vec::new() });
+    let _ = walk::visit_mut(query, &mut Groups { catalog, hidden: Vec::new() });
 }
 
 /// Names of columns, with the table's where it is said.
@@ -104,9 +105,9 @@ fn group(catalog: &CatalogState, hidden: &[Vec<String>], select: &mut Select, mu
             }
         }
     };
-    let _ = select.having.visit(&mut used);
+    let _ = walk::visit(&select.having, &mut used);
     for item in &select.projection {
-        let _ = item.visit(&mut used);
+        let _ = walk::visit(item, &mut used);
     }
     for (number, (alias, schema)) in tables.iter().enumerate() {
         let is_grouped = |column: &str| grouped.iter().any(|name| name.1 == column && owner(name) == Some(number));

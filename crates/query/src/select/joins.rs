@@ -7,16 +7,18 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, Value, VisitMut, VisitorMut,
+    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, Value, VisitorMut,
     WildcardAdditionalOptions, With,
 };
 
 use super::Planner;
 use super::names::{call, folded};
 
+use crate::walk;
+
 /// Spells out the joins of a query and of the queries inside it.
 pub(super) fn expand(planner: &Planner<'_>, query: &mut Query) {
-    let _ = query.visit(&mut Expand { planner, scopes: Vec::new() });
+    let _ = walk::visit_mut(query, &mut Expand { planner, scopes: Vec::new() });
 }
 
 struct Expand<'a, 'b> {
@@ -110,11 +112,11 @@ impl Expand<'_, '_> {
         let merged: Vec<Joined> = columns.into_iter().filter(|column| column.is_merged).collect();
         let mut names = Names { merged, depth: 0 };
         for item in &mut select.projection {
-            let _ = item.visit(&mut names);
+            let _ = walk::visit_mut(item, &mut names);
         }
-        let _ = select.selection.visit(&mut names);
-        let _ = select.group_by.visit(&mut names);
-        let _ = select.having.visit(&mut names);
+        let _ = walk::visit_mut(&mut select.selection, &mut names);
+        let _ = walk::visit_mut(&mut select.group_by, &mut names);
+        let _ = walk::visit_mut(&mut select.having, &mut names);
         // A bare name in ORDER BY is that of an output first.
         let is_output = |name: &Ident, items: &[SelectItem]| {
             items.iter().any(|item| match item {
@@ -130,7 +132,7 @@ impl Expand<'_, '_> {
             if !has_star && matches!(&*expr, Expr::Identifier(name) if is_output(name, &select.projection)) {
                 continue;
             }
-            let _ = expr.visit(&mut names);
+            let _ = walk::visit_mut(expr, &mut names);
         }
     }
 

@@ -8,10 +8,12 @@ use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut,
+    Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, VisitorMut,
 };
 
 use super::names::folded;
+
+use crate::walk;
 
 /// Says which column is meant, in a query and in every query inside it.
 ///
@@ -28,7 +30,7 @@ pub(super) fn tell_apart(query: &mut Query) -> Result<()> {
             }
         }
     }
-    match VisitMut::visit(query, &mut Inner) {
+    match walk::visit_mut(query, &mut Inner) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -125,7 +127,7 @@ fn qualify(expr: &mut Expr, labels: &HashSet<String>, table: Option<&Ident>, cla
             ControlFlow::Continue(())
         }
     }
-    match expr.visit(&mut Names { labels, table, clause, queries: 0 }) {
+    match walk::visit_mut(expr, &mut Names { labels, table, clause, queries: 0 }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }

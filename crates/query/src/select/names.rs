@@ -11,8 +11,10 @@ use ashlar_functions::names::{NAME_END, shown_name};
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
     FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
-    VisitMut, VisitorMut,
+    VisitorMut,
 };
+
+use crate::walk;
 
 /// Names the outputs of a query and of every query inside it.
 pub fn name_outputs(query: &mut Query) {
@@ -25,7 +27,7 @@ pub fn name_outputs(query: &mut Query) {
         }
     }
     name_outer(query);
-    let _ = query.visit(&mut Inner);
+    let _ = walk::visit_mut(query, &mut Inner);
 }
 
 /// The parts of a UNION and the like after the first: nobody sees their labels, but within each they must differ.

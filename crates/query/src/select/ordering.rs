@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use ashlar_functions::names::NAME_END;
 use datafusion::common::Result;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder};
-use datafusion::sql::sqlparser::ast::{Expr, Ident, OrderByKind, Query, SelectItem, SetExpr, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{Expr, Ident, OrderByKind, Query, SelectItem, SetExpr, Visitor};
+
+use crate::walk;
 
 /// Moves them to the end of the select list, and says how many there were.
 pub(super) fn select_subqueries(query: &mut Query) -> usize {
@@ -36,7 +38,7 @@ fn holds_subquery(expr: &Expr) -> bool {
             ControlFlow::Break(())
         }
     }
-    expr.visit(&mut Queries).is_break()
+    walk::visit(expr, &mut Queries).is_break()
 }
 
 /// A plan without its last columns.

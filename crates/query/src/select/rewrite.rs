@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, LimitClause, Query, Select, SelectItem, SetExpr,
-    Statement, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+    Statement, TableFactor, UnaryOperator, Value, VisitorMut,
 };
 
 use super::lowering;
@@ -18,7 +18,7 @@ use super::names::call;
 /// 0A000
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     precedence::settle(statement)?;
-    match statement.visit(&mut Rewrite) {
+    match walk::visit_mut(statement, &mut Rewrite) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -33,6 +33,8 @@ mod sets;
 mod tables;
 
 use super::times;
+
+use crate::walk;
 
 struct Rewrite;
 

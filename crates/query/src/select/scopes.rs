@@ -8,12 +8,13 @@ use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
 use ashlar_functions::names::NAME_END;
 use datafusion::sql::sqlparser::ast::{
     CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
-    SelectItem, SetExpr, SetOperator, Statement, TableAlias, TableFactor, Visit, VisitMut, Visitor, VisitorMut, With,
+    SelectItem, SetExpr, SetOperator, Statement, TableAlias, TableFactor, Visitor, VisitorMut, With,
 };
 
 use super::names::{folded, label_of};
 use super::{Planner, SelectPlan};
 use crate::sql_types::ast_of;
+use crate::walk;
 
 /// Gives a name of its own to each WITH query that has the name of one around it.
 ///
@@ -24,7 +25,7 @@ pub(super) fn rename_hidden(query: &mut Query) -> Result<()> {
         return Ok(());
     }
     let mut renaming = Renaming { outer: Vec::new(), number: 0 };
-    match query.visit(&mut renaming) {
+    match walk::visit_mut(query, &mut renaming) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -40,7 +41,7 @@ fn count_of_with(query: &Query) -> usize {
         }
     }
     let mut count = Count(0);
-    let _ = query.visit(&mut count);
+    let _ = walk::visit(query, &mut count);
     count.0
 }
 
@@ -68,12 +69,12 @@ impl VisitorMut for Renaming {
                     with.cte_tables[index].alias.name = Ident::with_quote('"', hidden.clone());
                     let mut rename = Rename { name: &name, hidden: &hidden, shadows: 0 };
                     if with.recursive {
-                        let _ = VisitMut::visit(with.cte_tables[index].query.as_mut(), &mut rename);
+                        let _ = walk::visit_mut(with.cte_tables[index].query.as_mut(), &mut rename);
                     }
                     for later in &mut with.cte_tables[index + 1..] {
-                        let _ = VisitMut::visit(later.query.as_mut(), &mut rename);
+                        let _ = walk::visit_mut(later.query.as_mut(), &mut rename);
                     }
-                    let _ = query.visit(&mut rename);
+                    let _ = walk::visit_mut(query, &mut rename);
                 }
                 names.push(name);
             }
@@ -115,7 +116,7 @@ impl VisitorMut for Rename<'_> {
             let seen = if with.recursive { 0 } else { place + 1 };
             for cte in &mut with.cte_tables[..seen] {
                 let mut outer = Rename { shadows: 0, ..*self };
-                let _ = VisitMut::visit(cte.query.as_mut(), &mut outer);
+                let _ = walk::visit_mut(cte.query.as_mut(), &mut outer);
             }
         }
         self.shadows += 1;

@@ -10,19 +10,20 @@ use ashlar_functions::catalog::{common_numeric, digits_in, numeric};
 use ashlar_functions::rules::conditions::common_type;
 use datafusion::sql::sqlparser::ast::{
     CastKind, Expr, Ident, Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, UnaryOperator, Value,
-    Values, VisitMut, VisitorMut,
+    Values, VisitorMut,
 };
 
 use super::Planner;
 use super::scopes::cast;
 use crate::parameters::number_of;
+use crate::walk;
 
 /// Gives the columns of every VALUES list in a query their types.
 ///
 /// # Errors
 /// 42804 where the rows' types do not go together, 42601 for rows of different lengths.
 pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<()> {
-    match query.visit(&mut Settle { planner, declared }) {
+    match walk::visit_mut(query, &mut Settle { planner, declared }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }

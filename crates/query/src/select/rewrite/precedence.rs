@@ -7,17 +7,17 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
-use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Statement, UnaryOperator, Value, Visit, VisitMut, Visitor, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator, Value, Visitor, VisitorMut};
+
+use crate::walk;
 
 /// Binds operators as PostgreSQL does.
 ///
 /// # Errors
 /// XX000 where a chain cannot be put together again: none is known.
 pub(super) fn settle(statement: &mut Statement) -> Result<()> {
-    let is_concerned = Visit::visit(&*statement, &mut Concerned).is_break();
-    if is_concerned && VisitMut::visit(statement, &mut Settle { around: Vec::new() }).is_break() {
+    let is_concerned = walk::visit(statement, &mut Concerned).is_break();
+    if is_concerned && walk::visit_mut(statement, &mut Settle { around: Vec::new() }).is_break() {
         return Err(Error::internal("operators could not be put together again"));
     }
     Ok(())

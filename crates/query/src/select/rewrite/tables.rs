@@ -2,11 +2,11 @@
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
-    Expr, NamedWindowExpr, Select, SetExpr, Statement, TableFactor, TableWithJoins, VisitMut, VisitorMut, WindowSpec,
-    WindowType,
+    Expr, NamedWindowExpr, Select, SetExpr, Statement, TableFactor, TableWithJoins, VisitorMut, WindowSpec, WindowType,
 };
 
 use crate::select::names::folded;
+use crate::walk;
 
 /// What a table in FROM stands for.
 ///
@@ -67,7 +67,7 @@ pub(super) fn windows(select: &mut Select) {
     }
     let mut windows = Windows(named, 0);
     for item in &mut select.projection {
-        let _ = item.visit(&mut windows);
+        let _ = walk::visit_mut(item, &mut windows);
     }
 }
 

@@ -1,0 +1,123 @@
+//! Walks over the tree of sqlparser: by visitors of many kinds, all through the same code.
+//!
+//! `Visit::visit` is generic. For every visitor that it is called with, the compiler makes anew the walk over some five
+//! hundred kinds of nodes: that was half of what this crate cost to compile. Here a walk is made once, for a visitor
+//! behind a pointer.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
+};
+
+/// Shows a node and all under it to a visitor.
+pub(crate) fn visit<V: Visitor>(node: &impl Visit, visitor: &mut V) -> ControlFlow<V::Break> {
+    let mut keeping = Keeping { visitor, broken: None };
+    let _ = node.visit(&mut Pointed(&mut keeping as &mut dyn Visitor<Break = ()>));
+    keeping.broken.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+}
+
+/// Shows a node and all under it to a visitor that may change them.
+pub(crate) fn visit_mut<V: VisitorMut>(node: &mut impl VisitMut, visitor: &mut V) -> ControlFlow<V::Break> {
+    let mut keeping = Keeping { visitor, broken: None };
+    let _ = node.visit(&mut Pointed(&mut keeping as &mut dyn VisitorMut<Break = ()>));
+    keeping.broken.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+}
+
+/// Calls `f` with every expression, those around others first.
+pub(crate) fn expressions<B>(node: &impl Visit, f: impl FnMut(&Expr) -> ControlFlow<B>) -> ControlFlow<B> {
+    struct Expressions<F>(F);
+    impl<B, F: FnMut(&Expr) -> ControlFlow<B>> Visitor for Expressions<F> {
+        type Break = B;
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<B> {
+            self.0(expr)
+        }
+    }
+    visit(node, &mut Expressions(f))
+}
+
+/// Calls `f` with every expression, those inside others first.
+pub(crate) fn expressions_mut<B>(
+    node: &mut impl VisitMut,
+    f: impl FnMut(&mut Expr) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    struct Expressions<F>(F);
+    impl<B, F: FnMut(&mut Expr) -> ControlFlow<B>> VisitorMut for Expressions<F> {
+        type Break = B;
+
+        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<B> {
+            self.0(expr)
+        }
+    }
+    visit_mut(node, &mut Expressions(f))
+}
+
+/// The one visitor that a walk is made for.
+struct Pointed<'v, V: ?Sized>(&'v mut V);
+
+/// Keeps what a visitor breaks with, so that all of them break with the same type.
+struct Keeping<'v, V, B> {
+    visitor: &'v mut V,
+    broken: Option<B>,
+}
+
+impl<V, B> Keeping<'_, V, B> {
+    fn keep(&mut self, step: impl FnOnce(&mut V) -> ControlFlow<B>) -> ControlFlow<()> {
+        match step(self.visitor) {
+            ControlFlow::Continue(()) => ControlFlow::Continue(()),
+            ControlFlow::Break(broken) => {
+                self.broken = Some(broken);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+type Shared<'n, N> = &'n N;
+type Exclusive<'n, N> = &'n mut N;
+
+/// Every step of a visitor, handed on. A step that is missing here would be left out of every walk.
+macro_rules! steps {
+    ($visitor:ident, $reference:ident, $($step:ident: $node:ty,)+) => {
+        impl $visitor for Pointed<'_, dyn $visitor<Break = ()> + '_> {
+            type Break = ();
+            $(
+                fn $step(&mut self, node: $reference<'_, $node>) -> ControlFlow<()> {
+                    self.0.$step(node)
+                }
+            )+
+        }
+
+        impl<V: $visitor> $visitor for Keeping<'_, V, V::Break> {
+            type Break = ();
+            $(
+                fn $step(&mut self, node: $reference<'_, $node>) -> ControlFlow<()> {
+                    self.keep(|visitor| visitor.$step(node))
+                }
+            )+
+        }
+    };
+    ($visitor:ident of $reference:ident) => {
+        steps! {
+            $visitor, $reference,
+            pre_visit_query: Query,
+            post_visit_query: Query,
+            pre_visit_select: Select,
+            post_visit_select: Select,
+            pre_visit_relation: ObjectName,
+            post_visit_relation: ObjectName,
+            pre_visit_table_factor: TableFactor,
+            post_visit_table_factor: TableFactor,
+            pre_visit_expr: Expr,
+            post_visit_expr: Expr,
+            pre_visit_statement: Statement,
+            post_visit_statement: Statement,
+            pre_visit_value: ValueWithSpan,
+            post_visit_value: ValueWithSpan,
+        }
+    };
+}
+
+steps!(Visitor of Shared);
+steps!(VisitorMut of Exclusive);
