@@ -8,6 +8,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType, Value};
 use ashlar_functions::error::{external, from_datafusion, from_optimiser, undefined_table};
+use ashlar_functions::rules::any_expression;
 use ashlar_functions::times::StatementTime;
 use ashlar_functions::times::clock;
 use ashlar_store::ReadView;
@@ -240,14 +241,7 @@ impl SelectPlan {
 
     /// Whether it holds a function that gives another value for each row.
     pub fn is_volatile(&self) -> bool {
-        let mut found = false;
-        let walked = self.plan.apply_with_subqueries(|node| {
-            node.apply_expressions(|expr| {
-                found |= expr.is_volatile();
-                Ok(TreeNodeRecursion::Continue)
-            })
-        });
-        found || walked.is_err()
+        any_expression(&self.plan, |expr| Ok(expr.is_volatile_node())).unwrap_or(true)
     }
 
     /// Bytes that the plan holds, as estimated from its nodes, their columns and their expressions.

@@ -58,17 +58,7 @@ pub(super) fn current() -> Option<StatementTime> {
 /// # Errors
 /// As DataFusion's traversal.
 pub fn is_read_by(plan: &LogicalPlan) -> PlanResult<bool> {
-    use datafusion_common::tree_node::{TreeNode, TreeNodeRecursion};
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            expr.apply(|expr| {
-                found |= clock_of(expr).is_some();
-                Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-            })
-        })
-    })?;
-    Ok(found)
+    crate::rules::any_expression(plan, |expr| Ok(clock_of(expr).is_some()))
 }
 
 fn clock_of(expr: &Expr) -> Option<(&TimeFunction, &[Expr])> {

@@ -12,9 +12,10 @@ use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::fields::field_of;
 use ashlar_functions::names::NAME_END;
+use ashlar_functions::rules::any_expression;
 use ashlar_store::arrow_types::to_arrow_field;
 use datafusion::common::Column as PlanColumn;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder, Projection, Subquery};
 use datafusion::sql::sqlparser::ast::{
@@ -255,25 +256,18 @@ pub(super) fn with_new_values(
 
 /// 0A000 where a subquery reads a new value: the engine would give it the old one.
 fn check_subqueries(expr: &PlanExpr, is_new: &impl Fn(&PlanColumn) -> bool) -> Result<()> {
-    let mut found = false;
-    let mut look_inside = |subquery: &Subquery| {
-        subquery.subquery.apply_with_subqueries(|node| {
-            node.apply_expressions(|expr| {
-                expr.apply(|expr| {
-                    found |= matches!(expr, PlanExpr::OuterReferenceColumn(_, column) if is_new(column));
-                    Ok(TreeNodeRecursion::Continue)
-                })
-            })
+    let reads_new = |subquery: &Subquery| {
+        any_expression(&subquery.subquery, |expr| {
+            Ok(matches!(expr, PlanExpr::OuterReferenceColumn(_, column) if is_new(column)))
         })
     };
-    let walked = expr.apply(|expr| match expr {
-        PlanExpr::ScalarSubquery(subquery) => look_inside(subquery),
-        PlanExpr::Exists(exists) => look_inside(&exists.subquery),
-        PlanExpr::InSubquery(within) => look_inside(&within.subquery),
-        _ => Ok(TreeNodeRecursion::Continue),
+    let found = expr.exists(|expr| match expr {
+        PlanExpr::ScalarSubquery(subquery) => reads_new(subquery),
+        PlanExpr::Exists(exists) => reads_new(&exists.subquery),
+        PlanExpr::InSubquery(within) => reads_new(&within.subquery),
+        _ => Ok(false),
     });
-    walked.map_err(from_datafusion)?;
-    if found {
+    if found.map_err(from_datafusion)? {
         return Err(Error::unsupported(
             "a subquery in RETURNING that reads a value which the UPDATE sets is not supported",
         ));

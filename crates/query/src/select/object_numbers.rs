@@ -10,7 +10,7 @@ use arrow::datatypes::DataType;
 use ashlar_base::Error;
 use ashlar_functions::error::external;
 use ashlar_functions::rules::operators::is_comparison;
-use ashlar_functions::rules::rewrite_expressions;
+use ashlar_functions::rules::{any_expression, rewrite_expressions};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
@@ -33,20 +33,13 @@ pub(super) fn resolve(plan: LogicalPlan, catalog: &Arc<CatalogState>) -> Result<
 
 /// Whether there is any such value: made by a cast or by a function.
 fn has_objects(plan: &LogicalPlan) -> Result<bool> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|expr| {
-                Ok(match expr {
-                    Expr::Cast(Cast { field, .. }) => field.metadata().contains_key(OBJECT_METADATA),
-                    Expr::ScalarFunction(function) => function.func.name().starts_with("to_reg"),
-                    _ => false,
-                })
-            })?;
-            Ok(TreeNodeRecursion::Continue)
+    any_expression(plan, |expr| {
+        Ok(match expr {
+            Expr::Cast(Cast { field, .. }) => field.metadata().contains_key(OBJECT_METADATA),
+            Expr::ScalarFunction(function) => function.func.name().starts_with("to_reg"),
+            _ => false,
         })
-    })?;
-    Ok(found)
+    })
 }
 
 fn kind_of(expr: &Expr, schema: &DFSchema) -> Option<ObjectKind> {

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use ashlar_functions::array_rows::{column_of, row};
 use ashlar_functions::names::NAME_END;
-use ashlar_functions::rules::rewrite_expressions;
+use ashlar_functions::rules::{any_expression, rewrite_expressions};
 use ashlar_functions::single_row::SINGLE_ROW;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
@@ -19,15 +19,8 @@ use datafusion::logical_expr::{
 
 /// Makes subqueries for a value fail where they have more than one row.
 pub(super) fn one_row_each(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            found |=
-                expr.exists(|expr| Ok(matches!(expr, Expr::ScalarSubquery(subquery) if is_row_wanted(subquery))))?;
-            Ok(TreeNodeRecursion::Continue)
-        })
-    })?;
-    if !found {
+    let is_wanted = |expr: &Expr| Ok(matches!(expr, Expr::ScalarSubquery(subquery) if is_row_wanted(subquery)));
+    if !any_expression(&plan, is_wanted)? {
         return Ok(plan);
     }
     rewrite_expressions(plan, |expr, _| match expr {
@@ -138,14 +131,8 @@ fn one_row(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// Says that a subquery by itself may give NULL, and keeps DataFusion from joining subqueries whose conditions on the row
 /// around them cannot be put last: it does so whatever lies between, such as a window function or an aggregate of no rows.
 pub(super) fn kept_apart(plan: LogicalPlan) -> Result<LogicalPlan> {
-    let mut found = false;
-    plan.apply_with_subqueries(|node| {
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|expr| Ok(subquery_of(expr).is_some_and(is_apart) || never_null(expr)))?;
-            Ok(TreeNodeRecursion::Continue)
-        })
-    })?;
-    if !found {
+    let is_concerned = |expr: &Expr| Ok(subquery_of(expr).is_some_and(is_apart) || never_null(expr));
+    if !any_expression(&plan, is_concerned)? {
         return Ok(plan);
     }
     rewrite_expressions(plan, |expr, _| {
