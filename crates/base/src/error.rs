@@ -148,6 +148,8 @@ pub enum ErrorCode {
     ProgramLimitExceeded,
     /// 54011
     TooManyColumns,
+    /// 2BP01
+    DependentObjects,
     /// 55000
     ObjectNotInPrerequisiteState,
     /// 55P02
@@ -252,6 +254,7 @@ impl ErrorCode {
             Self::TooManyConnections => "53300",
             Self::ProgramLimitExceeded => "54000",
             Self::TooManyColumns => "54011",
+            Self::DependentObjects => "2BP01",
             Self::ObjectNotInPrerequisiteState => "55000",
             Self::CantChangeRuntimeParam => "55P02",
             Self::QueryCanceled => "57014",
@@ -344,6 +347,7 @@ impl ErrorCode {
             | Self::TooManyConnections
             | Self::ProgramLimitExceeded
             | Self::TooManyColumns
+            | Self::DependentObjects
             | Self::ObjectNotInPrerequisiteState
             | Self::CantChangeRuntimeParam
             | Self::QueryCanceled

@@ -77,6 +77,28 @@ impl ColumnDef {
     }
 }
 
+/// How an index finds rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexKind {
+    /// By the order of its values: equal ones, and ranges.
+    Btree,
+    /// By the hash of all its values: equal ones only.
+    Hash,
+}
+
+/// A secondary index of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexDef {
+    /// Unique among tables and indexes, for as long as the server runs.
+    pub id: TableId,
+    /// As PostgreSQL folds it; unique among tables and indexes.
+    pub name: String,
+    /// How it finds rows.
+    pub kind: IndexKind,
+    /// The columns that it is on, in its order; never empty.
+    pub columns: Vec<ColumnId>,
+}
+
 /// The shape of a grid table. Immutable: a change of the table makes another value with a higher `version`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableSchema {

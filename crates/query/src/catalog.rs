@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use ashlar_base::{ColumnDef, ColumnId, Error, ErrorCode, Result, ScalarType, SqlType, TableId, TableSchema};
+use ashlar_base::{ColumnDef, ColumnId, Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, TableId, TableSchema};
 use ashlar_functions::error::undefined_table;
 use ashlar_store::{Region, Store};
 use parking_lot::Mutex;
@@ -34,6 +34,16 @@ impl Table {
         match self {
             Self::Grid(region) => Self::Grid(region.committed()),
             Self::File(file) => Self::File(Arc::clone(file)),
+        }
+    }
+
+    /// Whether its key or a secondary index has this name.
+    fn has_index(&self, name: &str) -> bool {
+        match self {
+            Self::Grid(region) => {
+                region.schema().key_name == name || region.indexes().iter().any(|index| index.name == name)
+            }
+            Self::File(_) => false,
         }
     }
 
@@ -82,22 +92,30 @@ impl CatalogState {
 
     /// Whether a table or an index has this name: they share one space of names.
     pub fn is_relation(&self, name: &str) -> bool {
-        let has_index = |table: &Table| match table {
-            Table::Grid(region) => region.schema().key_name == name,
-            Table::File(_) => false,
-        };
-        self.tables.contains_key(name) || self.tables.values().any(has_index)
+        self.tables.contains_key(name) || self.tables.values().any(|table| table.has_index(name))
+    }
+
+    /// Whether any table has a secondary index.
+    pub(crate) fn has_indexes(&self) -> bool {
+        self.tables.values().any(|table| matches!(table, Table::Grid(region) if !region.indexes().is_empty()))
+    }
+
+    /// The secondary index of this name, and its table.
+    pub fn index(&self, name: &str) -> Option<(Arc<Region>, Arc<IndexDef>)> {
+        self.tables.values().find_map(|table| match table {
+            Table::Grid(region) => {
+                let indexes = region.indexes();
+                let index = indexes.iter().rfind(|index| index.name == name)?;
+                Some((Arc::clone(region), Arc::clone(index)))
+            }
+            Table::File(_) => None,
+        })
     }
 
     /// 42P07 where a table's name, or that of its key, is the name of something else.
     fn check_names(&self, name: &str, key_name: &str) -> Result<()> {
         let others = || self.tables.iter().filter(|(other, _)| *other != name);
-        let has_key = |wanted: &str| {
-            others().any(|(_, table)| match table {
-                Table::Grid(region) => region.schema().key_name == wanted,
-                Table::File(_) => false,
-            })
-        };
+        let has_key = |wanted: &str| others().any(|(_, table)| table.has_index(wanted));
         let taken = if has_key(name) {
             name
         } else if !key_name.is_empty() && (self.tables.contains_key(key_name) || has_key(key_name)) {
@@ -216,6 +234,29 @@ impl Catalog {
     /// An id for a new table.
     pub fn next_id(&self) -> TableId {
         TableId(self.ids.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Lets a table have one more index, which [`Region::build_index`] then makes. `is_free` tells of an index of
+    /// the same name that it is about to go.
+    ///
+    /// # Errors
+    /// 42P07 where somebody has taken the name meanwhile.
+    pub fn add_index(&self, region: &Region, index: &Arc<IndexDef>, is_free: impl Fn(&IndexDef) -> bool) -> Result<()> {
+        let _publishing = self.publishing.lock();
+        let state = self.current.load();
+        let is_taken = match state.index(&index.name) {
+            Some((_, known)) => !is_free(&known),
+            None => state.is_relation(&index.name),
+        };
+        if is_taken {
+            let message = format!("relation \"{}\" already exists", index.name);
+            return Err(Error::new(ErrorCode::DuplicateTable, message));
+        }
+        region.add_index(index);
+        // Statements that were planned without it are planned anew.
+        let epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
+        self.current.store(Arc::new(CatalogState { epoch, ..CatalogState::clone(&state) }));
+        Ok(())
     }
 
     /// A draft on top of the current picture.

@@ -1,4 +1,4 @@
-//! The allocator of this crate's unit tests: it counts the bytes that each thread holds.
+//! The allocator of this crate's unit tests: it counts the bytes that each thread holds, and has ever asked for.
 
 #![allow(unsafe_code, reason = "an allocator cannot be written without")]
 
@@ -8,12 +8,20 @@ use std::cell::Cell;
 thread_local! {
     /// Bytes that this thread has allocated and not given back; other tests run on others.
     static LIVE: Cell<i64> = const { Cell::new(0) };
+    /// Bytes that this thread has allocated in all.
+    static ALLOCATED: Cell<i64> = const { Cell::new(0) };
 }
 
 struct Counting;
 
 fn count(bytes: i64) {
     LIVE.with(|live| live.set(live.get() + bytes));
+    ALLOCATED.with(|allocated| allocated.set(allocated.get() + bytes.max(0)));
+}
+
+/// Bytes that this thread has allocated, whatever became of them.
+pub(crate) fn allocated() -> i64 {
+    ALLOCATED.get()
 }
 
 /// Bytes that this thread has allocated and not given back.

@@ -8,8 +8,8 @@ use ashlar_base::{
 use ashlar_store::Region;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableStmt, ConstrType, CreateForeignTableStmt, CreateStmt, DropStmt, ObjectType, RangeVar, RenameStmt,
-    TruncateStmt,
+    AlterTableStmt, ConstrType, CreateForeignTableStmt, CreateStmt, DropStmt, IndexStmt, ObjectType, RangeVar,
+    RenameStmt, TruncateStmt,
 };
 
 use crate::catalog::{CatalogState, Table};
@@ -22,6 +22,7 @@ use crate::transaction::Transaction;
 mod alter;
 mod defaults;
 mod definition;
+mod index;
 mod options;
 mod sequence;
 
@@ -48,7 +49,9 @@ pub enum Ddl {
     },
     /// CREATE FOREIGN TABLE ... SERVER files
     CreateForeign(Box<CreateForeignTableStmt>),
-    /// DROP TABLE, DROP FOREIGN TABLE
+    /// CREATE INDEX
+    CreateIndex(Box<IndexStmt>),
+    /// DROP TABLE, DROP FOREIGN TABLE, DROP INDEX
     Drop(DropStmt),
     /// ALTER TABLE
     Alter(AlterTableStmt),
@@ -105,6 +108,10 @@ pub async fn run(engine: &Engine, transaction: &mut Transaction, ddl: &Ddl, in_b
             create_as(engine, transaction, name, *if_not_exists, columns, *skip_data, select).await
         }
         Ddl::CreateForeign(statement) => create_foreign(engine, transaction, statement).await,
+        Ddl::CreateIndex(statement) => index::create(engine, transaction, statement, in_block),
+        Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectIndex as i32 => {
+            index::drop(engine, transaction, statement, in_block)
+        }
         Ddl::Drop(statement) => drop_tables(engine, transaction, statement),
         Ddl::Alter(statement) => alter::alter(engine, transaction, statement, in_block),
         Ddl::Rename(statement) => alter::rename(engine, transaction, statement, in_block),
@@ -281,6 +288,10 @@ fn drop_tables(engine: &Engine, transaction: &mut Transaction, statement: &DropS
         };
         let state = transaction.catalog(engine.catalog());
         match state.table(&name) {
+            None if state.is_relation(&name) => {
+                return Err(Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not a {kind}"))
+                    .with_hint("Use DROP INDEX to remove an index."));
+            }
             None if statement.missing_ok => done.notices.push(Error::new(
                 ErrorCode::SuccessfulCompletion,
                 format!("{kind} \"{name}\" does not exist, skipping"),

@@ -11,7 +11,7 @@ use arrow::compute::{BatchCoalescer, filter_record_batch};
 use arrow::datatypes::{Schema, SchemaRef};
 use ashlar_base::PartitionId;
 use ashlar_functions::error::external;
-use ashlar_store::{ReadView, Region};
+use ashlar_store::{Probe, ReadView, Region};
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::common::stats::Precision;
@@ -27,6 +27,8 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSe
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use futures::Stream;
+
+use crate::probes;
 
 /// Batches below this many rows are merged into larger ones before they leave the scan.
 const COALESCE_BELOW_ROWS: usize = 1024;
@@ -123,7 +125,8 @@ impl TableProvider for GridTable {
         let streams = state.config().target_partitions().clamp(1, usize::from(partitions));
         let scan =
             GridScanExec::new(self.region.clone(), columns, output.len(), scan_schema, predicate, limit, streams)?;
-        Ok(Arc::new(GridScanExec { version: self.version, ..scan }))
+        let probes = probes::of(&self.region.0, filters).into();
+        Ok(Arc::new(GridScanExec { version: self.version, probes, ..scan }))
     }
 }
 
@@ -166,6 +169,8 @@ pub struct GridScanExec {
     output_count: usize,
     scan_schema: SchemaRef,
     predicate: Option<Arc<dyn PhysicalExpr>>,
+    /// What the predicate asks of indexes: nothing that it does not ask itself.
+    probes: Arc<[Probe]>,
     limit: Option<usize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -196,6 +201,7 @@ impl GridScanExec {
             output_count,
             scan_schema,
             predicate,
+            probes: Arc::default(),
             limit,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -210,6 +216,10 @@ impl DisplayAs for GridScanExec {
         write!(f, "GridScanExec: table={}, columns=[{}]", self.region.0.schema().name, names.join(", "))?;
         if let Some(predicate) = &self.predicate {
             write!(f, ", filter={predicate}")?;
+        }
+        if !self.probes.is_empty() {
+            let names: Vec<&str> = self.probes.iter().map(|probe| probe.index.name.as_str()).collect();
+            write!(f, ", indexes=[{}]", names.join(", "))?;
         }
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
@@ -275,6 +285,7 @@ impl ExecutionPlan for GridScanExec {
             output: (0..self.output_count).collect(),
             scan_schema: Arc::clone(&self.scan_schema),
             predicate: self.predicate.clone(),
+            probes: Arc::clone(&self.probes),
             remaining: self.limit,
             partitions: first..end,
             pending: Vec::new(),
@@ -297,6 +308,7 @@ struct ScanReader {
     output: Vec<usize>,
     scan_schema: SchemaRef,
     predicate: Option<Arc<dyn PhysicalExpr>>,
+    probes: Arc<[Probe]>,
     remaining: Option<usize>,
     partitions: std::ops::Range<usize>,
     /// Batches of the current partition, the next one last.
@@ -386,8 +398,9 @@ impl ScanReader {
                 return Ok(None);
             };
             let partition = PartitionId(u16::try_from(partition).unwrap_or(u16::MAX));
-            let mut batches =
-                self.region.scan_version(&self.view, partition, &self.columns, Some(self.version)).map_err(external)?;
+            let scanned =
+                self.region.scan_probed(&self.view, partition, &self.columns, Some(self.version), &self.probes);
+            let mut batches = scanned.map_err(external)?;
             batches.reverse();
             for scanned in batches {
                 self.split(scanned);

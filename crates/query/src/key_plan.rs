@@ -194,7 +194,7 @@ fn recognise_select(catalog: &CatalogState, query: &Query, declared: &[u32]) -> 
     Ok(Some(builder.finish(key, KeyAction::Read, Some(outputs))))
 }
 
-fn is_plain(select: &Select) -> bool {
+pub(crate) fn is_plain(select: &Select) -> bool {
     select.distinct.is_none()
         && select.top.is_none()
         && select.into.is_none()
@@ -261,7 +261,8 @@ pub fn parameter(expr: &Expr) -> Option<usize> {
     }
 }
 
-struct Builder<'a> {
+/// What a statement about one table says, in terms of that.
+pub(crate) struct Builder<'a> {
     region: Arc<Region>,
     schema: Arc<TableSchema>,
     /// The name by which columns may be qualified.
@@ -271,7 +272,7 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn for_table(catalog: &CatalogState, table: &TableWithJoins, declared: &'a [u32]) -> Option<Self> {
+    pub(crate) fn for_table(catalog: &CatalogState, table: &TableWithJoins, declared: &'a [u32]) -> Option<Self> {
         if !table.joins.is_empty() {
             return None;
         }
@@ -293,7 +294,7 @@ impl<'a> Builder<'a> {
         Some(Self { region: Arc::clone(region), schema, alias, declared, parameter_types: Vec::new() })
     }
 
-    fn column(&self, expr: &Expr) -> Option<usize> {
+    pub(crate) fn column(&self, expr: &Expr) -> Option<usize> {
         match expr {
             Expr::Nested(inner) => self.column(inner),
             Expr::Identifier(ident) => self.schema.column(&folded(ident)),
@@ -303,6 +304,14 @@ impl<'a> Builder<'a> {
             },
             _ => None,
         }
+    }
+
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    pub(crate) fn schema(&self) -> &Arc<TableSchema> {
+        &self.schema
     }
 
     /// One operand per key column, where the condition is exactly that.
@@ -332,7 +341,7 @@ impl<'a> Builder<'a> {
     }
 
     /// A key's operand: comparing has other rules than assigning, so only what means the same in both is taken.
-    fn key_operand(&mut self, column: usize, expr: &Expr) -> Result<Option<Operand>> {
+    pub(crate) fn key_operand(&mut self, column: usize, expr: &Expr) -> Result<Option<Operand>> {
         if let Some(number) = parameter(expr) {
             return Ok(self.parameter_operand(number, column, true));
         }
@@ -424,7 +433,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The ordinals that a list of plain columns and stars stands for.
-    fn outputs(&self, items: &[SelectItem]) -> Option<Vec<usize>> {
+    pub(crate) fn outputs(&self, items: &[SelectItem]) -> Option<Vec<usize>> {
         let visible = self.schema.visible_columns().len();
         let mut outputs = Vec::new();
         for item in items {
@@ -486,7 +495,7 @@ fn is_text(sql_type: SqlType) -> bool {
     matches!(sql_type, SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. }))
 }
 
-fn split_and<'e>(expr: &'e Expr, out: &mut Vec<&'e Expr>) {
+pub(crate) fn split_and<'e>(expr: &'e Expr, out: &mut Vec<&'e Expr>) {
     match expr {
         Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
             split_and(left, out);

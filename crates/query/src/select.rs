@@ -36,6 +36,7 @@ use crate::catalog::{CatalogState, Table};
 use crate::columns::{self, Column};
 use crate::engine::Engine;
 use crate::grid_table::GridTable;
+use crate::index_plan::IndexPlan;
 use crate::walk;
 use crate::{parameters, system_tables};
 
@@ -87,6 +88,8 @@ pub struct SelectPlan {
     pub parameters_used: Vec<bool>,
     /// What comes out.
     pub columns: Arc<[Column]>,
+    /// How its rows are found without running it, where they are few.
+    pub indexed: Option<Arc<IndexPlan>>,
 }
 
 /// Parses a statement with DataFusion's parser, in PostgreSQL's dialect.
@@ -152,7 +155,8 @@ impl SelectPlan {
         let plan = signed_outputs(plan)?;
         let columns = columns::of_schema(plan.schema().as_arrow())?.into();
         let reads_clock = clock::is_read_by(&plan).map_err(from_datafusion)?;
-        let mut result = Self { plan, optimized: false, reads_clock, parameter_types, parameters_used, columns };
+        let mut result =
+            Self { plan, optimized: false, reads_clock, parameter_types, parameters_used, columns, indexed: None };
         if result.parameter_types.is_empty() && !reads_clock {
             result.plan = optimize(state, result.plan)?;
             result.optimized = true;
@@ -236,7 +240,7 @@ impl SelectPlan {
             }
             other => Ok(Transformed::no(other)),
         });
-        Ok(Self { plan: replaced.map_err(from_datafusion)?.data, ..self.clone() })
+        Ok(Self { plan: replaced.map_err(from_datafusion)?.data, indexed: None, ..self.clone() })
     }
 
     /// Whether it holds a function that gives another value for each row.
@@ -264,7 +268,8 @@ impl SelectPlan {
                 })
             })
             .map_err(from_datafusion)?;
-        Ok(bytes + self.columns.len() * size_of::<Column>())
+        let indexed = self.indexed.as_ref().map_or(0, |indexed| indexed.bytes());
+        Ok(bytes + self.columns.len() * size_of::<Column>() + indexed)
     }
 
     /// The Arrow schema of the output.

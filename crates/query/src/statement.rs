@@ -20,6 +20,7 @@ use crate::engine::Engine;
 use crate::explain::{self, ExplainOptions};
 use crate::grammar::{ParsedStatement, position_of_name};
 use crate::identity::Identity;
+use crate::index_plan::IndexPlan;
 use crate::key_plan::{self, KeyPlan};
 use crate::select::{self, Planner, SelectPlan};
 use crate::sql_types;
@@ -303,7 +304,13 @@ impl Statement {
                 if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {
                     return Ok(Self::of_key(catalog, &parsed.text, plan));
                 }
-                let plan = SelectPlan::new(&Planner::new(engine, catalog), ast, declared)?;
+                let asked = match &ast {
+                    AstStatement::Query(query) if catalog.has_indexes() => Some(query.clone()),
+                    _ => None,
+                };
+                let mut plan = SelectPlan::new(&Planner::new(engine, catalog), ast, declared)?;
+                let indexed = asked.and_then(|query| IndexPlan::recognise(catalog, &query, &plan.parameter_types));
+                plan.indexed = indexed.map(Arc::new);
                 let (types, columns) = (plan.parameter_types.clone(), Arc::clone(&plan.columns));
                 Ok(make(Kind::Select(Box::new(plan)), types, Some(columns)))
             }
@@ -358,6 +365,7 @@ impl Statement {
                 Ok(make(Kind::Ddl(Ddl::CreateForeign(Box::new(node.clone()))), vec![], None))
             }
             NodeEnum::CreateTableAsStmt(node) => Ok(make(Kind::Ddl(create_as(engine, catalog, node)?), vec![], None)),
+            NodeEnum::IndexStmt(node) => Ok(make(Kind::Ddl(Ddl::CreateIndex(node.clone())), vec![], None)),
             NodeEnum::DropStmt(node) => Ok(make(Kind::Ddl(Ddl::Drop(node.clone())), vec![], None)),
             NodeEnum::AlterTableStmt(node) => Ok(make(Kind::Ddl(Ddl::Alter(node.clone())), vec![], None)),
             NodeEnum::RenameStmt(node) => Ok(make(Kind::Ddl(Ddl::Rename(node.clone())), vec![], None)),

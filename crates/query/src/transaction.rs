@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ashlar_base::{ColumnDefault, Result};
+use ashlar_base::{ColumnDefault, IndexDef, Result};
 use ashlar_functions::times::StatementTime;
 use ashlar_store::{Mark, ReadView, Region, Snapshot, Store, WriteSet};
 
@@ -43,7 +43,11 @@ const LIGHT_BYTES_MAX: usize = 1 << 20;
 pub struct TransactionMark {
     writes: Mark,
     catalog: usize,
+    indexes: (usize, usize),
 }
+
+/// An index and its table.
+type TableIndex = (Arc<Region>, Arc<IndexDef>);
 
 /// The buffered work of one transaction.
 pub struct Transaction {
@@ -62,6 +66,10 @@ pub struct Transaction {
     catalog: Option<CatalogDraft>,
     /// Tables that number their rows from the start again once this has committed.
     restarts: Vec<Arc<Region>>,
+    /// Indexes that are taken away again if this does not commit.
+    made: Vec<TableIndex>,
+    /// Indexes that go when this commits.
+    dropped: Vec<TableIndex>,
 }
 
 impl Transaction {
@@ -77,12 +85,15 @@ impl Transaction {
             has_read: false,
             catalog: None,
             restarts: Vec::new(),
+            made: Vec::new(),
+            dropped: Vec::new(),
         }
     }
 
     /// Whether nothing was done in it.
     pub fn is_clean(&self) -> bool {
-        self.writes.is_empty() && self.catalog.is_none() && self.restarts.is_empty()
+        let has_indexes = !self.made.is_empty() || !self.dropped.is_empty();
+        self.writes.is_empty() && self.catalog.is_none() && self.restarts.is_empty() && !has_indexes
     }
 
     /// Whether a statement of it has run that reads or writes tables: its modes are settled then.
@@ -147,11 +158,20 @@ impl Transaction {
 
     /// Remembers this point.
     pub fn mark(&self) -> TransactionMark {
-        TransactionMark { writes: self.writes.mark(), catalog: self.catalog.as_ref().map_or(0, CatalogDraft::mark) }
+        TransactionMark {
+            writes: self.writes.mark(),
+            catalog: self.catalog.as_ref().map_or(0, CatalogDraft::mark),
+            indexes: (self.made.len(), self.dropped.len()),
+        }
     }
 
     /// Undoes what came after a mark.
     pub fn rollback_to(&mut self, mark: &TransactionMark, catalog: &Catalog, store: &Store) {
+        let (made, dropped) = mark.indexes;
+        for (region, index) in self.made.drain(made.min(self.made.len())..) {
+            region.drop_index(&index);
+        }
+        self.dropped.truncate(dropped);
         self.writes.rollback_to(mark.writes.clone());
         if let Some(draft) = &mut self.catalog {
             for table in catalog.rollback_to(draft, mark.catalog) {
@@ -166,7 +186,12 @@ impl Transaction {
     /// 40001 where another transaction changed what this one built on; then nothing was done.
     pub fn commit(mut self, catalog: &Catalog, store: &Store) -> Result<()> {
         let restarts = std::mem::take(&mut self.restarts);
-        self.commit_work(catalog, store)?;
+        let (made, dropped) = (std::mem::take(&mut self.made), std::mem::take(&mut self.dropped));
+        if let Err(error) = self.commit_work(catalog, store) {
+            made.iter().for_each(|(region, index)| region.drop_index(index));
+            return Err(error);
+        }
+        dropped.iter().for_each(|(region, index)| region.drop_index(index));
         for region in restarts {
             for column in &region.schema().columns {
                 if let Some(ColumnDefault::Sequence(sequence)) = &column.default {
@@ -180,6 +205,21 @@ impl Transaction {
     /// The next numbers of a table's columns are their first ones, once this has committed.
     pub(crate) fn restart_numbers(&mut self, region: &Arc<Region>) {
         self.restarts.push(Arc::clone(region));
+    }
+
+    /// An index was made, to be taken away again if this does not commit.
+    pub(crate) fn made_index(&mut self, region: Arc<Region>, index: Arc<IndexDef>) {
+        self.made.push((region, index));
+    }
+
+    /// An index goes when this commits.
+    pub(crate) fn drop_index(&mut self, region: Arc<Region>, index: Arc<IndexDef>) {
+        self.dropped.push((region, index));
+    }
+
+    /// Whether an index goes when this commits.
+    pub(crate) fn has_dropped_index(&self, index: &IndexDef) -> bool {
+        self.dropped.iter().any(|(_, dropped)| dropped.id == index.id)
     }
 
     fn commit_work(mut self, catalog: &Catalog, store: &Store) -> Result<()> {
@@ -208,6 +248,7 @@ impl Transaction {
 
     /// Forgets everything.
     pub fn rollback(mut self, catalog: &Catalog, store: &Store) {
+        self.made.drain(..).for_each(|(region, index)| region.drop_index(&index));
         if let Some(draft) = self.catalog.take() {
             Self::discard(draft, catalog, store);
         }

@@ -11,8 +11,8 @@ use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use ashlar_base::{
-    ColumnDef, ColumnDefault, ColumnId, Datum, Error, ErrorCode, PartitionId, Result, ScalarType, SqlType, TableId,
-    TableSchema, Timestamp, Value,
+    ColumnDef, ColumnDefault, ColumnId, Datum, Error, ErrorCode, IndexDef, PartitionId, Result, ScalarType, SqlType,
+    TableId, TableSchema, Timestamp, Value,
 };
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -21,7 +21,7 @@ use crate::counters::Counters;
 use crate::entry::Entry;
 use crate::key::{self, Placement};
 use crate::memory::{Account, Total};
-use crate::partition::Partition;
+use crate::partition::{Partition, Probe, record_batch};
 use crate::row::RowRef;
 use crate::shape::Shape;
 use crate::snapshot::{Registry, Snapshot};
@@ -64,6 +64,8 @@ pub struct Region {
 #[derive(Default)]
 struct Life {
     counters: Counters,
+    /// Secondary indexes. A partition that is made has them; one that is there gets them one after the other.
+    indexes: RwLock<Arc<[Arc<IndexDef>]>>,
     /// Set with every partition locked.
     dropped: AtomicBool,
 }
@@ -247,7 +249,10 @@ impl Region {
     pub(crate) fn partition_mut<'g>(&self, guard: &'g mut Option<Box<Partition>>) -> &'g mut Partition {
         guard.get_or_insert_with(|| {
             let shape = self.shape();
-            Box::new(Partition::new(&shape, &self.account, self.common.hasher.clone(), self.common.segment_rows))
+            let hasher = self.common.hasher.clone();
+            let mut partition = Box::new(Partition::new(&shape, &self.account, hasher, self.common.segment_rows));
+            partition.start_indexes(&self.indexes());
+            partition
         })
     }
 
@@ -319,9 +324,22 @@ impl Region {
         columns: &[usize],
         version: Option<u32>,
     ) -> Result<Vec<ScanBatch>> {
+        self.scan_probed(view, partition, columns, version, &[])
+    }
+
+    /// Like [`Region::scan_version`], for somebody who wants rows only that each of the probes finds. Others may be
+    /// among them: an index is used where it leaves few rows of the partition.
+    pub fn scan_probed(
+        &self,
+        view: &ReadView,
+        partition: PartitionId,
+        columns: &[usize],
+        version: Option<u32>,
+        probes: &[Probe],
+    ) -> Result<Vec<ScanBatch>> {
         let overlay = view.overlays.get(&self.id);
         let at = view.snapshot.timestamp();
-        let (shape, picture) = {
+        let (shape, picture, probed) = {
             let guard = self.lock(partition);
             let shape = match (&self.altered, guard.as_deref()) {
                 (Some(altered), _) if self.is_stale() => return Err(changed(&altered.shape.schema)),
@@ -341,24 +359,101 @@ impl Region {
                 return Err(Error::internal(format!("table \"{}\" has no column {wrong}", shape.schema.name)));
             }
             let hides_all = overlay.is_some_and(|overlay| overlay.truncated());
-            let picture = guard.as_deref().filter(|_| !hides_all).map(|stored| {
+            let stored = guard.as_deref().filter(|_| !hides_all);
+            let probed = stored.and_then(|stored| stored.probed(probes, at)).map(|mut rows| {
+                if let (Some(overlay), Some(stored)) = (overlay, stored) {
+                    overlay.for_keys(partition, |key| stored.leave_out(&mut rows, key, at));
+                }
+                rows
+            });
+            let probed = match (probed, stored) {
+                (Some(rows), _) if rows.is_empty() => Some(None),
+                (Some(rows), Some(stored)) => Some(Some(stored.gather(&shape, &rows, columns)?)),
+                _ => None,
+            };
+            let picture = stored.filter(|_| probed.is_none()).map(|stored| {
                 let mut picture = stored.picture(&shape, at, columns);
                 if let Some(overlay) = overlay {
                     overlay.for_keys(partition, |key| stored.hide(&mut picture, key, at));
                 }
                 picture
             });
-            (shape, picture)
+            (shape, picture, probed)
         };
+        if let (Some(None), None) = (&probed, overlay) {
+            return Ok(Vec::new());
+        }
         let schema = Arc::new(project(&shape.arrow, columns));
         let mut batches = match picture {
             Some(picture) => picture.batches(columns, &schema)?,
             None => Vec::new(),
         };
+        if let Some(Some((arrays, len))) = probed {
+            batches.push(ScanBatch { batch: record_batch(&schema, arrays, len)?, visible: None });
+        }
         if let Some(overlay) = overlay {
             overlay.batches(partition, columns, &schema, &mut batches)?;
         }
         Ok(batches)
+    }
+
+    /// Visits the rows of one partition that an index finds and a snapshot sees. False, and no row was visited, where
+    /// there are more than `rows_max`, where the partition has no such index, or where the table has another shape than
+    /// that of `version`. `f` must not touch the store in any other way.
+    pub fn probe(
+        &self,
+        snapshot: &Snapshot,
+        partition: PartitionId,
+        version: u32,
+        probe: &Probe,
+        rows_max: usize,
+        f: &mut dyn FnMut(RowRef<'_>),
+    ) -> bool {
+        let guard = self.lock(partition);
+        let Some(stored) = guard.as_deref() else { return true };
+        stored.shape().schema.version == version && stored.visit_probed(probe, snapshot.timestamp(), rows_max, f)
+    }
+
+    /// The secondary indexes.
+    pub fn indexes(&self) -> Arc<[Arc<IndexDef>]> {
+        Arc::clone(&self.life.indexes.read())
+    }
+
+    /// Has one more index, which [`Self::build_index`] then makes in the partitions that are there.
+    pub fn add_index(&self, definition: &Arc<IndexDef>) {
+        let mut indexes = self.life.indexes.write();
+        *indexes = indexes.iter().cloned().chain([Arc::clone(definition)]).collect();
+    }
+
+    /// Makes an index, partition after partition: writes to the others go on meanwhile, and queries use it where it is.
+    ///
+    /// # Errors
+    /// 53200 over the memory bound, 42P01 where the table was dropped; then there is no such index.
+    pub fn build_index(&self, definition: &Arc<IndexDef>) -> Result<()> {
+        let built = self.places.iter().try_for_each(|place| {
+            let mut guard = place.0.lock();
+            if self.is_dropped() {
+                return Err(self.gone());
+            }
+            guard.as_mut().map_or(Ok(()), |partition| partition.build_index(definition))
+        });
+        if built.is_err() {
+            self.drop_index(definition);
+        }
+        built
+    }
+
+    /// Forgets an index.
+    pub fn drop_index(&self, definition: &IndexDef) {
+        {
+            let mut indexes = self.life.indexes.write();
+            *indexes = indexes.iter().filter(|index| index.id != definition.id).cloned().collect();
+        }
+        for place in self.places.iter() {
+            if let Some(partition) = place.0.lock().as_mut() {
+                partition.drop_index(definition);
+            }
+        }
     }
 
     /// Whether a row may be stored: types, NULLs and limits, with PostgreSQL's errors.
@@ -406,6 +501,12 @@ impl Region {
     /// Has this shape from now on. With every partition locked, whose shape it becomes too.
     pub(crate) fn set_shape(&self, shape: &Arc<Shape>) {
         *self.shape.write() = Arc::clone(shape);
+        // An index goes with any of its columns.
+        let is_there = |id: &ColumnId| shape.schema.columns.iter().any(|column| column.id == *id);
+        let mut indexes = self.life.indexes.write();
+        if indexes.iter().any(|index| !index.columns.iter().all(is_there)) {
+            *indexes = indexes.iter().filter(|index| index.columns.iter().all(is_there)).cloned().collect();
+        }
     }
 
     /// Whether there are rows, those included that only an older snapshot sees.

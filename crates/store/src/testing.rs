@@ -1,14 +1,17 @@
 //! What the tests of this crate share: schemas, random values of every type, and whole tables read back.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use ashlar_base::{
-    ColumnDef, ColumnId, Datum, Interval, PartitionId, Result, ScalarType, SqlType, TableId, TableSchema, Value,
+    ColumnDef, ColumnId, Datum, IndexKind, Interval, PartitionId, Result, ScalarType, SqlType, TableId, TableSchema,
+    Value,
 };
 use proptest::prelude::*;
 
-use crate::{ColumnReader, ReadView, Region, Store, StoreConfig};
+use crate::order::compare;
+use crate::{ColumnReader, Probe, ReadView, Region, Store, StoreConfig};
 
 pub(crate) const INT8: SqlType = SqlType::Scalar(ScalarType::Int8);
 pub(crate) const INT4: SqlType = SqlType::Scalar(ScalarType::Int4);
@@ -105,7 +108,73 @@ pub(crate) fn scan_all(region: &Arc<Region>, view: &ReadView) -> Result<Vec<Vec<
             .sum();
         assert_eq!(counted, count, "a scan without columns counts the same rows");
     }
+    check_probes(region, view, &rows)?;
     Ok(rows)
+}
+
+/// Every index finds what a look at all rows finds: for each value that is there, the rows with it, and those above.
+fn check_probes(region: &Arc<Region>, view: &ReadView, rows: &[Vec<Value>]) -> Result<()> {
+    let schema = region.schema();
+    for index in region.indexes().iter() {
+        let ordinals: Vec<usize> =
+            index.columns.iter().filter_map(|id| schema.columns.iter().position(|column| column.id == *id)).collect();
+        // What a block has altered is not what indexes are on.
+        if ordinals.len() < index.columns.len() {
+            continue;
+        }
+        for asked in rows.iter().filter(|row| ordinals.iter().all(|&ordinal| !row[ordinal].is_null())) {
+            let values: Vec<Value> = ordinals.iter().map(|&ordinal| asked[ordinal].clone()).collect();
+            let first = ordinals[0];
+            let unbounded = (Bound::Unbounded, Bound::Unbounded);
+            let equal = Probe { index: Arc::clone(index), equal: values.clone(), range: unbounded };
+            let is_equal = |row: &Vec<Value>| {
+                let mut pairs = ordinals.iter().zip(&values);
+                pairs.all(|(&ordinal, value)| compare(&row[ordinal].as_datum(), &value.as_datum()).is_eq())
+            };
+            check_probe(region, view, rows, equal, is_equal)?;
+            if index.kind == IndexKind::Btree {
+                let range = (Bound::Excluded(values[0].clone()), Bound::Unbounded);
+                let above = Probe { index: Arc::clone(index), equal: Vec::new(), range };
+                let is_above = |row: &Vec<Value>| {
+                    !row[first].is_null() && compare(&row[first].as_datum(), &values[0].as_datum()).is_gt()
+                };
+                check_probe(region, view, rows, above, is_above)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_probe(
+    region: &Arc<Region>,
+    view: &ReadView,
+    rows: &[Vec<Value>],
+    probe: Probe,
+    is_wanted: impl Fn(&Vec<Value>) -> bool,
+) -> Result<()> {
+    let schema = region.schema();
+    let columns: Vec<usize> = (0..schema.columns.len()).collect();
+    let mut found: Vec<String> = Vec::new();
+    let probes = [probe];
+    for partition in 0..region.partition_count() {
+        for scanned in region.scan_probed(view, PartitionId(partition), &columns, None, &probes)? {
+            let readers = columns
+                .iter()
+                .map(|&ordinal| ColumnReader::new(scanned.batch.column(ordinal), schema.columns[ordinal].sql_type))
+                .collect::<Result<Vec<_>>>()?;
+            for row in 0..scanned.batch.num_rows() {
+                if scanned.visible.as_ref().is_none_or(|visible| visible.value(row)) {
+                    let row: Vec<Value> = readers.iter().map(|reader| reader.datum(row).to_value()).collect();
+                    found.extend(is_wanted(&row).then(|| format!("{row:?}")));
+                }
+            }
+        }
+    }
+    let mut expected: Vec<String> = rows.iter().filter(|row| is_wanted(row)).map(|row| format!("{row:?}")).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected, "an index finds what a look at all rows finds");
+    Ok(())
 }
 
 /// The same, by the text of the key.

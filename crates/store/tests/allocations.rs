@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 
-use ashlar_base::{ColumnDef, ColumnId, Datum, ScalarType, SqlType, TableId, TableSchema, Value};
+use ashlar_base::{ColumnDef, ColumnId, Datum, IndexDef, IndexKind, ScalarType, SqlType, TableId, TableSchema, Value};
 use ashlar_store::{Applied, Mutation, Region, Store, StoreConfig, WriteSet};
 
 thread_local! {
@@ -160,6 +160,13 @@ fn load(region: &Arc<Region>, store: &Store, rows: impl Iterator<Item = Vec<Valu
     assert_agrees(store, before, &format!("{what}, committed"));
 }
 
+/// On the second column.
+fn index(region: &Region, id: u32, kind: IndexKind) {
+    let index = Arc::new(IndexDef { id: TableId(id), name: format!("i{id}"), kind, columns: vec![ColumnId(1)] });
+    region.add_index(&index);
+    region.build_index(&index).expect("there is memory");
+}
+
 fn delete(region: &Region, keys: impl Iterator<Item = Value>) {
     for key in keys {
         let key = [key.as_datum()];
@@ -177,6 +184,11 @@ fn what_is_charged_is_what_is_allocated() {
     let before = COUNTED.get().1;
     let value = |number: u32| Value::Bytea(vec![1; 50 + number as usize % 100].into());
     load(&region, &store, (0..100_000).map(|number| vec![key(number), value(number)]), "key and value", before);
+    let without = store.memory_used();
+    index(&region, 2, IndexKind::Btree);
+    assert_agrees(&store, before, "with an index");
+    let index_bytes = (store.memory_used() - without) as f64 / 100_000.0;
+    assert!(index_bytes < 16.0, "{index_bytes} bytes an entry");
     let full = store.memory_used();
     delete(&region, (0..90_000).map(key));
     assert_agrees(&store, before, "after deletes");
@@ -200,6 +212,7 @@ fn what_is_charged_is_what_is_allocated() {
     ];
     let region = store.create_region(table("wide", &columns)).unwrap();
     let before = COUNTED.get().1;
+    index(&region, 4, IndexKind::Hash);
     let row = |id: i32| {
         let tag = |tag: i32| Value::Text(format!("tag{tag}").into());
         let flag = if id % 3 == 0 { Value::Null } else { Value::Bool(id % 2 == 0) };

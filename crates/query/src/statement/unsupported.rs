@@ -37,8 +37,6 @@ pub(super) fn command(node: &NodeEnum, text: &str) -> String {
         NodeEnum::GrantStmt(statement) if statement.is_grant => "GRANT",
         NodeEnum::GrantRoleStmt(statement) if statement.is_grant => "GRANT",
         NodeEnum::GrantStmt(_) | NodeEnum::GrantRoleStmt(_) => "REVOKE",
-        NodeEnum::IndexStmt(statement) if statement.unique => "CREATE UNIQUE INDEX",
-        NodeEnum::IndexStmt(_) => "CREATE INDEX",
         NodeEnum::ListenStmt(_) => "LISTEN",
         NodeEnum::LockStmt(_) => "LOCK TABLE",
         NodeEnum::MergeStmt(_) => "MERGE",

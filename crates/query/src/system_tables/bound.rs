@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Int64Array, StringArray};
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
-use ashlar_base::{Error, ErrorCode, ScalarType};
+use ashlar_base::{Error, ErrorCode, IndexKind, ScalarType};
 use ashlar_functions::error::external;
 use ashlar_functions::fields::field_of;
 use ashlar_functions::quoting::quote_ident;
@@ -271,7 +271,7 @@ impl BoundFunction {
                 let relations = relations::all(catalog);
                 let bytes = |oid: Option<i64>| {
                     let oid = oid?;
-                    if relations.iter().any(|relation| relation.has_key() && relation.index_oid() == oid) {
+                    if relations::index(&relations, oid).is_some() {
                         return Some(0);
                     }
                     let (_, table) = catalog.tables().find(|(_, table)| i64::from(table.id().0) == oid)?;
@@ -339,11 +339,11 @@ impl BoundFunction {
         let numbers = cast(&args[0], &DataType::Int64)?;
         let definition = |(oid, column): (Option<i64>, Option<i64>)| {
             let (oid, column) = (oid?, column?);
-            let relation = relations.iter().find(|relation| relation.has_key() && relation.index_oid() == oid)?;
+            let (relation, index) = relations::index(&relations, oid)?;
             match usize::try_from(column) {
-                Ok(0) => Some(index_text(relation)),
+                Ok(0) => Some(index_text(relation, index)),
                 Ok(column) => {
-                    let ordinal = relation.key.get(column - 1);
+                    let ordinal = index.columns.get(column - 1);
                     Some(ordinal.map_or_else(String::new, |ordinal| quote_ident(&relation.columns[*ordinal].name)))
                 }
                 Err(_) => Some(String::new()),
@@ -362,7 +362,8 @@ impl BoundFunction {
             Answer::TablePrivilege => {
                 let relations = relations::all(&self.catalog);
                 Box::new(move |oid| {
-                    relations.iter().any(|one| one.oid == oid || one.has_key() && one.index_oid() == oid)
+                    relations.iter().any(|one| one.oid == oid)
+                        || relations::index(&relations, oid).is_some()
                         || super::is_system_table_oid(oid)
                 })
             }
@@ -422,13 +423,18 @@ fn key_columns(relation: &Relation, ordinals: &[usize]) -> String {
     names.join(", ")
 }
 
-/// A definition that PostgreSQL could run: of its index methods only this one can be unique.
-fn index_text(relation: &Relation) -> String {
+/// A definition that PostgreSQL could run.
+pub(super) fn index_text(relation: &Relation, index: &relations::Index) -> String {
     format!(
-        "CREATE UNIQUE INDEX {} ON public.{} USING btree ({})",
-        quote_ident(&relation.key_name),
+        "CREATE {}INDEX {} ON public.{} USING {} ({})",
+        if index.is_primary { "UNIQUE " } else { "" },
+        quote_ident(&index.name),
         quote_ident(&relation.name),
-        key_columns(relation, &relation.key)
+        match index.kind {
+            IndexKind::Btree => "btree",
+            IndexKind::Hash => "hash",
+        },
+        key_columns(relation, &index.columns)
     )
 }
 

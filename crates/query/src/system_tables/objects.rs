@@ -110,9 +110,9 @@ fn class_name(relations: &[Relation], number: i64) -> Option<String> {
         if relation.oid == number {
             return Some(quote_ident(&relation.name));
         }
-        if relation.has_key() && relation.index_oid() == number {
-            return Some(quote_ident(&relation.key_name));
-        }
+    }
+    if let Some((_, index)) = relations::index(relations, number) {
+        return Some(quote_ident(&index.name));
     }
     for (schema, groups) in SCHEMAS {
         for definition in groups.iter().copied().flatten() {
@@ -148,8 +148,8 @@ fn class_number(catalog: &CatalogState, text: &str) -> Result<i64> {
     }
     let relations = relations::all(catalog);
     let table = relations.iter().find(|relation| relation.name == *name).map(|relation| relation.oid);
-    let index = || relations.iter().find(|relation| relation.has_key() && relation.key_name == *name);
-    table.or_else(|| index().map(Relation::index_oid)).ok_or_else(|| undefined_table(&shown))
+    let index = || relations::index_named(&relations, name).map(|(_, index)| index.oid);
+    table.or_else(index).ok_or_else(|| undefined_table(&shown))
 }
 
 /// The type of a name as SQL writes it.

@@ -3,7 +3,7 @@
 //! OIDs are bigint and "char" columns are text. Describes the tables of `public`; the system tables do not describe
 //! themselves.
 
-use ashlar_base::{Result, SqlType, Value};
+use ashlar_base::{IndexKind, Result, SqlType, Value};
 
 use super::layout::{Rows, int2, int2_array, string};
 use super::relations::{PUBLIC, Relation, default_text, identity};
@@ -18,9 +18,8 @@ const ASHLAR_OID: i64 = 13_001;
 pub(super) const DATABASE_OID: i64 = 5;
 pub(super) const OWNER_OID: i64 = 10;
 const GRID_OID: i64 = 2;
-/// Of PostgreSQL's index methods the only one that can be unique: an index here is one by hash, but a definition
-/// that says so would be none that PostgreSQL takes.
 const BTREE_OID: i64 = 403;
+const HASH_OID: i64 = 405;
 const FILES_OID: i64 = 13_010;
 const FILES_WRAPPER_OID: i64 = 13_011;
 
@@ -75,7 +74,7 @@ pub(super) const TABLES: &[Definition] = &[
     Definition {
         name: "pg_index",
         columns: "indexrelid bigint, indrelid bigint, indnatts smallint, indnkeyatts smallint, \
-            indisunique boolean = true, indnullsnotdistinct boolean = false, indisprimary boolean = true, \
+            indisunique boolean, indnullsnotdistinct boolean = false, indisprimary boolean, \
             indisexclusion boolean = false, indimmediate boolean = true, indisclustered boolean = false, \
             indisvalid boolean = true, indcheckxmin boolean = false, indisready boolean = true, \
             indislive boolean = true, indisreplident boolean = false, indkey smallint[], indcollation bigint[], \
@@ -160,6 +159,11 @@ pub(super) const TABLES: &[Definition] = &[
             hasindexes boolean, hasrules boolean = false, hastriggers boolean = false, rowsecurity boolean = false",
         fill: Some(pg_tables),
     },
+    Definition {
+        name: "pg_indexes",
+        columns: "schemaname text = public, tablename text, indexname text, tablespace text, indexdef text",
+        fill: Some(pg_indexes),
+    },
 ];
 
 fn pg_namespace(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
@@ -176,21 +180,27 @@ fn pg_class(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("relname", string(&relation.name)),
             ("relam", Value::Int8(if relation.is_foreign { 0 } else { GRID_OID })),
             ("reltuples", tuples(relation)),
-            ("relhasindex", Value::Bool(relation.has_key())),
+            ("relhasindex", Value::Bool(!relation.indexes.is_empty())),
             ("relkind", string(if relation.is_foreign { "f" } else { "r" })),
             ("relnatts", int2(relation.columns.len())),
             ("relreplident", string(if relation.is_foreign { "n" } else { "d" })),
         ])?;
     }
-    for relation in picture.relations.iter().filter(|relation| relation.has_key()) {
+    for (relation, index) in picture.indexes() {
         rows.push([
-            ("oid", Value::Int8(relation.index_oid())),
-            ("relname", string(&relation.key_name)),
-            ("relam", Value::Int8(BTREE_OID)),
+            ("oid", Value::Int8(index.oid)),
+            ("relname", string(&index.name)),
+            (
+                "relam",
+                Value::Int8(match index.kind {
+                    IndexKind::Btree => BTREE_OID,
+                    IndexKind::Hash => HASH_OID,
+                }),
+            ),
             ("reltuples", tuples(relation)),
             ("relhasindex", Value::Bool(false)),
             ("relkind", string("i")),
-            ("relnatts", int2(relation.key.len())),
+            ("relnatts", int2(index.columns.len())),
             ("relreplident", string("n")),
         ])?;
     }
@@ -226,11 +236,13 @@ fn pg_attribute(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
                 ],
             )?;
         }
-        for (position, ordinal) in relation.key.iter().enumerate() {
+    }
+    for (relation, index) in picture.indexes() {
+        for (position, ordinal) in index.columns.iter().enumerate() {
             let column = &relation.columns[*ordinal];
             attribute(
                 rows,
-                relation.index_oid(),
+                index.oid,
                 position + 1,
                 &column.name,
                 column.sql_type,
@@ -286,16 +298,18 @@ fn pg_attrdef(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
 }
 
 fn pg_index(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
-    for relation in picture.relations.iter().filter(|relation| relation.has_key()) {
+    for (relation, index) in picture.indexes() {
         let collation = |ordinal: &usize| Value::Int8(types::physical(relation.columns[*ordinal].sql_type).collation);
         rows.push([
-            ("indexrelid", Value::Int8(relation.index_oid())),
+            ("indexrelid", Value::Int8(index.oid)),
             ("indrelid", Value::Int8(relation.oid)),
-            ("indnatts", int2(relation.key.len())),
-            ("indnkeyatts", int2(relation.key.len())),
-            ("indkey", int2_array(relation.key.iter().map(|ordinal| ordinal + 1))),
-            ("indcollation", Value::Array(relation.key.iter().map(collation).collect())),
-            ("indoption", int2_array(relation.key.iter().map(|_| 0))),
+            ("indnatts", int2(index.columns.len())),
+            ("indnkeyatts", int2(index.columns.len())),
+            ("indisunique", Value::Bool(index.is_primary)),
+            ("indisprimary", Value::Bool(index.is_primary)),
+            ("indkey", int2_array(index.columns.iter().map(|ordinal| ordinal + 1))),
+            ("indcollation", Value::Array(index.columns.iter().map(collation).collect())),
+            ("indoption", int2_array(index.columns.iter().map(|_| 0))),
         ])?;
     }
     Ok(())
@@ -309,7 +323,7 @@ fn pg_constraint(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
                 ("conname", string(constraint.name)),
                 ("contype", string(if constraint.is_primary { "p" } else { "n" })),
                 ("conrelid", Value::Int8(relation.oid)),
-                ("conindid", Value::Int8(if constraint.is_primary { relation.index_oid() } else { 0 })),
+                ("conindid", Value::Int8(if constraint.is_primary { relation.key_oid() } else { 0 })),
                 ("confupdtype", string(" ")),
                 ("confdeltype", string(" ")),
                 ("confmatchtype", string(" ")),
@@ -322,7 +336,7 @@ fn pg_constraint(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
 }
 
 fn pg_am(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
-    for (oid, name, kind) in [(GRID_OID, "grid", "t"), (BTREE_OID, "btree", "i")] {
+    for (oid, name, kind) in [(GRID_OID, "grid", "t"), (BTREE_OID, "btree", "i"), (HASH_OID, "hash", "i")] {
         rows.push([
             ("oid", Value::Int8(oid)),
             ("amname", string(name)),
@@ -403,10 +417,21 @@ fn pg_user(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     rows.push([("usesysid", Value::Int8(OWNER_OID)), ("passwd", string("********"))])
 }
 
+fn pg_indexes(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    for (relation, index) in picture.indexes() {
+        rows.push([
+            ("tablename", string(&relation.name)),
+            ("indexname", string(&index.name)),
+            ("indexdef", string(super::bound::index_text(relation, index))),
+        ])?;
+    }
+    Ok(())
+}
+
 /// Foreign tables are none of `pg_tables`.
 fn pg_tables(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     for relation in picture.relations.iter().filter(|relation| !relation.is_foreign) {
-        rows.push([("tablename", string(&relation.name)), ("hasindexes", Value::Bool(relation.has_key()))])?;
+        rows.push([("tablename", string(&relation.name)), ("hasindexes", Value::Bool(!relation.indexes.is_empty()))])?;
     }
     Ok(())
 }

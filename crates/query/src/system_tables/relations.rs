@@ -4,7 +4,7 @@
 //! constraints and defaults get OIDs that follow from their table's.
 
 use ashlar_base::value::text::{self, TextStyle};
-use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, Sequence, SqlType, TableSchema, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, IndexKind, ScalarType, Sequence, SqlType, TableSchema, Value};
 use ashlar_store::arrow_types::sql_type_of;
 
 use crate::catalog::{CatalogState, Table};
@@ -12,7 +12,7 @@ use crate::catalog::{CatalogState, Table};
 /// The schema of the tables.
 pub(super) const PUBLIC: &str = "public";
 
-/// Indexes are numbered as their tables, with this bit set.
+/// Indexes of primary keys are numbered as their tables, with this bit set.
 const INDEX_BIT: i64 = 1 << 31;
 /// Defaults and constraints of a table are numbered within a range of this size.
 const PARTS_PER_TABLE: i64 = 2048;
@@ -29,10 +29,27 @@ pub(super) struct Relation {
     pub(super) key: Vec<usize>,
     /// The name of the primary key and of its index.
     pub(super) key_name: String,
+    /// The primary key's index, where a user sees the key, and the secondary ones.
+    pub(super) indexes: Vec<Index>,
     /// A foreign table over files.
     pub(super) is_foreign: bool,
     /// Rows; unknown of files.
     pub(super) rows: Option<u64>,
+}
+
+/// An index of a table.
+pub(super) struct Index {
+    /// The index's OID.
+    pub(super) oid: i64,
+    /// Its name.
+    pub(super) name: String,
+    /// Ordinals of its columns, in its order.
+    pub(super) columns: Vec<usize>,
+    /// How it finds rows. That of a primary key finds them by hash, but of PostgreSQL's methods only this one can be
+    /// unique: another definition would be none that PostgreSQL takes.
+    pub(super) kind: IndexKind,
+    /// It is the primary key's.
+    pub(super) is_primary: bool,
 }
 
 /// A constraint of a table.
@@ -47,6 +64,20 @@ pub(super) struct Constraint {
     pub(super) columns: Vec<usize>,
 }
 
+/// The index of this OID, and its table.
+pub(super) fn index(relations: &[Relation], oid: i64) -> Option<(&Relation, &Index)> {
+    relations.iter().flat_map(relation_indexes).find(|(_, index)| index.oid == oid)
+}
+
+/// The index of this name, and its table.
+pub(super) fn index_named<'r>(relations: &'r [Relation], name: &str) -> Option<(&'r Relation, &'r Index)> {
+    relations.iter().flat_map(relation_indexes).find(|(_, index)| index.name == name)
+}
+
+fn relation_indexes(relation: &Relation) -> impl Iterator<Item = (&Relation, &Index)> {
+    relation.indexes.iter().map(move |index| (relation, index))
+}
+
 /// All tables by name.
 pub(super) fn all(catalog: &CatalogState) -> Vec<Relation> {
     catalog.tables().map(|(name, table)| Relation::new(name, table)).collect()
@@ -58,12 +89,29 @@ impl Relation {
         match table {
             Table::Grid(region) => {
                 let schema: &TableSchema = &region.schema();
+                let ordinal = |id: &ColumnId| schema.columns.iter().position(|column| column.id == *id);
+                let primary = (!schema.hidden_key).then(|| Index {
+                    oid: oid | INDEX_BIT,
+                    name: schema.key_name.clone(),
+                    columns: schema.key.clone(),
+                    kind: IndexKind::Btree,
+                    is_primary: true,
+                });
+                let secondary = region.indexes();
+                let secondary = secondary.iter().map(|index| Index {
+                    oid: i64::from(index.id.0),
+                    name: index.name.clone(),
+                    columns: index.columns.iter().filter_map(ordinal).collect(),
+                    kind: index.kind,
+                    is_primary: false,
+                });
                 Self {
                     oid,
                     name: name.to_owned(),
                     columns: schema.visible_columns().to_vec(),
                     key: if schema.hidden_key { Vec::new() } else { schema.key.clone() },
                     key_name: schema.key_name.clone(),
+                    indexes: primary.into_iter().chain(secondary).collect(),
                     is_foreign: false,
                     rows: Some(region.row_count()),
                 }
@@ -86,6 +134,7 @@ impl Relation {
                     columns,
                     key: Vec::new(),
                     key_name: String::new(),
+                    indexes: Vec::new(),
                     is_foreign: true,
                     rows: None,
                 }
@@ -99,7 +148,7 @@ impl Relation {
     }
 
     /// The OID of the primary key's index.
-    pub(super) fn index_oid(&self) -> i64 {
+    pub(super) fn key_oid(&self) -> i64 {
         self.oid | INDEX_BIT
     }
 

@@ -39,6 +39,7 @@ impl Partition {
             }
             (Mutation::Insert { row } | Mutation::Upsert { row }, old) => {
                 self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
+                self.reserve_indexes(1)?;
                 self.versions.mark(stamp, self.rows.end());
                 let new = self.rows.push(row.iter());
                 Ok(self.succeed(key.hash, old, new, stamp))
@@ -59,7 +60,7 @@ impl Partition {
             }
             (Mutation::Delete { .. }, Some(old)) => {
                 if self.end(old, stamp) {
-                    self.rows.unindex(key.hash, old);
+                    self.unindex(key.hash, old);
                 }
                 Ok(Change { applied: Applied::Deleted, row: None })
             }
@@ -72,7 +73,7 @@ impl Partition {
     /// Writes values, given with their ordinals, over those of a row. False, and nothing is changed, where somebody
     /// could tell: a snapshot or a transaction that will compare versions must find the row as it was (which is
     /// when its end would have to be remembered), or a reader borrows the memory; or where values of other sizes,
-    /// or a row of an older shape, leave no place for it.
+    /// or a row of an older shape, leave no place for it; or where an index would have to find it elsewhere.
     fn overwrite<'v, 'd: 'v>(
         &mut self,
         row: u32,
@@ -83,6 +84,7 @@ impl Partition {
         let segment = self.rows.segment(slot);
         Arc::ptr_eq(&segment.layout, &self.shape.layout)
             && !self.versions.is_seen(stamp, segment.sequence, offset)
+            && !self.changes_index(row, values.clone())
             && self.rows.overwrite(row, values)
     }
 
@@ -107,17 +109,28 @@ impl Partition {
                 None => Need::of(&shape.datum(segment, offset, ordinal)),
             };
         }
-        self.rows.reserve(&layout, needs.iter().copied())
+        self.rows.reserve(&layout, needs.iter().copied())?;
+        self.reserve_indexes(1)
     }
 
     /// A new row takes the place of the old one of its key, if there was one.
     fn succeed(&mut self, hash: u64, old: Option<u32>, new: u32, stamp: Stamp) -> Change {
         match old {
-            Some(old) if self.end(old, stamp) => self.rows.reindex(hash, old, new),
+            Some(old) if self.end(old, stamp) => {
+                self.drop_from_indexes(old);
+                self.rows.reindex(hash, old, new);
+            }
             _ => self.rows.index(hash, new),
         }
+        self.add_to_indexes(new);
         let applied = if old.is_some() { Applied::Updated } else { Applied::Inserted };
         Change { applied, row: Some(new) }
+    }
+
+    /// Nobody looks a row up any more.
+    fn unindex(&mut self, hash: u64, row: u32) {
+        self.drop_from_indexes(row);
+        self.rows.unindex(hash, row);
     }
 
     /// Ends a row; true when no snapshot sees it, so that the index need not name it any more.
@@ -135,16 +148,20 @@ impl Partition {
     /// cannot fail, after truncating too if that comes first.
     pub(crate) fn reserve_rows<N: Iterator<Item = Need> + Clone>(
         &mut self,
-        rows: impl Iterator<Item = N>,
+        rows: impl Iterator<Item = N> + Clone,
         truncates: bool,
     ) -> Result<()> {
         let layout = Arc::clone(&self.shape.layout);
+        if !self.indexes.is_empty() {
+            self.reserve_indexes(rows.clone().count())?;
+        }
         self.rows.reserve_rows(&layout, rows, truncates)
     }
 
     /// Gives back segments that were made for rows that did not come.
     pub(crate) fn unreserve(&mut self) {
         self.rows.unreserve();
+        self.settle_indexes();
     }
 
     /// Removes all rows: how many there were.
@@ -153,6 +170,7 @@ impl Partition {
         if stamp.horizon.oldest >= stamp.timestamp {
             self.rows.clear();
             self.versions.clear();
+            self.clear_indexes();
             return live;
         }
         self.rows.seal();
@@ -160,7 +178,7 @@ impl Partition {
         for row in rows {
             if self.end(row, stamp) {
                 let hash = self.rows.hash_of(row);
-                self.rows.unindex(hash, row);
+                self.unindex(hash, row);
             }
         }
         live
@@ -175,7 +193,7 @@ impl Partition {
         for _ in 0..count_max {
             let Some(row) = self.versions.trim_end(oldest) else { return true };
             let hash = self.rows.hash_of(row);
-            self.rows.unindex(hash, row);
+            self.unindex(hash, row);
         }
         false
     }

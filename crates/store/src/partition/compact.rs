@@ -24,6 +24,8 @@ const DEAD_BYTES_MIN: usize = 64 << 10;
 const DEAD_SHARE: usize = 4;
 /// Small neighbours that are worth merging though nobody is dead.
 const SMALL_SEGMENTS: usize = 8;
+/// What moving an entry of a secondary index takes, against one of the key index.
+const INDEX_COST: usize = 8;
 /// A run is read up to so many times the bytes that it may keep. What is kept is an estimate; what is read bounds it.
 const READ_SHARE: usize = 8;
 
@@ -257,8 +259,12 @@ impl Partition {
         if !self.rows.is_moving() {
             return true;
         }
-        let versions = &self.versions;
-        if !self.rows.move_entries(count_max, |row| versions.end_of(row).is_some()) {
+        // A row's entries in other indexes cost more to move than that in the key index.
+        let count_max = count_max.div_ceil(1 + INDEX_COST * self.indexes.len());
+        let (versions, mut renamed) = (&self.versions, Vec::new());
+        let is_done = self.rows.move_entries(count_max, |row| versions.end_of(row).is_some(), &mut renamed);
+        self.rename_in_indexes(&renamed);
+        if !is_done {
             return false;
         }
         let ended = self.rows.finish_move();

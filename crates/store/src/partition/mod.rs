@@ -1,11 +1,13 @@
 //! A partition of a region: its rows, their versions, and everything that happens under its lock.
 //!
 //! Called by `region` (key path, scans), `commit` (transactions) and `compactor`. `apply` changes rows and nothing
-//! else does; `versions` says who sees which row; `scan` lends columns; `compact` gives memory back. Never waits
+//! else does; `versions` says who sees which row; `indexes` finds rows by other columns than the key; `scan` lends
+//! columns; `compact` gives memory back. Never waits
 //! for anything, and never takes another lock.
 
 mod apply;
 mod compact;
+mod indexes;
 mod scan;
 mod versions;
 
@@ -15,6 +17,7 @@ use ashlar_base::{Datum, Timestamp};
 use foldhash::fast::RandomState;
 
 pub(crate) use compact::Limits;
+pub use indexes::Probe;
 pub(crate) use scan::record_batch;
 pub(crate) use versions::Stamp;
 
@@ -23,6 +26,7 @@ use crate::row::RowRef;
 use crate::rows::{Rows, split};
 use crate::segment::Segment;
 use crate::shape::Shape;
+use indexes::Index;
 use versions::Versions;
 
 /// See the module.
@@ -30,6 +34,7 @@ pub(crate) struct Partition {
     shape: Arc<Shape>,
     rows: Rows,
     versions: Versions,
+    indexes: Vec<Index>,
     /// Where the rows ended at the last round of the compactor.
     last_end: (u64, u32),
     _charge: Charge,
@@ -59,6 +64,7 @@ impl Partition {
             shape: Arc::clone(shape),
             rows: Rows::new(account, hasher, segment_rows),
             versions: Versions::new(account),
+            indexes: Vec::new(),
             last_end: (0, 0),
             // The partition itself and its first lists of segments.
             _charge: Charge::forced(account, size_of::<Self>() + 64),
@@ -92,6 +98,7 @@ impl Partition {
     /// Rows have another shape from now on. Segments stay as they are; new rows go to a new one.
     pub(crate) fn set_shape(&mut self, shape: &Arc<Shape>) {
         self.shape = Arc::clone(shape);
+        self.reshape_indexes();
     }
 
     /// Finds a key.
@@ -156,6 +163,7 @@ impl Partition {
     #[cfg(test)]
     pub(crate) fn check(&self) {
         self.rows.check();
+        self.check_indexes();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ashlar_base::{PartitionId, Value};
+use ashlar_base::{ColumnId, IndexDef, IndexKind, PartitionId, TableId, Value};
 
 use super::*;
 use crate::mutation::Mutation;
@@ -28,11 +28,19 @@ fn ids(region: &Arc<Region>, view: &ReadView) -> Vec<i64> {
     rows.iter().map(|row| if let Value::Int8(id) = row[0] { id } else { panic!("{row:?}") }).collect()
 }
 
+fn index(region: &Region, id: u32, kind: IndexKind) {
+    let index = Arc::new(IndexDef { id: TableId(id), name: format!("i{id}"), kind, columns: vec![ColumnId(1)] });
+    region.add_index(&index);
+    region.build_index(&index).unwrap();
+}
+
 /// Twelve rows in segments of eight, of which rows 6 to 11 are dead: both segments are one run.
 fn half_dead() -> (Arc<Store>, Arc<Region>) {
     let store = store(1, 8);
     let region = store.create_region(numbers(1)).unwrap();
+    index(&region, 2, IndexKind::Btree);
     (0..12).for_each(|id| put(&region, id, id));
+    index(&region, 3, IndexKind::Hash);
     (6..12).for_each(|id| delete(&region, id));
     (store, region)
 }
@@ -128,7 +136,7 @@ fn a_rewrite_keeps_rows_of_an_older_shape_readable() {
     let swapped = rewrite(&region, || {
         let mut schema = ashlar_base::TableSchema::clone(&region.schema());
         schema.version += 1;
-        schema.columns[1].id = ashlar_base::ColumnId(9);
+        schema.columns[1].id = ColumnId(9);
         schema.columns[1].default = Some(ashlar_base::ColumnDefault::Constant(Value::Int8(7)));
         region.alter(Arc::new(schema)).unwrap();
         put(&region, 50, 1);
@@ -275,7 +283,7 @@ fn a_segment_is_left_as_it_is_where_new_defaults_are_too_much_for_one() {
     let (_store, region) = half_dead();
     let mut schema = ashlar_base::TableSchema::clone(&region.schema());
     schema.version += 1;
-    schema.columns[1].id = ashlar_base::ColumnId(9);
+    schema.columns[1].id = ColumnId(9);
     schema.columns[1].sql_type = crate::testing::TEXT;
     let text = Value::Text("x".repeat(1000).into());
     schema.columns[1].default = Some(ashlar_base::ColumnDefault::Constant(text));

@@ -1,11 +1,11 @@
 //! Regions: where keys live, what rows may hold, and what a change of shape does.
 
 use ashlar_base::slot::{partition_of_slot, slot_of_key, slot_of_row};
-use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, Sequence, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, IndexKind, ScalarType, Sequence, Value};
 
 use super::*;
 use crate::testing::{BYTEA, INT4, INT8, TEXT, kv, numbers, scan_all, schema, store};
-use crate::{Applied, Mutation, Store, WriteSet};
+use crate::{Applied, Mutation, Store, StoreConfig, WriteSet};
 
 fn insert(region: &Region, row: &[Datum<'_>]) -> Result<Applied> {
     let schema = region.schema();
@@ -353,7 +353,7 @@ fn every_column_counts_for_itself() {
 
 #[test]
 fn an_empty_table_of_many_partitions_costs_little() {
-    let store = Store::new(crate::StoreConfig::default());
+    let store = Store::new(StoreConfig::default());
     let region = store.create_region(numbers(1)).unwrap();
     assert_eq!(region.bytes(), 0);
     assert!(size_of::<Place>() * 256 <= 16 << 10);
@@ -361,4 +361,76 @@ fn an_empty_table_of_many_partitions_costs_little() {
         insert(&region, &[Datum::Int8(id), Datum::Int8(id)]).unwrap();
     });
     assert!(region.bytes() < 16 * 1200, "{}", region.bytes());
+}
+
+#[test]
+fn an_index_is_made_while_others_write() {
+    const IDS: i64 = 200;
+    let store = store(4, 64);
+    let region = store.create_region(numbers(1)).unwrap();
+    let index = |id| {
+        let kind = if id % 2 == 0 { IndexKind::Btree } else { IndexKind::Hash };
+        Arc::new(IndexDef { id: TableId(id), name: format!("i{id}"), kind, columns: vec![ColumnId(1)] })
+    };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (region, done) = (&region, &done);
+            scope.spawn(move || {
+                let mut step: i64 = thread;
+                while !done.load(Ordering::Relaxed) {
+                    step += 1;
+                    let row = [Datum::Int8(step * 7 % IDS), Datum::Int8(step % 5)];
+                    let mutation = match step % 4 {
+                        0 => Mutation::Delete { key: &row[..1] },
+                        _ => Mutation::Upsert { row: &row },
+                    };
+                    region.entry(&row[..1], |entry| entry.apply(mutation)).unwrap();
+                }
+            });
+        }
+        for id in 100..160 {
+            let made = index(id);
+            region.add_index(&made);
+            region.build_index(&made).unwrap();
+            store.compact();
+            region.check();
+            region.drop_index(&made);
+        }
+        for id in [200, 201] {
+            region.add_index(&index(id));
+            region.build_index(&index(id)).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    region.check();
+    // Looks every value up in every index.
+    let rows = scan_all(&region, &ReadView::committed(store.snapshot())).unwrap();
+    assert_eq!(rows.len() as u64, region.row_count());
+    region.truncate().unwrap();
+    store.compact();
+    assert_eq!(store.memory_used(), 0);
+}
+
+#[test]
+fn an_index_that_finds_no_memory_is_not_there() {
+    let config = StoreConfig { partition_count: 4, memory_max: 600 << 10, ..StoreConfig::default() };
+    let store = Store::new(config);
+    let region = store.create_region(numbers(1)).unwrap();
+    let mut id = 0;
+    let put = |id: i64| {
+        let row = [Datum::Int8(id), Datum::Int8(id)];
+        region.entry(&row[..1], |entry| entry.apply(Mutation::Upsert { row: &row }))
+    };
+    while put(id).is_ok() {
+        id += 1;
+    }
+    let made = IndexDef { id: TableId(9), name: "i".to_owned(), kind: IndexKind::Btree, columns: vec![ColumnId(1)] };
+    let made = Arc::new(made);
+    let used = store.memory_used();
+    region.add_index(&made);
+    assert_eq!(region.build_index(&made).unwrap_err().code(), ErrorCode::OutOfMemory);
+    assert!(region.indexes().is_empty());
+    assert_eq!(store.memory_used(), used);
+    region.check();
 }

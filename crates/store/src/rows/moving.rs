@@ -46,6 +46,30 @@ pub(super) fn present(moving: Option<&Moving>, row: u32) -> u32 {
 }
 
 impl Rows {
+    /// The id by which a row of an index goes everywhere else.
+    #[inline]
+    pub(crate) fn present(&self, row: u32) -> u32 {
+        present(self.moving.as_deref(), row)
+    }
+
+    /// The id by which indexes know a row that is looked up: the other way round.
+    pub(crate) fn entry_of(&self, row: u32) -> u32 {
+        let Some(moving) = self.moving.as_deref() else { return row };
+        let mut start = 0;
+        for old in &moving.replaced {
+            let end = start + old.kept;
+            if old.slot == split(row).0 {
+                let found = moving.origins[start..end].binary_search_by_key(&row, |(origin, _)| *origin);
+                return match found.map(|index| start + index) {
+                    Ok(index) if index < moving.done => join(moving.slot, index as u32),
+                    _ => row,
+                };
+            }
+            start = end;
+        }
+        row
+    }
+
     /// Whether a segment is about to take the place of others.
     pub(crate) fn is_moving(&self) -> bool {
         self.moving.is_some()
@@ -66,14 +90,20 @@ impl Rows {
     }
 
     /// Gives at most so many rows their new ids in the index; true when none is left. `is_remembered` says whether an
-    /// ended row is still looked up: others are not in the index.
-    pub(crate) fn move_entries(&mut self, count_max: usize, is_remembered: impl Fn(u32) -> bool) -> bool {
+    /// ended row is still looked up: others are not in the index. `renamed` gets the old and the new ids.
+    pub(crate) fn move_entries(
+        &mut self,
+        count_max: usize,
+        is_remembered: impl Fn(u32) -> bool,
+        renamed: &mut Vec<(u32, u32)>,
+    ) -> bool {
         let Some(mut moving) = self.moving.take() else { return true };
         let end = moving.origins.len().min(moving.done + count_max);
         for (&(old, hash), offset) in moving.origins[moving.done..end].iter().zip(moving.done as u32..) {
             if !self.is_dead(old) || is_remembered(old) {
                 let found = self.index.replace(hash, join(moving.slot, offset), |row| row == old);
                 assert!(found, "a row that is looked up is in the index");
+                renamed.push((old, join(moving.slot, offset)));
             }
         }
         moving.done = end;

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, Datum, ErrorCode, ScalarType, SqlType, Value};
+use ashlar_base::{
+    ColumnDef, ColumnDefault, ColumnId, Datum, ErrorCode, IndexDef, IndexKind, ScalarType, SqlType, TableId, Value,
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -37,6 +39,8 @@ enum Op {
     AddColumn(Value),
     DropColumn,
     Rename,
+    AddIndex(IndexKind),
+    DropIndex(usize),
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -68,6 +72,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => any_value(INT4).prop_map(Op::AddColumn),
         1 => Just(Op::DropColumn),
         1 => Just(Op::Rename),
+        2 => prop_oneof![Just(IndexKind::Btree), Just(IndexKind::Hash)].prop_map(Op::AddIndex),
+        1 => (0..3usize).prop_map(Op::DropIndex),
     ];
     proptest::collection::vec(op, 1..70)
 }
@@ -112,6 +118,7 @@ struct Model {
     lent: Vec<(Vec<ScanBatch>, String)>,
     transactions: Vec<Transaction>,
     next_column: u32,
+    next_index: u32,
 }
 
 const NAME: ColumnId = ColumnId(2);
@@ -138,6 +145,7 @@ impl Model {
             lent: Vec::new(),
             transactions: Vec::new(),
             next_column: 4,
+            next_index: 100,
         };
         for _ in 0..2 {
             let transaction = model.begin();
@@ -304,7 +312,24 @@ impl Model {
                 tags.name.push('x');
                 self.alter(schema);
             }
+            Op::AddIndex(kind) => self.add_index(*kind),
+            Op::DropIndex(which) => {
+                if let Some(index) = self.region.indexes().get(*which) {
+                    self.region.drop_index(index);
+                }
+            }
         }
+    }
+
+    /// On the name; in order also on a column that was added, in front of it.
+    fn add_index(&mut self, kind: IndexKind) {
+        self.next_index += 1;
+        let added = self.region.schema().columns.iter().map(|column| column.id).find(|id| id.0 >= 4);
+        let columns = added.filter(|_| kind == IndexKind::Btree).into_iter().chain([NAME]).collect();
+        let id = TableId(self.next_index);
+        let index = Arc::new(IndexDef { id, name: format!("i{}", self.next_index), kind, columns });
+        self.region.add_index(&index);
+        self.region.build_index(&index).unwrap();
     }
 
     fn alter(&mut self, mut schema: TableSchema) {

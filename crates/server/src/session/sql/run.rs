@@ -60,7 +60,16 @@ impl SqlSession {
         // Boxed is what keeps much across its waits and takes its time anyway: a connection that waits stays small.
         match &statement.kind {
             Kind::Key(_) => self.run_key(portal, statement, rows_max, sink).await,
-            Kind::Select(_) => {
+            Kind::Select(plan) => {
+                // A portal with a limit goes on where it stopped: it needs rows that wait.
+                if rows_max == 0
+                    && let Some(count) = self.run_indexed(plan, portal, statement, sink)?
+                {
+                    sink.ready().await?;
+                    let tag = Tag::Counted("SELECT");
+                    portal.progress = Progress::Ended(tag);
+                    return Ok(Executed::Complete(tag.after(count)));
+                }
                 let source = self.query(statement, portal.parameters.clone())?;
                 portal.progress = Progress::Open(source, Tag::Counted("SELECT"));
                 self.send_rows(portal, statement, rows_max, sink).await
@@ -100,6 +109,29 @@ impl SqlSession {
             Kind::Session(command) => Box::pin(self.run_command(portal, command, rows_max, sink)).await,
             Kind::Empty => Ok(Executed::Empty),
         }
+    }
+
+    /// Answers a query by an index, where its rows are few: how many there were.
+    fn run_indexed<S: RowSink>(
+        &mut self,
+        plan: &SelectPlan,
+        portal: &Portal,
+        statement: &Arc<ashlar_query::Statement>,
+        sink: &mut S,
+    ) -> Result<Option<u64>> {
+        let Some(indexed) = &plan.indexed else { return Ok(None) };
+        // What the transaction has written is in no index.
+        if self.transaction.as_ref().is_some_and(|transaction| !transaction.writes.is_empty()) {
+            return Ok(None);
+        }
+        let columns = portal.columns().or_else(|| self.columns_of(statement)).unwrap_or_else(|| Vec::new().into());
+        let is_idle = self.alone && self.block == Block::None && self.transaction.is_none();
+        let mut transaction = self.take_transaction();
+        let snapshot = transaction.snapshot(self.shared.engine.store());
+        if !is_idle {
+            self.transaction = Some(transaction);
+        }
+        indexed.run(&snapshot, &portal.parameters, &mut |values| sink.row(&columns, values))
     }
 
     /// Starts a query on the pool, under the transaction's view.

@@ -1,0 +1,136 @@
+//! What is taken and what is left to the engine, and what an answer costs.
+
+use ashlar_base::{ColumnDef, ColumnId, IndexKind, ScalarType};
+use ashlar_store::{Mutation, Store, StoreConfig};
+
+use super::*;
+use crate::catalog::Table;
+use crate::counting;
+use crate::engine::{Engine, EngineConfig};
+use crate::grammar;
+use crate::statement::{Kind, Statement};
+
+/// An engine with `t (id bigint primary key, v bigint, s text)`, of 10,000 rows: `v` is `id`, `s` one of a hundred
+/// texts. Indexes are on `v`, and on `s` and `v`.
+fn engine() -> Arc<Engine> {
+    let config =
+        EngineConfig { memory_bytes_max: 64 << 20, threads: 1, batch_rows: 1024, plan_cache_bytes_max: 1 << 20 };
+    let engine = Engine::new(Store::new(StoreConfig::default()), &config).unwrap();
+    let types = [("id", ScalarType::Int8), ("v", ScalarType::Int8), ("s", ScalarType::Text)];
+    let columns = types.iter().zip(0..).map(|((name, scalar), ordinal)| ColumnDef {
+        id: ColumnId(ordinal),
+        name: (*name).to_owned(),
+        sql_type: SqlType::Scalar(*scalar),
+        nullable: ordinal > 0,
+        default: None,
+    });
+    let schema = TableSchema {
+        id: engine.catalog().next_id(),
+        name: "t".to_owned(),
+        version: 0,
+        columns: columns.collect(),
+        key: vec![0],
+        partition_by: vec![0],
+        hidden_key: false,
+        key_name: "t_pkey".to_owned(),
+    };
+    let region = engine.store().create_region(Arc::new(schema)).unwrap();
+    for id in 0..10_000i64 {
+        let text = format!("text {}", id % 100);
+        let row = [Datum::Int8(id), Datum::Int8(id), Datum::Text(&text)];
+        region.entry(&row[..1], |entry| entry.apply(Mutation::Insert { row: &row })).unwrap();
+    }
+    let mut draft = engine.catalog().draft();
+    engine.catalog().put(&mut draft, "t", Some(Table::Grid(Arc::clone(&region))));
+    engine.catalog().publish(&draft, || Ok(())).unwrap();
+    for (name, columns) in [("by_v", vec![ColumnId(1)]), ("by_both", vec![ColumnId(2), ColumnId(1)])] {
+        let id = engine.catalog().next_id();
+        let index = Arc::new(IndexDef { id, name: name.to_owned(), kind: IndexKind::Btree, columns });
+        engine.catalog().add_index(&region, &index, |_| false).unwrap();
+        region.build_index(&index).unwrap();
+    }
+    engine
+}
+
+fn plan(engine: &Engine, sql: &str) -> Option<Arc<IndexPlan>> {
+    let parsed = grammar::only_one(grammar::parse(sql).unwrap()).unwrap().unwrap();
+    let statement = Statement::plan(engine, &engine.catalog().current(), &parsed, &[]).unwrap();
+    match statement.kind {
+        Kind::Select(plan) => plan.indexed,
+        _ => panic!("{sql} is a query"),
+    }
+}
+
+/// The first columns of the rows; `None`: the engine has to answer.
+fn run(engine: &Engine, plan: &IndexPlan, parameters: &[Value]) -> Option<Vec<Value>> {
+    let mut rows = Vec::new();
+    let snapshot = engine.store().snapshot();
+    let count = plan.run(&snapshot, parameters, &mut |values| rows.extend(values.next().map(|value| value.to_value())));
+    let count = count.unwrap()?;
+    assert_eq!(count, rows.len() as u64);
+    rows.sort_by_key(|value| format!("{value:?}"));
+    Some(rows)
+}
+
+#[test]
+fn equalities_with_the_first_columns_of_an_index_are_taken() {
+    let engine = engine();
+    let asked = |sql: &str, parameters: &[Value]| run(&engine, &plan(&engine, sql).expect(sql), parameters);
+    let text = |text: &str| Value::Text(text.into());
+    assert_eq!(asked("SELECT id FROM t WHERE v = $1", &[Value::Int8(77)]), Some(vec![Value::Int8(77)]));
+    assert_eq!(asked("SELECT s, id FROM t AS a WHERE 77 = a.v", &[]), Some(vec![text("text 77")]));
+    assert_eq!(asked("SELECT id FROM t WHERE v = $1", &[Value::Int8(-1)]), Some(vec![]));
+    assert_eq!(asked("SELECT id FROM t WHERE v = $1", &[Value::Null]), Some(vec![]));
+    let both = "SELECT id FROM t WHERE v = $1 AND s = $2";
+    assert_eq!(asked(both, &[Value::Int8(177), text("text 77")]), Some(vec![Value::Int8(177)]));
+    assert_eq!(asked(both, &[Value::Int8(177), text("text 78")]), Some(vec![]));
+    assert_eq!(asked("SELECT id FROM t WHERE v = 5 LIMIT 0", &[]), Some(vec![]));
+    let limited = asked("SELECT id FROM t WHERE s = 'text 9' AND v = 909 LIMIT 3", &[]);
+    assert_eq!(limited, Some(vec![Value::Int8(909)]));
+}
+
+#[test]
+fn everything_else_is_left_to_the_engine() {
+    let engine = engine();
+    for sql in [
+        "SELECT id FROM t WHERE v > 5",
+        "SELECT id FROM t WHERE v = 5 OR v = 6",
+        "SELECT id FROM t WHERE v = 5 AND id > 3",
+        "SELECT id FROM t WHERE v = 5 ORDER BY id",
+        "SELECT id FROM t WHERE v = 5 LIMIT 1 OFFSET 1",
+        "SELECT DISTINCT id FROM t WHERE v = 5",
+        "SELECT count(*) FROM t WHERE v = 5",
+        "SELECT id + 1 FROM t WHERE v = 5",
+        "SELECT id FROM t WHERE v = 5.5",
+        "SELECT id FROM t WHERE v = 3000000000000000000000",
+        "SELECT id FROM t",
+        "WITH t AS (SELECT 1 AS id, 5 AS v) SELECT id FROM t WHERE v = 5",
+    ] {
+        assert!(plan(&engine, sql).is_none(), "{sql}");
+    }
+    // More rows than a connection's thread collects, and an index that is gone.
+    let many = plan(&engine, "SELECT id FROM t WHERE s = 'text 5'").unwrap();
+    assert_eq!(run(&engine, &many, &[]), None);
+    let one = plan(&engine, "SELECT id FROM t WHERE v = 5").unwrap();
+    let (region, index) = engine.catalog().current().index("by_v").unwrap();
+    region.drop_index(&index);
+    assert_eq!(run(&engine, &one, &[]), None);
+    engine.store().drop_region(region.id());
+    assert_eq!(run(&engine, &one, &[]), None);
+}
+
+#[test]
+fn an_answer_allocates_less_than_four_kilobytes() {
+    let engine = engine();
+    let plan = plan(&engine, "SELECT id FROM t WHERE v = $1 LIMIT 1").unwrap();
+    let snapshot = engine.store().snapshot();
+    let mut found = 0;
+    let before = counting::allocated();
+    for id in 0..1_000 {
+        let count = plan.run(&snapshot, &[Value::Int8(id * 9)], &mut |_| found += 1).unwrap();
+        assert_eq!(count, Some(1));
+    }
+    let bytes = (counting::allocated() - before) / 1_000;
+    assert_eq!(found, 1_000);
+    assert!(bytes < 4096, "{bytes} bytes a query");
+}

@@ -1,0 +1,84 @@
+//! The order of values, as PostgreSQL's `<` and ORDER BY have it, with NULLs last; and eight bytes that order as they do.
+//!
+//! Called by `partition::indexes`. Text and bytes order by their bytes, floats with NaN above all and -0 equal to 0.
+
+use std::cmp::Ordering;
+
+use ashlar_base::Datum;
+
+/// The order of two values of one column, or of one and what it is compared with.
+pub(crate) fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Ordering {
+    match (left, right) {
+        (Datum::Null, Datum::Null) => Ordering::Equal,
+        (Datum::Null, _) => Ordering::Greater,
+        (_, Datum::Null) => Ordering::Less,
+        (Datum::Bool(left), Datum::Bool(right)) => left.cmp(right),
+        (Datum::Numeric(left), Datum::Numeric(right)) => left.cmp(right),
+        (Datum::Text(left), Datum::Text(right)) => left.as_bytes().cmp(right.as_bytes()),
+        (Datum::Bytea(left), Datum::Bytea(right)) => left.cmp(right),
+        (Datum::Uuid(left), Datum::Uuid(right)) => left.cmp(right),
+        _ => match (float(left), float(right)) {
+            (Some(left), Some(right)) => left.cmp(&right),
+            _ => integer(left).cmp(&integer(right)),
+        },
+    }
+}
+
+/// Eight bytes of a value: one that is smaller never has a larger prefix.
+pub(crate) fn prefix(datum: &Datum<'_>) -> u64 {
+    match datum {
+        Datum::Null => u64::MAX,
+        Datum::Bool(value) => u64::from(*value),
+        Datum::Numeric(value) => {
+            let clamped = (*value).clamp(i128::from(i64::MIN), i128::from(i64::MAX));
+            above_zero(clamped as i64)
+        }
+        Datum::Text(value) => first_bytes(value.as_bytes()),
+        Datum::Bytea(value) => first_bytes(value),
+        Datum::Uuid(value) => first_bytes(value),
+        other => match (float(other), integer(other)) {
+            (Some(bits), _) => above_zero(bits),
+            (None, Some(value)) => above_zero(value),
+            (None, None) => 0,
+        },
+    }
+}
+
+/// Order-preserving: the smallest number becomes 0.
+fn above_zero(value: i64) -> u64 {
+    value.cast_unsigned() ^ (1 << 63)
+}
+
+fn first_bytes(bytes: &[u8]) -> u64 {
+    let mut first = [0; 8];
+    let len = bytes.len().min(8);
+    first[..len].copy_from_slice(&bytes[..len]);
+    u64::from_be_bytes(first)
+}
+
+fn integer(datum: &Datum<'_>) -> Option<i64> {
+    match datum {
+        Datum::Int2(value) => Some(i64::from(*value)),
+        Datum::Int4(value) | Datum::Date(value) => Some(i64::from(*value)),
+        Datum::Int8(value) | Datum::Time(value) | Datum::Timestamp(value) => Some(*value),
+        _ => None,
+    }
+}
+
+/// The bits of a float as a number that orders as it does.
+fn float(datum: &Datum<'_>) -> Option<i64> {
+    let value = match datum {
+        Datum::Float4(value) => f64::from(*value),
+        Datum::Float8(value) => *value,
+        _ => return None,
+    };
+    if value.is_nan() {
+        return Some(i64::MAX);
+    }
+    let bits = if value == 0.0 { 0 } else { value.to_bits().cast_signed() };
+    // Of negative numbers the larger bits are the smaller number.
+    Some(bits ^ (((bits >> 63).cast_unsigned()) >> 1).cast_signed())
+}
+
+#[cfg(test)]
+mod tests;

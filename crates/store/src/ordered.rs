@@ -1,0 +1,322 @@
+//! Row ids in an order: what a secondary index of a partition is made of.
+//!
+//! ```text
+//!   leaf     up to 512 entries in order, prefixes and row ids in arrays of their own
+//!   entry    8 bytes of prefix, 4 bytes of row id
+//!   order    prefix, then what the caller says about the rows' values, then row id
+//! ```
+//! Called by `partition::indexes`, which makes prefixes that order as values do (or hashes) and compares the rows
+//! whose prefixes are equal. Never reads a row. Memory is charged before it is taken: leaves but the first have their
+//! full size from the beginning, so what any number of entries can need is known.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use ashlar_base::Result;
+
+use crate::memory::{Account, Charge};
+
+/// Entries of a leaf.
+const LEAF_ENTRIES: usize = 512;
+
+/// Bytes of an entry: its prefix and its row id.
+const ENTRY_BYTES: usize = size_of::<u64>() + size_of::<u32>();
+
+/// Bytes of a leaf of full size.
+const LEAF_BYTES: usize = LEAF_ENTRIES * ENTRY_BYTES;
+
+/// How full leaves are that are made from sorted entries: room for some more before they are split.
+const LEAF_FILLED: usize = LEAF_ENTRIES * 7 / 8;
+
+/// A prefix and a row id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) prefix: u64,
+    pub(crate) row: u32,
+}
+
+/// See the module.
+pub(crate) struct OrderedRows {
+    /// None of them is empty.
+    leaves: Vec<Leaf>,
+    len: usize,
+    charge: Charge,
+}
+
+struct Leaf {
+    prefixes: Vec<u64>,
+    rows: Vec<u32>,
+}
+
+/// A place between entries: a leaf, and how many of its entries are before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    leaf: usize,
+    entry: usize,
+}
+
+impl Leaf {
+    fn with_capacity(entries: usize) -> Self {
+        Self { prefixes: Vec::with_capacity(entries), rows: Vec::with_capacity(entries) }
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    fn entry(&self, index: usize) -> Entry {
+        Entry { prefix: self.prefixes[index], row: self.rows[index] }
+    }
+
+    /// Room for one more entry of the only leaf, which grows by doubling.
+    fn grow(&mut self) {
+        if self.len() == self.rows.capacity() {
+            let more = self.len().max(4).min(LEAF_ENTRIES - self.len());
+            self.prefixes.reserve_exact(more);
+            self.rows.reserve_exact(more);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.prefixes.capacity() * size_of::<u64>() + self.rows.capacity() * size_of::<u32>()
+    }
+
+    /// Entries for which `before` holds; those come first.
+    fn partition_point(&self, before: &impl Fn(Entry) -> bool) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if before(self.entry(middle)) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+impl OrderedRows {
+    /// Empty and without memory.
+    pub(crate) fn new(account: &Arc<Account>) -> Self {
+        Self { leaves: Vec::new(), len: 0, charge: Charge::empty(account) }
+    }
+
+    /// Of entries in any order. `compare` tells the order of two rows whose prefixes are equal.
+    ///
+    /// # Errors
+    /// 53200 over the memory bound.
+    pub(crate) fn of(
+        account: &Arc<Account>,
+        mut entries: Vec<Entry>,
+        compare: impl Fn(u32, u32) -> Ordering,
+    ) -> Result<Self> {
+        let mut index = Self::new(account);
+        let leaves = entries.len().div_ceil(LEAF_FILLED);
+        index.charge.try_resize(leaves * (LEAF_BYTES + size_of::<Leaf>()))?;
+        entries.sort_unstable_by(|left, right| {
+            let by_value = left.prefix.cmp(&right.prefix).then_with(|| compare(left.row, right.row));
+            by_value.then_with(|| left.row.cmp(&right.row))
+        });
+        index.leaves.reserve_exact(leaves);
+        for filled in entries.chunks(LEAF_FILLED) {
+            let mut leaf = Leaf::with_capacity(if leaves == 1 { filled.len() } else { LEAF_ENTRIES });
+            leaf.prefixes.extend(filled.iter().map(|entry| entry.prefix));
+            leaf.rows.extend(filled.iter().map(|entry| entry.row));
+            index.leaves.push(leaf);
+        }
+        index.len = entries.len();
+        index.recharge();
+        Ok(index)
+    }
+
+    /// Entries.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes charged.
+    #[cfg(test)]
+    pub(crate) fn bytes(&self) -> u64 {
+        self.charge.bytes()
+    }
+
+    /// Charges what so many more entries may need at most, so that inserting them cannot fail.
+    ///
+    /// # Errors
+    /// 53200 over the memory bound; nothing is changed.
+    pub(crate) fn reserve(&mut self, additional: usize) -> Result<()> {
+        let in_one = self.len + additional <= LEAF_ENTRIES && self.leaves.len() <= 1;
+        let more = if in_one {
+            // The old and the new memory of the leaf while it grows.
+            (self.len + additional).next_power_of_two().max(4) * ENTRY_BYTES
+        } else {
+            // A split leaves at least half of a leaf on either side, and makes the only leaf one of full size.
+            let splits = additional.div_ceil(LEAF_ENTRIES / 2) + 1;
+            (splits + 1) * LEAF_BYTES
+        };
+        // The list of leaves grows by doubling, beside the old one.
+        let leaves = (self.leaves.len() + additional.div_ceil(LEAF_ENTRIES / 2) + 1).max(4);
+        let list = if leaves > self.leaves.capacity() { leaves.max(2 * self.leaves.capacity()) } else { 0 };
+        self.charge.try_resize(self.bytes_now() + more + list * size_of::<Leaf>())
+    }
+
+    /// Gives back what was charged for entries that did not come, and for those that came without.
+    pub(crate) fn settle(&mut self) {
+        self.recharge();
+    }
+
+    /// Adds an entry, for which there is room. `before` says of an entry of the same prefix whether it comes first.
+    pub(crate) fn insert(&mut self, new: Entry, before: impl Fn(u32) -> bool) {
+        self.len += 1;
+        let place = self.place(&|entry: Entry| comes_before(entry, new.prefix, &before));
+        let Place { mut leaf, mut entry } = place;
+        if self.leaves.is_empty() {
+            self.leaves.push(Leaf::with_capacity(4));
+        }
+        // Past the end of all: the last leaf takes it.
+        if leaf == self.leaves.len() {
+            leaf -= 1;
+            entry = self.leaves[leaf].len();
+        }
+        if self.leaves[leaf].len() == LEAF_ENTRIES {
+            (leaf, entry) = self.split(leaf, entry);
+        }
+        let leaf = &mut self.leaves[leaf];
+        leaf.grow();
+        leaf.prefixes.insert(entry, new.prefix);
+        leaf.rows.insert(entry, new.row);
+    }
+
+    /// Makes two leaves of one that is full; where the place in it is then. Entries that come in order, as growing
+    /// numbers do, leave full leaves behind them.
+    fn split(&mut self, leaf: usize, entry: usize) -> (usize, usize) {
+        let kept = if entry == LEAF_ENTRIES { LEAF_ENTRIES } else { LEAF_ENTRIES / 2 };
+        let mut right = Leaf::with_capacity(LEAF_ENTRIES);
+        let left = &mut self.leaves[leaf];
+        right.prefixes.extend(left.prefixes.drain(kept..));
+        right.rows.extend(left.rows.drain(kept..));
+        self.leaves.insert(leaf + 1, right);
+        if entry > kept || kept == LEAF_ENTRIES { (leaf + 1, entry - kept) } else { (leaf, entry) }
+    }
+
+    /// Removes an entry. `before` says of an entry of the same prefix whether it comes before this one. False where
+    /// there is none.
+    pub(crate) fn remove(&mut self, old: Entry, before: impl Fn(u32) -> bool) -> bool {
+        let place = self.place(&|entry: Entry| comes_before(entry, old.prefix, &before));
+        let Some(leaf) = self.leaves.get_mut(place.leaf) else { return false };
+        if place.entry == leaf.len() || leaf.entry(place.entry) != old {
+            return false;
+        }
+        leaf.prefixes.remove(place.entry);
+        leaf.rows.remove(place.entry);
+        let left = leaf.len();
+        self.len -= 1;
+        let before = self.bytes_now();
+        if left == 0 {
+            self.leaves.remove(place.leaf);
+        } else {
+            self.merge(place.leaf);
+        }
+        // What was reserved for entries that are still to come stays.
+        let freed = before.saturating_sub(self.bytes_now());
+        if freed > 0 {
+            self.charge.resize((self.charge.bytes() as usize).saturating_sub(freed));
+        }
+        true
+    }
+
+    /// Puts a leaf that is nearly empty together with a neighbour that has room, so that removals give memory back.
+    fn merge(&mut self, leaf: usize) {
+        if self.leaves[leaf].len() > LEAF_ENTRIES / 8 {
+            return;
+        }
+        for left in leaf.saturating_sub(1)..=leaf {
+            let Some(right) = self.leaves.get(left + 1) else { return };
+            if self.leaves[left].len() + right.len() <= LEAF_ENTRIES / 2 {
+                let right = self.leaves.remove(left + 1);
+                let left = &mut self.leaves[left];
+                // Only the first leaf may have to grow for it, by no more than the other gives back.
+                left.prefixes.extend(right.prefixes);
+                left.rows.extend(right.rows);
+                return;
+            }
+        }
+    }
+
+    /// Removes all entries, and gives the memory back.
+    pub(crate) fn clear(&mut self) {
+        self.leaves = Vec::new();
+        self.len = 0;
+        self.recharge();
+    }
+
+    /// Row ids from the first entry for which `before` does not hold to the first for which `within` does not, in
+    /// order. Both must hold for the first entries of the order and for no later one.
+    pub(crate) fn range(
+        &self,
+        before: impl Fn(Entry) -> bool,
+        within: impl Fn(Entry) -> bool,
+    ) -> impl Iterator<Item = u32> {
+        let (start, end) = (self.place(&before), self.place(&within));
+        let last = if end.entry == 0 { end.leaf } else { end.leaf + 1 };
+        let leaves = self.leaves.get(start.leaf..last.max(start.leaf)).unwrap_or_default();
+        leaves.iter().zip(start.leaf..).flat_map(move |(leaf, index)| {
+            let first = if index == start.leaf { start.entry } else { 0 };
+            let past = if index == end.leaf { end.entry } else { leaf.len() };
+            leaf.rows[first..past.max(first)].iter().copied()
+        })
+    }
+
+    /// How many rows [`Self::range`] would give.
+    pub(crate) fn count(&self, before: impl Fn(Entry) -> bool, within: impl Fn(Entry) -> bool) -> usize {
+        let (start, end) = (self.place(&before), self.place(&within));
+        let rank = |place: Place| self.leaves[..place.leaf].iter().map(Leaf::len).sum::<usize>() + place.entry;
+        if start.leaf == end.leaf {
+            return end.entry.saturating_sub(start.entry);
+        }
+        rank(end).saturating_sub(rank(start))
+    }
+
+    /// The place of the first entry for which `before` does not hold.
+    fn place(&self, before: &impl Fn(Entry) -> bool) -> Place {
+        // Leaves whose first entry comes before; the last of them may have others that do not.
+        let (mut low, mut high) = (0, self.leaves.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if before(self.leaves[middle].entry(0)) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let Some(leaf) = low.checked_sub(1) else { return Place { leaf: 0, entry: 0 } };
+        let entry = self.leaves[leaf].partition_point(before);
+        if entry == self.leaves[leaf].len() { Place { leaf: leaf + 1, entry: 0 } } else { Place { leaf, entry } }
+    }
+
+    fn bytes_now(&self) -> usize {
+        let leaves = self.leaves.len();
+        let full = leaves.saturating_sub(1) * LEAF_BYTES + self.leaves.first().map_or(0, Leaf::bytes);
+        full + self.leaves.capacity() * size_of::<Leaf>()
+    }
+
+    fn recharge(&mut self) {
+        let bytes = self.bytes_now();
+        if bytes as u64 != self.charge.bytes() {
+            self.charge.resize(bytes);
+        }
+    }
+}
+
+fn comes_before(entry: Entry, prefix: u64, before: &impl Fn(u32) -> bool) -> bool {
+    match entry.prefix.cmp(&prefix) {
+        Ordering::Less => true,
+        Ordering::Equal => before(entry.row),
+        Ordering::Greater => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;
