@@ -2,10 +2,10 @@
 
 use ashlar_tests::Ashlar;
 
-/// Rows that left the scan of the statement's one table.
-fn rows_of_scan(plan: &str) -> u64 {
+/// What the scan of the statement's one table has counted under a name.
+fn count_of_scan(plan: &str, name: &str) -> u64 {
     let line = plan.lines().find(|line| line.contains("GridScanExec")).unwrap_or_else(|| panic!("no scan:\n{plan}"));
-    let (_, rows) = line.split_once("output_rows=").unwrap_or_else(|| panic!("no rows: {line}"));
+    let (_, rows) = line.split_once(&format!("{name}=")).unwrap_or_else(|| panic!("no {name}: {line}"));
     let rows = rows.split([',', ']']).next().unwrap_or(rows);
     // `50.00 K`
     let (number, unit) = rows.split_once(' ').unwrap_or((rows, ""));
@@ -15,6 +15,35 @@ fn rows_of_scan(plan: &str) -> u64 {
         _ => panic!("another unit: {line}"),
     };
     (number.parse::<f64>().unwrap() * scale) as u64
+}
+
+/// Rows that left the scan.
+fn rows_of_scan(plan: &str) -> u64 {
+    count_of_scan(plan, "output_rows")
+}
+
+#[test]
+fn a_scan_looks_at_the_rows_that_an_index_leaves() {
+    let ashlar = Ashlar::shared();
+    let mut sql = ashlar.connect();
+    sql.query("CREATE TABLE found (id integer PRIMARY KEY, v integer, s text)").unwrap();
+    sql.query("INSERT INTO found SELECT i, i % 5000, 'text ' || i % 100 FROM generate_series(1, 50000) AS g(i)")
+        .unwrap();
+    let mut looked_at = |query: &str| {
+        let rows = sql.query(&format!("EXPLAIN ANALYZE {query}")).unwrap();
+        let plan: String = rows.iter().map(|row| row[0].clone().unwrap_or_default() + "\n").collect();
+        count_of_scan(&plan, "rows_looked_at")
+    };
+    let (one, range) = ("SELECT count(*) FROM found WHERE v = 7", "SELECT sum(id) FROM found WHERE v > 10 AND v <= 12");
+    assert_eq!((looked_at(one), looked_at(range)), (50_000, 50_000));
+    ashlar.connect().query("CREATE INDEX ON found (v)").unwrap();
+    assert_eq!((looked_at(one), looked_at(range)), (10, 20));
+    ashlar.connect().query("CREATE INDEX ON found USING hash (s)").unwrap();
+    // The index that leaves fewer rows is the one that is asked.
+    assert_eq!(looked_at("SELECT count(*) FROM found WHERE s = 'text 7' AND v = 7"), 10);
+    assert_eq!(looked_at("SELECT count(*) FROM found WHERE s = 'text 7'"), 500);
+    // Where an index leaves nearly all, reading them in their order is quicker.
+    assert_eq!(looked_at("SELECT count(*) FROM found WHERE v >= 0"), 50_000);
 }
 
 #[test]

@@ -378,3 +378,17 @@ fn what_has_been_done_is_not_called_cancelled() {
     drop((writer, other));
     server.stop();
 }
+
+#[test]
+fn a_block_has_ten_thousand_savepoints_and_no_more() {
+    let server = Ashlar::shared();
+    let mut connection = server.connect();
+    connection.query("BEGIN").unwrap();
+    connection.query(&"SAVEPOINT s; ".repeat(10_000)).unwrap();
+    let refused = connection.query("SAVEPOINT s").unwrap_err().to_string();
+    assert!(refused.contains("54000"), "{refused}");
+    connection.query("ROLLBACK TO s").unwrap();
+    connection.query("RELEASE s").unwrap();
+    connection.query("SAVEPOINT s").unwrap();
+    connection.query("COMMIT").unwrap();
+}

@@ -23,7 +23,7 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use futures::Stream;
@@ -293,6 +293,7 @@ impl ExecutionPlan for GridScanExec {
                 .with_biggest_coalesce_batch_size(Some(COALESCE_BELOW_ROWS)),
             batch_rows: context.session_config().batch_size(),
             finished: false,
+            looked_at: MetricBuilder::new(&self.metrics).counter("rows_looked_at", stream_partition),
             metrics: BaselineMetrics::new(&self.metrics, stream_partition),
         };
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), reader.into_stream())))
@@ -316,6 +317,8 @@ struct ScanReader {
     coalescer: BatchCoalescer,
     batch_rows: usize,
     finished: bool,
+    /// Rows that came out of the store, before the filter.
+    looked_at: Count,
     metrics: BaselineMetrics,
 }
 
@@ -417,6 +420,7 @@ impl ScanReader {
             Some(visible) => filter_record_batch(&batch, &BooleanArray::new(visible, None))?,
             None => batch,
         };
+        self.looked_at.add(batch.num_rows());
         let Some(predicate) = &self.predicate else {
             return batch.project(&self.output).map(Some).map_err(Into::into);
         };

@@ -11,6 +11,9 @@ use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
 use super::settings::{Modes, boolean};
 use super::{Block, Executed, Notice, SqlSession};
 
+/// Savepoints that a block may have at once: each holds some hundred bytes.
+const SAVEPOINTS_MAX: usize = 10_000;
+
 /// A savepoint of the block.
 pub(super) struct Savepoint {
     name: String,
@@ -158,6 +161,10 @@ impl SqlSession {
 
     pub(super) fn savepoint(&mut self, name: String) -> Result<Executed> {
         self.needs_block("SAVEPOINT")?;
+        if self.savepoints.len() >= SAVEPOINTS_MAX {
+            return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many savepoints")
+                .with_hint("RELEASE those that are not needed any more."));
+        }
         let transaction = self.take_transaction();
         self.savepoints.push(Savepoint {
             name,
