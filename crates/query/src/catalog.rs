@@ -41,7 +41,7 @@ impl Table {
     fn has_index(&self, name: &str) -> bool {
         match self {
             Self::Grid(region) => {
-                region.schema().key_name == name || region.indexes().iter().any(|index| index.name == name)
+                region.schema().key_name == name || region.standing_indexes().iter().any(|index| index.name == name)
             }
             Self::File(_) => false,
         }
@@ -100,15 +100,22 @@ impl CatalogState {
         self.tables.values().any(|table| matches!(table, Table::Grid(region) if !region.indexes().is_empty()))
     }
 
-    /// The secondary index of this name, and its table.
-    pub fn index(&self, name: &str) -> Option<(Arc<Region>, Arc<IndexDef>)> {
+    /// The secondary index of this name, and its table. `is_gone` tells of indexes that count no more.
+    pub fn index(&self, name: &str, is_gone: impl Fn(&IndexDef) -> bool) -> Option<(Arc<Region>, Arc<IndexDef>)> {
         self.tables.values().find_map(|table| match table {
             Table::Grid(region) => {
-                let indexes = region.indexes();
-                let index = indexes.iter().rfind(|index| index.name == name)?;
+                let indexes = region.standing_indexes();
+                let index = indexes.iter().find(|index| index.name == name && !is_gone(index))?;
                 Some((Arc::clone(region), Arc::clone(index)))
             }
             Table::File(_) => None,
+        })
+    }
+
+    /// Whether an index is one of a table that there is.
+    fn has_index(&self, index: &IndexDef) -> bool {
+        self.tables.values().any(|table| {
+            matches!(table, Table::Grid(region) if region.standing_indexes().iter().any(|known| known.id == index.id))
         })
     }
 
@@ -168,6 +175,11 @@ impl CatalogDraft {
     /// The picture with the changes.
     pub fn state(&self) -> &Arc<CatalogState> {
         &self.state
+    }
+
+    /// Whether an index was there when the draft was begun and is not there with its changes.
+    pub(crate) fn has_lost(&self, index: &IndexDef) -> bool {
+        self.base.has_index(index) && !self.state.has_index(index)
     }
 
     /// How many changes there are: a mark for [`Catalog::rollback_to`].
@@ -236,27 +248,46 @@ impl Catalog {
         TableId(self.ids.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Lets a table have one more index, which [`Region::build_index`] then makes. `is_free` tells of an index of
-    /// the same name that it is about to go.
+    /// Lets a table have one more index, which [`Region::build_index_in`] then makes. `is_gone` tells of other indexes that
+    /// count no more.
     ///
     /// # Errors
-    /// 42P07 where somebody has taken the name meanwhile.
-    pub fn add_index(&self, region: &Region, index: &Arc<IndexDef>, is_free: impl Fn(&IndexDef) -> bool) -> Result<()> {
+    /// 42P07 where somebody has taken the name meanwhile, 42703 where a column has gone.
+    pub fn add_index(
+        &self,
+        region: &Arc<Region>,
+        index: &Arc<IndexDef>,
+        is_gone: impl Fn(&IndexDef) -> bool,
+    ) -> Result<()> {
         let _publishing = self.publishing.lock();
         let state = self.current.load();
-        let is_taken = match state.index(&index.name) {
-            Some((_, known)) => !is_free(&known),
-            None => state.is_relation(&index.name),
-        };
+        let is_key = |table: &Table| matches!(table, Table::Grid(region) if region.schema().key_name == index.name);
+        let is_taken = state.tables.contains_key(&index.name)
+            || state.tables.values().any(is_key)
+            || state.index(&index.name, is_gone).is_some();
         if is_taken {
             let message = format!("relation \"{}\" already exists", index.name);
             return Err(Error::new(ErrorCode::DuplicateTable, message));
         }
+        let schema = region.committed().schema();
+        if !index.columns.iter().all(|id| schema.columns.iter().any(|column| column.id == *id)) {
+            return Err(Error::new(ErrorCode::UndefinedColumn, "a column of the index does not exist any more"));
+        }
         region.add_index(index);
-        // Statements that were planned without it are planned anew.
-        let epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
-        self.current.store(Arc::new(CatalogState { epoch, ..CatalogState::clone(&state) }));
+        self.renew(&state);
         Ok(())
+    }
+
+    /// Statements that were planned with an index that is gone, or without one that there is, are planned anew.
+    pub(crate) fn replan(&self) {
+        let _publishing = self.publishing.lock();
+        self.renew(&self.current.load());
+    }
+
+    /// The same picture as another one.
+    fn renew(&self, state: &CatalogState) {
+        let epoch = self.epochs.fetch_add(1, Ordering::Relaxed);
+        self.current.store(Arc::new(CatalogState { epoch, ..CatalogState::clone(state) }));
     }
 
     /// A draft on top of the current picture.
@@ -325,6 +356,14 @@ impl Catalog {
                 continue;
             }
             next.check_names(&change.name, &region.schema().key_name)?;
+            let others = next.tables.iter().filter(|(other, _)| **other != change.name);
+            for index in region.standing_indexes().iter() {
+                let has = |table: &Table| table.has_index(&index.name);
+                if next.tables.contains_key(&index.name) || others.clone().any(|(_, table)| has(table)) {
+                    let message = format!("relation \"{}\" already exists", index.name);
+                    return Err(Error::new(ErrorCode::DuplicateTable, message));
+                }
+            }
         }
         dropped.retain(|id| !next.tables.values().any(|table| table.id() == *id));
         commit_rows()?;

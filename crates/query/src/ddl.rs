@@ -108,7 +108,7 @@ pub async fn run(engine: &Engine, transaction: &mut Transaction, ddl: &Ddl, in_b
             create_as(engine, transaction, name, *if_not_exists, columns, *skip_data, select).await
         }
         Ddl::CreateForeign(statement) => create_foreign(engine, transaction, statement).await,
-        Ddl::CreateIndex(statement) => index::create(engine, transaction, statement, in_block),
+        Ddl::CreateIndex(statement) => index::create(engine, transaction, statement, in_block).await,
         Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectIndex as i32 => {
             index::drop(engine, transaction, statement, in_block)
         }
@@ -271,21 +271,7 @@ fn drop_tables(engine: &Engine, transaction: &mut Transaction, statement: &DropS
     let mut done = Done::tag(tag);
     let mut names = Vec::new();
     for object in &statement.objects {
-        let Some(NodeEnum::List(list)) = &object.node else { continue };
-        let parts: Vec<&str> = list.items.iter().filter_map(sql_types::string_of).collect();
-        let name = match parts[..] {
-            [name] | ["public", name] => name.to_owned(),
-            [schema, _] if statement.missing_ok => {
-                let message = format!("schema \"{schema}\" does not exist, skipping");
-                done.notices.push(Error::new(ErrorCode::SuccessfulCompletion, message));
-                continue;
-            }
-            _ => {
-                let schema = parts.first().unwrap_or(&"");
-                let message = format!("schema \"{schema}\" does not exist");
-                return Err(Error::new(ErrorCode::InvalidSchemaName, message));
-            }
-        };
+        let Some(name) = object_name(object, statement.missing_ok, &mut done)? else { continue };
         let state = transaction.catalog(engine.catalog());
         match state.table(&name) {
             None if state.is_relation(&name) => {
@@ -318,6 +304,29 @@ fn drop_tables(engine: &Engine, transaction: &mut Transaction, statement: &DropS
         engine.catalog().put(draft, &name, None);
     }
     Ok(done)
+}
+
+/// The name of an object of `public` that a DROP names; `None`, with a notice, for one of a schema that there is not,
+/// where that does not matter.
+///
+/// # Errors
+/// 3F000 where it does.
+fn object_name(object: &pg_query::Node, missing_ok: bool, done: &mut Done) -> Result<Option<String>> {
+    let Some(NodeEnum::List(list)) = &object.node else { return Ok(None) };
+    let parts: Vec<&str> = list.items.iter().filter_map(sql_types::string_of).collect();
+    match parts[..] {
+        [name] | ["public", name] => Ok(Some(name.to_owned())),
+        [schema, _] if missing_ok => {
+            let message = format!("schema \"{schema}\" does not exist, skipping");
+            done.notices.push(Error::new(ErrorCode::SuccessfulCompletion, message));
+            Ok(None)
+        }
+        _ => {
+            let schema = parts.first().unwrap_or(&"");
+            let message = format!("schema \"{schema}\" does not exist");
+            Err(Error::new(ErrorCode::InvalidSchemaName, message))
+        }
+    }
 }
 
 fn truncate(engine: &Engine, transaction: &mut Transaction, statement: &TruncateStmt, in_block: bool) -> Result<Done> {

@@ -57,7 +57,9 @@ pub async fn query(
 ) -> Result<Vec<String>> {
     let plan = select.physical(engine, parameters, time, &view).await?;
     if !options.analyze {
-        return Ok(lines(&DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string()));
+        let indexed = select.indexed.iter().map(|indexed| indexed.describe());
+        let engine = lines(&DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string());
+        return Ok(indexed.chain(engine).collect());
     }
     let started = ashlar_base::clock::monotonic();
     let mut stream = execute_stream(Arc::clone(&plan), engine.task_context(view)).map_err(from_datafusion)?;

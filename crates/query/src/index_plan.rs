@@ -6,12 +6,16 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use ashlar_base::{Datum, IndexDef, PartitionId, Result, SqlType, TableSchema, Value};
+use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, SqlType, TableSchema, Value};
 use ashlar_store::{Probe, Region, Snapshot};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, LimitClause, Query, SetExpr, Value as AstValue};
 
 use crate::catalog::CatalogState;
+use crate::columns::Column;
 use crate::key_plan::{Builder, Operand, is_plain, split_and};
+
+/// Bytes of rows that are collected there.
+const BYTES_MAX: usize = 256 << 10;
 
 /// Rows that are collected on a connection's thread, which others wait for meanwhile.
 const ROWS_MAX: usize = 64;
@@ -80,58 +84,83 @@ impl IndexPlan {
         size_of::<Self>() + self.operands.len() * (size_of::<Operand>() + 32) + self.outputs.len() * size_of::<usize>()
     }
 
+    /// Whether its rows are what was announced of the query.
+    pub(crate) fn gives(&self, columns: &[Column]) -> bool {
+        let types = self.outputs.iter().map(|ordinal| self.schema.columns[*ordinal].sql_type);
+        types.eq(columns.iter().map(|column| column.sql_type))
+    }
+
+    /// The table, and the index that is asked: for EXPLAIN.
+    pub(crate) fn describe(&self) -> String {
+        let rows = self.limit.map_or(ROWS_MAX, |limit| limit.min(ROWS_MAX));
+        format!(
+            "Index Lookup on {} using {}, where it finds at most {rows} rows; else",
+            self.schema.name, self.index.name
+        )
+    }
+
     /// The rows that a snapshot sees, each handed to `emit` column by column: how many there were. `None`, and
     /// nothing was handed out, where the query has to run as any other.
-    ///
-    /// # Errors
-    /// XX000 where a parameter is missing.
     pub fn run(
         &self,
         snapshot: &Snapshot,
         parameters: &[Value],
         emit: &mut dyn FnMut(&mut dyn Iterator<Item = Datum<'_>>),
-    ) -> Result<Option<u64>> {
+    ) -> Option<u64> {
         let mut equal = Vec::with_capacity(self.operands.len());
         for operand in &self.operands {
-            match operand.value(parameters) {
-                Ok(value) if value.is_null() => return Ok(Some(0)),
-                Ok(value) => equal.push(value),
-                // What does not fit the column is compared in another type.
-                Err(_) => return Ok(None),
+            // What does not fit the column is compared in another type.
+            let value = operand.value(parameters).ok()?;
+            if value.is_null() {
+                return Some(0);
             }
+            equal.push(value);
         }
         let probe = Probe { index: Arc::clone(&self.index), equal, range: (Bound::Unbounded, Bound::Unbounded) };
         let wanted = self.limit.unwrap_or(usize::MAX);
         let mut rows: Vec<Vec<Value>> = Vec::new();
+        let mut bytes = 0;
         for partition in (0..self.region.partition_count()).map(PartitionId) {
             if rows.len() >= wanted {
                 break;
             }
             let left = ROWS_MAX - rows.len();
             let found = self.region.probe(snapshot, partition, self.schema.version, &probe, left, &mut |row| {
-                rows.push(self.outputs.iter().map(|ordinal| row.get(*ordinal).to_value()).collect());
+                bytes += self.outputs.iter().map(|ordinal| bytes_of(&row.get(*ordinal))).sum::<usize>();
+                if bytes <= BYTES_MAX {
+                    rows.push(self.outputs.iter().map(|ordinal| row.get(*ordinal).to_value()).collect());
+                }
             });
-            if !found {
-                return Ok(None);
+            if !found || bytes > BYTES_MAX {
+                return None;
             }
         }
         if self.region.is_dropped() {
-            return Ok(None);
+            return None;
         }
         rows.truncate(wanted);
         for row in &rows {
             emit(&mut row.iter().map(Value::as_datum));
         }
-        Ok(Some(rows.len() as u64))
+        Some(rows.len() as u64)
     }
 }
 
-/// Whether the columns are the first ones of an index; of one by hash, all of them.
+/// Whether the columns are the first ones of an index, each of them; of one by hash, all of them.
 fn covers(index: &IndexDef, schema: &TableSchema, said: &[(usize, Operand)]) -> bool {
-    let is_said = |id| said.iter().any(|(ordinal, _)| schema.columns[*ordinal].id == id);
-    let first = index.columns.get(..said.len());
-    let is_whole = index.kind == ashlar_base::IndexKind::Btree || index.columns.len() == said.len();
-    is_whole && first.is_some_and(|first| first.iter().all(|id| is_said(*id)))
+    let is_whole = index.kind == IndexKind::Btree || index.columns.len() == said.len();
+    let is_first = |first: &[ColumnId]| said.iter().all(|(ordinal, _)| first.contains(&schema.columns[*ordinal].id));
+    is_whole && index.columns.get(..said.len()).is_some_and(is_first)
+}
+
+/// Bytes of a value that its own size does not count.
+fn bytes_of(datum: &Datum<'_>) -> usize {
+    match datum {
+        Datum::Text(text) => text.len(),
+        Datum::Bytea(bytes) => bytes.len(),
+        Datum::Array(items) => items.iter().map(|item| size_of::<Value>() + bytes_of(&item.as_datum())).sum(),
+        _ => 0,
+    }
 }
 
 /// The rows that a LIMIT leaves; `None` where it is none that can be counted here.

@@ -81,7 +81,7 @@ fn value_of(
 ) -> Option<(ColumnId, Value)> {
     let Expr::Column(column) = column else { return None };
     let ordinal = schema.column(&column.name)?;
-    if literal.is_null() || literal.data_type() != *arrow.field(ordinal).data_type() {
+    if literal.is_null() || literal.data_type() != *arrow.fields().get(ordinal)?.data_type() {
         return None;
     }
     let column = &schema.columns[ordinal];

@@ -310,7 +310,7 @@ impl Statement {
                 };
                 let mut plan = SelectPlan::new(&Planner::new(engine, catalog), ast, declared)?;
                 let indexed = asked.and_then(|query| IndexPlan::recognise(catalog, &query, &plan.parameter_types));
-                plan.indexed = indexed.map(Arc::new);
+                plan.indexed = indexed.filter(|indexed| indexed.gives(&plan.columns)).map(Arc::new);
                 let (types, columns) = (plan.parameter_types.clone(), Arc::clone(&plan.columns));
                 Ok(make(Kind::Select(Box::new(plan)), types, Some(columns)))
             }

@@ -50,13 +50,6 @@ struct Picture {
     file_bytes: HashMap<TableId, u64>,
 }
 
-impl Picture {
-    /// All indexes, each with its table.
-    fn indexes(&self) -> impl Iterator<Item = (&Relation, &relations::Index)> {
-        self.relations.iter().flat_map(|relation| relation.indexes.iter().map(move |index| (relation, index)))
-    }
-}
-
 /// The schemas with their tables.
 const SCHEMAS: &[(&str, &[&[Definition]])] = &[
     ("information_schema", &[information_schema::TABLES]),

@@ -192,6 +192,9 @@ impl Transaction {
             return Err(error);
         }
         dropped.iter().for_each(|(region, index)| region.drop_index(index));
+        if !dropped.is_empty() {
+            catalog.replan();
+        }
         for region in restarts {
             for column in &region.schema().columns {
                 if let Some(ColumnDefault::Sequence(sequence)) = &column.default {
@@ -217,9 +220,10 @@ impl Transaction {
         self.dropped.push((region, index));
     }
 
-    /// Whether an index goes when this commits.
+    /// Whether an index goes when this commits: by itself, or with its table or a column.
     pub(crate) fn has_dropped_index(&self, index: &IndexDef) -> bool {
         self.dropped.iter().any(|(_, dropped)| dropped.id == index.id)
+            || self.catalog.as_ref().is_some_and(|draft| draft.has_lost(index))
     }
 
     fn commit_work(mut self, catalog: &Catalog, store: &Store) -> Result<()> {

@@ -145,8 +145,8 @@ impl<'a> Locked<'a> {
     fn unreserve(&mut self) {
         let shape = self.staged.region().shape();
         for stored in self.guards.iter_mut().filter_map(|(_, guard)| guard.as_mut()) {
-            stored.unreserve();
             stored.set_shape(&shape);
+            stored.unreserve();
         }
     }
 

@@ -66,9 +66,7 @@ impl<'a> Entry<'a> {
         let partition = self.region.partition_mut(self.partition);
         check(partition, self.key, &mutation)?;
         let stamp = *self.stamp.get_or_insert_with(|| self.region.common().stamp());
-        let change = partition.apply(&mutation, self.located, stamp);
-        partition.settle_indexes();
-        let change = change?;
+        let change = partition.apply(&mutation, self.located, stamp)?;
         if change.applied != Applied::Nothing {
             self.located.row = change.row;
         }

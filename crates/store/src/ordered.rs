@@ -6,8 +6,8 @@
 //!   order    prefix, then what the caller says about the rows' values, then row id
 //! ```
 //! Called by `partition::indexes`, which makes prefixes that order as values do (or hashes) and compares the rows
-//! whose prefixes are equal. Never reads a row. Memory is charged before it is taken: leaves but the first have their
-//! full size from the beginning, so what any number of entries can need is known.
+//! whose prefixes are equal. Never reads a row. Memory is charged before it is taken. Leaves but the first have their full
+//! size from the beginning.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -40,6 +40,8 @@ pub(crate) struct OrderedRows {
     /// None of them is empty.
     leaves: Vec<Leaf>,
     len: usize,
+    /// Bytes that stay charged until the entries that they are for have come.
+    reserved: usize,
     charge: Charge,
 }
 
@@ -68,13 +70,15 @@ impl Leaf {
         Entry { prefix: self.prefixes[index], row: self.rows[index] }
     }
 
-    /// Room for one more entry of the only leaf, which grows by doubling.
+    /// Whether it has to grow before one more entry: the only leaf does, by doubling.
+    fn is_full(&self) -> bool {
+        self.len() == self.rows.capacity() || self.len() == self.prefixes.capacity()
+    }
+
     fn grow(&mut self) {
-        if self.len() == self.rows.capacity() {
-            let more = self.len().max(4).min(LEAF_ENTRIES - self.len());
-            self.prefixes.reserve_exact(more);
-            self.rows.reserve_exact(more);
-        }
+        let more = self.len().max(4).min(LEAF_ENTRIES - self.len());
+        self.prefixes.reserve_exact(more);
+        self.rows.reserve_exact(more);
     }
 
     fn bytes(&self) -> usize {
@@ -99,7 +103,7 @@ impl Leaf {
 impl OrderedRows {
     /// Empty and without memory.
     pub(crate) fn new(account: &Arc<Account>) -> Self {
-        Self { leaves: Vec::new(), len: 0, charge: Charge::empty(account) }
+        Self { leaves: Vec::new(), len: 0, reserved: 0, charge: Charge::empty(account) }
     }
 
     /// Of entries in any order. `compare` tells the order of two rows whose prefixes are equal.
@@ -142,37 +146,59 @@ impl OrderedRows {
         self.charge.bytes()
     }
 
-    /// Charges what so many more entries may need at most, so that inserting them cannot fail.
+    /// Charges what so many more entries need, before they come: until [`Self::settle`] it is this index's. Where more
+    /// leaves have to be split than entries fill, an insert charges the rest over the bound.
     ///
     /// # Errors
     /// 53200 over the memory bound; nothing is changed.
     pub(crate) fn reserve(&mut self, additional: usize) -> Result<()> {
+        if additional == 0 {
+            return Ok(());
+        }
         let in_one = self.len + additional <= LEAF_ENTRIES && self.leaves.len() <= 1;
         let more = if in_one {
             // The old and the new memory of the leaf while it grows.
             (self.len + additional).next_power_of_two().max(4) * ENTRY_BYTES
         } else {
-            // A split leaves at least half of a leaf on either side, and makes the only leaf one of full size.
-            let splits = additional.div_ceil(LEAF_ENTRIES / 2) + 1;
-            (splits + 1) * LEAF_BYTES
+            // A split leaves half of a leaf on either side, and makes the only leaf one of full size.
+            (additional.div_ceil(LEAF_ENTRIES / 2) + 2) * LEAF_BYTES
         };
-        // The list of leaves grows by doubling, beside the old one.
-        let leaves = (self.leaves.len() + additional.div_ceil(LEAF_ENTRIES / 2) + 1).max(4);
-        let list = if leaves > self.leaves.capacity() { leaves.max(2 * self.leaves.capacity()) } else { 0 };
-        self.charge.try_resize(self.bytes_now() + more + list * size_of::<Leaf>())
+        let list = self.list_bytes(additional.div_ceil(LEAF_ENTRIES / 2) + 1);
+        let reserved = self.bytes_now() + more + list;
+        if reserved as u64 > self.charge.bytes() {
+            self.charge.try_resize(reserved)?;
+        }
+        self.reserved = self.reserved.max(reserved);
+        Ok(())
     }
 
-    /// Gives back what was charged for entries that did not come, and for those that came without.
+    /// Gives back what was charged for entries that did not come.
     pub(crate) fn settle(&mut self) {
+        self.reserved = 0;
         self.recharge();
     }
 
-    /// Adds an entry, for which there is room. `before` says of an entry of the same prefix whether it comes first.
+    /// Bytes that the list of leaves grows by, for so many more: by doubling, beside the old one.
+    fn list_bytes(&self, more: usize) -> usize {
+        let (needed, capacity) = (self.leaves.len() + more, self.leaves.capacity());
+        if needed > capacity { needed.max(2 * capacity).max(4) * size_of::<Leaf>() } else { 0 }
+    }
+
+    /// Charges what is about to be allocated, over the bound too.
+    fn take(&mut self, bytes: usize) {
+        let bytes = (self.bytes_now() + bytes) as u64;
+        if bytes > self.charge.bytes() {
+            self.charge.resize(bytes as usize);
+        }
+    }
+
+    /// Adds an entry. `before` says of an entry of the same prefix whether it comes first.
     pub(crate) fn insert(&mut self, new: Entry, before: impl Fn(u32) -> bool) {
         self.len += 1;
         let place = self.place(&|entry: Entry| comes_before(entry, new.prefix, &before));
         let Place { mut leaf, mut entry } = place;
         if self.leaves.is_empty() {
+            self.take(self.list_bytes(1) + 4 * ENTRY_BYTES);
             self.leaves.push(Leaf::with_capacity(4));
         }
         // Past the end of all: the last leaf takes it.
@@ -181,12 +207,16 @@ impl OrderedRows {
             entry = self.leaves[leaf].len();
         }
         if self.leaves[leaf].len() == LEAF_ENTRIES {
+            self.take(self.list_bytes(1) + LEAF_BYTES);
             (leaf, entry) = self.split(leaf, entry);
+            self.recharge();
+        } else if self.leaves[leaf].is_full() {
+            self.take(2 * self.leaves[leaf].bytes());
+            self.leaves[leaf].grow();
+            self.recharge();
         }
-        let leaf = &mut self.leaves[leaf];
-        leaf.grow();
-        leaf.prefixes.insert(entry, new.prefix);
-        leaf.rows.insert(entry, new.row);
+        self.leaves[leaf].prefixes.insert(entry, new.prefix);
+        self.leaves[leaf].rows.insert(entry, new.row);
     }
 
     /// Makes two leaves of one that is full; where the place in it is then. Entries that come in order, as growing
@@ -213,16 +243,14 @@ impl OrderedRows {
         leaf.rows.remove(place.entry);
         let left = leaf.len();
         self.len -= 1;
-        let before = self.bytes_now();
+        let leaves = self.leaves.len();
         if left == 0 {
             self.leaves.remove(place.leaf);
         } else {
             self.merge(place.leaf);
         }
-        // What was reserved for entries that are still to come stays.
-        let freed = before.saturating_sub(self.bytes_now());
-        if freed > 0 {
-            self.charge.resize((self.charge.bytes() as usize).saturating_sub(freed));
+        if self.leaves.len() < leaves {
+            self.recharge();
         }
         true
     }
@@ -302,8 +330,9 @@ impl OrderedRows {
         full + self.leaves.capacity() * size_of::<Leaf>()
     }
 
+    /// What there is, or what was reserved where that is more.
     fn recharge(&mut self) {
-        let bytes = self.bytes_now();
+        let bytes = self.bytes_now().max(self.reserved);
         if bytes as u64 != self.charge.bytes() {
             self.charge.resize(bytes);
         }

@@ -4,6 +4,7 @@
 //! of the table's shape. A lock is held for one key operation, or while a scan picks up what it will read, and
 //! never across anything that waits. Lock order: table id, then partition, then the shape.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -360,16 +361,16 @@ impl Region {
             }
             let hides_all = overlay.is_some_and(|overlay| overlay.truncated());
             let stored = guard.as_deref().filter(|_| !hides_all);
-            let probed = stored.and_then(|stored| stored.probed(probes, at)).map(|mut rows| {
-                if let (Some(overlay), Some(stored)) = (overlay, stored) {
-                    overlay.for_keys(partition, |key| stored.leave_out(&mut rows, key, at));
+            let probed = match stored.and_then(|stored| Some((stored, stored.probed(probes, at)?))) {
+                Some((stored, mut rows)) => {
+                    if let Some(overlay) = overlay.filter(|_| !rows.is_empty()) {
+                        let mut hidden = HashSet::new();
+                        overlay.for_keys(partition, |key| hidden.extend(stored.find_at(key, at)));
+                        rows.retain(|row| !hidden.contains(row));
+                    }
+                    stored.gather(&shape, &rows, columns)?.map(|arrays| (arrays, rows.len()))
                 }
-                rows
-            });
-            let probed = match (probed, stored) {
-                (Some(rows), _) if rows.is_empty() => Some(None),
-                (Some(rows), Some(stored)) => Some(Some(stored.gather(&shape, &rows, columns)?)),
-                _ => None,
+                None => None,
             };
             let picture = stored.filter(|_| probed.is_none()).map(|stored| {
                 let mut picture = stored.picture(&shape, at, columns);
@@ -380,7 +381,7 @@ impl Region {
             });
             (shape, picture, probed)
         };
-        if let (Some(None), None) = (&probed, overlay) {
+        if overlay.is_none() && probed.as_ref().is_some_and(|(_, rows)| *rows == 0) {
             return Ok(Vec::new());
         }
         let schema = Arc::new(project(&shape.arrow, columns));
@@ -388,8 +389,8 @@ impl Region {
             Some(picture) => picture.batches(columns, &schema)?,
             None => Vec::new(),
         };
-        if let Some(Some((arrays, len))) = probed {
-            batches.push(ScanBatch { batch: record_batch(&schema, arrays, len)?, visible: None });
+        if let Some((arrays, rows)) = probed.filter(|(_, rows)| *rows > 0) {
+            batches.push(ScanBatch { batch: record_batch(&schema, arrays, rows)?, visible: None });
         }
         if let Some(overlay) = overlay {
             overlay.batches(partition, columns, &schema, &mut batches)?;
@@ -419,28 +420,48 @@ impl Region {
         Arc::clone(&self.life.indexes.read())
     }
 
+    /// The secondary indexes whose columns are all there, in the shape that this region has.
+    pub fn standing_indexes(&self) -> Vec<Arc<IndexDef>> {
+        let indexes = self.indexes();
+        if indexes.is_empty() {
+            return Vec::new();
+        }
+        let schema = self.schema();
+        let is_there = |id: &ColumnId| schema.columns.iter().any(|column| column.id == *id);
+        indexes.iter().filter(|index| index.columns.iter().all(is_there)).cloned().collect()
+    }
+
     /// Has one more index, which [`Self::build_index`] then makes in the partitions that are there.
     pub fn add_index(&self, definition: &Arc<IndexDef>) {
         let mut indexes = self.life.indexes.write();
         *indexes = indexes.iter().cloned().chain([Arc::clone(definition)]).collect();
     }
 
-    /// Makes an index, partition after partition: writes to the others go on meanwhile, and queries use it where it is.
+    /// Makes an index in every partition: see [`Self::build_index_in`].
     ///
     /// # Errors
-    /// 53200 over the memory bound, 42P01 where the table was dropped; then there is no such index.
+    /// As there.
     pub fn build_index(&self, definition: &Arc<IndexDef>) -> Result<()> {
-        let built = self.places.iter().try_for_each(|place| {
-            let mut guard = place.0.lock();
-            if self.is_dropped() {
-                return Err(self.gone());
-            }
-            guard.as_mut().map_or(Ok(()), |partition| partition.build_index(definition))
-        });
-        if built.is_err() {
-            self.drop_index(definition);
+        (0..self.partition_count())
+            .map(PartitionId)
+            .try_for_each(|partition| self.build_index_in(partition, definition))
+    }
+
+    /// Makes an index in a partition that is there: writes to the others go on meanwhile, and queries use the index where
+    /// it is. One that was dropped meanwhile is not made.
+    ///
+    /// # Errors
+    /// 53200 over the memory bound, 42P01 where the table was dropped.
+    pub fn build_index_in(&self, partition: PartitionId, definition: &Arc<IndexDef>) -> Result<()> {
+        let mut guard = self.lock(partition);
+        if self.is_dropped() {
+            return Err(self.gone());
         }
-        built
+        let is_wanted = self.indexes().iter().any(|index| index.id == definition.id);
+        match guard.as_mut() {
+            Some(partition) if is_wanted => partition.build_index(definition),
+            _ => Ok(()),
+        }
     }
 
     /// Forgets an index.
@@ -494,6 +515,7 @@ impl Region {
         self.set_shape(&shape);
         for partition in guards.iter_mut().filter_map(|guard| guard.as_mut()) {
             partition.set_shape(&shape);
+            partition.settle_indexes();
         }
         Ok(())
     }
@@ -527,7 +549,12 @@ impl Region {
         }
         let stamp = self.common.stamp();
         // Each is let go as soon as it is empty, as those of a commit are.
-        let truncate = |mut guard: Guard<'_>| guard.as_mut().map_or(0, |partition| partition.truncate(stamp));
+        let truncate = |mut guard: Guard<'_>| {
+            let Some(partition) = guard.as_mut() else { return 0 };
+            let rows = partition.truncate(stamp);
+            partition.settle_indexes();
+            rows
+        };
         Ok(guards.into_iter().map(truncate).sum())
     }
 

@@ -53,8 +53,15 @@ fn decode_scalar(scalar: ScalarType, bytes: &[u8]) -> Result<Value> {
         ScalarType::Int2 => Value::Int2(i16::from_be_bytes(exactly(bytes)?)),
         ScalarType::Int4 => Value::Int4(i32::from_be_bytes(exactly(bytes)?)),
         ScalarType::Int8 => Value::Int8(i64::from_be_bytes(exactly(bytes)?)),
-        ScalarType::Float4 => Value::Float4(f32::from_be_bytes(exactly(bytes)?)),
-        ScalarType::Float8 => Value::Float8(f64::from_be_bytes(exactly(bytes)?)),
+        // There is one NaN: the engine would order others elsewhere, and tell them apart.
+        ScalarType::Float4 => match f32::from_be_bytes(exactly(bytes)?) {
+            value if value.is_nan() => Value::Float4(f32::NAN),
+            value => Value::Float4(value),
+        },
+        ScalarType::Float8 => match f64::from_be_bytes(exactly(bytes)?) {
+            value if value.is_nan() => Value::Float8(f64::NAN),
+            value => Value::Float8(value),
+        },
         ScalarType::Numeric { precision, scale } => Value::Numeric(decode_numeric(bytes, precision, scale)?),
         ScalarType::Text => Value::Text(utf8(bytes)?.into()),
         ScalarType::Varchar { length } => Value::Text(limit(utf8(bytes)?, length)?.into()),

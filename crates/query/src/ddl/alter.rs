@@ -20,15 +20,29 @@ use crate::transaction::Transaction;
 /// More than a table can have columns.
 const IDS_PER_VERSION: u32 = 1 << 12;
 
+/// The table of the RESP door's plain keys.
+pub(super) const PLAIN_KEYS: &str = "kv";
+
+/// 42501: the RESP door counts on the table as it is.
+pub(super) fn no_alter() -> Error {
+    Error::new(ErrorCode::InsufficientPrivilege, "cannot alter table kv")
+}
+
+/// 0A000 for ALTER INDEX, which is parsed as ALTER TABLE.
+fn refuse_index(kind: i32) -> Result<()> {
+    if kind == ObjectType::ObjectIndex as i32 {
+        return Err(Error::unsupported("ALTER INDEX is not supported").with_hint("DROP INDEX, then CREATE INDEX."));
+    }
+    Ok(())
+}
+
 /// The region whose shape may be changed.
 fn alterable(state: &CatalogState, name: &str, missing_ok: bool) -> Result<Option<Arc<Region>>> {
     match state.table(name) {
         None if missing_ok => Ok(None),
         None => Err(undefined_table(name)),
         Some(Table::File(_)) => Err(Error::unsupported("ALTER of a foreign table is not supported")),
-        Some(Table::Grid(_)) if name == "kv" => {
-            Err(Error::new(ErrorCode::InsufficientPrivilege, "cannot alter table kv"))
-        }
+        Some(Table::Grid(_)) if name == PLAIN_KEYS => Err(no_alter()),
         Some(Table::Grid(region)) => Ok(Some(Arc::clone(region))),
     }
 }
@@ -77,6 +91,7 @@ pub(super) fn alter(
     statement: &AlterTableStmt,
     in_block: bool,
 ) -> Result<Done> {
+    refuse_index(statement.objtype)?;
     let name = relation_name(statement.relation.as_ref())?;
     let state = transaction.catalog(engine.catalog());
     let Some(region) = alterable(&state, &name, statement.missing_ok)? else {
@@ -250,6 +265,7 @@ pub(super) fn rename(
     statement: &RenameStmt,
     in_block: bool,
 ) -> Result<Done> {
+    refuse_index(statement.rename_type)?;
     let name = relation_name(statement.relation.as_ref())?;
     let state = transaction.catalog(engine.catalog());
     let Some(region) = alterable(&state, &name, statement.missing_ok)? else {

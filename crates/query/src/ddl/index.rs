@@ -5,21 +5,23 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, IndexDef, IndexKind, Result, TableSchema};
+use ashlar_base::{Error, ErrorCode, IndexDef, IndexKind, PartitionId, Result, TableSchema};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{DropStmt, IndexElem, IndexStmt, SortByDir, SortByNulls};
 
-use super::{Done, exists, relation_name};
+use super::{Done, alter, exists, object_name, relation_name};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
-use crate::sql_types;
 use crate::transaction::Transaction;
+
+/// Bytes of a name: what is longer is cut where a statement is read.
+const NAME_BYTES_MAX: usize = 63;
 
 /// Columns of an index at most, as in PostgreSQL.
 const COLUMNS_MAX: usize = 32;
 
 /// CREATE INDEX
-pub(super) fn create(
+pub(super) async fn create(
     engine: &Engine,
     transaction: &mut Transaction,
     statement: &IndexStmt,
@@ -30,7 +32,11 @@ pub(super) fn create(
         return Err(Error::new(ErrorCode::ActiveTransaction, message));
     }
     let state = transaction.catalog(engine.catalog());
-    let region = Arc::clone(state.grid(&relation_name(statement.relation.as_ref())?)?);
+    let table = relation_name(statement.relation.as_ref())?;
+    let region = Arc::clone(state.grid(&table)?);
+    if table == alter::PLAIN_KEYS {
+        return Err(alter::no_alter());
+    }
     let schema = region.committed().schema();
     let kind = kind(&statement.access_method)?;
     check_form(statement)?;
@@ -63,10 +69,9 @@ pub(super) fn create(
         return Err(Error::unsupported("access method \"hash\" does not support multicolumn indexes"));
     }
     let is_taken = |name: &str| is_taken(&state, transaction, name);
-    let name = if statement.idxname.is_empty() {
-        free_name(&schema.name, &names, is_taken)
-    } else {
-        statement.idxname.clone()
+    let name = match statement.idxname.as_str() {
+        "" => free_name(&schema.name, &names, is_taken),
+        given => given.to_owned(),
     };
     if is_taken(&name) {
         if !statement.if_not_exists {
@@ -77,29 +82,40 @@ pub(super) fn create(
     }
     let definition = Arc::new(IndexDef { id: engine.catalog().next_id(), name, kind, columns });
     engine.catalog().add_index(&region, &definition, |index| transaction.has_dropped_index(index))?;
-    region.build_index(&definition)?;
-    transaction.made_index(region, definition);
+    transaction.made_index(Arc::clone(&region), Arc::clone(&definition));
+    for partition in (0..region.partition_count()).map(PartitionId) {
+        region.build_index_in(partition, &definition)?;
+        // Whoever wants to cancel gets a turn.
+        tokio::task::yield_now().await;
+    }
     Ok(Done::tag("CREATE INDEX"))
 }
 
 /// Whether a table or an index has this name, those that the transaction has dropped aside.
 fn is_taken(state: &CatalogState, transaction: &Transaction, name: &str) -> bool {
-    match state.index(name) {
-        Some((_, index)) => !transaction.has_dropped_index(&index),
+    match state.index(name, |_| false) {
+        Some(_) => state.index(name, |index| transaction.has_dropped_index(index)).is_some(),
         None => state.is_relation(name),
     }
 }
 
-/// `table_column_idx`, or the first of `table_column_idx1`, ... that is free.
+/// `table_column_idx`, or the first of `table_column_idx1`, ... that is free. As in PostgreSQL the longer part is cut
+/// where a name would be longer than a statement can say.
 fn free_name(table: &str, columns: &[String], is_taken: impl Fn(&str) -> bool) -> String {
-    let stem = format!("{table}_{}_idx", columns.join("_"));
-    let mut name = stem.clone();
     let mut number = 0u32;
-    while is_taken(&name) {
+    loop {
+        let end = if number == 0 { "idx".to_owned() } else { format!("idx{number}") };
+        let (mut table, mut columns) = (table.to_owned(), columns.join("_"));
+        while table.len() + columns.len() + end.len() + 2 > NAME_BYTES_MAX {
+            let longer = if table.len() > columns.len() { &mut table } else { &mut columns };
+            longer.pop();
+        }
+        let name = format!("{table}_{columns}_{end}");
+        if !is_taken(&name) {
+            return name;
+        }
         number += 1;
-        name = format!("{stem}{number}");
     }
-    name
 }
 
 fn kind(access_method: &str) -> Result<IndexKind> {
@@ -167,23 +183,15 @@ pub(super) fn drop(
     let state = transaction.catalog(engine.catalog());
     let mut dropped = Vec::new();
     for object in &statement.objects {
-        let Some(NodeEnum::List(list)) = &object.node else { continue };
-        let parts: Vec<&str> = list.items.iter().filter_map(sql_types::string_of).collect();
-        let name = parts.last().copied().unwrap_or_default();
-        if let [schema, _] = parts[..]
-            && schema != "public"
-            && !statement.missing_ok
-        {
-            let message = format!("schema \"{schema}\" does not exist");
-            return Err(Error::new(ErrorCode::InvalidSchemaName, message));
-        }
-        match state.index(name).filter(|(_, index)| !transaction.has_dropped_index(index)) {
+        let Some(name) = object_name(object, statement.missing_ok, &mut done)? else { continue };
+        let name = name.as_str();
+        match state.index(name, |index| transaction.has_dropped_index(index)) {
             Some(found) => dropped.push(found),
             None if state.table(name).is_some() => {
                 return Err(Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not an index"))
                     .with_hint("Use DROP TABLE to remove a table."));
             }
-            None if state.is_relation(name) => {
+            None if state.index(name, |_| false).is_none() && state.is_relation(name) => {
                 let message = format!("cannot drop index {name} because the primary key of its table requires it");
                 return Err(Error::new(ErrorCode::DependentObjects, message));
             }

@@ -1,6 +1,6 @@
 //! What is taken and what is left to the engine, and what an answer costs.
 
-use ashlar_base::{ColumnDef, ColumnId, IndexKind, ScalarType};
+use ashlar_base::{ColumnDef, ScalarType};
 use ashlar_store::{Mutation, Store, StoreConfig};
 
 use super::*;
@@ -66,7 +66,7 @@ fn run(engine: &Engine, plan: &IndexPlan, parameters: &[Value]) -> Option<Vec<Va
     let mut rows = Vec::new();
     let snapshot = engine.store().snapshot();
     let count = plan.run(&snapshot, parameters, &mut |values| rows.extend(values.next().map(|value| value.to_value())));
-    let count = count.unwrap()?;
+    let count = count?;
     assert_eq!(count, rows.len() as u64);
     rows.sort_by_key(|value| format!("{value:?}"));
     Some(rows)
@@ -108,11 +108,25 @@ fn everything_else_is_left_to_the_engine() {
     ] {
         assert!(plan(&engine, sql).is_none(), "{sql}");
     }
+    // A column named twice leaves none for another condition.
+    let (region, _) = engine.catalog().current().index("by_v", |_| false).unwrap();
+    let id = engine.catalog().next_id();
+    let columns = vec![ColumnId(0), ColumnId(0), ColumnId(2)];
+    let twice = Arc::new(IndexDef { id, name: "twice".to_owned(), kind: IndexKind::Btree, columns });
+    engine.catalog().add_index(&region, &twice, |_| false).unwrap();
+    region.build_index(&twice).unwrap();
+    region.drop_index(&engine.catalog().current().index("by_both", |_| false).unwrap().1);
+    assert!(plan(&engine, "SELECT v FROM t WHERE id = 5 AND s = 'text 6'").is_none());
     // More rows than a connection's thread collects, and an index that is gone.
+    let by_text =
+        Arc::new(IndexDef { id, name: "by_text".to_owned(), kind: IndexKind::Hash, columns: vec![ColumnId(2)] });
+    region.drop_index(&twice);
+    engine.catalog().add_index(&region, &by_text, |_| false).unwrap();
+    region.build_index(&by_text).unwrap();
     let many = plan(&engine, "SELECT id FROM t WHERE s = 'text 5'").unwrap();
     assert_eq!(run(&engine, &many, &[]), None);
     let one = plan(&engine, "SELECT id FROM t WHERE v = 5").unwrap();
-    let (region, index) = engine.catalog().current().index("by_v").unwrap();
+    let (region, index) = engine.catalog().current().index("by_v", |_| false).unwrap();
     region.drop_index(&index);
     assert_eq!(run(&engine, &one, &[]), None);
     engine.store().drop_region(region.id());
@@ -127,7 +141,7 @@ fn an_answer_allocates_less_than_four_kilobytes() {
     let mut found = 0;
     let before = counting::allocated();
     for id in 0..1_000 {
-        let count = plan.run(&snapshot, &[Value::Int8(id * 9)], &mut |_| found += 1).unwrap();
+        let count = plan.run(&snapshot, &[Value::Int8(id * 9)], &mut |_| found += 1);
         assert_eq!(count, Some(1));
     }
     let bytes = (counting::allocated() - before) / 1_000;

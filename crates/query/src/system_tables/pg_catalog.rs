@@ -6,7 +6,7 @@
 use ashlar_base::{IndexKind, Result, SqlType, Value};
 
 use super::layout::{Rows, int2, int2_array, string};
-use super::relations::{PUBLIC, Relation, default_text, identity};
+use super::relations::{PUBLIC, Relation, default_text, identity, indexes};
 use super::{Definition, Picture, types};
 use crate::catalog::Table;
 
@@ -186,7 +186,7 @@ fn pg_class(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("relreplident", string(if relation.is_foreign { "n" } else { "d" })),
         ])?;
     }
-    for (relation, index) in picture.indexes() {
+    for (relation, index) in indexes(&picture.relations) {
         rows.push([
             ("oid", Value::Int8(index.oid)),
             ("relname", string(&index.name)),
@@ -237,7 +237,7 @@ fn pg_attribute(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             )?;
         }
     }
-    for (relation, index) in picture.indexes() {
+    for (relation, index) in indexes(&picture.relations) {
         for (position, ordinal) in index.columns.iter().enumerate() {
             let column = &relation.columns[*ordinal];
             attribute(
@@ -298,7 +298,7 @@ fn pg_attrdef(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
 }
 
 fn pg_index(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
-    for (relation, index) in picture.indexes() {
+    for (relation, index) in indexes(&picture.relations) {
         let collation = |ordinal: &usize| Value::Int8(types::physical(relation.columns[*ordinal].sql_type).collation);
         rows.push([
             ("indexrelid", Value::Int8(index.oid)),
@@ -418,7 +418,7 @@ fn pg_user(_: &Picture, rows: &mut Rows<'_>) -> Result<()> {
 }
 
 fn pg_indexes(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
-    for (relation, index) in picture.indexes() {
+    for (relation, index) in indexes(&picture.relations) {
         rows.push([
             ("tablename", string(&relation.name)),
             ("indexname", string(&index.name)),

@@ -64,18 +64,19 @@ pub(super) struct Constraint {
     pub(super) columns: Vec<usize>,
 }
 
+/// All indexes, each with its table.
+pub(super) fn indexes(relations: &[Relation]) -> impl Iterator<Item = (&Relation, &Index)> {
+    relations.iter().flat_map(|relation| relation.indexes.iter().map(move |index| (relation, index)))
+}
+
 /// The index of this OID, and its table.
 pub(super) fn index(relations: &[Relation], oid: i64) -> Option<(&Relation, &Index)> {
-    relations.iter().flat_map(relation_indexes).find(|(_, index)| index.oid == oid)
+    indexes(relations).find(|(_, index)| index.oid == oid)
 }
 
 /// The index of this name, and its table.
 pub(super) fn index_named<'r>(relations: &'r [Relation], name: &str) -> Option<(&'r Relation, &'r Index)> {
-    relations.iter().flat_map(relation_indexes).find(|(_, index)| index.name == name)
-}
-
-fn relation_indexes(relation: &Relation) -> impl Iterator<Item = (&Relation, &Index)> {
-    relation.indexes.iter().map(move |index| (relation, index))
+    indexes(relations).find(|(_, index)| index.name == name)
 }
 
 /// All tables by name.
@@ -97,7 +98,7 @@ impl Relation {
                     kind: IndexKind::Btree,
                     is_primary: true,
                 });
-                let secondary = region.indexes();
+                let secondary = region.standing_indexes();
                 let secondary = secondary.iter().map(|index| Index {
                     oid: i64::from(index.id.0),
                     name: index.name.clone(),

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ashlar_base::{TableId, Value};
+use ashlar_base::{ColumnId, IndexDef, IndexKind, TableId, Value};
 
 use crate::testing::{datums, kv, numbers, scan_all, store};
 use crate::{Applied, Mutation, ReadView, Region, Snapshot, Store, StoreConfig, WriteSet};
@@ -321,4 +321,46 @@ fn commits_span_regions_and_an_empty_one_is_a_timestamp() {
     assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::SerializationFailure);
     assert_eq!(get(&regions[0], 1), None);
     assert!(store.commit(&mut WriteSet::new()).unwrap() > first);
+}
+
+#[test]
+fn a_commit_of_indexed_rows_is_whole_however_little_memory_there_is() {
+    const MAX: u64 = 8 << 20;
+    let config = StoreConfig { partition_count: 4, memory_max: MAX, ..StoreConfig::default() };
+    let store = Store::new(config);
+    let region = store.create_region(numbers(1)).unwrap();
+    for (id, kind) in [(100, IndexKind::Btree), (101, IndexKind::Hash)] {
+        let index = Arc::new(IndexDef { id: TableId(id), name: format!("i{id}"), kind, columns: vec![ColumnId(1)] });
+        region.add_index(&index);
+        region.build_index(&index).unwrap();
+    }
+    let (mut next, mut refused) = (0i64, 0);
+    for round in 0..160usize {
+        let mut writes = WriteSet::new();
+        let snapshot = store.snapshot();
+        let rows = 40 + round as i64 % 7 * 100;
+        for id in next..next + rows {
+            // Scattered over the leaves.
+            let row = [Datum::Int8(id), Datum::Int8(id.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64.cast_signed()))];
+            writes.upsert(&region, 1, &snapshot, &row).unwrap();
+        }
+        drop(snapshot);
+        // From nothing to what is plenty.
+        let left = round % 40 * (4 << 10);
+        let mut others = store.reservation();
+        let free = (MAX - store.memory_used()) as usize;
+        others.grow(free.saturating_sub(left)).unwrap();
+        let before = region.row_count();
+        match store.commit(&mut writes) {
+            Ok(_) => next += rows,
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::OutOfMemory);
+                assert_eq!(region.row_count(), before, "a commit that fails changes nothing");
+                refused += 1;
+            }
+        }
+        region.check();
+        assert_eq!(region.row_count(), next as u64);
+    }
+    assert!(refused > 10 && next > 1_000, "{refused} refused, {next} rows");
 }

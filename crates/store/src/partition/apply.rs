@@ -39,7 +39,6 @@ impl Partition {
             }
             (Mutation::Insert { row } | Mutation::Upsert { row }, old) => {
                 self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
-                self.reserve_indexes(1)?;
                 self.versions.mark(stamp, self.rows.end());
                 let new = self.rows.push(row.iter());
                 Ok(self.succeed(key.hash, old, new, stamp))
@@ -109,8 +108,7 @@ impl Partition {
                 None => Need::of(&shape.datum(segment, offset, ordinal)),
             };
         }
-        self.rows.reserve(&layout, needs.iter().copied())?;
-        self.reserve_indexes(1)
+        self.rows.reserve(&layout, needs.iter().copied())
     }
 
     /// A new row takes the place of the old one of its key, if there was one.

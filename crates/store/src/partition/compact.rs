@@ -287,6 +287,7 @@ impl Partition {
     /// the last round.
     pub(crate) fn shrink(&mut self) {
         self.rows.shrink_index();
+        self.settle_indexes();
         let end = self.rows.end();
         if self.last_end == end {
             self.rows.trim();

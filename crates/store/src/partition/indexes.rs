@@ -18,10 +18,13 @@ use crate::order::{compare, prefix};
 use crate::ordered::{Entry, OrderedRows};
 use crate::row::RowRef;
 use crate::rows::{Rows, split};
+use crate::segment::Need;
 use crate::shape::Shape;
 
 /// Rows of a partition that are looked up and copied one by one, under its lock.
 const PROBED_MAX: usize = 4096;
+/// Bytes of a partition's rows that are copied at once. Nobody charges them: they are few, and soon gone.
+const GATHERED_BYTES_MAX: usize = 1 << 20;
 /// So few are looked up whatever else there is.
 const PROBED_FEW: usize = 16;
 /// Looking a row up takes as long as reading so many in their order.
@@ -30,8 +33,9 @@ const PROBED_SHARE: u64 = 16;
 /// One of them.
 pub(super) struct Index {
     definition: Arc<IndexDef>,
-    /// The ordinals of its columns in the shape of now.
-    ordinals: Vec<usize>,
+    /// The ordinals of its columns in the shape of now; `None` where one is not there: the index goes, unless the shape
+    /// is taken back before any row comes.
+    ordinals: Option<Vec<usize>>,
     entries: OrderedRows,
 }
 
@@ -71,8 +75,13 @@ impl<'p> Reader<'p> {
         pairs.map(|(left, right)| compare(&left, &right)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 
+    /// The entry of a row, which goes by its present id.
     fn entry(self, kind: IndexKind, row: u32) -> Entry {
-        let row = self.rows.entry_of(row);
+        self.named(kind, self.rows.entry_of(row))
+    }
+
+    /// The entry that names a row by this id.
+    fn named(self, kind: IndexKind, row: u32) -> Entry {
         let prefix = match kind {
             IndexKind::Btree => prefix(&self.value(row, 0)),
             IndexKind::Hash => self.rows.hash(self.values(row)),
@@ -92,30 +101,29 @@ fn ordinals_of(definition: &IndexDef, shape: &Shape) -> Option<Vec<usize>> {
 }
 
 impl Index {
-    fn reader<'p>(&'p self, shape: &'p Shape, rows: &'p Rows) -> Reader<'p> {
-        Reader { shape, rows, ordinals: &self.ordinals }
+    fn reader<'p>(&'p self, shape: &'p Shape, rows: &'p Rows) -> Option<Reader<'p>> {
+        Some(Reader { shape, rows, ordinals: self.ordinals.as_deref()? })
     }
 
     fn add(&mut self, shape: &Shape, rows: &Rows, row: u32) {
-        let Self { definition, ordinals, entries } = self;
+        let Self { definition, ordinals: Some(ordinals), entries } = self else { return };
         let reader = Reader { shape, rows, ordinals };
         let new = reader.entry(definition.kind, row);
         entries.insert(new, |entry| reader.is_before(entry, new.row));
     }
 
     fn drop(&mut self, shape: &Shape, rows: &Rows, row: u32) {
-        let Self { definition, ordinals, entries } = self;
+        let Self { definition, ordinals: Some(ordinals), entries } = self else { return };
         let reader = Reader { shape, rows, ordinals };
         let old = reader.entry(definition.kind, row);
         let found = entries.remove(old, |entry| reader.is_before(entry, old.row));
         assert!(found, "a row that is looked up is in every index");
     }
 
-    /// Rows of a probe: their number, or themselves.
-    fn side<'p>(&'p self, probe: &'p Probe, shape: &'p Shape, rows: &'p Rows) -> impl Fn(Entry) -> Ordering + 'p {
-        let reader = self.reader(shape, rows);
-        let kind = self.definition.kind;
-        let hash = matches!(kind, IndexKind::Hash).then(|| rows.hash(probe.equal.iter().map(Value::as_datum)));
+    /// Where an entry is: before what a probe asks for, in it, or after it.
+    fn side<'p>(&'p self, reader: Reader<'p>, probe: &'p Probe) -> impl Fn(Entry) -> Ordering + 'p {
+        let is_hash = self.definition.kind == IndexKind::Hash;
+        let hash = is_hash.then(|| reader.rows.hash(probe.equal.iter().map(Value::as_datum)));
         let bound = |bound: &Bound<Value>| match bound {
             Bound::Included(value) | Bound::Excluded(value) => Some(prefix(&value.as_datum())),
             Bound::Unbounded => None,
@@ -179,17 +187,15 @@ impl Partition {
         let mut entries = Vec::with_capacity(count);
         entries.extend(self.rows.indexed().map(|row| reader.entry(definition.kind, row)));
         let entries = OrderedRows::of(self.rows.account(), entries, |left, right| reader.compare(left, right))?;
-        self.indexes.push(Index { definition: Arc::clone(definition), ordinals, entries });
+        self.indexes.push(Index { definition: Arc::clone(definition), ordinals: Some(ordinals), entries });
         Ok(())
     }
 
     /// Has these indexes, as a partition without rows.
     pub(crate) fn start_indexes(&mut self, definitions: &[Arc<IndexDef>]) {
         for definition in definitions {
-            if let Some(ordinals) = ordinals_of(definition, &self.shape) {
-                let entries = OrderedRows::new(self.rows.account());
-                self.indexes.push(Index { definition: Arc::clone(definition), ordinals, entries });
-            }
+            let (ordinals, entries) = (ordinals_of(definition, &self.shape), OrderedRows::new(self.rows.account()));
+            self.indexes.push(Index { definition: Arc::clone(definition), ordinals, entries });
         }
     }
 
@@ -198,24 +204,22 @@ impl Partition {
         self.indexes.retain(|index| index.definition.id != definition.id);
     }
 
-    /// Columns may be at other ordinals, and an index whose column is gone is gone too.
+    /// Columns may be at other ordinals, or gone.
     pub(super) fn reshape_indexes(&mut self) {
-        self.indexes.retain_mut(|index| match ordinals_of(&index.definition, &self.shape) {
-            Some(ordinals) => {
-                index.ordinals = ordinals;
-                true
-            }
-            None => false,
-        });
+        for index in &mut self.indexes {
+            index.ordinals = ordinals_of(&index.definition, &self.shape);
+        }
     }
 
-    /// Charges what entries for so many more rows may need.
+    /// Charges what entries for so many more rows need.
     pub(super) fn reserve_indexes(&mut self, rows: usize) -> Result<()> {
         self.indexes.iter_mut().try_for_each(|index| index.entries.reserve(rows))
     }
 
-    /// Gives back what was charged for rows that did not come.
+    /// The shape stands, and no more rows come: an index goes with any of its columns, and what was charged for rows that
+    /// did not come is given back.
     pub(crate) fn settle_indexes(&mut self) {
+        self.indexes.retain(|index| index.ordinals.is_some());
         self.indexes.iter_mut().for_each(|index| index.entries.settle());
     }
 
@@ -240,7 +244,7 @@ impl Partition {
         values: impl Iterator<Item = (usize, &'v Datum<'d>)> + Clone,
     ) -> bool {
         let (slot, offset) = split(row);
-        self.indexes.iter().flat_map(|index| &index.ordinals).any(|&indexed| {
+        self.indexes.iter().filter_map(|index| index.ordinals.as_ref()).flatten().any(|&indexed| {
             let changed = values.clone().filter(|(ordinal, _)| *ordinal == indexed).last();
             changed.is_some_and(|(_, value)| {
                 compare(&self.shape.datum(self.rows.segment(slot), offset, indexed), value).is_ne()
@@ -277,40 +281,40 @@ impl Partition {
         is_few
     }
 
-    /// Leaves the row of a key out of rows that were probed under the same lock.
-    pub(crate) fn leave_out(&self, rows: &mut Vec<u32>, key: &[Datum<'_>], at: Timestamp) {
-        let hash = self.rows.hash(key.iter().cloned());
-        if let Some(row) = self.locate_at(hash, key, at) {
-            rows.retain(|&found| found != row);
-        }
-    }
-
-    /// Columns of a shape, copied from rows: one array each, and how many rows they have.
+    /// Columns of a shape, copied from rows: one array each. `None`: they are so large that they had better be lent.
     ///
     /// # Errors
     /// XX000 where a stored value is not of its column's type.
-    pub(crate) fn gather(&self, shape: &Shape, rows: &[u32], columns: &[usize]) -> Result<(Vec<ArrayRef>, usize)> {
-        let column = |&ordinal: &usize| {
-            let values = rows.iter().map(|&row| {
-                let (slot, offset) = split(row);
-                shape.datum(self.rows.segment(slot), offset, ordinal)
-            });
-            build_array(shape.schema.columns[ordinal].sql_type, values)
+    pub(crate) fn gather(&self, shape: &Shape, rows: &[u32], columns: &[usize]) -> Result<Option<Vec<ArrayRef>>> {
+        let value = |row: u32, ordinal: usize| {
+            let (slot, offset) = split(row);
+            shape.datum(self.rows.segment(slot), offset, ordinal)
         };
-        Ok((columns.iter().map(column).collect::<Result<_>>()?, rows.len()))
+        let mut bytes = 0;
+        for (&row, &ordinal) in rows.iter().flat_map(|row| columns.iter().map(move |ordinal| (row, ordinal))) {
+            let need = Need::of(&value(row, ordinal));
+            bytes += need.bytes + need.items * size_of::<u64>();
+            if bytes > GATHERED_BYTES_MAX {
+                return Ok(None);
+            }
+        }
+        let column = |&ordinal: &usize| {
+            build_array(shape.schema.columns[ordinal].sql_type, rows.iter().map(|&row| value(row, ordinal)))
+        };
+        columns.iter().map(column).collect::<Result<_>>().map(Some)
     }
 
     /// How many rows a probe finds, ended ones included; `None`: there is no such index.
     fn count_probed(&self, probe: &Probe) -> Option<usize> {
-        let index = self.index(probe)?;
-        let side = index.side(probe, &self.shape, &self.rows);
+        let (index, reader) = self.index(probe)?;
+        let side = index.side(reader, probe);
         Some(index.entries.count(|entry| side(entry).is_lt(), |entry| side(entry).is_le()))
     }
 
     /// Calls `f` with the rows of a probe that a snapshot sees, in the order of the index.
     fn for_probed(&self, probe: &Probe, at: Timestamp, mut f: impl FnMut(u32)) {
-        let Some(index) = self.index(probe) else { return };
-        let side = index.side(probe, &self.shape, &self.rows);
+        let Some((index, reader)) = self.index(probe) else { return };
+        let side = index.side(reader, probe);
         for entry in index.entries.range(|entry| side(entry).is_lt(), |entry| side(entry).is_le()) {
             let row = self.rows.present(entry);
             if self.is_visible(self.rows.segment(split(row).0), row, at) {
@@ -319,32 +323,29 @@ impl Partition {
         }
     }
 
-    fn index(&self, probe: &Probe) -> Option<&Index> {
-        self.indexes.iter().find(|index| index.definition.id == probe.index.id)
+    fn index(&self, probe: &Probe) -> Option<(&Index, Reader<'_>)> {
+        let index = self.indexes.iter().find(|index| index.definition.id == probe.index.id)?;
+        Some((index, index.reader(&self.shape, &self.rows)?))
     }
 
     /// Entries of rows that have other ids from now on, given as the index has known them and knows them now.
     pub(super) fn rename_in_indexes(&mut self, renamed: &[(u32, u32)]) {
         let Self { indexes, shape, rows, .. } = self;
-        for Index { definition, ordinals, entries } in indexes {
+        for index in indexes {
+            let Index { definition, ordinals: Some(ordinals), entries } = index else { continue };
             let reader = Reader { shape, rows, ordinals };
             for &(old, new) in renamed {
-                let prefix = match definition.kind {
-                    IndexKind::Btree => prefix(&reader.value(new, 0)),
-                    IndexKind::Hash => rows.hash(reader.values(new)),
-                };
-                let found = entries.remove(Entry { prefix, row: old }, |entry| reader.is_before(entry, old));
+                let found = entries.remove(reader.named(definition.kind, old), |entry| reader.is_before(entry, old));
                 assert!(found, "a row that moves is in every index");
-                entries.insert(Entry { prefix, row: new }, |entry| reader.is_before(entry, new));
+                entries.insert(reader.named(definition.kind, new), |entry| reader.is_before(entry, new));
             }
-            entries.settle();
         }
     }
 
     #[cfg(test)]
     pub(super) fn check_indexes(&self) {
         for index in &self.indexes {
-            let reader = index.reader(&self.shape, &self.rows);
+            let Some(reader) = index.reader(&self.shape, &self.rows) else { continue };
             let all: Vec<u32> = index.entries.range(|_| false, |_| true).collect();
             assert_eq!(all.len(), index.entries.len());
             let mut found: Vec<u32> = all.iter().map(|&entry| self.rows.present(entry)).collect();

@@ -74,10 +74,14 @@ impl Partition {
 
     /// Leaves the row of a key out of a picture that was made under the same lock.
     pub(crate) fn hide(&self, picture: &mut Picture, key: &[Datum<'_>], at: Timestamp) {
-        let hash = self.rows.hash(key.iter().cloned());
-        if let Some(row) = self.locate_at(hash, key, at) {
+        if let Some(row) = self.find_at(key, at) {
             picture.set_hidden(row, true);
         }
+    }
+
+    /// The row of a key that a snapshot sees.
+    pub(crate) fn find_at(&self, key: &[Datum<'_>], at: Timestamp) -> Option<u32> {
+        self.locate_at(self.rows.hash(key.iter().cloned()), key, at)
     }
 }
 

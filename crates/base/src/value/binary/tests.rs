@@ -191,3 +191,16 @@ fn arrays_of_another_shape_are_refused() {
     }
     assert_eq!(refused(&[1, 0, 23, 1, 1], &(-2i32).to_be_bytes()).0, "22P03");
 }
+
+#[test]
+fn whatever_its_bits_a_nan_is_the_one_nan() {
+    for bytes in ["7ff8000000000000", "fff8000000000000", "7ff0000000000001"] {
+        let bytes = u64::from_str_radix(bytes, 16).unwrap().to_be_bytes();
+        let Ok(Value::Float8(value)) = decode(ScalarType::Float8.into(), &bytes) else { panic!("a float comes") };
+        assert_eq!(value.to_bits(), f64::NAN.to_bits());
+    }
+    let Ok(Value::Float4(value)) = decode(ScalarType::Float4.into(), &[0xff, 0xc0, 0, 1]) else {
+        panic!("a float comes")
+    };
+    assert_eq!(value.to_bits(), f32::NAN.to_bits());
+}

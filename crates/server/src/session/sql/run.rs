@@ -63,7 +63,7 @@ impl SqlSession {
             Kind::Select(plan) => {
                 // A portal with a limit goes on where it stopped: it needs rows that wait.
                 if rows_max == 0
-                    && let Some(count) = self.run_indexed(plan, portal, statement, sink)?
+                    && let Some(count) = self.run_indexed(plan, portal, statement, sink)
                 {
                     sink.ready().await?;
                     let tag = Tag::Counted("SELECT");
@@ -118,11 +118,11 @@ impl SqlSession {
         portal: &Portal,
         statement: &Arc<ashlar_query::Statement>,
         sink: &mut S,
-    ) -> Result<Option<u64>> {
-        let Some(indexed) = &plan.indexed else { return Ok(None) };
+    ) -> Option<u64> {
+        let indexed = plan.indexed.as_ref()?;
         // What the transaction has written is in no index.
         if self.transaction.as_ref().is_some_and(|transaction| !transaction.writes.is_empty()) {
-            return Ok(None);
+            return None;
         }
         let columns = portal.columns().or_else(|| self.columns_of(statement)).unwrap_or_else(|| Vec::new().into());
         let is_idle = self.alone && self.block == Block::None && self.transaction.is_none();
