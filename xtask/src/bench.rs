@@ -39,6 +39,9 @@ struct Options {
     /// A tenth of the work: figures that tell the order of things, in some ten minutes
     #[arg(long, conflicts_with = "quick")]
     short: bool,
+    /// Leave Hazelcast and Geode out of the rows about memory: their 20 million overwrites take most of an hour
+    #[arg(long)]
+    no_grids: bool,
     /// Put the table into docs/benchmarks.md
     #[arg(long)]
     write: bool,

@@ -1,7 +1,8 @@
 //! Row ids in an order: what a secondary index of a partition is made of.
 //!
 //! ```text
-//!   leaf     up to 512 entries in order, prefixes and row ids in arrays of their own
+//!   leaf     up to 128 entries in order, prefixes and row ids in arrays of their own
+//!   fences   the first entry of each leaf, beside each other as in a leaf
 //!   entry    8 bytes of prefix, 4 bytes of row id
 //!   order    prefix, then what the caller says about the rows' values, then row id
 //! ```
@@ -16,8 +17,8 @@ use ashlar_base::Result;
 
 use crate::memory::{Account, Charge};
 
-/// Entries of a leaf.
-const LEAF_ENTRIES: usize = 512;
+/// Entries of a leaf: few, so that a search touches few cache lines beside those of the fences, which are used often.
+const LEAF_ENTRIES: usize = 128;
 
 /// Bytes of an entry: its prefix and its row id.
 const ENTRY_BYTES: usize = size_of::<u64>() + size_of::<u32>();
@@ -39,16 +40,22 @@ pub(crate) struct Entry {
 pub(crate) struct OrderedRows {
     /// None of them is empty.
     leaves: Vec<Leaf>,
+    /// The first entry of each.
+    fences: Leaf,
     len: usize,
     /// Bytes that stay charged until the entries that they are for have come.
     reserved: usize,
     charge: Charge,
 }
 
+#[derive(Default)]
 struct Leaf {
     prefixes: Vec<u64>,
     rows: Vec<u32>,
 }
+
+/// Bytes that a leaf takes in the lists of leaves and of fences.
+const LISTED_BYTES: usize = size_of::<Leaf>() + ENTRY_BYTES;
 
 /// A place between entries: a leaf, and how many of its entries are before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +88,21 @@ impl Leaf {
         self.rows.reserve_exact(more);
     }
 
+    fn insert(&mut self, index: usize, entry: Entry) {
+        self.prefixes.insert(index, entry.prefix);
+        self.rows.insert(index, entry.row);
+    }
+
+    fn set(&mut self, index: usize, entry: Entry) {
+        self.prefixes[index] = entry.prefix;
+        self.rows[index] = entry.row;
+    }
+
+    fn remove(&mut self, index: usize) {
+        self.prefixes.remove(index);
+        self.rows.remove(index);
+    }
+
     fn bytes(&self) -> usize {
         self.prefixes.capacity() * size_of::<u64>() + self.rows.capacity() * size_of::<u32>()
     }
@@ -103,7 +125,7 @@ impl Leaf {
 impl OrderedRows {
     /// Empty and without memory.
     pub(crate) fn new(account: &Arc<Account>) -> Self {
-        Self { leaves: Vec::new(), len: 0, reserved: 0, charge: Charge::empty(account) }
+        Self { leaves: Vec::new(), fences: Leaf::default(), len: 0, reserved: 0, charge: Charge::empty(account) }
     }
 
     /// Of entries in any order. `compare` tells the order of two rows whose prefixes are equal.
@@ -117,16 +139,18 @@ impl OrderedRows {
     ) -> Result<Self> {
         let mut index = Self::new(account);
         let leaves = entries.len().div_ceil(LEAF_FILLED);
-        index.charge.try_resize(leaves * (LEAF_BYTES + size_of::<Leaf>()))?;
+        index.charge.try_resize(leaves * (LEAF_BYTES + LISTED_BYTES))?;
         entries.sort_unstable_by(|left, right| {
             let by_value = left.prefix.cmp(&right.prefix).then_with(|| compare(left.row, right.row));
             by_value.then_with(|| left.row.cmp(&right.row))
         });
         index.leaves.reserve_exact(leaves);
+        index.fences = Leaf::with_capacity(leaves);
         for filled in entries.chunks(LEAF_FILLED) {
             let mut leaf = Leaf::with_capacity(if leaves == 1 { filled.len() } else { LEAF_ENTRIES });
             leaf.prefixes.extend(filled.iter().map(|entry| entry.prefix));
             leaf.rows.extend(filled.iter().map(|entry| entry.row));
+            index.fences.insert(index.leaves.len(), leaf.entry(0));
             index.leaves.push(leaf);
         }
         index.len = entries.len();
@@ -178,10 +202,10 @@ impl OrderedRows {
         self.recharge();
     }
 
-    /// Bytes that the list of leaves grows by, for so many more: by doubling, beside the old one.
+    /// Bytes that the lists of leaves and fences grow by, for so many more: by doubling, beside the old ones.
     fn list_bytes(&self, more: usize) -> usize {
         let (needed, capacity) = (self.leaves.len() + more, self.leaves.capacity());
-        if needed > capacity { needed.max(2 * capacity).max(4) * size_of::<Leaf>() } else { 0 }
+        if needed > capacity { needed.max(2 * capacity).max(4) * LISTED_BYTES } else { 0 }
     }
 
     /// Charges what is about to be allocated, over the bound too.
@@ -200,6 +224,7 @@ impl OrderedRows {
         if self.leaves.is_empty() {
             self.take(self.list_bytes(1) + 4 * ENTRY_BYTES);
             self.leaves.push(Leaf::with_capacity(4));
+            self.fences.insert(0, new);
         }
         // Past the end of all: the last leaf takes it.
         if leaf == self.leaves.len() {
@@ -208,25 +233,29 @@ impl OrderedRows {
         }
         if self.leaves[leaf].len() == LEAF_ENTRIES {
             self.take(self.list_bytes(1) + LEAF_BYTES);
-            (leaf, entry) = self.split(leaf, entry);
+            (leaf, entry) = self.split(leaf, entry, new);
             self.recharge();
         } else if self.leaves[leaf].is_full() {
             self.take(2 * self.leaves[leaf].bytes());
             self.leaves[leaf].grow();
             self.recharge();
         }
-        self.leaves[leaf].prefixes.insert(entry, new.prefix);
-        self.leaves[leaf].rows.insert(entry, new.row);
+        self.leaves[leaf].insert(entry, new);
+        if entry == 0 {
+            self.fences.set(leaf, new);
+        }
     }
 
-    /// Makes two leaves of one that is full; where the place in it is then. Entries that come in order, as growing
-    /// numbers do, leave full leaves behind them.
-    fn split(&mut self, leaf: usize, entry: usize) -> (usize, usize) {
+    /// Makes two leaves of one that is full; where the place in it is then, for a new entry. Entries that come in order, as
+    /// growing numbers do, leave full leaves behind them.
+    fn split(&mut self, leaf: usize, entry: usize, new: Entry) -> (usize, usize) {
         let kept = if entry == LEAF_ENTRIES { LEAF_ENTRIES } else { LEAF_ENTRIES / 2 };
         let mut right = Leaf::with_capacity(LEAF_ENTRIES);
         let left = &mut self.leaves[leaf];
         right.prefixes.extend(left.prefixes.drain(kept..));
         right.rows.extend(left.rows.drain(kept..));
+        let fence = if right.len() == 0 { new } else { right.entry(0) };
+        self.fences.insert(leaf + 1, fence);
         self.leaves.insert(leaf + 1, right);
         if entry > kept || kept == LEAF_ENTRIES { (leaf + 1, entry - kept) } else { (leaf, entry) }
     }
@@ -239,15 +268,19 @@ impl OrderedRows {
         if place.entry == leaf.len() || leaf.entry(place.entry) != old {
             return false;
         }
-        leaf.prefixes.remove(place.entry);
-        leaf.rows.remove(place.entry);
-        let left = leaf.len();
+        leaf.remove(place.entry);
+        let first = (leaf.len() > 0).then(|| leaf.entry(0));
         self.len -= 1;
         let leaves = self.leaves.len();
-        if left == 0 {
-            self.leaves.remove(place.leaf);
-        } else {
-            self.merge(place.leaf);
+        match first {
+            Some(first) => {
+                self.fences.set(place.leaf, first);
+                self.merge(place.leaf);
+            }
+            None => {
+                self.leaves.remove(place.leaf);
+                self.fences.remove(place.leaf);
+            }
         }
         if self.leaves.len() < leaves {
             self.recharge();
@@ -264,6 +297,7 @@ impl OrderedRows {
             let Some(right) = self.leaves.get(left + 1) else { return };
             if self.leaves[left].len() + right.len() <= LEAF_ENTRIES / 2 {
                 let right = self.leaves.remove(left + 1);
+                self.fences.remove(left + 1);
                 let left = &mut self.leaves[left];
                 // Only the first leaf may have to grow for it, by no more than the other gives back.
                 left.prefixes.extend(right.prefixes);
@@ -276,6 +310,7 @@ impl OrderedRows {
     /// Removes all entries, and gives the memory back.
     pub(crate) fn clear(&mut self) {
         self.leaves = Vec::new();
+        self.fences = Leaf::default();
         self.len = 0;
         self.recharge();
     }
@@ -287,7 +322,7 @@ impl OrderedRows {
         before: impl Fn(Entry) -> bool,
         within: impl Fn(Entry) -> bool,
     ) -> impl Iterator<Item = u32> {
-        let (start, end) = (self.place(&before), self.place(&within));
+        let (start, end) = self.span(before, within);
         let last = if end.entry == 0 { end.leaf } else { end.leaf + 1 };
         let leaves = self.leaves.get(start.leaf..last.max(start.leaf)).unwrap_or_default();
         leaves.iter().zip(start.leaf..).flat_map(move |(leaf, index)| {
@@ -299,7 +334,7 @@ impl OrderedRows {
 
     /// How many rows [`Self::range`] would give.
     pub(crate) fn count(&self, before: impl Fn(Entry) -> bool, within: impl Fn(Entry) -> bool) -> usize {
-        let (start, end) = (self.place(&before), self.place(&within));
+        let (start, end) = self.span(before, within);
         let rank = |place: Place| self.leaves[..place.leaf].iter().map(Leaf::len).sum::<usize>() + place.entry;
         if start.leaf == end.leaf {
             return end.entry.saturating_sub(start.entry);
@@ -307,19 +342,18 @@ impl OrderedRows {
         rank(end).saturating_sub(rank(start))
     }
 
+    /// The places of the first entries for which `before` and `within` do not hold.
+    fn span(&self, before: impl Fn(Entry) -> bool, within: impl Fn(Entry) -> bool) -> (Place, Place) {
+        let start = self.place(&before);
+        // Mostly nothing is within, and one look tells.
+        let first = self.leaves.get(start.leaf).map(|leaf| leaf.entry(start.entry));
+        (start, if first.is_some_and(&within) { self.place(&within) } else { start })
+    }
+
     /// The place of the first entry for which `before` does not hold.
     fn place(&self, before: &impl Fn(Entry) -> bool) -> Place {
         // Leaves whose first entry comes before; the last of them may have others that do not.
-        let (mut low, mut high) = (0, self.leaves.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if before(self.leaves[middle].entry(0)) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        let Some(leaf) = low.checked_sub(1) else { return Place { leaf: 0, entry: 0 } };
+        let Some(leaf) = self.fences.partition_point(before).checked_sub(1) else { return Place { leaf: 0, entry: 0 } };
         let entry = self.leaves[leaf].partition_point(before);
         if entry == self.leaves[leaf].len() { Place { leaf: leaf + 1, entry: 0 } } else { Place { leaf, entry } }
     }
@@ -327,7 +361,7 @@ impl OrderedRows {
     fn bytes_now(&self) -> usize {
         let leaves = self.leaves.len();
         let full = leaves.saturating_sub(1) * LEAF_BYTES + self.leaves.first().map_or(0, Leaf::bytes);
-        full + self.leaves.capacity() * size_of::<Leaf>()
+        full + self.leaves.capacity() * size_of::<Leaf>() + self.fences.bytes()
     }
 
     /// What there is, or what was reserved where that is more.

@@ -229,7 +229,8 @@ pub(super) fn memory(bench: &mut Bench<'_>) -> Result<()> {
             };
             seen.push((name, Ok(resident_footprint(&server, keys, value_bytes)?)));
         }
-        for product in [&grids::HAZELCAST, &grids::GEODE] {
+        let grids = if bench.options.no_grids { &[][..] } else { &[&grids::HAZELCAST, &grids::GEODE] };
+        for product in grids {
             seen.push((product.name, heap_footprint(product, keys, value_bytes)));
         }
         let values = format!("values of {value_bytes} B");

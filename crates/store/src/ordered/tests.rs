@@ -97,13 +97,15 @@ proptest! {
         let entries: usize = index.leaves.iter().map(super::Leaf::len).sum();
         prop_assert_eq!(entries, index.len());
         prop_assert!(index.leaves.iter().all(|leaf| leaf.len() > 0 && leaf.bytes() <= LEAF_BYTES));
+        let fences: Vec<Entry> = (0..index.fences.len()).map(|leaf| index.fences.entry(leaf)).collect();
+        prop_assert_eq!(fences, index.leaves.iter().map(|leaf| leaf.entry(0)).collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn made_at_once_it_is_what_entries_one_by_one_make() {
     let values = Values(5_000);
-    for count in [0u32, 1, 448, 449, 20_000] {
+    for count in [0u32, 1, 112, 113, 20_000] {
         let rows = (0..count).map(|row| row.wrapping_mul(2_654_435_761) % 1_000_003);
         let entries: Vec<Entry> =
             rows.clone().collect::<BTreeSet<_>>().into_iter().map(|row| values.entry(row)).collect();
@@ -118,7 +120,7 @@ fn made_at_once_it_is_what_entries_one_by_one_make() {
 #[test]
 fn what_was_reserved_is_enough_and_is_given_back() {
     let values = Values(u32::MAX);
-    for (there, more) in [(0u32, 1u32), (0, 512), (0, 513), (3, 600), (512, 1), (5_000, 3_000)] {
+    for (there, more) in [(0u32, 1u32), (0, 128), (0, 129), (3, 600), (128, 1), (5_000, 3_000)] {
         let account = account(u64::MAX);
         let mut index = OrderedRows::new(&account);
         (0..there).for_each(|row| insert(&mut index, values, row * 7 % 5_003));
