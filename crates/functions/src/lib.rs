@@ -2,7 +2,8 @@
 //!
 //! The functions themselves, the planner that finds them by name and types, the analyzer rules that give operators,
 //! constants and aggregates PostgreSQL's meaning, and what the engine's errors mean to a client. Knows no table and no
-//! catalog, and of DataFusion only expressions and logical plans: the parts that compile before its planner does.
+//! catalog, and of DataFusion only expressions, logical plans and what makes them of SQL: the parts that compile before
+//! the one that runs them. Generic code of theirs that is costly to compile is used through `walk`, `tree` and `sql`.
 
 pub mod arithmetic;
 pub mod array_agg;
@@ -32,9 +33,12 @@ pub mod rules;
 pub mod series;
 pub mod session;
 pub mod single_row;
+pub mod sql;
 pub mod strings;
 pub mod times;
+pub mod tree;
 pub mod variance;
+pub mod walk;
 pub mod wide;
 
 use std::sync::Arc;

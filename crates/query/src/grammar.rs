@@ -78,7 +78,7 @@ pub fn parse(sql: &str) -> Result<Vec<ParsedStatement>> {
             "invalid byte sequence for encoding \"UTF8\": 0x00",
         ));
     }
-    let parsed = pg_query::parse(sql, 0).map_err(|error| syntax_error(sql, &error))?;
+    let parsed = ashlar_functions::sql::parse(sql).map_err(|error| syntax_error(sql, &error))?;
     let mut statements = Vec::with_capacity(parsed.protobuf.stmts.len());
     for raw in parsed.protobuf.stmts {
         let start = usize::try_from(raw.stmt_location).unwrap_or(0);
@@ -143,7 +143,7 @@ fn error_offset(sql: &str, message: &str) -> Option<usize> {
     }
     occurrences.into_iter().find(|offset| {
         let prefix = &sql[..offset + token.len()];
-        matches!(pg_query::parse(prefix, 0), Err(pg_query::Error::Parse(again)) if again == message)
+        matches!(ashlar_functions::sql::parse(prefix), Err(pg_query::Error::Parse(again)) if again == message)
     })
 }
 

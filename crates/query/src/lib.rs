@@ -31,7 +31,6 @@ pub mod sql_types;
 pub mod statement;
 pub mod system_tables;
 pub mod transaction;
-mod walk;
 
 pub use ashlar_functions::error::from_datafusion;
 pub use ashlar_functions::session::POSTGRES_VERSION;

@@ -6,8 +6,11 @@ use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::fields::{field_of, scalar};
+use ashlar_functions::tree::{
+    rewrite_expressions, rewrite_expressions_of, rewrite_nodes_with_subqueries, rewrite_parts, rewrite_parts_down,
+};
 use ashlar_store::arrow_types::sql_type_of;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{ParamValues, ScalarValue};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -49,36 +52,34 @@ pub fn settle(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<SqlType>, Vec<bool>
             types[number] = sql_type;
         }
     }
-    let plan = plan
-        .transform_up_with_subqueries(|node| {
-            let rewritten = node.map_expressions(|expr| {
-                expr.transform_up(|expr| match &expr {
-                    Expr::Placeholder(Placeholder { id, field }) => {
-                        let Some(sql_type) = number_of(id).and_then(|number| types.get(number)) else {
-                            return Ok(Transformed::no(expr));
-                        };
-                        let settled = field_of(id, *sql_type);
-                        if field.as_ref().is_some_and(|field| field.data_type() == settled.data_type()) {
-                            return Ok(Transformed::no(expr));
-                        }
-                        Ok(Transformed::yes(Expr::Placeholder(Placeholder { id: id.clone(), field: Some(settled) })))
+    let plan = rewrite_nodes_with_subqueries(plan, |node| {
+        let rewritten = rewrite_expressions_of(node, |expr| {
+            rewrite_parts(expr, |expr| match &expr {
+                Expr::Placeholder(Placeholder { id, field }) => {
+                    let Some(sql_type) = number_of(id).and_then(|number| types.get(number)) else {
+                        return Ok(Transformed::no(expr));
+                    };
+                    let settled = field_of(id, *sql_type);
+                    if field.as_ref().is_some_and(|field| field.data_type() == settled.data_type()) {
+                        return Ok(Transformed::no(expr));
                     }
-                    _ => Ok(Transformed::no(expr)),
-                })
-            })?;
-            rewritten.map_data(LogicalPlan::recompute_schema)
-        })
-        .map_err(from_datafusion)?
-        .data;
+                    Ok(Transformed::yes(Expr::Placeholder(Placeholder { id: id.clone(), field: Some(settled) })))
+                }
+                _ => Ok(Transformed::no(expr)),
+            })
+        })?;
+        rewritten.map_data(LogicalPlan::recompute_schema)
+    })
+    .map_err(from_datafusion)?;
     Ok((plan, types, used))
 }
 
 /// A parameter compared with a `numeric(p, s)` is a numeric, not one that is rounded to that scale: `d < $1` with 1.555.
 /// Only a cast around it says how many decimals it has.
 fn widen_numerics(plan: LogicalPlan) -> Result<LogicalPlan> {
-    plan.transform_up_with_subqueries(|node| {
-        let rewritten = node.map_expressions(|expr| {
-            expr.transform_down(|expr| match expr {
+    rewrite_nodes_with_subqueries(plan, |node| {
+        let rewritten = rewrite_expressions_of(node, |expr| {
+            rewrite_parts_down(expr, |expr| match expr {
                 Expr::Cast(cast) if matches!(*cast.expr, Expr::Placeholder(_)) => {
                     Ok(Transformed::new(Expr::Cast(cast), false, TreeNodeRecursion::Jump))
                 }
@@ -95,7 +96,6 @@ fn widen_numerics(plan: LogicalPlan) -> Result<LogicalPlan> {
         })?;
         rewritten.map_data(LogicalPlan::recompute_schema)
     })
-    .map(|transformed| transformed.data)
     .map_err(from_datafusion)
 }
 
@@ -114,7 +114,7 @@ fn infer(plan: LogicalPlan) -> Result<LogicalPlan> {
         Expr::Placeholder(placeholder) => Expr::Placeholder(Placeholder { field: Some(field), ..placeholder }),
         other => other,
     };
-    ashlar_functions::rules::rewrite_expressions(plan, |expr, schema| {
+    rewrite_expressions(plan, |expr, schema| {
         Ok(match expr {
             Expr::Cast(mut cast) if is_open(&cast.expr) => {
                 cast.expr = Box::new(typed(*cast.expr, FieldRef::clone(&cast.field)));

@@ -8,13 +8,17 @@ use arrow::datatypes::{DataType, SchemaRef};
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType, Value};
 use ashlar_functions::error::{external, from_datafusion, from_optimiser, undefined_table};
-use ashlar_functions::rules::any_expression;
+use ashlar_functions::sql;
 use ashlar_functions::times::StatementTime;
 use ashlar_functions::times::clock;
+use ashlar_functions::tree::{
+    any_expression, each_expression_of, each_node_with_subqueries, each_part, rewrite_nodes_with_subqueries,
+};
+use ashlar_functions::walk;
 use ashlar_store::ReadView;
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::catalog::TableFunctionArgs;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{DFSchema, TableReference, plan_datafusion_err};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::{TableProvider, ViewTable, provider_as_source};
@@ -27,7 +31,7 @@ use datafusion::logical_expr::{
     WindowUDF,
 };
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::sql::planner::{ParserOptions, PlannerContext, SqlToRel};
+use datafusion::sql::planner::PlannerContext;
 use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, Statement as AstStatement, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -37,7 +41,6 @@ use crate::columns::{self, Column};
 use crate::engine::Engine;
 use crate::grid_table::GridTable;
 use crate::index_plan::IndexPlan;
-use crate::walk;
 use crate::{parameters, system_tables};
 
 mod balance;
@@ -232,15 +235,14 @@ impl SelectPlan {
     /// # Errors
     /// As DataFusion's traversal.
     pub fn over(&self, name: &str, table: &Arc<dyn TableProvider>) -> Result<Self> {
-        use datafusion::common::tree_node::Transformed;
-        let replaced = self.plan.clone().transform_up_with_subqueries(|node| match node {
+        let replaced = rewrite_nodes_with_subqueries(self.plan.clone(), |node| match node {
             LogicalPlan::TableScan(mut scan) if scan.table_name.table() == name => {
                 scan.source = provider_as_source(Arc::clone(table));
                 Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
             }
             other => Ok(Transformed::no(other)),
         });
-        Ok(Self { plan: replaced.map_err(from_datafusion)?.data, indexed: None, ..self.clone() })
+        Ok(Self { plan: replaced.map_err(from_datafusion)?, indexed: None, ..self.clone() })
     }
 
     /// Whether it holds a function that gives another value for each row.
@@ -254,20 +256,19 @@ impl SelectPlan {
     /// As DataFusion's traversal.
     pub fn bytes(&self) -> Result<usize> {
         let mut bytes = size_of::<Self>();
-        self.plan
-            .apply_with_subqueries(|node| {
-                bytes += NODE_BYTES + node.schema().fields().len() * FIELD_BYTES;
-                node.apply_expressions(|expr| {
-                    expr.apply(|expr| {
-                        bytes += EXPRESSION_BYTES;
-                        if let Expr::Literal(value, _) = expr {
-                            bytes += value.size();
-                        }
-                        Ok(TreeNodeRecursion::Continue)
-                    })
+        let walked = each_node_with_subqueries(&self.plan, |node| {
+            bytes += NODE_BYTES + node.schema().fields().len() * FIELD_BYTES;
+            each_expression_of(node, |expr| {
+                each_part(expr, |expr| {
+                    bytes += EXPRESSION_BYTES;
+                    if let Expr::Literal(value, _) = expr {
+                        bytes += value.size();
+                    }
+                    Ok(TreeNodeRecursion::Continue)
                 })
             })
-            .map_err(from_datafusion)?;
+        });
+        walked.map_err(from_datafusion)?;
         let indexed = self.indexed.as_ref().map_or(0, |indexed| indexed.bytes());
         Ok(bytes + self.columns.len() * size_of::<Column>() + indexed)
     }
@@ -281,7 +282,6 @@ impl SelectPlan {
 /// A join of small inputs can compute for minutes without waiting for anything: each of its batches counts against
 /// the task's budget, so that the task yields, and can be cancelled.
 fn yielding_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    use datafusion::common::tree_node::Transformed;
     use datafusion::physical_plan::coop::CooperativeExec;
     plan.transform_up(|node| {
         Ok(if node.name().ends_with("JoinExec") {
@@ -366,7 +366,7 @@ impl<'a> Planner<'a> {
         if !declared.is_empty() {
             context = context.with_prepare_param_data_types(parameters::declared_fields(declared));
         }
-        let plan = self.relations().sql_statement_to_plan_with_context(statement, &mut context);
+        let plan = sql::plan(self, statement, &mut context);
         let plan = plan.and_then(|plan| object_numbers::resolve(plan, self.catalog)).map_err(from_datafusion)?;
         lateral::joined(plan)
             .and_then(|plan| ordering::without_last(plan, hidden))
@@ -383,7 +383,7 @@ impl<'a> Planner<'a> {
     /// # Errors
     /// What name and type resolution find.
     pub fn expression(&self, expr: datafusion::sql::sqlparser::ast::Expr, schema: &DFSchema) -> Result<Expr> {
-        self.relations().sql_to_expr(expr, schema, &mut PlannerContext::new()).map_err(from_datafusion)
+        sql::expression(self, expr, schema).map_err(from_datafusion)
     }
 
     /// The type of an expression that reads no columns; `None` where it cannot be planned by itself, or is open.
@@ -398,11 +398,6 @@ impl<'a> Planner<'a> {
         let plan = self.state.analyzer().execute_and_check(plan, options, |_, _| {}).ok()?;
         let field = plan.schema().field(0);
         if *field.data_type() == DataType::Null { None } else { sql_type_of(field) }
-    }
-
-    fn relations(&self) -> SqlToRel<'_, Self> {
-        let options = ParserOptions::from(&self.state.config_options().sql_parser);
-        SqlToRel::new_with_options(self, options)
     }
 
     fn provider(&self, name: &TableReference) -> Result<Arc<dyn TableProvider>> {

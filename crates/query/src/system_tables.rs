@@ -11,12 +11,12 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use ashlar_base::{Result, TableId};
 use ashlar_functions::error::external;
-use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::datasource::{MemTable, TableProvider, TableType};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::BoxFuture;
 
 use crate::catalog::CatalogState;
 
@@ -168,7 +168,6 @@ impl fmt::Debug for SystemTable {
     }
 }
 
-#[async_trait]
 impl TableProvider for SystemTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -178,13 +177,31 @@ impl TableProvider for SystemTable {
         TableType::View
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
+    // As `async_trait` would make it, but its future holds no expressions, as for a grid table: no filter comes here,
+    // since none is said to be supported, and the table that is scanned is behind a pointer.
+    fn scan<'s, 'c, 'p, 'f, 'r>(
+        &'s self,
+        state: &'c dyn Session,
+        projection: Option<&'p Vec<usize>>,
+        _: &'f [Expr],
         limit: Option<usize>,
-    ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
+    ) -> BoxFuture<'r, datafusion::common::Result<Arc<dyn ExecutionPlan>>>
+    where
+        's: 'r,
+        'c: 'r,
+        'p: 'r,
+        'f: 'r,
+    {
+        Box::pin(async move {
+            let table = self.filled(state).await?;
+            table.scan(state, projection, &[], limit).await
+        })
+    }
+}
+
+impl SystemTable {
+    /// The table with its rows.
+    async fn filled(&self, state: &dyn Session) -> datafusion::common::Result<Arc<dyn TableProvider>> {
         let mut rows = Rows::new(&self.layout);
         if let Some(fill) = self.definition.fill {
             let file_bytes = match self.reads_files {
@@ -196,8 +213,7 @@ impl TableProvider for SystemTable {
             fill(&picture, &mut rows).map_err(external)?;
         }
         let batch = rows.batch(Arc::clone(&self.schema)).map_err(external)?;
-        let table = MemTable::try_new(Arc::clone(&self.schema), vec![vec![batch]])?;
-        table.scan(state, projection, filters, limit).await
+        Ok(Arc::new(MemTable::try_new(Arc::clone(&self.schema), vec![vec![batch]])?))
     }
 }
 

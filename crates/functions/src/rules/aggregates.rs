@@ -29,6 +29,7 @@ use crate::catalog::numeric;
 use crate::decimals::NumericOperation;
 use crate::floats::FloatCheck;
 use crate::integer_sum;
+use crate::tree::rewrite_nodes_with_subqueries;
 use crate::variance::{self, Variance};
 
 /// Of what a `sum(DISTINCT bigint)` adds up: room for 10^19 rows of the greatest bigint.
@@ -44,7 +45,7 @@ pub struct NumericAggregates;
 
 impl AnalyzerRule for NumericAggregates {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|node| {
+        rewrite_nodes_with_subqueries(plan, |node| {
             // An input whose columns changed their types is seen by the nodes above.
             let node = node.recompute_schema()?;
             match node {
@@ -53,7 +54,6 @@ impl AnalyzerRule for NumericAggregates {
                 other => Ok(Transformed::yes(other)),
             }
         })
-        .map(|transformed| transformed.data)
     }
 
     fn name(&self) -> &str {

@@ -27,7 +27,7 @@ pub struct CheckedArithmetic;
 
 impl AnalyzerRule for CheckedArithmetic {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        super::rewrite_expressions(plan, |expr, schema| {
+        crate::tree::rewrite_expressions(plan, |expr, schema| {
             if let Expr::Negative(inner) = &expr {
                 return negated(inner, schema).map(|found| found.map_or(Transformed::no(expr), Transformed::yes));
             }

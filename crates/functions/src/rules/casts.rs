@@ -25,7 +25,7 @@ pub struct TextCasts {
 
 impl AnalyzerRule for TextCasts {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        super::rewrite_expressions(plan, |expr, schema| {
+        crate::tree::rewrite_expressions(plan, |expr, schema| {
             let Expr::Cast(Cast { expr: inner, field }) = &expr else {
                 return Ok(Transformed::no(expr));
             };

@@ -22,7 +22,7 @@ pub struct Conditions;
 
 impl AnalyzerRule for Conditions {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        super::rewrite_expressions(plan, |expr, schema| match expr {
+        crate::tree::rewrite_expressions(plan, |expr, schema| match expr {
             Expr::BinaryExpr(BinaryExpr { left, op: op @ (Operator::And | Operator::Or), right }) => {
                 let context = if op == Operator::And { "AND" } else { "OR" };
                 let left = condition(*left, context, schema)?;

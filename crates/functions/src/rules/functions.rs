@@ -31,7 +31,7 @@ pub struct SettleFunctions {
 
 impl AnalyzerRule for SettleFunctions {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        super::rewrite_expressions(plan, |expr, schema| match expr {
+        crate::tree::rewrite_expressions(plan, |expr, schema| match expr {
             Expr::ScalarFunction(function) => settle(function, schema, self.zone),
             other => Ok(Transformed::no(other)),
         })

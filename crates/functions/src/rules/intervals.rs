@@ -11,6 +11,7 @@ use datafusion_functions_aggregate::first_last::first_value_udaf;
 
 use crate::error::external;
 use crate::times::operators::{negated, ordered};
+use crate::tree::rewrite_nodes_with_subqueries;
 
 /// Whether an expression is an interval.
 pub(super) fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
@@ -23,7 +24,7 @@ fn unsupported(what: &str) -> datafusion_common::DataFusionError {
 
 /// Makes the nodes of a plan sort, group and join by the order of intervals.
 pub(super) fn order_nodes(plan: LogicalPlan) -> Result<LogicalPlan> {
-    plan.transform_up_with_subqueries(|node| match node {
+    rewrite_nodes_with_subqueries(plan, |node| match node {
         LogicalPlan::Sort(mut sort) => {
             let schema = sort.input.schema();
             let mut changed = false;
@@ -65,7 +66,6 @@ pub(super) fn order_nodes(plan: LogicalPlan) -> Result<LogicalPlan> {
         }
         other => Ok(Transformed::no(other)),
     })
-    .map(|transformed| transformed.data)
 }
 
 fn groups_by_interval(expr: &Expr, schema: &DFSchema) -> bool {

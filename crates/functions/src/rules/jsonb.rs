@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ashlar_base::Error;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{Column, DFSchema, Result};
 use datafusion_expr::expr::{AggregateFunction, WindowFunction};
 use datafusion_expr::{Aggregate, Distinct, Expr, LogicalPlan, LogicalPlanBuilder};
@@ -15,6 +15,7 @@ use datafusion_optimizer::AnalyzerRule;
 
 use crate::error::external;
 use crate::json::{is_jsonb, key_of};
+use crate::tree::{rewrite_nodes_with_subqueries, rewrite_parts};
 
 /// See the module.
 #[derive(Debug)]
@@ -22,14 +23,13 @@ pub struct JsonbOrder;
 
 impl AnalyzerRule for JsonbOrder {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|node| {
+        rewrite_nodes_with_subqueries(plan, |node| {
             if node.inputs().iter().any(|input| has_jsonb(input.schema())) {
                 Ok(Transformed::yes(of_node(node)?))
             } else {
                 Ok(Transformed::no(node))
             }
         })
-        .map(|transformed| transformed.data)
     }
 
     fn name(&self) -> &str {
@@ -71,7 +71,7 @@ fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
                 .into_iter()
                 .map(|expr| {
                     let name = expr.schema_name().to_string();
-                    let changed = expr.transform_up(|expr| aggregate_of(expr, &schema))?;
+                    let changed = rewrite_parts(expr, |expr| aggregate_of(expr, &schema))?;
                     Ok(if changed.transformed { changed.data.unalias().alias(name) } else { changed.data })
                 })
                 .collect::<Result<Vec<Expr>>>()?;
@@ -84,7 +84,7 @@ fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
                 .into_iter()
                 .map(|expr| {
                     let name = expr.schema_name().to_string();
-                    let changed = expr.transform_up(|expr| window_of(expr, &schema))?;
+                    let changed = rewrite_parts(expr, |expr| window_of(expr, &schema))?;
                     Ok(if changed.transformed { changed.data.unalias().alias(name) } else { changed.data })
                 })
                 .collect::<Result<Vec<Expr>>>()?;

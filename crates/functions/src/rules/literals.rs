@@ -6,6 +6,8 @@ use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion_optimizer::AnalyzerRule;
 
+use crate::tree::{each_node_with_subqueries, rewrite_expressions, rewrite_nodes_with_subqueries};
+
 /// Runs before type coercion.
 #[derive(Debug)]
 pub struct NarrowIntegerLiterals;
@@ -14,14 +16,14 @@ impl AnalyzerRule for NarrowIntegerLiterals {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         // The columns of a recursive query were settled when it was planned.
         let mut is_recursive = false;
-        plan.apply_with_subqueries(|node| {
+        each_node_with_subqueries(&plan, |node| {
             is_recursive |= matches!(node, LogicalPlan::RecursiveQuery(_));
             Ok(TreeNodeRecursion::Continue)
         })?;
         if is_recursive {
             return Ok(plan);
         }
-        let plan = super::rewrite_expressions(plan, |expr, _| {
+        let plan = rewrite_expressions(plan, |expr, _| {
             Ok(match expr {
                 // The JSON functions take a bigint as an array's index.
                 Expr::ScalarFunction(mut function) if function.func.name().starts_with("json_") => {
@@ -35,7 +37,7 @@ impl AnalyzerRule for NarrowIntegerLiterals {
             })
         })?;
         // The schema of a VALUES list is not recomputed from its expressions.
-        plan.transform_up_with_subqueries(|node| match node {
+        rewrite_nodes_with_subqueries(plan, |node| match node {
             LogicalPlan::Values(values) => {
                 let names: Vec<String> = values.schema.fields().iter().map(|field| field.name().clone()).collect();
                 let rebuilt = LogicalPlanBuilder::values(values.values)?;
@@ -63,7 +65,6 @@ impl AnalyzerRule for NarrowIntegerLiterals {
             }
             other => other.recompute_schema().map(Transformed::yes),
         })
-        .map(|transformed| transformed.data)
     }
 
     fn name(&self) -> &str {

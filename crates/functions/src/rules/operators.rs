@@ -30,7 +30,7 @@ pub struct PgOperators;
 impl AnalyzerRule for PgOperators {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let plan = intervals::order_nodes(plan)?;
-        super::rewrite_expressions(plan, |expr, schema| match expr {
+        crate::tree::rewrite_expressions(plan, |expr, schema| match expr {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_match(op) => matching(*left, op, *right),
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => binary(*left, op, *right, schema),
             Expr::InList(InList { mut expr, list, negated }) => {

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::{Error, ErrorCode, ScalarType, SqlType};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::tree_node::{Transformed, TreeNode};
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result, ScalarValue};
 use datafusion_expr::{
     Aggregate, Cast, Distinct, Expr, ExprSchemable, Join, JoinConstraint, LogicalPlan, Projection, Union,
@@ -19,6 +19,7 @@ use super::conditions::common_type;
 use crate::catalog::name_of;
 use crate::error::external;
 use crate::fields::field_of;
+use crate::tree::{any_part, rewrite_nodes_with_subqueries};
 
 /// See the module.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ pub struct Placement;
 
 impl AnalyzerRule for Placement {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        plan.transform_up_with_subqueries(|node| match node {
+        rewrite_nodes_with_subqueries(plan, |node| match node {
             LogicalPlan::Filter(filter) => {
                 if holds(&filter.predicate, |expr| matches!(expr, Expr::WindowFunction(_)))? {
                     return Err(windowing("WHERE"));
@@ -91,7 +92,6 @@ impl AnalyzerRule for Placement {
             // Literals were narrowed below a union: the nodes above it see its columns' new types.
             other => other.recompute_schema().map(Transformed::yes),
         })
-        .map(|transformed| transformed.data)
     }
 
     fn name(&self) -> &str {
@@ -147,7 +147,7 @@ fn check_keys(join: &Join) -> Result<()> {
 }
 
 fn holds(expr: &Expr, is: impl Fn(&Expr) -> bool) -> Result<bool> {
-    expr.exists(|expr| Ok(is(expr)))
+    any_part(expr, |expr| Ok(is(expr)))
 }
 
 fn grouping(place: &str) -> datafusion_common::DataFusionError {

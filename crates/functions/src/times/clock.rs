@@ -58,7 +58,7 @@ pub(super) fn current() -> Option<StatementTime> {
 /// # Errors
 /// As DataFusion's traversal.
 pub fn is_read_by(plan: &LogicalPlan) -> PlanResult<bool> {
-    crate::rules::any_expression(plan, |expr| Ok(clock_of(expr).is_some()))
+    crate::tree::any_expression(plan, |expr| Ok(clock_of(expr).is_some()))
 }
 
 fn clock_of(expr: &Expr) -> Option<(&TimeFunction, &[Expr])> {
@@ -72,7 +72,7 @@ fn clock_of(expr: &Expr) -> Option<(&TimeFunction, &[Expr])> {
 /// # Errors
 /// 0A000 where a precision is no constant.
 pub fn written_into(plan: LogicalPlan, time: StatementTime) -> PlanResult<LogicalPlan> {
-    crate::rules::rewrite_expressions(plan, |expr, _| {
+    crate::tree::rewrite_expressions(plan, |expr, _| {
         let Some((clock, args)) = clock_of(&expr) else { return Ok(Transformed::no(expr)) };
         if clock.name == "age" {
             // From the midnight that began this day.

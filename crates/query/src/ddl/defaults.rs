@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result};
 use ashlar_functions::error::from_datafusion;
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use ashlar_functions::tree::{any_part, each_expression_of, each_node};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use pg_query::protobuf::a_const;
 use pg_query::{NodeEnum, NodeRef};
@@ -45,25 +46,22 @@ fn check(engine: &Engine, catalog: &Arc<CatalogState>, text: &str, column: &Colu
     let logical = planner.logical(statement, &[])?;
     let mut refused = None;
     let mut has_query = false;
-    logical
-        .apply(|node| {
-            refused = match node {
-                LogicalPlan::Aggregate(_) => Some((ErrorCode::GroupingError, "aggregate functions are")),
-                LogicalPlan::Window(_) => Some((ErrorCode::WindowingError, "window functions are")),
-                LogicalPlan::Unnest(_) => Some((ErrorCode::FeatureNotSupported, "set-returning functions are")),
-                _ => None,
-            };
-            node.apply_expressions(|expr| {
-                if expr.exists(|part| {
-                    Ok(matches!(part, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_)))
-                })? {
-                    has_query = true;
-                }
-                Ok(TreeNodeRecursion::Continue)
+    let walked = each_node(&logical, |node| {
+        refused = match node {
+            LogicalPlan::Aggregate(_) => Some((ErrorCode::GroupingError, "aggregate functions are")),
+            LogicalPlan::Window(_) => Some((ErrorCode::WindowingError, "window functions are")),
+            LogicalPlan::Unnest(_) => Some((ErrorCode::FeatureNotSupported, "set-returning functions are")),
+            _ => None,
+        };
+        each_expression_of(node, |expr| {
+            has_query |= any_part(expr, |part| {
+                Ok(matches!(part, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_)))
             })?;
-            Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        })
-        .map_err(from_datafusion)?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(if refused.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    walked.map_err(from_datafusion)?;
     if has_query {
         return Err(no_read("subquery"));
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result, SqlType, TableSchema};
 use ashlar_functions::error::from_datafusion;
+use ashlar_functions::walk;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{Assignment, ConflictTarget, Expr, OnConflictAction, OnInsert};
@@ -14,7 +15,6 @@ use super::{Builder, Conflict, assigned_column, split_assignments, target_column
 use crate::key_plan::{self, single};
 use crate::select::Planner;
 use crate::select::names::folded;
-use crate::walk;
 
 impl Builder<'_> {
     pub(super) fn conflict(&mut self, on: Option<OnInsert>, alias: &str) -> Result<Conflict> {

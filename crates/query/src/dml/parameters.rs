@@ -2,11 +2,11 @@
 
 use ashlar_base::{Result, SqlType};
 use ashlar_functions::error::from_datafusion;
+use ashlar_functions::walk;
 use datafusion::common::DFSchema;
 use datafusion::sql::sqlparser::ast::{Expr, Ident};
 
 use crate::key_plan;
-use crate::walk;
 
 /// The qualifier of parameters as columns, which no user can write.
 const PARAMETERS: &str = "\u{1}parameters";

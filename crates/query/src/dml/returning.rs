@@ -12,10 +12,10 @@ use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::fields::field_of;
 use ashlar_functions::names::NAME_END;
-use ashlar_functions::rules::any_expression;
+use ashlar_functions::tree::{any_expression, any_part};
+use ashlar_functions::walk;
 use ashlar_store::arrow_types::to_arrow_field;
 use datafusion::common::Column as PlanColumn;
-use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder, Projection, Subquery};
 use datafusion::sql::sqlparser::ast::{
@@ -29,7 +29,6 @@ use crate::engine::Engine;
 use crate::key_plan::{single, table_columns};
 use crate::select::names::folded;
 use crate::select::{Planner, SelectPlan};
-use crate::walk;
 
 /// The inserted rows as a table, by a name that no user can write; behind their columns the number of the row.
 pub(super) const ROWS: &str = "\u{1}rows";
@@ -261,7 +260,7 @@ fn check_subqueries(expr: &PlanExpr, is_new: &impl Fn(&PlanColumn) -> bool) -> R
             Ok(matches!(expr, PlanExpr::OuterReferenceColumn(_, column) if is_new(column)))
         })
     };
-    let found = expr.exists(|expr| match expr {
+    let found = any_part(expr, |expr| match expr {
         PlanExpr::ScalarSubquery(subquery) => reads_new(subquery),
         PlanExpr::Exists(exists) => reads_new(&exists.subquery),
         PlanExpr::InSubquery(within) => reads_new(&within.subquery),

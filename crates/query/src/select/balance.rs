@@ -5,9 +5,8 @@
 
 use std::ops::ControlFlow;
 
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, Value, VisitorMut};
-
-use crate::walk;
 
 /// Chains below this many operands stay as they are, and so do the trees made here: none is deeper.
 const OPERANDS_MIN: usize = 32;

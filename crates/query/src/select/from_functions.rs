@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, Result};
 use ashlar_functions::names::NAME_END;
 use ashlar_functions::series::SERIES;
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, Ident, ObjectName, Query, SelectItem, SetExpr, Statement,
     TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TableWithJoins, UnaryOperator, Value, Visitor,
@@ -15,8 +16,6 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::lowering::strip;
 use super::names::{call, folded};
-
-use crate::walk;
 
 /// Puts a query in the place of a call.
 ///

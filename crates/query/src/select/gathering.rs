@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::Error;
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments,
     Ident, ObjectName, Query, Value, Visitor,
@@ -12,8 +13,6 @@ use datafusion::sql::sqlparser::ast::{
 use super::from_functions::{json_type, unnested};
 use super::names::{call, folded};
 use super::rewrite::refuse;
-
-use crate::walk;
 
 /// Functions that give a row for each element of an array; `unnest` is the engine's own.
 const ROWS: [&str; 8] = [

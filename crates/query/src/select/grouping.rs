@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use ashlar_base::TableSchema;
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
     TableWithJoins, Value as AstValue, Visitor, VisitorMut,
@@ -14,7 +15,6 @@ use datafusion::sql::sqlparser::ast::{
 use super::names::folded;
 use crate::catalog::{CatalogState, Table};
 use crate::key_plan::single;
-use crate::walk;
 
 /// Adds dependent columns to each GROUP BY of a query.
 pub(super) fn add_dependent(catalog: &CatalogState, query: &mut Query) {

@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, Value, VisitorMut,
@@ -13,8 +14,6 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::Planner;
 use super::names::{call, folded};
-
-use crate::walk;
 
 /// Spells out the joins of a query and of the queries inside it.
 pub(super) fn expand(planner: &Planner<'_>, query: &mut Query) {

@@ -7,13 +7,12 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, VisitorMut,
 };
 
 use super::names::folded;
-
-use crate::walk;
 
 /// Says which column is meant, in a query and in every query inside it.
 ///

@@ -15,7 +15,11 @@ use ashlar_base::Error;
 use ashlar_functions::array_rows::{column_of, row};
 use ashlar_functions::error::external;
 use ashlar_functions::names::NAME_END;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use ashlar_functions::tree::{
+    any_node, any_part, each_expression_of, each_node_with_subqueries, rewrite_inputs,
+    rewrite_nodes_down_with_subqueries, rewrite_parts,
+};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, ExprSchema, Result, ScalarValue, Spans, TableReference, UnnestOptions};
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_nested::make_array::make_array_udf;
@@ -30,7 +34,7 @@ use datafusion::logical_expr::{
 pub(super) fn joined(plan: LogicalPlan) -> Result<LogicalPlan> {
     let is_item = |node: &LogicalPlan| matches!(node, LogicalPlan::Subquery(_));
     let mut found = false;
-    plan.apply_with_subqueries(|node| {
+    each_node_with_subqueries(&plan, |node| {
         // A subquery of an expression is such a node too, but none's input.
         found |= node.inputs().into_iter().any(is_item);
         Ok(TreeNodeRecursion::Continue)
@@ -39,21 +43,20 @@ pub(super) fn joined(plan: LogicalPlan) -> Result<LogicalPlan> {
         return Ok(plan);
     }
     let mut number = 0;
-    plan.transform_down_with_subqueries(|node| match node {
+    rewrite_nodes_down_with_subqueries(plan, |node| match node {
         LogicalPlan::Join(join) if item_of(&join.right).is_some() => {
             let Some((item, alias)) = item_of(&join.right) else { return Ok(Transformed::no(LogicalPlan::Join(join))) };
             number += 1;
             Lateral { join, item, alias, number }.plan().map(Transformed::yes)
         }
         // The first item of its FROM: what it reads is of the query around.
-        other => other.map_children(|child| {
+        other => rewrite_inputs(other, |child| {
             Ok(match child {
                 LogicalPlan::Subquery(Subquery { subquery, .. }) => Transformed::yes(Arc::unwrap_or_clone(subquery)),
                 child => Transformed::no(child),
             })
         }),
     })
-    .map(|transformed| transformed.data)
 }
 
 /// A LATERAL item, and its name.
@@ -192,7 +195,7 @@ impl Lateral {
 
     /// An expression of the item, which reads the left side as its own input.
     fn with_own_columns(&self, expr: Expr, kept: &[(Column, String)]) -> Result<Expr> {
-        expr.transform(|expr| match &expr {
+        rewrite_parts(expr, |expr| match &expr {
             Expr::OuterReferenceColumn(_, column) => Ok(match kept.iter().find(|(known, _)| known == column) {
                 Some((_, name)) => Transformed::yes(Expr::Column(Column::new_unqualified(name))),
                 None => Transformed::no(expr),
@@ -277,27 +280,26 @@ fn null_handling(is_left: bool) -> datafusion::common::NullHandling {
 }
 
 fn holds_unnest(plan: &LogicalPlan) -> bool {
-    plan.exists(|node| Ok(matches!(node, LogicalPlan::Unnest(_)))).unwrap_or(true)
+    any_node(plan, |node| Ok(matches!(node, LogicalPlan::Unnest(_)))).unwrap_or(true)
 }
 
 /// A condition as the item's own, to which the left side lies outside.
 fn from_outside(condition: Expr, left: &DFSchema) -> Result<Expr> {
-    condition
-        .transform(|expr| match &expr {
-            Expr::Column(column) if left.has_column(column) => {
-                let field = Arc::clone(left.field_from_column(column)?);
-                Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column.clone())))
-            }
-            _ => Ok(Transformed::no(expr)),
-        })
-        .map(|transformed| transformed.data)
+    rewrite_parts(condition, |expr| match &expr {
+        Expr::Column(column) if left.has_column(column) => {
+            let field = Arc::clone(left.field_from_column(column)?);
+            Ok(Transformed::yes(Expr::OuterReferenceColumn(field, column.clone())))
+        }
+        _ => Ok(Transformed::no(expr)),
+    })
+    .map(|transformed| transformed.data)
 }
 
 fn holds_subquery(plan: &LogicalPlan) -> Result<bool> {
-    plan.exists(|node| {
+    any_node(plan, |node| {
         let mut found = false;
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|expr| {
+        each_expression_of(node, |expr| {
+            found |= any_part(expr, |expr| {
                 Ok(matches!(
                     expr,
                     Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)

@@ -7,6 +7,7 @@ use ashlar_base::{Error, ErrorCode, ScalarType, Value};
 use ashlar_functions::catalog::name_of;
 use ashlar_functions::error::external;
 use ashlar_functions::fields::field_of;
+use ashlar_functions::tree::rewrite_nodes_with_subqueries;
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -17,13 +18,12 @@ use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan};
 /// # Errors
 /// 42804 for what is no number, 22P02 for a quoted literal that is none.
 pub(super) fn typed(plan: LogicalPlan) -> Result<LogicalPlan> {
-    plan.transform_up_with_subqueries(|node| {
+    rewrite_nodes_with_subqueries(plan, |node| {
         let LogicalPlan::Limit(mut limit) = node else { return Ok(Transformed::no(node)) };
         limit.skip = limit.skip.map(|skip| count(*skip, "OFFSET").map(Box::new)).transpose()?;
         limit.fetch = limit.fetch.map(|fetch| count(*fetch, "LIMIT").map(Box::new)).transpose()?;
         Ok(Transformed::yes(LogicalPlan::Limit(limit)))
     })
-    .map(|transformed| transformed.data)
 }
 
 fn count(expr: Expr, clause: &str) -> Result<Expr> {

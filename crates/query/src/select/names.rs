@@ -8,13 +8,12 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use ashlar_functions::names::{NAME_END, shown_name};
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
     FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
     VisitorMut,
 };
-
-use crate::walk;
 
 /// Names the outputs of a query and of every query inside it.
 pub fn name_outputs(query: &mut Query) {

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use ashlar_base::Error;
 use ashlar_functions::error::external;
 use ashlar_functions::names::NAME_END;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use ashlar_functions::tree::{any_node, any_part, rewrite_nodes_with_subqueries, rewrite_parts};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, ExprSchema, Result};
 use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
@@ -21,7 +22,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, JoinType, LogicalPlan, Logic
 /// Says these conditions as NOT EXISTS.
 pub(super) fn as_not_exists(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut number = 0;
-    plan.transform_up_with_subqueries(|node| {
+    rewrite_nodes_with_subqueries(plan, |node| {
         let LogicalPlan::Filter(mut filter) = node else { return Ok(Transformed::no(node)) };
         let schema = Arc::clone(filter.input.schema());
         let mut changed = false;
@@ -49,7 +50,6 @@ pub(super) fn as_not_exists(plan: LogicalPlan) -> Result<LogicalPlan> {
         filter.predicate = conjunction(conjuncts).unwrap_or_else(|| lit(true));
         Ok(Transformed::yes(LogicalPlan::Filter(filter)))
     })
-    .map(|transformed| transformed.data)
 }
 
 /// Whether DataFusion's join of it knows NULL.
@@ -62,7 +62,7 @@ fn is_known_to_join(operand: &Expr, subquery: &Subquery) -> bool {
 
 fn holds_query(operand: &Expr) -> bool {
     let is_query = |expr: &Expr| matches!(expr, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_));
-    operand.exists(|expr| Ok(is_query(expr))).unwrap_or(true)
+    any_part(operand, |expr| Ok(is_query(expr))).unwrap_or(true)
 }
 
 /// `name`: what the subquery's column is called, which no other is.
@@ -74,32 +74,31 @@ fn none_equal(operand: Expr, subquery: Subquery, schema: &DFSchema, name: &str) 
         Expr::InSubquery(inner) => !inner.subquery.outer_ref_columns.is_empty(),
         _ => false,
     };
-    if operand.is_volatile() || operand.exists(|expr| Ok(reads_around(expr)))? {
+    if operand.is_volatile() || any_part(&operand, |expr| Ok(reads_around(expr)))? {
         return Err(external(Error::unsupported(
             "NOT IN with a subquery is not supported for what is random or read from a query further out",
         )));
     }
     let Subquery { subquery: plan, mut outer_ref_columns, spans } = subquery;
-    let is_movable = outer_ref_columns.is_empty() || !plan.exists(|node| Ok(!is_plain(node)))?;
+    let is_movable = outer_ref_columns.is_empty() || !any_node(&plan, |node| Ok(!is_plain(node)))?;
     let first = Expr::from(plan.schema().qualified_field(0)).alias(name);
     let plan = LogicalPlanBuilder::from(Arc::unwrap_or_clone(plan)).project(vec![first])?.build()?;
     let (qualifier, field) = plan.schema().qualified_field(0);
     let column = Expr::from((qualifier, field));
     let may_be_null = operand.nullable(schema).unwrap_or(true) || field.is_nullable();
     // Inside the subquery the row's own columns are of the query around.
-    let operand = operand
-        .transform(|expr| match expr {
-            Expr::Column(column) => {
-                let field = Arc::clone(schema.field_from_column(&column)?);
-                let outer = Expr::OuterReferenceColumn(field, column);
-                if !outer_ref_columns.contains(&outer) {
-                    outer_ref_columns.push(outer.clone());
-                }
-                Ok(Transformed::yes(outer))
+    let operand = rewrite_parts(operand, |expr| match expr {
+        Expr::Column(column) => {
+            let field = Arc::clone(schema.field_from_column(&column)?);
+            let outer = Expr::OuterReferenceColumn(field, column);
+            if !outer_ref_columns.contains(&outer) {
+                outer_ref_columns.push(outer.clone());
             }
-            other => Ok(Transformed::no(other)),
-        })?
-        .data;
+            Ok(Transformed::yes(outer))
+        }
+        other => Ok(Transformed::no(other)),
+    })?
+    .data;
     let equal = operand.eq(column.clone());
     let condition = if may_be_null { Expr::IsNotFalse(Box::new(equal)) } else { equal };
     let mut plan = LogicalPlanBuilder::from(plan).filter(condition)?;

@@ -10,8 +10,8 @@ use arrow::datatypes::DataType;
 use ashlar_base::Error;
 use ashlar_functions::error::external;
 use ashlar_functions::rules::operators::is_comparison;
-use ashlar_functions::rules::{any_expression, rewrite_expressions};
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use ashlar_functions::tree::{any_expression, each_node_with_subqueries, each_operand, rewrite_expressions};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, Result};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator};
@@ -88,7 +88,7 @@ fn expression(expr: Expr, schema: &DFSchema, catalog: &Arc<CatalogState>) -> Res
 /// Expressions around such a value: those that mean its number, those that mean its name, and the rest.
 fn other(expr: Expr, schema: &DFSchema, catalog: &Arc<CatalogState>) -> Result<Transformed<Expr>> {
     let mut has_object = false;
-    expr.apply_children(|child| {
+    each_operand(&expr, |child| {
         has_object |= kind_of(child, schema).is_some();
         Ok(TreeNodeRecursion::Continue)
     })?;
@@ -135,7 +135,7 @@ fn takes_numbers(name: &str) -> bool {
 /// The parts of a UNION must agree on what the numbers are: what one of them means as a name would come out as a
 /// number.
 fn check_unions(plan: &LogicalPlan) -> Result<()> {
-    plan.apply_with_subqueries(|node| {
+    each_node_with_subqueries(plan, |node| {
         if let LogicalPlan::Union(union) = node {
             let kinds = |input: &Arc<LogicalPlan>| {
                 let fields = input.schema().fields().iter();

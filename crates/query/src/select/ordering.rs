@@ -4,11 +4,10 @@
 use std::ops::ControlFlow;
 
 use ashlar_functions::names::NAME_END;
+use ashlar_functions::walk;
 use datafusion::common::Result;
 use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, OrderByKind, Query, SelectItem, SetExpr, Visitor};
-
-use crate::walk;
 
 /// Moves them to the end of the select list, and says how many there were.
 pub(super) fn select_subqueries(query: &mut Query) -> usize {

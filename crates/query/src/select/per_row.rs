@@ -14,9 +14,11 @@ use arrow::array::Array;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use ashlar_base::{Error, ErrorCode};
 use ashlar_functions::error::external;
-use ashlar_functions::rules::rewrite_expressions;
-use async_trait::async_trait;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use ashlar_functions::tree::{
+    any_node, any_part, each_expression_of, each_node, each_part, rewrite_expressions, rewrite_expressions_of,
+    rewrite_nodes, rewrite_parts,
+};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
@@ -31,6 +33,7 @@ use datafusion::logical_expr::{
 };
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
+use futures::future::BoxFuture;
 
 /// What plans are made and run with.
 #[derive(Clone)]
@@ -47,10 +50,10 @@ pub(super) async fn physical(plan: LogicalPlan, runner: &Runner) -> Result<Arc<d
 
 /// Whether there are subqueries left in a plan that DataFusion cannot run.
 pub(super) fn is_needed(plan: &LogicalPlan) -> Result<bool> {
-    plan.exists(|node| {
+    any_node(plan, |node| {
         let mut found = false;
-        node.apply_expressions(|expr| {
-            found |= expr.exists(|expr| {
+        each_expression_of(node, |expr| {
+            found |= any_part(expr, |expr| {
                 Ok(match expr {
                     Expr::ScalarSubquery(subquery) => !free_columns(&subquery.subquery)?.is_empty(),
                     Expr::Exists(_) | Expr::InSubquery(_) => true,
@@ -65,19 +68,18 @@ pub(super) fn is_needed(plan: &LogicalPlan) -> Result<bool> {
 
 /// The plan with functions in the place of the subqueries that are left.
 fn replace(plan: LogicalPlan, runner: &Runner) -> Result<LogicalPlan> {
-    plan.transform_up(|node| {
+    rewrite_nodes(plan, |node| {
         // Nothing else evaluates a function that waits.
         if !matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Filter(_)) {
             return beneath(node, runner);
         }
         let names = NamePreserver::new(&node);
-        node.map_expressions(|expr| {
+        rewrite_expressions_of(node, |expr| {
             let saved = names.save(&expr);
-            let replaced = expr.transform_up(|expr| expression(expr, runner))?;
+            let replaced = rewrite_parts(expr, |expr| expression(expr, runner))?;
             Ok(if replaced.transformed { replaced.update_data(|expr| saved.restore(expr)) } else { replaced })
         })
     })
-    .map(|transformed| transformed.data)
 }
 
 /// The subqueries of an aggregation or a sort, evaluated in a projection beneath it.
@@ -88,9 +90,9 @@ fn beneath(node: LogicalPlan, runner: &Runner) -> Result<Transformed<LogicalPlan
     let names = NamePreserver::new(&node);
     let mut columns = Vec::new();
     let output: Vec<Expr> = node.schema().iter().map(Expr::from).collect();
-    let replaced = node.map_expressions(|expr| {
+    let replaced = rewrite_expressions_of(node, |expr| {
         let saved = names.save(&expr);
-        let replaced = expr.transform_up(|expr| {
+        let replaced = rewrite_parts(expr, |expr| {
             let replaced = expression(expr, runner)?;
             Ok(match (replaced.transformed, &replaced.data) {
                 (true, Expr::ScalarFunction(function)) => {
@@ -179,10 +181,10 @@ struct Columns {
 
 impl Columns {
     fn collect(&mut self, plan: &LogicalPlan, scopes: &mut Vec<DFSchema>) -> Result<()> {
-        plan.apply(|node| {
+        each_node(plan, |node| {
             let schema = merge_schema(&node.inputs());
-            node.apply_expressions(|expr| {
-                expr.apply(|expr| {
+            each_expression_of(node, |expr| {
+                each_part(expr, |expr| {
                     match expr {
                         Expr::OuterReferenceColumn(_, column) => {
                             let is_bound = scopes.iter().any(|scope| scope.has_column(column));
@@ -220,6 +222,7 @@ enum Shape {
 }
 
 /// A subquery as a function of the columns it reads.
+#[derive(Clone)]
 struct PerRow {
     name: String,
     shape: Shape,
@@ -272,9 +275,23 @@ impl ScalarUDFImpl for PerRow {
     }
 }
 
-#[async_trait]
 impl AsyncScalarUDFImpl for PerRow {
-    async fn invoke_async_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    // As `async_trait` would make it, but its future borrows nothing: if it did, all that a plan holds would be shown to
+    // be `Send` for that lifetime, type by type, as for the scan of a grid table.
+    fn invoke_async_with_args<'s, 'r>(&'s self, args: ScalarFunctionArgs) -> BoxFuture<'r, Result<ColumnarValue>>
+    where
+        's: 'r,
+    {
+        self.clone().boxed_results(args)
+    }
+}
+
+impl PerRow {
+    fn boxed_results(self, args: ScalarFunctionArgs) -> BoxFuture<'static, Result<ColumnarValue>> {
+        Box::pin(async move { self.results(args).await })
+    }
+
+    async fn results(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let arrays = args.args.iter().map(|arg| arg.to_array(args.number_rows)).collect::<Result<Vec<_>>>()?;
         // Bounded by the rows of a batch.
         let mut known: HashMap<Vec<ScalarValue>, ScalarValue> = HashMap::new();

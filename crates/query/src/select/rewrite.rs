@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DataType, ExactNumberInfo, Expr, Fetch, Function, LimitClause, Query, Select, SelectItem, SetExpr,
     Statement, TableFactor, UnaryOperator, Value, VisitorMut,
@@ -33,8 +34,6 @@ mod sets;
 mod tables;
 
 use super::times;
-
-use crate::walk;
 
 struct Rewrite;
 

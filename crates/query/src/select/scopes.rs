@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
 use ashlar_functions::names::NAME_END;
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     CastKind, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, ObjectNamePart, Query,
     SelectItem, SetExpr, SetOperator, Statement, TableAlias, TableFactor, Visitor, VisitorMut, With,
@@ -14,7 +15,6 @@ use datafusion::sql::sqlparser::ast::{
 use super::names::{folded, label_of};
 use super::{Planner, SelectPlan};
 use crate::sql_types::ast_of;
-use crate::walk;
 
 /// Gives a name of its own to each WITH query that has the name of one around it.
 ///

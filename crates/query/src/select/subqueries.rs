@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use ashlar_functions::array_rows::{column_of, row};
 use ashlar_functions::names::NAME_END;
-use ashlar_functions::rules::{any_expression, rewrite_expressions};
 use ashlar_functions::single_row::SINGLE_ROW;
-use datafusion::common::tree_node::{Transformed, TreeNode};
+use ashlar_functions::tree::{any_expression, rewrite_expressions, rewrite_nodes_with_subqueries, rewrite_parts};
+use datafusion::common::tree_node::Transformed;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{AggregateFunction, Exists, InSubquery};
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
@@ -42,7 +42,7 @@ pub(super) fn one_row_each(plan: LogicalPlan) -> Result<LogicalPlan> {
 ///        ELSE false END
 /// ```
 pub(super) fn three_valued(plan: LogicalPlan) -> Result<LogicalPlan> {
-    plan.transform_up_with_subqueries(|node| {
+    rewrite_nodes_with_subqueries(plan, |node| {
         let LogicalPlan::Filter(mut filter) = node else { return Ok(Transformed::no(node)) };
         let schema = Arc::clone(filter.input.schema());
         let mut changed = false;
@@ -53,7 +53,7 @@ pub(super) fn three_valued(plan: LogicalPlan) -> Result<LogicalPlan> {
             {
                 return Ok(conjunct);
             }
-            let replaced = conjunct.transform_up(|expr| match expr {
+            let replaced = rewrite_parts(conjunct, |expr| match expr {
                 Expr::InSubquery(found) if may_be_null(&found, &schema)? => told_from_null(found).map(Transformed::yes),
                 other => Ok(Transformed::no(other)),
             })?;
@@ -67,7 +67,6 @@ pub(super) fn three_valued(plan: LogicalPlan) -> Result<LogicalPlan> {
         filter.predicate = conjunction(conjuncts).unwrap_or_else(|| lit(true));
         Ok(Transformed::yes(LogicalPlan::Filter(filter)))
     })
-    .map(|transformed| transformed.data)
 }
 
 fn may_be_null(found: &InSubquery, schema: &DFSchema) -> Result<bool> {

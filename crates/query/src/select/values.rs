@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
 use ashlar_functions::catalog::{common_numeric, digits_in, numeric};
 use ashlar_functions::rules::conditions::common_type;
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     CastKind, Expr, Ident, Query, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, UnaryOperator, Value,
     Values, VisitorMut,
@@ -16,7 +17,6 @@ use datafusion::sql::sqlparser::ast::{
 use super::Planner;
 use super::scopes::cast;
 use crate::parameters::number_of;
-use crate::walk;
 
 /// Gives the columns of every VALUES list in a query their types.
 ///

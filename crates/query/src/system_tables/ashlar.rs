@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use ashlar_base::{Result, TableId, Value};
 use datafusion::catalog::Session;
-use datafusion::datasource::listing::ListingTable;
+use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
 use futures::TryStreamExt;
 
 use super::layout::{Rows, string};
@@ -57,15 +57,19 @@ pub(super) async fn file_bytes(state: &dyn Session, catalog: &CatalogState) -> H
 }
 
 async fn bytes_of(state: &dyn Session, file: &FileTable) -> datafusion::common::Result<Option<u64>> {
-    let provider: &dyn Any = file.provider.as_ref();
-    let Some(listing) = provider.downcast_ref::<ListingTable>() else {
-        return Ok(None);
-    };
+    let Some((paths, extension)) = listed(file) else { return Ok(None) };
     let mut bytes = 0;
-    for path in listing.table_paths() {
+    for path in &paths {
         let store = state.runtime_env().object_store(path)?;
-        let files = path.list_all_files(state, store.as_ref(), &listing.options().file_extension).await?;
+        let files = path.list_all_files(state, store.as_ref(), &extension).await?;
         bytes += files.try_fold(0, |sum, file| std::future::ready(Ok(sum + file.size))).await?;
     }
     Ok(Some(bytes))
+}
+
+/// Where the files of a table lie, and how their names end.
+fn listed(file: &FileTable) -> Option<(Vec<ListingTableUrl>, String)> {
+    let provider: &dyn Any = file.provider.as_ref();
+    let listing = provider.downcast_ref::<ListingTable>()?;
+    Some((listing.table_paths().clone(), listing.options().file_extension.clone()))
 }

@@ -7,9 +7,8 @@
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, Result};
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Statement, UnaryOperator, Value, Visitor, VisitorMut};
-
-use crate::walk;
 
 /// Binds operators as PostgreSQL does.
 ///

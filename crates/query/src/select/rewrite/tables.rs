@@ -1,12 +1,12 @@
 //! What stands in FROM: a join with a name is a query, windows are spelled out.
 
 use ashlar_base::{Error, Result};
+use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     Expr, NamedWindowExpr, Select, SetExpr, Statement, TableFactor, TableWithJoins, VisitorMut, WindowSpec, WindowType,
 };
 
 use crate::select::names::folded;
-use crate::walk;
 
 /// What a table in FROM stands for.
 ///

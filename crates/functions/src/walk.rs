@@ -1,31 +1,58 @@
 //! Walks over the tree of sqlparser: by visitors of many kinds, all through the same code.
 //!
 //! `Visit::visit` is generic. For every visitor that it is called with, the compiler makes anew the walk over some five
-//! hundred kinds of nodes: that was half of what this crate cost to compile. Here a walk is made once, for a visitor
-//! behind a pointer.
+//! hundred kinds of nodes: that was half of what it cost to compile those who call it. Here a walk is made once, for a
+//! visitor behind a pointer.
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
+use datafusion_expr::sqlparser::ast::{
+    Expr, GroupByExpr, ObjectName, OrderBy, Query, Select, SelectItem, Statement, TableFactor, ValueWithSpan, Visit,
+    VisitMut, Visitor, VisitorMut,
 };
 
 /// Shows a node and all under it to a visitor.
-pub(crate) fn visit<V: Visitor>(node: &impl Visit, visitor: &mut V) -> ControlFlow<V::Break> {
+pub fn visit<V: Visitor>(node: &impl Root, visitor: &mut V) -> ControlFlow<V::Break> {
     let mut keeping = Keeping { visitor, broken: None };
-    let _ = node.visit(&mut Pointed(&mut keeping as &mut dyn Visitor<Break = ()>));
+    let _ = node.show(&mut keeping);
     keeping.broken.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
 /// Shows a node and all under it to a visitor that may change them.
-pub(crate) fn visit_mut<V: VisitorMut>(node: &mut impl VisitMut, visitor: &mut V) -> ControlFlow<V::Break> {
+pub fn visit_mut<V: VisitorMut>(node: &mut impl Root, visitor: &mut V) -> ControlFlow<V::Break> {
     let mut keeping = Keeping { visitor, broken: None };
-    let _ = node.visit(&mut Pointed(&mut keeping as &mut dyn VisitorMut<Break = ()>));
+    let _ = node.show_mut(&mut keeping);
     keeping.broken.map_or(ControlFlow::Continue(()), ControlFlow::Break)
 }
 
+/// A kind of node that walks begin at. Its functions are not generic, so that the walk is compiled here, while the
+/// engine is, and not in the crates that call it.
+pub trait Root {
+    /// Shows it and all under it.
+    fn show(&self, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()>;
+
+    /// Shows it and all under it, to be changed.
+    fn show_mut(&mut self, visitor: &mut dyn VisitorMut<Break = ()>) -> ControlFlow<()>;
+}
+
+macro_rules! roots {
+    ($($node:ty),+) => {$(
+        impl Root for $node {
+            fn show(&self, visitor: &mut dyn Visitor<Break = ()>) -> ControlFlow<()> {
+                self.visit(&mut Pointed(visitor))
+            }
+
+            fn show_mut(&mut self, visitor: &mut dyn VisitorMut<Break = ()>) -> ControlFlow<()> {
+                self.visit(&mut Pointed(visitor))
+            }
+        }
+    )+};
+}
+
+roots!(Expr, GroupByExpr, Query, SelectItem, Statement, Option<Expr>, Option<OrderBy>);
+
 /// Calls `f` with every expression, those around others first.
-pub(crate) fn expressions<B>(node: &impl Visit, f: impl FnMut(&Expr) -> ControlFlow<B>) -> ControlFlow<B> {
+pub fn expressions<B>(node: &impl Root, f: impl FnMut(&Expr) -> ControlFlow<B>) -> ControlFlow<B> {
     struct Expressions<F>(F);
     impl<B, F: FnMut(&Expr) -> ControlFlow<B>> Visitor for Expressions<F> {
         type Break = B;
@@ -38,10 +65,7 @@ pub(crate) fn expressions<B>(node: &impl Visit, f: impl FnMut(&Expr) -> ControlF
 }
 
 /// Calls `f` with every expression, those inside others first.
-pub(crate) fn expressions_mut<B>(
-    node: &mut impl VisitMut,
-    f: impl FnMut(&mut Expr) -> ControlFlow<B>,
-) -> ControlFlow<B> {
+pub fn expressions_mut<B>(node: &mut impl Root, f: impl FnMut(&mut Expr) -> ControlFlow<B>) -> ControlFlow<B> {
     struct Expressions<F>(F);
     impl<B, F: FnMut(&mut Expr) -> ControlFlow<B>> VisitorMut for Expressions<F> {
         type Break = B;
