@@ -126,6 +126,11 @@ impl TableSchema {
         self.visible_columns().iter().position(|column| column.name == name)
     }
 
+    /// Whether every column of an index is there.
+    pub fn has_columns_of(&self, index: &IndexDef) -> bool {
+        index.columns.iter().all(|id| self.columns.iter().any(|column| column.id == *id))
+    }
+
     /// The columns that a user sees.
     pub fn visible_columns(&self) -> &[ColumnDef] {
         let hidden = usize::from(self.hidden_key);

@@ -38,7 +38,7 @@ impl Table {
     }
 
     /// Whether its key or a secondary index has this name.
-    fn has_index(&self, name: &str) -> bool {
+    fn names_index(&self, name: &str) -> bool {
         match self {
             Self::Grid(region) => {
                 region.schema().key_name == name || region.standing_indexes().iter().any(|index| index.name == name)
@@ -92,7 +92,7 @@ impl CatalogState {
 
     /// Whether a table or an index has this name: they share one space of names.
     pub fn is_relation(&self, name: &str) -> bool {
-        self.tables.contains_key(name) || self.tables.values().any(|table| table.has_index(name))
+        self.tables.contains_key(name) || self.tables.values().any(|table| table.names_index(name))
     }
 
     /// Whether any table has a secondary index.
@@ -119,18 +119,22 @@ impl CatalogState {
         })
     }
 
-    /// 42P07 where a table's name, or that of its key, is the name of something else.
-    fn check_names(&self, name: &str, key_name: &str) -> Result<()> {
+    /// 42P07 where the name of a table, of its key or of one of its indexes is the name of something else.
+    fn check_names(&self, name: &str, region: &Region) -> Result<()> {
         let others = || self.tables.iter().filter(|(other, _)| *other != name);
-        let has_key = |wanted: &str| others().any(|(_, table)| table.has_index(wanted));
-        let taken = if has_key(name) {
-            name
-        } else if !key_name.is_empty() && (self.tables.contains_key(key_name) || has_key(key_name)) {
-            key_name
-        } else {
-            return Ok(());
-        };
-        Err(Error::new(ErrorCode::DuplicateTable, format!("relation \"{taken}\" already exists")))
+        let is_index = |wanted: &str| others().any(|(_, table)| table.names_index(wanted));
+        if is_index(name) {
+            return Err(is_taken(name));
+        }
+        let schema = region.schema();
+        let indexes = region.standing_indexes();
+        // A table without a key has no name for it.
+        let key = Some(schema.key_name.as_str()).filter(|name| !name.is_empty());
+        let mut wanted = key.into_iter().chain(indexes.iter().map(|index| index.name.as_str()));
+        match wanted.find(|wanted| self.tables.contains_key(*wanted) || is_index(wanted)) {
+            Some(wanted) => Err(is_taken(wanted)),
+            None => Ok(()),
+        }
     }
 
     /// All tables by name.
@@ -262,15 +266,14 @@ impl Catalog {
         let _publishing = self.publishing.lock();
         let state = self.current.load();
         let is_key = |table: &Table| matches!(table, Table::Grid(region) if region.schema().key_name == index.name);
-        let is_taken = state.tables.contains_key(&index.name)
+        let is_relation = state.tables.contains_key(&index.name)
             || state.tables.values().any(is_key)
             || state.index(&index.name, is_gone).is_some();
-        if is_taken {
-            let message = format!("relation \"{}\" already exists", index.name);
-            return Err(Error::new(ErrorCode::DuplicateTable, message));
+        if is_relation {
+            return Err(is_taken(&index.name));
         }
         let schema = region.committed().schema();
-        if !index.columns.iter().all(|id| schema.columns.iter().any(|column| column.id == *id)) {
+        if !schema.has_columns_of(index) {
             return Err(Error::new(ErrorCode::UndefinedColumn, "a column of the index does not exist any more"));
         }
         region.add_index(index);
@@ -355,15 +358,7 @@ impl Catalog {
             if next.tables.get(&change.name).map(Table::id) != Some(region.id()) {
                 continue;
             }
-            next.check_names(&change.name, &region.schema().key_name)?;
-            let others = next.tables.iter().filter(|(other, _)| **other != change.name);
-            for index in region.standing_indexes().iter() {
-                let has = |table: &Table| table.has_index(&index.name);
-                if next.tables.contains_key(&index.name) || others.clone().any(|(_, table)| has(table)) {
-                    let message = format!("relation \"{}\" already exists", index.name);
-                    return Err(Error::new(ErrorCode::DuplicateTable, message));
-                }
-            }
+            next.check_names(&change.name, region)?;
         }
         dropped.retain(|id| !next.tables.values().any(|table| table.id() == *id));
         commit_rows()?;
@@ -371,6 +366,10 @@ impl Catalog {
         self.current.store(Arc::new(next));
         Ok(dropped)
     }
+}
+
+fn is_taken(name: &str) -> Error {
+    Error::new(ErrorCode::DuplicateTable, format!("relation \"{name}\" already exists"))
 }
 
 fn kv_schema(id: TableId) -> TableSchema {

@@ -30,6 +30,8 @@ pub mod select;
 pub mod sql_types;
 pub mod statement;
 pub mod system_tables;
+#[cfg(test)]
+mod testing;
 pub mod transaction;
 
 pub use ashlar_functions::error::from_datafusion;

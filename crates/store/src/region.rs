@@ -427,8 +427,7 @@ impl Region {
             return Vec::new();
         }
         let schema = self.schema();
-        let is_there = |id: &ColumnId| schema.columns.iter().any(|column| column.id == *id);
-        indexes.iter().filter(|index| index.columns.iter().all(is_there)).cloned().collect()
+        indexes.iter().filter(|index| schema.has_columns_of(index)).cloned().collect()
     }
 
     /// Has one more index, which [`Self::build_index`] then makes in the partitions that are there.
@@ -524,10 +523,10 @@ impl Region {
     pub(crate) fn set_shape(&self, shape: &Arc<Shape>) {
         *self.shape.write() = Arc::clone(shape);
         // An index goes with any of its columns.
-        let is_there = |id: &ColumnId| shape.schema.columns.iter().any(|column| column.id == *id);
+        let stands = |index: &Arc<IndexDef>| shape.schema.has_columns_of(index);
         let mut indexes = self.life.indexes.write();
-        if indexes.iter().any(|index| !index.columns.iter().all(is_there)) {
-            *indexes = indexes.iter().filter(|index| index.columns.iter().all(is_there)).cloned().collect();
+        if !indexes.iter().all(stands) {
+            *indexes = indexes.iter().filter(|index| stands(index)).cloned().collect();
         }
     }
 

@@ -1,61 +1,29 @@
 //! What is taken and what is left to the engine, and what an answer costs.
 
-use ashlar_base::{ColumnDef, ScalarType};
-use ashlar_store::{Mutation, Store, StoreConfig};
+use ashlar_store::Mutation;
 
 use super::*;
-use crate::catalog::Table;
-use crate::counting;
-use crate::engine::{Engine, EngineConfig};
-use crate::grammar;
-use crate::statement::{Kind, Statement};
+use crate::engine::Engine;
+use crate::statement::Kind;
+use crate::{counting, testing};
 
-/// An engine with `t (id bigint primary key, v bigint, s text)`, of 10,000 rows: `v` is `id`, `s` one of a hundred
-/// texts. Indexes are on `v`, and on `s` and `v`.
+/// An engine with a table of 10,000 rows: `v` is `id`, `s` one of a hundred texts. Indexes are on `v`, and on `s` and `v`.
 fn engine() -> Arc<Engine> {
-    let config =
-        EngineConfig { memory_bytes_max: 64 << 20, threads: 1, batch_rows: 1024, plan_cache_bytes_max: 1 << 20 };
-    let engine = Engine::new(Store::new(StoreConfig::default()), &config).unwrap();
-    let types = [("id", ScalarType::Int8), ("v", ScalarType::Int8), ("s", ScalarType::Text)];
-    let columns = types.iter().zip(0..).map(|((name, scalar), ordinal)| ColumnDef {
-        id: ColumnId(ordinal),
-        name: (*name).to_owned(),
-        sql_type: SqlType::Scalar(*scalar),
-        nullable: ordinal > 0,
-        default: None,
-    });
-    let schema = TableSchema {
-        id: engine.catalog().next_id(),
-        name: "t".to_owned(),
-        version: 0,
-        columns: columns.collect(),
-        key: vec![0],
-        partition_by: vec![0],
-        hidden_key: false,
-        key_name: "t_pkey".to_owned(),
-    };
-    let region = engine.store().create_region(Arc::new(schema)).unwrap();
+    let engine = testing::engine_with(&["CREATE TABLE t (id bigint PRIMARY KEY, v bigint, s text)"]);
+    let region = Arc::clone(engine.catalog().current().grid("t").unwrap());
     for id in 0..10_000i64 {
         let text = format!("text {}", id % 100);
         let row = [Datum::Int8(id), Datum::Int8(id), Datum::Text(&text)];
         region.entry(&row[..1], |entry| entry.apply(Mutation::Insert { row: &row })).unwrap();
     }
-    let mut draft = engine.catalog().draft();
-    engine.catalog().put(&mut draft, "t", Some(Table::Grid(Arc::clone(&region))));
-    engine.catalog().publish(&draft, || Ok(())).unwrap();
-    for (name, columns) in [("by_v", vec![ColumnId(1)]), ("by_both", vec![ColumnId(2), ColumnId(1)])] {
-        let id = engine.catalog().next_id();
-        let index = Arc::new(IndexDef { id, name: name.to_owned(), kind: IndexKind::Btree, columns });
-        engine.catalog().add_index(&region, &index, |_| false).unwrap();
-        region.build_index(&index).unwrap();
+    for sql in ["CREATE INDEX by_v ON t (v)", "CREATE INDEX by_both ON t (s, v)"] {
+        testing::alone(&engine, sql).unwrap();
     }
     engine
 }
 
 fn plan(engine: &Engine, sql: &str) -> Option<Arc<IndexPlan>> {
-    let parsed = grammar::only_one(grammar::parse(sql).unwrap()).unwrap().unwrap();
-    let statement = Statement::plan(engine, &engine.catalog().current(), &parsed, &[]).unwrap();
-    match statement.kind {
+    match testing::plan(engine, sql).kind {
         Kind::Select(plan) => plan.indexed,
         _ => panic!("{sql} is a query"),
     }

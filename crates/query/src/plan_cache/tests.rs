@@ -1,53 +1,17 @@
 //! The cache over real plans of a real engine.
 
-use ashlar_base::{ColumnDef, ColumnId, ScalarType, SqlType, TableSchema};
-use ashlar_store::{Store, StoreConfig};
-
 use super::*;
-use crate::catalog::Table;
-use crate::engine::{Engine, EngineConfig};
-use crate::{counting, grammar, lift};
+use crate::engine::Engine;
+use crate::{counting, grammar, lift, testing};
 
-/// An engine with the table `t (id integer primary key, a text, b bigint, c timestamp, d numeric(10,2), v varchar(3))`.
 fn engine() -> Arc<Engine> {
-    let config =
-        EngineConfig { memory_bytes_max: 64 << 20, threads: 1, batch_rows: 1024, plan_cache_bytes_max: 1 << 20 };
-    let engine = Engine::new(Store::new(StoreConfig::default()), &config).unwrap();
-    let types = [
-        ("id", ScalarType::Int4),
-        ("a", ScalarType::Text),
-        ("b", ScalarType::Int8),
-        ("c", ScalarType::Timestamp),
-        ("d", ScalarType::Numeric { precision: 10, scale: 2 }),
-        ("v", ScalarType::Varchar { length: Some(3) }),
-    ];
-    let columns = types.iter().zip(0..).map(|((name, scalar), ordinal)| ColumnDef {
-        id: ColumnId(ordinal),
-        name: (*name).to_owned(),
-        sql_type: SqlType::Scalar(*scalar),
-        nullable: ordinal > 0,
-        default: None,
-    });
-    let schema = TableSchema {
-        id: engine.catalog().next_id(),
-        name: "t".to_owned(),
-        version: 0,
-        columns: columns.collect(),
-        key: vec![0],
-        partition_by: vec![0],
-        hidden_key: false,
-        key_name: "t_pkey".to_owned(),
-    };
-    let mut draft = engine.catalog().draft();
-    let region = engine.store().create_region(Arc::new(schema)).unwrap();
-    engine.catalog().put(&mut draft, "t", Some(Table::Grid(region)));
-    engine.catalog().publish(&draft, || Ok(())).unwrap();
-    engine
+    testing::engine_with(&[
+        "CREATE TABLE t (id integer PRIMARY KEY, a text, b bigint, c timestamp, d numeric(10,2), v varchar(3))",
+    ])
 }
 
 fn plan(engine: &Engine, sql: &str) -> Arc<Statement> {
-    let parsed = grammar::only_one(grammar::parse(sql).unwrap()).unwrap().unwrap();
-    Arc::new(Statement::plan(engine, &engine.catalog().current(), &parsed, &[]).unwrap())
+    Arc::new(testing::plan(engine, sql))
 }
 
 /// Plans a text for its shape and keeps it, as a session does; tells whether that was faithful.

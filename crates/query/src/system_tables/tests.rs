@@ -4,65 +4,19 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
-use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, Sequence, SqlType, TableSchema, Value};
-use ashlar_store::{Store, StoreConfig};
 use datafusion::prelude::SessionContext;
 use expect_test::{Expect, expect};
 
 use super::{SCHEMAS, provider};
-use crate::catalog::Table;
-use crate::engine::{Engine, EngineConfig};
+use crate::engine::Engine;
+use crate::testing;
 
 fn engine() -> Arc<Engine> {
-    let config =
-        EngineConfig { memory_bytes_max: 64 << 20, threads: 1, batch_rows: 1024, plan_cache_bytes_max: 1 << 20 };
-    let engine = Engine::new(Store::new(StoreConfig::default()), &config).unwrap();
-    let catalog = engine.catalog();
-    let column = |ordinal: u32, name: &str, scalar: ScalarType| ColumnDef {
-        id: ColumnId(ordinal),
-        name: name.to_owned(),
-        sql_type: SqlType::Scalar(scalar),
-        nullable: true,
-        default: None,
-    };
-    let mut id = column(0, "id", ScalarType::Int4);
-    id.nullable = false;
-    id.default = Some(ColumnDefault::Sequence(Sequence { max: i32::MAX.into(), ..Sequence::BY_ONES }));
-    let mut label = column(1, "label", ScalarType::Varchar { length: Some(10) });
-    label.default = Some(ColumnDefault::Constant(Value::Text("it's".into())));
-    let mut tags = column(2, "tags", ScalarType::Text);
-    tags.sql_type = SqlType::Array(ScalarType::Text);
-    let mut price = column(3, "price", ScalarType::Numeric { precision: 10, scale: 2 });
-    price.default = Some(ColumnDefault::Constant(Value::Numeric(150)));
-    let keyed = TableSchema {
-        id: catalog.next_id(),
-        name: "item".to_owned(),
-        version: 0,
-        columns: vec![id, label, tags, price],
-        key: vec![0],
-        key_name: "item_pkey".to_owned(),
-        partition_by: vec![0],
-        hidden_key: false,
-    };
-    let mut hidden = column(1, crate::ddl::HIDDEN_KEY, ScalarType::Int8);
-    hidden.nullable = false;
-    let keyless = TableSchema {
-        id: catalog.next_id(),
-        name: "log".to_owned(),
-        version: 0,
-        columns: vec![column(0, "at", ScalarType::Timestamptz), hidden],
-        key: vec![1],
-        key_name: String::new(),
-        partition_by: vec![1],
-        hidden_key: true,
-    };
-    let mut draft = catalog.draft();
-    for schema in [keyed, keyless] {
-        let region = engine.store().create_region(Arc::new(schema.clone())).unwrap();
-        catalog.put(&mut draft, &schema.name, Some(Table::Grid(region)));
-    }
-    catalog.publish(&draft, || Ok(())).unwrap();
-    engine
+    testing::engine_with(&[
+        "CREATE TABLE item (id serial PRIMARY KEY, label varchar(10) DEFAULT 'it''s', tags text[], \
+         price numeric(10,2) DEFAULT 1.50)",
+        "CREATE TABLE log (at timestamptz)",
+    ])
 }
 
 /// Runs SQL over one system table, here always called `t`.

@@ -1,59 +1,10 @@
 //! Statements in transactions of one engine: who wins a race, and what a statement may hold.
 
-use std::sync::Arc;
-
 use ashlar_base::{ErrorCode, Value};
-use ashlar_store::StoreConfig;
 
 use super::*;
-use crate::dml::run::{Outcome, Run};
-use crate::engine::{Engine, EngineConfig};
-use crate::statement::{Kind, Statement};
-use crate::{ddl, grammar};
-
-fn engine(memory_max: u64) -> Arc<Engine> {
-    let config =
-        EngineConfig { memory_bytes_max: 256 << 20, threads: 2, batch_rows: 1024, plan_cache_bytes_max: 1 << 20 };
-    Engine::new(Store::new(StoreConfig { memory_max, ..StoreConfig::default() }), &config).unwrap()
-}
-
-fn transaction() -> Transaction {
-    Transaction::new(Isolation::ReadCommitted, false, false)
-}
-
-/// Runs a statement as a session does; after an error the transaction is as before.
-fn run(engine: &Engine, transaction: &mut Transaction, sql: &str, in_block: bool) -> Result<Outcome> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mark = transaction.mark();
-    let done = runtime.block_on(async {
-        let catalog = transaction.catalog(engine.catalog());
-        let parsed = grammar::only_one(grammar::parse(sql)?)?.unwrap();
-        let statement = Statement::plan(engine, &catalog, &parsed, &[])?;
-        let mut run = Run { engine, catalog: &catalog, transaction, parameters: &[] };
-        match &statement.kind {
-            Kind::Ddl(ddl) => {
-                ddl::run(engine, run.transaction, ddl, in_block).await?;
-                Ok(Outcome::default())
-            }
-            Kind::Insert(plan) => run.insert(plan).await,
-            Kind::Update(plan) => run.update(plan).await,
-            Kind::Delete(plan) => run.delete(plan).await,
-            _ => panic!("{sql}"),
-        }
-    });
-    if done.is_err() {
-        transaction.rollback_to(&mark, engine.catalog(), engine.store());
-    }
-    done
-}
-
-/// Runs a statement that is a transaction of its own.
-fn alone(engine: &Engine, sql: &str) -> Result<Outcome> {
-    let mut transaction = transaction();
-    let outcome = run(engine, &mut transaction, sql, false)?;
-    transaction.commit(engine.catalog(), engine.store())?;
-    Ok(outcome)
-}
+use crate::engine::Engine;
+use crate::testing::{alone, engine, run, transaction};
 
 /// The tables, where each has the name in the catalog that it has itself.
 fn names(engine: &Engine) -> Vec<String> {
