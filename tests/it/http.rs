@@ -68,6 +68,53 @@ fn metrics_count_what_happened() {
 }
 
 #[test]
+fn a_server_gives_profiles_of_itself_while_it_works() {
+    let server =
+        Ashlar::start(Options { config: "[server]\nstartup_timeout_ms = 1000\n".into(), ..Options::default() })
+            .unwrap();
+    let (list, folded) = (get(server.http(), "/debug/profile").1, "?seconds=3&format=folded");
+    let mut connection = server.connect();
+    for (kind, expected) in [
+        ("cpu", "ashlar_query"),
+        // A thread that has nothing to do is seen as well.
+        ("wall", "ashlar_store::compactor::run"),
+        ("allocations", "ashlar_query"),
+        ("heap", ""),
+    ] {
+        assert!(list.contains(&format!("/debug/profile/{kind} ")), "{list}");
+        let address = server.http();
+        // Longer than a client may be silent otherwise.
+        let profile = std::thread::spawn(move || get(address, &format!("/debug/profile/{kind}{folded}")));
+        while !profile.is_finished() {
+            let sql = "SELECT count(*), sum(a * b) FROM generate_series(1, 300) a, generate_series(1, 300) b";
+            assert_eq!(connection.query(sql).unwrap().len(), 1);
+        }
+        let (status, text) = profile.join().unwrap();
+        assert_eq!(status, 200, "{kind}: {text}");
+        assert!(text.contains(expected), "{kind}: {text}");
+        for line in text.lines() {
+            let (_, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{kind}: {line}"));
+            assert!(value.parse::<u64>().is_ok_and(|value| value > 0), "{kind}: {line}");
+        }
+    }
+    // One at a time; other pages are answered meanwhile.
+    let address = server.http();
+    let first = std::thread::spawn(move || get(address, "/debug/profile/cpu?seconds=4&format=folded"));
+    let busy =
+        wait_for(Duration::from_secs(10), || get(address, "/debug/profile/cpu?seconds=1&format=folded").0 == 409);
+    assert!(busy && !first.is_finished());
+    assert_eq!(get(address, "/healthz").0, 200);
+    assert!(first.join().is_ok());
+    for (path, status) in
+        [("/debug/profile/x", 404), ("/debug/profile/cpu?seconds=0", 400), ("/debug/profile/cpu?x=1", 400)]
+    {
+        assert_eq!(get(address, path).0, status, "{path}");
+    }
+    drop(connection);
+    server.stop();
+}
+
+#[test]
 fn readiness_ends_before_the_server_does() {
     let mut server = Ashlar::start(Options::default()).unwrap();
     let mut connection = server.connect();

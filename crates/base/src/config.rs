@@ -103,7 +103,7 @@ rooms! {
         pg_address: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 5433));
         /// Address of the RESP door, for Redis clients.
         resp_address: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 6380));
-        /// Address of the HTTP door: `/metrics`, `/healthz`, `/readyz`.
+        /// Address of the HTTP door: `/metrics`, `/healthz`, `/readyz`, `/debug/profile`.
         http_address: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8033));
         /// Whether a door may listen on an address that other machines can reach although it asks for no password.
         /// Anybody who can reach the port can then read and change everything.

@@ -18,17 +18,17 @@ use ashlar_base::config::{LogLevel, Resolved};
 use crate::cli::{DemoOptions, Signals, resolve, say, write_ready_file};
 use crate::client::pg::PgClient;
 use crate::client::resp::RespClient;
+use crate::door::meters;
 use crate::runtime::{self, Addresses, Server};
-use crate::telemetry;
 
 /// Runs the demo.
 pub(crate) fn run(options: &DemoOptions) -> anyhow::Result<ExitCode> {
-    telemetry::tune_allocator();
+    ashlar_telemetry::allocator::tune();
     let Some(mut resolved) = resolve(&options.config)? else { return Ok(ExitCode::from(2)) };
     let files = data_directory(options.data.as_deref())?;
     prefer(&mut resolved, options.once);
-    telemetry::start_log(&resolved.config.log)?;
-    let recorder = telemetry::start_metrics()?;
+    ashlar_telemetry::log::start(&resolved.config.log)?;
+    let recorder = meters::start()?;
     let mut signals = Signals::watch()?;
 
     let server = runtime::start(resolved.config, recorder, false).context(

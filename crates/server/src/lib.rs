@@ -13,4 +13,3 @@ mod door;
 pub mod runtime;
 pub mod session;
 pub mod shutdown;
-pub mod telemetry;

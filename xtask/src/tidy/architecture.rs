@@ -11,10 +11,10 @@ const PAGE: &str = "ARCHITECTURE.md";
 const ENGINE_ROOMS: &[&str] = &["crates/functions/", "crates/query/"];
 
 /// What a door may import of the server: the session, its own room, and what concerns every thread of the process.
-const DOOR_IMPORTS: &[&str] = &["session", "door", "shutdown", "telemetry"];
+const DOOR_IMPORTS: &[&str] = &["session", "door", "shutdown"];
 
 /// What a door may import of our other crates.
-const DOOR_CRATES: &[&str] = &["ashlar_base", "ashlar_protocol"];
+const DOOR_CRATES: &[&str] = &["ashlar_base", "ashlar_protocol", "ashlar_telemetry"];
 
 /// The crate map equals the tree.
 pub(super) fn map(tree: &Tree) -> Vec<String> {

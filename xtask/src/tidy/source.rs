@@ -27,6 +27,9 @@ const SLEEPERS: &[(&str, &str)] = &[
         "backs off when the system has no file handles, and bounds the goodbye at the end",
     ),
     ("crates/server/src/session/sql/limit.rs", "statement_timeout is a length of time"),
+    ("crates/lab/src/targets/noop/plant.rs", "a sleep where none should be is what the lab has to find"),
+    ("crates/telemetry/src/profile/cpu.rs", "a profile is of a length of time"),
+    ("crates/telemetry/src/profile/heap.rs", "a profile is of a length of time"),
     ("tests/it/faults.rs", "measures CPU time over a length of time, and repeats a request that may come too early"),
     ("tests/src/process.rs", "polls another process with a deadline; there is no event to wait for"),
     ("xtask/src/bench/latency.rs", "sends requests at a given rate; the time between them is the measurement"),
@@ -37,6 +40,7 @@ const SLEEPERS: &[(&str, &str)] = &[
 const UNSAFE_ROOMS: &[&str] = &[
     "crates/store/src/segment",
     "crates/query/src/counting.rs",
+    "crates/telemetry/src/profile/wall.rs",
     "crates/store/tests/allocations.rs",
     "crates/protocol/tests/allocations.rs",
 ];

@@ -10,19 +10,19 @@ use anyhow::Context;
 use tokio::runtime::Runtime;
 
 use super::{EXIT_USAGE, ServeOptions, resolve};
+use crate::door::meters;
 use crate::runtime::{self, Addresses};
 use crate::shutdown::{self, Phase, Stopper};
-use crate::telemetry;
 
 /// Runs a server until it is told to stop.
 pub(super) fn serve(options: &ServeOptions) -> anyhow::Result<ExitCode> {
-    telemetry::tune_allocator();
+    ashlar_telemetry::allocator::tune();
     let Some(resolved) = resolve(&options.config)? else { return Ok(ExitCode::from(EXIT_USAGE)) };
-    telemetry::start_log(&resolved.config.log)?;
+    ashlar_telemetry::log::start(&resolved.config.log)?;
     for problem in &resolved.unknown {
         tracing::warn!("unknown configuration is ignored: {problem}");
     }
-    let recorder = telemetry::start_metrics()?;
+    let recorder = meters::start()?;
     let signals = Signals::watch()?;
 
     let server = runtime::start(resolved.config, recorder, true)?;

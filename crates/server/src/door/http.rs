@@ -1,14 +1,16 @@
-//! The HTTP door: metrics for Prometheus, and whether this process lives and is ready.
+//! The HTTP door: metrics for Prometheus, whether this process lives and is ready, and profiles of it.
 //!
 //! Runs on a thread of its own, so that it answers while the other doors are busy. Reads, never changes anything.
 
 mod doorway;
+mod profiles;
 
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ashlar_telemetry::allocator;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -17,11 +19,10 @@ use axum::routing::get;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
 
-use self::doorway::Doorway;
+use self::doorway::{Doorway, Lease};
 use super::seats::Seats;
 use crate::session::Shared;
 use crate::shutdown::{Phase, Stop};
-use crate::telemetry;
 
 /// What the pages are made from.
 pub(crate) struct Pages {
@@ -48,8 +49,10 @@ pub(crate) async fn serve(listener: TcpListener, pages: Pages) -> std::io::Resul
         .route("/metrics", get(metrics_page))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
+        .route("/debug/profile", get(profiles::list))
+        .route("/debug/profile/{kind}", get(profiles::take))
         .with_state(Arc::new(pages));
-    let server = axum::serve(doorway, router).into_future();
+    let server = axum::serve(doorway, router.into_make_service_with_connect_info::<Lease>()).into_future();
     tokio::select! {
         served = server => served,
         // Keep-alive connections would hold a graceful stop up; nothing is lost by cutting them.
@@ -83,7 +86,7 @@ impl Pages {
         let open = self.seats.iter().map(|(door, seats)| (*door, u64::from(seats.seated())));
         gauge(page, "ashlar_server_connections_open", "connections with a session", "door", open);
 
-        let memory = telemetry::memory();
+        let memory = allocator::memory();
         let process = [("allocated", memory.allocated as u64), ("resident", memory.resident as u64)];
         gauge(page, "ashlar_process_memory_bytes", "what the allocator holds", "kind", process.into_iter());
 

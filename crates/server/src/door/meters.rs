@@ -3,8 +3,10 @@
 //! Connections hold the handles and add to them once per turn of their loop, not once per message: the counters are
 //! shared by all threads.
 
+use anyhow::Context;
 use ashlar_base::ErrorCode;
 use metrics::{Counter, counter, describe_counter};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
 use super::Door;
 
@@ -15,6 +17,13 @@ const SENT: &str = "ashlar_server_sent_bytes_total";
 const STATEMENTS: &str = "ashlar_server_statements_total";
 const ROWS: &str = "ashlar_server_rows_total";
 const ERRORS: &str = "ashlar_server_errors_total";
+
+/// Makes the recorder of this process; there can be one.
+pub(crate) fn start() -> anyhow::Result<PrometheusHandle> {
+    let handle = PrometheusBuilder::new().install_recorder().context("cannot start the metrics")?;
+    describe();
+    Ok(handle)
+}
 
 /// Handles of the counters of one door.
 #[derive(Clone, Debug)]
@@ -57,7 +66,7 @@ impl Meters {
 }
 
 /// Gives each counter its line of help.
-pub(crate) fn describe() {
+fn describe() {
     describe_counter!(CONNECTIONS, "connections accepted");
     describe_counter!(REFUSED, "connections closed because the door was full");
     describe_counter!(RECEIVED, "bytes read from clients");

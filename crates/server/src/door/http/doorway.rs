@@ -7,10 +7,13 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ashlar_base::clock;
+use axum::extract::connect_info::Connected;
+use axum::serve::IncomingStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep};
@@ -34,7 +37,35 @@ pub(super) struct Visitor {
     patience: Duration,
     /// Runs out unless the client moves on.
     end: Pin<Box<Sleep>>,
+    lease: Lease,
     _seat: Seat,
+}
+
+/// Whether an answer is being made on a connection, for which its client has to wait and may be silent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lease(Arc<AtomicBool>);
+
+/// Ends with the answer.
+pub(super) struct Busy(Lease);
+
+impl Lease {
+    /// The client waits for us.
+    pub(super) fn busy(&self) -> Busy {
+        self.0.store(true, Ordering::Relaxed);
+        Busy(self.clone())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Connected<IncomingStream<'_, Doorway>> for Lease {
+    fn connect_info(stream: IncomingStream<'_, Doorway>) -> Self {
+        stream.io().lease.clone()
+    }
 }
 
 impl Doorway {
@@ -65,7 +96,7 @@ impl axum::serve::Listener for Doorway {
                 continue;
             };
             let end = Box::pin(tokio::time::sleep(self.patience));
-            return (Visitor { stream, patience: self.patience, end, _seat: seat }, address);
+            return (Visitor { stream, patience: self.patience, end, lease: Lease::default(), _seat: seat }, address);
         }
     }
 
@@ -78,7 +109,12 @@ impl Visitor {
     /// What is waited for has its time.
     fn in_time<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_pending() && self.end.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            if !self.lease.0.load(Ordering::Relaxed) {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.begin_anew();
+            // Asked, so that it wakes this task when it runs out again.
+            let _ = self.end.as_mut().poll(cx);
         }
         polled
     }
@@ -86,9 +122,13 @@ impl Visitor {
     /// As [`Self::in_time`]; what was sent begins the time anew, for more of the answer or for the next request.
     fn sent(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(1..)) = polled {
-            self.end.as_mut().reset(Instant::from_std(clock::monotonic()) + self.patience);
+            self.begin_anew();
         }
         self.in_time(cx, polled)
+    }
+
+    fn begin_anew(&mut self) {
+        self.end.as_mut().reset(Instant::from_std(clock::monotonic()) + self.patience);
     }
 }
 

@@ -77,7 +77,7 @@ fn clients(session: &KeySession, out: &mut String) -> std::fmt::Result {
 
 fn memory(session: &KeySession, out: &mut String) -> std::fmt::Result {
     let service = &session.service;
-    let process = crate::telemetry::memory();
+    let process = ashlar_telemetry::allocator::memory();
     write!(out, "used_memory:{}\r\nused_memory_rss:{}\r\n", process.allocated, process.resident)?;
     write!(
         out,
