@@ -7,10 +7,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use ashlar_telemetry::profile::Kind;
 use clap::{Args, Parser, Subcommand};
 
 use crate::run::Outcome;
-use crate::targets::NAMED;
+use crate::targets::{NAMED, Plant};
 use crate::workload::{KINDS, Sizes};
 use crate::{compare, report, run, say, targets};
 
@@ -78,6 +79,10 @@ struct RunOptions {
     /// What the choice of keys depends on.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
+    /// Profiles that are taken of the server within each measured window, one after the other: cpu, wall, heap, allocations.
+    /// `compare` draws how those of two runs differ.
+    #[arg(long, value_delimiter = ',', value_name = "KIND,...")]
+    profile: Vec<Kind>,
     /// Cores of the server, as taskset takes them, or none [default: 0 of two or more].
     #[arg(long, value_name = "CORES")]
     server_cores: Option<String>,
@@ -90,6 +95,9 @@ struct RunOptions {
     /// The folder of the run [default: target/lab/TIME-WORKLOAD].
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// For tests of the lab: what the target noop does at every command beside answering it.
+    #[arg(long, hide = true)]
+    plant: Option<Plant>,
     #[command(flatten)]
     sizes: Sizes,
 }
@@ -106,6 +114,9 @@ struct CompareOptions {
     /// Differences below this many percent are none, however sure they are.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = least)]
     least: f64,
+    /// Where the flame graphs of the differences are drawn, if both runs have profiles [default: the folder of TEST].
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -124,6 +135,8 @@ struct NoopOptions {
     value_bytes: u32,
     #[arg(long)]
     ready_file: PathBuf,
+    #[arg(long)]
+    plant: Option<Plant>,
 }
 
 /// Runs what the process was called with.
@@ -146,11 +159,13 @@ fn dispatch(command: Command) -> Result<u8> {
         },
         Command::Compare(options) => {
             let words = compare::Options { confidence: options.confidence / 100.0, least: options.least / 100.0 };
-            let comparison = compare::run(&options.base, &options.test, words)?;
+            let comparison = compare::run(&options.base, &options.test, words, options.out.as_deref())?;
             Ok(comparison.is_worse().map_or(2, u8::from))
         }
         Command::Report(options) => report::run(&options.runs, options.out.as_deref()).map(|()| 0),
-        Command::NoopServer(options) => targets::serve_noop(options.value_bytes, options.ready_file).map(|()| 0),
+        Command::NoopServer(options) => {
+            targets::serve_noop(options.value_bytes, options.ready_file, options.plant).map(|()| 0)
+        }
     }
 }
 
@@ -179,6 +194,12 @@ impl RunOptions {
         if threads.len() != self.threads.len() {
             bail!("--threads names a number twice");
         }
+        if self.profile.iter().enumerate().any(|(at, kind)| self.profile[..at].contains(kind)) {
+            bail!("--profile names a kind twice");
+        }
+        if self.profile.len() > self.seconds as usize {
+            bail!("{} profiles need --seconds {} at least, a second each", self.profile.len(), self.profile.len());
+        }
         Ok(run::Options {
             workload: self.workload,
             targets: self.target,
@@ -188,10 +209,12 @@ impl RunOptions {
             seconds: self.seconds,
             repeat: self.repeat,
             seed: self.seed,
+            profiles: self.profile,
             server_cores: self.server_cores,
             client_cores: self.client_cores,
             ashlar: self.ashlar,
             out: self.out,
+            plant: self.plant,
             sizes: self.sizes,
         })
     }

@@ -25,6 +25,10 @@ mod workload;
 
 use std::process::ExitCode;
 
+/// As the server has it: what allocates is found in the target noop as well.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     cli::run()
 }

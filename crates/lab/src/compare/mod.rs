@@ -2,6 +2,7 @@
 //!
 //! Reads two records; decides by `statistics`. Never compares what was not measured under the same conditions.
 
+mod functions;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -36,9 +37,9 @@ pub(crate) struct Side {
 pub(crate) enum Word {
     Faster,
     Slower,
-    /// Less CPU or memory.
+    /// It needs less.
     Less,
-    /// More CPU or memory.
+    /// It needs more.
     More,
     NoDifference,
 }
@@ -57,7 +58,7 @@ impl Word {
     fn of(measure: Measure, interval: &Interval, least: f64) -> Self {
         let (more, less) = (interval.is_above(least), interval.is_below(least));
         let better = if measure.more_is_better() { more } else { less };
-        match (more || less, better, matches!(measure, Measure::CpuPerOperation | Measure::MemoryPeak)) {
+        match (more || less, better, measure.is_need()) {
             (false, ..) => Self::NoDifference,
             (true, true, false) => Self::Faster,
             (true, true, true) => Self::Less,
@@ -166,8 +167,8 @@ fn split(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Compares the two and shows the outcome on standard output.
-pub(crate) fn run(base: &str, test: &str, options: Options) -> Result<Comparison> {
+/// Compares the two and shows the outcome on standard output; flame graphs of differences go to `out`, or beside the test.
+pub(crate) fn run(base: &str, test: &str, options: Options, out: Option<&Path>) -> Result<Comparison> {
     // Whichever side says its target says it for the other, if that has several.
     let (base, test) = match Side::load(base, None) {
         Ok(base) => {
@@ -182,6 +183,11 @@ pub(crate) fn run(base: &str, test: &str, options: Options) -> Result<Comparison
     table::heading(&base, &test)?;
     let comparison = compare(&base, &test, options)?;
     table::show(options, &comparison)?;
+    if let Comparison::Alike { .. } = comparison {
+        for difference in functions::compare(&base, &test, out.unwrap_or(&test.folder))? {
+            difference.show()?;
+        }
+    }
     Ok(comparison)
 }
 
@@ -286,12 +292,13 @@ fn differences(base: &Run, test: &Run) -> Vec<String> {
         let rate = load.rate_per_second.map_or("as fast as it goes".to_owned(), |rate| format!("{rate}/s"));
         let cores = |cores: &Option<String>| cores.clone().unwrap_or_else(|| "any".to_owned());
         format!(
-            "{rate} with {:?} threads for {} s after {} s, server on cores {}, client on {}",
+            "{rate} with {:?} threads for {} s after {} s, server on cores {}, client on {}, profiled {:?}",
             load.threads,
             load.measured_seconds,
             load.warm_up_seconds,
             cores(&load.server_cores),
-            cores(&load.client_cores)
+            cores(&load.client_cores),
+            load.profiles
         )
     };
     differ("load", load(&base.load), load(&test.load));

@@ -25,6 +25,9 @@ pub(super) fn heading(base: &Side, test: &Side) -> Result<()> {
     Ok(())
 }
 
+/// Beyond it figures are not written out.
+const PERCENT_MAX: f64 = 9999.0;
+
 pub(super) fn show(options: Options, comparison: &Comparison) -> Result<()> {
     match comparison {
         Comparison::Unlike(differences) => {
@@ -47,7 +50,11 @@ pub(super) fn show(options: Options, comparison: &Comparison) -> Result<()> {
                         "interval"
                     ))?;
                 }
-                let percent = |ratio: f64| format!("{:+.1} %", ratio * 100.0);
+                // Repetitions that say nothing have an interval that ends nowhere.
+                let percent = |ratio: f64| match ratio * 100.0 {
+                    percent if percent > PERCENT_MAX => format!("over {PERCENT_MAX} %"),
+                    percent => format!("{percent:+.1} %"),
+                };
                 let interval = format!("{} to {}", percent(row.interval.low), percent(row.interval.high));
                 result(&format!(
                     "{:<26}{:>12}{:>12}{:>12}  {interval:<20}  {}",

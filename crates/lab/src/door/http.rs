@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// A longer page is no page of metrics.
+/// A longer page is none that a server of ours has.
 const PAGE_BYTES_MAX: u64 = 16 << 20;
 
-/// How long the server may be silent.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server may take for a page that it has at hand.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The body of the page at `path`.
-pub(crate) fn get(address: SocketAddr, path: &str) -> Result<String> {
+/// The body of the page at `path`, from a server that may be silent for so long.
+pub(crate) fn get(address: SocketAddr, path: &str, patience: Duration) -> Result<String> {
     let mut stream = super::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     // HTTP/1.0: the answer ends with the connection, and is in one piece.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
@@ -23,7 +23,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> Result<String> {
     let (head, body) = answer.split_once("\r\n\r\n").context("an answer that is not HTTP")?;
     let status = head.lines().next().unwrap_or_default();
     if status.split(' ').nth(1) != Some("200") {
-        bail!("http://{address}{path}: {status}");
+        bail!("http://{address}{path}: {status}: {}", body.lines().next().unwrap_or_default());
     }
     Ok(body.to_owned())
 }

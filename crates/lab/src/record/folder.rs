@@ -4,6 +4,7 @@
 //! run.json                          everything but what follows
 //! seconds/redis-8-1.hlog            a histogram for each second of one measurement, as HdrHistogram logs them
 //! metrics/ashlar-8-1-before.txt     the metrics page of the server before and after one measurement
+//! profiles/ashlar-8-1-cpu.folded    stacks of the server within one measured window, a line each
 //! ```
 
 use std::fmt::Write as _;
@@ -11,6 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use ashlar_telemetry::Stacks;
 use serde_json::Value;
 
 use super::histogram::{self, Latencies};
@@ -27,7 +29,7 @@ impl Folder {
         if path.join(RECORD).exists() {
             bail!("{} has a run in it already", path.display());
         }
-        for part in ["seconds", "metrics"] {
+        for part in ["seconds", "metrics", "profiles"] {
             let part = path.join(part);
             fs::create_dir_all(&part).with_context(|| part.display().to_string())?;
         }
@@ -65,12 +67,24 @@ impl Folder {
         self.save_text(&format!("metrics/{name}.txt"), text)
     }
 
+    /// Writes the stacks of a profile; the name of the file, as the record has it.
+    pub(crate) fn save_profile(&self, name: &str, stacks: &Stacks) -> Result<String> {
+        self.save_text(&format!("profiles/{name}.folded"), &stacks.folded())
+    }
+
     fn save_text(&self, name: &str, text: &str) -> Result<String> {
         // The address of a running server is part of the name.
         let name = name.replace(':', "_");
         fs::write(self.0.join(&name), text).with_context(|| name.clone())?;
         Ok(name)
     }
+}
+
+/// Reads the stacks of a profile, which the record names.
+pub(crate) fn load_profile(folder: &Path, file: &str) -> Result<Stacks> {
+    let path = folder.join(file);
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Stacks::parse(&text).map_err(|reason| anyhow::anyhow!("{} is damaged: {reason}", path.display()))
 }
 
 /// Reads the record of a run.

@@ -1,9 +1,14 @@
 //! The measures that are compared and reported: how each follows from a measurement, and which direction is better.
 
+use ashlar_telemetry::profile::Kind;
+
 use super::Measurement;
 
 /// Operations that must lie beyond a percentile: of fewer, one that was unlucky is the figure.
 const BEYOND_MIN: u64 = 10;
+
+/// jemalloc samples one allocation in so many bytes.
+const SAMPLED_BYTES: f64 = (1 << 19) as f64;
 
 /// A figure of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +21,7 @@ pub(crate) enum Measure {
     P999,
     CpuPerOperation,
     MemoryPeak,
+    AllocatedPerOperation,
 }
 
 /// All of them, in the order in which they are shown.
@@ -28,6 +34,7 @@ pub(crate) const MEASURES: &[Measure] = &[
     Measure::P999,
     Measure::CpuPerOperation,
     Measure::MemoryPeak,
+    Measure::AllocatedPerOperation,
 ];
 
 impl Measure {
@@ -42,7 +49,13 @@ impl Measure {
             Self::P999 => "p99.9",
             Self::CpuPerOperation => "server CPU per operation",
             Self::MemoryPeak => "peak memory",
+            Self::AllocatedPerOperation => "allocated per operation",
         }
+    }
+
+    /// Whether it says what the server needed, and not how fast it was.
+    pub(crate) fn is_need(self) -> bool {
+        matches!(self, Self::CpuPerOperation | Self::MemoryPeak | Self::AllocatedPerOperation)
     }
 
     /// Whether more of it is better.
@@ -79,6 +92,10 @@ impl Measure {
                 measurement.server_cpu_seconds? * 1e6 / operations
             }
             Self::MemoryPeak => measurement.server_memory_peak_bytes? as f64,
+            Self::AllocatedPerOperation => {
+                let profile = measurement.profile(Kind::Allocations)?;
+                profile.total as f64 / (measurement.operations_per_second * profile.seconds)
+            }
         };
         (figure.is_finite() && figure > 0.0).then_some(figure)
     }
@@ -92,6 +109,8 @@ impl Measure {
             // A tick of the kernel's accounting is 10 ms, a page 4 KiB.
             Self::CpuPerOperation => 0.01 / measurement.server_cpu_seconds?,
             Self::MemoryPeak => 4096.0 / measurement.server_memory_peak_bytes? as f64,
+            // What one sample of the allocator stands for.
+            Self::AllocatedPerOperation => SAMPLED_BYTES / measurement.profile(Kind::Allocations)?.total as f64,
             // The three digits of a histogram.
             Self::Mean | Self::P50 | Self::P90 | Self::P99 | Self::P999 => 0.001,
         })
@@ -106,7 +125,7 @@ impl Measure {
     pub(crate) fn shown(self, figure: f64) -> String {
         match self {
             Self::Throughput => format!("{}/s", scaled(figure, 1000.0, &["", " K", " M"])),
-            Self::MemoryPeak => scaled(figure, 1024.0, &[" B", " KiB", " MiB", " GiB"]),
+            Self::MemoryPeak | Self::AllocatedPerOperation => scaled(figure, 1024.0, &[" B", " KiB", " MiB", " GiB"]),
             _ => scaled(figure, 1000.0, &[" us", " ms", " s"]),
         }
     }

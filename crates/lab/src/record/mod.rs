@@ -11,6 +11,7 @@ pub(crate) mod moment;
 
 use std::collections::BTreeMap;
 
+use ashlar_telemetry::profile::Kind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ use crate::load::Sample;
 use machine::{Commit, Machine};
 
 /// The version of these types. Another shape of the file is another version, and is refused.
-pub(crate) const SCHEMA_VERSION: u32 = 2;
+pub(crate) const SCHEMA_VERSION: u32 = 3;
 
 /// Everything about one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -69,6 +70,7 @@ pub(crate) struct Load {
     pub(crate) repetitions: u32,
     pub(crate) server_cores: Option<String>,
     pub(crate) client_cores: Option<String>,
+    pub(crate) profiles: Vec<String>,
 }
 
 /// Who decides when a request is sent.
@@ -128,6 +130,17 @@ pub(crate) struct Measurement {
     pub(crate) other_cpu_seconds: Option<f64>,
     pub(crate) metrics_before: Option<String>,
     pub(crate) metrics_after: Option<String>,
+    pub(crate) profiles: Vec<ProfileRecord>,
+}
+
+/// A profile of the server, taken while it was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ProfileRecord {
+    pub(crate) kind: String,
+    pub(crate) file: String,
+    pub(crate) seconds: f64,
+    pub(crate) total: u64,
 }
 
 /// Whether a measurement is whole.
@@ -192,7 +205,13 @@ impl Measurement {
             other_cpu_seconds: None,
             metrics_before: None,
             metrics_after: None,
+            profiles: Vec::new(),
         }
+    }
+
+    /// Its profile of this kind.
+    pub(crate) fn profile(&self, kind: Kind) -> Option<&ProfileRecord> {
+        self.profiles.iter().find(|profile| profile.kind == kind.name())
     }
 
     /// Whether its figures may be judged: nothing is missing, and every answer was right. Requests that were due and never sent are

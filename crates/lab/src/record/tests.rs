@@ -32,6 +32,12 @@ pub(crate) fn measurement(target: &str, threads: u32, repetition: u32) -> Measur
         other_cpu_seconds: Some(0.1),
         metrics_before: None,
         metrics_after: None,
+        profiles: vec![ProfileRecord {
+            kind: "cpu".into(),
+            file: format!("profiles/{target}-{threads}-{repetition}-cpu.folded"),
+            seconds: 5.0,
+            total: 4_000_000_000,
+        }],
     }
 }
 
@@ -67,6 +73,7 @@ pub(crate) fn run(targets: &[&str], threads: &[u32]) -> Run {
             repetitions: 2,
             server_cores: Some("0".into()),
             client_cores: Some("1".into()),
+            profiles: Vec::new(),
         },
         seed: 1,
         targets: targets
@@ -106,9 +113,9 @@ fn what_is_no_record_of_this_version_is_refused_with_the_reason() {
         let refusal = format!("{:#}", folder::load(folder.path()).unwrap_err());
         assert!(refusal.contains(said), "{refusal}");
     };
-    check("{\"schema_version\": 99}", "schema version 99, and this ashlar-lab reads version 2");
+    check("{\"schema_version\": 99}", "schema version 99, and this ashlar-lab reads version 3");
     check("{}", "no schema_version");
-    check("{\"schema_version\": 2}", "damaged: missing field");
+    check("{\"schema_version\": 3}", "damaged: missing field");
     check("not json", "damaged");
     let missing = folder::load(&folder.path().join("nowhere")).unwrap_err().to_string();
     assert!(missing.contains("is no folder of a run"), "{missing}");

@@ -12,18 +12,25 @@ pub(crate) struct Table {
 /// The table of some runs of one workload.
 pub(crate) fn of(runs: &[&Run]) -> Table {
     let mut columns: Vec<String> = ["target", "threads", "repetitions"].map(str::to_owned).to_vec();
-    for measure in MEASURES {
+    // What nobody has measured is no column.
+    let is_there = |measure: &Measure| {
+        runs.iter().flat_map(|run| &run.measurements).any(|one| one.is_sound() && measure.of(one).is_some())
+    };
+    let measures: Vec<Measure> = MEASURES.iter().copied().filter(is_there).collect();
+    for measure in &measures {
         columns.push(measure.name().to_owned());
         if *measure == Measure::Throughput {
             columns.push("spread".to_owned());
         }
     }
     columns.push("wrong answers".to_owned());
-    let rows = runs.iter().flat_map(|run| run.cells().into_iter().map(|(target, threads)| row(run, &target, threads)));
+    let rows = runs
+        .iter()
+        .flat_map(|run| run.cells().into_iter().map(|(target, threads)| row(run, &target, threads, &measures)));
     Table { rows: rows.collect(), columns }
 }
 
-fn row(run: &Run, target: &str, threads: u32) -> Vec<String> {
+fn row(run: &Run, target: &str, threads: u32, measures: &[Measure]) -> Vec<String> {
     let all: Vec<&Measurement> = run.of(target, threads).collect();
     // What `compare` refuses is not shown either; a remark says why it is left out.
     let sound: Vec<&Measurement> = all.iter().copied().filter(|one| one.is_sound()).collect();
@@ -32,7 +39,7 @@ fn row(run: &Run, target: &str, threads: u32) -> Vec<String> {
         (count, unsound) => format!("{count}, {unsound} left out"),
     };
     let mut row = vec![target.to_owned(), threads.to_string(), count];
-    for measure in MEASURES {
+    for measure in measures {
         let figures: Vec<f64> = sound.iter().filter_map(|one| measure.of(one)).collect();
         row.push(if figures.is_empty() { "-".to_owned() } else { measure.shown(median(&figures)) });
         if *measure == Measure::Throughput {

@@ -16,11 +16,13 @@
 //! The record is saved after every measurement, so that whatever happens next, what has been measured is kept.
 
 mod one;
+mod profiles;
 mod show;
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
+use ashlar_telemetry::profile;
 
 use crate::clock::wake_punctually;
 use crate::cores::Cores;
@@ -32,7 +34,7 @@ use crate::record::{self, moment};
 use crate::record::{
     Load, Measurement, MeasurementState, Mode, Run, RunState, SCHEMA_VERSION, TargetRecord, TargetState,
 };
-use crate::targets::{Running, Start, Target};
+use crate::targets::{Plant, Running, Start, Target};
 use crate::workload::{Kind, Place, Sizes, Workload};
 
 /// What was asked for.
@@ -46,11 +48,14 @@ pub(crate) struct Options {
     pub(crate) seconds: u32,
     pub(crate) repeat: u32,
     pub(crate) seed: u64,
+    pub(crate) profiles: Vec<profile::Kind>,
     pub(crate) server_cores: Option<String>,
     pub(crate) client_cores: Option<String>,
     pub(crate) ashlar: Option<PathBuf>,
     pub(crate) out: Option<PathBuf>,
     pub(crate) sizes: Sizes,
+    /// What is planted into `noop`.
+    pub(crate) plant: Option<Plant>,
 }
 
 /// How a run went.
@@ -77,6 +82,7 @@ struct Session {
     workload: Box<dyn Workload>,
     pace: Pace,
     windows: Windows,
+    profiles: Vec<profile::Kind>,
     record: Run,
     folder: Folder,
     show: show::Show,
@@ -118,6 +124,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
             repetitions: options.repeat,
             server_cores: cores.server.clone(),
             client_cores: cores.client.clone(),
+            profiles: options.profiles.iter().map(profile::Kind::to_string).collect(),
         },
         seed: options.seed,
         targets: targets.iter().map(|target| absent(target, NOT_STARTED)).collect(),
@@ -138,13 +145,14 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let pace = options.rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second });
     let windows = Windows { warm_up: options.warm_up, measured: options.seconds };
     let show = show::Show::new(&record);
-    let mut session = Session { workload, pace, windows, record, folder, show };
+    let mut session = Session { workload, pace, windows, profiles: options.profiles.clone(), record, folder, show };
     session.show.heading(&session.record);
 
     let start = Start {
         ashlar: options.ashlar.clone(),
         cores: server_cores.as_deref(),
         value_bytes: options.sizes.value_bytes.unwrap_or(100),
+        plant: options.plant,
     };
     let mut present = Vec::new();
     for (place, (target, presence)) in targets.iter().zip(presence).enumerate() {

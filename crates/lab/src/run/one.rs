@@ -2,14 +2,15 @@
 
 use anyhow::{Context, Result};
 
+use super::profiles::Profiling;
 use super::show::Measuring;
 use super::{Live, Session};
 use crate::clock::{Nanos, RealClock, SECOND};
 use crate::interrupt;
 use crate::load::{Caller, Observer, measure};
 use crate::numbers::Numbers;
-use crate::record::Measurement;
 use crate::record::histogram::Latencies;
+use crate::record::{Measurement, ProfileRecord};
 use crate::targets::{Running, Usage, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
 
 /// What is to be measured.
@@ -43,6 +44,7 @@ impl One<'_> {
             next_look: 0,
             usage: None,
             server_cpu: None,
+            profiling: Profiling::new(self.target.running.http, &session.profiles, session.windows.measured),
             client: Meter::of(cpu_seconds_of_this_process),
             machine: Meter::of(cpu_seconds_of_the_machine),
         };
@@ -64,6 +66,16 @@ impl One<'_> {
         };
         one.metrics_before = save(metrics_before, "before")?;
         one.metrics_after = save(self.metrics(), "after")?;
+        for taken in watch.profiling.taken() {
+            match taken {
+                Ok(taken) => {
+                    let file = session.folder.save_profile(&format!("{name}-{}", taken.kind), &taken.stacks)?;
+                    let (kind, total) = (taken.kind.to_string(), taken.stacks.total());
+                    one.profiles.push(ProfileRecord { kind, file, seconds: f64::from(taken.seconds), total });
+                }
+                Err(error) => session.show.note(&format!("{name} was not profiled: {error:#}")),
+            }
+        }
         session.show.measured(&one);
         Ok((one, sample.latencies))
     }
@@ -87,6 +99,7 @@ struct Watch<'a> {
     next_look: Nanos,
     usage: Option<Usage>,
     server_cpu: Option<f64>,
+    profiling: Profiling,
     client: Meter,
     machine: Meter,
 }
@@ -114,6 +127,7 @@ impl Meter {
 
 impl Observer for Watch<'_> {
     fn begins(&mut self) {
+        self.profiling.begin();
         self.usage = self.running.usage();
         self.client.begin();
         self.machine.begin();

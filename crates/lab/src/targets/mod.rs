@@ -22,7 +22,7 @@ use crate::door::http;
 use crate::door::pg::PgClient;
 use crate::door::resp::{Reply, RespClient};
 use crate::workload::Door;
-pub(crate) use noop::serve as serve_noop;
+pub(crate) use noop::{Plant, serve as serve_noop};
 use process::Process;
 pub(crate) use usage::{Usage, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
 
@@ -80,6 +80,8 @@ pub(crate) struct Start<'a> {
     pub(crate) cores: Option<&'a str>,
     /// Bytes of a value, which the server without a store makes up.
     pub(crate) value_bytes: u32,
+    /// What is planted into that server.
+    pub(crate) plant: Option<Plant>,
 }
 
 impl Start<'_> {
@@ -102,8 +104,8 @@ pub(crate) struct Running {
     pub(crate) program: Option<PathBuf>,
     /// How it was started: arguments, then lines of its configuration file.
     pub(crate) configuration: Vec<String>,
-    /// The page of its metrics, if it has one.
-    metrics: Option<SocketAddr>,
+    /// Its HTTP door, if it has one: metrics, and profiles of itself.
+    pub(crate) http: Option<SocketAddr>,
     process: Option<Process>,
 }
 
@@ -186,7 +188,7 @@ impl Target {
             },
             program: Some(program),
             configuration: started.configuration,
-            metrics: started.http,
+            http: started.http,
             process: Some(started.process),
         })
     }
@@ -197,7 +199,7 @@ impl Running {
         let mut addresses = text.to_socket_addrs().with_context(|| format!("{text} is no address"))?;
         let address = addresses.next().with_context(|| format!("{text} has no address"))?;
         let version = version(address, door)?;
-        Ok(Self { address, version, program: None, configuration: Vec::new(), metrics: None, process: None })
+        Ok(Self { address, version, program: None, configuration: Vec::new(), http: None, process: None })
     }
 
     /// The process id, if the lab started it.
@@ -212,7 +214,7 @@ impl Running {
 
     /// The text of its metrics, if it has any.
     pub(crate) fn metrics(&self) -> Option<Result<String>> {
-        self.metrics.map(|address| http::get(address, "/metrics"))
+        self.http.map(|address| http::get(address, "/metrics", http::PATIENCE))
     }
 
     /// How it ended, if it has, with the end of its log: to be asked when a connection was lost.

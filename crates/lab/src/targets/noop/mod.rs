@@ -3,7 +3,9 @@
 //!
 //! It is pinned and accounted for like any other target, for it is a process like any other.
 
+mod http;
 mod pg;
+mod plant;
 mod resp;
 
 use std::net::SocketAddr;
@@ -11,8 +13,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
+
+pub(crate) use plant::Plant;
 
 use super::process::{Process, folder, pinned};
 use super::{Start, Started};
@@ -27,37 +32,47 @@ pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
     let mut command = pinned(start.cores, program);
     let bytes = start.value_bytes.to_string();
     command.args(["noop-server", "--value-bytes", &bytes, "--ready-file"]).arg(&ready);
+    if let Some(plant) = start.plant.and_then(|plant| plant.to_possible_value()) {
+        command.args(["--plant", plant.get_name()]);
+    }
     let mut process = Process::spawn("noop", command, folder)?;
     let text = process.wait_for(|| std::fs::read_to_string(&ready).ok())?;
     let mut doors = text.lines().map(str::parse);
     let mut door = || -> Result<Option<SocketAddr>> { Ok(Some(doors.next().context("a door is missing")??)) };
     let configuration = vec![format!("--value-bytes {bytes}")];
-    Ok(Started { resp: door()?, sql: door()?, http: None, process, configuration })
+    Ok(Started { resp: door()?, sql: door()?, http: door()?, process, configuration })
 }
 
 /// What that process does, until it is ended: one thread for all connections, as of the servers that it is compared with, for
 /// threads that wake each other cost more than what they do here. The file gets the addresses of its doors, a line each: RESP,
-/// PostgreSQL.
-pub(crate) fn serve(value_bytes: u32, ready: PathBuf) -> Result<()> {
+/// PostgreSQL, HTTP.
+pub(crate) fn serve(value_bytes: u32, ready: PathBuf, plant: Option<Plant>) -> Result<()> {
+    plant::begin(plant)?;
+    let profiles = listen()?;
+    let profiles_address = profiles.local_addr()?;
+    // On a thread of its own: profiles are taken while the other doors are busy.
+    std::thread::Builder::new().name("profiles".to_owned()).spawn(move || -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async { accept(&ashlar_base::net::adopt(profiles)?, http::converse).await })
+    })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
-        let (resp, sql) = (listen()?, listen()?);
+        let (resp, sql) = (ashlar_base::net::adopt(listen()?)?, ashlar_base::net::adopt(listen()?)?);
         // Renamed, so that nobody reads half of it.
         let part = ready.with_extension("part");
-        std::fs::write(&part, format!("{}\n{}\n", resp.local_addr()?, sql.local_addr()?))?;
+        std::fs::write(&part, format!("{}\n{}\n{profiles_address}\n", resp.local_addr()?, sql.local_addr()?))?;
         std::fs::rename(part, ready)?;
         let table = Arc::new(pg::Table::default());
         tokio::try_join!(
             accept(&sql, |stream| pg::converse(stream, table.clone())),
-            accept(&resp, |stream| resp::converse(stream, value_bytes as usize)),
+            accept(&resp, |stream| resp::converse(stream, value_bytes as usize, plant)),
         )?;
         Ok(())
     })
 }
 
-fn listen() -> Result<TcpListener> {
-    let listener = ashlar_base::net::listen(SocketAddr::from(([127, 0, 0, 1], 0)))?;
-    Ok(ashlar_base::net::adopt(listener)?)
+fn listen() -> Result<std::net::TcpListener> {
+    Ok(ashlar_base::net::listen(SocketAddr::from(([127, 0, 0, 1], 0)))?)
 }
 
 /// A task for each connection.

@@ -6,16 +6,18 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::Inbox;
+use super::plant::{Plant, strike};
 use crate::workload::{key_number, value};
 
 /// Answers one connection until its client closes it.
-pub(super) async fn converse(mut stream: TcpStream, value_bytes: usize) -> Result<()> {
+pub(super) async fn converse(mut stream: TcpStream, value_bytes: usize, plant: Option<Plant>) -> Result<()> {
     let (limits, mut decoder) = (Limits::default(), CommandDecoder::new());
     let (mut inbox, mut used) = (Inbox::new(), 0);
     let (mut out, mut made) = (Vec::new(), Vec::new());
     while inbox.next(used, &mut stream).await? {
         used = 0;
         while let Some((command, length)) = decoder.decode(&inbox.held()[used..], &limits)? {
+            plant.into_iter().for_each(strike);
             answer(command, value_bytes, &mut made, &mut ReplyWriter::new(&mut out, Version::Resp2));
             used += length;
         }
