@@ -40,7 +40,7 @@ fn a_planted_regression_is_called_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     for (profile, title, plants) in [
         ("cpu", "CPU per operation", &[("spin", "spin")][..]),
-        ("wall", "threads at a time", &[("sleep", "sleep"), ("lock", "the_lock")]),
+        ("wall", "threads at a time", &[("sleep", "sleep"), ("lock", "wait_for_the_lock")]),
         ("allocations", "memory allocated per operation", &[("allocate", "allocate")]),
     ] {
         let base = run(folder.path(), &format!("{profile}-base"), None, profile);
@@ -49,8 +49,10 @@ fn a_planted_regression_is_called_by_its_name() {
             let table = lab(&["compare", base.to_str().unwrap(), test.to_str().unwrap()]);
             let named = named(&table, title);
             let is_planted = |name: &String| name.contains("noop::plant::") && name.ends_with(function);
-            assert!(named.iter().take(3).any(is_planted), "{plant} is not among the first three:\n{table}");
-            let page = std::fs::read_to_string(test.join(format!("difference-{profile}-2-test.svg"))).unwrap();
+            // The thread that has the lock is as new as the one that waits for it, and has it for longer.
+            let first = if *plant == "lock" { 5 } else { 3 };
+            assert!(named.iter().take(first).any(is_planted), "{plant} is not among the first {first}:\n{table}");
+            let page = std::fs::read_to_string(test.join(format!("difference-noop-2-{profile}-test.svg"))).unwrap();
             assert!(page.contains("noop::plant::"), "{plant}");
         }
     }

@@ -59,7 +59,8 @@ fn options<'a>(title: &str, unit: &str) -> Options<'a> {
     options.title = title.to_owned();
     options.count_name = unit.to_owned();
     options.deterministic = true;
-    options.image_width = Some(1200);
+    // As wide as the window.
+    options.image_width = None;
     options
 }
 

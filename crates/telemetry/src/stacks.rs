@@ -34,6 +34,14 @@ impl Stacks {
         }
     }
 
+    /// Adds a stack that was sampled in this process, unless it is one of taking profiles: names of the last are looked up while
+    /// the next is taken.
+    pub(crate) fn add_sampled(&mut self, frames: &[String], value: u64) {
+        if !frames.iter().any(|frame| frame.starts_with("ashlar_telemetry::profile::")) {
+            self.add(frames.iter().map(String::as_str), value);
+        }
+    }
+
     /// The sum of all values.
     pub fn total(&self) -> u64 {
         self.values.values().fold(0, |sum, value| sum.saturating_add(*value))

@@ -30,6 +30,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("crates/lab/src/targets/noop/plant.rs", "a sleep where none should be is what the lab has to find"),
     ("crates/telemetry/src/profile/cpu.rs", "a profile is of a length of time"),
     ("crates/telemetry/src/profile/heap.rs", "a profile is of a length of time"),
+    ("crates/telemetry/src/profile/wall.rs", "threads are sampled so many times a second"),
     ("tests/it/faults.rs", "measures CPU time over a length of time, and repeats a request that may come too early"),
     ("tests/src/process.rs", "polls another process with a deadline; there is no event to wait for"),
     ("xtask/src/bench/latency.rs", "sends requests at a given rate; the time between them is the measurement"),
@@ -40,7 +41,7 @@ const SLEEPERS: &[(&str, &str)] = &[
 const UNSAFE_ROOMS: &[&str] = &[
     "crates/store/src/segment",
     "crates/query/src/counting.rs",
-    "crates/telemetry/src/profile/wall.rs",
+    "crates/telemetry/src/profile/sampler.rs",
     "crates/store/tests/allocations.rs",
     "crates/protocol/tests/allocations.rs",
 ];

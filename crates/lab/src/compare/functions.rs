@@ -19,7 +19,7 @@ use crate::say::result;
 /// Functions that are named.
 const NAMED: usize = 5;
 
-/// Changes below this part of what an operation costs are not named: stacks are samples.
+/// Changes below this part of what an operation costs are not named: stacks are samples, and of few of them more than that is chance.
 const NAMED_PART_MIN: f64 = 0.01;
 
 /// All profiles of one kind of a side.
@@ -45,6 +45,9 @@ pub(super) struct Difference {
 /// Compares the profiles that both sides have, and draws the differences into a folder.
 pub(super) fn compare(base: &Side, test: &Side, folder: &Path) -> Result<Vec<Difference>> {
     let mut differences = Vec::new();
+    let names =
+        if base.target == test.target { base.target.clone() } else { format!("{}-{}", base.target, test.target) };
+    let names = names.replace(['/', ':', '='], "_");
     for threads in &base.run.load.threads {
         for kind in Kind::ALL {
             let (Some(before), Some(after)) = (profiles(base, *threads, kind)?, profiles(test, *threads, kind)?) else {
@@ -56,7 +59,7 @@ pub(super) fn compare(base: &Side, test: &Side, folder: &Path) -> Result<Vec<Dif
                 threads: *threads,
                 changes: changes((&before.stacks, before.parts), (&after.stacks, after.parts)),
                 cost: cost(&before).max(cost(&after)),
-                pages: draw(&before, &after, kind, *threads, folder)?,
+                pages: draw(&before, &after, &names, kind, *threads, folder)?,
             });
         }
     }
@@ -79,7 +82,14 @@ fn profiles(side: &Side, threads: u32, kind: Kind) -> Result<Option<Profiles>> {
 }
 
 /// Two pages: what is new is wide in the one, what is gone in the other.
-fn draw(base: &Profiles, test: &Profiles, kind: Kind, threads: u32, folder: &Path) -> Result<Vec<PathBuf>> {
+fn draw(
+    base: &Profiles,
+    test: &Profiles,
+    names: &str,
+    kind: Kind,
+    threads: u32,
+    folder: &Path,
+) -> Result<Vec<PathBuf>> {
     let scale = test.parts / base.parts;
     let mut pages = Vec::new();
     for (widths, side, stacks) in [(Widths::Test, "test", &test.stacks), (Widths::Base, "base", &base.stacks)] {
@@ -89,7 +99,7 @@ fn draw(base: &Profiles, test: &Profiles, kind: Kind, threads: u32, folder: &Pat
         let title = format!("{}, {threads} threads: red is more, widths are those of the {side}", kind.title());
         let unit = kind.value_type().unit;
         let page = flame::difference(&base.stacks, scale, &test.stacks, widths, &title, unit)?;
-        let path = folder.join(format!("difference-{kind}-{threads}-{side}.svg"));
+        let path = folder.join(format!("difference-{names}-{threads}-{kind}-{side}.svg"));
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         fs::write(&path, page).with_context(|| path.display().to_string())?;
         pages.push(path);
@@ -131,7 +141,7 @@ impl Difference {
             ))?;
         }
         if none {
-            result("  no function differs by as much as samples could show")?;
+            result("  no function differs by 1 % of that")?;
         }
         for page in &self.pages {
             result(&format!("  {}", page.display()))?;

@@ -1,6 +1,6 @@
 //! `ashlar-lab compare BASE TEST`: per measure the difference with its interval, and a word.
 //!
-//! Reads two records; decides by `statistics`. Never compares what was not measured under the same conditions.
+//! Reads two records and their profiles; decides by `statistics`. Never compares what was not measured under the same conditions.
 
 mod functions;
 mod table;
@@ -11,6 +11,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::record::measure::{MEASURES, Measure};
 use crate::record::{Load, Measurement, Run, folder};
+use crate::say;
 use crate::statistics::{Interval, confidence_of_each, difference};
 
 /// Repetitions that each side must have.
@@ -184,8 +185,10 @@ pub(crate) fn run(base: &str, test: &str, options: Options, out: Option<&Path>) 
     let comparison = compare(&base, &test, options)?;
     table::show(options, &comparison)?;
     if let Comparison::Alike { .. } = comparison {
-        for difference in functions::compare(&base, &test, out.unwrap_or(&test.folder))? {
-            difference.show()?;
+        // The word stands, whatever becomes of what explains it.
+        match functions::compare(&base, &test, out.unwrap_or(&test.folder)) {
+            Ok(differences) => differences.iter().try_for_each(functions::Difference::show)?,
+            Err(error) => say::note(&format!("the profiles cannot be compared: {error:#}")),
         }
     }
     Ok(comparison)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 /// A longer page is none that a server of ours has.
-const PAGE_BYTES_MAX: u64 = 16 << 20;
+const PAGE_BYTES_MAX: u64 = 256 << 20;
 
 /// How long a server may take for a page that it has at hand.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,6 +24,13 @@ pub(crate) fn get(address: SocketAddr, path: &str, patience: Duration) -> Result
     let status = head.lines().next().unwrap_or_default();
     if status.split(' ').nth(1) != Some("200") {
         bail!("http://{address}{path}: {status}: {}", body.lines().next().unwrap_or_default());
+    }
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+    });
+    if length.is_some_and(|length: usize| length != body.len()) {
+        bail!("http://{address}{path}: the answer is cut after {} bytes", body.len());
     }
     Ok(body.to_owned())
 }

@@ -1,12 +1,11 @@
 //! The Markdown page: how it was measured, and the table.
 
-use super::{remarks, table};
-use crate::record::Run;
+use super::{Reported, remarks, table};
 
 /// The page.
-pub(super) fn page(runs: &[(&str, &Run)]) -> String {
+pub(super) fn page(runs: &[Reported]) -> String {
     let mut page = String::from("# Measured by ashlar-lab\n");
-    for (name, run) in runs {
+    for Reported { name, run, .. } in runs {
         page.push_str(&format!("\n## {name}: {}\n\n{}\n\n", run.workload.name, run.workload.question));
         for (what, text) in super::page::facts(run) {
             page.push_str(&format!("- {what}: {text}\n"));

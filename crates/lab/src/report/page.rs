@@ -1,11 +1,12 @@
-//! The HTML page: how it was measured, the table, and the plots. One file; nothing is fetched, nothing runs.
+//! The HTML page: how it was measured, the table, the plots, the flame graphs. One file; nothing is fetched, and nothing runs but
+//! the zoom of flame graphs, each in a frame of its own.
 
 use anyhow::Result;
 
 use super::html::{element, escape, table};
-use super::remarks;
 use super::svg::{Axis, Plot, Scale, Series};
 use super::table as measures;
+use super::{Reported, remarks};
 use crate::record::histogram::{self, Latencies};
 use crate::record::measure::{Measure, median};
 use crate::record::{Measurement, Mode, Run, TargetState};
@@ -16,13 +17,22 @@ h1{font-size:1.6em}h2{margin-top:2.5em;border-top:1px solid #ddd;padding-top:1em
 th,td{padding:.3em .7em;text-align:right;border-bottom:1px solid #e5e5e5}th:first-child,td:first-child{text-align:left}\
 dt{font-weight:600}dd{margin:0 0 .4em 0}.remark{color:#8a2b00}\
 svg{width:100%;height:auto;margin:1em 0}.title{font-size:15px;font-weight:600}.mark{font-size:12px;fill:#444}\
-.grid{stroke:#e5e5e5}.line{fill:none;stroke-width:1.6}";
+.grid{stroke:#e5e5e5}.line{fill:none;stroke-width:1.6}\
+iframe{width:100%;height:32em;border:1px solid #e5e5e5;resize:vertical}";
 
-/// The page of some runs, each with its name.
-pub(super) fn html(runs: &[(&str, &Run)]) -> Result<String> {
+/// The page of some runs.
+pub(super) fn html(runs: &[Reported]) -> Result<String> {
     let mut body = String::new();
-    for (name, run) in runs {
-        body.push_str(&section(name, run)?);
+    for reported in runs {
+        body.push_str(&section(&reported.name, &reported.run)?);
+        for flame in &reported.flames {
+            body.push_str(&element("h3", &flame.title));
+            body.push_str(&format!(
+                "\n<iframe sandbox=\"allow-scripts allow-modals\" title=\"{}\" srcdoc=\"{}\"></iframe>\n",
+                escape(&flame.title),
+                escape(&flame.page)
+            ));
+        }
     }
     Ok(format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\

@@ -1,5 +1,7 @@
 //! The pages are well-formed and complete, and need nothing from anywhere.
 
+use ashlar_telemetry::Stacks;
+
 use super::*;
 use crate::record::tests::run as example;
 use crate::record::{Mode, RunState};
@@ -39,10 +41,14 @@ fn well_formed(page: &str) -> Vec<String> {
     seen
 }
 
+/// A run without profiles, to be reported.
+fn reported(run: Run) -> [Reported; 1] {
+    [Reported { name: "first".to_owned(), run, flames: Vec::new() }]
+}
+
 #[test]
 fn the_page_is_well_formed_and_draws_everything() {
-    let run = example(&["ashlar", "redis"], &[2, 4, 8]);
-    let page = page::html(&[("first", &run)]).unwrap();
+    let page = page::html(&reported(example(&["ashlar", "redis"], &[2, 4, 8]))).unwrap();
     let elements = well_formed(&page);
     // A scaling curve, and for each number of threads percentiles and throughput over time.
     assert_eq!(elements.iter().filter(|name| *name == "svg").count(), 7);
@@ -55,12 +61,34 @@ fn the_page_is_well_formed_and_draws_everything() {
 
 #[test]
 fn the_page_needs_nothing_from_anywhere_and_runs_nothing() {
-    let page = page::html(&[("first", &example(&["ashlar"], &[2]))]).unwrap();
+    let page = page::html(&reported(example(&["ashlar"], &[2]))).unwrap();
     for forbidden in ["<script", "src=", "url(", "@import", "https://"] {
         assert!(!page.contains(forbidden), "{forbidden}");
     }
     // The only address is the name of SVG's namespace, which nobody opens.
     assert_eq!(page.matches("http://").count(), page.matches("http://www.w3.org/2000/svg").count());
+}
+
+#[test]
+fn the_flame_graphs_of_a_run_are_on_its_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut record = example(&["ashlar", "redis"], &[2]);
+    let saved = folder::Folder::create(folder.path()).unwrap();
+    for one in &mut record.measurements {
+        let stacks = Stacks::parse(&format!("door;<{} & co>::run {}\n", one.target, one.repetition)).unwrap();
+        one.profiles[0].file = saved.save_profile(&format!("{}-{}-cpu", one.target, one.repetition), &stacks).unwrap();
+    }
+    record.measurements.iter_mut().filter(|one| one.target == "redis").for_each(|one| one.profiles.clear());
+    saved.save(&record).unwrap();
+    run(&[folder.path().to_owned()], None).unwrap();
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    assert_eq!(well_formed(&page).iter().filter(|name| *name == "iframe").count(), 1);
+    assert!(page.contains("<h3>ashlar, 2 threads: processor time</h3>"));
+    // Twice escaped: in the drawing, and that in the attribute. Both repetitions are in it.
+    assert!(page.contains("&amp;lt;ashlar &amp;amp; co&amp;gt;::run (3 nanoseconds, 100.00%)"), "{page}");
+    // A file that is missing is said, not passed over.
+    fs::remove_file(folder.path().join(&record.measurements[0].profiles[0].file)).unwrap();
+    assert!(run(&[folder.path().to_owned()], None).is_err());
 }
 
 #[test]
@@ -70,7 +98,7 @@ fn a_partial_run_says_so_on_both_pages() {
     run.reason = Some("interrupted".into());
     run.measurements.truncate(1);
     run.measurements[0].state = crate::record::MeasurementState::Partial;
-    let runs = [("first", &run)];
+    let runs = reported(run);
     let page = page::html(&runs).unwrap();
     well_formed(&page);
     assert!(page.contains("<p class=\"remark\">PARTIAL: interrupted</p>"));
@@ -84,7 +112,7 @@ fn what_is_not_sound_is_in_no_figure() {
     for one in run.measurements.iter_mut().filter(|one| one.threads == 2) {
         (one.errors, one.operations_per_second) = (1, 77_777.0);
     }
-    let runs = [("first", &run)];
+    let runs = reported(run);
     let (page, table) = (page::html(&runs).unwrap(), markdown::page(&runs));
     assert!(table.contains("| ashlar | 2 | 0, 2 left out | - | - | "), "{table}");
     assert!(!page.contains("77.8 K") && !table.contains("77.8 K"));
@@ -98,12 +126,12 @@ fn an_empty_run_has_a_page_too() {
     run.measurements.clear();
     run.load.mode = Mode::Open;
     run.load.rate_per_second = Some(100.0);
-    assert!(well_formed(&page::html(&[("first", &run)]).unwrap()).iter().all(|name| name != "svg"));
+    assert!(well_formed(&page::html(&reported(run)).unwrap()).iter().all(|name| name != "svg"));
 }
 
 #[test]
 fn the_markdown_table_has_the_medians() {
-    let page = markdown::page(&[("first", &example(&["ashlar"], &[4]))]);
+    let page = markdown::page(&reported(example(&["ashlar"], &[4])));
     let row = page.lines().find(|line| line.starts_with("| ashlar")).unwrap();
     assert!(row.starts_with("| ashlar | 4 | 2 | 800/s | 0 % | "), "{row}");
     assert!(row.ends_with("| 1.00 ms | 200 MiB | 0 |"), "{row}");

@@ -247,6 +247,11 @@ impl Session {
                 None => error,
             });
         }
+        if let (Some(server), Some(kind)) = (live.running.http, self.profiles.first())
+            && let Err(error) = profiles::prepare(server, *kind)
+        {
+            self.show.note(&format!("{target} gives no profiles: {error:#}"));
+        }
         Ok(live)
     }
 

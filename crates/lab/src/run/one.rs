@@ -10,7 +10,7 @@ use crate::interrupt;
 use crate::load::{Caller, Observer, measure};
 use crate::numbers::Numbers;
 use crate::record::histogram::Latencies;
-use crate::record::{Measurement, ProfileRecord};
+use crate::record::{Measurement, MeasurementState, ProfileRecord};
 use crate::targets::{Running, Usage, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
 
 /// What is to be measured.
@@ -66,7 +66,7 @@ impl One<'_> {
         };
         one.metrics_before = save(metrics_before, "before")?;
         one.metrics_after = save(self.metrics(), "after")?;
-        for taken in watch.profiling.taken() {
+        for taken in watch.profiling.taken(one.state == MeasurementState::Complete) {
             match taken {
                 Ok(taken) => {
                     let file = session.folder.save_profile(&format!("{name}-{}", taken.kind), &taken.stacks)?;

@@ -13,7 +13,7 @@ use ashlar_telemetry::profile::Kind;
 
 use crate::clock::pause;
 use crate::door::http;
-use crate::say;
+use crate::interrupt;
 
 /// How long a server may take to read its own symbols, beyond the time of the profile.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,32 +38,27 @@ impl Profiling {
     /// These kinds of a server whose HTTP door is there, within a window of so many seconds.
     pub(super) fn new(server: Option<SocketAddr>, kinds: &[Kind], window: u32) -> Self {
         let seconds = window / u32::try_from(kinds.len().max(1)).unwrap_or(u32::MAX);
-        let profiling = Self { server, kinds: kinds.to_vec(), seconds, threads: Vec::new() };
-        // The server reads its table of symbols for the first that it is asked for, which would take of the time of others.
-        if let (Some(server), Some(kind)) = (server, kinds.first())
-            && let Err(error) = take(server, *kind, 1)
-        {
-            say::note(&format!("a first profile fails: {error:#}"));
-        }
-        profiling
+        Self { server, kinds: kinds.to_vec(), seconds, threads: Vec::new() }
     }
 
     /// The window begins.
     pub(super) fn begin(&mut self) {
         let Some(server) = self.server else { return };
-        let (seconds, mut wait) = (self.seconds, Duration::ZERO);
+        let (seconds, mut start) = (self.seconds, Duration::ZERO);
         for kind in self.kinds.clone() {
-            let turn = wait;
+            let turn = start;
             self.threads.push(std::thread::spawn(move || {
-                pause(turn);
-                take(server, kind, seconds)
+                if wait(turn) { take(server, kind, seconds) } else { Err(anyhow!("interrupted")) }
             }));
-            wait += Duration::from_secs(seconds.into());
+            start += Duration::from_secs(seconds.into());
         }
     }
 
-    /// What was taken, after the window.
-    pub(super) fn taken(self) -> Vec<Result<Taken>> {
+    /// What was taken, after the window. One that ended early leaves them to themselves.
+    pub(super) fn taken(self, is_whole: bool) -> Vec<Result<Taken>> {
+        if !is_whole {
+            return Vec::new();
+        }
         if self.server.is_none() && !self.kinds.is_empty() {
             return vec![Err(anyhow!("it has no HTTP door that would give any"))];
         }
@@ -72,6 +67,23 @@ impl Profiling {
         };
         self.threads.into_iter().map(join).collect()
     }
+}
+
+/// Has the server read its table of symbols, which it does for the first profile that it is asked for, and which would take of the
+/// time of that.
+pub(super) fn prepare(server: SocketAddr, kind: Kind) -> Result<()> {
+    take(server, kind, 1).map(drop)
+}
+
+/// Waits for a part of the window, unless the run is interrupted.
+fn wait(length: Duration) -> bool {
+    let step = Duration::from_millis(100);
+    let mut waited = Duration::ZERO;
+    while waited < length && !interrupt::is_set() {
+        pause(step.min(length - waited));
+        waited += step;
+    }
+    !interrupt::is_set()
 }
 
 fn take(server: SocketAddr, kind: Kind, seconds: u32) -> Result<Taken> {

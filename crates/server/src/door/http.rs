@@ -1,6 +1,7 @@
 //! The HTTP door: metrics for Prometheus, whether this process lives and is ready, and profiles of it.
 //!
-//! Runs on a thread of its own, so that it answers while the other doors are busy. Reads, never changes anything.
+//! Runs on a thread of its own, so that it answers while the other doors are busy. Reads, and changes nothing but
+//! that a profile is taken.
 
 mod doorway;
 mod profiles;

@@ -1,10 +1,15 @@
 //! Memory: jemalloc notes the stack of one allocation in so many bytes while it is told to, and what has become of it.
 
-use std::path::Path;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use tikv_jemalloc_ctl::{Access, AsName};
+use tokio::sync::MutexGuard;
+use tokio::task::spawn_blocking;
 
 use super::symbols::Symbols;
 use crate::Stacks;
@@ -21,7 +26,8 @@ pub(super) enum Of {
 /// What jemalloc has written.
 pub(super) struct Dump(String);
 
-pub(super) async fn take(time: Duration) -> Result<Dump> {
+/// `taking` is as of processor time.
+pub(super) async fn take(time: Duration, taking: MutexGuard<'static, ()>) -> Result<Dump> {
     let can = b"opt.prof\0"[..].name().read().unwrap_or(false);
     if !can {
         bail!("this program was not built or not started with jemalloc's profiling");
@@ -32,7 +38,11 @@ pub(super) async fn take(time: Duration) -> Result<Dump> {
     let sampling = Sampling::start()?;
     tokio::time::sleep(time).await;
     drop(sampling);
-    Ok(Dump(tokio::task::spawn_blocking(dump).await??))
+    spawn_blocking(move || {
+        let _taking = taking;
+        dump().map(Dump)
+    })
+    .await?
 }
 
 impl Dump {
@@ -66,18 +76,24 @@ impl Drop for Sampling {
     }
 }
 
-/// What jemalloc writes of its samples.
+/// What jemalloc writes of its samples, into a folder that nobody else can look into.
 fn dump() -> Result<String> {
-    /// The file, in the form that jemalloc takes; one profile is taken at a time.
-    static FILE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    let folder = std::env::temp_dir();
-    let file = FILE.get_or_init(|| format!("{}/ashlar-{}.heap\0", folder.display(), std::process::id()));
-    let name = "prof.dump\0".name();
-    name.write(file.as_str()).map_err(told("write its samples into the folder for temporary files"))?;
-    let path = Path::new(file.trim_end_matches('\0'));
-    let text = std::fs::read_to_string(path);
-    std::fs::remove_file(path)?;
-    Ok(text?)
+    /// The folder's path, and its file's in the form that jemalloc takes. Chosen once, for jemalloc wants a name that stays.
+    static PLACE: OnceLock<(PathBuf, String)> = OnceLock::new();
+    if PLACE.get().is_none() {
+        let folder = tempfile::Builder::new().prefix("ashlar-heap-").tempdir()?;
+        let path = folder.path().to_owned();
+        let file = format!("{}/samples\0", path.display());
+        // Another thread cannot have been here: one profile is taken at a time.
+        let _ = PLACE.set((path, file));
+    }
+    let (folder, file) = PLACE.get().context("there is no folder for temporary files")?;
+    // Fails where somebody else has made one of this name.
+    DirBuilder::new().mode(0o700).create(folder).with_context(|| folder.display().to_string())?;
+    let written = "prof.dump\0".name().write(file.as_str()).map_err(told("write its samples"));
+    let text = written.and_then(|()| Ok(std::fs::read_to_string(file.trim_end_matches('\0'))?));
+    std::fs::remove_dir_all(folder)?;
+    text
 }
 
 /// Reads `heap_v2`, jemalloc's format.
@@ -112,14 +128,9 @@ fn stacks(text: &str, of: Of, mut names: impl FnMut(usize) -> Vec<String>) -> Re
                 Of::Held => (held, held_bytes),
                 Of::Allocated => (allocated, allocated_bytes),
             };
-            let frames: Vec<String> = stack
-                .iter()
-                .rev()
-                // What is on a stack is where a call returns to: the call is before it.
-                .flat_map(|address| names(address.saturating_sub(1)))
-                .collect();
-            let frames = frames.iter().map(String::as_str);
-            stacks.add(frames.filter(|name| !is_of_the_allocator(name)), unsampled(objects, bytes, rate));
+            let mut frames: Vec<String> = stack.iter().rev().flat_map(|address| names(*address)).collect();
+            frames.retain(|name| !is_of_the_allocator(name));
+            stacks.add_sampled(&frames, unsampled(objects, bytes, rate));
             stack.clear();
         }
     }
@@ -156,7 +167,7 @@ mod tests {
     fn samples_stand_for_what_they_were_drawn_from() {
         let held = read(Of::Held);
         // One of a megabyte is sampled nearly always: 1 / (1 - e^-2).
-        assert_eq!(held.folded(), "f20;f30;f40 1212697\n");
+        assert_eq!(held.folded(), "f21;f31;f41 1212697\n");
         let allocated = read(Of::Allocated);
         let values: Vec<u64> = allocated.iter().map(|(_, value)| value).collect();
         // One of 24 bytes stands for half a megabyte of them.

@@ -1,10 +1,11 @@
 //! Profiles of this process, taken while it works: of its processors' time, of its threads' time, and of its memory.
 //!
-//! One is taken at a time. None costs anything while it is not taken.
+//! One is taken at a time. Nothing is spent while none is; after the first, some 20 MB stay with the sampler.
 
 mod cpu;
 mod heap;
 pub mod request;
+mod sampler;
 mod symbols;
 mod wall;
 
@@ -154,7 +155,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What was noted, and is still to be read: no profile has to wait for that of another.
 enum Noted {
-    Samples(cpu::Samples),
+    Samples(sampler::Samples),
     Heap(heap::Dump),
 }
 
@@ -165,15 +166,13 @@ enum Noted {
 /// [`ProfileError::Busy`] while another one is being taken; [`ProfileError::Unavailable`] where this build or machine cannot.
 pub async fn take(kind: Kind, time: Duration) -> Result<Profile, ProfileError> {
     let unavailable = |error: anyhow::Error| ProfileError::Unavailable(format!("{error:#}"));
-    let noted = {
-        let _taking = tokio::time::timeout(PATIENCE, TAKING.lock()).await.map_err(|_| ProfileError::Busy)?;
-        match kind {
-            Kind::Cpu => cpu::take(time).await.map(Noted::Samples),
-            Kind::Wall => wall::take(time).await.map(Noted::Samples),
-            Kind::Heap | Kind::Allocations => heap::take(time).await.map(Noted::Heap),
-        }
-        .map_err(unavailable)?
-    };
+    let taking = tokio::time::timeout(PATIENCE, TAKING.lock()).await.map_err(|_| ProfileError::Busy)?;
+    let noted = match kind {
+        Kind::Cpu => cpu::take(time, taking).await.map(Noted::Samples),
+        Kind::Wall => wall::take(time, taking).await.map(Noted::Samples),
+        Kind::Heap | Kind::Allocations => heap::take(time, taking).await.map(Noted::Heap),
+    }
+    .map_err(unavailable)?;
     let read = move || match noted {
         Noted::Samples(samples) => Ok(samples.stacks()),
         Noted::Heap(dump) => dump.stacks(if kind == Kind::Heap { heap::Of::Held } else { heap::Of::Allocated }),

@@ -10,7 +10,7 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// The functions at an address, the outermost first: several where calls were inlined and the build knows of it.
+    /// The functions that an address of a stack is in, the outermost first: several where calls were inlined and the build knows of it.
     pub(super) fn at(&mut self, address: usize) -> &[String] {
         self.names.entry(address).or_insert_with(|| {
             let mut names = Vec::new();

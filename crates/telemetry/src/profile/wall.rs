@@ -1,35 +1,46 @@
-//! Time of threads: each is sent the sampler's signal in turn, whether it runs or waits, and notes its stack.
+//! Time of threads: each is sent the sampler's signal in turn, whether it runs or waits.
 //!
 //! A thread that waits in the kernel is woken for it and goes on waiting. Threads take turns, so that no two of them want to note a
-//! stack at once, which one of them would then not.
-
-#![allow(unsafe_code, reason = "a signal to a thread is sent by a call of the system that no crate wraps")]
+//! stack at once, which one of them would then not. A task that waits is on no thread, and is not seen.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tokio::time::MissedTickBehavior;
+use ashlar_base::clock::monotonic;
+use tokio::sync::MutexGuard;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
 
-use super::{HERTZ, cpu};
+use super::HERTZ;
+use super::sampler::{Sampler, Samples};
 
 /// Samples of processor time that come with the sampler, as few as it can.
 const FEWEST: i32 = 1;
 
-pub(super) async fn take(time: Duration) -> Result<cpu::Samples> {
-    let guard = cpu::start(FEWEST)?;
+/// `taking` is as of processor time.
+pub(super) async fn take(time: Duration, taking: MutexGuard<'static, ()>) -> Result<Samples> {
+    let sampler = spawn_blocking(|| Sampler::start(FEWEST)).await??;
     let period = Duration::from_secs(1) / HERTZ as u32;
-    let end = ashlar_base::clock::monotonic() + time;
-    let process = i32::try_from(std::process::id())?;
-    while ashlar_base::clock::monotonic() < end {
+    let start = monotonic();
+    let mut rounds = 0;
+    while start.elapsed() < time {
+        // After a stall a round begins late, and none is made up for.
+        let round = monotonic();
         let threads = threads()?;
-        let mut turns = tokio::time::interval(period / u32::try_from(threads.len().max(1))?);
-        turns.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        for thread in threads {
-            turns.tick().await;
-            sample(process, thread);
+        let turn = period / u32::try_from(threads.len().max(1))?;
+        for (place, thread) in (1..).zip(threads) {
+            sampler.sample(thread);
+            sleep_until(Instant::from_std(round + turn * place)).await;
         }
+        rounds += 1;
     }
-    cpu::finish(guard)
+    // A round stands for as long as it took: signals, and the timers between them, come a little late.
+    let value = u64::try_from(start.elapsed().as_nanos())? / rounds.max(1);
+    spawn_blocking(move || {
+        let _taking = taking;
+        sampler.finish(value)
+    })
+    .await?
 }
 
 /// The threads of this process, as the kernel numbers them.
@@ -37,10 +48,4 @@ fn threads() -> Result<Vec<i32>> {
     let tasks = std::fs::read_dir("/proc/self/task").context("the threads of this process cannot be listed")?;
     let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     Ok(tasks.filter_map(number).collect())
-}
-
-/// A thread that has ended meanwhile is none of this process any more, and gets nothing.
-fn sample(process: i32, thread: i32) {
-    // SAFETY: takes numbers only. The sampler handles the signal: its guard is alive, and once it is not, the signal is ignored.
-    unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGPROF) };
 }

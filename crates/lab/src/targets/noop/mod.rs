@@ -32,14 +32,15 @@ pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
     let mut command = pinned(start.cores, program);
     let bytes = start.value_bytes.to_string();
     command.args(["noop-server", "--value-bytes", &bytes, "--ready-file"]).arg(&ready);
+    let mut configuration = vec![format!("--value-bytes {bytes}")];
     if let Some(plant) = start.plant.and_then(|plant| plant.to_possible_value()) {
         command.args(["--plant", plant.get_name()]);
+        configuration.push(format!("--plant {}", plant.get_name()));
     }
     let mut process = Process::spawn("noop", command, folder)?;
     let text = process.wait_for(|| std::fs::read_to_string(&ready).ok())?;
     let mut doors = text.lines().map(str::parse);
     let mut door = || -> Result<Option<SocketAddr>> { Ok(Some(doors.next().context("a door is missing")??)) };
-    let configuration = vec![format!("--value-bytes {bytes}")];
     Ok(Started { resp: door()?, sql: door()?, http: door()?, process, configuration })
 }
 
