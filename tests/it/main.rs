@@ -9,7 +9,6 @@ mod clients;
 mod conflicts;
 mod faults;
 mod http;
-mod lab;
 mod model;
 mod pg_wire;
 mod plans;

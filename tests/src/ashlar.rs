@@ -195,7 +195,7 @@ impl Drop for Shared {
 
 /// `ashlar` of this build, without arguments.
 pub fn command() -> Command {
-    let mut command = Command::new(program("ashlar"));
+    let mut command = Command::new(binary());
     // What the user of the machine has configured must not reach a test.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ASHLAR_") {
@@ -216,11 +216,11 @@ pub fn run(arguments: &[&str]) -> Result<String> {
     Ok(stdout)
 }
 
-/// A program of this build: it lies beside the test executable, `target/PROFILE/ashlar` and `target/PROFILE/deps/it-HASH`.
-pub fn program(name: &str) -> PathBuf {
+/// The program lies beside the test executable: `target/PROFILE/ashlar` and `target/PROFILE/deps/it-HASH`.
+fn binary() -> PathBuf {
     let test = std::env::current_exe().expect("the path of the test executable");
     let profile = test.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps");
-    let binary = profile.join(name);
+    let binary = profile.join("ashlar");
     assert!(binary.is_file(), "{} does not exist; build the workspace first", binary.display());
     binary
 }

@@ -1,0 +1,100 @@
+//! The program says which function is to blame: regressions are planted into its own server, and found by their names.
+//!
+//! So few requests that the servers are mostly idle: these tests run beside others.
+
+#![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A short run under a small load, with the cores left to the system.
+const SMALL: &[&str] = &[
+    "run",
+    "kv-get",
+    "--target",
+    "noop",
+    "--keys",
+    "100",
+    "--threads",
+    "2",
+    "--rate",
+    "800",
+    "--warm-up",
+    "0",
+    "--seconds",
+    "2",
+    "--repeat",
+    "2",
+    "--server-cores",
+    "none",
+    "--client-cores",
+    "none",
+];
+
+fn lab(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ashlar-lab")).args(arguments).output().unwrap()
+}
+
+/// Standard output of a call that may end with status 1: something became slower.
+#[track_caller]
+fn text(arguments: &[&str]) -> String {
+    let output = lab(arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{arguments:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The folder of a run with these arguments besides.
+fn run(folder: &Path, name: &str, arguments: &[&str]) -> PathBuf {
+    let out = folder.join(name);
+    text(&[SMALL, arguments, &["--out", out.to_str().unwrap()]].concat());
+    out
+}
+
+/// The functions that differ most, from the table under this title.
+fn named(table: &str, title: &str) -> Vec<String> {
+    let rows = table.lines().skip_while(|line| !line.starts_with(title)).skip(1);
+    let rows = rows.take_while(|line| line.starts_with(&" ".repeat(30)));
+    rows.map(|line| line.rsplit("  ").next().unwrap().to_owned()).collect()
+}
+
+/// A profile of this kind names the function of each plant among the first so many.
+fn is_found(kind: &str, title: &str, plants: &[(&str, &str, usize)]) {
+    let folder = tempfile::tempdir().unwrap();
+    let base = run(folder.path(), "base", &["--profile", kind]);
+    for (plant, function, first) in plants {
+        let test = run(folder.path(), plant, &["--profile", kind, "--plant", plant]);
+        let table = text(&["compare", base.to_str().unwrap(), test.to_str().unwrap()]);
+        let named = named(&table, title);
+        let is_planted = |name: &String| name.ends_with(&format!("noop::plant::{function}"));
+        assert!(named.iter().take(*first).any(is_planted), "{plant} is not among the first {first}:\n{table}");
+        let page = std::fs::read_to_string(test.join(format!("difference-noop-2-{kind}-test.svg"))).unwrap();
+        assert!(page.contains(&format!("noop::plant::{function}")), "{plant}");
+    }
+}
+
+#[test]
+fn a_function_that_computes_is_found_by_processor_time() {
+    is_found("cpu", "CPU per operation", &[("spin", "spin", 3)]);
+}
+
+#[test]
+fn a_function_that_waits_is_found_by_the_time_of_threads() {
+    // The thread that has the lock is as new as the one that waits for it, and has it for longer.
+    is_found("wall", "threads at a time", &[("sleep", "sleep", 3), ("lock", "wait_for_the_lock", 5)]);
+}
+
+#[test]
+fn a_function_that_allocates_is_found_by_what_was_allocated() {
+    is_found("allocations", "memory allocated per operation", &[("allocate", "allocate", 3)]);
+}
+
+#[test]
+fn a_run_with_profiles_is_unlike_one_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let (with, without) = (run(folder.path(), "with", &["--profile", "cpu"]), run(folder.path(), "without", &[]));
+    let output = lab(&["compare", with.to_str().unwrap(), without.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("unlike") && text.contains("profiled [\"cpu\"]"), "{text}");
+}
