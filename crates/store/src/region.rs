@@ -288,7 +288,7 @@ impl Region {
     }
 
     /// A row in this region's shape; where that is stale in the one that is there, whose version says so.
-    fn row<'p>(&'p self, partition: &'p Partition, row: u32) -> RowRef<'p> {
+    pub(crate) fn row<'p>(&'p self, partition: &'p Partition, row: u32) -> RowRef<'p> {
         match &self.altered {
             Some(altered) if altered.version == partition.shape().schema.version => {
                 partition.row_as(&altered.shape, row)

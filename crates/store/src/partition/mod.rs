@@ -58,6 +58,13 @@ pub(crate) enum Since {
     Changed,
 }
 
+impl Since {
+    /// Nobody has touched the key.
+    pub(crate) fn is_same(self) -> bool {
+        self == Self::Same
+    }
+}
+
 impl Partition {
     pub(crate) fn new(shape: &Arc<Shape>, account: &Arc<Account>, hasher: RandomState, segment_rows: u32) -> Self {
         Self {
