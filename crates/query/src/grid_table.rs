@@ -12,7 +12,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use ashlar_base::PartitionId;
 use ashlar_functions::error::external;
 use ashlar_functions::tree::{any_part, rewrite_parts};
-use ashlar_store::{Probe, ReadView, Region};
+use ashlar_store::{Partitions, Probe, ReadView, Region};
 use datafusion::catalog::Session;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -296,6 +296,9 @@ impl ExecutionPlan for GridScanExec {
         let partitions = usize::from(self.region.0.partition_count());
         let first = partitions * stream_partition / streams;
         let end = partitions * (stream_partition + 1) / streams;
+        // What the transaction itself has written is not in the indexes.
+        let is_committed = !view.overlays.contains_key(&self.region.0.id());
+        let candidates = is_committed.then(|| self.region.0.candidates(&view.snapshot, &self.probes)).flatten();
         let reader = ScanReader {
             region: Arc::clone(&self.region.0),
             version: self.version,
@@ -305,6 +308,7 @@ impl ExecutionPlan for GridScanExec {
             scan_schema: Arc::clone(&self.scan_schema),
             predicate: self.predicate.clone(),
             probes: Arc::clone(&self.probes),
+            candidates,
             remaining: self.limit,
             partitions: first..end,
             pending: Vec::new(),
@@ -329,6 +333,8 @@ struct ScanReader {
     scan_schema: SchemaRef,
     predicate: Option<Arc<dyn PhysicalExpr>>,
     probes: Arc<[Probe]>,
+    /// The partitions that can have rows for the probes.
+    candidates: Option<Partitions>,
     remaining: Option<usize>,
     partitions: std::ops::Range<usize>,
     /// Batches of the current partition, the next one last.
@@ -420,6 +426,11 @@ impl ScanReader {
                 return Ok(None);
             };
             let partition = PartitionId(u16::try_from(partition).unwrap_or(u16::MAX));
+            // The last one is looked at in any case: it knows whether the table is still what it was.
+            let is_last = self.partitions.is_empty();
+            if !is_last && self.candidates.as_ref().is_some_and(|candidates| !candidates.contains(partition)) {
+                continue;
+            }
             let scanned =
                 self.region.scan_probed(&self.view, partition, &self.columns, Some(self.version), &self.probes);
             let mut batches = scanned.map_err(external)?;

@@ -156,8 +156,8 @@ impl<'a> Locked<'a> {
             }
             let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
-            let guard = &mut self.guards[index].1;
-            let stored = staged.region().partition_mut(guard);
+            let (id, guard) = &mut self.guards[index];
+            let stored = staged.region().partition_mut(*id, guard);
             if staged.altered_at().is_some() {
                 stored.set_shape(staged.shape());
             }
@@ -191,7 +191,7 @@ impl<'a> Locked<'a> {
             if range.is_empty() && guard.is_none() {
                 continue;
             }
-            let stored = staged.region().partition_mut(&mut guard);
+            let stored = staged.region().partition_mut(partition, &mut guard);
             if staged.truncates() {
                 stored.truncate(stamp);
             }

@@ -1,6 +1,6 @@
 //! One key under its partition's lock: the key path, and whatever reads a row in order to change it.
 
-use ashlar_base::{Datum, Error, Result, TableSchema};
+use ashlar_base::{Datum, Error, PartitionId, Result, TableSchema};
 
 use crate::key;
 use crate::key_transaction::PendingEntry;
@@ -23,6 +23,7 @@ enum Place<'a> {
 
 struct StoredEntry<'a> {
     region: &'a Region,
+    id: PartitionId,
     partition: &'a mut Option<Box<Partition>>,
     key: &'a [Datum<'a>],
     located: Located,
@@ -34,7 +35,7 @@ struct StoredEntry<'a> {
 impl<'a> Entry<'a> {
     pub(crate) fn new(
         region: &'a Region,
-        partition: &'a mut Option<Box<Partition>>,
+        (id, partition): (PartitionId, &'a mut Option<Box<Partition>>),
         key: &'a [Datum<'a>],
         hash: u64,
         possible: bool,
@@ -43,7 +44,7 @@ impl<'a> Entry<'a> {
             Some(partition) => partition.locate(hash, key),
             None => Located { hash, row: None },
         };
-        Self(Place::Stored(StoredEntry { region, partition, key, located, possible, stamp: None }))
+        Self(Place::Stored(StoredEntry { region, id, partition, key, located, possible, stamp: None }))
     }
 
     pub(crate) fn pending(entry: PendingEntry<'a>) -> Self {
@@ -98,7 +99,7 @@ impl StoredEntry<'_> {
                 _ => Err(Error::internal("a write to a key that no row can have")),
             };
         }
-        let partition = self.region.partition_mut(self.partition);
+        let partition = self.region.partition_mut(self.id, self.partition);
         check(partition.shape(), self.key, &mutation)?;
         let stamp = *self.stamp.get_or_insert_with(|| self.region.common().stamp());
         let change = partition.apply(&mutation, self.located, stamp)?;

@@ -16,6 +16,7 @@ mod build;
 mod commit;
 mod compactor;
 mod counters;
+mod directory;
 mod entry;
 mod index;
 mod key;
@@ -39,6 +40,7 @@ mod writeset;
 
 pub use build::{AsDatum, build_array};
 pub use compactor::{CompactionReport, CompactorHandle};
+pub use directory::Partitions;
 pub use entry::Entry;
 pub use key_transaction::{KeyMark, KeyTransaction};
 pub use memory::Reservation;
