@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use ashlar_base::{IndexKind, PartitionId, Result, TableId, Value};
+use ashlar_base::{Datum, IndexKind, PartitionId, Result, TableId, Value};
 
 use crate::key;
 use crate::memory::{Account, Charge};
@@ -123,6 +123,15 @@ fn mixed(hash: u64) -> u64 {
 }
 
 impl Partitions {
+    /// The partition that owns a key, if any can.
+    pub fn with_key(region: &Region, key: &[Datum<'_>]) -> Self {
+        let mut partitions = Self::of(region.partition_count(), 0);
+        if let Some(owner) = region.partition_of(key) {
+            partitions.insert(owner.0);
+        }
+        partitions
+    }
+
     fn of(count: u16, value: u64) -> Self {
         Self(vec![value; usize::from(count).div_ceil(64)].into())
     }

@@ -360,6 +360,33 @@ impl Region {
         version: Option<u32>,
         probes: &[Probe],
     ) -> Result<Vec<ScanBatch>> {
+        self.scan_found(view, partition, columns, version, |stored, at| stored.probed(probes, at))
+    }
+
+    /// Like [`Region::scan_version`], for somebody who wants the row of one key only. What the view's own transaction has
+    /// written may be among what comes.
+    pub fn scan_key(
+        &self,
+        view: &ReadView,
+        partition: PartitionId,
+        columns: &[usize],
+        version: Option<u32>,
+        key: &[Datum<'_>],
+    ) -> Result<Vec<ScanBatch>> {
+        self.scan_found(view, partition, columns, version, |stored, at| {
+            Some(stored.find_at(key, at).into_iter().collect())
+        })
+    }
+
+    /// What a view sees of the rows that `find` names, or of all where it gives none.
+    fn scan_found(
+        &self,
+        view: &ReadView,
+        partition: PartitionId,
+        columns: &[usize],
+        version: Option<u32>,
+        find: impl FnOnce(&Partition, Timestamp) -> Option<Vec<u32>>,
+    ) -> Result<Vec<ScanBatch>> {
         let overlay = view.overlays.get(&self.id);
         let at = view.snapshot.timestamp();
         let (shape, picture, probed) = {
@@ -383,7 +410,7 @@ impl Region {
             }
             let hides_all = overlay.is_some_and(|overlay| overlay.truncated());
             let stored = guard.as_deref().filter(|_| !hides_all);
-            let probed = match stored.and_then(|stored| Some((stored, stored.probed(probes, at)?))) {
+            let probed = match stored.and_then(|stored| Some((stored, find(stored, at)?))) {
                 Some((stored, mut rows)) => {
                     if let Some(overlay) = overlay.filter(|_| !rows.is_empty()) {
                         let mut hidden = HashSet::new();
