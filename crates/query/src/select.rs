@@ -1,7 +1,7 @@
 //! SELECT and everything that reads: text -> DataFusion plan, once; then many executions.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, SchemaRef};
@@ -30,6 +30,12 @@ use datafusion::logical_expr::{
     AggregateUDF, Cast, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan, LogicalPlanBuilder, ScalarUDF, TableSource,
     WindowUDF,
 };
+use datafusion::optimizer::Optimizer;
+use datafusion::optimizer::eliminate_filter::EliminateFilter;
+use datafusion::optimizer::eliminate_limit::EliminateLimit;
+use datafusion::optimizer::propagate_empty_relation::PropagateEmptyRelation;
+use datafusion::optimizer::push_down_limit::PushDownLimit;
+use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::planner::PlannerContext;
 use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, Statement as AstStatement, Visitor};
@@ -80,9 +86,8 @@ const EXPRESSION_BYTES: usize = 384;
 /// A planned query.
 #[derive(Clone)]
 pub struct SelectPlan {
-    /// Analysed; optimised too where `optimized`.
     plan: LogicalPlan,
-    optimized: bool,
+    stage: Stage,
     /// Holds `now()` or the like: told the time and optimised anew at each execution.
     reads_clock: bool,
     /// Types of `$1`, `$2`, ...
@@ -93,6 +98,17 @@ pub struct SelectPlan {
     pub columns: Arc<[Column]>,
     /// How its rows are found without running it, where they are few.
     pub indexed: Option<Arc<IndexPlan>>,
+}
+
+/// How far a plan is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Checked; it is optimised at each execution.
+    Analysed,
+    /// Optimised as far as its parameters allow: an execution puts them in and simplifies what that leaves.
+    General,
+    /// Has no parameters, and is ready.
+    Optimised,
 }
 
 /// Parses a statement with DataFusion's parser, in PostgreSQL's dialect.
@@ -158,13 +174,16 @@ impl SelectPlan {
         let plan = signed_outputs(plan)?;
         let columns = columns::of_schema(plan.schema().as_arrow())?.into();
         let reads_clock = clock::is_read_by(&plan).map_err(from_datafusion)?;
-        let mut result =
-            Self { plan, optimized: false, reads_clock, parameter_types, parameters_used, columns, indexed: None };
-        if result.parameter_types.is_empty() && !reads_clock {
-            result.plan = optimize(state, result.plan)?;
-            result.optimized = true;
-        }
-        Ok(result)
+        let (plan, stage) = match (parameter_types.is_empty(), reads_clock) {
+            (_, true) => (plan, Stage::Analysed),
+            (true, false) => (optimize(state, plan)?, Stage::Optimised),
+            // What is wrong with it, such as a division by zero between constants, is told by its execution.
+            (false, false) => match optimize(state, plan.clone()) {
+                Ok(general) => (general, Stage::General),
+                Err(_) => (plan, Stage::Analysed),
+            },
+        };
+        Ok(Self { plan, stage, reads_clock, parameter_types, parameters_used, columns, indexed: None })
     }
 
     /// The plan ready to run with these parameters.
@@ -178,7 +197,7 @@ impl SelectPlan {
         time: StatementTime,
         view: &Arc<ReadView>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = if self.optimized {
+        let plan = if self.stage == Stage::Optimised {
             self.plan.clone()
         } else {
             let plan = if self.parameter_types.is_empty() {
@@ -188,7 +207,7 @@ impl SelectPlan {
                 self.plan.clone().replace_params_with_values(&values).map_err(from_datafusion)?
             };
             let plan = if self.reads_clock { clock::written_into(plan, time).map_err(from_datafusion)? } else { plan };
-            optimize(engine.state(), plan)?
+            if self.stage == Stage::General { simplify(engine.state(), plan)? } else { optimize(engine.state(), plan)? }
         };
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
             let state = engine.state();
@@ -316,6 +335,21 @@ fn signed_outputs(plan: LogicalPlan) -> Result<LogicalPlan> {
 
 fn optimize(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
     state.optimizer().optimize(plan, state, |_, _| {}).map_err(from_optimiser)
+}
+
+/// Optimises a plan whose parameters have become constants, and that was optimised without them: what follows from the
+/// constants alone.
+fn simplify(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
+    static SIMPLIFIER: LazyLock<Optimizer> = LazyLock::new(|| {
+        Optimizer::with_rules(vec![
+            Arc::new(SimplifyExpressions::new()),
+            Arc::new(EliminateFilter::new()),
+            Arc::new(PropagateEmptyRelation::new()),
+            Arc::new(EliminateLimit::new()),
+            Arc::new(PushDownLimit::new()),
+        ])
+    });
+    SIMPLIFIER.optimize(plan, state, |_, _| {}).map_err(from_optimiser)
 }
 
 /// Plans against one picture of the catalog.
