@@ -21,6 +21,7 @@ pub(crate) struct PgClient {
     out: Vec<u8>,
     incoming: Incoming,
     version: String,
+    in_transaction: bool,
 }
 
 /// The columns of a row, from the first on, in text form.
@@ -60,7 +61,8 @@ impl PgClient {
     /// Likewise; no answer may take longer than this.
     pub(crate) fn connect_within(address: SocketAddr, patience: Duration) -> Result<Self> {
         let stream = super::connect(address)?;
-        let mut client = Self { stream, out: Vec::new(), incoming: Incoming::new(patience), version: String::new() };
+        let (incoming, version) = (Incoming::new(patience), String::new());
+        let mut client = Self { stream, out: Vec::new(), incoming, version, in_transaction: false };
         let mut body = 196_608_i32.to_be_bytes().to_vec();
         for text in ["user", "postgres", "database", "postgres", "application_name", "ashlar-lab", ""] {
             body.extend_from_slice(text.as_bytes());
@@ -89,6 +91,11 @@ impl PgClient {
     /// The version that the server reported.
     pub(crate) fn version(&self) -> &str {
         &self.version
+    }
+
+    /// Whether the last answer left a transaction open, be it one that has failed.
+    pub(crate) fn in_transaction(&self) -> bool {
+        self.in_transaction
     }
 
     /// Runs statements of the simple protocol; the rows as text, each up to its first NULL.
@@ -176,7 +183,11 @@ impl PgClient {
                     outcome = Ok(String::from_utf8_lossy(body.strip_suffix(b"\0").unwrap_or(body)).into_owned());
                 }
                 (b'E', body) if outcome.is_ok() => outcome = Err(report(body)),
-                (b'Z', _) => return Ok(outcome),
+                (b'Z', status) => {
+                    let open = status != b"I";
+                    self.in_transaction = open;
+                    return Ok(outcome);
+                }
                 _ => {}
             }
         }

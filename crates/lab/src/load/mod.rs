@@ -51,6 +51,11 @@ pub(crate) trait Caller: Send {
         Ok(None)
     }
 
+    /// How often the server made the last call begin anew: a transaction that lost to another. A call's time has all its attempts in it.
+    fn retries(&self) -> u64 {
+        0
+    }
+
     /// How many answers a call gives.
     fn answers_per_call(&self) -> u64 {
         1
@@ -128,6 +133,8 @@ pub(crate) struct Sample {
     pub(crate) errors: u64,
     /// The first of them.
     pub(crate) first_error: Option<String>,
+    /// Attempts beyond the first, of the calls whose latencies these are.
+    pub(crate) retries: u64,
     /// Requests of an open loop that were due and never sent.
     pub(crate) unsent: u64,
     /// Why a connection was lost, if one was.
@@ -224,6 +231,7 @@ fn assemble(windows: Windows, seconds: Seconds, tallies: Vec<Tally>, ended_at: N
         merged: histogram::empty(),
         errors: 0,
         first_error: None,
+        retries: 0,
         unsent: 0,
         broken: None,
         interrupted,
@@ -233,6 +241,7 @@ fn assemble(windows: Windows, seconds: Seconds, tallies: Vec<Tally>, ended_at: N
             *sum += count;
         }
         sample.errors += tally.errors;
+        sample.retries += tally.retries;
         sample.unsent += tally.unsent;
         sample.first_error = sample.first_error.or(tally.first_error);
         sample.broken = sample.broken.or(tally.broken);

@@ -52,6 +52,7 @@ pub(super) struct Tally {
     pub(super) completed: Vec<u64>,
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
+    pub(super) retries: u64,
     pub(super) unsent: u64,
     pub(super) broken: Option<String>,
 }
@@ -95,6 +96,9 @@ pub(super) fn work(
         let start = due.unwrap_or_else(|| clock.now());
         let mut measured = false;
         let outcome = caller.call(&mut || measured = recorder.record(start, clock.now()));
+        if measured {
+            tally.retries += caller.retries();
+        }
         caller.judge(&mut |answer| {
             if let Answer::Wrong(what) = answer
                 && measured

@@ -19,7 +19,7 @@ use crate::load::Sample;
 use machine::{Commit, Machine};
 
 /// The version of these types. Another shape of the file is another version, and is refused.
-pub(crate) const SCHEMA_VERSION: u32 = 3;
+pub(crate) const SCHEMA_VERSION: u32 = 4;
 
 /// Everything about one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,6 +121,7 @@ pub(crate) struct Measurement {
     pub(crate) unsent: u64,
     pub(crate) errors: u64,
     pub(crate) first_error: Option<String>,
+    pub(crate) retries: u64,
     pub(crate) latency: LatencySummary,
     pub(crate) histogram: String,
     pub(crate) seconds_file: String,
@@ -196,6 +197,7 @@ impl Measurement {
             unsent: sample.unsent,
             errors: sample.errors,
             first_error: sample.first_error.clone(),
+            retries: sample.retries,
             latency: LatencySummary::of(&sample.merged),
             histogram: histogram::encode(&sample.merged),
             seconds_file: String::new(),

@@ -23,6 +23,7 @@ pub(crate) fn measurement(target: &str, threads: u32, repetition: u32) -> Measur
         unsent: 0,
         errors: 0,
         first_error: None,
+        retries: 0,
         latency: LatencySummary::of(&latencies),
         histogram: histogram::encode(&latencies),
         seconds_file: format!("seconds/{target}-{threads}-{repetition}.hlog"),
@@ -113,9 +114,9 @@ fn what_is_no_record_of_this_version_is_refused_with_the_reason() {
         let refusal = format!("{:#}", folder::load(folder.path()).unwrap_err());
         assert!(refusal.contains(said), "{refusal}");
     };
-    check("{\"schema_version\": 99}", "schema version 99, and this ashlar-lab reads version 3");
+    check("{\"schema_version\": 99}", "schema version 99, and this ashlar-lab reads version 4");
     check("{}", "no schema_version");
-    check("{\"schema_version\": 3}", "damaged: missing field");
+    check("{\"schema_version\": 4}", "damaged: missing field");
     check("not json", "damaged");
     let missing = folder::load(&folder.path().join("nowhere")).unwrap_err().to_string();
     assert!(missing.contains("is no folder of a run"), "{missing}");

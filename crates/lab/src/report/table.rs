@@ -23,14 +23,19 @@ pub(crate) fn of(runs: &[&Run]) -> Table {
             columns.push("spread".to_owned());
         }
     }
+    // Most workloads have nothing that could be tried again.
+    let retried = runs.iter().flat_map(|run| &run.measurements).any(|one| one.retries > 0);
+    if retried {
+        columns.push("retries".to_owned());
+    }
     columns.push("wrong answers".to_owned());
-    let rows = runs
-        .iter()
-        .flat_map(|run| run.cells().into_iter().map(|(target, threads)| row(run, &target, threads, &measures)));
+    let rows = runs.iter().flat_map(|run| {
+        run.cells().into_iter().map(|(target, threads)| row(run, &target, threads, &measures, retried))
+    });
     Table { rows: rows.collect(), columns }
 }
 
-fn row(run: &Run, target: &str, threads: u32, measures: &[Measure]) -> Vec<String> {
+fn row(run: &Run, target: &str, threads: u32, measures: &[Measure], retried: bool) -> Vec<String> {
     let all: Vec<&Measurement> = run.of(target, threads).collect();
     // What `compare` refuses is not shown either; a remark says why it is left out.
     let sound: Vec<&Measurement> = all.iter().copied().filter(|one| one.is_sound()).collect();
@@ -45,6 +50,10 @@ fn row(run: &Run, target: &str, threads: u32, measures: &[Measure]) -> Vec<Strin
         if *measure == Measure::Throughput {
             row.push(spread(&figures));
         }
+    }
+    if retried {
+        let figures: Vec<f64> = sound.iter().map(|one| 100.0 * one.retries as f64 / one.operations as f64).collect();
+        row.push(if figures.is_empty() { "-".to_owned() } else { format!("{:.1} %", median(&figures)) });
     }
     row.push(all.iter().map(|one| one.errors).sum::<u64>().to_string());
     row

@@ -134,7 +134,11 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         PathBuf::from("target/lab").join(format!("{}-{}", started_at.replace([':', 'Z'], ""), kind.name))
     });
     // Found out before a folder is made: a name that was mistyped leaves nothing behind.
-    let presence: Vec<_> = targets.iter().map(|target| target.presence(kind.door, options.ashlar.as_ref())).collect();
+    let presence = |target: &Target| {
+        kind.takes(target)?;
+        target.presence(kind.door, options.ashlar.as_ref())
+    };
+    let presence: Vec<_> = targets.iter().map(presence).collect();
     if presence.iter().all(Result::is_err) {
         let reasons = targets.iter().zip(&presence).map(|(target, presence)| {
             format!("{target} is absent: {}", presence.as_ref().err().map_or("", String::as_str))
@@ -284,7 +288,7 @@ impl Session {
         repetition: u32,
     ) -> Result<()> {
         let mut live = self.begin(target, position, kind, start)?;
-        let outcome = self.sweep(&mut live, repetition);
+        let outcome = self.sweep(&mut live, repetition).and_then(|()| self.verify(&live, repetition));
         self.leave(&live);
         outcome
     }
@@ -309,6 +313,35 @@ impl Session {
             self.folder.save(&self.record)?;
             if interrupt::is_set() {
                 break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the workload look whether what was written in a repetition is consistent. What is not is a wrong answer in each of its
+    /// measurements, for any of them may have caused it.
+    fn verify(&mut self, live: &Live, repetition: u32) -> Result<()> {
+        let of_it = |one: &&mut Measurement| one.target == live.name && one.repetition == repetition;
+        let mut all: Vec<&mut Measurement> = self.record.measurements.iter_mut().filter(of_it).collect();
+        // Of a request that was given up nobody knows whether it was done.
+        if all.is_empty() || all.iter().any(|one| one.state == MeasurementState::Partial) {
+            return Ok(());
+        }
+        match self.workload.verify(live.place) {
+            Ok(None) => {}
+            Ok(Some(fault)) => {
+                self.show.note(&format!("{}, repetition {repetition}: NOT CONSISTENT: {fault}", live.name));
+                for one in all {
+                    one.errors += 1;
+                    one.first_error.get_or_insert_with(|| fault.clone());
+                }
+            }
+            Err(error) => {
+                for one in &mut all {
+                    one.state = MeasurementState::Partial;
+                    one.reason = Some(format!("not verified: {error:#}"));
+                }
+                return Err(error.context("looking whether what was written is consistent"));
             }
         }
         Ok(())

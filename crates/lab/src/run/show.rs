@@ -77,7 +77,7 @@ impl Show {
     pub(super) fn measured(&self, one: &Measurement) {
         let figure = |measure: Measure| measure.of(one).map_or("-".to_owned(), |figure| measure.shown(figure));
         self.note(&format!(
-            "{}, {} threads, repetition {} of {}: {}, p50 {}, p99 {}{}",
+            "{}, {} threads, repetition {} of {}: {}, p50 {}, p99 {}{}{}",
             one.target,
             one.threads,
             one.repetition,
@@ -85,6 +85,7 @@ impl Show {
             figure(Measure::Throughput),
             figure(Measure::P50),
             figure(Measure::P99),
+            if one.retries > 0 { format!(", {} retries", one.retries) } else { String::new() },
             if one.errors > 0 { format!(", {} WRONG ANSWERS", one.errors) } else { String::new() }
         ));
     }

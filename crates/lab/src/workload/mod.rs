@@ -1,7 +1,7 @@
 //! Workloads: each asks one question of a server, over one door, and knows what every answer must be.
 //!
 //! Called by `run`: [`Kind::find`] by name, then [`Workload::prepare`] once per target, [`Workload::caller`] once per
-//! connection, and [`Workload::clear`] where the server is not the lab's own. To add one, add a row to [`KINDS`].
+//! connection, [`Workload::verify`] at the end of a repetition, and [`Workload::clear`] where the server is not the lab's own. To add one, add a row to [`KINDS`].
 
 mod choose;
 mod keys;
@@ -9,6 +9,7 @@ mod kv;
 pub(crate) mod rows;
 mod sizes;
 mod sql;
+mod transaction;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use serde_json::Value;
 
 use crate::load::Caller;
 use crate::numbers::Numbers;
+use crate::targets::Target;
 pub(crate) use keys::{key_number, value};
 pub(crate) use sizes::Sizes;
 pub(crate) use sql::Shape;
@@ -63,6 +65,14 @@ pub(crate) trait Workload {
     /// Opens one connection that makes the workload's requests, chosen by `numbers`.
     fn caller(&self, place: Place, numbers: Numbers) -> Result<Box<dyn Caller>>;
 
+    /// Looks whether what was written is consistent, after the last measurement of a repetition; says what is not. By then no
+    /// caller is left.
+    ///
+    /// An error means that the target is lost.
+    fn verify(&self, _place: Place) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// Takes out of a target what [`Workload::prepare`] put there.
     fn clear(&self, place: Place) -> Result<()>;
 
@@ -78,6 +88,8 @@ pub(crate) struct Kind {
     pub(crate) question: &'static str,
     /// The protocol that it speaks.
     pub(crate) door: Door,
+    /// Whether its answers depend on what was written: then `noop`, which keeps nothing, is no target for it.
+    needs_store: bool,
     /// The flags that it has.
     sizes: &'static [&'static str],
     make: fn(&Sizes) -> Result<Box<dyn Workload>>,
@@ -89,6 +101,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "kv-get",
         question: "How fast is a value read by its key?",
         door: Door::Resp,
+        needs_store: false,
         sizes: &["keys", "value-bytes", "distribution", "pipeline"],
         make: |sizes| kv::workload(sizes, kv::Mix::Get),
     },
@@ -96,6 +109,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "kv-put",
         question: "How fast is a value overwritten by its key?",
         door: Door::Resp,
+        needs_store: false,
         sizes: &["keys", "value-bytes", "distribution", "pipeline"],
         make: |sizes| kv::workload(sizes, kv::Mix::Put),
     },
@@ -103,6 +117,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "kv-mixed",
         question: "How fast are reads and overwrites of values by key, mixed?",
         door: Door::Resp,
+        needs_store: false,
         sizes: &["keys", "value-bytes", "distribution", "pipeline", "read-percent"],
         make: |sizes| kv::workload(sizes, kv::Mix::Mixed),
     },
@@ -110,6 +125,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "kv-batch",
         question: "How fast are many values read or overwritten by one command (MGET, MSET)?",
         door: Door::Resp,
+        needs_store: false,
         sizes: &["keys", "value-bytes", "distribution", "pipeline", "read-percent", "batch"],
         make: |sizes| kv::workload(sizes, kv::Mix::Batch),
     },
@@ -117,6 +133,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "sql-key",
         question: "How fast does prepared SQL read one row by its primary key?",
         door: Door::Sql,
+        needs_store: false,
         sizes: &["rows", "distribution"],
         make: |sizes| sql::workload(sizes, Shape::Key),
     },
@@ -124,6 +141,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "sql-update",
         question: "How fast does prepared SQL change two columns of one row by its primary key?",
         door: Door::Sql,
+        needs_store: false,
         sizes: &["rows", "distribution"],
         make: |sizes| sql::workload(sizes, Shape::Update),
     },
@@ -131,6 +149,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "sql-sum",
         question: "How fast is the sum of one column over all rows?",
         door: Door::Sql,
+        needs_store: false,
         sizes: &["rows"],
         make: |sizes| sql::workload(sizes, Shape::Sum),
     },
@@ -138,6 +157,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "sql-range",
         question: "How fast are the rows between two primary keys found and sent?",
         door: Door::Sql,
+        needs_store: false,
         sizes: &["rows", "range-rows"],
         make: |sizes| sql::workload(sizes, Shape::Range),
     },
@@ -145,6 +165,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "sql-fetch",
         question: "How fast are all rows, with a text and twenty integers each, sent to a client?",
         door: Door::Sql,
+        needs_store: false,
         sizes: &["rows"],
         make: |sizes| sql::workload(sizes, Shape::Fetch),
     },
@@ -160,6 +181,14 @@ impl Kind {
                 bail!("there is no workload {name:?}; there are {}", names.join(", "));
             }
         }
+    }
+
+    /// Whether this target can be asked at all; else why not.
+    pub(crate) fn takes(&self, target: &Target) -> Result<(), String> {
+        if self.needs_store && *target == Target::Noop {
+            return Err(format!("it keeps nothing, and the answers of {} depend on what was written", self.name));
+        }
+        Ok(())
     }
 
     /// The workload with these sizes; those that it does not have are refused.
