@@ -89,6 +89,14 @@ pub(crate) const JAVA: &[Need] = &[Need {
     found: || run::on_path("javac") && run::on_path("mvn"),
 }];
 
+/// What the lab measures beside what the tests and the clients need.
+pub(crate) const LAB: &[Need] = &[Need {
+    name: "PgBouncer",
+    why: "the lab measures PostgreSQL behind it; its system service is not needed",
+    packages: &["pgbouncer"],
+    found: || run::on_path("pgbouncer") || Path::new("/usr/sbin/pgbouncer").is_file(),
+}];
+
 /// Makes sure of everything in `needs`; fails with what to do by hand when something cannot be installed.
 pub(crate) fn require(needs: &[&[Need]]) -> Result<()> {
     warn_about_protoc();
@@ -120,10 +128,11 @@ pub(crate) fn prefer(needs: &[Need]) {
     }
 }
 
-/// `./x setup`.
-pub(crate) fn setup() -> Result<()> {
-    let done = require(&[BUILD, CLIENTS, TEST, JAVA]);
-    for need in [BUILD, CLIENTS, TEST, JAVA].into_iter().flatten() {
+/// `./x setup`, and `./x setup lab` with what only the lab wants.
+pub(crate) fn setup(for_lab: bool) -> Result<()> {
+    let needs = [BUILD, CLIENTS, TEST, JAVA, if for_lab { LAB } else { &[] }];
+    let done = require(&needs);
+    for need in needs.into_iter().flatten() {
         println!("{:<8}{:<30}{}", if (need.found)() { "found" } else { "MISSING" }, need.name, need.why);
     }
     if !run::on_path("cargo-deny") {
