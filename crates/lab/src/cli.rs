@@ -3,6 +3,7 @@
 //! Exit status: 0 all is well; 1 a run is partial, had wrong answers or unsent requests, or a comparison found something slower; 2
 //! nothing could be done: bad input, no target, runs that are unlike or had wrong answers.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -42,6 +43,9 @@ enum Command {
     /// The target noop, as its own process.
     #[command(hide = true)]
     NoopServer(NoopOptions),
+    /// The relay of the target relay, as its own process.
+    #[command(hide = true)]
+    Relay(RelayOptions),
 }
 
 #[derive(Debug, Args)]
@@ -56,7 +60,7 @@ struct RunOptions {
     /// A workload, as `ashlar-lab list` names them.
     workload: String,
     /// Targets, as `ashlar-lab list` names them, ashlar=PATH of another build, or host:port of a running server. The lab
-    /// writes keys `lab:...` or the table `ashlar_lab_rows` there.
+    /// writes keys `lab:...` or tables `ashlar_lab_...` there.
     #[arg(long, required = true, value_delimiter = ',', value_name = "NAME,...")]
     target: Vec<String>,
     /// Threads, each with a connection; several numbers are measured one after the other.
@@ -139,6 +143,14 @@ struct NoopOptions {
     plant: Option<Plant>,
 }
 
+#[derive(Debug, Args)]
+struct RelayOptions {
+    #[arg(long)]
+    to: SocketAddr,
+    #[arg(long)]
+    ready_file: PathBuf,
+}
+
 /// Runs what the process was called with.
 pub(crate) fn run() -> ExitCode {
     match dispatch(Cli::parse().command) {
@@ -166,6 +178,7 @@ fn dispatch(command: Command) -> Result<u8> {
         Command::NoopServer(options) => {
             targets::serve_noop(options.value_bytes, options.ready_file, options.plant).map(|()| 0)
         }
+        Command::Relay(options) => targets::serve_relay(options.to, options.ready_file).map(|()| 0),
     }
 }
 
@@ -180,10 +193,10 @@ fn list(options: &ListOptions) -> Result<()> {
             Ok(program) => format!("present: {}", program.display()),
             Err(reason) => format!("absent: {reason}"),
         };
-        say::result(&format!("  {:<12}{what}\n              {presence}", target.to_string()))?;
+        say::result(&format!("  {:<16}{what}\n                  {presence}", target.to_string()))?;
     }
-    say::result("  ashlar=PATH another build of this project's server")?;
-    say::result("  host:port   a running server of either protocol")
+    say::result("  ashlar=PATH     another build of this project's server")?;
+    say::result("  host:port       a running server of either protocol")
 }
 
 impl RunOptions {

@@ -152,6 +152,39 @@ fn peers_are_started_measured_and_stopped_or_said_to_be_absent() {
 }
 
 #[test]
+fn a_postgres_is_measured_through_what_stands_before_it() {
+    let (_guard, path) = folder();
+    let sizes = ["--warehouses", "2", "--items", "500", "--customers", "30", "--repeat", "1"];
+    let out = succeeds(run(&path, &[&["tpcc", "--target", "postgres,relay,pgbouncer,noop"], &sizes[..]].concat()));
+    assert!(out.contains("noop is absent: it keeps nothing"), "{out}");
+    let run = record(&path);
+    for (target, place) in [("postgres", 0), ("relay", 1), ("pgbouncer", 2)] {
+        if run["targets"][place]["state"] == "absent" {
+            assert!(run["targets"][place]["reason"].as_str().unwrap().contains(" the PATH"), "{run}");
+            continue;
+        }
+        let one = run["measurements"].as_array().unwrap().iter().find(|one| one["target"] == target).unwrap();
+        assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(0)), "{one}");
+        let kinds = one["kinds"].as_array().unwrap();
+        assert_eq!(kinds.len(), 5);
+        let sum: u64 = kinds.iter().map(|kind| kind["operations"].as_u64().unwrap()).sum();
+        assert_eq!(Value::from(sum), one["operations"]);
+        // Both processes are accounted for where there are two.
+        let parts = one["server_parts"].as_array().unwrap();
+        let names: Vec<&str> = parts.iter().filter_map(|part| part["name"].as_str()).collect();
+        let seconds: Vec<f64> = parts.iter().filter_map(|part| part["cpu_seconds"].as_f64()).collect();
+        if target == "postgres" {
+            assert!(names.is_empty(), "{one}");
+        } else {
+            assert_eq!(names, [target, "postgres"]);
+            assert!(seconds.iter().all(|seconds| *seconds > 0.0), "{one}");
+            assert!((seconds.iter().sum::<f64>() - one["server_cpu_seconds"].as_f64().unwrap()).abs() < 1e-6);
+        }
+    }
+    assert!(out.contains("new-order/min"), "{out}");
+}
+
+#[test]
 fn an_open_loop_offers_its_rate() {
     let (_guard, path) = folder();
     succeeds(short_run(&path, &["kv-batch", "--target", "noop", "--rate", "200", "--batch", "10"]));

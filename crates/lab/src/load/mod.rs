@@ -56,6 +56,17 @@ pub(crate) trait Caller: Send {
         0
     }
 
+    /// The names of the kinds of calls that it makes, where they differ so much that each is a figure of its own; the first is what
+    /// the workload is about.
+    fn kinds(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The kind of the last call, as a place in [`Caller::kinds`].
+    fn kind(&self) -> usize {
+        0
+    }
+
     /// How many answers a call gives.
     fn answers_per_call(&self) -> u64 {
         1
@@ -135,12 +146,31 @@ pub(crate) struct Sample {
     pub(crate) first_error: Option<String>,
     /// Attempts beyond the first, of the calls whose latencies these are.
     pub(crate) retries: u64,
+    /// What was seen of each kind of calls, where there are kinds.
+    pub(crate) kinds: Vec<KindSample>,
     /// Requests of an open loop that were due and never sent.
     pub(crate) unsent: u64,
     /// Why a connection was lost, if one was.
     pub(crate) broken: Option<String>,
     /// Whether somebody stopped it.
     pub(crate) interrupted: bool,
+}
+
+/// What was seen of one kind of calls.
+#[derive(Clone, Debug)]
+pub(crate) struct KindSample {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Its latencies.
+    pub(crate) latencies: Latencies,
+    /// Attempts beyond the first.
+    pub(crate) retries: u64,
+}
+
+impl KindSample {
+    fn all_of(names: &[&'static str]) -> Vec<Self> {
+        names.iter().map(|name| Self { name, latencies: histogram::empty(), retries: 0 }).collect()
+    }
 }
 
 /// Runs one measurement: a thread for each caller. Ends early when a connection is lost or `stop` is set.
@@ -232,6 +262,7 @@ fn assemble(windows: Windows, seconds: Seconds, tallies: Vec<Tally>, ended_at: N
         errors: 0,
         first_error: None,
         retries: 0,
+        kinds: Vec::new(),
         unsent: 0,
         broken: None,
         interrupted,
@@ -242,6 +273,14 @@ fn assemble(windows: Windows, seconds: Seconds, tallies: Vec<Tally>, ended_at: N
         }
         sample.errors += tally.errors;
         sample.retries += tally.retries;
+        if sample.kinds.is_empty() {
+            sample.kinds = tally.kinds;
+        } else {
+            for (sum, kind) in sample.kinds.iter_mut().zip(&tally.kinds) {
+                histogram::merge(&mut sum.latencies, &kind.latencies);
+                sum.retries += kind.retries;
+            }
+        }
         sample.unsent += tally.unsent;
         sample.first_error = sample.first_error.or(tally.first_error);
         sample.broken = sample.broken.or(tally.broken);

@@ -122,16 +122,36 @@ pub(crate) struct Measurement {
     pub(crate) errors: u64,
     pub(crate) first_error: Option<String>,
     pub(crate) retries: u64,
+    pub(crate) kinds: Vec<KindRecord>,
     pub(crate) latency: LatencySummary,
     pub(crate) histogram: String,
     pub(crate) seconds_file: String,
     pub(crate) server_cpu_seconds: Option<f64>,
+    pub(crate) server_parts: Vec<ServerPart>,
     pub(crate) server_memory_peak_bytes: Option<u64>,
     pub(crate) client_cpu_seconds: Option<f64>,
     pub(crate) other_cpu_seconds: Option<f64>,
     pub(crate) metrics_before: Option<String>,
     pub(crate) metrics_after: Option<String>,
     pub(crate) profiles: Vec<ProfileRecord>,
+}
+
+/// One process of a target that stands before other servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServerPart {
+    pub(crate) name: String,
+    pub(crate) cpu_seconds: f64,
+}
+
+/// What a measurement saw of one kind of operations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KindRecord {
+    pub(crate) name: String,
+    pub(crate) operations: u64,
+    pub(crate) retries: u64,
+    pub(crate) latency: LatencySummary,
 }
 
 /// A profile of the server, taken while it was measured.
@@ -198,10 +218,21 @@ impl Measurement {
             errors: sample.errors,
             first_error: sample.first_error.clone(),
             retries: sample.retries,
+            kinds: sample
+                .kinds
+                .iter()
+                .map(|kind| KindRecord {
+                    name: kind.name.to_owned(),
+                    operations: kind.latencies.len(),
+                    retries: kind.retries,
+                    latency: LatencySummary::of(&kind.latencies),
+                })
+                .collect(),
             latency: LatencySummary::of(&sample.merged),
             histogram: histogram::encode(&sample.merged),
             seconds_file: String::new(),
             server_cpu_seconds: None,
+            server_parts: Vec::new(),
             server_memory_peak_bytes: None,
             client_cpu_seconds: None,
             other_cpu_seconds: None,
@@ -209,6 +240,13 @@ impl Measurement {
             metrics_after: None,
             profiles: Vec::new(),
         }
+    }
+
+    /// How many operations of a kind were done in a minute: its part of all that were.
+    pub(crate) fn per_minute(&self, kind: &str) -> Option<f64> {
+        let kind = self.kinds.iter().find(|found| found.name == kind)?;
+        let share = kind.operations as f64 / self.operations as f64;
+        (self.operations > 0).then_some(60.0 * self.operations_per_second * share)
     }
 
     /// Its profile of this kind.

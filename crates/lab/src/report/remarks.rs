@@ -3,8 +3,8 @@
 //! Shown at the end of a run, on the pages of a report, and with a comparison those about its targets.
 
 use crate::cores;
-use crate::record::measure::{MEASURES, median};
-use crate::record::{Measurement, Run, RunState, TargetState};
+use crate::record::measure::{MEASURES, Measure, median};
+use crate::record::{KindRecord, Measurement, Run, RunState, TargetState};
 
 /// A client that used more than this share of its cores held the server up.
 const BUSY: f64 = 0.9;
@@ -68,10 +68,46 @@ pub(crate) fn about(run: &Run, target: &str, threads: u32) -> Vec<String> {
             share * 100.0
         ));
     }
+    said.extend(kinds(&all));
+    said.extend(parts(&all));
     if let Some(share) = disturbance(run, target, threads) {
         said.push(format!("DISTURBED: other programs used {:.0} % of the machine's cores", share * 100.0));
     }
     said.into_iter().map(|said| format!("{target}, {threads} threads: {said}")).collect()
+}
+
+/// How often each kind of operations was done, and how long it took.
+fn kinds(all: &[&Measurement]) -> Option<String> {
+    let sound: Vec<&&Measurement> = all.iter().filter(|one| one.is_sound()).collect();
+    let names = sound.first()?.kinds.iter().map(|kind| kind.name.as_str());
+    let said = names.map(|name| {
+        let of = |figure: &dyn Fn(&KindRecord) -> f64| {
+            let figures = sound.iter().filter_map(|one| one.kinds.iter().find(|kind| kind.name == name));
+            median(&figures.filter(|kind| kind.operations > 0).map(figure).collect::<Vec<f64>>())
+        };
+        let per_minute: Vec<f64> = sound.iter().filter_map(|one| one.per_minute(name)).collect();
+        let milliseconds = |us: f64| if us.is_nan() { "-".to_owned() } else { format!("{:.1} ms", us / 1000.0) };
+        let (p50, p99) = (of(&|kind| kind.latency.p50_us), of(&|kind| kind.latency.p99_us));
+        format!("{name} {:.0}/min, p50 {}, p99 {}", median(&per_minute), milliseconds(p50), milliseconds(p99))
+    });
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
+/// Which part of the server's CPU time each of its processes had.
+fn parts(all: &[&Measurement]) -> Option<String> {
+    let sound: Vec<&&Measurement> = all.iter().filter(|one| one.is_sound()).collect();
+    let names = sound.first()?.server_parts.iter().map(|part| part.name.as_str());
+    let said = names.map(|name| {
+        let per_operation = |one: &&&Measurement| {
+            let part = one.server_parts.iter().find(|part| part.name == name)?;
+            Some(part.cpu_seconds * 1e6 / (one.operations_per_second * one.measured_seconds))
+        };
+        let figures: Vec<f64> = sound.iter().filter_map(per_operation).collect();
+        format!("{name} {}", Measure::CpuPerOperation.shown(median(&figures)))
+    });
+    let said: Vec<String> = said.collect();
+    (!said.is_empty()).then(|| format!("server CPU per operation: {}", said.join(", ")))
 }
 
 /// The share of the machine that other programs used while a target was measured, if it was more than a little.
@@ -104,7 +140,7 @@ mod tests {
     #[test]
     fn what_flatters_is_said() {
         let mut run = run(&["redis", "noop"], &[8]);
-        assert_eq!(of(&run).len(), 1, "the harness alone");
+        assert_eq!(of(&run).len(), 5, "the kinds and the processes of both, and the harness alone");
         run.measurements[0].client_cpu_seconds = Some(4.9);
         run.measurements[0].other_cpu_seconds = Some(5.0);
         run.measurements[0].unsent = 7;

@@ -1,5 +1,7 @@
 //! The table of measures: one row for each target and number of threads, its figures the medians of the repetitions.
 
+use std::collections::BTreeSet;
+
 use crate::record::measure::{MEASURES, Measure, median};
 use crate::record::{Measurement, Run};
 
@@ -12,6 +14,9 @@ pub(crate) struct Table {
 /// The table of some runs of one workload.
 pub(crate) fn of(runs: &[&Run]) -> Table {
     let mut columns: Vec<String> = ["target", "threads", "repetitions"].map(str::to_owned).to_vec();
+    // The first kind of operations is what its workload is about.
+    let kinds: BTreeSet<&str> =
+        runs.iter().flat_map(|run| &run.measurements).filter_map(|one| Some(&*one.kinds.first()?.name)).collect();
     // What nobody has measured is no column.
     let is_there = |measure: &Measure| {
         runs.iter().flat_map(|run| &run.measurements).any(|one| one.is_sound() && measure.of(one).is_some())
@@ -21,6 +26,7 @@ pub(crate) fn of(runs: &[&Run]) -> Table {
         columns.push(measure.name().to_owned());
         if *measure == Measure::Throughput {
             columns.push("spread".to_owned());
+            columns.extend(kinds.iter().map(|kind| format!("{kind}/min")));
         }
     }
     // Most workloads have nothing that could be tried again.
@@ -30,12 +36,19 @@ pub(crate) fn of(runs: &[&Run]) -> Table {
     }
     columns.push("wrong answers".to_owned());
     let rows = runs.iter().flat_map(|run| {
-        run.cells().into_iter().map(|(target, threads)| row(run, &target, threads, &measures, retried))
+        run.cells().into_iter().map(|(target, threads)| row(run, &target, threads, &measures, &kinds, retried))
     });
     Table { rows: rows.collect(), columns }
 }
 
-fn row(run: &Run, target: &str, threads: u32, measures: &[Measure], retried: bool) -> Vec<String> {
+fn row(
+    run: &Run,
+    target: &str,
+    threads: u32,
+    measures: &[Measure],
+    kinds: &BTreeSet<&str>,
+    retried: bool,
+) -> Vec<String> {
     let all: Vec<&Measurement> = run.of(target, threads).collect();
     // What `compare` refuses is not shown either; a remark says why it is left out.
     let sound: Vec<&Measurement> = all.iter().copied().filter(|one| one.is_sound()).collect();
@@ -49,6 +62,10 @@ fn row(run: &Run, target: &str, threads: u32, measures: &[Measure], retried: boo
         row.push(if figures.is_empty() { "-".to_owned() } else { measure.shown(median(&figures)) });
         if *measure == Measure::Throughput {
             row.push(spread(&figures));
+            row.extend(kinds.iter().map(|kind| {
+                let figures: Vec<f64> = sound.iter().filter_map(|one| one.per_minute(kind)).collect();
+                if figures.is_empty() { "-".to_owned() } else { format!("{:.0}", median(&figures)) }
+            }));
         }
     }
     if retried {

@@ -236,8 +236,12 @@ impl Session {
         // A reader of the folder may want to know the process before the first measurement ends.
         self.folder.save(&self.record)?;
         let bar = self.show.loading(&target.to_string());
-        let place =
-            Place { address: running.address, postgres: *target == Target::Postgres, stores: *target != Target::Noop };
+        let place = Place {
+            address: running.address,
+            postgres: target.is_postgres(),
+            stores: *target != Target::Noop,
+            shards: running.shards(),
+        };
         let mut live = Live { name: target.to_string(), running, place };
         let loaded = self.workload.prepare(place, &mut |done, all| {
             bar.at(done, all);

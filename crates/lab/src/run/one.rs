@@ -10,7 +10,7 @@ use crate::interrupt;
 use crate::load::{Caller, Observer, measure};
 use crate::numbers::Numbers;
 use crate::record::histogram::Latencies;
-use crate::record::{Measurement, MeasurementState, ProfileRecord};
+use crate::record::{Measurement, MeasurementState, ProfileRecord, ServerPart};
 use crate::targets::{Running, Usage, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
 
 /// What is to be measured.
@@ -43,7 +43,7 @@ impl One<'_> {
             bar: session.show.measuring(&self.target.name, self.threads, self.repetition),
             next_look: 0,
             usage: None,
-            server_cpu: None,
+            server_cpu: Vec::new(),
             profiling: Profiling::new(self.target.running.http, &session.profiles, session.windows.measured),
             client: Meter::of(cpu_seconds_of_this_process),
             machine: Meter::of(cpu_seconds_of_the_machine),
@@ -52,9 +52,14 @@ impl One<'_> {
         let sample = measure(&clock, session.pace, session.windows, callers, interrupt::flag(), &mut watch)?;
         watch.bar.end();
         let mut one = Measurement::of(&self.target.name, self.threads, self.repetition, &sample);
-        one.server_cpu_seconds = watch.server_cpu;
+        let server_cpu = watch.server_cpu.iter().map(|(_, seconds)| seconds).copied().reduce(|all, part| all + part);
+        one.server_cpu_seconds = server_cpu;
+        if watch.server_cpu.len() > 1 {
+            let part = |(name, seconds): &(&str, f64)| ServerPart { name: (*name).to_owned(), cpu_seconds: *seconds };
+            one.server_parts = watch.server_cpu.iter().map(part).collect();
+        }
         one.client_cpu_seconds = watch.client.used;
-        one.other_cpu_seconds = match (watch.machine.used, watch.server_cpu, watch.client.used) {
+        one.other_cpu_seconds = match (watch.machine.used, server_cpu, watch.client.used) {
             // The kernel counts each in ticks of its own, so the difference may be a little below nothing.
             (Some(all), Some(server), Some(client)) => Some((all - server - client).max(0.0)),
             _ => None,
@@ -98,7 +103,8 @@ struct Watch<'a> {
     bar: Measuring,
     next_look: Nanos,
     usage: Option<Usage>,
-    server_cpu: Option<f64>,
+    /// Of each process of the server, since the window began.
+    server_cpu: Vec<(&'static str, f64)>,
     profiling: Profiling,
     client: Meter,
     machine: Meter,
@@ -136,7 +142,7 @@ impl Observer for Watch<'_> {
     fn ends(&mut self) {
         self.machine.end();
         self.client.end();
-        self.server_cpu = self.usage.as_ref().and_then(Usage::cpu_seconds);
+        self.server_cpu = self.usage.as_ref().and_then(Usage::parts).unwrap_or_default();
         if let Some(usage) = &mut self.usage {
             usage.look();
         }

@@ -6,9 +6,12 @@
 
 mod ashlar;
 mod noop;
+mod pgbouncer;
 mod postgres;
 pub(crate) mod process;
 mod redis;
+mod relay;
+mod shardingsphere;
 mod usage;
 
 use std::fmt;
@@ -21,9 +24,10 @@ use crate::cores;
 use crate::door::http;
 use crate::door::pg::PgClient;
 use crate::door::resp::{Reply, RespClient};
-use crate::workload::Door;
+use crate::workload::{Door, Shards};
 pub(crate) use noop::{Plant, serve as serve_noop};
 use process::Process;
+pub(crate) use relay::serve as serve_relay;
 pub(crate) use usage::{Usage, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
 
 /// What `--target` may name.
@@ -39,6 +43,12 @@ pub(crate) enum Target {
     Valkey,
     /// PostgreSQL with unlogged tables.
     Postgres,
+    /// The same behind a relay of the lab.
+    Relay,
+    /// The same behind PgBouncer.
+    PgBouncer,
+    /// Two of them behind ShardingSphere-Proxy.
+    ShardingSphere,
     /// A server of the lab that stores nothing: what the harness itself costs.
     Noop,
     /// A running server.
@@ -51,6 +61,12 @@ pub(crate) const NAMED: &[(Target, &str)] = &[
     (Target::Redis, "redis-server from the PATH, nothing saved"),
     (Target::Valkey, "valkey-server from the PATH, nothing saved"),
     (Target::Postgres, "PostgreSQL with a data folder of its own, unlogged tables, asynchronous commit"),
+    (Target::Relay, "the same PostgreSQL behind a relay of the lab that passes bytes on: what a hop costs at least"),
+    (Target::PgBouncer, "the same PostgreSQL behind PgBouncer"),
+    (
+        Target::ShardingSphere,
+        "two such PostgreSQLs behind ShardingSphere-Proxy, for tpcc; its jars are fetched on its first run",
+    ),
     (Target::Noop, "answers without storing anything: what the harness itself costs"),
 ];
 
@@ -65,6 +81,9 @@ impl fmt::Display for Target {
             Self::Redis => "redis",
             Self::Valkey => "valkey",
             Self::Postgres => "postgres",
+            Self::Relay => "relay",
+            Self::PgBouncer => "pgbouncer",
+            Self::ShardingSphere => "shardingsphere",
             Self::Noop => "noop",
             Self::Remote(address) => address,
         })
@@ -137,12 +156,20 @@ impl Target {
         );
     }
 
+    /// Whether rows are kept by a PostgreSQL of the lab.
+    pub(crate) fn is_postgres(&self) -> bool {
+        match self {
+            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere => true,
+            Self::Ashlar | Self::Build(_) | Self::Redis | Self::Valkey | Self::Noop | Self::Remote(_) => false,
+        }
+    }
+
     /// Whether it can be had here for this door: its program, or why not.
     pub(crate) fn presence(&self, door: Door, ashlar: Option<&PathBuf>) -> Result<PathBuf, String> {
         let speaks = match self {
             Self::Ashlar | Self::Build(_) | Self::Noop | Self::Remote(_) => true,
             Self::Redis | Self::Valkey => door == Door::Resp,
-            Self::Postgres => door == Door::Sql,
+            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere => door == Door::Sql,
         };
         if !speaks {
             return Err(format!("it does not speak {}", door.name()));
@@ -158,6 +185,11 @@ impl Target {
             Self::Redis => process::on_path("redis-server"),
             Self::Valkey => process::on_path("valkey-server"),
             Self::Postgres => postgres::programs().map(|folder| folder.join("postgres")),
+            Self::PgBouncer => postgres::programs().and_then(|_| pgbouncer::program()),
+            Self::ShardingSphere => postgres::programs().and_then(|_| shardingsphere::program()),
+            Self::Relay => {
+                postgres::programs().and_then(|_| std::env::current_exe().map_err(|error| error.to_string()))
+            }
             Self::Noop => std::env::current_exe().map_err(|error| error.to_string()),
             Self::Remote(_) => Ok(PathBuf::new()),
         }
@@ -171,6 +203,9 @@ impl Target {
             Self::Redis => redis::start("redis", &program, start)?,
             Self::Valkey => redis::start("valkey", &program, start)?,
             Self::Postgres => postgres::start(&program, start)?,
+            Self::Relay => relay::start(&program, start)?,
+            Self::PgBouncer => pgbouncer::start(&program, start)?,
+            Self::ShardingSphere => shardingsphere::start(&program, start)?,
             Self::Noop => noop::start(&program, start)?,
             Self::Remote(address) => return Running::remote(address, door),
         };
@@ -202,6 +237,11 @@ impl Running {
         Ok(Self { address, version, program: None, configuration: Vec::new(), http: None, process: None })
     }
 
+    /// The servers that data is put into directly.
+    pub(crate) fn shards(&self) -> Option<Shards> {
+        self.process.as_ref()?.addresses_behind().try_into().ok()
+    }
+
     /// The process id, if the lab started it.
     pub(crate) fn process_id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)
@@ -209,7 +249,7 @@ impl Running {
 
     /// What it has used so far, and from now on its peak of memory; nothing is known of a server that others started.
     pub(crate) fn usage(&self) -> Option<Usage> {
-        self.process.as_ref().and_then(|process| Usage::begin(process.id()))
+        self.process.as_ref().and_then(|process| Usage::begin(&process.ids()))
     }
 
     /// The text of its metrics, if it has any.
@@ -256,7 +296,7 @@ mod tests {
         assert_eq!(build.to_string(), "ashlar=old:8/ashlar");
         for wrong in ["mysql", "", "host:", ":80", "host:99999", "ashlar="] {
             let refusal = Target::parse(wrong).unwrap_err().to_string();
-            assert!(refusal.contains("there are ashlar, redis, valkey, postgres, noop"), "{refusal}");
+            assert!(refusal.contains("there are ashlar, redis, valkey, postgres, relay"), "{refusal}");
         }
     }
 

@@ -14,8 +14,8 @@ use tempfile::TempDir;
 use crate::clock::pause;
 use crate::interrupt;
 
-/// How long a server may take to start, or to stop when asked.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a server may take to start, or to stop when asked; a Java machine on a busy core takes long.
+const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 /// How long a process may take to end after its connections.
@@ -24,11 +24,19 @@ const DYING: Duration = Duration::from_millis(500);
 /// Lines of its log that are shown when a server ended.
 const LAST_LINES: usize = 10;
 
-/// A running process; dropping it stops it.
+/// A running process; dropping it stops it, and then those behind it.
 pub(super) struct Process {
     name: &'static str,
     child: Child,
     folder: TempDir,
+    behind: Vec<Behind>,
+}
+
+/// A server that another one, which is the target, stands before.
+pub(super) struct Behind {
+    pub(super) process: Process,
+    /// Where it is met.
+    pub(super) address: SocketAddr,
 }
 
 /// A folder of its own under the system's temporary one: a PostgreSQL without privileges cannot enter a private home.
@@ -72,7 +80,24 @@ impl Process {
             .stderr(log)
             .spawn()
             .with_context(|| format!("starting {name}: {command:?}"))?;
-        Ok(Self { name, child, folder })
+        Ok(Self { name, child, folder, behind: Vec::new() })
+    }
+
+    /// It, with what it stands before.
+    pub(super) fn before(mut self, behind: Vec<Behind>) -> Self {
+        self.behind = behind;
+        self
+    }
+
+    /// The addresses of what it stands before.
+    pub(super) fn addresses_behind(&self) -> Vec<SocketAddr> {
+        self.behind.iter().map(|behind| behind.address).collect()
+    }
+
+    /// The names and process ids: its own first.
+    pub(super) fn ids(&self) -> Vec<(&'static str, u32)> {
+        let behind = self.behind.iter().flat_map(|behind| behind.process.ids());
+        std::iter::once((self.name, self.id())).chain(behind).collect()
     }
 
     /// The process id.
@@ -111,8 +136,13 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has.
+    /// How it ended, or what is behind it, if one has.
     pub(super) fn obituary(&mut self) -> Option<String> {
+        let ended = self.behind.iter_mut().find_map(|behind| behind.process.obituary());
+        self.own_obituary().or(ended)
+    }
+
+    fn own_obituary(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
         let lines = self.last_lines();
         let log = if lines.is_empty() { String::new() } else { format!("; the end of its log:\n{lines}") };

@@ -6,29 +6,37 @@ use std::fs;
 /// Clock ticks of a second in /proc: USER_HZ, which is 100 on every architecture that Rust's standard library runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Follows a process from a moment on.
+/// Follows a server from a moment on: one process, or several where one stands before others.
 pub(crate) struct Usage {
-    root: u32,
-    cpu_at_begin: f64,
+    roots: Vec<Root>,
     /// Whether the kernel keeps the peak of this process from the moment on.
     peak_was_reset: bool,
     peak_bytes: u64,
 }
 
+/// A process with those that it started.
+struct Root {
+    name: &'static str,
+    id: u32,
+    cpu_at_begin: f64,
+}
+
 impl Usage {
-    /// Begins here. None if the process is gone.
-    pub(crate) fn begin(root: u32) -> Option<Self> {
-        let cpu_at_begin = cpu_seconds(root)?;
+    /// Begins here, with processes by their names and ids. None if one is gone.
+    pub(crate) fn begin(roots: &[(&'static str, u32)]) -> Option<Self> {
+        let root = |(name, id): &(&'static str, u32)| Some(Root { name, id: *id, cpu_at_begin: cpu_seconds(*id)? });
+        let roots: Vec<Root> = roots.iter().map(root).collect::<Option<_>>()?;
         // 5 resets the peak: see proc(5), /proc/pid/clear_refs.
-        let peak_was_reset = fs::write(format!("/proc/{root}/clear_refs"), "5").is_ok();
-        let mut usage = Self { root, cpu_at_begin, peak_was_reset, peak_bytes: 0 };
+        let reset = |root: &Root| fs::write(format!("/proc/{}/clear_refs", root.id), "5").is_ok();
+        let peak_was_reset = roots.iter().fold(true, |all, root| reset(root) && all);
+        let mut usage = Self { roots, peak_was_reset, peak_bytes: 0 };
         usage.look();
         Some(usage)
     }
 
-    /// CPU seconds since the beginning. None if the process is gone.
-    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
-        Some(cpu_seconds(self.root)? - self.cpu_at_begin)
+    /// CPU seconds since the beginning of each process, by its name. None if one is gone.
+    pub(crate) fn parts(&self) -> Option<Vec<(&'static str, f64)>> {
+        self.roots.iter().map(|root| Some((root.name, cpu_seconds(root.id)? - root.cpu_at_begin))).collect()
     }
 
     /// Takes the memory of now into the peak; to be called now and then.
@@ -46,7 +54,7 @@ impl Usage {
     /// Resident bytes. Of a single process its peak, which the kernel keeps; of several, what they have at this moment: private
     /// pages added up, shared ones once.
     fn memory(&self) -> Option<u64> {
-        let tree = tree(self.root);
+        let tree: Vec<u32> = self.roots.iter().flat_map(|root| tree(root.id)).collect();
         let field = |status: &str, name: &str| -> u64 {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
@@ -146,13 +154,13 @@ mod tests {
 
     #[test]
     fn this_process_uses_time_and_memory() {
-        let mut usage = Usage::begin(std::process::id()).unwrap();
+        let mut usage = Usage::begin(&[("lab", std::process::id())]).unwrap();
         let held = vec![1u8; 32 << 20];
         // Work until the kernel has counted some of it; other tests of this process may have worked enough already.
         let mut sum = 0u64;
         loop {
             sum = held.iter().fold(sum, |sum, byte| sum + u64::from(*byte));
-            if usage.cpu_seconds().unwrap() > 0.02 {
+            if usage.parts().unwrap()[0].1 > 0.02 {
                 break;
             }
         }
@@ -164,6 +172,6 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_uses_nothing() {
-        assert!(Usage::begin(u32::MAX - 1).is_none());
+        assert!(Usage::begin(&[("gone", u32::MAX - 1)]).is_none());
     }
 }

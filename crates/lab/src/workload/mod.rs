@@ -9,6 +9,7 @@ mod kv;
 pub(crate) mod rows;
 mod sizes;
 mod sql;
+mod tpcc;
 mod transaction;
 
 use std::collections::BTreeMap;
@@ -52,6 +53,18 @@ pub(crate) struct Place {
     pub(crate) postgres: bool,
     /// Whether it keeps what is written: all do but the target noop.
     pub(crate) stores: bool,
+    /// The servers behind one that spreads rows over them and takes no COPY: data is put into them directly.
+    pub(crate) shards: Option<Shards>,
+}
+
+/// The servers behind a sharding proxy; a row belongs to one of them by a number that is its sharding key.
+pub(crate) type Shards = [SocketAddr; 2];
+
+impl Place {
+    /// The shard of a sharding key; None where there are none.
+    fn shard_of(&self, key: u64) -> Option<usize> {
+        self.shards.map(|shards| (key % shards.len() as u64) as usize)
+    }
 }
 
 /// Told how much of the preparation is done; an error ends it.
@@ -169,6 +182,14 @@ pub(crate) const KINDS: &[Kind] = &[
         sizes: &["rows"],
         make: |sizes| sql::workload(sizes, Shape::Fetch),
     },
+    Kind {
+        name: "tpcc",
+        question: "How many transactions of TPC-C's mix are done in a second, without think times?",
+        door: Door::Sql,
+        needs_store: true,
+        sizes: &["warehouses", "items", "customers"],
+        make: tpcc::workload,
+    },
 ];
 
 impl Kind {
@@ -188,6 +209,9 @@ impl Kind {
         if self.needs_store && *target == Target::Noop {
             return Err(format!("it keeps nothing, and the answers of {} depend on what was written", self.name));
         }
+        if *target == Target::ShardingSphere && self.name != "tpcc" {
+            return Err(format!("its rules are those of the tables of tpcc, and {} has others", self.name));
+        }
         Ok(())
     }
 
@@ -198,6 +222,12 @@ impl Kind {
         }
         (self.make)(sizes)
     }
+}
+
+/// The names of the tables of `tpcc`.
+#[cfg(test)]
+pub(crate) fn tpcc_tables() -> Vec<String> {
+    tpcc::tables()
 }
 
 #[cfg(test)]

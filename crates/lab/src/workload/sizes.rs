@@ -39,6 +39,15 @@ pub(crate) struct Sizes {
     /// Rows of the table [default: 1000000; sql-fetch 100000].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
     pub(crate) rows: Option<u64>,
+    /// Warehouses of TPC-C [default: 1].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) warehouses: Option<u64>,
+    /// Items of TPC-C, and stocks of each warehouse; the specification has no other number than the default [default: 100000].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(20..=100_000))]
+    pub(crate) items: Option<u64>,
+    /// Customers of each of a warehouse's ten districts; likewise [default: 3000].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(10..=3_000))]
+    pub(crate) customers: Option<u64>,
     /// Rows that one range has [default: 10000].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
     pub(crate) range_rows: Option<u64>,
@@ -56,6 +65,9 @@ impl Sizes {
             ("batch", self.batch.is_some()),
             ("rows", self.rows.is_some()),
             ("range-rows", self.range_rows.is_some()),
+            ("warehouses", self.warehouses.is_some()),
+            ("items", self.items.is_some()),
+            ("customers", self.customers.is_some()),
         ]
         .into_iter()
         .filter_map(|(flag, given)| given.then_some(flag))
