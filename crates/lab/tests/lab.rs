@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -164,6 +164,40 @@ fn peers_are_started_measured_and_stopped_or_said_to_be_absent() {
             assert!(one["server_cpu_seconds"].as_f64().unwrap() > 0.0, "{one}");
         }
     }
+}
+
+/// Sends one statement as PostgreSQL's simple protocol has it, and waits until it is done: what a client of another kind would do.
+fn execute(address: &str, sql: &str) {
+    let message = |kind: &[u8], body: &[u8]| [kind, &(body.len() as u32 + 4).to_be_bytes()[..], body].concat();
+    let mut stream =
+        ashlar_base::net::connect_blocking(address.parse().unwrap(), std::time::Duration::from_secs(5)).unwrap();
+    let start = [&196_608_i32.to_be_bytes()[..], b"user\0postgres\0database\0postgres\0\0"].concat();
+    let end = message(b"X", b"");
+    stream.write_all(&[message(b"", &start), message(b"Q", format!("{sql}\0").as_bytes()), end].concat()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(answer.windows(9).any(|part| part == b"UPDATE 1\0"), "{}", answer.escape_ascii());
+}
+
+#[test]
+fn a_bank_whose_sums_do_not_agree_is_a_wrong_answer() {
+    let (_guard, path) = folder();
+    let ashlar = Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).with_file_name("ashlar");
+    let target = if ashlar.is_file() { "ashlar" } else { "postgres" };
+    let arguments = ["tpcb", "--scale", "2", "--repeat", "1", "--target", target, "--ashlar", ashlar.to_str().unwrap()];
+    let (child, mut errors) = started(run(&path, &arguments), "measuring");
+    // Somebody gives an account a unit that nobody has paid.
+    let address = record(&path)["targets"][0]["address"].as_str().unwrap().to_owned();
+    execute(&address, "UPDATE ashlar_lab_accounts SET abalance = abalance + 1 WHERE aid = 199999");
+    let mut said = String::new();
+    while errors.read_line(&mut said).unwrap() > 0 {}
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("repetition 1: NOT CONSISTENT: "), "{said}");
+    assert!(texts(&output).0.contains("1 WRONG ANSWERS, the first: "), "{said}");
+    let one = &record(&path)["measurements"][0];
+    assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(1)));
+    assert!(one["first_error"].as_str().unwrap().contains(" transactions that moved "), "{one}");
 }
 
 /// Each workload that writes or asks in ways of its own, over little data, against real servers. Those that are not installed are

@@ -212,13 +212,13 @@ impl Measurement {
     }
 
     /// One more wrong answer.
-    pub(crate) fn is_wrong(&mut self, what: &str) {
+    pub(crate) fn mark_wrong(&mut self, what: &str) {
         self.errors += 1;
         self.first_error.get_or_insert_with(|| what.to_owned());
     }
 
     /// It is not whole after all.
-    pub(crate) fn is_partial(&mut self, reason: &str) {
+    pub(crate) fn mark_partial(&mut self, reason: &str) {
         self.state = MeasurementState::Partial;
         self.reason = Some(reason.to_owned());
     }

@@ -334,11 +334,11 @@ impl Session {
             Ok(None) => Ok(()),
             Ok(Some(fault)) => {
                 self.show.note(&format!("{}, repetition {repetition}: NOT CONSISTENT: {fault}", live.name));
-                all.iter_mut().for_each(|one| one.is_wrong(&fault));
+                all.iter_mut().for_each(|one| one.mark_wrong(&fault));
                 Ok(())
             }
             Err(error) => {
-                all.iter_mut().for_each(|one| one.is_partial(&format!("not verified: {error:#}")));
+                all.iter_mut().for_each(|one| one.mark_partial(&format!("not verified: {error:#}")));
                 Err(error.context("looking whether what was written is consistent"))
             }
         }
