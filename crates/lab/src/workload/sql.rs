@@ -51,7 +51,8 @@ pub(super) fn workload(sizes: &Sizes, shape: Shape) -> Result<Box<dyn Workload>>
         Shape::ValueRange => 500_000,
         _ => 1_000_000,
     });
-    let range_rows = sizes.range_rows.unwrap_or(if shape == Shape::ValueRange { 100 } else { 10_000 }.min(rows));
+    let usual_range = if shape == Shape::ValueRange { 100 } else { 10_000 };
+    let range_rows = sizes.range_rows.unwrap_or(usual_range.min(rows));
     if range_rows > rows {
         bail!("a range of {range_rows} rows does not fit into {rows}");
     }
