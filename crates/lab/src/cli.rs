@@ -60,7 +60,7 @@ struct RunOptions {
     /// A workload, as `ashlar-lab list` names them.
     workload: String,
     /// Targets, as `ashlar-lab list` names them, ashlar=PATH of another build, or host:port of a running server. The lab
-    /// writes keys `lab:...` or tables `ashlar_lab_...` there.
+    /// writes keys `lab:...` and `ashlar_lab_...`, or tables `ashlar_lab_...` there.
     #[arg(long, required = true, value_delimiter = ',', value_name = "NAME,...")]
     target: Vec<String>,
     /// Threads, each with a connection; several numbers are measured one after the other.
@@ -185,7 +185,7 @@ fn dispatch(command: Command) -> Result<u8> {
 fn list(options: &ListOptions) -> Result<()> {
     say::result("workloads")?;
     for kind in KINDS {
-        say::result(&format!("  {:<12}{:<12}{}", kind.name, kind.door.name(), kind.question))?;
+        say::result(&format!("  {:<14}{:<12}{}", kind.name, kind.door.name(), kind.question))?;
     }
     say::result("\ntargets")?;
     for (target, what) in NAMED {

@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -118,9 +118,24 @@ fn a_run_is_recorded_compared_with_itself_and_reported() {
 #[test]
 fn every_sql_workload_is_answered_rightly() {
     let guard = tempfile::tempdir().unwrap();
-    for workload in ["sql-key", "sql-update", "sql-sum", "sql-range", "sql-fetch"] {
-        let path = guard.path().join(workload);
-        succeeds(run(&path, &[workload, "--target", "noop", "--rows", "20000", "--repeat", "1"]));
+    for (place, arguments) in [
+        &["sql-key"][..],
+        &["sql-update"],
+        &["sql-sum"],
+        &["sql-range"],
+        &["sql-fetch"],
+        &["sql-count"],
+        &["sql-count", "--counted", "matching"],
+        &["sql-json-sum"],
+        &["sql-value"],
+        &["sql-join", "--join-rows", "300"],
+        &["query-range"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = guard.path().join(place.to_string());
+        succeeds(run(&path, &[arguments, &["--target", "noop", "--rows", "20000", "--repeat", "1"]].concat()));
         let run = record(&path);
         assert_eq!((&run["state"], &run["measurements"][0]["errors"]), (&Value::from("complete"), &Value::from(0)));
         assert!(run["measurements"][0]["operations"].as_u64().unwrap() > 0);
@@ -147,6 +162,89 @@ fn peers_are_started_measured_and_stopped_or_said_to_be_absent() {
         for one in measured {
             assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(0)));
             assert!(one["server_cpu_seconds"].as_f64().unwrap() > 0.0, "{one}");
+        }
+    }
+}
+
+/// Sends one statement as PostgreSQL's simple protocol has it, and waits until it is done: what a client of another kind would do.
+fn execute(address: &str, sql: &str) {
+    let message = |kind: &[u8], body: &[u8]| [kind, &(body.len() as u32 + 4).to_be_bytes()[..], body].concat();
+    let mut stream =
+        ashlar_base::net::connect_blocking(address.parse().unwrap(), std::time::Duration::from_secs(5)).unwrap();
+    let start = [&196_608_i32.to_be_bytes()[..], b"user\0postgres\0database\0postgres\0\0"].concat();
+    let end = message(b"X", b"");
+    stream.write_all(&[message(b"", &start), message(b"Q", format!("{sql}\0").as_bytes()), end].concat()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert!(answer.windows(9).any(|part| part == b"UPDATE 1\0"), "{}", answer.escape_ascii());
+}
+
+#[test]
+fn a_bank_whose_sums_do_not_agree_is_a_wrong_answer() {
+    let (_guard, path) = folder();
+    let ashlar = Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).with_file_name("ashlar");
+    let target = if ashlar.is_file() { "ashlar" } else { "postgres" };
+    let arguments = ["tpcb", "--scale", "2", "--repeat", "1", "--target", target, "--ashlar", ashlar.to_str().unwrap()];
+    let (child, mut errors) = started(run(&path, &arguments), "measuring");
+    // Somebody gives an account a unit that nobody has paid.
+    let address = record(&path)["targets"][0]["address"].as_str().unwrap().to_owned();
+    execute(&address, "UPDATE ashlar_lab_accounts SET abalance = abalance + 1 WHERE aid = 199999");
+    let mut said = String::new();
+    while errors.read_line(&mut said).unwrap() > 0 {}
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("repetition 1: NOT CONSISTENT: "), "{said}");
+    assert!(texts(&output).0.contains("1 WRONG ANSWERS, the first: "), "{said}");
+    let one = &record(&path)["measurements"][0];
+    assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(1)));
+    assert!(one["first_error"].as_str().unwrap().contains(" transactions that moved "), "{one}");
+}
+
+/// Each workload that writes or asks in ways of its own, over little data, against real servers. Those that are not installed are
+/// absent; Ashlar is, where it is not built.
+#[test]
+fn servers_answer_every_workload_rightly() {
+    let guard = tempfile::tempdir().unwrap();
+    let ashlar = Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).with_file_name("ashlar");
+    for (place, arguments) in [
+        &["sql-count", "--rows", "5000"][..],
+        &["sql-count", "--rows", "5000", "--counted", "matching"],
+        &["sql-json-sum", "--rows", "2000", "--document", "json"],
+        &["sql-json-sum", "--rows", "2000", "--field", "parameter"],
+        &["sql-value", "--rows", "5000", "--index", "hash"],
+        &["sql-join", "--rows", "5000", "--join-rows", "300"],
+        &["query-range", "--rows", "5000"],
+        &["tpcb", "--scale", "1"],
+        &["kv-mixed", "--keys", "500", "--value-shape", "structured", "--pipeline", "3"],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let path = guard.path().join(place.to_string());
+        let targets = match arguments[0] {
+            "kv-mixed" => "ashlar,redis,valkey,noop",
+            "tpcb" => "ashlar,postgres,noop",
+            _ => "ashlar,postgres",
+        };
+        let common = ["--target", targets, "--repeat", "1", "--ashlar", ashlar.to_str().unwrap()];
+        let out = succeeds(run(&path, &[arguments, &common].concat()));
+        let run = record(&path);
+        for target in run["targets"].as_array().unwrap() {
+            if target["name"] == "ashlar" && ashlar.is_file() {
+                assert_eq!(target["state"], "measured", "{target}");
+            }
+            if target["name"] == "noop" && arguments[0] == "tpcb" {
+                assert_eq!(target["state"], "absent", "{target}");
+                assert!(target["reason"].as_str().unwrap().starts_with("it keeps nothing"), "{target}");
+            }
+        }
+        for one in run["measurements"].as_array().unwrap() {
+            assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(0)), "{one}");
+            // Two threads at a bank with one branch are in each other's way all the time, and Ashlar lets neither wait.
+            if one["target"] == "ashlar" && arguments[0] == "tpcb" {
+                assert!(one["retries"].as_u64().unwrap() > 0, "{one}");
+                assert!(out.lines().any(|line| line.contains("  retries  ")), "{out}");
+            }
         }
     }
 }
@@ -320,6 +418,10 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
     fails(short_run(&path, &["kv-get", "--target", "mysql"]), 2, "there is no target \"mysql\"; there are ashlar,");
     fails(short_run(&path, &["kv-get", "--target", "noop,noop"]), 2, "the target noop is named twice");
     fails(short_run(&path, &["kv-get", "--target", "noop", "--rows", "5"]), 2, "kv-get has no --rows");
+    let structured = ["kv-get", "--target", "noop", "--value-shape", "structured", "--value-bytes", "8"];
+    fails(short_run(&path, &structured), 2, "leave --value-bytes out");
+    fails(run(&path, &["query-range", "--target", "noop", "--index", "hash"]), 2, "finds no ranges");
+    fails(run(&path, &["tpcb", "--target", "noop"]), 2, "noop is absent: it keeps nothing, and the answers of tpcb");
     fails(short_run(&path, &["kv-get", "--target", "postgres"]), 2, "postgres is absent: it does not speak RESP");
     fails(lab(&["compare", path.to_str().unwrap(), "b"]), 2, "is no folder of a run");
     fails(lab(&["report", path.to_str().unwrap()]), 2, "is no folder of a run");

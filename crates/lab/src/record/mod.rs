@@ -249,6 +249,18 @@ impl Measurement {
         (self.operations > 0).then_some(60.0 * self.operations_per_second * share)
     }
 
+    /// One more wrong answer.
+    pub(crate) fn mark_wrong(&mut self, what: &str) {
+        self.errors += 1;
+        self.first_error.get_or_insert_with(|| what.to_owned());
+    }
+
+    /// It is not whole after all.
+    pub(crate) fn mark_partial(&mut self, reason: &str) {
+        self.state = MeasurementState::Partial;
+        self.reason = Some(reason.to_owned());
+    }
+
     /// Its profile of this kind.
     pub(crate) fn profile(&self, kind: Kind) -> Option<&ProfileRecord> {
         self.profiles.iter().find(|profile| profile.kind == kind.name())
@@ -278,6 +290,12 @@ impl Run {
             }
         }
         cells
+    }
+
+    /// The measurements of a target in one repetition.
+    pub(crate) fn repetition(&mut self, target: &str, repetition: u32) -> Vec<&mut Measurement> {
+        let of_it = |one: &&mut Measurement| one.target == target && one.repetition == repetition;
+        self.measurements.iter_mut().filter(of_it).collect()
     }
 
     /// The measurements of a target under so many threads.

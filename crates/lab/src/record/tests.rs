@@ -114,6 +114,18 @@ fn a_run_comes_back_as_it_was_saved() {
 }
 
 #[test]
+fn what_is_wrong_in_a_repetition_is_wrong_in_its_measurements_only() {
+    let mut run = run(&["ashlar", "postgres"], &[2, 4]);
+    run.repetition("postgres", 2).iter_mut().for_each(|one| one.mark_wrong("sums differ"));
+    for one in &run.measurements {
+        let wrong = one.target == "postgres" && one.repetition == 2;
+        assert_eq!((one.errors, one.first_error.is_some(), one.is_sound()), (u64::from(wrong), wrong, !wrong));
+    }
+    run.repetition("ashlar", 1)[0].mark_partial("not verified");
+    assert_eq!(run.measurements.iter().filter(|one| one.is_sound()).count(), 8 - 2 - 1);
+}
+
+#[test]
 fn what_is_no_record_of_this_version_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let check = |text: &str, said: &str| {

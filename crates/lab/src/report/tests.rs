@@ -121,6 +121,19 @@ fn what_is_not_sound_is_in_no_figure() {
 }
 
 #[test]
+fn what_was_tried_again_is_shown_where_anything_was() {
+    let mut run = example(&["ashlar", "postgres"], &[4]);
+    assert!(!markdown::page(&reported(run.clone())).contains("retries"));
+    // Of 1,000 operations each.
+    for (one, retries) in run.measurements.iter_mut().filter(|one| one.target == "ashlar").zip([500, 2000]) {
+        one.retries = retries;
+    }
+    let page = markdown::page(&reported(run));
+    let ends = |name: &str| page.lines().find(|line| line.starts_with(name)).unwrap().rsplit(" | ").nth(1).unwrap();
+    assert_eq!(["| target", "| ashlar", "| postgres"].map(ends), ["retries", "125.0 %", "0.0 %"], "{page}");
+}
+
+#[test]
 fn an_empty_run_has_a_page_too() {
     let mut run = example(&["ashlar"], &[2]);
     run.measurements.clear();

@@ -238,6 +238,7 @@ impl Session {
         let bar = self.show.loading(&target.to_string());
         let place = Place {
             address: running.address,
+            rows: running.sql,
             postgres: target.is_postgres(),
             stores: *target != Target::Noop,
             shards: running.shards(),
@@ -325,30 +326,23 @@ impl Session {
     /// Has the workload look whether what was written in a repetition is consistent. What is not is a wrong answer in each of its
     /// measurements, for any of them may have caused it.
     fn verify(&mut self, live: &Live, repetition: u32) -> Result<()> {
-        let of_it = |one: &&mut Measurement| one.target == live.name && one.repetition == repetition;
-        let mut all: Vec<&mut Measurement> = self.record.measurements.iter_mut().filter(of_it).collect();
+        let mut all = self.record.repetition(&live.name, repetition);
         // Of a request that was given up nobody knows whether it was done.
         if all.is_empty() || all.iter().any(|one| one.state == MeasurementState::Partial) {
             return Ok(());
         }
         match self.workload.verify(live.place) {
-            Ok(None) => {}
+            Ok(None) => Ok(()),
             Ok(Some(fault)) => {
                 self.show.note(&format!("{}, repetition {repetition}: NOT CONSISTENT: {fault}", live.name));
-                for one in all {
-                    one.errors += 1;
-                    one.first_error.get_or_insert_with(|| fault.clone());
-                }
+                all.iter_mut().for_each(|one| one.mark_wrong(&fault));
+                Ok(())
             }
             Err(error) => {
-                for one in &mut all {
-                    one.state = MeasurementState::Partial;
-                    one.reason = Some(format!("not verified: {error:#}"));
-                }
-                return Err(error.context("looking whether what was written is consistent"));
+                all.iter_mut().for_each(|one| one.mark_partial(&format!("not verified: {error:#}")));
+                Err(error.context("looking whether what was written is consistent"))
             }
         }
-        Ok(())
     }
 
     /// One target once. An error means that the target is lost.

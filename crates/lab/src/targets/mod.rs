@@ -117,6 +117,8 @@ impl Start<'_> {
 pub(crate) struct Running {
     /// The door of the workload.
     pub(crate) address: SocketAddr,
+    /// Its PostgreSQL door, if it has one and the lab started it.
+    pub(crate) sql: Option<SocketAddr>,
     /// The version that it reports.
     pub(crate) version: String,
     /// The program, if the lab started it.
@@ -216,6 +218,7 @@ impl Target {
         let address = address.with_context(|| format!("it does not speak {}", door.name()))?;
         Ok(Running {
             address,
+            sql: started.sql,
             // Ashlar's own version is what its RESP door says; its PostgreSQL door says which PostgreSQL it is like.
             version: match started.resp {
                 Some(resp) => version(resp, Door::Resp)?,
@@ -234,7 +237,7 @@ impl Running {
         let mut addresses = text.to_socket_addrs().with_context(|| format!("{text} is no address"))?;
         let address = addresses.next().with_context(|| format!("{text} has no address"))?;
         let version = version(address, door)?;
-        Ok(Self { address, version, program: None, configuration: Vec::new(), http: None, process: None })
+        Ok(Self { address, sql: None, version, program: None, configuration: Vec::new(), http: None, process: None })
     }
 
     /// The servers that data is put into directly.

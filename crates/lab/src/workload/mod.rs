@@ -4,11 +4,16 @@
 //! connection, [`Workload::verify`] at the end of a repetition, and [`Workload::clear`] where the server is not the lab's own. To add one, add a row to [`KINDS`].
 
 mod choose;
+mod documents;
 mod keys;
 mod kv;
 pub(crate) mod rows;
+mod shape;
 mod sizes;
 mod sql;
+mod structured;
+mod tables;
+mod tpcb;
 mod tpcc;
 mod transaction;
 
@@ -22,8 +27,10 @@ use crate::load::Caller;
 use crate::numbers::Numbers;
 use crate::targets::Target;
 pub(crate) use keys::{key_number, value};
-pub(crate) use sizes::Sizes;
-pub(crate) use sql::Shape;
+pub(crate) use shape::Shape;
+use sizes::Field;
+pub(crate) use sizes::{Counted, Sizes};
+pub(crate) use structured::{FIELDS, Structured, key_of};
 
 /// The protocol that a workload speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +56,8 @@ impl Door {
 pub(crate) struct Place {
     /// The door of the workload.
     pub(crate) address: SocketAddr,
+    /// Where rows that a RESP workload addresses get their table: the PostgreSQL door of a target that has both.
+    pub(crate) rows: Option<SocketAddr>,
     /// Whether it is a PostgreSQL of the lab: its tables are unlogged, and vacuumed once they are full.
     pub(crate) postgres: bool,
     /// Whether it keeps what is written: all do but the target noop.
@@ -115,7 +124,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast is a value read by its key?",
         door: Door::Resp,
         needs_store: false,
-        sizes: &["keys", "value-bytes", "distribution", "pipeline"],
+        sizes: &["keys", "value-shape", "value-bytes", "distribution", "pipeline"],
         make: |sizes| kv::workload(sizes, kv::Mix::Get),
     },
     Kind {
@@ -123,7 +132,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast is a value overwritten by its key?",
         door: Door::Resp,
         needs_store: false,
-        sizes: &["keys", "value-bytes", "distribution", "pipeline"],
+        sizes: &["keys", "value-shape", "value-bytes", "distribution", "pipeline"],
         make: |sizes| kv::workload(sizes, kv::Mix::Put),
     },
     Kind {
@@ -131,7 +140,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast are reads and overwrites of values by key, mixed?",
         door: Door::Resp,
         needs_store: false,
-        sizes: &["keys", "value-bytes", "distribution", "pipeline", "read-percent"],
+        sizes: &["keys", "value-shape", "value-bytes", "distribution", "pipeline", "read-percent"],
         make: |sizes| kv::workload(sizes, kv::Mix::Mixed),
     },
     Kind {
@@ -181,6 +190,54 @@ pub(crate) const KINDS: &[Kind] = &[
         needs_store: false,
         sizes: &["rows"],
         make: |sizes| sql::workload(sizes, Shape::Fetch),
+    },
+    Kind {
+        name: "sql-count",
+        question: "How fast are the rows of a table counted?",
+        door: Door::Sql,
+        needs_store: false,
+        sizes: &["rows", "counted"],
+        make: |sizes| sql::workload(sizes, Shape::Count(Counted::Rows)),
+    },
+    Kind {
+        name: "sql-json-sum",
+        question: "How fast is the sum of one field over all documents of a json column?",
+        door: Door::Sql,
+        needs_store: false,
+        sizes: &["rows", "field", "document"],
+        make: |sizes| sql::workload(sizes, Shape::JsonSum(Field::Literal)),
+    },
+    Kind {
+        name: "sql-value",
+        question: "How fast does prepared SQL find one row by a column that is not its key, with an index or without?",
+        door: Door::Sql,
+        needs_store: false,
+        sizes: &["rows", "distribution", "index"],
+        make: |sizes| sql::workload(sizes, Shape::Value),
+    },
+    Kind {
+        name: "sql-join",
+        question: "How fast is a small table joined with a large one by its key, and summed up?",
+        door: Door::Sql,
+        needs_store: false,
+        sizes: &["rows", "join-rows"],
+        make: |sizes| sql::workload(sizes, Shape::Join),
+    },
+    Kind {
+        name: "query-range",
+        question: "How fast are the rows between two values of a column that is not the key found and sent, with an index or without?",
+        door: Door::Sql,
+        needs_store: false,
+        sizes: &["rows", "range-rows", "index"],
+        make: |sizes| sql::workload(sizes, Shape::ValueRange),
+    },
+    Kind {
+        name: "tpcb",
+        question: "How many of pgbench's transactions (TPC-B-like: three updates, a read, an insert) are done?",
+        door: Door::Sql,
+        needs_store: true,
+        sizes: &["scale"],
+        make: |sizes| tpcb::workload(sizes),
     },
     Kind {
         name: "tpcc",
@@ -250,7 +307,10 @@ mod tests {
     fn sizes_of_other_workloads_are_refused() {
         let sizes = Sizes { rows: Some(5), ..Sizes::default() };
         let refusal = Kind::find("kv-get").unwrap().with(&sizes).err().unwrap().to_string();
-        assert_eq!(refusal, "kv-get has no --rows; it has --keys, --value-bytes, --distribution, --pipeline");
+        assert_eq!(
+            refusal,
+            "kv-get has no --rows; it has --keys, --value-shape, --value-bytes, --distribution, --pipeline"
+        );
         let sizes = Sizes { value_bytes: Some(1 << 20), pipeline: Some(3), ..Sizes::default() };
         let refusal = Kind::find("kv-get").unwrap().with(&sizes).err().unwrap().to_string();
         assert!(refusal.contains("more than the 2097152 bytes"), "{refusal}");

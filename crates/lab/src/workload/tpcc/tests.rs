@@ -54,8 +54,13 @@ fn holds(target: &Target, rounds: usize, tampered: &[(&str, &str, &str)]) {
         return;
     }
     let running = target.start(Door::Sql, &start).unwrap();
-    let place =
-        Place { address: running.address, postgres: target.is_postgres(), stores: true, shards: running.shards() };
+    let place = Place {
+        address: running.address,
+        rows: running.sql,
+        postgres: target.is_postgres(),
+        stores: true,
+        shards: running.shards(),
+    };
     let sizes = Sizes { warehouses: Some(2), items: Some(50), customers: Some(30), ..Sizes::default() };
     let tpcc = Tpcc::of(&sizes);
     tpcc.prepare(place, &mut |_, _| Ok(())).unwrap();
