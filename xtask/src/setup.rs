@@ -75,9 +75,15 @@ pub(crate) const TEST: &[Need] = &[
     },
     Need {
         name: "Node.js and npm",
-        why: "the client program for node-postgres",
+        why: "the client program for node-postgres, and what looks at reports in a browser",
         packages: &["nodejs", "npm"],
         found: || run::on_path("node") && run::on_path("npm"),
+    },
+    Need {
+        name: "Chromium",
+        why: "the tests look at the lab's reports in a real browser",
+        packages: &["chromium"],
+        found: || run::on_path("chromium") || run::on_path("google-chrome"),
     },
 ];
 

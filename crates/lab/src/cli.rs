@@ -196,7 +196,8 @@ fn list(options: &ListOptions) -> Result<()> {
         say::result(&format!("  {:<16}{what}\n                  {presence}", target.to_string()))?;
     }
     say::result("  ashlar=PATH     another build of this project's server")?;
-    say::result("  host:port       a running server of either protocol")
+    say::result("  host:port       a running server of either protocol")?;
+    say::result("\nfor example: ashlar-lab run kv-get --target ashlar,noop --seconds 2")
 }
 
 impl RunOptions {

@@ -12,7 +12,7 @@ use anyhow::{Result, bail, ensure};
 use crate::record::measure::{MEASURES, Measure};
 use crate::record::{Load, Measurement, Run, folder};
 use crate::say;
-use crate::statistics::{Interval, confidence_of_each, difference};
+use crate::statistics::{Interval, confidence_of_each, difference, geometric_mean};
 
 /// Repetitions that each side must have.
 const REPETITIONS_MIN: usize = 2;
@@ -306,11 +306,6 @@ fn differences(base: &Run, test: &Run) -> Vec<String> {
     };
     differ("load", load(&base.load), load(&test.load));
     found
-}
-
-/// What the interval is about: the mean of the logarithms.
-fn geometric_mean(figures: &[f64]) -> f64 {
-    (figures.iter().map(|figure| figure.ln()).sum::<f64>() / figures.len() as f64).exp()
 }
 
 #[cfg(test)]

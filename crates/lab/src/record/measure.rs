@@ -5,7 +5,7 @@ use ashlar_telemetry::profile::Kind;
 use super::Measurement;
 
 /// Operations that must lie beyond a percentile: of fewer, one that was unlucky is the figure.
-const BEYOND_MIN: u64 = 10;
+pub(crate) const BEYOND_MIN: u64 = 10;
 
 /// jemalloc samples one allocation in so many bytes.
 const SAMPLED_BYTES: f64 = (1 << 19) as f64;
@@ -148,17 +148,6 @@ fn scaled(mut figure: f64, step: f64, units: &[&str]) -> String {
     format!("{figure:.digits$}{}", units[unit])
 }
 
-/// The middle of some figures, or the mean of the two in the middle.
-pub(crate) fn median(figures: &[f64]) -> f64 {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        count if count % 2 == 1 => sorted[count / 2],
-        count => (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,12 +188,5 @@ mod tests {
         one.unsent = 1;
         assert!(!one.is_sound() && Measure::Throughput.of(&one).is_some());
         assert!(MEASURES.iter().all(|measure| !measure.is_latency() || measure.of(&one).is_none()));
-    }
-
-    #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert!(median(&[]).is_nan());
     }
 }

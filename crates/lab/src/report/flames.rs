@@ -2,16 +2,20 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use ashlar_telemetry::profile::Kind;
 use ashlar_telemetry::{Stacks, flame};
 
 use crate::record::Run;
 use crate::record::folder::load_profile;
+use crate::say;
 
 /// A page of SVG.
 pub(super) struct Flame {
     pub(super) title: String,
+    pub(super) threads: u32,
+    /// In pixels, as it was drawn: stacks are as deep as they are.
+    pub(super) height: u32,
     pub(super) page: String,
 }
 
@@ -27,11 +31,21 @@ pub(super) fn of(folder: &Path, run: &Run) -> Result<Vec<Flame>> {
                 }
             }
             if !stacks.is_empty() {
-                let title = format!("{target}, {threads} threads: {}", kind.title());
+                let title = format!("{target}, {}: {}", say::threads(threads), kind.title());
                 let page = flame::page(&stacks, &title, kind.value_type().unit)?;
-                flames.push(Flame { title, page: String::from_utf8(page)? });
+                let page = String::from_utf8(page)?;
+                let height = height(&page).with_context(|| format!("{title}: the drawing says no height"))?;
+                flames.push(Flame { title, threads, height, page });
             }
         }
     }
     Ok(flames)
+}
+
+/// The height that the outermost element of a drawing says.
+fn height(page: &str) -> Option<u32> {
+    let (_, drawing) = page.split_once("<svg")?;
+    let (attributes, _) = drawing.split_once('>')?;
+    let (_, height) = attributes.split_once(" height=\"")?;
+    height.split_once('"')?.0.parse().ok()
 }

@@ -2,9 +2,12 @@
 //!
 //! Shown at the end of a run, on the pages of a report, and with a comparison those about its targets.
 
+use super::figure::Figure;
+use super::plots::HARNESS;
 use crate::cores;
-use crate::record::measure::{MEASURES, Measure, median};
-use crate::record::{KindRecord, Measurement, Run, RunState, TargetState};
+use crate::record::measure::MEASURES;
+use crate::record::{Measurement, Run, RunState, TargetState};
+use crate::say;
 
 /// A client that used more than this share of its cores held the server up.
 const BUSY: f64 = 0.9;
@@ -28,23 +31,59 @@ pub(crate) fn of(run: &Run) -> Vec<String> {
                 .to_owned(),
         );
     }
-    for (target, threads) in run.cells() {
-        remarks.extend(about(run, &target, threads));
+    for target in run.targets.iter().filter(|target| target.state == TargetState::Measured) {
+        let mut whole = run.measurements.iter().filter(|one| one.target == target.name && one.is_sound()).peekable();
+        if !run.load.profiles.is_empty() && whole.peek().is_some() && whole.all(|one| one.profiles.is_empty()) {
+            remarks.push(format!("there are no profiles of {}", target.name));
+        }
     }
-    let sound = |threads: u32| run.of("noop", threads).filter(|one| one.is_sound());
-    if let Some(threads) = run.load.threads.iter().find(|threads| sound(**threads).next().is_some()) {
-        let figures = MEASURES.iter().take(4).filter_map(|measure| {
-            let figures: Vec<f64> = sound(*threads).filter_map(|one| measure.of(one)).collect();
-            (!figures.is_empty()).then(|| format!("{} {}", measure.name(), measure.shown(median(&figures))))
-        });
-        let figures: Vec<String> = figures.collect();
-        remarks.push(format!("the harness alone (noop, {threads} threads): {}", figures.join(", ")));
+    let cells = run.cells();
+    for (target, threads) in &cells {
+        remarks.extend(faults(run, target, *threads).into_iter().map(|said| labelled(target, *threads, &said)));
+    }
+    for (share, said) in SHARES {
+        let found: Vec<(&str, u32, f64)> = cells
+            .iter()
+            .filter_map(|(target, threads)| Some((&**target, *threads, share(run, target, *threads)?)))
+            .collect();
+        if found.len() <= APART_MAX {
+            remarks.extend(
+                found.iter().map(|(target, threads, share)| labelled(target, *threads, &said(&percent(*share)))),
+            );
+        } else {
+            let least = found.iter().map(|(_, _, share)| *share).fold(f64::INFINITY, f64::min);
+            let most = found.iter().map(|(_, _, share)| *share).fold(0.0, f64::max);
+            let shares = format!("{} to {}", percent(least), percent(most));
+            remarks.push(format!("{} of {} rows: {}", found.len(), cells.len(), said(&shares)));
+        }
     }
     remarks
 }
 
+/// What the harness costs by itself, under the first number of threads that it was measured with; the table has the others.
+pub(crate) fn harness(run: &Run) -> Option<String> {
+    run.load.threads.iter().find_map(|threads| {
+        let figures = MEASURES.iter().take(4).filter_map(|measure| {
+            let figure = Figure::of(*measure, run.of(HARNESS, *threads))?;
+            Some(format!("{} {}", measure.name(), figure.shown()))
+        });
+        let figures: Vec<String> = figures.collect();
+        (!figures.is_empty())
+            .then(|| format!("the harness alone ({HARNESS}, {}): {}", say::threads(*threads), figures.join(", ")))
+    })
+}
+
 /// What a reader must know of one target under so many threads.
 pub(crate) fn about(run: &Run, target: &str, threads: u32) -> Vec<String> {
+    let mut said = faults(run, target, threads);
+    for (share, shown) in SHARES {
+        said.extend(share(run, target, threads).map(|share| shown(&percent(share))));
+    }
+    said.into_iter().map(|said| labelled(target, threads, &said)).collect()
+}
+
+/// What is wrong or missing of one target under so many threads.
+fn faults(run: &Run, target: &str, threads: u32) -> Vec<String> {
     let all: Vec<&Measurement> = run.of(target, threads).collect();
     let mut said = Vec::new();
     let wrong: u64 = all.iter().map(|one| one.errors).sum();
@@ -62,52 +101,34 @@ pub(crate) fn about(run: &Run, target: &str, threads: u32) -> Vec<String> {
             all.len()
         ));
     }
-    if let Some(share) = all.iter().filter_map(|one| client_share(run, one)).reduce(f64::max).filter(|s| *s > BUSY) {
-        said.push(format!(
-            "the client used {:.0} % of its cores, so these figures are as much its own as the server's",
-            share * 100.0
-        ));
-    }
-    said.extend(kinds(&all));
-    said.extend(parts(&all));
-    if let Some(share) = disturbance(run, target, threads) {
-        said.push(format!("DISTURBED: other programs used {:.0} % of the machine's cores", share * 100.0));
-    }
-    said.into_iter().map(|said| format!("{target}, {threads} threads: {said}")).collect()
+    said
 }
 
-/// How often each kind of operations was done, and how long it took.
-fn kinds(all: &[&Measurement]) -> Option<String> {
-    let sound: Vec<&&Measurement> = all.iter().filter(|one| one.is_sound()).collect();
-    let names = sound.first()?.kinds.iter().map(|kind| kind.name.as_str());
-    let said = names.map(|name| {
-        let of = |figure: &dyn Fn(&KindRecord) -> f64| {
-            let figures = sound.iter().filter_map(|one| one.kinds.iter().find(|kind| kind.name == name));
-            median(&figures.filter(|kind| kind.operations > 0).map(figure).collect::<Vec<f64>>())
-        };
-        let per_minute: Vec<f64> = sound.iter().filter_map(|one| one.per_minute(name)).collect();
-        let milliseconds = |us: f64| if us.is_nan() { "-".to_owned() } else { format!("{:.1} ms", us / 1000.0) };
-        let (p50, p99) = (of(&|kind| kind.latency.p50_us), of(&|kind| kind.latency.p99_us));
-        format!("{name} {:.0}/min, p50 {}, p99 {}", median(&per_minute), milliseconds(p50), milliseconds(p99))
-    });
-    let said: Vec<String> = said.collect();
-    (!said.is_empty()).then(|| said.join("; "))
+/// So many rows have a line of their own for what may be true of all of them.
+const APART_MAX: usize = 2;
+
+/// The share of cores that something had in one row, if it was too much.
+type Share = fn(&Run, &str, u32) -> Option<f64>;
+
+/// What had too much of the cores, and how that is said.
+const SHARES: [(Share, fn(&str) -> String); 2] = [
+    (client, |share| {
+        format!("the client used {share} of its cores, so these figures are as much its own as the server's")
+    }),
+    (disturbance, |share| format!("DISTURBED: other programs used {share} of the machine's cores")),
+];
+
+fn labelled(target: &str, threads: u32, said: &str) -> String {
+    format!("{target}, {}: {said}", say::threads(threads))
 }
 
-/// Which part of the server's CPU time each of its processes had.
-fn parts(all: &[&Measurement]) -> Option<String> {
-    let sound: Vec<&&Measurement> = all.iter().filter(|one| one.is_sound()).collect();
-    let names = sound.first()?.server_parts.iter().map(|part| part.name.as_str());
-    let said = names.map(|name| {
-        let per_operation = |one: &&&Measurement| {
-            let part = one.server_parts.iter().find(|part| part.name == name)?;
-            Some(part.cpu_seconds * 1e6 / (one.operations_per_second * one.measured_seconds))
-        };
-        let figures: Vec<f64> = sound.iter().filter_map(per_operation).collect();
-        format!("{name} {}", Measure::CpuPerOperation.shown(median(&figures)))
-    });
-    let said: Vec<String> = said.collect();
-    (!said.is_empty()).then(|| format!("server CPU per operation: {}", said.join(", ")))
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// The share of its cores that the client used, if it held the server up.
+fn client(run: &Run, target: &str, threads: u32) -> Option<f64> {
+    run.of(target, threads).filter_map(|one| client_share(run, one)).reduce(f64::max).filter(|share| *share > BUSY)
 }
 
 /// The share of the machine that other programs used while a target was measured, if it was more than a little.
@@ -138,9 +159,37 @@ mod tests {
     }
 
     #[test]
+    fn what_is_true_of_many_rows_is_said_once() {
+        let mut run = run(&["redis", "ashlar"], &[1, 2]);
+        for (one, share) in run.measurements.iter_mut().step_by(2).zip([6.0, 2.0, 3.0, 9.0]) {
+            one.other_cpu_seconds = Some(share);
+        }
+        assert_eq!(
+            of(&run),
+            [
+                "redis, 1 thread: DISTURBED: other programs used 60 % of the machine's cores",
+                "redis, 2 threads: DISTURBED: other programs used 90 % of the machine's cores"
+            ]
+        );
+        run.measurements
+            .iter_mut()
+            .for_each(|one| one.other_cpu_seconds = Some(one.other_cpu_seconds.unwrap().max(2.0)));
+        assert_eq!(of(&run), ["4 of 4 rows: DISTURBED: other programs used 20 % to 90 % of the machine's cores"]);
+        assert_eq!(
+            about(&run, "ashlar", 2),
+            ["ashlar, 2 threads: DISTURBED: other programs used 20 % of the machine's cores"]
+        );
+    }
+
+    #[test]
     fn what_flatters_is_said() {
         let mut run = run(&["redis", "noop"], &[8]);
-        assert_eq!(of(&run).len(), 5, "the kinds and the processes of both, and the harness alone");
+        assert_eq!(of(&run), [""; 0]);
+        let alone = harness(&run).unwrap();
+        assert!(
+            alone.starts_with("the harness alone (noop, 8 threads): throughput 1.60 K/s, mean latency "),
+            "{alone}"
+        );
         run.measurements[0].client_cpu_seconds = Some(4.9);
         run.measurements[0].other_cpu_seconds = Some(5.0);
         run.measurements[0].unsent = 7;
@@ -158,7 +207,6 @@ mod tests {
             "redis, 8 threads: 2 of 2 repetitions are partial or wrong",
             "the client used 98 % of its cores",
             "DISTURBED: other programs used 50 % of the machine's cores",
-            "the harness alone (noop, 8 threads): throughput 1.60 K/s",
         ] {
             assert!(said.contains(part), "{part} is not in\n{said}");
         }

@@ -173,6 +173,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
             }
         }
     }
+    session.show.length(&session.record, present.len());
     session.folder.save(&session.record)?;
     session.measure_all(present, kind, &start)?;
     if session.record.measurements.is_empty() && !interrupt::is_set() {
@@ -256,10 +257,17 @@ impl Session {
                 None => error,
             });
         }
-        if let (Some(server), Some(kind)) = (live.running.http, self.profiles.first())
-            && let Err(error) = profiles::prepare(server, *kind)
-        {
-            self.show.note(&format!("{target} gives no profiles: {error:#}"));
+        let is_first = self.record.measurements.iter().all(|one| one.target != live.name);
+        match (live.running.http, self.profiles.first()) {
+            (Some(server), Some(kind)) => {
+                if let Err(error) = profiles::prepare(server, *kind) {
+                    self.show.note(&format!("{target} gives no profiles: {error:#}"));
+                }
+            }
+            (None, Some(_)) if is_first => {
+                self.show.note(&format!("{target} gives no profiles: it has no HTTP door that would give any"));
+            }
+            _ => {}
         }
         Ok(live)
     }

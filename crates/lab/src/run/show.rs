@@ -10,7 +10,7 @@ use crate::clock::{Nanos, SECOND};
 use crate::record::measure::Measure;
 use crate::record::{Measurement, Run};
 use crate::report::{remarks, table};
-use crate::say;
+use crate::{report, say};
 
 /// Shows a run on standard error.
 pub(super) struct Show {
@@ -47,6 +47,17 @@ impl Show {
         ));
     }
 
+    /// How long it takes at least, with so many targets.
+    pub(super) fn length(&self, run: &Run, targets: usize) {
+        let windows = targets as u64 * run.load.threads.len() as u64 * u64::from(run.load.repetitions);
+        let seconds = windows * self.seconds;
+        let length = if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) };
+        self.note(&format!(
+            "{windows} measurements of {} s are {length}, besides starting and loading; Ctrl-C keeps what there is",
+            self.seconds
+        ));
+    }
+
     /// A remark.
     pub(super) fn note(&self, text: &str) {
         say::note(text);
@@ -62,7 +73,7 @@ impl Show {
 
     /// A measurement begins.
     pub(super) fn measuring(&self, target: &str, threads: u32, repetition: u32) -> Measuring {
-        let what = format!("{target}, {threads} threads, repetition {repetition} of {}", self.repetitions);
+        let what = format!("{target}, {}, repetition {repetition} of {}", say::threads(threads), self.repetitions);
         if !self.terminal {
             self.note(&format!("measuring {what}"));
         }
@@ -77,9 +88,9 @@ impl Show {
     pub(super) fn measured(&self, one: &Measurement) {
         let figure = |measure: Measure| measure.of(one).map_or("-".to_owned(), |figure| measure.shown(figure));
         self.note(&format!(
-            "{}, {} threads, repetition {} of {}: {}, p50 {}, p99 {}{}{}",
+            "{}, {}, repetition {} of {}: {}, p50 {}, p99 {}{}{}",
             one.target,
-            one.threads,
+            say::threads(one.threads),
             one.repetition,
             self.repetitions,
             figure(Measure::Throughput),
@@ -132,10 +143,17 @@ fn bar(prefix: &str, template: &str) -> ProgressBar {
 /// The table and what is to be said about it.
 pub(super) fn summary(run: &Run, folder: &Path) -> Result<()> {
     say::result("")?;
-    for line in table::text(&table::of(&[run])) {
+    for line in table::text(&table::of(run)) {
         say::result(&line)?;
     }
-    for remark in remarks::of(run) {
+    for (title, table) in report::below(run) {
+        say::result(&format!("\n{title}"))?;
+        for line in table::text(&table) {
+            say::result(&line)?;
+        }
+        say::result("")?;
+    }
+    for remark in remarks::of(run).into_iter().chain(remarks::harness(run)) {
         say::result(&remark)?;
     }
     say::result(&format!("\nrecord: {}", folder.display()))

@@ -127,6 +127,8 @@ pub(crate) struct Running {
     pub(crate) configuration: Vec<String>,
     /// Its HTTP door, if it has one: metrics, and profiles of itself.
     pub(crate) http: Option<SocketAddr>,
+    /// Whether metrics are among what that door gives.
+    has_metrics: bool,
     process: Option<Process>,
 }
 
@@ -227,6 +229,7 @@ impl Target {
             program: Some(program),
             configuration: started.configuration,
             http: started.http,
+            has_metrics: matches!(self, Self::Ashlar | Self::Build(_)),
             process: Some(started.process),
         })
     }
@@ -237,7 +240,16 @@ impl Running {
         let mut addresses = text.to_socket_addrs().with_context(|| format!("{text} is no address"))?;
         let address = addresses.next().with_context(|| format!("{text} has no address"))?;
         let version = version(address, door)?;
-        Ok(Self { address, sql: None, version, program: None, configuration: Vec::new(), http: None, process: None })
+        Ok(Self {
+            address,
+            sql: None,
+            version,
+            program: None,
+            configuration: Vec::new(),
+            http: None,
+            has_metrics: false,
+            process: None,
+        })
     }
 
     /// The servers that data is put into directly.
@@ -257,7 +269,7 @@ impl Running {
 
     /// The text of its metrics, if it has any.
     pub(crate) fn metrics(&self) -> Option<Result<String>> {
-        self.http.map(|address| http::get(address, "/metrics", http::PATIENCE))
+        self.http.filter(|_| self.has_metrics).map(|address| http::get(address, "/metrics", http::PATIENCE))
     }
 
     /// How it ended, if it has, with the end of its log: to be asked when a connection was lost.
