@@ -13,6 +13,7 @@ pub(crate) fn measurement(target: &str, threads: u32, repetition: u32) -> Measur
     Measurement {
         target: target.to_owned(),
         threads,
+        query: None,
         repetition,
         state: MeasurementState::Complete,
         reason: None,
@@ -28,6 +29,7 @@ pub(crate) fn measurement(target: &str, threads: u32, repetition: u32) -> Measur
         seconds_file: format!("seconds/{target}-{threads}-{repetition}.hlog"),
         server_cpu_seconds: Some(4.0),
         server_memory_peak_bytes: Some(200 << 20),
+        server_memory_loaded_bytes: None,
         client_cpu_seconds: Some(2.0),
         other_cpu_seconds: Some(0.1),
         metrics_before: None,
@@ -74,6 +76,7 @@ pub(crate) fn run(targets: &[&str], threads: &[u32]) -> Run {
             server_cores: Some("0".into()),
             client_cores: Some("1".into()),
             profiles: Vec::new(),
+            queries: Vec::new(),
         },
         seed: 1,
         targets: targets
@@ -113,9 +116,9 @@ fn what_is_no_record_of_this_version_is_refused_with_the_reason() {
         let refusal = format!("{:#}", folder::load(folder.path()).unwrap_err());
         assert!(refusal.contains(said), "{refusal}");
     };
-    check("{\"schema_version\": 99}", "schema version 99, and this ashlar-lab reads version 3");
+    check("{\"schema_version\": 99}", "schema version 99, and this ashlar-lab reads version 4");
     check("{}", "no schema_version");
-    check("{\"schema_version\": 3}", "damaged: missing field");
+    check("{\"schema_version\": 4}", "damaged: missing field");
     check("not json", "damaged");
     let missing = folder::load(&folder.path().join("nowhere")).unwrap_err().to_string();
     assert!(missing.contains("is no folder of a run"), "{missing}");

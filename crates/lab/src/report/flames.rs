@@ -1,4 +1,4 @@
-//! The flame graphs of a run: one for each kind of profile of each target and number of threads, of all sound repetitions together.
+//! The flame graphs of a run: one for each kind of profile of each target and case, of all sound repetitions together.
 
 use std::path::Path;
 
@@ -18,16 +18,16 @@ pub(super) struct Flame {
 /// Draws them, from the files of the run's folder.
 pub(super) fn of(folder: &Path, run: &Run) -> Result<Vec<Flame>> {
     let mut flames = Vec::new();
-    for (target, threads) in run.cells() {
+    for (target, case) in run.cells() {
         for kind in Kind::ALL {
             let mut stacks = Stacks::default();
-            for one in run.of(&target, threads).filter(|one| one.is_sound()) {
+            for one in run.of(&target, &case).filter(|one| one.is_sound()) {
                 if let Some(profile) = one.profile(kind) {
                     stacks.merge(&load_profile(folder, &profile.file)?);
                 }
             }
             if !stacks.is_empty() {
-                let title = format!("{target}, {threads} threads: {}", kind.title());
+                let title = format!("{target}, {case}: {}", kind.title());
                 let page = flame::page(&stacks, &title, kind.value_type().unit)?;
                 flames.push(Flame { title, page: String::from_utf8(page)? });
             }

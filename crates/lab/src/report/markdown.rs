@@ -1,6 +1,6 @@
 //! The Markdown page: how it was measured, and the table.
 
-use super::{Reported, remarks, table};
+use super::{Reported, queries, remarks, table};
 
 /// The page.
 pub(super) fn page(runs: &[Reported]) -> String {
@@ -15,9 +15,14 @@ pub(super) fn page(runs: &[Reported]) -> String {
         let line = |cells: &[String]| {
             format!("| {} |\n", cells.iter().map(|cell| escape(cell)).collect::<Vec<_>>().join(" | "))
         };
-        page.push_str(&line(&table.columns));
-        page.push_str(&format!("|{}\n", "---|".repeat(table.columns.len())));
-        table.rows.iter().for_each(|row| page.push_str(&line(row)));
+        let whole = |columns: &[String], rows: &[Vec<String>]| {
+            let rows: String = rows.iter().map(|row| line(row)).collect();
+            format!("{}|{}\n{rows}", line(columns), "---|".repeat(columns.len()))
+        };
+        page.push_str(&whole(&table.columns, &table.rows));
+        for table in queries::of(run).unwrap_or_default() {
+            page.push_str(&format!("\n### {}\n\n{}", table.title, whole(&table.columns, &table.rows)));
+        }
         for remark in remarks::of(run) {
             page.push_str(&format!("\n{remark}\n"));
         }

@@ -6,6 +6,7 @@ mod flames;
 mod html;
 mod markdown;
 mod page;
+mod queries;
 pub(crate) mod remarks;
 mod svg;
 pub(crate) mod table;

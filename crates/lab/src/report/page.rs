@@ -3,13 +3,13 @@
 
 use anyhow::Result;
 
-use super::html::{element, escape, table};
+use super::html::{element, escape, table as html_table};
 use super::svg::{Axis, Plot, Scale, Series};
 use super::table as measures;
-use super::{Reported, remarks};
+use super::{Reported, queries, remarks};
 use crate::record::histogram::{self, Latencies};
 use crate::record::measure::{Measure, median};
-use crate::record::{Measurement, Mode, Run, TargetState};
+use crate::record::{Case, Measurement, Mode, Run, TargetState};
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#fff;max-width:920px;margin:2em auto;padding:0 1em}\
 h1{font-size:1.6em}h2{margin-top:2.5em;border-top:1px solid #ddd;padding-top:1em}\
@@ -52,6 +52,7 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
         (Mode::Open, Some(rate)) => {
             format!("open loop, {rate} requests a second, latencies from the moment each was due")
         }
+        _ if !load.queries.is_empty() => "each query again and again on one connection, whole ones only".to_owned(),
         _ => "closed loop, each thread waits for its answer".to_owned(),
     };
     let mut facts = vec![
@@ -96,27 +97,36 @@ fn section(name: &str, run: &Run) -> Result<String> {
     }
     out.push_str("</dl>\n");
     let measures = measures::of(&[run]);
-    out.push_str(&table(&measures.columns, &measures.rows));
+    out.push_str(&html_table(&measures.columns, &measures.rows));
     for remark in remarks::of(run) {
         out.push_str(&format!("<p class=\"remark\">{}</p>\n", escape(&remark)));
     }
-    if run.load.threads.len() > 1 {
+    let cases = run.load.cases();
+    if let Some(by_query) = queries::of(run) {
+        // A curve of a few answers is none.
+        for table in by_query {
+            out.push_str(&element("h3", &table.title));
+            out.push_str(&html_table(&table.columns, &table.rows));
+        }
+        return Ok(out);
+    }
+    if cases.len() > 1 {
         out.push_str(&scaling(run).svg()?);
     }
-    for threads in &run.load.threads {
-        out.push_str(&percentiles(run, *threads)?.svg()?);
-        out.push_str(&over_time(run, *threads).svg()?);
+    for case in &cases {
+        out.push_str(&percentiles(run, case)?.svg()?);
+        out.push_str(&over_time(run, case).svg()?);
     }
     Ok(out)
 }
 
 /// Latencies of all sound repetitions together: across how rare they are, by their logarithm, so that each nine has the same room.
-fn percentiles(run: &Run, threads: u32) -> Result<Plot> {
+fn percentiles(run: &Run, case: &Case) -> Result<Plot> {
     let mut series = Vec::new();
     let mut rarest = 10.0f64;
     for target in &run.targets {
         let mut merged = histogram::empty();
-        for one in run.of(&target.name, threads).filter(|one| one.is_sound()) {
+        for one in run.of(&target.name, case).filter(|one| one.is_sound()) {
             histogram::merge(&mut merged, &histogram::decode(&one.histogram)?);
         }
         if merged.is_empty() {
@@ -129,7 +139,7 @@ fn percentiles(run: &Run, threads: u32) -> Result<Plot> {
     // 0 %, 90 %, 99 %, ...
     let nines = rarest.log10().ceil() as i32;
     Ok(Plot {
-        title: format!("Latency by percentile, {threads} threads"),
+        title: format!("Latency by percentile, {case}"),
         x: Axis {
             name: "percentile",
             scale: Scale::Logarithmic,
@@ -169,15 +179,15 @@ fn curve(latencies: &Latencies) -> Vec<(f64, f64)> {
 }
 
 /// Answers of each second, a line for each repetition, also for those that are left out elsewhere: it shows where they ended.
-fn over_time(run: &Run, threads: u32) -> Plot {
+fn over_time(run: &Run, case: &Case) -> Plot {
     let line = |one: &Measurement| Series {
         name: one.target.clone(),
         points: whole_seconds(one).map(|(second, count)| (second as f64 + 0.5, count as f64)).collect(),
         bars: Vec::new(),
     };
-    let series = run.targets.iter().flat_map(|target| run.of(&target.name, threads)).map(line);
+    let series = run.targets.iter().flat_map(|target| run.of(&target.name, case)).map(line);
     Plot {
-        title: format!("Throughput over time, {threads} threads, each repetition a line"),
+        title: format!("Throughput over time, {case}, each repetition a line"),
         x: Axis {
             name: "seconds of the measured window",
             scale: Scale::Plain,
@@ -199,11 +209,11 @@ fn scaling(run: &Run) -> Plot {
     let mut series = Vec::new();
     for target in &run.targets {
         let (mut points, mut bars) = (Vec::new(), Vec::new());
-        for threads in &run.load.threads {
-            let sound = run.of(&target.name, *threads).filter(|one| one.is_sound());
+        for case in &run.load.cases() {
+            let sound = run.of(&target.name, case).filter(|one| one.is_sound());
             let figures: Vec<f64> = sound.filter_map(|one| Measure::Throughput.of(one)).collect();
             if !figures.is_empty() {
-                points.push((f64::from(*threads), median(&figures)));
+                points.push((f64::from(case.threads), median(&figures)));
                 let smallest = figures.iter().copied().fold(f64::INFINITY, f64::min);
                 bars.push((smallest, figures.iter().copied().fold(0.0, f64::max)));
             }

@@ -4,7 +4,7 @@
 
 use crate::cores;
 use crate::record::measure::{MEASURES, median};
-use crate::record::{Measurement, Run, RunState, TargetState};
+use crate::record::{Case, Measurement, Run, RunState, TargetState};
 
 /// A client that used more than this share of its cores held the server up.
 const BUSY: f64 = 0.9;
@@ -28,24 +28,40 @@ pub(crate) fn of(run: &Run) -> Vec<String> {
                 .to_owned(),
         );
     }
-    for (target, threads) in run.cells() {
-        remarks.extend(about(run, &target, threads));
+    for (target, case) in run.cells() {
+        remarks.extend(about(run, &target, &case));
     }
-    let sound = |threads: u32| run.of("noop", threads).filter(|one| one.is_sound());
-    if let Some(threads) = run.load.threads.iter().find(|threads| sound(**threads).next().is_some()) {
+    let cases = run.load.cases();
+    // Of many queries it is said once.
+    let by_query: Vec<Option<f64>> = run
+        .cells()
+        .iter()
+        .filter(|(_, case)| case.query.is_some())
+        .map(|(target, case)| disturbance(run, target, case))
+        .collect();
+    if let Some(most) = by_query.iter().copied().flatten().reduce(f64::max) {
+        remarks.push(format!(
+            "DISTURBED: other programs used up to {:.0} % of the machine's cores, and too much in {} of {} lines",
+            most * 100.0,
+            by_query.iter().flatten().count(),
+            by_query.len()
+        ));
+    }
+    let sound = |case| run.of("noop", case).filter(|one| one.is_sound());
+    if let Some(case) = cases.iter().find(|case| sound(case).next().is_some()) {
         let figures = MEASURES.iter().take(4).filter_map(|measure| {
-            let figures: Vec<f64> = sound(*threads).filter_map(|one| measure.of(one)).collect();
+            let figures: Vec<f64> = sound(case).filter_map(|one| measure.of(one)).collect();
             (!figures.is_empty()).then(|| format!("{} {}", measure.name(), measure.shown(median(&figures))))
         });
         let figures: Vec<String> = figures.collect();
-        remarks.push(format!("the harness alone (noop, {threads} threads): {}", figures.join(", ")));
+        remarks.push(format!("the harness alone (noop, {case}): {}", figures.join(", ")));
     }
     remarks
 }
 
-/// What a reader must know of one target under so many threads.
-pub(crate) fn about(run: &Run, target: &str, threads: u32) -> Vec<String> {
-    let all: Vec<&Measurement> = run.of(target, threads).collect();
+/// What a reader must know of one target in one case.
+pub(crate) fn about(run: &Run, target: &str, case: &Case) -> Vec<String> {
+    let all: Vec<&Measurement> = run.of(target, case).collect();
     let mut said = Vec::new();
     let wrong: u64 = all.iter().map(|one| one.errors).sum();
     if let Some(first) = all.iter().find_map(|one| one.first_error.as_ref()) {
@@ -68,17 +84,17 @@ pub(crate) fn about(run: &Run, target: &str, threads: u32) -> Vec<String> {
             share * 100.0
         ));
     }
-    if let Some(share) = disturbance(run, target, threads) {
+    if let Some(share) = disturbance(run, target, case).filter(|_| case.query.is_none()) {
         said.push(format!("DISTURBED: other programs used {:.0} % of the machine's cores", share * 100.0));
     }
-    said.into_iter().map(|said| format!("{target}, {threads} threads: {said}")).collect()
+    said.into_iter().map(|said| format!("{target}, {case}: {said}")).collect()
 }
 
 /// The share of the machine that other programs used while a target was measured, if it was more than a little.
-fn disturbance(run: &Run, target: &str, threads: u32) -> Option<f64> {
+fn disturbance(run: &Run, target: &str, case: &Case) -> Option<f64> {
     let share =
         |one: &Measurement| Some(one.other_cpu_seconds? / one.measured_seconds / f64::from(run.machine.cores.max(1)));
-    run.of(target, threads).filter_map(share).reduce(f64::max).filter(|share| *share > DISTURBED)
+    run.of(target, case).filter_map(share).reduce(f64::max).filter(|share| *share > DISTURBED)
 }
 
 /// The share that the client used of the cores that it could use: no more than it has threads.
@@ -99,6 +115,21 @@ mod tests {
         (run.machine.cores, run.load.client_cores) = (16, None);
         run.measurements[0].client_cpu_seconds = Some(4.9);
         assert!(of(&run).iter().any(|remark| remark.contains("the client used 98 % of its cores")));
+    }
+
+    #[test]
+    fn a_disturbance_of_many_queries_is_said_once() {
+        let mut run = run(&["ashlar", "duckdb"], &[1]);
+        run.load.queries = vec!["q01".into(), "q02".into()];
+        for one in &mut run.measurements {
+            one.query = Some(format!("q0{}", one.repetition));
+            one.other_cpu_seconds = Some(if one.repetition == 1 { 4.0 } else { 0.1 });
+        }
+        let said = of(&run);
+        assert_eq!(
+            said,
+            ["DISTURBED: other programs used up to 40 % of the machine's cores, and too much in 2 of 4 lines"]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The table of measures: one row for each target and number of threads, its figures the medians of the repetitions.
+//! The table of measures: one row for each target and case, its figures the medians of the repetitions.
 
 use crate::record::measure::{MEASURES, Measure, median};
-use crate::record::{Measurement, Run};
+use crate::record::{Case, Measurement, Run};
 
 /// Column names and rows of the same length.
 pub(crate) struct Table {
@@ -11,7 +11,7 @@ pub(crate) struct Table {
 
 /// The table of some runs of one workload.
 pub(crate) fn of(runs: &[&Run]) -> Table {
-    let mut columns: Vec<String> = ["target", "threads", "repetitions"].map(str::to_owned).to_vec();
+    let mut columns: Vec<String> = ["target", case_column(runs), "repetitions"].map(str::to_owned).to_vec();
     // What nobody has measured is no column.
     let is_there = |measure: &Measure| {
         runs.iter().flat_map(|run| &run.measurements).any(|one| one.is_sound() && measure.of(one).is_some())
@@ -24,21 +24,25 @@ pub(crate) fn of(runs: &[&Run]) -> Table {
         }
     }
     columns.push("wrong answers".to_owned());
-    let rows = runs
-        .iter()
-        .flat_map(|run| run.cells().into_iter().map(|(target, threads)| row(run, &target, threads, &measures)));
+    let rows =
+        runs.iter().flat_map(|run| run.cells().into_iter().map(|(target, case)| row(run, &target, &case, &measures)));
     Table { rows: rows.collect(), columns }
 }
 
-fn row(run: &Run, target: &str, threads: u32, measures: &[Measure]) -> Vec<String> {
-    let all: Vec<&Measurement> = run.of(target, threads).collect();
+/// What tells the cases of a workload apart.
+fn case_column(runs: &[&Run]) -> &'static str {
+    if runs.iter().any(|run| !run.load.queries.is_empty()) { "query" } else { "threads" }
+}
+
+fn row(run: &Run, target: &str, case: &Case, measures: &[Measure]) -> Vec<String> {
+    let all: Vec<&Measurement> = run.of(target, case).collect();
     // What `compare` refuses is not shown either; a remark says why it is left out.
     let sound: Vec<&Measurement> = all.iter().copied().filter(|one| one.is_sound()).collect();
     let count = match (sound.len(), all.len() - sound.len()) {
         (count, 0) => count.to_string(),
         (count, unsound) => format!("{count}, {unsound} left out"),
     };
-    let mut row = vec![target.to_owned(), threads.to_string(), count];
+    let mut row = vec![target.to_owned(), case.short(), count];
     for measure in measures {
         let figures: Vec<f64> = sound.iter().filter_map(|one| measure.of(one)).collect();
         row.push(if figures.is_empty() { "-".to_owned() } else { measure.shown(median(&figures)) });

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::clock::{Nanos, SECOND};
 use crate::record::measure::Measure;
-use crate::record::{Measurement, Run};
+use crate::record::{Case, Measurement, Run};
 use crate::report::{remarks, table};
 use crate::say;
 
@@ -61,8 +61,8 @@ impl Show {
     }
 
     /// A measurement begins.
-    pub(super) fn measuring(&self, target: &str, threads: u32, repetition: u32) -> Measuring {
-        let what = format!("{target}, {threads} threads, repetition {repetition} of {}", self.repetitions);
+    pub(super) fn measuring(&self, target: &str, case: &Case, repetition: u32) -> Measuring {
+        let what = format!("{target}, {case}, repetition {repetition} of {}", self.repetitions);
         if !self.terminal {
             self.note(&format!("measuring {what}"));
         }
@@ -76,15 +76,17 @@ impl Show {
     /// A measurement has ended.
     pub(super) fn measured(&self, one: &Measurement) {
         let figure = |measure: Measure| measure.of(one).map_or("-".to_owned(), |figure| measure.shown(figure));
+        let last = if one.query.is_some() { Measure::MemoryAboveData } else { Measure::P99 };
         self.note(&format!(
-            "{}, {} threads, repetition {} of {}: {}, p50 {}, p99 {}{}",
+            "{}, {}, repetition {} of {}: {}, p50 {}, {} {}{}",
             one.target,
-            one.threads,
+            one.case(),
             one.repetition,
             self.repetitions,
             figure(Measure::Throughput),
             figure(Measure::P50),
-            figure(Measure::P99),
+            last.name(),
+            figure(last),
             if one.errors > 0 { format!(", {} WRONG ANSWERS", one.errors) } else { String::new() }
         ));
     }

@@ -46,24 +46,35 @@ impl Usage {
     /// Resident bytes. Of a single process its peak, which the kernel keeps; of several, what they have at this moment: private
     /// pages added up, shared ones once.
     fn memory(&self) -> Option<u64> {
-        let tree = tree(self.root);
-        let field = |status: &str, name: &str| -> u64 {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
-            kib.unwrap_or(0) * 1024
-        };
-        let statuses: Vec<String> =
-            tree.iter().filter_map(|id| fs::read_to_string(format!("/proc/{id}/status")).ok()).collect();
-        match &statuses[..] {
-            [] => None,
+        match &statuses(self.root)[..] {
             [only] if self.peak_was_reset => Some(field(only, "VmHWM:")),
-            all => {
-                let private: u64 = all.iter().map(|status| field(status, "RssAnon:")).sum();
-                let largest = |name: &str| all.iter().map(|status| field(status, name)).max().unwrap_or(0);
-                Some(private + largest("RssShmem:") + largest("RssFile:"))
-            }
+            all => resident(all),
         }
     }
+}
+
+/// Resident bytes of a process and those that it started, at this moment. None if it is gone.
+pub(super) fn resident_bytes(root: u32) -> Option<u64> {
+    resident(&statuses(root))
+}
+
+/// The pages of a process and those that it started, in /proc.
+fn statuses(root: u32) -> Vec<String> {
+    tree(root).iter().filter_map(|id| fs::read_to_string(format!("/proc/{id}/status")).ok()).collect()
+}
+
+/// A field of such a page, in bytes.
+fn field(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// Private pages added up, shared ones once.
+fn resident(statuses: &[String]) -> Option<u64> {
+    let private: u64 = statuses.iter().map(|status| field(status, "RssAnon:")).sum();
+    let largest = |name: &str| statuses.iter().map(|status| field(status, name)).max().unwrap_or(0);
+    (!statuses.is_empty()).then(|| private + largest("RssShmem:") + largest("RssFile:"))
 }
 
 /// CPU seconds that this process has used.
@@ -163,7 +174,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_is_resident() {
+        let id = std::process::id();
+        let held = vec![1u8; 64 << 20];
+        assert!(held.iter().all(|byte| *byte == 1) && resident_bytes(id).unwrap() > 64 << 20);
+    }
+
+    #[test]
     fn a_process_that_is_gone_uses_nothing() {
         assert!(Usage::begin(u32::MAX - 1).is_none());
+        assert_eq!(resident_bytes(u32::MAX - 1), None);
     }
 }

@@ -14,6 +14,17 @@ pub(crate) enum Distribution {
     Zipfian,
 }
 
+/// What ids look like: engines have tables of their own for integers that lie close together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ids {
+    /// 1, 2, 3 and so on.
+    #[default]
+    Dense,
+    /// As many, scattered over all 32-bit integers.
+    Hashed,
+}
+
 /// How large a workload is; what is not given has the workload's default.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sizes of the workload")]
@@ -36,12 +47,32 @@ pub(crate) struct Sizes {
     /// Keys of one MGET or MSET [default: 100].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) batch: Option<u32>,
-    /// Rows of the table [default: 1000000; sql-fetch 100000].
+    /// Rows of the table, or of the larger of two [default: 1000000; sql-fetch 100000; hash-build and hash-probe 10000000].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
     pub(crate) rows: Option<u64>,
     /// Rows that one range has [default: 10000].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
     pub(crate) range_rows: Option<u64>,
+    /// Rows of the smaller table, from whose ids those of the larger are chosen [default: 3 % of --rows].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
+    pub(crate) items: Option<u64>,
+    /// Rows of a hundred whose id no other row has, while each other id has two: of the larger table in hash-build [default:
+    /// ids by chance], of the smaller in hash-probe [default: 100].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) unique_percent: Option<u32>,
+    /// What ids look like [default: dense].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) ids: Option<Ids>,
+    /// The scale factor of TPC-H: gigabytes, about [default: 0.1].
+    #[arg(long, value_name = "FACTOR", value_parser = scale)]
+    pub(crate) scale: Option<f64>,
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if (0.001..=100.0).contains(&scale) => Ok(scale),
+        _ => Err("a scale factor from 0.001 to 100 is needed".to_owned()),
+    }
 }
 
 impl Sizes {
@@ -56,6 +87,10 @@ impl Sizes {
             ("batch", self.batch.is_some()),
             ("rows", self.rows.is_some()),
             ("range-rows", self.range_rows.is_some()),
+            ("items", self.items.is_some()),
+            ("unique-percent", self.unique_percent.is_some()),
+            ("ids", self.ids.is_some()),
+            ("scale", self.scale.is_some()),
         ]
         .into_iter()
         .filter_map(|(flag, given)| given.then_some(flag))
