@@ -13,8 +13,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::run::Outcome;
 use crate::targets::{NAMED, Plant};
-use crate::workload::{KINDS, Sizes};
-use crate::{compare, report, run, say, targets};
+use crate::workload::{KINDS, Sizes, hash_build_keys};
+use crate::{buckets, compare, report, run, say, targets};
 
 /// Measures Ashlar and its peers, and says whether a change made it faster.
 ///
@@ -40,6 +40,8 @@ enum Command {
     Compare(CompareOptions),
     /// Write report.html and report.md of some runs.
     Report(ReportOptions),
+    /// Fill Impala's hash table, in its layouts before and after packing, with the keys of hash-build: bytes of an entry.
+    ImpalaBuckets(BucketsOptions),
     /// The target noop, as its own process.
     #[command(hide = true)]
     NoopServer(NoopOptions),
@@ -63,10 +65,14 @@ struct RunOptions {
     /// writes keys `lab:...` and `ashlar_lab_...`, or tables `ashlar_lab_...` there.
     #[arg(long, required = true, value_delimiter = ',', value_name = "NAME,...")]
     target: Vec<String>,
-    /// Threads, each with a connection; several numbers are measured one after the other.
-    #[arg(long, value_delimiter = ',', default_value = "8", value_name = "COUNT,...",
+    /// Threads, each with a connection; several numbers are measured one after the other [default: 8; 1 for workloads that
+    /// have queries].
+    #[arg(long, value_delimiter = ',', value_name = "COUNT,...",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Vec<u32>,
+    /// The queries that are measured, of a workload that has several [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    queries: Vec<String>,
     /// Requests a second over all threads, sent when they are due: an open loop. Without it each thread sends its next
     /// request when it has its answer: a closed loop.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
@@ -134,6 +140,12 @@ struct ReportOptions {
 }
 
 #[derive(Debug, Args)]
+struct BucketsOptions {
+    #[command(flatten)]
+    sizes: Sizes,
+}
+
+#[derive(Debug, Args)]
 struct NoopOptions {
     #[arg(long)]
     value_bytes: u32,
@@ -175,6 +187,7 @@ fn dispatch(command: Command) -> Result<u8> {
             Ok(comparison.is_worse().map_or(2, u8::from))
         }
         Command::Report(options) => report::run(&options.runs, options.out.as_deref()).map(|()| 0),
+        Command::ImpalaBuckets(options) => buckets::show(&hash_build_keys(&options.sizes)?).map(|()| 0),
         Command::NoopServer(options) => {
             targets::serve_noop(options.value_bytes, options.ready_file, options.plant).map(|()| 0)
         }
@@ -218,6 +231,7 @@ impl RunOptions {
             workload: self.workload,
             targets: self.target,
             threads,
+            queries: self.queries,
             rate: self.rate,
             warm_up: self.warm_up,
             seconds: self.seconds,

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod buckets;
 mod cli;
 mod clock;
 mod compare;

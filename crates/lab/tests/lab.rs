@@ -477,3 +477,94 @@ fn a_run_that_is_slower_ends_with_its_own_status() {
     assert!(out.contains("\nfaster: throughput with 2 threads"), "{out}");
     fails(lab(&["compare", same, &format!("{half}:redis")]), 2, "has no figures of redis");
 }
+
+/// Where engines are installed: beside what Cargo builds.
+fn target_folder() -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).ancestors().nth(2).unwrap().to_owned()
+}
+
+/// A run of queries, each a second or once, with what the targets of this machine are.
+fn queries(folder: &Path, arguments: &[&str]) -> Value {
+    let mut command = lab(&["run"]);
+    command.args(arguments).args(["--warm-up", "0", "--seconds", "1", "--repeat", "1", "--out"]).arg(folder);
+    let ashlar = Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).with_file_name("ashlar");
+    command.args(["--server-cores", "none", "--client-cores", "none", "--ashlar"]).arg(ashlar);
+    command.env("CARGO_TARGET_DIR", target_folder());
+    succeeds(command);
+    let run = record(folder);
+    assert_eq!(run["state"], "complete");
+    for target in run["targets"].as_array().unwrap() {
+        let reason = target["reason"].as_str().unwrap_or_default();
+        let absent = ["is not on the PATH", "under /usr/lib/postgresql", "cannot be installed"];
+        assert!(target["state"] == "measured" || absent.iter().any(|part| reason.contains(part)), "{target}");
+    }
+    run
+}
+
+/// Each target that is here was asked each query, and was right, and what it used is known.
+fn is_answered(run: &Value, queries: usize) {
+    let targets = run["targets"].as_array().unwrap().iter().filter(|target| target["state"] == "measured");
+    assert_eq!(run["load"]["queries"].as_array().unwrap().len(), queries);
+    let measurements = run["measurements"].as_array().unwrap();
+    assert_eq!(measurements.len(), targets.count() * queries);
+    for one in measurements {
+        assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(0)), "{one}");
+        let (peak, loaded) = (&one["server_memory_peak_bytes"], &one["server_memory_loaded_bytes"]);
+        assert!(loaded.as_u64().unwrap() > 1_000_000 && peak.as_u64() >= loaded.as_u64(), "{one}");
+        assert!(one["query"].is_string() && one["operations"].as_u64().unwrap() > 0, "{one}");
+        assert!(one["measured_seconds"].as_f64().unwrap() >= 1.0, "whole queries until a second is over: {one}");
+    }
+}
+
+#[test]
+fn groups_and_joins_are_answered_rightly_by_servers_and_engines() {
+    let guard = tempfile::tempdir().unwrap();
+    let path = |name: &str| guard.path().join(name);
+    let targets = "ashlar,postgres,duckdb";
+    is_answered(&queries(&path("build"), &["hash-build", "--target", targets, "--rows", "5000"]), 2);
+    let some = ["--rows", "5000", "--items", "900", "--unique-percent", "30", "--ids", "hashed"];
+    is_answered(&queries(&path("probe"), &[&["hash-probe", "--target", targets][..], &some].concat()), 1);
+    let one = [&["hash-build", "--target", targets, "--queries", "sums"][..], &some].concat();
+    let run = queries(&path("one"), &one);
+    is_answered(&run, 1);
+    assert_eq!(run["workload"]["parameters"]["ids"], "hashed");
+
+    succeeds(lab(&["report", path("build").to_str().unwrap()]));
+    let page = std::fs::read_to_string(path("build").join("report.md")).unwrap();
+    assert!(page.contains("### mean latency by query") && page.contains("| having | "), "{page}");
+}
+
+#[test]
+fn the_queries_of_tpch_are_answered_alike_by_servers_and_engines() {
+    let (_guard, path) = folder();
+    // Each takes a second at each target, so some of the 22: among them those with an answer that depends on the scale (q11), with an
+    // outer join (q13) and with many rows (q16). At any scale but 0.1 the targets must agree, row by row.
+    let some = "q01,q03,q06,q11,q13,q16,q18,q22";
+    let all = ["tpch", "--target", "ashlar,postgres,duckdb", "--scale", "0.01", "--queries", some];
+    is_answered(&queries(&path, &all), 8);
+}
+
+#[test]
+fn the_layouts_of_impala_are_filled_with_the_keys_of_a_workload() {
+    let out = succeeds(lab(&["impala-buckets", "--rows", "20000", "--unique-percent", "20"]));
+    assert!(out.contains("rows of a join's build side, filled buckets") && out.contains("-30.6 %"), "{out}");
+    assert!(out.contains("28.80 B each") && out.contains("20.00 B each"), "{out}");
+    fails(lab(&["impala-buckets", "--keys", "5"]), 2, "hash-build has no --keys");
+}
+
+#[test]
+fn what_queries_cannot_do_is_refused() {
+    let (_guard, path) = folder();
+    let refused = |arguments: &[&str], said: &str| {
+        let mut command = lab(&["run"]);
+        command.args(arguments).arg("--out").arg(&path);
+        fails(command, 2, said);
+    };
+    refused(&["tpch", "--target", "postgres", "--threads", "2"], "it has no --threads");
+    refused(&["tpch", "--target", "postgres", "--rate", "2"], "it has no --rate");
+    refused(&["tpch", "--target", "postgres", "--queries", "q23"], "tpch has no query \"q23\"; it has q01, q02,");
+    refused(&["kv-get", "--target", "noop", "--queries", "q01"], "kv-get has no --queries");
+    refused(&["tpch", "--target", "noop"], "noop is absent: it keeps nothing, and the answers of tpch");
+    refused(&["tpch", "--target", "127.0.0.1:1"], "the servers of this workload are started by the lab");
+    refused(&["sql-key", "--target", "duckdb"], "duckdb is absent: it does not speak PostgreSQL");
+}

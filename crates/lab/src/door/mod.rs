@@ -1,11 +1,13 @@
-//! Clients of the doors that targets have: RESP, PostgreSQL, and a page over HTTP.
+//! Clients of the doors that targets have: RESP, PostgreSQL, engines in a process of the lab, and a page over HTTP.
 //!
 //! Each blocks the thread that uses it. Used by workloads to load and to measure, and by targets to see what is there.
 
+pub(crate) mod engine;
 pub(crate) mod http;
 mod incoming;
 pub(crate) mod pg;
 pub(crate) mod resp;
+pub(crate) mod text;
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

@@ -42,7 +42,8 @@ impl<'a> Row<'a> {
     /// The next column; None for NULL, and where no column is left.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<&'a [u8]> {
-        let (length, rest) = self.0.split_first_chunk()?;
+        // What is no row has no columns left: who asks for them until the row is over gets to the end.
+        let (length, rest) = std::mem::take(&mut self.0).split_first_chunk()?;
         let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
             self.0 = rest;
             return None;
@@ -50,6 +51,11 @@ impl<'a> Row<'a> {
         let (value, rest) = rest.split_at_checked(length)?;
         self.0 = rest;
         Some(value)
+    }
+
+    /// Whether no column is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The next column as an integer, if it is one.
@@ -132,6 +138,13 @@ impl PgClient {
         .map_err(anyhow::Error::msg)
         .with_context(|| sql.chars().take(120).collect::<String>())?;
         Ok(rows)
+    }
+
+    /// Runs one statement of the simple protocol; `on_row` gets its rows.
+    pub(crate) fn ask(&mut self, sql: &str, on_row: &mut dyn FnMut(Row<'_>)) -> Result<Tag> {
+        self.send(b'Q', &[sql.as_bytes(), b"\0"]);
+        self.flush()?;
+        self.answers(on_row)
     }
 
     /// Makes a prepared statement.
@@ -365,7 +378,9 @@ mod tests {
         assert_eq!(row.next_integer(), Some(42));
         assert_eq!(row.next(), None);
         assert_eq!(row.next(), Some(&b""[..]));
+        assert!(!row.is_over());
         assert_eq!(row.next_integer(), None);
+        assert!(row.is_over());
         assert_eq!(row.next(), None);
     }
 

@@ -9,8 +9,10 @@
 //!
 //! **Closed loop**: a thread sends its next request when the answer to the last has come. **Open loop**: requests are due at
 //! fixed moments, whatever the server does, and a latency is counted from the moment its request was due. A stall then
-//! costs every request that had to wait, not only the one under way (Tene: "How NOT to measure latency", 2013).
+//! costs every request that had to wait, not only the one under way (Tene: "How NOT to measure latency", 2013). A **query**, which
+//! may take longer than a window, has its own loop in `queries`.
 
+mod queries;
 mod recorder;
 mod worker;
 
@@ -22,6 +24,7 @@ use anyhow::Result;
 
 use crate::clock::{Clock, Nanos, SECOND};
 use crate::record::histogram::{self, Latencies};
+pub(crate) use queries::measure_query;
 use recorder::{Recorder, Seconds};
 use worker::{Schedule, Tally};
 

@@ -10,12 +10,14 @@ pub(crate) mod measure;
 pub(crate) mod moment;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use ashlar_telemetry::profile::Kind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::load::Sample;
+use crate::say;
 use machine::{Commit, Machine};
 
 /// The version of these types. Another shape of the file is another version, and is refused.
@@ -71,6 +73,7 @@ pub(crate) struct Load {
     pub(crate) server_cores: Option<String>,
     pub(crate) client_cores: Option<String>,
     pub(crate) profiles: Vec<String>,
+    pub(crate) queries: Vec<String>,
 }
 
 /// Who decides when a request is sent.
@@ -105,12 +108,48 @@ pub(crate) enum TargetState {
     Failed,
 }
 
-/// One target under one number of threads, once.
+/// Under what a target is measured: so many threads, or one query, asked again and again on one connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Case {
+    pub(crate) threads: u32,
+    pub(crate) query: Option<String>,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.query {
+            Some(query) => write!(f, "query {query}"),
+            None => f.write_str(&say::threads(self.threads)),
+        }
+    }
+}
+
+impl Case {
+    /// What it is called where the column, or the file, says that it is one.
+    pub(crate) fn short(&self) -> String {
+        self.query.clone().unwrap_or_else(|| self.threads.to_string())
+    }
+}
+
+impl Load {
+    /// All cases, in the order in which they are shown.
+    pub(crate) fn cases(&self) -> Vec<Case> {
+        let threads = self.threads.iter().copied();
+        if self.queries.is_empty() {
+            return threads.map(|threads| Case { threads, query: None }).collect();
+        }
+        let queries = self.queries.iter().cloned().map(Some);
+        queries.flat_map(|query| threads.clone().map(move |threads| Case { threads, query: query.clone() })).collect()
+    }
+}
+
+/// One target in one case, once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measurement {
     pub(crate) target: String,
     pub(crate) threads: u32,
+    pub(crate) query: Option<String>,
     pub(crate) repetition: u32,
     pub(crate) state: MeasurementState,
     pub(crate) reason: Option<String>,
@@ -129,6 +168,7 @@ pub(crate) struct Measurement {
     pub(crate) server_cpu_seconds: Option<f64>,
     pub(crate) server_parts: Vec<ServerPart>,
     pub(crate) server_memory_peak_bytes: Option<u64>,
+    pub(crate) server_memory_loaded_bytes: Option<u64>,
     pub(crate) client_cpu_seconds: Option<f64>,
     pub(crate) other_cpu_seconds: Option<f64>,
     pub(crate) metrics_before: Option<String>,
@@ -201,12 +241,13 @@ impl LatencySummary {
 
 impl Measurement {
     /// What a sample says of a target; what it used is still to be filled in.
-    pub(crate) fn of(target: &str, threads: u32, repetition: u32, sample: &Sample) -> Self {
+    pub(crate) fn of(target: &str, case: &Case, repetition: u32, sample: &Sample) -> Self {
         let whole = sample.broken.is_none() && !sample.interrupted;
         let completed: u64 = sample.completed.iter().sum();
         Self {
             target: target.to_owned(),
-            threads,
+            threads: case.threads,
+            query: case.query.clone(),
             repetition,
             state: if whole { MeasurementState::Complete } else { MeasurementState::Partial },
             reason: sample.broken.clone().or_else(|| sample.interrupted.then(|| "interrupted".to_owned())),
@@ -234,6 +275,7 @@ impl Measurement {
             server_cpu_seconds: None,
             server_parts: Vec::new(),
             server_memory_peak_bytes: None,
+            server_memory_loaded_bytes: None,
             client_cpu_seconds: None,
             other_cpu_seconds: None,
             metrics_before: None,
@@ -261,6 +303,11 @@ impl Measurement {
         self.reason = Some(reason.to_owned());
     }
 
+    /// Under what it was made.
+    pub(crate) fn case(&self) -> Case {
+        Case { threads: self.threads, query: self.query.clone() }
+    }
+
     /// Its profile of this kind.
     pub(crate) fn profile(&self, kind: Kind) -> Option<&ProfileRecord> {
         self.profiles.iter().find(|profile| profile.kind == kind.name())
@@ -279,13 +326,13 @@ impl Run {
         self.targets.iter().find(|target| target.name == name)
     }
 
-    /// Threads that were measured, in their order, and targets likewise.
-    pub(crate) fn cells(&self) -> Vec<(String, u32)> {
+    /// Cases that were measured, in their order, and targets likewise.
+    pub(crate) fn cells(&self) -> Vec<(String, Case)> {
         let mut cells = Vec::new();
-        for threads in &self.load.threads {
+        for case in self.load.cases() {
             for target in &self.targets {
-                if self.of(&target.name, *threads).next().is_some() {
-                    cells.push((target.name.clone(), *threads));
+                if self.of(&target.name, &case).next().is_some() {
+                    cells.push((target.name.clone(), case.clone()));
                 }
             }
         }
@@ -298,9 +345,10 @@ impl Run {
         self.measurements.iter_mut().filter(of_it).collect()
     }
 
-    /// The measurements of a target under so many threads.
-    pub(crate) fn of<'a>(&'a self, target: &'a str, threads: u32) -> impl Iterator<Item = &'a Measurement> {
-        self.measurements.iter().filter(move |found| found.target == target && found.threads == threads)
+    /// The measurements of a target in a case.
+    pub(crate) fn of<'a>(&'a self, target: &'a str, case: &'a Case) -> impl Iterator<Item = &'a Measurement> {
+        let same = move |one: &&Measurement| one.threads == case.threads && one.query == case.query;
+        self.measurements.iter().filter(move |found| found.target == target).filter(same)
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) fn measurement(target: &str, threads: u32, repetition: u32) -> Measur
     Measurement {
         target: target.to_owned(),
         threads,
+        query: None,
         repetition,
         state: MeasurementState::Complete,
         reason: None,
@@ -36,6 +37,7 @@ pub(crate) fn measurement(target: &str, threads: u32, repetition: u32) -> Measur
         server_cpu_seconds: Some(4.0),
         server_parts: vec![ServerPart { name: "relay".into(), cpu_seconds: 1.0 }],
         server_memory_peak_bytes: Some(200 << 20),
+        server_memory_loaded_bytes: None,
         client_cpu_seconds: Some(2.0),
         other_cpu_seconds: Some(0.1),
         metrics_before: None,
@@ -82,6 +84,7 @@ pub(crate) fn run(targets: &[&str], threads: &[u32]) -> Run {
             server_cores: Some("0".into()),
             client_cores: Some("1".into()),
             profiles: Vec::new(),
+            queries: Vec::new(),
         },
         seed: 1,
         targets: targets

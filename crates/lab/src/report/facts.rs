@@ -2,6 +2,8 @@
 
 use super::plots::HARNESS;
 use crate::record::{Mode, Run, TargetState};
+use crate::targets::Target;
+use crate::workload::Kind;
 
 /// What figures depend on.
 pub(super) fn of(run: &Run) -> Vec<(&'static str, String)> {
@@ -21,6 +23,7 @@ pub(super) fn of(run: &Run) -> Vec<(&'static str, String)> {
         (Mode::Open, Some(rate)) => {
             format!("open loop, {rate} requests a second, latencies from the moment each was due")
         }
+        _ if !load.queries.is_empty() => "each query again and again on one connection, whole ones only".to_owned(),
         _ => "closed loop, each thread waits for its answer".to_owned(),
     };
     let threads: Vec<String> = load.threads.iter().map(u32::to_string).collect();
@@ -65,8 +68,10 @@ pub(super) fn of(run: &Run) -> Vec<(&'static str, String)> {
         "harness",
         if has_harness {
             format!("{HARNESS} is a server that stores nothing: its figures are what client, protocol and loopback cost by themselves")
-        } else {
+        } else if takes_harness(run) {
             format!("its own cost is not part of this run: with {HARNESS} among the targets it would be")
+        } else {
+            format!("its own cost is not part of this run, for {HARNESS} does not have the answers of this workload")
         },
     ));
     for target in run.targets.iter().filter(|target| target.state == TargetState::Measured) {
@@ -77,4 +82,9 @@ pub(super) fn of(run: &Run) -> Vec<(&'static str, String)> {
         facts.push(("target", format!("{} {version}{built}{settings}", target.name)));
     }
     facts
+}
+
+/// Whether the server that stores nothing could have been among the targets.
+fn takes_harness(run: &Run) -> bool {
+    Kind::find(&run.workload.name).is_ok_and(|kind| kind.takes(&Target::Noop).is_ok())
 }

@@ -2,7 +2,7 @@
 //! servers.
 
 use super::figure::CONFIDENCE;
-use super::table::Table;
+use super::table::{Table, case_column};
 use crate::record::measure::{BEYOND_MIN, Measure};
 use crate::record::{KindRecord, LatencySummary, Measurement, Run};
 use crate::statistics::{Mean, geometric_mean, mean};
@@ -36,16 +36,16 @@ pub(super) fn retries(all: impl Iterator<Item = (u64, u64)>) -> Option<String> {
 }
 
 fn kinds(run: &Run) -> Table {
-    let columns = ["target", "threads", "operation", "a minute", "p50", "p90", "p99", "retries"];
+    let columns = ["target", case_column(run), "operation", "a minute", "p50", "p90", "p99", "retries"];
     let mut rows = Vec::new();
-    for (target, threads) in run.cells() {
-        let sound: Vec<&Measurement> = run.of(&target, threads).filter(|one| one.is_sound()).collect();
+    for (target, case) in run.cells() {
+        let sound: Vec<&Measurement> = run.of(&target, &case).filter(|one| one.is_sound()).collect();
         let names = sound.first().map(|one| one.kinds.iter().map(|kind| &kind.name));
         for name in names.into_iter().flatten() {
             let of_it: Vec<&KindRecord> =
                 sound.iter().filter_map(|one| one.kinds.iter().find(|kind| kind.name == *name)).collect();
             let per_minute = per_minute(name, sound.iter().copied());
-            let mut row = vec![target.clone(), threads.to_string(), name.clone()];
+            let mut row = vec![target.clone(), case.short(), name.clone()];
             row.push(per_minute.map_or("-".to_owned(), |mean| format!("{:.0}", mean.mean)));
             row.extend(PERCENTILES.iter().map(|(_, rarity, figure)| percentile(&of_it, *rarity, *figure)));
             let attempts = of_it.iter().map(|kind| (kind.retries, kind.operations));
@@ -66,8 +66,8 @@ fn percentile(all: &[&KindRecord], rarity: u64, figure: fn(&LatencySummary) -> f
 
 fn parts(run: &Run) -> Table {
     let mut rows = Vec::new();
-    for (target, threads) in run.cells() {
-        let sound: Vec<&Measurement> = run.of(&target, threads).filter(|one| one.is_sound()).collect();
+    for (target, case) in run.cells() {
+        let sound: Vec<&Measurement> = run.of(&target, &case).filter(|one| one.is_sound()).collect();
         let names = sound.first().map(|one| one.server_parts.iter().map(|part| &part.name));
         // Several processes may have one name: they are told apart by their place.
         for (place, name) in names.into_iter().flatten().enumerate() {
@@ -84,10 +84,10 @@ fn parts(run: &Run) -> Table {
             } else {
                 Measure::CpuPerOperation.shown(geometric_mean(&figures))
             };
-            rows.push(vec![target.clone(), threads.to_string(), name.clone(), shown]);
+            rows.push(vec![target.clone(), case.short(), name.clone(), shown]);
         }
     }
-    let columns = ["target", "threads", "process", Measure::CpuPerOperation.name()];
+    let columns = ["target", case_column(run), "process", Measure::CpuPerOperation.name()];
     Table { columns: columns.map(str::to_owned).to_vec(), rows }
 }
 

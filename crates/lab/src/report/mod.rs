@@ -11,6 +11,7 @@ mod links;
 mod markdown;
 mod page;
 mod plots;
+mod queries;
 pub(crate) mod remarks;
 mod svg;
 pub(crate) mod table;
@@ -59,7 +60,9 @@ pub(crate) fn run(folders: &[PathBuf], out: Option<&Path>) -> Result<()> {
 
 /// The tables that a run has below the table of measures, with their titles.
 pub(crate) fn below(run: &Run) -> Vec<(String, Table)> {
-    kinds::of(run)
+    let mut tables = queries::of(run);
+    tables.extend(kinds::of(run));
+    tables
 }
 
 /// The differential flame graphs in a folder, by name.

@@ -7,10 +7,10 @@ use super::figure::Figure;
 use super::flames::Flame;
 use super::html::{element, escape};
 use super::plots::HARNESS;
-use super::table::{Column, Table, columns, repetitions, wrong};
+use super::table::{Column, Table, case_column, columns, repetitions, wrong};
 use super::{Reported, below, facts, plots, remarks};
 use crate::record::measure::Measure;
-use crate::record::{Measurement, MeasurementState, Run};
+use crate::record::{Case, Measurement, MeasurementState, Run};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("hover.js");
@@ -88,16 +88,16 @@ fn section(reported: &Reported, place: usize, heading: &str) -> Result<String> {
 /// The table: each figure with how sure it is, and what the harness alone has there.
 fn figures(run: &Run) -> String {
     let figures = columns(run);
-    let mut names: Vec<String> = ["target", "threads", "repetitions"].map(str::to_owned).to_vec();
+    let mut names: Vec<String> = ["target", case_column(run), "repetitions"].map(str::to_owned).to_vec();
     names.extend(figures.iter().map(Column::name));
     let is_right = run.measurements.iter().all(|one| one.errors == 0);
     if !is_right {
         names.push("wrong answers".to_owned());
     }
-    let rows = run.cells().into_iter().map(|(target, threads)| {
-        let mut cells = vec![escape(&target), threads.to_string(), escape(&repetitions(run, &target, threads))];
-        cells.extend(figures.iter().map(|column| cell(run, &target, threads, column)));
-        cells.push(wrong(run, &target, threads).to_string());
+    let rows = run.cells().into_iter().map(|(target, case)| {
+        let mut cells = vec![escape(&target), escape(&case.short()), escape(&repetitions(run, &target, &case))];
+        cells.extend(figures.iter().map(|column| cell(run, &target, &case, column)));
+        cells.push(wrong(run, &target, &case).to_string());
         (class(&target), cells)
     });
     let mut out = table(&names, rows);
@@ -123,8 +123,8 @@ fn class(target: &str) -> &'static str {
     if target == HARNESS { "harness" } else { "target" }
 }
 
-fn cell(run: &Run, target: &str, threads: u32, column: &Column) -> String {
-    let Some((figure, sureness)) = column.figure(run, target, threads) else { return "-".to_owned() };
+fn cell(run: &Run, target: &str, case: &Case, column: &Column) -> String {
+    let Some((figure, sureness)) = column.figure(run, target, case) else { return "-".to_owned() };
     let mut cell = format!("<span>{}</span>", escape(&figure));
     if let Some(sureness) = sureness {
         cell.push_str(&element("small", &sureness));
@@ -132,8 +132,8 @@ fn cell(run: &Run, target: &str, threads: u32, column: &Column) -> String {
     // What a server keeps in memory is nothing that the harness has a part in.
     if target != HARNESS
         && let Column::Measure(measure) = column
-        && !matches!(measure, Measure::MemoryPeak | Measure::AllocatedPerOperation)
-        && let Some(alone) = Figure::of(*measure, run.of(HARNESS, threads))
+        && !matches!(measure, Measure::MemoryPeak | Measure::MemoryAboveData | Measure::AllocatedPerOperation)
+        && let Some(alone) = Figure::of(*measure, run.of(HARNESS, case))
     {
         cell.push_str(&element("small", &format!("{HARNESS} {}", alone.shown())));
     }
@@ -155,9 +155,9 @@ fn table<T: AsRef<str>>(columns: &[T], rows: impl Iterator<Item = (&'static str,
     out
 }
 
-/// Flame graphs; of those of several numbers of threads the largest is open.
+/// Flame graphs; of those of several numbers of threads the largest is open, of those of queries none.
 fn flames(flames: &[Flame]) -> String {
-    let most = flames.iter().map(|flame| flame.threads).max();
+    let most = flames.iter().map(|flame| flame.case.threads).max();
     let mut out = String::new();
     if !flames.is_empty() {
         out.push_str(
@@ -166,7 +166,7 @@ fn flames(flames: &[Flame]) -> String {
         );
     }
     for flame in flames {
-        let open = if Some(flame.threads) == most { " open=\"open\"" } else { "" };
+        let open = if flame.case.query.is_none() && Some(flame.case.threads) == most { " open=\"open\"" } else { "" };
         out.push_str(&format!(
             "<details{open}>{}\n<iframe loading=\"lazy\" sandbox=\"allow-scripts allow-modals\" title=\"{}\" style=\"height:{}px\" \
              srcdoc=\"{}\"></iframe>\n</details>\n",
@@ -183,7 +183,7 @@ fn flames(flames: &[Flame]) -> String {
 fn files(reported: &Reported) -> String {
     let Reported { run, links, .. } = reported;
     let link = |file: &str| format!("<a href=\"{}\">{}</a>", escape(&links.to(file)), escape(file));
-    let columns = ["target", "threads", "repetition", "state", "throughput", "p50", "p99", "longest", "files"];
+    let columns = ["target", case_column(run), "repetition", "state", "throughput", "p50", "p99", "longest", "files"];
     let rows = run.measurements.iter().map(|one| {
         // What is left out elsewhere is no figure here either; its files say what it was.
         let shown = |figure: Option<f64>, measure: Measure| {
@@ -195,7 +195,7 @@ fn files(reported: &Reported) -> String {
         let files: Vec<String> = files.map(|file| link(file)).collect();
         let cells = vec![
             escape(&one.target),
-            one.threads.to_string(),
+            escape(&one.case().short()),
             one.repetition.to_string(),
             escape(&state(one)),
             figure(Measure::Throughput),

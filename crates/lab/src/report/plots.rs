@@ -6,8 +6,7 @@ use super::figure::Figure;
 use super::svg::{About, Axis, Bars, Look, Plot, Scale, Series};
 use crate::record::histogram::{self, Latencies};
 use crate::record::measure::{BEYOND_MIN, Measure};
-use crate::record::{Measurement, Mode, Run};
-use crate::say;
+use crate::record::{Case, Measurement, Mode, Run};
 
 /// What the target is called that costs what the harness costs.
 pub(super) const HARNESS: &str = "noop";
@@ -19,19 +18,22 @@ const MARKED: [(f64, Measure); 4] =
 /// What an interval is, for captions.
 const INTERVAL: &str = "Marks are means of the repetitions, upright lines their intervals of 95 % confidence.";
 
-/// All of them, as elements.
+/// All of them, as elements; none of a run over queries, for a curve of a few answers is none.
 pub(super) fn html(run: &Run) -> Result<String> {
+    if !run.load.queries.is_empty() {
+        return Ok(String::new());
+    }
     let mut out = String::from("<div class=\"plots\">\n");
     if run.load.threads.len() > 1 {
         out.push_str(&scaling(run, Measure::Throughput).html()?);
         out.push_str(&scaling(run, Measure::P99).html()?);
     }
-    for threads in &run.load.threads {
+    for case in &run.load.cases() {
         if run.load.threads.len() == 1 {
-            out.push_str(&bars(run, *threads).html()?);
+            out.push_str(&bars(run, case).html()?);
         }
-        out.push_str(&percentiles(run, *threads)?.html()?);
-        out.push_str(&over_time(run, *threads).html()?);
+        out.push_str(&percentiles(run, case)?.html()?);
+        out.push_str(&over_time(run, case).html()?);
     }
     out.push_str("</div>\n");
     Ok(out)
@@ -52,20 +54,20 @@ fn name(target: &str) -> String {
 }
 
 /// Throughput of each target, where there is but one number of threads.
-fn bars(run: &Run, threads: u32) -> Bars {
+fn bars(run: &Run, case: &Case) -> Bars {
     let question = match (run.load.mode, run.load.rate_per_second) {
         (Mode::Open, Some(rate)) => format!("was the rate of {} reached?", Measure::Throughput.shown(rate)),
         _ => "how many answers come in a second?".to_owned(),
     };
     let rows = run.targets.iter().filter_map(|target| {
-        let figure = Figure::of(Measure::Throughput, run.of(&target.name, threads))?;
+        let figure = Figure::of(Measure::Throughput, run.of(&target.name, case))?;
         Some((name(&target.name), look(run, &target.name), figure))
     });
     Bars {
         about: About {
             kind: "bars",
-            threads: Some(threads),
-            title: format!("Throughput, {}: {question}", say::threads(threads)),
+            threads: Some(case.threads),
+            title: format!("Throughput, {}: {question}", case),
             caption: "Answers a second. Bars are means of the repetitions, which are circles; lines across their ends are intervals of \
                       95 % confidence."
                 .to_owned(),
@@ -75,12 +77,12 @@ fn bars(run: &Run, threads: u32) -> Bars {
 }
 
 /// Latencies of all sound repetitions together: across how rare they are, by their logarithm, so that each nine has the same room.
-fn percentiles(run: &Run, threads: u32) -> Result<Plot> {
+fn percentiles(run: &Run, case: &Case) -> Result<Plot> {
     let mut series = Vec::new();
     let mut rarest = 10.0f64;
     for target in &run.targets {
         let mut merged = histogram::empty();
-        for one in run.of(&target.name, threads).filter(|one| one.is_sound()) {
+        for one in run.of(&target.name, case).filter(|one| one.is_sound()) {
             histogram::merge(&mut merged, &histogram::decode(&one.histogram)?);
         }
         if merged.is_empty() {
@@ -91,7 +93,7 @@ fn percentiles(run: &Run, threads: u32) -> Result<Plot> {
         let sure = points.iter().filter(|(rarity, _)| merged.len() as f64 / rarity >= BEYOND_MIN as f64).count();
         let figures = MARKED
             .iter()
-            .filter_map(|(rarity, measure)| Some((*rarity, Figure::of(*measure, run.of(&target.name, threads))?)));
+            .filter_map(|(rarity, measure)| Some((*rarity, Figure::of(*measure, run.of(&target.name, case))?)));
         series.push(Series {
             name: name(&target.name),
             target: target.name.clone(),
@@ -113,8 +115,8 @@ fn percentiles(run: &Run, threads: u32) -> Result<Plot> {
     Ok(Plot {
         about: About {
             kind: "percentiles",
-            threads: Some(threads),
-            title: format!("Latency by percentile, {}: how slow are slow answers?", say::threads(threads)),
+            threads: Some(case.threads),
+            title: format!("Latency by percentile, {}: how slow are slow answers?", case),
             caption: format!(
                 "Counted {counted}. All repetitions together, dotted where fewer than {BEYOND_MIN} answers were slower. {INTERVAL}"
             ),
@@ -153,7 +155,7 @@ fn curve(latencies: &Latencies) -> Vec<(f64, f64)> {
 }
 
 /// Answers of each second, a line for each repetition, also for those that are left out elsewhere: it shows where they ended.
-fn over_time(run: &Run, threads: u32) -> Plot {
+fn over_time(run: &Run, case: &Case) -> Plot {
     let line = |one: &Measurement| {
         let points: Vec<(f64, f64)> =
             whole_seconds(one).map(|(second, count)| (second as f64 + 0.5, count as f64)).collect();
@@ -167,12 +169,12 @@ fn over_time(run: &Run, threads: u32) -> Plot {
             figures: Vec::new(),
         }
     };
-    let series = run.targets.iter().flat_map(|target| run.of(&target.name, threads)).map(line);
+    let series = run.targets.iter().flat_map(|target| run.of(&target.name, case)).map(line);
     Plot {
         about: About {
             kind: "over-time",
-            threads: Some(threads),
-            title: format!("Throughput over time, {}: is it steady?", say::threads(threads)),
+            threads: Some(case.threads),
+            title: format!("Throughput over time, {}: is it steady?", case),
             caption: "A line for each repetition; a point is the number of answers that came in a second.".to_owned(),
         },
         x: Axis {
@@ -195,12 +197,9 @@ fn whole_seconds(one: &Measurement) -> impl Iterator<Item = (usize, u64)> + '_ {
 fn scaling(run: &Run, measure: Measure) -> Plot {
     let mut series = Vec::new();
     for target in &run.targets {
-        let figures: Vec<(f64, Figure)> = run
-            .load
-            .threads
-            .iter()
-            .filter_map(|threads| Some((f64::from(*threads), Figure::of(measure, run.of(&target.name, *threads))?)))
-            .collect();
+        let cases = run.load.cases();
+        let figure = |case: &Case| Some((f64::from(case.threads), Figure::of(measure, run.of(&target.name, case))?));
+        let figures: Vec<(f64, Figure)> = cases.iter().filter_map(figure).collect();
         if !figures.is_empty() {
             series.push(Series {
                 name: name(&target.name),

@@ -6,8 +6,7 @@ use super::figure::Figure;
 use super::plots::HARNESS;
 use crate::cores;
 use crate::record::measure::MEASURES;
-use crate::record::{Measurement, Run, RunState, TargetState};
-use crate::say;
+use crate::record::{Case, Measurement, Run, RunState, TargetState};
 
 /// A client that used more than this share of its cores held the server up.
 const BUSY: f64 = 0.9;
@@ -37,54 +36,52 @@ pub(crate) fn of(run: &Run) -> Vec<String> {
             remarks.push(format!("there are no profiles of {}", target.name));
         }
     }
-    let cells = run.cells();
-    for (target, threads) in &cells {
-        remarks.extend(faults(run, target, *threads).into_iter().map(|said| labelled(target, *threads, &said)));
+    remarks.extend(of_rows(run, &run.cells()));
+    remarks
+}
+
+/// What a reader must know of one target.
+pub(crate) fn about(run: &Run, target: &str) -> Vec<String> {
+    let rows: Vec<(String, Case)> = run.cells().into_iter().filter(|(name, _)| name == target).collect();
+    of_rows(run, &rows)
+}
+
+/// What must be known of some rows of the table; what is true of many of them is said once.
+fn of_rows(run: &Run, rows: &[(String, Case)]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for (target, case) in rows {
+        remarks.extend(faults(run, target, case).into_iter().map(|said| labelled(target, case, &said)));
     }
     for (share, said) in SHARES {
-        let found: Vec<(&str, u32, f64)> = cells
-            .iter()
-            .filter_map(|(target, threads)| Some((&**target, *threads, share(run, target, *threads)?)))
-            .collect();
+        let found: Vec<(&str, &Case, f64)> =
+            rows.iter().filter_map(|(target, case)| Some((&**target, case, share(run, target, case)?))).collect();
         if found.len() <= APART_MAX {
-            remarks.extend(
-                found.iter().map(|(target, threads, share)| labelled(target, *threads, &said(&percent(*share)))),
-            );
+            remarks.extend(found.iter().map(|(target, case, share)| labelled(target, case, &said(&percent(*share)))));
         } else {
             let least = found.iter().map(|(_, _, share)| *share).fold(f64::INFINITY, f64::min);
             let most = found.iter().map(|(_, _, share)| *share).fold(0.0, f64::max);
             let shares = format!("{} to {}", percent(least), percent(most));
-            remarks.push(format!("{} of {} rows: {}", found.len(), cells.len(), said(&shares)));
+            remarks.push(format!("{} of {} rows: {}", found.len(), rows.len(), said(&shares)));
         }
     }
     remarks
 }
 
-/// What the harness costs by itself, under the first number of threads that it was measured with; the table has the others.
+/// What the harness costs by itself, in the first case that it was measured in; the table has the others.
 pub(crate) fn harness(run: &Run) -> Option<String> {
-    run.load.threads.iter().find_map(|threads| {
+    run.load.cases().iter().find_map(|case| {
         let figures = MEASURES.iter().take(4).filter_map(|measure| {
-            let figure = Figure::of(*measure, run.of(HARNESS, *threads))?;
+            let figure = Figure::of(*measure, run.of(HARNESS, case))?;
             Some(format!("{} {}", measure.name(), figure.shown()))
         });
         let figures: Vec<String> = figures.collect();
-        (!figures.is_empty())
-            .then(|| format!("the harness alone ({HARNESS}, {}): {}", say::threads(*threads), figures.join(", ")))
+        (!figures.is_empty()).then(|| format!("the harness alone ({HARNESS}, {case}): {}", figures.join(", ")))
     })
 }
 
-/// What a reader must know of one target under so many threads.
-pub(crate) fn about(run: &Run, target: &str, threads: u32) -> Vec<String> {
-    let mut said = faults(run, target, threads);
-    for (share, shown) in SHARES {
-        said.extend(share(run, target, threads).map(|share| shown(&percent(share))));
-    }
-    said.into_iter().map(|said| labelled(target, threads, &said)).collect()
-}
-
-/// What is wrong or missing of one target under so many threads.
-fn faults(run: &Run, target: &str, threads: u32) -> Vec<String> {
-    let all: Vec<&Measurement> = run.of(target, threads).collect();
+/// What is wrong or missing of one target in one case.
+fn faults(run: &Run, target: &str, case: &Case) -> Vec<String> {
+    let all: Vec<&Measurement> = run.of(target, case).collect();
     let mut said = Vec::new();
     let wrong: u64 = all.iter().map(|one| one.errors).sum();
     if let Some(first) = all.iter().find_map(|one| one.first_error.as_ref()) {
@@ -108,7 +105,7 @@ fn faults(run: &Run, target: &str, threads: u32) -> Vec<String> {
 const APART_MAX: usize = 2;
 
 /// The share of cores that something had in one row, if it was too much.
-type Share = fn(&Run, &str, u32) -> Option<f64>;
+type Share = fn(&Run, &str, &Case) -> Option<f64>;
 
 /// What had too much of the cores, and how that is said.
 const SHARES: [(Share, fn(&str) -> String); 2] = [
@@ -118,8 +115,8 @@ const SHARES: [(Share, fn(&str) -> String); 2] = [
     (disturbance, |share| format!("DISTURBED: other programs used {share} of the machine's cores")),
 ];
 
-fn labelled(target: &str, threads: u32, said: &str) -> String {
-    format!("{target}, {}: {said}", say::threads(threads))
+fn labelled(target: &str, case: &Case, said: &str) -> String {
+    format!("{target}, {case}: {said}")
 }
 
 fn percent(share: f64) -> String {
@@ -127,15 +124,15 @@ fn percent(share: f64) -> String {
 }
 
 /// The share of its cores that the client used, if it held the server up.
-fn client(run: &Run, target: &str, threads: u32) -> Option<f64> {
-    run.of(target, threads).filter_map(|one| client_share(run, one)).reduce(f64::max).filter(|share| *share > BUSY)
+fn client(run: &Run, target: &str, case: &Case) -> Option<f64> {
+    run.of(target, case).filter_map(|one| client_share(run, one)).reduce(f64::max).filter(|share| *share > BUSY)
 }
 
 /// The share of the machine that other programs used while a target was measured, if it was more than a little.
-fn disturbance(run: &Run, target: &str, threads: u32) -> Option<f64> {
+fn disturbance(run: &Run, target: &str, case: &Case) -> Option<f64> {
     let share =
         |one: &Measurement| Some(one.other_cpu_seconds? / one.measured_seconds / f64::from(run.machine.cores.max(1)));
-    run.of(target, threads).filter_map(share).reduce(f64::max).filter(|share| *share > DISTURBED)
+    run.of(target, case).filter_map(share).reduce(f64::max).filter(|share| *share > DISTURBED)
 }
 
 /// The share that the client used of the cores that it could use: no more than it has threads.
@@ -176,9 +173,24 @@ mod tests {
             .for_each(|one| one.other_cpu_seconds = Some(one.other_cpu_seconds.unwrap().max(2.0)));
         assert_eq!(of(&run), ["4 of 4 rows: DISTURBED: other programs used 20 % to 90 % of the machine's cores"]);
         assert_eq!(
-            about(&run, "ashlar", 2),
-            ["ashlar, 2 threads: DISTURBED: other programs used 20 % of the machine's cores"]
+            about(&run, "ashlar"),
+            [
+                "ashlar, 1 thread: DISTURBED: other programs used 20 % of the machine's cores",
+                "ashlar, 2 threads: DISTURBED: other programs used 20 % of the machine's cores"
+            ]
         );
+    }
+
+    #[test]
+    fn a_disturbance_of_many_queries_is_said_once() {
+        let mut run = run(&["ashlar", "duckdb", "chdb"], &[1]);
+        run.load.queries = vec!["q01".into(), "q02".into()];
+        for one in &mut run.measurements {
+            one.query = Some(format!("q0{}", one.repetition));
+            one.other_cpu_seconds = Some(if one.repetition == 1 { 4.0 } else { 0.1 });
+        }
+        let said = of(&run);
+        assert_eq!(said, ["3 of 6 rows: DISTURBED: other programs used 40 % to 40 % of the machine's cores"]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! The table of measures: one row for each target and number of threads, its figures the means of the repetitions.
+//! The table of measures: one row for each target and case, its figures the means of the repetitions.
 
 use super::figure::{Figure, sureness};
 use super::kinds;
 use crate::record::measure::{MEASURES, Measure};
-use crate::record::{Measurement, Run};
+use crate::record::{Case, Measurement, Run};
 
 /// Column names and rows of the same length.
 pub(crate) struct Table {
@@ -31,8 +31,8 @@ impl Column {
     }
 
     /// The figure of one row, and how sure it is; None where there is none.
-    pub(super) fn figure(&self, run: &Run, target: &str, threads: u32) -> Option<(String, Option<String>)> {
-        let all = run.of(target, threads);
+    pub(super) fn figure(&self, run: &Run, target: &str, case: &Case) -> Option<(String, Option<String>)> {
+        let all = run.of(target, case);
         match self {
             Self::Measure(measure) => {
                 let figure = Figure::of(*measure, all)?;
@@ -64,7 +64,7 @@ pub(super) fn columns(run: &Run) -> Vec<Column> {
 
 /// The table of a run.
 pub(crate) fn of(run: &Run) -> Table {
-    let mut names: Vec<String> = ["target", "threads", "repetitions"].map(str::to_owned).to_vec();
+    let mut names: Vec<String> = ["target", case_column(run), "repetitions"].map(str::to_owned).to_vec();
     let columns = columns(run);
     for column in &columns {
         names.push(column.name());
@@ -73,8 +73,13 @@ pub(crate) fn of(run: &Run) -> Table {
         }
     }
     names.push("wrong answers".to_owned());
-    let rows = run.cells().into_iter().map(|(target, threads)| row(run, &target, threads, &columns));
+    let rows = run.cells().into_iter().map(|(target, case)| row(run, &target, &case, &columns));
     Table { rows: rows.collect(), columns: names }
+}
+
+/// What tells the cases of a workload apart.
+pub(super) fn case_column(run: &Run) -> &'static str {
+    if run.load.queries.is_empty() { "threads" } else { "query" }
 }
 
 /// Text has room for one; the page says it of all.
@@ -82,23 +87,23 @@ fn is_shown_with_sureness(column: &Column) -> bool {
     *column == Column::Measure(Measure::Throughput)
 }
 
-fn row(run: &Run, target: &str, threads: u32, columns: &[Column]) -> Vec<String> {
+fn row(run: &Run, target: &str, case: &Case, columns: &[Column]) -> Vec<String> {
     let missing = || "-".to_owned();
-    let mut row = vec![target.to_owned(), threads.to_string(), repetitions(run, target, threads)];
+    let mut row = vec![target.to_owned(), case.short(), repetitions(run, target, case)];
     for column in columns {
-        let (figure, sureness) = column.figure(run, target, threads).unwrap_or_else(|| (missing(), None));
+        let (figure, sureness) = column.figure(run, target, case).unwrap_or_else(|| (missing(), None));
         row.push(figure);
         if is_shown_with_sureness(column) {
             row.push(sureness.unwrap_or_else(missing));
         }
     }
-    row.push(wrong(run, target, threads).to_string());
+    row.push(wrong(run, target, case).to_string());
     row
 }
 
 /// How many repetitions the figures are of. What `compare` refuses is not shown either; a remark says why it is left out.
-pub(super) fn repetitions(run: &Run, target: &str, threads: u32) -> String {
-    let all: Vec<&Measurement> = run.of(target, threads).collect();
+pub(super) fn repetitions(run: &Run, target: &str, case: &Case) -> String {
+    let all: Vec<&Measurement> = run.of(target, case).collect();
     let sound = all.iter().filter(|one| one.is_sound()).count();
     match (sound, all.len() - sound) {
         (count, 0) => count.to_string(),
@@ -107,8 +112,8 @@ pub(super) fn repetitions(run: &Run, target: &str, threads: u32) -> String {
 }
 
 /// How many answers were wrong.
-pub(super) fn wrong(run: &Run, target: &str, threads: u32) -> u64 {
-    run.of(target, threads).map(|one| one.errors).sum()
+pub(super) fn wrong(run: &Run, target: &str, case: &Case) -> u64 {
+    run.of(target, case).map(|one| one.errors).sum()
 }
 
 /// The table as lines of text. Names of columns are broken into words, so that a column is as wide as its figures.

@@ -4,7 +4,7 @@
 //! for each repetition
 //!   for each target                 A B B A: what drifts in a machine drifts for all of them
 //!     start it, load it
-//!     for each number of threads    a sweep is one run; up, and down in the next repetition
+//!     for each number of threads    or each query: a sweep is one run; up, and down in the next repetition
 //!       warm-up, measured window
 //!     stop it
 //! ```
@@ -32,7 +32,7 @@ use crate::record::folder::Folder;
 use crate::record::machine::{Commit, Machine, build_of_the_lab};
 use crate::record::{self, moment};
 use crate::record::{
-    Load, Measurement, MeasurementState, Mode, Run, RunState, SCHEMA_VERSION, TargetRecord, TargetState,
+    Case, Load, Measurement, MeasurementState, Mode, Run, RunState, SCHEMA_VERSION, TargetRecord, TargetState,
 };
 use crate::targets::{Plant, Running, Start, Target};
 use crate::workload::{Kind, Place, Sizes, Workload};
@@ -42,7 +42,10 @@ use crate::workload::{Kind, Place, Sizes, Workload};
 pub(crate) struct Options {
     pub(crate) workload: String,
     pub(crate) targets: Vec<String>,
+    /// Empty for the workload's own number.
     pub(crate) threads: Vec<u32>,
+    /// Empty for all that the workload has.
+    pub(crate) queries: Vec<String>,
     pub(crate) rate: Option<f64>,
     pub(crate) warm_up: u32,
     pub(crate) seconds: u32,
@@ -67,6 +70,9 @@ pub(crate) enum Outcome {
     Lacking,
 }
 
+/// Threads of a workload without queries.
+const THREADS: u32 = 8;
+
 /// What the record says of a target until it is its turn.
 const NOT_STARTED: &str = "not started";
 
@@ -75,6 +81,8 @@ struct Live {
     name: String,
     running: Running,
     place: Place,
+    /// The least that was resident with the data while nothing was asked, if queries are measured.
+    loaded_bytes: Option<u64>,
 }
 
 /// A run under way.
@@ -93,6 +101,12 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let kind = Kind::find(&options.workload)?;
     let workload = kind.with(&options.sizes)?;
     let targets = parse_targets(&options.targets)?;
+    let queries = queries(kind.name, &workload.queries(), options)?;
+    let threads = match (&options.threads[..], &queries[..]) {
+        (given @ [_, ..], []) => given.to_vec(),
+        ([], []) => vec![THREADS],
+        (_, [_, ..]) => vec![1],
+    };
     let machine = Machine::here();
     let cores = Cores::of(options.server_cores.as_deref(), options.client_cores.as_deref(), machine.cores);
     let server_cores = cores.pin_this_process()?;
@@ -117,7 +131,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         },
         load: Load {
             mode: if options.rate.is_some() { Mode::Open } else { Mode::Closed },
-            threads: options.threads.clone(),
+            threads,
             rate_per_second: options.rate,
             warm_up_seconds: options.warm_up,
             measured_seconds: options.seconds,
@@ -125,6 +139,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
             server_cores: cores.server.clone(),
             client_cores: cores.client.clone(),
             profiles: options.profiles.iter().map(profile::Kind::to_string).collect(),
+            queries,
         },
         seed: options.seed,
         targets: targets.iter().map(|target| absent(target, NOT_STARTED)).collect(),
@@ -193,6 +208,24 @@ fn in_turn<T: Clone>(all: &[T], repetition: u32) -> Vec<T> {
     order
 }
 
+/// The queries that are measured: all that the workload has, or those of them that were named, in its order.
+fn queries(workload: &str, all: &[String], options: &Options) -> Result<Vec<String>> {
+    if let Some(unknown) = options.queries.iter().find(|query| !all.contains(query)) {
+        match all {
+            [] => bail!("{workload} has no --queries"),
+            _ => bail!("{workload} has no query {unknown:?}; it has {}", all.join(", ")),
+        }
+    }
+    if !all.is_empty() {
+        let refused = [("threads", !options.threads.is_empty()), ("rate", options.rate.is_some())];
+        if let Some((flag, _)) = refused.into_iter().find(|(_, given)| *given) {
+            bail!("{workload} asks one query after the other on one connection; it has no --{flag}");
+        }
+    }
+    let named = |query: &&String| options.queries.is_empty() || options.queries.contains(query);
+    Ok(all.iter().filter(named).cloned().collect())
+}
+
 fn parse_targets(names: &[String]) -> Result<Vec<Target>> {
     let mut targets = Vec::new();
     for name in names {
@@ -243,8 +276,9 @@ impl Session {
             postgres: target.is_postgres(),
             stores: *target != Target::Noop,
             shards: running.shards(),
+            engine: matches!(target, Target::Engine(_)),
         };
-        let mut live = Live { name: target.to_string(), running, place };
+        let mut live = Live { name: target.to_string(), running, place, loaded_bytes: None };
         let loaded = self.workload.prepare(place, &mut |done, all| {
             bar.at(done, all);
             if interrupt::is_set() { bail!("interrupted while it was loaded") } else { Ok(()) }
@@ -290,7 +324,7 @@ impl Session {
         Ok(())
     }
 
-    /// One repetition of one target: a new process with its data, measured under each number of threads. An error means that
+    /// One repetition of one target: a new process with its data, measured in each case. An error means that
     /// the target is lost.
     fn repeat(
         &mut self,
@@ -316,13 +350,21 @@ impl Session {
         }
     }
 
-    /// A target that has its data, measured under each number of threads.
+    /// A target that has its data, measured in each case.
     fn sweep(&mut self, live: &mut Live, repetition: u32) -> Result<()> {
-        for threads in in_turn(&self.record.load.threads, repetition) {
-            self.measure(live, threads, repetition).map_err(|error| match live.running.obituary() {
+        for case in in_turn(&self.record.load.cases(), repetition) {
+            if case.query.is_some() {
+                // Memory of the load may be given back later, so the least that was there between two queries is what the data has.
+                let now = live.running.resident_bytes();
+                live.loaded_bytes = [live.loaded_bytes, now].into_iter().flatten().min();
+            }
+            self.measure(live, &case, repetition).map_err(|error| match live.running.obituary() {
                 Some(end) => error.context(end),
                 None => error,
             })?;
+            if let Some(loaded) = self.record.measurements.last().and_then(|one| one.server_memory_loaded_bytes) {
+                live.loaded_bytes = Some(loaded);
+            }
             self.folder.save(&self.record)?;
             if interrupt::is_set() {
                 break;
@@ -354,8 +396,8 @@ impl Session {
     }
 
     /// One target once. An error means that the target is lost.
-    fn measure(&mut self, target: &Live, threads: u32, repetition: u32) -> Result<()> {
-        let one = one::One { session: self, target, threads, repetition };
+    fn measure(&mut self, target: &Live, case: &Case, repetition: u32) -> Result<()> {
+        let one = one::One { session: self, target, case, repetition };
         let (measurement, seconds) = one.measure()?;
         let mut lost = measurement.reason.clone();
         if measurement.operations == 0 {
@@ -418,7 +460,7 @@ impl Session {
         let load = &self.record.load;
         let targets = self.record.targets.iter().filter(|target| target.state == TargetState::Measured).count();
         let whole = self.record.measurements.iter().filter(|one| one.state == MeasurementState::Complete).count();
-        whole == targets * load.threads.len() * load.repetitions as usize
+        whole == targets * load.cases().len() * load.repetitions as usize
     }
 
     fn finish(&mut self, reason: &str) -> Result<()> {

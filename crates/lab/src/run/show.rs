@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::clock::{Nanos, SECOND};
 use crate::record::measure::Measure;
-use crate::record::{Measurement, Run};
+use crate::record::{Case, Measurement, Run};
 use crate::report::{remarks, table};
 use crate::{report, say};
 
@@ -49,7 +49,7 @@ impl Show {
 
     /// How long it takes at least, with so many targets.
     pub(super) fn length(&self, run: &Run, targets: usize) {
-        let windows = targets as u64 * run.load.threads.len() as u64 * u64::from(run.load.repetitions);
+        let windows = targets as u64 * run.load.cases().len() as u64 * u64::from(run.load.repetitions);
         let seconds = windows * self.seconds;
         let length = if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) };
         self.note(&format!(
@@ -72,8 +72,8 @@ impl Show {
     }
 
     /// A measurement begins.
-    pub(super) fn measuring(&self, target: &str, threads: u32, repetition: u32) -> Measuring {
-        let what = format!("{target}, {}, repetition {repetition} of {}", say::threads(threads), self.repetitions);
+    pub(super) fn measuring(&self, target: &str, case: &Case, repetition: u32) -> Measuring {
+        let what = format!("{target}, {case}, repetition {repetition} of {}", self.repetitions);
         if !self.terminal {
             self.note(&format!("measuring {what}"));
         }
@@ -87,15 +87,17 @@ impl Show {
     /// A measurement has ended.
     pub(super) fn measured(&self, one: &Measurement) {
         let figure = |measure: Measure| measure.of(one).map_or("-".to_owned(), |figure| measure.shown(figure));
+        let last = if one.query.is_some() { Measure::MemoryAboveData } else { Measure::P99 };
         self.note(&format!(
-            "{}, {}, repetition {} of {}: {}, p50 {}, p99 {}{}{}",
+            "{}, {}, repetition {} of {}: {}, p50 {}, {} {}{}{}",
             one.target,
-            say::threads(one.threads),
+            one.case(),
             one.repetition,
             self.repetitions,
             figure(Measure::Throughput),
             figure(Measure::P50),
-            figure(Measure::P99),
+            last.name(),
+            figure(last),
             if one.retries > 0 { format!(", {} retries", one.retries) } else { String::new() },
             if one.errors > 0 { format!(", {} WRONG ANSWERS", one.errors) } else { String::new() }
         ));

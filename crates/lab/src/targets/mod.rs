@@ -5,6 +5,7 @@
 //! they go into the record.
 
 mod ashlar;
+mod engines;
 mod noop;
 mod pgbouncer;
 mod postgres;
@@ -21,10 +22,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 
 use crate::cores;
+use crate::door::engine::EngineClient;
 use crate::door::http;
 use crate::door::pg::PgClient;
 use crate::door::resp::{Reply, RespClient};
 use crate::workload::{Door, Shards};
+pub(crate) use engines::Engine;
 pub(crate) use noop::{Plant, serve as serve_noop};
 use process::Process;
 pub(crate) use relay::serve as serve_relay;
@@ -49,6 +52,8 @@ pub(crate) enum Target {
     PgBouncer,
     /// Two of them behind ShardingSphere-Proxy.
     ShardingSphere,
+    /// An engine inside a process of the lab.
+    Engine(Engine),
     /// A server of the lab that stores nothing: what the harness itself costs.
     Noop,
     /// A running server.
@@ -67,6 +72,9 @@ pub(crate) const NAMED: &[(Target, &str)] = &[
         Target::ShardingSphere,
         "two such PostgreSQLs behind ShardingSphere-Proxy, for tpcc; its jars are fetched on its first run",
     ),
+    (Target::Engine(Engine::DuckDb), "DuckDB, in memory, inside a process of the lab"),
+    (Target::Engine(Engine::DataFusion), "stock DataFusion, in memory, inside a process of the lab"),
+    (Target::Engine(Engine::Chdb), "ClickHouse, in memory, inside a process of the lab (chdb)"),
     (Target::Noop, "answers without storing anything: what the harness itself costs"),
 ];
 
@@ -84,6 +92,7 @@ impl fmt::Display for Target {
             Self::Relay => "relay",
             Self::PgBouncer => "pgbouncer",
             Self::ShardingSphere => "shardingsphere",
+            Self::Engine(engine) => engine.name(),
             Self::Noop => "noop",
             Self::Remote(address) => address,
         })
@@ -164,21 +173,34 @@ impl Target {
     pub(crate) fn is_postgres(&self) -> bool {
         match self {
             Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere => true,
-            Self::Ashlar | Self::Build(_) | Self::Redis | Self::Valkey | Self::Noop | Self::Remote(_) => false,
+            Self::Ashlar
+            | Self::Build(_)
+            | Self::Redis
+            | Self::Valkey
+            | Self::Noop
+            | Self::Engine(_)
+            | Self::Remote(_) => false,
         }
     }
 
     /// Whether it can be had here for this door: its program, or why not.
     pub(crate) fn presence(&self, door: Door, ashlar: Option<&PathBuf>) -> Result<PathBuf, String> {
         let speaks = match self {
-            Self::Ashlar | Self::Build(_) | Self::Noop | Self::Remote(_) => true,
+            Self::Ashlar | Self::Build(_) => true,
+            Self::Noop | Self::Remote(_) => door != Door::Text,
             Self::Redis | Self::Valkey => door == Door::Resp,
-            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere => door == Door::Sql,
+            Self::Postgres => door != Door::Resp,
+            Self::Relay | Self::PgBouncer | Self::ShardingSphere => door == Door::Sql,
+            Self::Engine(_) => door == Door::Text,
         };
-        if !speaks {
-            return Err(format!("it does not speak {}", door.name()));
+        match self {
+            Self::Noop if !speaks => Err("it knows no answers of these queries".to_owned()),
+            // Its tables might have the names that those of the workload have.
+            Self::Remote(_) if !speaks => Err("the servers of this workload are started by the lab".to_owned()),
+            _ if !speaks => Err(format!("it does not speak {}", door.name())),
+            Self::Engine(engine) => engines::install(*engine),
+            _ => self.program(ashlar),
         }
-        self.program(ashlar)
     }
 
     /// The program that would be started, or why there is none.
@@ -194,6 +216,7 @@ impl Target {
             Self::Relay => {
                 postgres::programs().and_then(|_| std::env::current_exe().map_err(|error| error.to_string()))
             }
+            Self::Engine(engine) => engines::program(*engine),
             Self::Noop => std::env::current_exe().map_err(|error| error.to_string()),
             Self::Remote(_) => Ok(PathBuf::new()),
         }
@@ -210,21 +233,23 @@ impl Target {
             Self::Relay => relay::start(&program, start)?,
             Self::PgBouncer => pgbouncer::start(&program, start)?,
             Self::ShardingSphere => shardingsphere::start(&program, start)?,
+            Self::Engine(engine) => engines::start(*engine, &program, start)?,
             Self::Noop => noop::start(&program, start)?,
             Self::Remote(address) => return Running::remote(address, door),
         };
         let address = match door {
             Door::Resp => started.resp,
-            Door::Sql => started.sql,
+            Door::Sql | Door::Text => started.sql,
         };
         let address = address.with_context(|| format!("it does not speak {}", door.name()))?;
         Ok(Running {
             address,
             sql: started.sql,
             // Ashlar's own version is what its RESP door says; its PostgreSQL door says which PostgreSQL it is like.
-            version: match started.resp {
-                Some(resp) => version(resp, Door::Resp)?,
-                None => version(address, door)?,
+            version: match (self, started.resp) {
+                (Self::Engine(_), _) => EngineClient::connect(address)?.version()?,
+                (_, Some(resp)) => version(resp, Door::Resp)?,
+                (_, None) => version(address, door)?,
             },
             program: Some(program),
             configuration: started.configuration,
@@ -267,6 +292,11 @@ impl Running {
         self.process.as_ref().and_then(|process| Usage::begin(&process.ids()))
     }
 
+    /// What is resident of it at this moment, in bytes; nothing is known of a server that others started.
+    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+        self.process.as_ref().and_then(|process| usage::resident_bytes(&process.ids()))
+    }
+
     /// The text of its metrics, if it has any.
     pub(crate) fn metrics(&self) -> Option<Result<String>> {
         self.http.filter(|_| self.has_metrics).map(|address| http::get(address, "/metrics", http::PATIENCE))
@@ -281,7 +311,7 @@ impl Running {
 /// What the server says of its version.
 fn version(address: SocketAddr, door: Door) -> Result<String> {
     match door {
-        Door::Sql => Ok(PgClient::connect(address)?.version().to_owned()),
+        Door::Sql | Door::Text => Ok(PgClient::connect(address)?.version().to_owned()),
         Door::Resp => {
             let mut client = RespClient::connect(address)?;
             let reply = match client.command(&["INFO", "server"])? {
@@ -311,12 +341,22 @@ mod tests {
         assert_eq!(build.to_string(), "ashlar=old:8/ashlar");
         for wrong in ["mysql", "", "host:", ":80", "host:99999", "ashlar="] {
             let refusal = Target::parse(wrong).unwrap_err().to_string();
-            assert!(refusal.contains("there are ashlar, redis, valkey, postgres, relay"), "{refusal}");
+            assert!(
+                refusal
+                    .contains("there are ashlar, redis, valkey, postgres, relay, pgbouncer, shardingsphere, duckdb, "),
+                "{refusal}"
+            );
         }
     }
 
     #[test]
     fn a_target_is_absent_where_it_does_not_speak_the_protocol() {
+        let duckdb = Target::Engine(Engine::DuckDb);
+        assert_eq!(duckdb.presence(Door::Sql, None), Err("it does not speak PostgreSQL".into()));
+        assert_eq!(Target::Redis.presence(Door::Text, None), Err("it does not speak SQL text".into()));
+        assert!(Target::Noop.presence(Door::Text, None).unwrap_err().contains("knows no answers"));
+        let remote = Target::Remote("db.example:5432".into());
+        assert!(remote.presence(Door::Text, None).unwrap_err().contains("started by the lab"));
         assert_eq!(Target::Redis.presence(Door::Sql, None), Err("it does not speak PostgreSQL".into()));
         assert_eq!(Target::Postgres.presence(Door::Resp, None), Err("it does not speak RESP".into()));
         let nowhere = PathBuf::from("nowhere/ashlar");

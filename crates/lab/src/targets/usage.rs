@@ -54,24 +54,35 @@ impl Usage {
     /// Resident bytes. Of a single process its peak, which the kernel keeps; of several, what they have at this moment: private
     /// pages added up, shared ones once.
     fn memory(&self) -> Option<u64> {
-        let tree: Vec<u32> = self.roots.iter().flat_map(|root| tree(root.id)).collect();
-        let field = |status: &str, name: &str| -> u64 {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
-            kib.unwrap_or(0) * 1024
-        };
-        let statuses: Vec<String> =
-            tree.iter().filter_map(|id| fs::read_to_string(format!("/proc/{id}/status")).ok()).collect();
-        match &statuses[..] {
-            [] => None,
+        match &statuses(self.roots.iter().map(|root| root.id))[..] {
             [only] if self.peak_was_reset => Some(field(only, "VmHWM:")),
-            all => {
-                let private: u64 = all.iter().map(|status| field(status, "RssAnon:")).sum();
-                let largest = |name: &str| all.iter().map(|status| field(status, name)).max().unwrap_or(0);
-                Some(private + largest("RssShmem:") + largest("RssFile:"))
-            }
+            all => resident(all),
         }
     }
+}
+
+/// Resident bytes of processes, by their names and ids, and of those that they started, at this moment. None if they are gone.
+pub(super) fn resident_bytes(roots: &[(&'static str, u32)]) -> Option<u64> {
+    resident(&statuses(roots.iter().map(|(_, id)| *id)))
+}
+
+/// The pages of processes and those that they started, in /proc.
+fn statuses(roots: impl Iterator<Item = u32>) -> Vec<String> {
+    roots.flat_map(tree).filter_map(|id| fs::read_to_string(format!("/proc/{id}/status")).ok()).collect()
+}
+
+/// A field of such a page, in bytes.
+fn field(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// Private pages added up, shared ones once.
+fn resident(statuses: &[String]) -> Option<u64> {
+    let private: u64 = statuses.iter().map(|status| field(status, "RssAnon:")).sum();
+    let largest = |name: &str| statuses.iter().map(|status| field(status, name)).max().unwrap_or(0);
+    (!statuses.is_empty()).then(|| private + largest("RssShmem:") + largest("RssFile:"))
 }
 
 /// CPU seconds that this process has used.
@@ -171,7 +182,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_is_resident() {
+        let id = std::process::id();
+        let held = vec![1u8; 64 << 20];
+        assert!(held.iter().all(|byte| *byte == 1) && resident_bytes(&[("lab", id)]).unwrap() > 64 << 20);
+    }
+
+    #[test]
     fn a_process_that_is_gone_uses_nothing() {
         assert!(Usage::begin(&[("gone", u32::MAX - 1)]).is_none());
+        assert_eq!(resident_bytes(&[("gone", u32::MAX - 1)]), None);
     }
 }

@@ -3,6 +3,7 @@
 //! Called by `run`: [`Kind::find`] by name, then [`Workload::prepare`] once per target, [`Workload::caller`] once per
 //! connection, [`Workload::verify`] at the end of a repetition, and [`Workload::clear`] where the server is not the lab's own. To add one, add a row to [`KINDS`].
 
+mod analytic;
 mod choose;
 mod documents;
 mod keys;
@@ -26,6 +27,7 @@ use serde_json::Value;
 use crate::load::Caller;
 use crate::numbers::Numbers;
 use crate::targets::Target;
+pub(crate) use analytic::hash_build_keys;
 pub(crate) use keys::{key_number, value};
 pub(crate) use shape::Shape;
 use sizes::Field;
@@ -39,6 +41,8 @@ pub(crate) enum Door {
     Resp,
     /// PostgreSQL's.
     Sql,
+    /// SQL as text, and rows as text: PostgreSQL's protocol, or that of an engine which the lab runs in a process of its own.
+    Text,
 }
 
 impl Door {
@@ -47,6 +51,7 @@ impl Door {
         match self {
             Self::Resp => "RESP",
             Self::Sql => "PostgreSQL",
+            Self::Text => "SQL text",
         }
     }
 }
@@ -62,6 +67,8 @@ pub(crate) struct Place {
     pub(crate) postgres: bool,
     /// Whether it keeps what is written: all do but the target noop.
     pub(crate) stores: bool,
+    /// Whether it is an engine in a process of the lab's, which speaks that process's protocol.
+    pub(crate) engine: bool,
     /// The servers behind one that spreads rows over them and takes no COPY: data is put into them directly.
     pub(crate) shards: Option<Shards>,
 }
@@ -86,6 +93,16 @@ pub(crate) trait Workload {
 
     /// Opens one connection that makes the workload's requests, chosen by `numbers`.
     fn caller(&self, place: Place, numbers: Numbers) -> Result<Box<dyn Caller>>;
+
+    /// The names of its queries, each of which is measured by itself; none if it has no such.
+    fn queries(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Opens the connection that asks one of its queries.
+    fn query_caller(&self, _place: Place, query: &str) -> Result<Box<dyn Caller>> {
+        bail!("there is no query {query:?}")
+    }
 
     /// Looks whether what was written is consistent, after the last measurement of a repetition; says what is not. By then no
     /// caller is left.
@@ -246,6 +263,30 @@ pub(crate) const KINDS: &[Kind] = &[
         needs_store: true,
         sizes: &["warehouses", "items", "customers"],
         make: tpcc::workload,
+    },
+    Kind {
+        name: "hash-build",
+        question: "How fast, and in how much memory, are rows counted by a key that has very many values?",
+        door: Door::Text,
+        needs_store: true,
+        sizes: &["rows", "items", "unique-percent", "ids"],
+        make: analytic::hash_build,
+    },
+    Kind {
+        name: "hash-probe",
+        question: "How fast, and in how much memory, are many rows joined with fewer by a key?",
+        door: Door::Text,
+        needs_store: true,
+        sizes: &["rows", "items", "unique-percent", "ids"],
+        make: analytic::hash_probe,
+    },
+    Kind {
+        name: "tpch",
+        question: "How fast, and in how much memory, is each of the 22 queries of TPC-H answered?",
+        door: Door::Text,
+        needs_store: true,
+        sizes: &["scale"],
+        make: analytic::tpch,
     },
 ];
 

@@ -73,6 +73,17 @@ pub(crate) enum Field {
     Parameter,
 }
 
+/// What ids look like: engines have tables of their own for integers that lie close together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ids {
+    /// 1, 2, 3 and so on.
+    #[default]
+    Dense,
+    /// As many, scattered over all 32-bit integers.
+    Hashed,
+}
+
 /// How large a workload is; what is not given has the workload's default.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sizes of the workload")]
@@ -98,14 +109,17 @@ pub(crate) struct Sizes {
     /// Keys of one MGET or MSET [default: 100].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) batch: Option<u32>,
-    /// Rows of the table [default: 1000000; sql-fetch 100000, query-range 500000].
+    /// Rows of the table, or of the larger of two [default: 1000000; sql-fetch 100000, query-range 500000, hash-build and hash-probe
+    /// 10000000].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
     pub(crate) rows: Option<u64>,
     /// Warehouses of TPC-C [default: 1].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) warehouses: Option<u64>,
-    /// Items of TPC-C, and stocks of each warehouse; the specification has no other number than the default [default: 100000].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(20..=100_000))]
+    /// tpcc: items, and stocks of each warehouse, from 20 to 100000; the specification has no other number than the default [default:
+    /// 100000]. hash-build and hash-probe: rows of the smaller table, from whose ids those of the larger are chosen [default: 3 % of
+    /// --rows].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
     pub(crate) items: Option<u64>,
     /// Customers of each of a warehouse's ten districts; likewise [default: 3000].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(10..=3_000))]
@@ -128,9 +142,24 @@ pub(crate) struct Sizes {
     /// How the statement names the field of a document [default: literal].
     #[arg(long, value_name = "NAME")]
     pub(crate) field: Option<Field>,
-    /// Branches of the bank, each with ten tellers and 100,000 accounts [default: 10].
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    pub(crate) scale: Option<u64>,
+    /// Rows of a hundred whose id no other row has, while each other id has two: of the larger table in hash-build [default:
+    /// ids by chance], of the smaller in hash-probe [default: 100].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) unique_percent: Option<u32>,
+    /// What ids look like [default: dense].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) ids: Option<Ids>,
+    /// tpch: the scale factor, which is about gigabytes, from 0.001 to 100 [default: 0.1]; tpcb: branches of the bank, each with ten
+    /// tellers and 100,000 accounts, from 1 to 10000 [default: 10].
+    #[arg(long, value_name = "FACTOR", value_parser = scale)]
+    pub(crate) scale: Option<f64>,
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if scale.is_finite() && scale > 0.0 => Ok(scale),
+        _ => Err("a number above 0 is needed".to_owned()),
+    }
 }
 
 impl Sizes {
@@ -151,10 +180,12 @@ impl Sizes {
             ("counted", self.counted.is_some()),
             ("document", self.document.is_some()),
             ("field", self.field.is_some()),
-            ("scale", self.scale.is_some()),
             ("warehouses", self.warehouses.is_some()),
             ("items", self.items.is_some()),
             ("customers", self.customers.is_some()),
+            ("unique-percent", self.unique_percent.is_some()),
+            ("ids", self.ids.is_some()),
+            ("scale", self.scale.is_some()),
         ]
         .into_iter()
         .filter_map(|(flag, given)| given.then_some(flag))

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::sizes::Sizes;
@@ -52,6 +52,9 @@ enum Param {
     Branch,
     Delta,
 }
+
+/// More branches are more accounts than fit into a memory.
+const SCALE_MAX: f64 = 10_000.0;
 
 /// A statement of the transaction.
 struct Step {
@@ -93,7 +96,12 @@ pub(super) fn workload(sizes: &Sizes) -> Result<Box<dyn Workload>> {
         step("lab-history", history, &[Teller, Branch, Account, Delta], "INSERT 0 1"),
         step("lab-end", "END".to_owned(), &[], "COMMIT"),
     ];
-    let scale = sizes.scale.unwrap_or(10);
+    let scale = sizes.scale.unwrap_or(10.0);
+    ensure!(
+        scale.fract() == 0.0 && (1.0..=SCALE_MAX).contains(&scale),
+        "--scale {scale}: tpcb has a whole number of branches, from 1 to {SCALE_MAX}"
+    );
+    let scale = scale as u64;
     let plan = Plan { scale, steps, confirmed: AtomicU64::new(0), moved: AtomicI64::new(0) };
     Ok(Box::new(TpcB { plan: Arc::new(plan) }))
 }

@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::{Place, Progress, Sizes, Workload};
@@ -77,7 +77,10 @@ struct Tpcc {
 }
 
 pub(super) fn workload(sizes: &Sizes) -> Result<Box<dyn Workload>> {
-    Ok(Box::new(Tpcc::of(sizes)))
+    let tpcc = Tpcc::of(sizes);
+    let items = tpcc.known.scale.items;
+    ensure!((20..=100_000).contains(&items), "--items {items}: tpcc has from 20 to 100000");
+    Ok(Box::new(tpcc))
 }
 
 impl Workload for Tpcc {

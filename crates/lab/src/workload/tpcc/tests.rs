@@ -59,6 +59,7 @@ fn holds(target: &Target, rounds: usize, tampered: &[(&str, &str, &str)]) {
         rows: running.sql,
         postgres: target.is_postgres(),
         stores: true,
+        engine: false,
         shards: running.shards(),
     };
     let sizes = Sizes { warehouses: Some(2), items: Some(50), customers: Some(30), ..Sizes::default() };
