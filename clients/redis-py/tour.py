@@ -67,6 +67,38 @@ def pipelines(client, prefix):
     assert list(client.scan_iter(match=prefix + "*")) == []
 
 
+def transactions(client, prefix):
+    """MULTI and EXEC, which is what a pipeline is by default, and a compare-and-set with WATCH."""
+    one, two = prefix + "one", prefix + "two"
+    with client.pipeline() as block:
+        assert block.set(one, 1).incr(one).get(one).set(two, "b").execute() == [True, 2, b"2", True]
+    with client.pipeline() as block:
+        block.watch(one)
+        seen = int(block.get(one))
+        client.set(one, 10)
+        block.multi()
+        block.set(one, seen + 1)
+        try:
+            block.execute()
+            raise AssertionError("EXEC went past a key that was changed")
+        except redis.WatchError:
+            pass
+    # What redis-py has for it: tries until nobody interferes.
+    tries = []
+
+    def add(block):
+        seen = int(block.get(one))
+        tries.append(seen)
+        if len(tries) == 1:
+            client.incr(one)
+        block.multi()
+        block.set(one, seen + 100)
+
+    assert client.transaction(add, one) == [True]
+    assert tries == [10, 11] and client.get(one) == b"111", tries
+    assert client.delete(one, two) == 2
+
+
 def rows(client, number):
     key = f"fruit:{{{number}}}"
     assert client.hset(key, mapping={"name": "Apfel", "grams": 150}) == 2
@@ -134,6 +166,7 @@ def main():
             prefix = f"redis-py:{protocol}:"
             strings(client, prefix)
             pipelines(client, prefix)
+            transactions(client, prefix)
             rows(client, 200 + protocol)
             errors(client, prefix)
     with connect(3, decode_responses=True) as client:

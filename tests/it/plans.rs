@@ -42,6 +42,10 @@ fn a_scan_looks_at_the_rows_that_an_index_leaves() {
     // The index that leaves fewer rows is the one that is asked.
     assert_eq!(looked_at("SELECT count(*) FROM found WHERE s = 'text 7' AND v = 7"), 10);
     assert_eq!(looked_at("SELECT count(*) FROM found WHERE s = 'text 7'"), 500);
+    // One row has the key, whatever else is asked of it.
+    assert_eq!(looked_at("SELECT count(*) FROM found WHERE id = 7"), 1);
+    assert_eq!(looked_at("SELECT count(*) FROM found WHERE s = 'text 7' AND id = 8 AND v > 1"), 1);
+    assert_eq!(looked_at("SELECT count(*) FROM found WHERE id = 0"), 0);
     // Where an index leaves nearly all, reading them in their order is quicker.
     assert_eq!(looked_at("SELECT count(*) FROM found WHERE v >= 0"), 50_000);
 }

@@ -77,7 +77,9 @@ impl Process {
 
     /// Sends a signal by name (`TERM`, `INT`, `KILL`).
     pub fn signal(&self, signal: &str) -> Result<()> {
-        let status = Command::new("kill").arg(format!("-{signal}")).arg(self.pid().to_string()).status()?;
+        // The shell's own `kill`: a small system has no program of this name.
+        let pid = self.pid().to_string();
+        let status = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", signal, &pid]).status()?;
         if !status.success() {
             bail!("kill -{signal} {} ({}) failed", self.pid(), self.name);
         }

@@ -12,7 +12,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use ashlar_base::PartitionId;
 use ashlar_functions::error::external;
 use ashlar_functions::tree::{any_part, rewrite_parts};
-use ashlar_store::{Probe, ReadView, Region};
+use ashlar_store::{Partitions, ReadView, Region};
 use datafusion::catalog::Session;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -29,7 +29,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use futures::Stream;
 use futures::future::BoxFuture;
 
-use crate::probes;
+use crate::probes::{self, Asked};
 
 /// Batches below this many rows are merged into larger ones before they leave the scan.
 const COALESCE_BELOW_ROWS: usize = 1024;
@@ -145,8 +145,8 @@ impl GridTable {
         let streams = state.config().target_partitions().clamp(1, usize::from(partitions));
         let scan =
             GridScanExec::new(self.region.clone(), columns, output.len(), scan_schema, predicate, limit, streams)?;
-        let probes = probes::of(&self.region.0, filters).into();
-        Ok(Arc::new(GridScanExec { version: self.version, probes, ..scan }))
+        let asked = Arc::new(probes::of(&self.region.0, filters));
+        Ok(Arc::new(GridScanExec { version: self.version, asked, ..scan }))
     }
 }
 
@@ -188,8 +188,8 @@ pub struct GridScanExec {
     output_count: usize,
     scan_schema: SchemaRef,
     predicate: Option<Arc<dyn PhysicalExpr>>,
-    /// What the predicate asks of indexes: nothing that it does not ask itself.
-    probes: Arc<[Probe]>,
+    /// What the predicate asks of the key and of indexes: nothing that it does not ask itself.
+    asked: Arc<Asked>,
     limit: Option<usize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -220,7 +220,7 @@ impl GridScanExec {
             output_count,
             scan_schema,
             predicate,
-            probes: Arc::default(),
+            asked: Arc::default(),
             limit,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -236,8 +236,11 @@ impl DisplayAs for GridScanExec {
         if let Some(predicate) = &self.predicate {
             write!(f, ", filter={predicate}")?;
         }
-        if !self.probes.is_empty() {
-            let names: Vec<&str> = self.probes.iter().map(|probe| probe.index.name.as_str()).collect();
+        if self.asked.key.is_some() {
+            write!(f, ", by its key")?;
+        }
+        if !self.asked.probes.is_empty() {
+            let names: Vec<&str> = self.asked.probes.iter().map(|probe| probe.index.name.as_str()).collect();
             write!(f, ", indexes=[{}]", names.join(", "))?;
         }
         if let Some(limit) = self.limit {
@@ -296,6 +299,7 @@ impl ExecutionPlan for GridScanExec {
         let partitions = usize::from(self.region.0.partition_count());
         let first = partitions * stream_partition / streams;
         let end = partitions * (stream_partition + 1) / streams;
+        let candidates = self.asked.candidates(&self.region.0, &view);
         let reader = ScanReader {
             region: Arc::clone(&self.region.0),
             version: self.version,
@@ -304,7 +308,8 @@ impl ExecutionPlan for GridScanExec {
             output: (0..self.output_count).collect(),
             scan_schema: Arc::clone(&self.scan_schema),
             predicate: self.predicate.clone(),
-            probes: Arc::clone(&self.probes),
+            asked: Arc::clone(&self.asked),
+            candidates,
             remaining: self.limit,
             partitions: first..end,
             pending: Vec::new(),
@@ -328,7 +333,9 @@ struct ScanReader {
     output: Vec<usize>,
     scan_schema: SchemaRef,
     predicate: Option<Arc<dyn PhysicalExpr>>,
-    probes: Arc<[Probe]>,
+    asked: Arc<Asked>,
+    /// The partitions that can have wanted rows.
+    candidates: Option<Partitions>,
     remaining: Option<usize>,
     partitions: std::ops::Range<usize>,
     /// Batches of the current partition, the next one last.
@@ -420,8 +427,12 @@ impl ScanReader {
                 return Ok(None);
             };
             let partition = PartitionId(u16::try_from(partition).unwrap_or(u16::MAX));
-            let scanned =
-                self.region.scan_probed(&self.view, partition, &self.columns, Some(self.version), &self.probes);
+            // The last one is looked at in any case: it knows whether the table is still what it was.
+            let is_last = self.partitions.is_empty();
+            if !is_last && self.candidates.as_ref().is_some_and(|candidates| !candidates.contains(partition)) {
+                continue;
+            }
+            let scanned = self.asked.scan(&self.region, &self.view, partition, &self.columns, self.version);
             let mut batches = scanned.map_err(external)?;
             batches.reverse();
             for scanned in batches {

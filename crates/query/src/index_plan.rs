@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, SqlType, TableSchema, Value};
-use ashlar_store::{Probe, Region, Snapshot};
+use ashlar_store::{Partitions, Probe, Region, Snapshot};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, LimitClause, Query, SetExpr, Value as AstValue};
 
 use crate::catalog::CatalogState;
@@ -120,7 +120,11 @@ impl IndexPlan {
         let wanted = self.limit.unwrap_or(usize::MAX);
         let mut rows: Vec<Vec<Value>> = Vec::new();
         let mut bytes = 0;
-        for partition in (0..self.region.partition_count()).map(PartitionId) {
+        let probes = [probe];
+        let candidates = self.region.candidates(snapshot, &probes);
+        let [probe] = probes;
+        let all = candidates.is_none().then(|| (0..self.region.partition_count()).map(PartitionId));
+        for partition in candidates.iter().flat_map(Partitions::iter).chain(all.into_iter().flatten()) {
             if rows.len() >= wanted {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What the conditions of a scan ask of a table's indexes.
+//! What the conditions of a scan ask of a table's key and indexes.
 //!
 //! Called by `grid_table` when a scan is planned, with the statement's parameters already in their places. A condition
 //! that no index helps with is left out: the scan looks at every condition again, row by row.
@@ -8,8 +8,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use ashlar_base::{ColumnId, IndexDef, IndexKind, TableSchema, Value};
-use ashlar_store::{ColumnReader, Probe, Region};
+use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, TableSchema, Value};
+use ashlar_store::{ColumnReader, Partitions, Probe, ReadView, Region, ScanBatch};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
@@ -27,12 +27,52 @@ impl Default for Said {
     }
 }
 
-/// One probe for each index that the conditions, all of which hold for a wanted row, can be asked of.
-pub(crate) fn of(region: &Region, conditions: &[Expr]) -> Vec<Probe> {
-    let indexes = region.indexes();
-    if indexes.is_empty() {
-        return Vec::new();
+/// What the conditions of a scan, all of which hold for a wanted row, leave of a table.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// Values of the primary key, in its order: one row at most.
+    pub(crate) key: Option<Box<[Value]>>,
+    /// One probe for each index that can be asked; none where the key is known.
+    pub(crate) probes: Box<[Probe]>,
+}
+
+impl Asked {
+    /// The partitions that can have such rows; `None`: all.
+    pub(crate) fn candidates(&self, region: &Region, view: &ReadView) -> Option<Partitions> {
+        if let Some(key) = &self.key {
+            return Some(Partitions::with_key(region, &datums(key)));
+        }
+        // What the transaction itself has written is not in the indexes.
+        let is_committed = !view.overlays.contains_key(&region.id());
+        is_committed.then(|| region.candidates(&view.snapshot, &self.probes)).flatten()
     }
+
+    /// What a view sees of one partition; rows that are not wanted may be among them.
+    pub(crate) fn scan(
+        &self,
+        region: &Region,
+        view: &ReadView,
+        partition: PartitionId,
+        columns: &[usize],
+        version: u32,
+    ) -> Result<Vec<ScanBatch>> {
+        match &self.key {
+            Some(key) => region.scan_key(view, partition, columns, Some(version), &datums(key)),
+            None => region.scan_probed(view, partition, columns, Some(version), &self.probes),
+        }
+    }
+}
+
+fn datums(key: &[Value]) -> Vec<Datum<'_>> {
+    key.iter().map(Value::as_datum).collect()
+}
+
+/// What conditions ask.
+pub(crate) fn of(region: &Region, conditions: &[Expr]) -> Asked {
+    if conditions.is_empty() {
+        return Asked::default();
+    }
+    let indexes = region.indexes();
     let (schema, arrow) = (region.schema(), region.arrow_schema());
     let mut said: HashMap<ColumnId, Said> = HashMap::new();
     for condition in conditions.iter().flat_map(split_conjunction) {
@@ -58,7 +98,11 @@ pub(crate) fn of(region: &Region, conditions: &[Expr]) -> Vec<Probe> {
             _ => {}
         }
     }
-    indexes.iter().filter_map(|index| probe(index, &said)).collect()
+    let of_key = |ordinal: &usize| said.get(&schema.columns[*ordinal].id)?.equal.clone();
+    match schema.key.iter().map(of_key).collect() {
+        key @ Some(_) => Asked { key, probes: Box::default() },
+        None => Asked { key: None, probes: indexes.iter().filter_map(|index| probe(index, &said)).collect() },
+    }
 }
 
 fn note(said: &mut Said, op: Operator, value: Value) {

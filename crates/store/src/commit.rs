@@ -6,6 +6,7 @@
 //! opened after every lock was taken, so it waits at a partition whose rows are still to come, and one that does not
 //! include it was seen by the horizon, which came later still: nobody sees half a commit.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, Timestamp};
@@ -35,6 +36,7 @@ pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Time
         locked.iter().try_for_each(Locked::check_region)?;
         let timestamp = common.registry.tick();
         if !is_blind {
+            locked.iter().try_for_each(Locked::validate_expected)?;
             locked.iter().try_for_each(Locked::validate)?;
         }
         if let Err(error) = locked.iter_mut().try_for_each(Locked::reserve) {
@@ -57,9 +59,11 @@ impl<'a> Locked<'a> {
     fn new(staged: &'a Staged) -> Result<Self> {
         let charge = Charge::new(staged.account(), staged.list_bytes())?;
         let (rows, starts) = staged.by_partition();
+        let expected: BTreeSet<u16> = staged.expected().iter().map(|expected| expected.place.partition.0).collect();
         let touched = |partition: &u16| {
-            let partition = usize::from(*partition);
-            staged.truncates() || staged.altered_at().is_some() || starts[partition] < starts[partition + 1]
+            let at = usize::from(*partition);
+            let whole = staged.truncates() || staged.altered_at().is_some();
+            whole || starts[at] < starts[at + 1] || expected.contains(partition)
         };
         let region = staged.region();
         let partitions = (0..region.partition_count()).filter(touched).map(PartitionId);
@@ -81,7 +85,28 @@ impl<'a> Locked<'a> {
         Ok(())
     }
 
-    /// Nobody else has changed a key since it was read.
+    /// Nobody else has changed a key that was only read.
+    fn validate_expected(&self) -> Result<()> {
+        let mut key = Vec::new();
+        for expected in self.staged.expected() {
+            let partition = expected.place.partition;
+            let Ok(guard) = self.guards.binary_search_by_key(&partition, |(partition, _)| *partition) else {
+                return Err(Error::internal("a partition whose keys were read is not locked"));
+            };
+            let Some(stored) = self.guards[guard].1.as_deref() else { continue };
+            if stored.is_present(expected.read_at) {
+                continue;
+            }
+            expected.read_key(&mut key);
+            let located = stored.locate(expected.place.hash, &key);
+            if !stored.since(located, &key, expected.read_at).is_same() {
+                return Err(self.conflict());
+            }
+        }
+        Ok(())
+    }
+
+    /// Nobody else has changed a key since it was read in order to write it.
     fn validate(&self) -> Result<()> {
         if self.staged.truncates() {
             return Ok(());
@@ -131,8 +156,8 @@ impl<'a> Locked<'a> {
             }
             let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
-            let guard = &mut self.guards[index].1;
-            let stored = staged.region().partition_mut(guard);
+            let (id, guard) = &mut self.guards[index];
+            let stored = staged.region().partition_mut(*id, guard);
             if staged.altered_at().is_some() {
                 stored.set_shape(staged.shape());
             }
@@ -166,7 +191,7 @@ impl<'a> Locked<'a> {
             if range.is_empty() && guard.is_none() {
                 continue;
             }
-            let stored = staged.region().partition_mut(&mut guard);
+            let stored = staged.region().partition_mut(partition, &mut guard);
             if staged.truncates() {
                 stored.truncate(stamp);
             }

@@ -43,6 +43,7 @@ pub(crate) fn round(regions: &[Arc<Region>]) -> CompactionReport {
         for partition in 0..region.partition_count() {
             region.compact_partition(PartitionId(partition), &mut report);
         }
+        region.refresh_directories();
         report.bytes_freed += before.saturating_sub(region.bytes());
     }
     report

@@ -1,16 +1,29 @@
 //! One key under its partition's lock: the key path, and whatever reads a row in order to change it.
 
-use ashlar_base::{Datum, Error, Result, TableSchema};
+use ashlar_base::{Datum, Error, PartitionId, Result, TableSchema};
 
 use crate::key;
+use crate::key_transaction::PendingEntry;
 use crate::mutation::{Applied, Mutation};
 use crate::partition::{Located, Partition, Stamp};
 use crate::region::Region;
 use crate::row::RowRef;
+use crate::shape::Shape;
 
 /// See the module. All writes of one entry have one timestamp: others see all of them or none.
-pub struct Entry<'a> {
+pub struct Entry<'a>(Place<'a>);
+
+/// Where the writes of an entry go.
+enum Place<'a> {
+    /// To the partition, at once.
+    Stored(StoredEntry<'a>),
+    /// To a transaction.
+    Pending(PendingEntry<'a>),
+}
+
+struct StoredEntry<'a> {
     region: &'a Region,
+    id: PartitionId,
     partition: &'a mut Option<Box<Partition>>,
     key: &'a [Datum<'a>],
     located: Located,
@@ -22,7 +35,7 @@ pub struct Entry<'a> {
 impl<'a> Entry<'a> {
     pub(crate) fn new(
         region: &'a Region,
-        partition: &'a mut Option<Box<Partition>>,
+        (id, partition): (PartitionId, &'a mut Option<Box<Partition>>),
         key: &'a [Datum<'a>],
         hash: u64,
         possible: bool,
@@ -31,22 +44,45 @@ impl<'a> Entry<'a> {
             Some(partition) => partition.locate(hash, key),
             None => Located { hash, row: None },
         };
-        Self { region, partition, key, located, possible, stamp: None }
+        Self(Place::Stored(StoredEntry { region, id, partition, key, located, possible, stamp: None }))
+    }
+
+    pub(crate) fn pending(entry: PendingEntry<'a>) -> Self {
+        Self(Place::Pending(entry))
     }
 
     /// The row, if there is one.
+    #[inline]
     pub fn row(&self) -> Option<RowRef<'_>> {
-        let partition = self.partition.as_deref()?;
-        self.located.row.map(|row| partition.row(row))
+        match &self.0 {
+            Place::Stored(entry) => {
+                let partition = entry.partition.as_deref()?;
+                entry.located.row.map(|row| partition.row(row))
+            }
+            Place::Pending(entry) => entry.row(),
+        }
     }
 
     /// The schema that rows and changes are in the order of.
     pub fn schema(&self) -> std::sync::Arc<TableSchema> {
-        self.region.schema()
+        match &self.0 {
+            Place::Stored(entry) => entry.region.schema(),
+            Place::Pending(entry) => entry.schema(),
+        }
     }
 
     /// Applies one write of this key. Nothing is changed when an error comes back.
+    #[inline]
     pub fn apply(&mut self, mutation: Mutation<'_>) -> Result<Applied> {
+        match &mut self.0 {
+            Place::Stored(entry) => entry.apply(mutation),
+            Place::Pending(entry) => entry.apply(mutation),
+        }
+    }
+}
+
+impl StoredEntry<'_> {
+    fn apply(&mut self, mutation: Mutation<'_>) -> Result<Applied> {
         if self.region.is_dropped() {
             return Err(self.region.gone());
         }
@@ -63,8 +99,8 @@ impl<'a> Entry<'a> {
                 _ => Err(Error::internal("a write to a key that no row can have")),
             };
         }
-        let partition = self.region.partition_mut(self.partition);
-        check(partition, self.key, &mutation)?;
+        let partition = self.region.partition_mut(self.id, self.partition);
+        check(partition.shape(), self.key, &mutation)?;
         let stamp = *self.stamp.get_or_insert_with(|| self.region.common().stamp());
         let change = partition.apply(&mutation, self.located, stamp)?;
         if change.applied != Applied::Nothing {
@@ -75,8 +111,7 @@ impl<'a> Entry<'a> {
 }
 
 /// The write is of this key, and what it stores may be stored.
-fn check(partition: &Partition, key: &[Datum<'_>], mutation: &Mutation<'_>) -> Result<()> {
-    let shape = partition.shape();
+pub(crate) fn check(shape: &Shape, key: &[Datum<'_>], mutation: &Mutation<'_>) -> Result<()> {
     let same = |other: &[Datum<'_>]| other.len() == key.len() && other.iter().zip(key).all(|(a, b)| key::equal(a, b));
     let right_key = match mutation {
         Mutation::Insert { row } | Mutation::Upsert { row } => {
@@ -94,7 +129,7 @@ fn check(partition: &Partition, key: &[Datum<'_>], mutation: &Mutation<'_>) -> R
         }
         Mutation::Delete { key: other } => same(other),
     };
-    if right_key { Ok(()) } else { Err(partition.wrong_key()) }
+    if right_key { Ok(()) } else { Err(shape.wrong_key()) }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //!   Store -> Region -> Partition (one lock) -> segments of typed columns + key index
 //!            get / entry: one key under the lock        scan: columns that Arrow borrows without copying
 //!            WriteSet + commit: many keys, one timestamp, all or nothing
+//!            KeyTransaction: gets and entries that are one commit
 //! ```
 //! Used by the query crate and the sessions. Knows Arrow arrays, and no query engine, no protocol, no disk.
 #![deny(unsafe_code)]
@@ -15,9 +16,11 @@ mod build;
 mod commit;
 mod compactor;
 mod counters;
+mod directory;
 mod entry;
 mod index;
 mod key;
+mod key_transaction;
 mod memory;
 mod mutation;
 mod order;
@@ -37,7 +40,9 @@ mod writeset;
 
 pub use build::{AsDatum, build_array};
 pub use compactor::{CompactionReport, CompactorHandle};
+pub use directory::Partitions;
 pub use entry::Entry;
+pub use key_transaction::{KeyMark, KeyTransaction};
 pub use memory::Reservation;
 pub use mutation::{Applied, Mutation};
 pub use partition::Probe;

@@ -159,7 +159,6 @@ impl OrderedRows {
     }
 
     /// Entries.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -305,6 +304,25 @@ impl OrderedRows {
                 return;
             }
         }
+    }
+
+    /// Calls `f` with entries in order, from the first whose prefix is not below `prefix`: with `count` of them, and with all
+    /// others of the last one's prefix. The prefix that comes next, if there is one.
+    pub(crate) fn visit_from(&self, prefix: u64, count: usize, mut f: impl FnMut(u32)) -> Option<u64> {
+        let start = self.place(&|entry: Entry| entry.prefix < prefix);
+        let (mut visited, mut last) = (0, None);
+        for (leaf, index) in self.leaves.iter().zip(0..).skip(start.leaf) {
+            let first = if index == start.leaf { start.entry } else { 0 };
+            for entry in (first..leaf.len()).map(|at| leaf.entry(at)) {
+                if visited >= count && last != Some(entry.prefix) {
+                    return Some(entry.prefix);
+                }
+                f(entry.row);
+                visited += 1;
+                last = Some(entry.prefix);
+            }
+        }
+        None
     }
 
     /// Removes all entries, and gives the memory back.

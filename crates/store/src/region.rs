@@ -19,6 +19,7 @@ use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::counters::Counters;
+use crate::directory::{ByIndex, Directories};
 use crate::entry::Entry;
 use crate::key::{self, Placement};
 use crate::memory::{Account, Total};
@@ -67,6 +68,8 @@ struct Life {
     counters: Counters,
     /// Secondary indexes. A partition that is made has them; one that is there gets them one after the other.
     indexes: RwLock<Arc<[Arc<IndexDef>]>>,
+    /// Of each index, which partitions have which values. A partition that is made fills them too.
+    directories: RwLock<ByIndex>,
     /// Set with every partition locked.
     dropped: AtomicBool,
 }
@@ -247,14 +250,33 @@ impl Region {
     }
 
     /// The partition behind a guard, made if need be.
-    pub(crate) fn partition_mut<'g>(&self, guard: &'g mut Option<Box<Partition>>) -> &'g mut Partition {
+    pub(crate) fn partition_mut<'g>(
+        &self,
+        id: PartitionId,
+        guard: &'g mut Option<Box<Partition>>,
+    ) -> &'g mut Partition {
         guard.get_or_insert_with(|| {
             let shape = self.shape();
             let hasher = self.common.hasher.clone();
-            let mut partition = Box::new(Partition::new(&shape, &self.account, hasher, self.common.segment_rows));
-            partition.start_indexes(&self.indexes());
+            let mut partition = Box::new(Partition::new(id, &shape, &self.account, hasher, self.common.segment_rows));
+            let directories = self.directories().read();
+            let of = |index: &IndexDef| -> Directories { directories.get(&index.id).cloned().unwrap_or_default() };
+            partition.start_indexes(&self.indexes(), of);
             partition
         })
+    }
+
+    /// Whether somebody holds the lock of a partition.
+    pub(crate) fn is_locked(&self, partition: PartitionId) -> bool {
+        self.places[usize::from(partition.0)].0.is_locked()
+    }
+
+    pub(crate) fn directories(&self) -> &RwLock<ByIndex> {
+        &self.life.directories
+    }
+
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
     }
 
     /// Reads and writes the row of one key under its partition's lock, as one atomic step. `f` must not touch the
@@ -262,11 +284,11 @@ impl Region {
     pub fn entry<R>(&self, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
         let Some(partition) = self.partition_of(key) else {
             let mut nothing = None;
-            return f(&mut Entry::new(self, &mut nothing, key, 0, false));
+            return f(&mut Entry::new(self, (PartitionId(0), &mut nothing), key, 0, false));
         };
         let hash = self.hash(key);
         let mut guard = self.lock(partition);
-        f(&mut Entry::new(self, &mut guard, key, hash, true))
+        f(&mut Entry::new(self, (partition, &mut guard), key, hash, true))
     }
 
     /// Reads the latest committed row of a key. `f` must not touch the store in any other way.
@@ -288,7 +310,7 @@ impl Region {
     }
 
     /// A row in this region's shape; where that is stale in the one that is there, whose version says so.
-    fn row<'p>(&'p self, partition: &'p Partition, row: u32) -> RowRef<'p> {
+    pub(crate) fn row<'p>(&'p self, partition: &'p Partition, row: u32) -> RowRef<'p> {
         match &self.altered {
             Some(altered) if altered.version == partition.shape().schema.version => {
                 partition.row_as(&altered.shape, row)
@@ -338,6 +360,33 @@ impl Region {
         version: Option<u32>,
         probes: &[Probe],
     ) -> Result<Vec<ScanBatch>> {
+        self.scan_found(view, partition, columns, version, |stored, at| stored.probed(probes, at))
+    }
+
+    /// Like [`Region::scan_version`], for somebody who wants the row of one key only. What the view's own transaction has
+    /// written may be among what comes.
+    pub fn scan_key(
+        &self,
+        view: &ReadView,
+        partition: PartitionId,
+        columns: &[usize],
+        version: Option<u32>,
+        key: &[Datum<'_>],
+    ) -> Result<Vec<ScanBatch>> {
+        self.scan_found(view, partition, columns, version, |stored, at| {
+            Some(stored.find_at(key, at).into_iter().collect())
+        })
+    }
+
+    /// What a view sees of the rows that `find` names, or of all where it gives none.
+    fn scan_found(
+        &self,
+        view: &ReadView,
+        partition: PartitionId,
+        columns: &[usize],
+        version: Option<u32>,
+        find: impl FnOnce(&Partition, Timestamp) -> Option<Vec<u32>>,
+    ) -> Result<Vec<ScanBatch>> {
         let overlay = view.overlays.get(&self.id);
         let at = view.snapshot.timestamp();
         let (shape, picture, probed) = {
@@ -361,7 +410,7 @@ impl Region {
             }
             let hides_all = overlay.is_some_and(|overlay| overlay.truncated());
             let stored = guard.as_deref().filter(|_| !hides_all);
-            let probed = match stored.and_then(|stored| Some((stored, stored.probed(probes, at)?))) {
+            let probed = match stored.and_then(|stored| Some((stored, find(stored, at)?))) {
                 Some((stored, mut rows)) => {
                     if let Some(overlay) = overlay.filter(|_| !rows.is_empty()) {
                         let mut hidden = HashSet::new();
@@ -469,6 +518,8 @@ impl Region {
             let mut indexes = self.life.indexes.write();
             *indexes = indexes.iter().filter(|index| index.id != definition.id).cloned().collect();
         }
+        // Before entries that come are not told to it any more.
+        self.directories().write().remove(&definition.id);
         for place in self.places.iter() {
             if let Some(partition) = place.0.lock().as_mut() {
                 partition.drop_index(definition);
@@ -524,10 +575,15 @@ impl Region {
         *self.shape.write() = Arc::clone(shape);
         // An index goes with any of its columns.
         let stands = |index: &Arc<IndexDef>| shape.schema.has_columns_of(index);
-        let mut indexes = self.life.indexes.write();
-        if !indexes.iter().all(stands) {
+        let standing: Arc<[Arc<IndexDef>]> = {
+            let mut indexes = self.life.indexes.write();
+            if indexes.iter().all(stands) {
+                return;
+            }
             *indexes = indexes.iter().filter(|index| stands(index)).cloned().collect();
-        }
+            Arc::clone(&indexes)
+        };
+        self.directories().write().retain(|id, _| standing.iter().any(|index| index.id == *id));
     }
 
     /// Whether there are rows, those included that only an older snapshot sees.
@@ -561,6 +617,7 @@ impl Region {
     pub(crate) fn drop_rows(&self) {
         let mut guards = self.lock_all();
         self.life.dropped.store(true, Ordering::Release);
+        self.directories().write().clear();
         for guard in &mut guards {
             **guard = None;
         }

@@ -203,6 +203,11 @@ impl Shape {
         String::from_utf8_lossy(&out).into_owned()
     }
 
+    /// What an internal error about a foreign key says.
+    pub(crate) fn wrong_key(&self) -> Error {
+        Error::internal(format!("a write to another key of table \"{}\"", self.schema.name))
+    }
+
     /// 23505, worded as PostgreSQL does.
     pub(crate) fn duplicate(&self, key: &[Datum<'_>]) -> Error {
         let schema = &self.schema;

@@ -133,6 +133,10 @@ fn check_probes(region: &Arc<Region>, view: &ReadView, rows: &[Vec<Value>]) -> R
             };
             check_probe(region, view, rows, equal, is_equal)?;
             if index.kind == IndexKind::Btree {
+                let unbounded = (Bound::Unbounded, Bound::Unbounded);
+                let partly = Probe { index: Arc::clone(index), equal: vec![values[0].clone()], range: unbounded };
+                let is_partly = |row: &Vec<Value>| compare(&row[first].as_datum(), &values[0].as_datum()).is_eq();
+                check_probe(region, view, rows, partly, is_partly)?;
                 let range = (Bound::Excluded(values[0].clone()), Bound::Unbounded);
                 let above = Probe { index: Arc::clone(index), equal: Vec::new(), range };
                 let is_above = |row: &Vec<Value>| {
@@ -156,7 +160,12 @@ fn check_probe(
     let columns: Vec<usize> = (0..schema.columns.len()).collect();
     let mut found: Vec<String> = Vec::new();
     let probes = [probe];
+    let is_committed = !view.overlays.contains_key(&region.id());
+    let candidates = is_committed.then(|| region.candidates(&view.snapshot, &probes)).flatten();
     for partition in 0..region.partition_count() {
+        if candidates.as_ref().is_some_and(|candidates| !candidates.contains(PartitionId(partition))) {
+            continue;
+        }
         for scanned in region.scan_probed(view, PartitionId(partition), &columns, None, &probes)? {
             let readers = columns
                 .iter()

@@ -198,7 +198,8 @@ pub(super) fn resident_bytes(process: u32) -> Result<u64> {
 impl Drop for Server {
     fn drop(&mut self) {
         // PostgreSQL leaves its children behind when it is killed, so all are asked first.
-        let _ = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        // By the shell's own `kill`: a small system has no program of this name.
+        let _ = Command::new("sh").args(["-c", "kill -s INT \"$0\"", &self.child.id().to_string()]).status();
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {

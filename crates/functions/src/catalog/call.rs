@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Float64Array};
+use arrow::array::{Array, ArrayRef, AsArray, Float64Array, StringBuilder};
 use arrow::datatypes::{DataType, FieldRef, Float64Type};
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Result as OurResult, ScalarType, SqlType, Value};
@@ -211,6 +211,7 @@ impl ScalarUDFImpl for PgCall {
         let array = match self.function.overloads[self.chosen.index].body {
             Body::Float(of) => float(&args.args, rows, of)?,
             Body::Strict(of) => self.by_rows(&args.args, rows, true, of).map_err(external)?,
+            Body::Text(of) => self.texts(&args.args, rows, of).map_err(external)?,
             Body::Called(of) => self.by_rows(&args.args, rows, false, of).map_err(external)?,
             Body::Arrays(of) => {
                 let arrays = args.args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<ArrayRef>>>()?;
@@ -233,37 +234,83 @@ impl PgCall {
         is_strict: bool,
         of: super::RowFunction,
     ) -> OurResult<ArrayRef> {
-        let call = Call { args: &self.chosen.args, ret: self.chosen.ret, zone: self.zone };
-        let mut arrays = Vec::with_capacity(args.len());
-        for arg in args {
-            arrays.push(match arg {
-                ColumnarValue::Array(array) => (Arc::clone(array), false),
-                ColumnarValue::Scalar(scalar) => (scalar.to_array().map_err(crate::error::from_datafusion)?, true),
-            });
-        }
-        let mut readers = Vec::with_capacity(args.len());
-        for ((array, is_scalar), sql_type) in arrays.iter().zip(&self.chosen.args) {
-            readers.push((ColumnReader::new(array, *sql_type)?, *is_scalar));
-        }
+        let call = self.call();
+        let arrays = Arguments::arrays(args)?;
+        let arguments = Arguments::of(&arrays, &self.chosen.args)?;
         let mut values = Vec::with_capacity(rows);
-        let mut datums: Vec<Datum<'_>> = Vec::with_capacity(args.len());
+        let mut datums = Vec::with_capacity(args.len());
         let mut bytes = 0;
         for row in 0..rows {
-            datums.clear();
-            datums.extend(readers.iter().map(|(reader, is_scalar)| reader.datum(if *is_scalar { 0 } else { row })));
+            arguments.read(row, &mut datums);
             let value = if is_strict && datums.iter().any(Datum::is_null) { Value::Null } else { of(&call, &datums)? };
             if let Value::Text(text) = &value {
-                bytes += text.len();
-                if bytes > BATCH_BYTES_MAX {
-                    return Err(ashlar_base::Error::new(
-                        ashlar_base::ErrorCode::OutOfMemory,
-                        format!("the results of {} hold more bytes than a batch of rows may", self.function.name),
-                    ));
-                }
+                self.charge(&mut bytes, text)?;
             }
             values.push(value);
         }
         build_array(self.chosen.ret, values.iter().map(Value::as_datum))
+    }
+
+    fn texts(&self, args: &[ColumnarValue], rows: usize, of: super::TextFunction) -> OurResult<ArrayRef> {
+        let call = self.call();
+        let arrays = Arguments::arrays(args)?;
+        let arguments = Arguments::of(&arrays, &self.chosen.args)?;
+        let mut texts = StringBuilder::new();
+        let mut datums = Vec::with_capacity(args.len());
+        let mut bytes = 0;
+        for row in 0..rows {
+            arguments.read(row, &mut datums);
+            let text = if datums.iter().any(Datum::is_null) { None } else { of(&call, &datums)? };
+            if let Some(text) = &text {
+                self.charge(&mut bytes, text)?;
+            }
+            texts.append_option(text);
+        }
+        Ok(Arc::new(texts.finish()))
+    }
+
+    fn call(&self) -> Call<'_> {
+        Call { args: &self.chosen.args, ret: self.chosen.ret, zone: self.zone }
+    }
+
+    /// Adds a result to the bytes of its batch.
+    fn charge(&self, bytes: &mut usize, text: &str) -> OurResult<()> {
+        *bytes += text.len();
+        if *bytes > BATCH_BYTES_MAX {
+            return Err(ashlar_base::Error::new(
+                ashlar_base::ErrorCode::OutOfMemory,
+                format!("the results of {} hold more bytes than a batch of rows may", self.function.name),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The arguments of a call, to be read row by row.
+struct Arguments<'a>(Vec<(ColumnReader<'a>, bool)>);
+
+impl<'a> Arguments<'a> {
+    /// Each argument as an array, and whether that has one row for all.
+    fn arrays(args: &[ColumnarValue]) -> OurResult<Vec<(ArrayRef, bool)>> {
+        args.iter()
+            .map(|arg| match arg {
+                ColumnarValue::Array(array) => Ok((Arc::clone(array), false)),
+                ColumnarValue::Scalar(scalar) => Ok((scalar.to_array().map_err(crate::error::from_datafusion)?, true)),
+            })
+            .collect()
+    }
+
+    fn of(arrays: &'a [(ArrayRef, bool)], types: &[SqlType]) -> OurResult<Self> {
+        let readers = arrays.iter().zip(types);
+        readers
+            .map(|((array, is_scalar), sql_type)| Ok((ColumnReader::new(array, *sql_type)?, *is_scalar)))
+            .collect::<OurResult<_>>()
+            .map(Self)
+    }
+
+    fn read<'r>(&'r self, row: usize, datums: &mut Vec<Datum<'r>>) {
+        datums.clear();
+        datums.extend(self.0.iter().map(|(reader, is_scalar)| reader.datum(if *is_scalar { 0 } else { row })));
     }
 }
 

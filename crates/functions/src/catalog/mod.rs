@@ -4,6 +4,7 @@
 //! A name is bound to all its overloads ([`PgFunction`]); `resolve` chooses one of them as PostgreSQL does; the
 //! settled call ([`PgCall`]) has arguments of exactly the overload's types. Nothing here converts silently.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -80,11 +81,16 @@ pub struct Call<'a> {
 /// A function of one row.
 pub type RowFunction = fn(&Call<'_>, &[Datum<'_>]) -> Result<Value>;
 
+/// A function of one row whose result is a text that may be a part of an argument.
+pub type TextFunction = for<'a> fn(&Call<'_>, &[Datum<'a>]) -> Result<Option<Cow<'a, str>>>;
+
 /// How a function is computed.
 #[derive(Clone, Copy)]
 pub enum Body {
     /// Row by row; NULL where an argument is NULL.
     Strict(RowFunction),
+    /// Row by row, to a text that is copied once; NULL where an argument is NULL.
+    Text(TextFunction),
     /// Row by row, NULLs included.
     Called(RowFunction),
     /// Of one `double precision`.

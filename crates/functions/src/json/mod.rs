@@ -1,5 +1,7 @@
 //! `json` and `jsonb`: operators, functions, and the order of jsonb values.
 
+use std::borrow::Cow;
+
 use ashlar_base::value::json::normalize;
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
@@ -12,6 +14,7 @@ use super::strings::{append, text, text_of};
 use tree::{Json, Node, place_in, read};
 
 pub mod order;
+mod path;
 pub mod rows;
 pub mod tree;
 
@@ -27,16 +30,13 @@ pub const FUNCTIONS: &[Function] = &[
     function("->>", GET_TEXT),
     function(
         "#>",
-        &[
-            of(&[T::Json, T::Texts], JSON, Body::Strict(at_path)),
-            of(&[T::Jsonb, T::Texts], JSONB, Body::Strict(at_path)),
-        ],
+        &[of(&[T::Json, T::Texts], JSON, Body::Text(at_path)), of(&[T::Jsonb, T::Texts], JSONB, Body::Text(at_path))],
     ),
     function(
         "#>>",
         &[
-            of(&[T::Json, T::Texts], TEXT, Body::Strict(text_at_path)),
-            of(&[T::Jsonb, T::Texts], TEXT, Body::Strict(text_at_path)),
+            of(&[T::Json, T::Texts], TEXT, Body::Text(text_at_path)),
+            of(&[T::Jsonb, T::Texts], TEXT, Body::Text(text_at_path)),
         ],
     ),
     function("@>", &[of(&[T::Jsonb, T::Jsonb], BOOL, Body::Strict(|_, args| contains(&args[0], &args[1])))]),
@@ -57,10 +57,10 @@ pub const FUNCTIONS: &[Function] = &[
     function("jsonb_typeof", &[of(&[T::Jsonb], TEXT, Body::Strict(type_of))]),
     function("json_array_length", &[of(&[T::Json], R::Is(T::Int4), Body::Strict(array_length))]),
     function("jsonb_array_length", &[of(&[T::Jsonb], R::Is(T::Int4), Body::Strict(array_length))]),
-    function("json_extract_path", &[variadic(&[T::Json, T::Text], JSON, Body::Strict(extract))]),
-    function("jsonb_extract_path", &[variadic(&[T::Jsonb, T::Text], JSONB, Body::Strict(extract))]),
-    function("json_extract_path_text", &[variadic(&[T::Json, T::Text], TEXT, Body::Strict(extract_text))]),
-    function("jsonb_extract_path_text", &[variadic(&[T::Jsonb, T::Text], TEXT, Body::Strict(extract_text))]),
+    function("json_extract_path", &[variadic(&[T::Json, T::Text], JSON, Body::Text(extract))]),
+    function("jsonb_extract_path", &[variadic(&[T::Jsonb, T::Text], JSONB, Body::Text(extract))]),
+    function("json_extract_path_text", &[variadic(&[T::Json, T::Text], TEXT, Body::Text(extract_text))]),
+    function("jsonb_extract_path_text", &[variadic(&[T::Jsonb, T::Text], TEXT, Body::Text(extract_text))]),
     function(
         "to_json",
         &[of(&[T::Any], JSON, Body::Strict(|call, args| text(shown(call.args[0], &args[0], call.zone)?)))],
@@ -108,17 +108,17 @@ pub const FUNCTIONS: &[Function] = &[
 ];
 
 const GET: &[Overload] = &[
-    of(&[T::Json, T::Text], JSON, Body::Strict(get)),
-    of(&[T::Json, T::Int4], JSON, Body::Strict(get)),
-    of(&[T::Jsonb, T::Text], JSONB, Body::Strict(get)),
-    of(&[T::Jsonb, T::Int4], JSONB, Body::Strict(get)),
+    of(&[T::Json, T::Text], JSON, Body::Text(get)),
+    of(&[T::Json, T::Int4], JSON, Body::Text(get)),
+    of(&[T::Jsonb, T::Text], JSONB, Body::Text(get)),
+    of(&[T::Jsonb, T::Int4], JSONB, Body::Text(get)),
 ];
 
 const GET_TEXT: &[Overload] = &[
-    of(&[T::Json, T::Text], TEXT, Body::Strict(get_text)),
-    of(&[T::Json, T::Int4], TEXT, Body::Strict(get_text)),
-    of(&[T::Jsonb, T::Text], TEXT, Body::Strict(get_text)),
-    of(&[T::Jsonb, T::Int4], TEXT, Body::Strict(get_text)),
+    of(&[T::Json, T::Text], TEXT, Body::Text(get_text)),
+    of(&[T::Json, T::Int4], TEXT, Body::Text(get_text)),
+    of(&[T::Jsonb, T::Text], TEXT, Body::Text(get_text)),
+    of(&[T::Jsonb, T::Int4], TEXT, Body::Text(get_text)),
 ];
 
 /// Whether an expression gives jsonb.
@@ -158,52 +158,71 @@ fn texts_of(datum: &Datum<'_>) -> Vec<Option<String>> {
     }
 }
 
-fn found<'a, 'b>(node: &'b Node<'a>, by: &Datum<'_>) -> Option<&'b Node<'a>> {
-    match by {
-        Datum::Text(key) => node.field(key),
-        Datum::Int4(place) => node.item(i64::from(*place)),
+/// What a function that follows a path gives: a part of the document, or that without quotes and escapes.
+type Found<'a> = Result<Option<Cow<'a, str>>>;
+
+fn document<'a>(datum: &Datum<'a>) -> &'a str {
+    match datum {
+        Datum::Text(text) => text,
+        _ => "",
+    }
+}
+
+/// No key of jsonb is there twice.
+fn is_unique(call: &Call<'_>) -> bool {
+    call.args.first().is_some_and(|argument| argument.scalar() == ScalarType::Jsonb)
+}
+
+fn found<'a>(call: &Call<'_>, args: &[Datum<'a>]) -> Option<&'a str> {
+    let text = document(&args[0]);
+    match &args[1] {
+        Datum::Text(key) => path::member(text, key, is_unique(call)),
+        Datum::Int4(place) => path::item(text, i64::from(*place)),
         _ => None,
     }
 }
 
-fn get(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
-    let node = read(text_of(&args[0]));
-    Ok(found(&node, &args[1]).map_or(Value::Null, |node| Value::Text(node.text.into())))
+fn get<'a>(call: &Call<'_>, args: &[Datum<'a>]) -> Found<'a> {
+    Ok(found(call, args).map(Cow::Borrowed))
 }
 
-fn get_text(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
-    let node = read(text_of(&args[0]));
-    Ok(found(&node, &args[1]).and_then(Node::shown).map_or(Value::Null, |shown| Value::Text(shown.into())))
+fn get_text<'a>(call: &Call<'_>, args: &[Datum<'a>]) -> Found<'a> {
+    Ok(found(call, args).and_then(path::shown))
 }
 
-fn followed<'a, 'b>(node: &'b Node<'a>, path: &[Option<String>]) -> Option<&'b Node<'a>> {
-    path.iter().try_fold(node, |node, step| node.step(step.as_deref()?))
+/// Follows a path to its end. An empty one leads to the document itself.
+fn followed<'a, 's>(
+    call: &Call<'_>,
+    text: &'a str,
+    mut steps: impl Iterator<Item = Option<&'s str>>,
+) -> Option<&'a str> {
+    let is_unique = is_unique(call);
+    steps.try_fold(text.trim_matches([' ', '\t', '\n', '\r']), |text, step| path::step(text, step?, is_unique))
 }
 
-fn at_path(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
-    let node = read(text_of(&args[0]));
-    Ok(followed(&node, &texts_of(&args[1])).map_or(Value::Null, |node| Value::Text(node.text.into())))
+/// The items of a path that is an array.
+fn array_steps<'d>(path: &'d Datum<'_>) -> impl Iterator<Item = Option<&'d str>> {
+    let items = if let Datum::Array(items) = path { items.as_ref() } else { &[] };
+    items.iter().map(|item| match item {
+        Value::Text(text) => Some(text.as_ref()),
+        _ => None,
+    })
 }
 
-fn text_at_path(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
-    let node = read(text_of(&args[0]));
-    let shown = followed(&node, &texts_of(&args[1])).and_then(Node::shown);
-    Ok(shown.map_or(Value::Null, |shown| Value::Text(shown.into())))
+fn at_path<'a>(call: &Call<'_>, args: &[Datum<'a>]) -> Found<'a> {
+    Ok(followed(call, document(&args[0]), array_steps(&args[1])).map(Cow::Borrowed))
 }
 
-fn steps(args: &[Datum<'_>]) -> Vec<Option<String>> {
-    args[1..].iter().map(|step| Some(text_of(step).to_owned())).collect()
+fn text_at_path<'a>(call: &Call<'_>, args: &[Datum<'a>]) -> Found<'a> {
+    Ok(followed(call, document(&args[0]), array_steps(&args[1])).and_then(path::shown))
 }
 
-fn extract(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
-    let node = read(text_of(&args[0]));
-    Ok(followed(&node, &steps(args)).map_or(Value::Null, |node| Value::Text(node.text.into())))
+fn extract<'a>(call: &Call<'_>, args: &[Datum<'a>]) -> Found<'a> {
+    Ok(followed(call, document(&args[0]), args[1..].iter().map(|step| Some(text_of(step)))).map(Cow::Borrowed))
 }
 
-fn extract_text(_: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
-    let node = read(text_of(&args[0]));
-    let shown = followed(&node, &steps(args)).and_then(Node::shown);
-    Ok(shown.map_or(Value::Null, |shown| Value::Text(shown.into())))
+fn extract_text<'a>(call: &Call<'_>, args: &[Datum<'a>]) -> Found<'a> {
+    Ok(followed(call, document(&args[0]), args[1..].iter().map(|step| Some(text_of(step)))).and_then(path::shown))
 }
 
 fn contains(whole: &Datum<'_>, part: &Datum<'_>) -> Result<Value> {

@@ -119,7 +119,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn unescaped(raw: &str) -> String {
+/// What stands between the quotes of a string, without its escapes.
+pub(super) fn unescaped(raw: &str) -> String {
     let mut result = String::with_capacity(raw.len());
     let mut chars = raw.chars();
     let unit = |chars: &mut std::str::Chars<'_>| {

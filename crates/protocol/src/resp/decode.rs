@@ -39,9 +39,9 @@ impl Default for Limits {
 
 /// Where an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
-    start: u32,
-    length: u32,
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) length: u32,
 }
 
 /// Decodes the commands of one connection.
@@ -62,8 +62,8 @@ pub struct CommandDecoder {
 /// One command: its name and its arguments, borrowed from the read buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
-    bytes: &'a [u8],
-    spans: &'a [Span],
+    pub(super) bytes: &'a [u8],
+    pub(super) spans: &'a [Span],
 }
 
 impl<'a> Command<'a> {

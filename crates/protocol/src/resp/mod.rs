@@ -6,6 +6,7 @@ mod decode;
 mod encode;
 mod error;
 mod inline;
+mod queue;
 
 #[cfg(test)]
 mod tests;
@@ -13,3 +14,4 @@ mod tests;
 pub use decode::{Args, Command, CommandDecoder, Limits};
 pub use encode::{ReplyWriter, Version};
 pub use error::DecodeError;
+pub use queue::CommandQueue;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, Result, Timestamp};
+use ashlar_base::{Datum, Result, Timestamp};
 
 use super::versions::Stamp;
 use super::{Located, Partition};
@@ -194,10 +194,5 @@ impl Partition {
             self.unindex(hash, row);
         }
         false
-    }
-
-    /// What an internal error about a foreign key says.
-    pub(crate) fn wrong_key(&self) -> Error {
-        Error::internal(format!("a write to another key of table \"{}\"", self.shape.schema.name))
     }
 }

@@ -9,10 +9,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, Result, Timestamp, Value};
+use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, TableId, Timestamp, Value};
 
 use super::Partition;
 use crate::build::build_array;
+use crate::directory::{Directories, Directory, hashed_lengths};
 use crate::memory::Charge;
 use crate::order::{compare, prefix};
 use crate::ordered::{Entry, OrderedRows};
@@ -37,6 +38,10 @@ pub(super) struct Index {
     /// is taken back before any row comes.
     ordinals: Option<Vec<usize>>,
     entries: OrderedRows,
+    /// What tells others which values are here: see `directory`.
+    directories: Directories,
+    /// Entries that the current directory has got from here.
+    told: u64,
 }
 
 /// What a query asks of an index: rows with these values in its first columns, and a range in the next one.
@@ -89,6 +94,13 @@ impl<'p> Reader<'p> {
         Entry { prefix, row }
     }
 
+    /// Tells a directory that the values of an entry are in a partition.
+    fn tell(self, kind: IndexKind, entry: u32, partition: PartitionId, directory: &Directory) {
+        for length in hashed_lengths(kind, self.ordinals.len()) {
+            directory.add(self.rows.hash(self.values(entry).take(length)), partition);
+        }
+    }
+
     /// Whether an entry of the same prefix comes before that of `row`.
     fn is_before(self, entry: u32, row: u32) -> bool {
         self.compare(entry, row).then(entry.cmp(&row)).is_lt()
@@ -105,15 +117,19 @@ impl Index {
         Some(Reader { shape, rows, ordinals: self.ordinals.as_deref()? })
     }
 
-    fn add(&mut self, shape: &Shape, rows: &Rows, row: u32) {
-        let Self { definition, ordinals: Some(ordinals), entries } = self else { return };
+    fn add(&mut self, id: PartitionId, shape: &Shape, rows: &Rows, row: u32) {
+        let Self { definition, ordinals: Some(ordinals), entries, directories, told } = self else { return };
         let reader = Reader { shape, rows, ordinals };
         let new = reader.entry(definition.kind, row);
         entries.insert(new, |entry| reader.is_before(entry, new.row));
+        *told += 1;
+        for directory in directories.current.iter().chain(&directories.next) {
+            reader.tell(definition.kind, new.row, id, directory);
+        }
     }
 
     fn drop(&mut self, shape: &Shape, rows: &Rows, row: u32) {
-        let Self { definition, ordinals: Some(ordinals), entries } = self else { return };
+        let Self { definition, ordinals: Some(ordinals), entries, .. } = self else { return };
         let reader = Reader { shape, rows, ordinals };
         let old = reader.entry(definition.kind, row);
         let found = entries.remove(old, |entry| reader.is_before(entry, old.row));
@@ -187,15 +203,51 @@ impl Partition {
         let mut entries = Vec::with_capacity(count);
         entries.extend(self.rows.indexed().map(|row| reader.entry(definition.kind, row)));
         let entries = OrderedRows::of(self.rows.account(), entries, |left, right| reader.compare(left, right))?;
-        self.indexes.push(Index { definition: Arc::clone(definition), ordinals: Some(ordinals), entries });
+        self.indexes.push(Index {
+            definition: Arc::clone(definition),
+            ordinals: Some(ordinals),
+            entries,
+            // There is none before every partition has the index.
+            directories: Directories::default(),
+            told: 0,
+        });
         Ok(())
     }
 
     /// Has these indexes, as a partition without rows.
-    pub(crate) fn start_indexes(&mut self, definitions: &[Arc<IndexDef>]) {
+    pub(crate) fn start_indexes(
+        &mut self,
+        definitions: &[Arc<IndexDef>],
+        directories: impl Fn(&IndexDef) -> Directories,
+    ) {
         for definition in definitions {
             let (ordinals, entries) = (ordinals_of(definition, &self.shape), OrderedRows::new(self.rows.account()));
-            self.indexes.push(Index { definition: Arc::clone(definition), ordinals, entries });
+            let directories = directories(definition);
+            self.indexes.push(Index { definition: Arc::clone(definition), ordinals, entries, directories, told: 0 });
+        }
+    }
+
+    /// How many entries an index has, and how many its directory has got; `None`: it is not here yet.
+    pub(crate) fn index_counts(&self, definition: &IndexDef) -> Option<(u64, u64)> {
+        let index = self.indexes.iter().find(|index| index.definition.id == definition.id)?;
+        Some((index.entries.len() as u64, index.told))
+    }
+
+    /// Tells a directory about the entries from a prefix on, so many at a time, and about all that come from now on. The
+    /// prefix to go on with; `None`: it knows all.
+    pub(crate) fn fill(&mut self, index: TableId, next: &Arc<Directory>, from: u64, count: usize) -> Option<u64> {
+        let Self { id, indexes, shape, rows, .. } = self;
+        let index = indexes.iter_mut().find(|there| there.definition.id == index)?;
+        index.directories.next = Some(Arc::clone(next));
+        let (kind, reader) = (index.definition.kind, index.reader(shape, rows)?);
+        index.entries.visit_from(from, count, |entry| reader.tell(kind, entry, *id, next))
+    }
+
+    /// A directory that knows all entries takes the place of the one before.
+    pub(crate) fn settle_directory(&mut self, index: TableId, current: &Arc<Directory>) {
+        if let Some(index) = self.indexes.iter_mut().find(|there| there.definition.id == index) {
+            index.directories = Directories { current: Some(Arc::clone(current)), next: None };
+            index.told = index.entries.len() as u64;
         }
     }
 
@@ -223,9 +275,16 @@ impl Partition {
         self.indexes.iter_mut().for_each(|index| index.entries.settle());
     }
 
+    /// Nobody is told any more.
+    pub(crate) fn forget_directory(&mut self, index: TableId) {
+        if let Some(index) = self.indexes.iter_mut().find(|there| there.definition.id == index) {
+            index.directories = Directories::default();
+        }
+    }
+
     pub(super) fn add_to_indexes(&mut self, row: u32) {
-        let Self { indexes, shape, rows, .. } = self;
-        indexes.iter_mut().for_each(|index| index.add(shape, rows, row));
+        let Self { id, indexes, shape, rows, .. } = self;
+        indexes.iter_mut().for_each(|index| index.add(*id, shape, rows, row));
     }
 
     pub(super) fn drop_from_indexes(&mut self, row: u32) {
@@ -332,7 +391,7 @@ impl Partition {
     pub(super) fn rename_in_indexes(&mut self, renamed: &[(u32, u32)]) {
         let Self { indexes, shape, rows, .. } = self;
         for index in indexes {
-            let Index { definition, ordinals: Some(ordinals), entries } = index else { continue };
+            let Index { definition, ordinals: Some(ordinals), entries, .. } = index else { continue };
             let reader = Reader { shape, rows, ordinals };
             for &(old, new) in renamed {
                 let found = entries.remove(reader.named(definition.kind, old), |entry| reader.is_before(entry, old));

@@ -13,7 +13,7 @@ mod versions;
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Timestamp};
+use ashlar_base::{Datum, PartitionId, Timestamp};
 use foldhash::fast::RandomState;
 
 pub(crate) use compact::Limits;
@@ -31,6 +31,7 @@ use versions::Versions;
 
 /// See the module.
 pub(crate) struct Partition {
+    id: PartitionId,
     shape: Arc<Shape>,
     rows: Rows,
     versions: Versions,
@@ -58,9 +59,23 @@ pub(crate) enum Since {
     Changed,
 }
 
+impl Since {
+    /// Nobody has touched the key.
+    pub(crate) fn is_same(self) -> bool {
+        self == Self::Same
+    }
+}
+
 impl Partition {
-    pub(crate) fn new(shape: &Arc<Shape>, account: &Arc<Account>, hasher: RandomState, segment_rows: u32) -> Self {
+    pub(crate) fn new(
+        id: PartitionId,
+        shape: &Arc<Shape>,
+        account: &Arc<Account>,
+        hasher: RandomState,
+        segment_rows: u32,
+    ) -> Self {
         Self {
+            id,
             shape: Arc::clone(shape),
             rows: Rows::new(account, hasher, segment_rows),
             versions: Versions::new(account),

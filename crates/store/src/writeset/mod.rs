@@ -151,6 +151,23 @@ impl WriteSet {
         Ok(Region::altered(staged.region(), staged.base_version(), staged.shape()))
     }
 
+    /// Reads without writing: at commit 40001, if another commit changed this key after `read_at`. `version` as for
+    /// [`WriteSet::upsert`].
+    pub(crate) fn expect(
+        &mut self,
+        region: &Arc<Region>,
+        version: u32,
+        read_at: &Snapshot,
+        key: &[Datum<'_>],
+    ) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.expect(read_at.timestamp(), key)
+    }
+
+    /// Whether a commit changes anything: not if all there is are keys that must not have changed.
+    pub(crate) fn changes_anything(&self) -> bool {
+        self.staged.iter().any(Staged::changes_anything)
+    }
+
     /// Whether a region holds rows for this transaction; it may say so where all have been deleted one by one.
     pub fn may_hold_rows(&self, region: &Region) -> bool {
         let staged = self.staged_for(region);

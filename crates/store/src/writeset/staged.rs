@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema, Timestamp};
+use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema, Timestamp, Value};
 use parking_lot::Mutex;
 
 use super::{Overlay, Pending};
@@ -30,6 +30,7 @@ pub(crate) struct Staged {
     length: Length,
     truncations: Vec<Truncation>,
     alterations: Vec<Alteration>,
+    expected: Vec<Expected>,
     charge: Charge,
     /// The picture of the writes so far, once somebody asked.
     overlay: Mutex<Option<Arc<Overlay>>>,
@@ -80,6 +81,21 @@ struct Alteration {
     read_at: Timestamp,
 }
 
+/// A key that was read, and that nobody else may have changed since.
+pub(crate) struct Expected {
+    pub(crate) place: KeyPlace,
+    pub(crate) read_at: Timestamp,
+    key: Box<[Value]>,
+}
+
+impl Expected {
+    /// The key's values in key order.
+    pub(crate) fn read_key<'a>(&'a self, key: &mut Vec<Datum<'a>>) {
+        key.clear();
+        key.extend(self.key.iter().map(Value::as_datum));
+    }
+}
+
 /// How much was written: rows, truncations and alterations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Length {
@@ -101,6 +117,7 @@ impl Staged {
             length: Length::default(),
             truncations: Vec::new(),
             alterations: Vec::new(),
+            expected: Vec::new(),
             charge: Charge::empty(&account),
             overlay: Mutex::new(None),
         }
@@ -119,7 +136,17 @@ impl Staged {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.rows.live() == 0 && self.truncations.is_empty() && self.alterations.is_empty()
+        !self.changes_anything() && self.expected.is_empty()
+    }
+
+    /// Whether there is more to commit than keys that must not have changed.
+    pub(crate) fn changes_anything(&self) -> bool {
+        self.rows.live() > 0 || self.truncates() || !self.alterations.is_empty()
+    }
+
+    /// The keys that nobody else may have changed.
+    pub(crate) fn expected(&self) -> &[Expected] {
+        &self.expected
     }
 
     /// Whether the committed rows are to go.
@@ -249,6 +276,21 @@ impl Staged {
         }
         let old = self.rows.find(place.hash, key);
         self.write(read_at, place, &row, old, DELETED)
+    }
+
+    /// Nobody else may change this key after `read_at`. A savepoint does not take this back: what was read was read.
+    pub(crate) fn expect(&mut self, read_at: Timestamp, key: &[Datum<'_>]) -> Result<()> {
+        // No row can have a key of another type, or one out of the range of its column.
+        let Some(place) = self.region.place_of(key) else { return Ok(()) };
+        if self.expected.len() == self.expected.capacity() {
+            let more = (self.expected.len() / 2).max(4);
+            self.charge.try_resize(self.charge.bytes() as usize + more * size_of::<Expected>())?;
+            self.expected.reserve_exact(more);
+        }
+        let bytes: usize = key.iter().map(|datum| size_of::<Value>() + Need::of(datum).bytes).sum();
+        self.charge.try_resize(self.charge.bytes() as usize + bytes)?;
+        self.expected.push(Expected { place, read_at, key: key.iter().map(Datum::to_value).collect() });
+        Ok(())
     }
 
     /// Appends a row, which takes the place of the pending row `old` of its key.

@@ -15,6 +15,11 @@ impl<'a> Args<'a> {
         Self(command)
     }
 
+    /// The command itself.
+    pub(super) fn command(&self) -> &Command<'a> {
+        &self.0
+    }
+
     /// Arguments, the name among them.
     pub(super) fn len(&self) -> usize {
         self.0.len()

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use ashlar_base::clock;
 use parking_lot::Mutex;
@@ -30,6 +30,8 @@ pub struct Client {
     /// When the last batch of commands ended, in microseconds since 1970.
     active: AtomicU64,
     resp3: AtomicBool,
+    /// Commands that wait for EXEC; -1 without a transaction.
+    queued: AtomicI64,
     killed: AtomicBool,
     kill: Notify,
     words: Mutex<Words>,
@@ -68,6 +70,7 @@ impl Clients {
             opened: now,
             active: AtomicU64::new(now.max(0) as u64),
             resp3: AtomicBool::new(false),
+            queued: AtomicI64::new(-1),
             killed: AtomicBool::new(false),
             kill: Notify::new(),
             words: Mutex::new(Words::default()),
@@ -124,6 +127,11 @@ impl Client {
         self.resp3.store(yes, Ordering::Relaxed);
     }
 
+    /// How many commands wait for EXEC; none without a transaction.
+    pub(super) fn queued(&self, commands: Option<usize>) {
+        self.queued.store(commands.map_or(-1, |commands| commands as i64), Ordering::Relaxed);
+    }
+
     pub(super) fn words(&self) -> Words {
         self.words.lock().clone()
     }
@@ -138,12 +146,13 @@ impl Client {
         let seconds = |since: i64| (now - since).max(0) / 1_000_000;
         let active = i64::try_from(self.active.load(Ordering::Relaxed)).unwrap_or(now);
         let words = self.words();
+        let queued = self.queued.load(Ordering::Relaxed);
         let (command, subcommand) = *self.last_command.lock();
         let bar = if subcommand.is_some() { "|" } else { "" };
         let resp = if self.resp3.load(Ordering::Relaxed) { 3 } else { 2 };
         let line = write!(
             out,
-            "id={} addr={} laddr={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 cmd={command}{bar}{} \
+            "id={} addr={} laddr={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 ssub=0 multi={queued} cmd={command}{bar}{} \
              user=default redir=-1 resp={resp} lib-name={} lib-ver={}",
             self.id,
             self.peer,
@@ -151,6 +160,7 @@ impl Client {
             words.name,
             seconds(self.opened),
             seconds(active),
+            if queued < 0 { 'N' } else { 'x' },
             subcommand.unwrap_or_default(),
             words.library,
             words.library_version,

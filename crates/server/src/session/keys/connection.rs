@@ -34,6 +34,7 @@ pub(super) fn quit(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>
 pub(super) fn reset(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     set_version(session, Version::Resp2);
     session.replies = Replies::On;
+    session.leave_transaction();
     session.client().change_words(|words| words.name.clear());
     reply.simple("RESET");
     Ok(())

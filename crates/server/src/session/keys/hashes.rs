@@ -51,7 +51,7 @@ pub(super) fn hget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
     if let Some(row) = row
         && let Some(ordinal) = column_of(&row.table.schema, args.at(2))
     {
-        return row.read(|found| match found {
+        return row.read(&mut session.running, |found| match found {
             Some(found) => write_value(&row.table.schema.columns[ordinal], &found.get(ordinal), reply),
             None => reply.null(),
         });
@@ -68,7 +68,7 @@ pub(super) fn hmget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
         return Ok(());
     };
     let schema = &row.table.schema;
-    row.read(|found| {
+    row.read(&mut session.running, |found| {
         for field in args.from(2) {
             match (&found, column_of(schema, field)) {
                 (Some(found), Some(ordinal)) => write_value(&schema.columns[ordinal], &found.get(ordinal), reply),
@@ -100,7 +100,7 @@ fn write_all(session: &mut KeySession, name: &[u8], part: Part, reply: &mut Repl
         return Ok(());
     };
     let schema = &row.table.schema;
-    row.read(|found| {
+    row.read(&mut session.running, |found| {
         let Some(found) = found else {
             return header(0, reply);
         };
@@ -131,7 +131,9 @@ pub(super) fn hvals(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
 pub(super) fn hlen(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let row = session.row(args.at(1))?;
     let length = match &row {
-        Some(row) => row.read(|found| found.map_or(0, |found| fields(&row.table.schema, &found).count()))?,
+        Some(row) => {
+            row.read(&mut session.running, |found| found.map_or(0, |found| fields(&row.table.schema, &found).count()))?
+        }
         None => 0,
     };
     reply.integer(length as i64);
@@ -148,7 +150,7 @@ fn text_length(session: &mut KeySession, args: &Args<'_>) -> Outcome<Option<usiz
     };
     let sql_type = row.table.schema.columns[ordinal].sql_type;
     let scratch = &mut session.scratch;
-    row.read(|found| match found.as_ref().map(|found| found.get(ordinal)) {
+    row.read(&mut session.running, |found| match found.as_ref().map(|found| found.get(ordinal)) {
         None | Some(Datum::Null) => None,
         Some(Datum::Text(text)) => Some(text.len()),
         Some(datum) => {
@@ -279,7 +281,7 @@ fn set_fields(session: &mut KeySession, args: &Args<'_>, name: &str) -> Outcome<
     let row = session.row_to_write(args.at(1))?;
     let pairs = (2..args.len()).step_by(2).map(|at| (args.at(at), args.at(at + 1)));
     let changes = Changes::parse(&row, pairs)?;
-    row.change(|entry, key| changes.apply(&row, entry, key))
+    row.change(&mut session.running, |entry, key| changes.apply(&row, entry, key))
 }
 
 pub(super) fn hset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
@@ -297,7 +299,7 @@ pub(super) fn hmset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
 pub(super) fn hsetnx(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let row = session.row_to_write(args.at(1))?;
     let ordinal = column_to_write(&row.table.schema, args.at(2))?;
-    let done = row.change(|entry, key| {
+    let done = row.change(&mut session.running, |entry, key| {
         if entry.row().is_some_and(|found| !found.get(ordinal).is_null()) {
             return Ok(false);
         }
@@ -321,7 +323,7 @@ pub(super) fn hdel(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
             ordinals.push(ordinal);
         }
     }
-    let gone = row.change(|entry, key| {
+    let gone = row.change(&mut session.running, |entry, key| {
         let Some(found) = entry.row() else {
             return Ok(0);
         };
@@ -360,7 +362,7 @@ pub(super) fn hincrby(session: &mut KeySession, args: &Args<'_>, reply: &mut Rep
     let ordinal = column_to_write(&row.table.schema, args.at(2))?;
     let column = &row.table.schema.columns[ordinal];
     let scratch = &mut session.scratch;
-    let sum = row.change(|entry, key| {
+    let sum = row.change(&mut session.running, |entry, key| {
         let current = match (entry.row(), row.key_value(ordinal)) {
             (Some(found), _) => number_of(column, &found.get(ordinal), scratch),
             // The row is not there yet, and its key is a field that it will have.

@@ -4,45 +4,14 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, ErrorCode};
-use ashlar_store::{Mutation, Pending, Region, Snapshot, WriteSet};
+use ashlar_base::{Datum, Error};
+use ashlar_store::{Entry, KeyTransaction, Mutation, Region};
 
+use super::access::{self, atomically};
 use super::arguments::Args;
 use super::error::Outcome;
 use super::rows::{Row, RowTable, Target};
 use super::{KeyService, KeySession, Reply};
-
-/// Attempts of a command on several keys whose snapshot others overtake, before it says so.
-const ATTEMPTS_MAX: usize = 100;
-
-/// Runs a command on several keys as one commit: `work` reads at the snapshot and buffers its writes. Runs it again
-/// when one of the keys was changed by somebody else meanwhile.
-pub(super) fn atomically<R>(
-    service: &KeyService,
-    mut work: impl FnMut(&Snapshot, &mut WriteSet) -> Result<R, Error>,
-) -> Outcome<R> {
-    let store = service.shared.engine.store();
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        let snapshot = store.snapshot();
-        let mut writes = WriteSet::new();
-        let done = work(&snapshot, &mut writes);
-        // The write set holds what its commit must know; for a snapshot that is open old rows would be kept.
-        drop(snapshot);
-        let done = done.and_then(|result| {
-            if !writes.is_empty() {
-                store.commit(&mut writes)?;
-            }
-            Ok(result)
-        });
-        match done {
-            Ok(result) => return Ok(result),
-            Err(error) if error.code() == ErrorCode::SerializationFailure && attempt < ATTEMPTS_MAX => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
 
 /// What a name may stand for.
 enum Named {
@@ -61,10 +30,10 @@ fn named(session: &mut KeySession, name: &[u8]) -> Named {
 }
 
 impl Named {
-    fn exists(&self, session: &KeySession, name: &[u8]) -> Outcome<bool> {
+    fn exists(&self, session: &mut KeySession, name: &[u8]) -> Outcome<bool> {
         match self {
-            Self::Plain => Ok(session.plain_exists(name)),
-            Self::Row(row) => row.read(|found| found.is_some()),
+            Self::Plain => session.plain_exists(name),
+            Self::Row(row) => row.read(&mut session.running, |found| found.is_some()),
             Self::Nothing => Ok(false),
         }
     }
@@ -91,10 +60,10 @@ pub(super) fn del(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
         targets.push((name, named(session, name)));
     }
     let service = &session.service;
-    let gone = atomically(service, |snapshot, writes| {
+    let gone = atomically(service, &mut session.running, |transaction| {
         let mut gone = 0;
         for (name, target) in &targets {
-            gone += i64::from(delete_in(service, snapshot, writes, name, target)?);
+            gone += i64::from(delete_in(service, transaction, name, target)?);
         }
         Ok(gone)
     })?;
@@ -104,43 +73,36 @@ pub(super) fn del(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
 
 fn delete_one(session: &mut KeySession, name: &[u8]) -> Outcome<bool> {
     match named(session, name) {
-        Named::Plain => session.service.kv.entry(&[Datum::Bytea(name)], |entry| {
-            let exists = entry.row().is_some();
-            if exists {
-                entry.apply(Mutation::Delete { key: &[Datum::Bytea(name)] })?;
-            }
-            Ok(exists)
-        }),
-        Named::Row(row) => row.change(|entry, key| {
-            let exists = entry.row().is_some();
-            if exists {
-                entry.apply(Mutation::Delete { key })?;
-            }
-            Ok(exists)
-        }),
+        Named::Plain => {
+            let key = [Datum::Bytea(name)];
+            access::change(&mut session.running, &session.service.kv, &key, |entry| Ok(delete(entry, &key)?))
+        }
+        Named::Row(row) => row.change(&mut session.running, |entry, key| Ok(delete(entry, key)?)),
         Named::Nothing => Ok(false),
     }
 }
 
-/// Deletes one of several names, if it exists at the snapshot and was not deleted by the same command.
+/// Deletes the row of an entry: whether there was one.
+fn delete(entry: &mut Entry<'_>, key: &[Datum<'_>]) -> Result<bool, Error> {
+    let exists = entry.row().is_some();
+    if exists {
+        entry.apply(Mutation::Delete { key })?;
+    }
+    Ok(exists)
+}
+
+/// Deletes one of several names, if it is there and was not deleted by the same command.
 fn delete_in(
     service: &KeyService,
-    snapshot: &Snapshot,
-    writes: &mut WriteSet,
+    transaction: &mut KeyTransaction,
     name: &[u8],
     target: &Named,
 ) -> Result<bool, Error> {
-    let delete = |writes: &mut WriteSet, region: &Arc<Region>, key: &[Datum<'_>]| {
-        let untouched = matches!(writes.get(region, key), Pending::Untouched);
-        let exists = untouched && region.get_at(snapshot, key, |row| row.is_some());
-        if exists {
-            writes.delete(region, region.schema().version, snapshot, key)?;
-        }
-        Ok(exists)
-    };
+    let mut delete_row =
+        |region: &Arc<Region>, key: &[Datum<'_>]| transaction.entry(region, key, |entry| delete(entry, key))?;
     match target {
-        Named::Plain => delete(writes, &service.kv, &[Datum::Bytea(name)]),
-        Named::Row(row) => row.with_key(|key| delete(writes, &row.table.region, key)),
+        Named::Plain => delete_row(&service.kv, &[Datum::Bytea(name)]),
+        Named::Row(row) => row.with_key(|key| delete_row(&row.table.region, key)),
         Named::Nothing => Ok(false),
     }
 }

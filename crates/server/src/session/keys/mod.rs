@@ -4,6 +4,7 @@
 //! row of the table `kv`; `table:{key}` is a row of any table, as a hash of its columns. No SQL and no DataFusion
 //! here, and nothing waits: a command runs to its end under the locks of the partitions it touches.
 
+mod access;
 mod arguments;
 mod clients;
 mod connection;
@@ -18,6 +19,7 @@ mod rows;
 mod scan;
 mod strings;
 mod table;
+mod transaction;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -28,11 +30,13 @@ use ashlar_base::{Error, ErrorCode, clock};
 use ashlar_protocol::resp::{Command, ReplyWriter, Version};
 use ashlar_store::Region;
 
+use self::access::Running;
 use self::arguments::Args;
 pub use self::clients::{Client, Clients};
 use self::clients::{LastCommand, Registration};
 use self::error::KeyError;
 use self::rows::TableCache;
+use self::transaction::{Queue, Watches};
 use super::Shared;
 
 type Reply<'a> = ReplyWriter<'a>;
@@ -107,6 +111,12 @@ pub struct KeySession {
     replies: Replies,
     closing: bool,
     tables: TableCache,
+    /// Commands that wait for EXEC, between MULTI and that.
+    queue: Option<Box<Queue>>,
+    /// What WATCH named.
+    watches: Option<Box<Watches>>,
+    /// What EXEC is running.
+    running: Running,
     /// Texts and values on their way; kept between commands, bounded by [`SCRATCH_BYTES_KEPT`].
     scratch: Vec<u8>,
     /// Counted here and added to the service once per batch, so that cores do not fight for a counter.
@@ -140,6 +150,9 @@ impl KeySession {
             replies: Replies::On,
             closing: false,
             tables: TableCache::default(),
+            queue: None,
+            watches: None,
+            running: None,
             scratch: Vec::new(),
             commands: 0,
             errors: 0,
@@ -164,9 +177,18 @@ impl KeySession {
         let outcome = match self.find(&args) {
             Ok(command) => {
                 let mut reply = ReplyWriter::new(out, self.version);
-                (command.handler)(self, &args, &mut reply)
+                if self.queue.is_some() && command.is_queued() {
+                    self.enqueue(command, &args, &mut reply)
+                } else {
+                    (command.handler)(self, &args, &mut reply)
+                }
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                if let Some(queue) = &mut self.queue {
+                    queue.break_off();
+                }
+                Err(error)
+            }
         };
         let mut code = None;
         if let Err(error) = outcome {

@@ -12,6 +12,7 @@ use ashlar_base::{Datum, Error, SqlType, TableSchema, Value};
 use ashlar_query::Engine;
 use ashlar_store::{Entry, Region, RowRef};
 
+use super::access::{self, Running};
 use super::error::{KeyError, Outcome};
 use super::{KeySession, row_name};
 
@@ -107,20 +108,24 @@ impl Row {
         Some(&self.key[position])
     }
 
-    /// Reads the latest committed row under the lock of its partition.
-    pub(super) fn read<R>(&self, f: impl FnOnce(Option<RowRef<'_>>) -> R) -> Outcome<R> {
-        self.table.region.get(&self.key(), |row| {
+    /// Reads the row under the lock of its partition.
+    pub(super) fn read<R>(&self, running: &mut Running, f: impl FnOnce(Option<RowRef<'_>>) -> R) -> Outcome<R> {
+        access::read(running, &self.table.region, &self.key(), |row| {
             if let Some(row) = &row {
                 self.table.check_version(row.schema().version)?;
             }
             Ok(f(row))
-        })
+        })?
     }
 
     /// Reads and changes the row under the lock of its partition; `f` also gets the key's values in key order.
-    pub(super) fn change<R>(&self, f: impl FnOnce(&mut Entry<'_>, &[Datum<'_>]) -> Outcome<R>) -> Outcome<R> {
+    pub(super) fn change<R>(
+        &self,
+        running: &mut Running,
+        f: impl FnOnce(&mut Entry<'_>, &[Datum<'_>]) -> Outcome<R>,
+    ) -> Outcome<R> {
         let key = self.key();
-        self.table.region.entry(&key, |entry| {
+        access::change(running, &self.table.region, &key, |entry| {
             self.table.check_version(entry.schema().version)?;
             f(entry, &key)
         })
@@ -129,6 +134,11 @@ impl Row {
     /// The key's values in key order, for writes of several rows at once.
     pub(super) fn with_key<R>(&self, f: impl FnOnce(&[Datum<'_>]) -> R) -> R {
         f(&self.key())
+    }
+
+    /// Where the row is, and its key.
+    pub(super) fn into_parts(self) -> (Arc<Region>, Box<[Value]>) {
+        (Arc::clone(&self.table.region), self.key.into())
     }
 }
 
@@ -176,7 +186,7 @@ impl KeySession {
     pub(super) fn row(&mut self, name: &[u8]) -> Outcome<Option<Row>> {
         match self.target(name)? {
             Target::Row(row) => Ok(Some(row)),
-            Target::Plain if self.plain_exists(name) => Err(KeyError::WRONG_TYPE),
+            Target::Plain if self.plain_exists(name)? => Err(KeyError::WRONG_TYPE),
             Target::Plain => Ok(None),
         }
     }
@@ -194,7 +204,7 @@ impl KeySession {
     }
 
     /// Whether there is a plain key of this name.
-    pub(super) fn plain_exists(&self, name: &[u8]) -> bool {
-        self.service.kv.get(&[Datum::Bytea(name)], |row| row.is_some())
+    pub(super) fn plain_exists(&mut self, name: &[u8]) -> Outcome<bool> {
+        access::read(&mut self.running, &self.service.kv, &[Datum::Bytea(name)], |row| row.is_some())
     }
 }

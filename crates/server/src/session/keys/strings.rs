@@ -3,12 +3,15 @@
 //! Called through the command table. GET and SET allocate nothing: the value goes from the store's memory into the
 //! reply, and from the request into the store, under the lock of the key's partition.
 
-use ashlar_base::{Datum, Error};
-use ashlar_store::{Entry, Mutation, Region, RowRef, Snapshot, WriteSet};
+use std::sync::Arc;
 
+use ashlar_base::{Datum, Error};
+use ashlar_store::{Entry, Mutation, Region, RowRef, WriteSet};
+
+use super::access::{self, Running, atomically};
 use super::arguments::{Args, integer, integer_or_error, is, range};
 use super::error::{KeyError, Outcome};
-use super::{KeyService, KeySession, Reply, keyspace};
+use super::{KeySession, Reply};
 
 /// The bytes of a row of `kv`.
 fn value_of(row: &RowRef<'_>, with: impl FnOnce(&[u8])) {
@@ -36,26 +39,49 @@ fn put(entry: &mut Entry<'_>, key: &[u8], value: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-impl KeySession {
-    /// The region of plain keys, once it is sure that `key` is one.
+/// The way to plain keys.
+struct Plain<'a> {
+    kv: &'a Arc<Region>,
+    running: &'a mut Running,
+}
+
+impl Plain<'_> {
+    /// See [`access::read`].
     #[inline]
-    fn plain(&mut self, key: &[u8]) -> Outcome<&Region> {
+    fn get<R>(self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> Outcome<R> {
+        access::read(self.running, self.kv, key, f)
+    }
+
+    /// See [`access::change`].
+    #[inline]
+    fn entry<R, E: From<Error>>(
+        self,
+        key: &[Datum<'_>],
+        f: impl FnOnce(&mut Entry<'_>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        access::change(self.running, self.kv, key, f)
+    }
+}
+
+impl KeySession {
+    /// The way to plain keys, once it is sure that `key` is one.
+    #[inline]
+    fn plain(&mut self, key: &[u8]) -> Outcome<Plain<'_>> {
         if self.is_row_name(key) {
             return Err(KeyError::WRONG_TYPE);
         }
-        Ok(&self.service.kv)
+        Ok(Plain { kv: &self.service.kv, running: &mut self.running })
     }
 }
 
 pub(super) fn get(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let key = args.at(1);
-    session.plain(key)?.get(&[Datum::Bytea(key)], |row| write_value(row, reply));
-    Ok(())
+    session.plain(key)?.get(&[Datum::Bytea(key)], |row| write_value(row, reply))
 }
 
 pub(super) fn strlen(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     let key = args.at(1);
-    let length = session.plain(key)?.get(&[Datum::Bytea(key)], |row| row.as_ref().map_or(0, length_of));
+    let length = session.plain(key)?.get(&[Datum::Bytea(key)], |row| row.as_ref().map_or(0, length_of))?;
     reply.integer(length as i64);
     Ok(())
 }
@@ -66,8 +92,7 @@ pub(super) fn getrange(session: &mut KeySession, args: &Args<'_>, reply: &mut Re
     session.plain(key)?.get(&[Datum::Bytea(key)], |row| match row {
         Some(row) => value_of(&row, |bytes| reply.bulk(&bytes[range(start, end, bytes.len())])),
         None => reply.bulk(b""),
-    });
-    Ok(())
+    })
 }
 
 /// The options of SET behind key and value.
@@ -267,6 +292,9 @@ fn load(entry: &Entry<'_>, scratch: &mut Vec<u8>) {
 
 pub(super) fn mget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     reply.array(args.len() - 1);
+    if session.running.is_some() {
+        return mget_in_transaction(session, args, reply);
+    }
     // One snapshot for all keys: an MSET is seen whole or not at all.
     let snapshot = session.service.shared.engine.store().snapshot();
     for key in args.from(1) {
@@ -274,6 +302,18 @@ pub(super) fn mget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
             reply.null();
         } else {
             session.service.kv.get_at(&snapshot, &[Datum::Bytea(key)], |row| write_value(row, reply));
+            super::check_length(reply)?;
+        }
+    }
+    Ok(())
+}
+
+fn mget_in_transaction(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    for key in args.from(1) {
+        if session.is_row_name(key) {
+            reply.null();
+        } else {
+            session.plain(key)?.get(&[Datum::Bytea(key)], |row| write_value(row, reply))?;
             super::check_length(reply)?;
         }
     }
@@ -296,21 +336,25 @@ fn check_pairs(session: &mut KeySession, args: &Args<'_>, name: &str) -> Outcome
     Ok(())
 }
 
-fn put_pairs(service: &KeyService, args: &Args<'_>, snapshot: &Snapshot, writes: &mut WriteSet) -> Result<(), Error> {
-    let version = service.kv.schema().version;
-    for (key, value) in pairs(args) {
-        writes.upsert(&service.kv, version, snapshot, &[Datum::Bytea(key), Datum::Bytea(value)])?;
-    }
-    Ok(())
-}
-
 pub(super) fn mset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     check_pairs(session, args, "mset")?;
     let service = &session.service;
     let store = service.shared.engine.store();
-    let mut writes = WriteSet::blind();
-    put_pairs(service, args, &store.snapshot(), &mut writes)?;
-    store.commit(&mut writes)?;
+    match &mut session.running {
+        None => {
+            let version = service.kv.schema().version;
+            let (snapshot, mut writes) = (store.snapshot(), WriteSet::blind());
+            for (key, value) in pairs(args) {
+                writes.upsert(&service.kv, version, &snapshot, &[Datum::Bytea(key), Datum::Bytea(value)])?;
+            }
+            store.commit(&mut writes)?;
+        }
+        Some(transaction) => {
+            for (key, value) in pairs(args) {
+                transaction.entry(&service.kv, &[Datum::Bytea(key)], |entry| put(entry, key, value))??;
+            }
+        }
+    }
     reply.ok();
     Ok(())
 }
@@ -318,12 +362,15 @@ pub(super) fn mset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
 pub(super) fn msetnx(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     check_pairs(session, args, "msetnx")?;
     let service = &session.service;
-    let done = keyspace::atomically(service, |snapshot, writes| {
-        let taken = |key| service.kv.get_at(snapshot, &[Datum::Bytea(key)], |row| row.is_some());
-        if pairs(args).any(|(key, _)| taken(key)) {
-            return Ok(false);
+    let done = atomically(service, &mut session.running, |transaction| {
+        for (key, _) in pairs(args) {
+            if transaction.get(&service.kv, &[Datum::Bytea(key)], |row| row.is_some())? {
+                return Ok(false);
+            }
         }
-        put_pairs(service, args, snapshot, writes)?;
+        for (key, value) in pairs(args) {
+            transaction.entry(&service.kv, &[Datum::Bytea(key)], |entry| put(entry, key, value))??;
+        }
         Ok(true)
     })?;
     reply.integer(i64::from(done));

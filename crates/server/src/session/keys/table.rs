@@ -3,7 +3,7 @@
 //! Called by `mod.rs` for every command. A command that is not in this table does not exist.
 
 use super::{Args, KeySession, Reply};
-use super::{connection, describe, error::Outcome, hashes, info, keyspace, scan, strings};
+use super::{connection, describe, error::Outcome, hashes, info, keyspace, scan, strings, transaction};
 
 /// What runs a command: reads the arguments, writes one reply, or returns the error to be written instead.
 pub(super) type Handler = fn(&mut KeySession, &Args<'_>, &mut Reply<'_>) -> Outcome;
@@ -46,6 +46,7 @@ pub(super) enum Group {
     Hash,
     Server,
     String,
+    Transactions,
 }
 
 impl Group {
@@ -57,6 +58,7 @@ impl Group {
             Self::Hash => "hash",
             Self::Server => "server",
             Self::String => "string",
+            Self::Transactions => "transactions",
         }
     }
 
@@ -68,6 +70,7 @@ impl Group {
             Self::Hash => Some("hash"),
             Self::Server => None,
             Self::String => Some("string"),
+            Self::Transactions => Some("transaction"),
         }
     }
 }
@@ -78,6 +81,11 @@ impl KnownCommand {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let arity = i64::from(self.arity);
         if arity >= 0 { count == arity } else { count >= -arity }
+    }
+
+    /// Whether MULTI queues it: not what ends a transaction, or the connection, or cannot be in one.
+    pub(super) fn is_queued(&self) -> bool {
+        !["multi", "exec", "discard", "watch", "quit", "reset"].contains(&self.name)
     }
 
     /// The subcommand of this name, in any case.
@@ -147,6 +155,10 @@ const ONE_KEY: Keys = Keys { first: 1, last: 1, step: 1 };
 const ALL_KEYS: Keys = Keys { first: 1, last: -1, step: 1 };
 const PAIRS: Keys = Keys { first: 1, last: -1, step: 2 };
 
+/// Not between MULTI and EXEC: what looks at all keys looks past a transaction, and what acts on connections cannot be
+/// done once more.
+pub(super) const NO_MULTI: &str = "no_multi";
+
 const READ: &[&str] = &["readonly"];
 const READ_FAST: &[&str] = &["readonly", "fast"];
 const WRITE: &[&str] = &["write"];
@@ -155,6 +167,10 @@ const GROW: &[&str] = &["write", "denyoom"];
 const GROW_FAST: &[&str] = &["write", "denyoom", "fast"];
 const ADMIN: &[&str] = &["loading", "stale"];
 const ADMIN_FAST: &[&str] = &["loading", "stale", "fast"];
+const SCAN: &[&str] = &["readonly", NO_MULTI];
+const COUNT: &[&str] = &["readonly", "fast", NO_MULTI];
+const ALONE: &[&str] = &["loading", "stale", NO_MULTI];
+const BLOCK: &[&str] = &["noscript", "loading", "stale", "fast", "allow_busy"];
 const NO_AUTH: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"];
 
 /// A command without subcommands.
@@ -184,7 +200,7 @@ const fn container(
     KnownCommand { name, arity: -2, flags: &[], keys: NO_KEYS, group, since, summary, subcommands, handler }
 }
 
-use Group::{Connection, Generic, Hash, Server, String as Text};
+use Group::{Connection, Generic, Hash, Server, String as Text, Transactions};
 
 /// All commands. The order is that of COMMAND.
 #[rustfmt::skip]
@@ -223,17 +239,23 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("hstrlen",  3, READ_FAST,  ONE_KEY,  Hash, "3.2.0", "Get the length of the text of a column", hashes::hstrlen),
     row("hvals",    2, READ,       ONE_KEY,  Hash, "2.0.0", "Get the values of a row that are not NULL", hashes::hvals),
     // Keys and rows alike.
-    row("dbsize",   1, READ_FAST,  NO_KEYS,  Server, "1.0.0", "Return the number of keys and addressable rows", keyspace::dbsize),
+    row("dbsize",   1, COUNT,      NO_KEYS,  Server, "1.0.0", "Return the number of keys and addressable rows", keyspace::dbsize),
     row("del",     -2, WRITE,      ALL_KEYS, Generic, "1.0.0", "Delete keys or rows", keyspace::del),
     row("exists",  -2, READ_FAST,  ALL_KEYS, Generic, "1.0.0", "Count how many of the keys or rows exist", keyspace::exists),
-    row("keys",     2, READ,       NO_KEYS,  Generic, "1.0.0", "Find all keys and rows whose name matches the given pattern", scan::keys),
+    row("keys",     2, SCAN,       NO_KEYS,  Generic, "1.0.0", "Find all keys and rows whose name matches the given pattern", scan::keys),
     row("persist",  2, WRITE_FAST, ONE_KEY,  Generic, "2.2.0", "Remove the expiration from a key; no key has one", keyspace::persist),
     row("pttl",     2, READ_FAST,  ONE_KEY,  Generic, "2.6.0", "Get the time to live of a key in milliseconds; no key has one", keyspace::ttl),
-    row("scan",    -2, READ,       NO_KEYS,  Generic, "2.8.0", "Incrementally iterate over all keys and rows", scan::scan),
+    row("scan",    -2, SCAN,       NO_KEYS,  Generic, "2.8.0", "Incrementally iterate over all keys and rows", scan::scan),
     row("touch",   -2, READ_FAST,  ALL_KEYS, Generic, "3.2.1", "Count how many of the keys or rows exist", keyspace::exists),
     row("ttl",      2, READ_FAST,  ONE_KEY,  Generic, "1.0.0", "Get the time to live of a key in seconds; no key has one", keyspace::ttl),
     row("type",     2, READ_FAST,  ONE_KEY,  Generic, "1.0.0", "Determine the type stored at a name: string, hash (a row) or none", keyspace::type_of),
     row("unlink",  -2, WRITE_FAST, ALL_KEYS, Generic, "4.0.0", "Delete keys or rows", keyspace::del),
+    // Several commands as one.
+    row("discard",  1, BLOCK,      NO_KEYS,  Transactions, "2.0.0", "Forget the queued commands", transaction::discard),
+    row("exec",     1, &["noscript", "loading", "stale", "skip_slowlog"], NO_KEYS, Transactions, "1.2.0", "Run the queued commands as one", transaction::exec),
+    row("multi",    1, BLOCK,      NO_KEYS,  Transactions, "1.2.0", "Queue the commands that follow", transaction::multi),
+    row("unwatch",  1, BLOCK,      NO_KEYS,  Transactions, "2.2.0", "Forget the watched keys", transaction::unwatch),
+    row("watch",   -2, BLOCK,      ALL_KEYS, Transactions, "2.2.0", "Let EXEC do nothing if one of the keys or rows changes", transaction::watch),
     // The connection and the server.
     row("auth",    -2, NO_AUTH,    NO_KEYS,  Connection, "1.0.0", "Authenticate to the server", connection::auth),
     container("client", "2.4.0", Connection, "Container for connection commands", CLIENT, describe::help),
@@ -263,11 +285,11 @@ const CLIENT: &[KnownCommand] = &[
     row("help",      2, ADMIN, NO_KEYS, Connection, "5.0.0", "Show helpful text about the different subcommands", describe::help),
     row("id",        2, ADMIN, NO_KEYS, Connection, "5.0.0", "Return the client ID of the current connection", connection::client_id),
     row("info",      2, ADMIN, NO_KEYS, Connection, "6.2.0", "Return information about the current connection", connection::client_info),
-    row("kill",     -3, ADMIN, NO_KEYS, Connection, "2.4.0", "Close connections of other clients", connection::client_kill),
+    row("kill",     -3, ALONE, NO_KEYS, Connection, "2.4.0", "Close connections of other clients", connection::client_kill),
     row("list",     -2, ADMIN, NO_KEYS, Connection, "2.4.0", "Get the list of client connections", connection::client_list),
     row("no-evict",  3, ADMIN, NO_KEYS, Connection, "7.0.0", "Accepted: no connection is ever evicted", connection::client_switch),
     row("no-touch",  3, ADMIN, NO_KEYS, Connection, "7.2.0", "Accepted: no command keeps an access time", connection::client_switch),
-    row("reply",     3, ADMIN, NO_KEYS, Connection, "3.2.0", "Instruct the server whether to reply to commands", connection::client_reply),
+    row("reply",     3, ALONE, NO_KEYS, Connection, "3.2.0", "Instruct the server whether to reply to commands", connection::client_reply),
     row("setinfo",   4, ADMIN, NO_KEYS, Connection, "7.2.0", "Set the name or version of the client library", connection::client_setinfo),
     row("setname",   3, ADMIN, NO_KEYS, Connection, "2.6.9", "Set the current connection name", connection::client_setname),
 ];
@@ -303,7 +325,7 @@ mod tests {
 
     #[test]
     fn other_names_are_not_found() {
-        for name in ["", "ge", "gett", "multi", "a name that is longer than any command's", "g\u{e9}t"] {
+        for name in ["", "ge", "gett", "subscribe", "a name that is longer than any command's", "g\u{e9}t"] {
             assert!(find(name.as_bytes()).is_none(), "{name}");
         }
     }

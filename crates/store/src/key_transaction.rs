@@ -1,0 +1,186 @@
+//! Several key operations as one commit: each sees what those before it wrote, others see all of it or nothing, and
+//! between its first read and its commit nobody changes what it has read.
+//!
+//! Called by key-value sessions for MULTI and EXEC, and for commands on several keys. Reads are at one snapshot, writes
+//! are buffered, and the commit checks both: the whole is as if it had happened at the moment of the commit.
+
+use std::sync::Arc;
+
+use ashlar_base::{Datum, Error, Result, TableSchema, Timestamp, Value};
+
+use crate::entry::{Entry, check};
+use crate::mutation::{Applied, Mutation};
+use crate::partition::Partition;
+use crate::region::Region;
+use crate::row::RowRef;
+use crate::snapshot::Snapshot;
+use crate::store::Store;
+use crate::writeset::{Mark, Pending, WriteSet};
+
+/// See the module.
+#[derive(Debug)]
+pub struct KeyTransaction {
+    snapshot: Snapshot,
+    writes: WriteSet,
+    /// Keys were given that must be as they were at a snapshot of their own.
+    watches: bool,
+}
+
+/// A place in the order of a transaction's writes.
+#[derive(Clone, Debug)]
+pub struct KeyMark(Mark);
+
+impl KeyTransaction {
+    /// One that reads what is committed now.
+    pub fn new(store: &Store) -> Self {
+        Self { snapshot: store.snapshot(), writes: WriteSet::new(), watches: false }
+    }
+
+    /// Commits only if nobody has changed this key after `since`.
+    ///
+    /// # Errors
+    /// 40001: the table is gone or has another shape, which counts as a change; 53200 over the memory bound.
+    pub fn watch(&mut self, region: &Arc<Region>, since: &Snapshot, key: &[Datum<'_>]) -> Result<()> {
+        self.watches = true;
+        self.writes.expect(region, region.version(), since, key)
+    }
+
+    /// Reads the row of a key. `f` must not touch the store in any other way.
+    ///
+    /// # Errors
+    /// 40001 where the table's shape has changed since the transaction began to use it; 53200 over the memory bound.
+    pub fn get<R>(
+        &mut self,
+        region: &Arc<Region>,
+        key: &[Datum<'_>],
+        f: impl FnOnce(Option<RowRef<'_>>) -> R,
+    ) -> Result<R> {
+        if matches!(self.writes.get(region, key), Pending::Untouched) {
+            self.writes.expect(region, region.version(), &self.snapshot, key)?;
+        }
+        Ok(match self.writes.get(region, key) {
+            Pending::Row(row) => f(Some(row)),
+            Pending::Deleted => f(None),
+            Pending::Untouched => region.get_at(&self.snapshot, key, f),
+        })
+    }
+
+    /// Reads and writes the row of one key. `f` must not touch the store in any other way.
+    ///
+    /// # Errors
+    /// As for [`KeyTransaction::get`].
+    pub fn entry<R>(
+        &mut self,
+        region: &Arc<Region>,
+        key: &[Datum<'_>],
+        f: impl FnOnce(&mut Entry<'_>) -> R,
+    ) -> Result<R> {
+        let Some(place) = region.place_of(key) else {
+            // There is no such row, and there never will be.
+            return Ok(region.entry(key, f));
+        };
+        let version = region.version();
+        self.writes.expect(region, version, &self.snapshot, key)?;
+        let guard = region.lock(place.partition);
+        let committed = guard.as_deref().and_then(|partition| {
+            let row = partition.locate_at(place.hash, key, self.snapshot.timestamp());
+            row.map(|row| (partition, row))
+        });
+        let Self { snapshot, writes, .. } = self;
+        Ok(f(&mut Entry::pending(PendingEntry { region, key, version, snapshot, writes, committed })))
+    }
+
+    /// Where the writes are now.
+    pub fn mark(&self) -> KeyMark {
+        KeyMark(self.writes.mark())
+    }
+
+    /// Takes back every write since a mark.
+    pub fn rollback_to(&mut self, mark: KeyMark) {
+        self.writes.rollback_to(mark.0);
+    }
+
+    /// Makes the writes visible at once.
+    ///
+    /// # Errors
+    /// 40001 where somebody else has changed a key that this one watched, read or wrote; 53200 over the memory bound.
+    /// Nothing was changed then.
+    pub fn commit(self, store: &Store) -> Result<()> {
+        let Self { snapshot, mut writes, watches } = self;
+        // The write set holds what its commit must know; for a snapshot that is open old rows would be kept.
+        drop(snapshot);
+        // What was only read was so at the snapshot: nothing could tell that from now.
+        if writes.changes_anything() || watches {
+            store.commit(&mut writes)?;
+        }
+        Ok(())
+    }
+}
+
+impl Region {
+    /// Whether the row of a key is another than the one that a snapshot sees, or is gone, or has come.
+    pub fn has_changed(&self, since: &Snapshot, key: &[Datum<'_>]) -> bool {
+        let at: Timestamp = since.timestamp();
+        let Some(place) = self.place_of(key) else { return false };
+        let guard = self.lock(place.partition);
+        let Some(stored) = guard.as_deref() else { return false };
+        !stored.is_present(at) && !stored.since(stored.locate(place.hash, key), key, at).is_same()
+    }
+}
+
+/// One key of a transaction, with the lock of its partition held: the committed row lies there.
+pub(crate) struct PendingEntry<'a> {
+    region: &'a Arc<Region>,
+    key: &'a [Datum<'a>],
+    version: u32,
+    snapshot: &'a Snapshot,
+    writes: &'a mut WriteSet,
+    committed: Option<(&'a Partition, u32)>,
+}
+
+impl PendingEntry<'_> {
+    pub(crate) fn row(&self) -> Option<RowRef<'_>> {
+        match self.writes.get(self.region, self.key) {
+            Pending::Row(row) => Some(row),
+            Pending::Deleted => None,
+            Pending::Untouched => self.committed.map(|(partition, row)| self.region.row(partition, row)),
+        }
+    }
+
+    pub(crate) fn schema(&self) -> Arc<TableSchema> {
+        self.region.schema()
+    }
+
+    pub(crate) fn apply(&mut self, mutation: Mutation<'_>) -> Result<Applied> {
+        let shape = self.region.shape();
+        check(&shape, self.key, &mutation)?;
+        let old: Option<Vec<Value>> = self.row().map(|row| {
+            let columns = 0..row.schema().columns.len();
+            columns.map(|ordinal| row.get(ordinal).to_value()).collect()
+        });
+        let done = if old.is_some() { Applied::Updated } else { Applied::Inserted };
+        match (mutation, old) {
+            (Mutation::Insert { .. }, Some(_)) => return Err(shape.duplicate(self.key)),
+            (Mutation::Insert { row } | Mutation::Upsert { row }, _) => {
+                self.writes.upsert(self.region, self.version, self.snapshot, row)?;
+            }
+            (Mutation::Update { .. } | Mutation::Delete { .. }, None) => return Ok(Applied::Nothing),
+            (Mutation::Update { changes, .. }, Some(old)) => {
+                let mut row: Vec<_> = old.iter().map(Value::as_datum).collect();
+                for (ordinal, datum) in changes {
+                    let column = row.get_mut(*ordinal);
+                    *column.ok_or_else(|| Error::internal("a change of a column that is not there"))? = datum.clone();
+                }
+                self.writes.upsert(self.region, self.version, self.snapshot, &row)?;
+            }
+            (Mutation::Delete { key }, Some(_)) => {
+                self.writes.delete(self.region, self.version, self.snapshot, key)?;
+                return Ok(Applied::Deleted);
+            }
+        }
+        Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests;
