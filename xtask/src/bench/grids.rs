@@ -1,4 +1,4 @@
-//! Hazelcast and Geode beside the others: a member and a client of each, small Java programs of `xtask/bench/grids`.
+//! Hazelcast and Geode beside the others: a member and a client of each, small Java programs of `crates/lab/grids`.
 //!
 //! Called by the rows that name them. Their settings are here and in those programs. A product that cannot be had or started
 //! (no JDK, no network, no memory) is an error that says so; its caller shows it, and no row is left out because of it.
@@ -13,7 +13,7 @@ use super::program::Program;
 use super::servers::{CLIENT_CORE, SERVER_CORE, free_port, pinned};
 use crate::run;
 
-const SOURCES: &str = "xtask/bench/grids";
+const SOURCES: &str = "crates/lab/grids";
 
 /// Heap of a member; the smallest and the largest size are the same, as their makers advise. Not touched beforehand.
 const MEMBER_HEAP: &str = "4g";
