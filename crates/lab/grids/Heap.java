@@ -12,12 +12,16 @@ final class Heap {
 
     private Heap() {}
 
-    /** The command of a member: {@code heap}, answered with bytes. */
-    static String answer(String[] words) {
-        if (words.length != 1 || !words[0].equals("heap")) {
-            throw new IllegalArgumentException("a member knows one command: heap");
+    /** The commands of a member: {@code heap}, answered with bytes, and {@code version}. */
+    static String answer(String version, String[] words) {
+        switch (words[0]) {
+            case "heap":
+                return Long.toString(live());
+            case "version":
+                return version;
+            default:
+                throw new IllegalArgumentException("a member knows two commands: heap, version");
         }
-        return Long.toString(live());
     }
 
     private static long live() {

@@ -23,11 +23,13 @@ final class HazelcastMember {
         network.getJoin().getAutoDetectionConfig().setEnabled(false);
         network.getJoin().getMulticastConfig().setEnabled(false);
         config.getJetConfig().setEnabled(arguments.length > 1 && arguments[1].equals("sql"));
-        for (String map : new String[] {"entries", "documents"}) {
+        config.getSerializationConfig().getCompactSerializationConfig().addSerializer(new Row.Serializer());
+        for (String map : new String[] {"entries", "documents", Rows.TABLE}) {
             config.addMapConfig(new MapConfig(map).setBackupCount(0).setInMemoryFormat(InMemoryFormat.BINARY));
         }
         HazelcastInstance member = Hazelcast.newHazelcastInstance(config);
-        lines.serve(Heap::answer);
+        String version = member.getCluster().getLocalMember().getVersion().toString();
+        lines.serve(words -> Heap.answer(version, words));
         member.getLifecycleService().terminate();
         System.exit(0);
     }

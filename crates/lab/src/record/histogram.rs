@@ -80,9 +80,17 @@ pub(crate) fn decode(text: &str) -> Result<Latencies> {
     let (cookie, rest) = u32_of(&envelope)?;
     ensure!(cookie == ENVELOPE_COOKIE, "no HdrHistogram: cookie {cookie:#x}");
     let (_, stored) = u32_of(rest)?;
-    let plain = from_zlib_stored(stored)?;
+    of_plain(&from_zlib_stored(stored)?)
+}
+
+/// Reads a histogram that is not in the compressed envelope, in base64: as clients in Java write it, whose library would compress it.
+pub(crate) fn decode_plain(text: &str) -> Result<Latencies> {
+    of_plain(&from_base64(text)?)
+}
+
+fn of_plain(plain: &[u8]) -> Result<Latencies> {
     ensure!(plain.len() >= HEADER_BYTES, "a histogram that ends too early");
-    let (cookie, rest) = u32_of(&plain)?;
+    let (cookie, rest) = u32_of(plain)?;
     ensure!(cookie == COOKIE, "no HdrHistogram of version 2: cookie {cookie:#x}");
     let (length, _) = u32_of(rest)?;
     let digits = plain.get(12..16) == Some(&u32::from(DIGITS).to_be_bytes()[..]);
@@ -93,7 +101,8 @@ pub(crate) fn decode(text: &str) -> Result<Latencies> {
     let mut index = 0u64;
     while !counts.is_empty() {
         match from_zigzag(from_leb128(&mut counts)?) {
-            empty @ ..=0 => index = index.saturating_add(empty.unsigned_abs()),
+            // Others write a single empty bucket as the count that it is.
+            empty @ ..=0 => index = index.saturating_add(empty.unsigned_abs().max(1)),
             count => {
                 ensure!(index <= last, "a bucket beyond the bounds");
                 histogram.record_n(value_of(index), count.unsigned_abs())?;

@@ -19,7 +19,7 @@ use crate::load::Sample;
 use machine::{Commit, Machine};
 
 /// The version of these types. Another shape of the file is another version, and is refused.
-pub(crate) const SCHEMA_VERSION: u32 = 3;
+pub(crate) const SCHEMA_VERSION: u32 = 4;
 
 /// Everything about one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,9 +91,30 @@ pub(crate) struct TargetRecord {
     pub(crate) version: Option<String>,
     pub(crate) program: Option<String>,
     pub(crate) program_changed_at: Option<String>,
+    pub(crate) client: ClientKind,
     pub(crate) configuration: Vec<String>,
     pub(crate) address: Option<String>,
     pub(crate) process_id: Option<u32>,
+}
+
+/// Who makes the requests and takes the time. What that costs is part of every latency, and differs between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ClientKind {
+    /// Threads of the lab.
+    Lab,
+    /// A process in Java, with the client library of a product.
+    Java,
+}
+
+impl ClientKind {
+    /// For people.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Lab => "threads of the lab",
+            Self::Java => "a client in Java",
+        }
+    }
 }
 
 /// What became of a target.
@@ -126,6 +147,7 @@ pub(crate) struct Measurement {
     pub(crate) seconds_file: String,
     pub(crate) server_cpu_seconds: Option<f64>,
     pub(crate) server_memory_peak_bytes: Option<u64>,
+    pub(crate) server_live_bytes: Option<u64>,
     pub(crate) client_cpu_seconds: Option<f64>,
     pub(crate) other_cpu_seconds: Option<f64>,
     pub(crate) metrics_before: Option<String>,
@@ -201,6 +223,7 @@ impl Measurement {
             seconds_file: String::new(),
             server_cpu_seconds: None,
             server_memory_peak_bytes: None,
+            server_live_bytes: None,
             client_cpu_seconds: None,
             other_cpu_seconds: None,
             metrics_before: None,

@@ -9,7 +9,7 @@ use super::table as measures;
 use super::{Reported, remarks};
 use crate::record::histogram::{self, Latencies};
 use crate::record::measure::{Measure, median};
-use crate::record::{Measurement, Mode, Run, TargetState};
+use crate::record::{ClientKind, Measurement, Mode, Run, TargetState};
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#fff;max-width:920px;margin:2em auto;padding:0 1em}\
 h1{font-size:1.6em}h2{margin-top:2.5em;border-top:1px solid #ddd;padding-top:1em}\
@@ -82,7 +82,8 @@ pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
         let settings = target.configuration.join("; ");
         let settings = if settings.is_empty() { settings } else { format!(" ({settings})") };
         let built = target.program_changed_at.as_ref().map_or(String::new(), |at| format!(", program of {at}"));
-        facts.push(("target", format!("{} {version}{built}{settings}", target.name)));
+        let client = if target.client == ClientKind::Java { ", loaded by a client in Java" } else { "" };
+        facts.push(("target", format!("{} {version}{built}{client}{settings}", target.name)));
     }
     facts
 }

@@ -3,11 +3,17 @@
 //! Shown at the end of a run, on the pages of a report, and with a comparison those about its targets.
 
 use crate::cores;
-use crate::record::measure::{MEASURES, median};
-use crate::record::{Measurement, Run, RunState, TargetState};
+use crate::record::measure::{MEASURES, Measure, median};
+use crate::record::{ClientKind, Measurement, Run, RunState, TargetState};
 
 /// A client that used more than this share of its cores held the server up.
 const BUSY: f64 = 0.9;
+
+/// Seconds after which a client in Java and its server have mostly compiled what they run.
+const WARM_UP_MIN: u32 = 15;
+
+/// Why targets that different clients loaded are not simply compared.
+pub(crate) const UNLIKE_CLIENTS: &str = "What a client costs is part of every figure, and a client in Java costs more; lettuce=TARGET measures a server that speaks RESP through one as well";
 
 /// Other processes that used more than this share of the machine disturbed it.
 const DISTURBED: f64 = 0.05;
@@ -28,19 +34,49 @@ pub(crate) fn of(run: &Run) -> Vec<String> {
                 .to_owned(),
         );
     }
+    remarks.extend(about_clients(run));
     for (target, threads) in run.cells() {
         remarks.extend(about(run, &target, threads));
     }
-    let sound = |threads: u32| run.of("noop", threads).filter(|one| one.is_sound());
-    if let Some(threads) = run.load.threads.iter().find(|threads| sound(**threads).next().is_some()) {
-        let figures = MEASURES.iter().take(4).filter_map(|measure| {
-            let figures: Vec<f64> = sound(*threads).filter_map(|one| measure.of(one)).collect();
-            (!figures.is_empty()).then(|| format!("{} {}", measure.name(), measure.shown(median(&figures))))
-        });
-        let figures: Vec<String> = figures.collect();
-        remarks.push(format!("the harness alone (noop, {threads} threads): {}", figures.join(", ")));
+    for harness in ["noop", "lettuce=noop"] {
+        let sound = |threads: u32| run.of(harness, threads).filter(|one| one.is_sound());
+        if let Some(threads) = run.load.threads.iter().find(|threads| sound(**threads).next().is_some()) {
+            let figures = MEASURES.iter().take(4).filter_map(|measure| {
+                let figures: Vec<f64> = sound(*threads).filter_map(|one| measure.of(one)).collect();
+                (!figures.is_empty()).then(|| format!("{} {}", measure.name(), measure.shown(median(&figures))))
+            });
+            let figures: Vec<String> = figures.collect();
+            remarks.push(format!("the harness alone ({harness}, {threads} threads): {}", figures.join(", ")));
+        }
     }
     remarks
+}
+
+/// What is to be known of clients: those of one kind are compared with each other, and a JVM is slow until it has compiled.
+fn about_clients(run: &Run) -> Vec<String> {
+    let measured = |kind: ClientKind| -> Vec<&str> {
+        let those = run.targets.iter().filter(|target| target.state == TargetState::Measured && target.client == kind);
+        those.map(|target| target.name.as_str()).collect()
+    };
+    let (lab, java) = (measured(ClientKind::Lab), measured(ClientKind::Java));
+    let mut said = Vec::new();
+    if !lab.is_empty() && !java.is_empty() {
+        said.push(format!(
+            "{}: {}; {}: {}. {UNLIKE_CLIENTS}",
+            ClientKind::Lab.text(),
+            lab.join(", "),
+            ClientKind::Java.text(),
+            java.join(", ")
+        ));
+    }
+    if !java.is_empty() && run.load.warm_up_seconds < WARM_UP_MIN {
+        said.push(format!(
+            "a JVM compiles what it runs often: {} had a warm-up of {} s, and are faster after {WARM_UP_MIN} s or more",
+            java.join(", "),
+            run.load.warm_up_seconds
+        ));
+    }
+    said
 }
 
 /// What a reader must know of one target under so many threads.
@@ -68,6 +104,13 @@ pub(crate) fn about(run: &Run, target: &str, threads: u32) -> Vec<String> {
             share * 100.0
         ));
     }
+    let live: Vec<f64> = all.iter().filter_map(|one| one.server_live_bytes).map(|bytes| bytes as f64).collect();
+    if !live.is_empty() {
+        said.push(format!(
+            "its memory is mostly the heap that it was given; {} of it were alive",
+            Measure::MemoryPeak.shown(median(&live))
+        ));
+    }
     if let Some(share) = disturbance(run, target, threads) {
         said.push(format!("DISTURBED: other programs used {:.0} % of the machine's cores", share * 100.0));
     }
@@ -81,10 +124,11 @@ fn disturbance(run: &Run, target: &str, threads: u32) -> Option<f64> {
     run.of(target, threads).filter_map(share).reduce(f64::max).filter(|share| *share > DISTURBED)
 }
 
-/// The share that the client used of the cores that it could use: no more than it has threads.
+/// The share that the client used of the cores that it could use: threads of the lab use no more than they are, a JVM has others.
 fn client_share(run: &Run, one: &Measurement) -> Option<f64> {
     let cores = run.load.client_cores.as_deref().map_or(run.machine.cores as usize, cores::count);
-    let cores = cores.min(one.threads as usize).max(1);
+    let is_java = run.target(&one.target).is_some_and(|target| target.client == ClientKind::Java);
+    let cores = if is_java { cores } else { cores.min(one.threads as usize).max(1) };
     (one.measured_seconds > 0.0).then_some(one.client_cpu_seconds? / one.measured_seconds / cores as f64)
 }
 
@@ -99,6 +143,22 @@ mod tests {
         (run.machine.cores, run.load.client_cores) = (16, None);
         run.measurements[0].client_cpu_seconds = Some(4.9);
         assert!(of(&run).iter().any(|remark| remark.contains("the client used 98 % of its cores")));
+    }
+
+    #[test]
+    fn clients_that_cost_more_are_named() {
+        let mut run = run(&["ashlar", "geode"], &[8]);
+        let said = |run: &Run| of(run).join("\n");
+        assert!(!said(&run).contains("Java"));
+        run.targets[1].client = ClientKind::Java;
+        run.measurements[1].server_live_bytes = Some(312 << 20);
+        let all = said(&run);
+        assert!(all.contains("threads of the lab: ashlar; a client in Java: geode. What a client costs"), "{all}");
+        assert!(all.contains("geode had a warm-up of 1 s"), "{all}");
+        assert!(all.contains("geode, 8 threads: its memory is mostly the heap that it was given; 312 MiB"), "{all}");
+        run.load.warm_up_seconds = 30;
+        run.targets[0].client = ClientKind::Java;
+        assert!(!said(&run).contains("client"), "{}", said(&run));
     }
 
     #[test]

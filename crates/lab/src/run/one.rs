@@ -7,16 +7,17 @@ use super::show::Measuring;
 use super::{Live, Session};
 use crate::clock::{Nanos, RealClock, SECOND};
 use crate::interrupt;
+use crate::java::{Client, Request};
 use crate::load::{Caller, Observer, measure};
 use crate::numbers::Numbers;
 use crate::record::histogram::Latencies;
 use crate::record::{Measurement, MeasurementState, ProfileRecord};
-use crate::targets::{Running, Usage, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
+use crate::targets::{Running, Usage, cpu_seconds, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
 
 /// What is to be measured.
 pub(super) struct One<'a> {
     pub(super) session: &'a Session,
-    pub(super) target: &'a Live,
+    pub(super) target: &'a mut Live,
     pub(super) threads: u32,
     pub(super) repetition: u32,
 }
@@ -28,28 +29,49 @@ pub(super) fn file_name(measurement: &Measurement) -> String {
 
 impl One<'_> {
     /// The measurement, and the latencies of its seconds. An error means that the target cannot be reached.
-    pub(super) fn measure(&self) -> Result<(Measurement, Vec<Latencies>)> {
+    pub(super) fn measure(&mut self) -> Result<(Measurement, Vec<Latencies>)> {
         let session = self.session;
-        let mut callers: Vec<Box<dyn Caller>> = Vec::with_capacity(self.threads as usize);
-        for thread in 0..self.threads {
-            // The same requests for each target, others in each repetition.
-            let numbers = Numbers::of(session.record.seed, &[self.repetition.into(), thread.into()]);
-            let caller = session.workload.caller(self.target.place, numbers);
-            callers.push(caller.with_context(|| format!("connection {} of {}", thread + 1, self.threads))?);
+        let mut callers: Vec<Box<dyn Caller>> = Vec::new();
+        if self.target.client.is_none() {
+            for thread in 0..self.threads {
+                // The same requests for each target, others in each repetition.
+                let numbers = Numbers::of(session.record.seed, &[self.repetition.into(), thread.into()]);
+                let caller = session.workload.caller(self.target.place, numbers);
+                callers.push(caller.with_context(|| format!("connection {} of {}", thread + 1, self.threads))?);
+            }
         }
         let metrics_before = self.metrics();
+        // Taken out while it is used; one that fails is not put back, for its target is lost.
+        let mut client = self.target.client.take();
+        let running = &self.target.running;
         let mut watch = Watch {
-            running: &self.target.running,
+            running,
             bar: session.show.measuring(&self.target.name, self.threads, self.repetition),
             next_look: 0,
             usage: None,
             server_cpu: None,
-            profiling: Profiling::new(self.target.running.http, &session.profiles, session.windows.measured),
-            client: Meter::of(cpu_seconds_of_this_process),
+            profiling: Profiling::new(running.http, &session.profiles, session.windows.measured),
+            client: Meter::of(cpu_seconds_of(client.as_ref().map(Client::process_id))),
             machine: Meter::of(cpu_seconds_of_the_machine),
         };
-        let clock = RealClock::start();
-        let sample = measure(&clock, session.pace, session.windows, callers, interrupt::flag(), &mut watch)?;
+        let sample = match &mut client {
+            None => {
+                let clock = RealClock::start();
+                measure(&clock, session.pace, session.windows, callers, interrupt::flag(), &mut watch)?
+            }
+            Some(client) => {
+                let request = Request {
+                    pace: session.pace,
+                    windows: session.windows,
+                    threads: self.threads,
+                    seed: session.record.seed,
+                    repetition: self.repetition,
+                    stores: self.target.place.stores,
+                };
+                client.measure(&request, interrupt::flag(), &mut watch)?
+            }
+        };
+        self.target.client = client;
         watch.bar.end();
         let mut one = Measurement::of(&self.target.name, self.threads, self.repetition, &sample);
         one.server_cpu_seconds = watch.server_cpu;
@@ -76,8 +98,20 @@ impl One<'_> {
                 Err(error) => session.show.note(&format!("{name} was not profiled: {error:#}")),
             }
         }
+        one.server_live_bytes = self.live_bytes();
         session.show.measured(&one);
         Ok((one, sample.latencies))
+    }
+
+    /// What lives in the heap of a JVM. It is no reason to lose the figures.
+    fn live_bytes(&mut self) -> Option<u64> {
+        match self.target.running.live_bytes()? {
+            Ok(bytes) => Some(bytes),
+            Err(error) => {
+                self.session.show.note(&format!("the heap of {} cannot be looked at: {error:#}", self.target.name));
+                None
+            }
+        }
     }
 
     /// The metrics of the server. A page that cannot be read is no reason to lose the figures.
@@ -92,6 +126,11 @@ impl One<'_> {
     }
 }
 
+/// CPU seconds of the lab, and of the process that loads the target for it, if one does.
+fn cpu_seconds_of(client: Option<u32>) -> impl Fn() -> Option<f64> {
+    move || Some(cpu_seconds_of_this_process()? + client.map_or(Some(0.0), cpu_seconds)?)
+}
+
 /// Looks at server and client while load runs.
 struct Watch<'a> {
     running: &'a Running,
@@ -104,16 +143,19 @@ struct Watch<'a> {
     machine: Meter,
 }
 
+/// Reads CPU seconds.
+type Reading = Box<dyn Fn() -> Option<f64>>;
+
 /// What was used between two moments.
 struct Meter {
-    read: fn() -> Option<f64>,
+    read: Reading,
     began: Option<f64>,
     used: Option<f64>,
 }
 
 impl Meter {
-    fn of(read: fn() -> Option<f64>) -> Self {
-        Self { read, began: None, used: None }
+    fn of(read: impl Fn() -> Option<f64> + 'static) -> Self {
+        Self { read: Box::new(read), began: None, used: None }
     }
 
     fn begin(&mut self) {

@@ -7,6 +7,8 @@ mod choose;
 mod keys;
 mod kv;
 pub(crate) mod rows;
+#[cfg(test)]
+pub(crate) mod same;
 mod sizes;
 mod sql;
 
