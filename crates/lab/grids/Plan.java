@@ -33,8 +33,11 @@ final class Plan {
         if (text == null) {
             throw new IllegalArgumentException(workload + " has no " + name);
         }
-        // Keys may be more than an int has; the arrays of Java may not be longer either.
-        return Math.toIntExact(Long.parseLong(text));
+        long size = Long.parseLong(text);
+        if (size > Integer.MAX_VALUE) {
+            throw new IllegalArgumentException("a client in Java has no more than " + Integer.MAX_VALUE + " " + name);
+        }
+        return (int) size;
     }
 
     /** Which of {@code count} comes next; by the distribution of the workload. */

@@ -285,6 +285,20 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_bucket_may_be_written_as_a_count() {
+        let mut histogram = empty();
+        histogram.record_n(1, 2).unwrap();
+        histogram.record_n(3, 1).unwrap();
+        let envelope = from_base64(&encode(&histogram)).unwrap();
+        let mut plain = from_zlib_stored(&envelope[8..]).unwrap();
+        assert_eq!(decode_plain(&base64(&plain)).unwrap(), histogram);
+        // No bucket, two, none, one: as the library of Java writes single ones.
+        plain[HEADER_BYTES..].copy_from_slice(&[0, 4, 0, 2]);
+        assert_eq!(decode_plain(&base64(&plain)).unwrap(), histogram);
+        assert!(decode_plain(&base64(&plain[..HEADER_BYTES - 1])).is_err());
+    }
+
+    #[test]
     fn damage_is_noticed() {
         let mut histogram = empty();
         histogram.record_n(1234, 5).unwrap();

@@ -246,3 +246,42 @@ impl Drop for Process {
         let _ = self.child.wait();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn shell(script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Process::spawn_talking("shell", command, folder("test").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_process_that_talks_says_lines_and_then_answers() {
+        let mut process =
+            shell("while read word; do echo at 5; [ $word = bad ] && echo error no such word || echo ok $word; done");
+        let mut said = Vec::new();
+        let mut keep = |line: &str| {
+            said.push(line.to_owned());
+            Ok(())
+        };
+        assert_eq!(process.ask("one", SOON, &mut keep).unwrap(), "one");
+        assert!(process.ask("bad", SOON, &mut keep).unwrap_err().to_string().contains("shell: no such word"));
+        assert_eq!(process.ask("two", SOON, &mut keep).unwrap(), "two");
+        assert_eq!(said, ["at 5", "at 5", "at 5"]);
+    }
+
+    #[test]
+    fn a_process_that_ends_says_why_and_one_that_is_silent_is_not_waited_for() {
+        let mut process = shell("read word; printf 'out of memory\\n\\tat Heap.java:1\\n' >&2; exit 3");
+        let failure = process.ask("load", SOON, &mut |_| Ok(())).unwrap_err().to_string();
+        assert!(failure.contains("exit status: 3") && failure.contains("out of memory"), "{failure}");
+        assert!(!failure.contains("Heap.java"), "{failure}");
+        let mut process = shell("while read word; do :; done");
+        let failure = process.ask("load", Duration::ZERO, &mut |_| Ok(())).unwrap_err().to_string();
+        assert!(failure.contains("did not answer within 0 s"), "{failure}");
+    }
+}
