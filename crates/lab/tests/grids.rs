@@ -187,8 +187,8 @@ fn what_a_client_in_java_cannot_do_is_absent_with_its_reason() {
     let (_guard, path) = folder();
     for (arguments, said) in [
         (&["kv-get", "--target", "hazelcast", "--pipeline", "2"][..], "send one request at a time"),
-        (&["sql-key", "--target", "geode"], "geode is absent: it has no SQL here"),
-        (&["sql-key", "--target", "lettuce=ashlar"], "does not speak PostgreSQL"),
+        (&["sql-key", "--target", "geode"], "geode is absent: it has keys and values"),
+        (&["sql-key", "--target", "lettuce=noop"], "its client does not speak PostgreSQL"),
         (&["kv-get", "--target", "lettuce=geode"], "geode has a client of its own in Java"),
     ] {
         let text = ends(run(&path, &[arguments, &["--seconds", "1"]].concat()), 2);

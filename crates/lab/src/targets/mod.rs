@@ -196,20 +196,27 @@ impl Target {
     /// Whether it can be had here for this workload: its program, or why not.
     pub(crate) fn presence(&self, kind: &Kind, sizes: &Sizes, ashlar: Option<&PathBuf>) -> Result<PathBuf, String> {
         let door = kind.door;
-        let speaks = match self.server() {
+        let speaks = match self {
             Self::Ashlar | Self::Build(_) | Self::Noop | Self::Remote(_) => true,
             Self::Redis | Self::Valkey => door == Door::Resp,
             Self::Postgres => door == Door::Sql,
-            Self::Hazelcast(Interface::Entries) | Self::Geode(_) | Self::Lettuce(_) => door == Door::Resp,
+            // Keys and values, which are behind RESP elsewhere, and rows.
+            Self::Hazelcast(Interface::Entries) | Self::Geode(_) => door == Door::Resp,
             Self::Hazelcast(Interface::Sql | Interface::Predicates) => door == Door::Sql,
+            Self::Lettuce(server) => {
+                server.presence(kind, sizes, ashlar)?;
+                door == Door::Resp
+            }
         };
-        let is_of_keys = |target: &Self| matches!(target, Self::Hazelcast(Interface::Entries) | Self::Geode(_));
-        if !speaks && is_of_keys(self) {
-            return Err("it has no SQL here; hazelcast-sql and hazelcast-predicates have rows".to_owned());
-        }
-        if !speaks || (matches!(self, Self::Lettuce(_)) && door != Door::Resp) {
-            let client = if matches!(self, Self::Lettuce(_)) { "it, or its client," } else { "it" };
-            return Err(format!("{client} does not speak {}", door.name()));
+        if !speaks {
+            return Err(match self {
+                Self::Hazelcast(Interface::Entries) | Self::Geode(_) => {
+                    "it has keys and values; hazelcast-sql and hazelcast-predicates have rows".to_owned()
+                }
+                Self::Hazelcast(_) => "it has rows; hazelcast has keys and values".to_owned(),
+                Self::Lettuce(_) => format!("its client does not speak {}", door.name()),
+                _ => format!("it does not speak {}", door.name()),
+            });
         }
         if self.product().is_some() {
             if !java::workloads(door).contains(&kind.name) {
@@ -372,10 +379,11 @@ mod tests {
         let through = |target| Target::Lettuce(Box::new(target));
         assert_eq!(refusal(Target::Redis, "sql-key"), "it does not speak PostgreSQL");
         assert_eq!(refusal(Target::Postgres, "kv-get"), "it does not speak RESP");
-        assert_eq!(refusal(through(Target::Ashlar), "sql-key"), "it, or its client, does not speak PostgreSQL");
-        assert_eq!(refusal(through(Target::Postgres), "kv-get"), "it, or its client, does not speak RESP");
-        assert!(refusal(Target::Geode(Region::Partitioned), "sql-key").starts_with("it has no SQL here"));
-        assert_eq!(refusal(Target::Hazelcast(Interface::Sql), "kv-get"), "it does not speak RESP");
+        assert_eq!(refusal(through(Target::Noop), "sql-key"), "its client does not speak PostgreSQL");
+        assert_eq!(refusal(through(Target::Postgres), "kv-get"), "it does not speak RESP");
+        assert!(refusal(Target::Geode(Region::Partitioned), "sql-key").starts_with("it has keys and values"));
+        assert!(refusal(Target::Hazelcast(Interface::Sql), "kv-get").starts_with("it has rows"));
+        assert_eq!(through(Target::Noop).product(), Some(Product::Lettuce));
         let pipelined = Sizes { pipeline: Some(2), ..Sizes::default() };
         let said = presence(&through(Target::Noop), "kv-get", pipelined, None).unwrap_err();
         assert_eq!(said, "the threads of a client in Java send one request at a time");
