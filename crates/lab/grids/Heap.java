@@ -12,15 +12,17 @@ final class Heap {
 
     private Heap() {}
 
-    /** The commands of a member: {@code heap}, answered with bytes, and {@code version}. */
-    static String answer(String version, String[] words) {
+    /** The commands of a member: {@code heap}, answered with bytes, {@code version}, and {@code port}, on which it listens. */
+    static String answer(String version, int port, String[] words) {
         switch (words[0]) {
             case "heap":
                 return Long.toString(live());
             case "version":
                 return version;
+            case "port":
+                return Integer.toString(port);
             default:
-                throw new IllegalArgumentException("a member knows two commands: heap, version");
+                throw new IllegalArgumentException("a member knows three commands: heap, version, port");
         }
     }
 

@@ -5,7 +5,7 @@ import org.apache.geode.cache.server.CacheServer;
 import org.apache.geode.internal.GemFireVersion;
 
 /**
- * One Geode server, a cluster by itself and without a locator, listening on the loopback interface at the port given. Its
+ * One Geode server, a cluster by itself and without a locator, listening on the loopback interface at the port given, or at any if that is 0. Its
  * region is partitioned and has no redundant copy, which is the default of PARTITION, or of the kind that the second argument names.
  */
 final class GeodeMember {
@@ -30,7 +30,7 @@ final class GeodeMember {
         // Each of its client's threads has a connection; 800 are the default.
         server.setMaxConnections(2000);
         server.start();
-        lines.serve(words -> Heap.answer(GemFireVersion.getGemFireVersion(), words));
+        lines.serve(words -> Heap.answer(GemFireVersion.getGemFireVersion(), server.getPort(), words));
         cache.close();
         System.exit(0);
     }

@@ -102,17 +102,16 @@ impl Product {
         Ok(process)
     }
 
-    /// Starts a member of it at this port of the loopback interface, on these cores, of which there are so many: the process, and how it
-    /// was configured.
+    /// Starts a member of it on these cores, of which there are so many: the process, and how it was configured.
     pub(crate) fn start_member(
         self,
-        port: u16,
         cores: Option<&str>,
         core_count: usize,
         arguments: &[&str],
     ) -> Result<(Process, Vec<String>)> {
         let options = self.options(core_count, MEMBER_HEAP);
-        let mut all = vec![port.to_string()];
+        // Any port, and it says which: one that was free before a JVM has started need not be so afterwards.
+        let mut all = vec!["0".to_owned()];
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
         let process = self.start("Member", self.name(), cores, &options, &all)?;
         let mut configuration = options;

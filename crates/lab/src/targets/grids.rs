@@ -3,17 +3,18 @@
 //!
 //! Their settings are in `HazelcastMember.java` and `GeodeMember.java` of `crates/lab/grids`, and in `crate::java`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::process::{Process, free_address};
+use super::process::Process;
 use super::{Running, Start};
 use crate::java::Product;
 
-/// How long full collections of a heap may take.
-const HEAP_PATIENCE: Duration = Duration::from_secs(120);
+/// How long an answer may take; full collections of a heap are one.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Which interface of Hazelcast is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,16 +90,16 @@ fn start_member(
     arguments: &[&str],
     settings: &[&str],
 ) -> Result<Running> {
-    let address = free_address()?;
-    let (mut process, mut configuration) =
-        product.start_member(address.port(), start.cores, start.core_count()?, arguments)?;
+    let (mut process, mut configuration) = product.start_member(start.cores, start.core_count()?, arguments)?;
     configuration.extend(settings.iter().map(|&setting| setting.to_owned()));
-    let version = process.ask("version", HEAP_PATIENCE, &mut |_| Ok(()))?;
+    let mut ask = |what: &str| process.ask(what, ANSWER_PATIENCE, &mut |_| Ok(()));
+    let (version, port) = (ask("version")?, ask("port")?);
+    let address = SocketAddr::from(([127, 0, 0, 1], port.parse().with_context(|| format!("the port is {port:?}"))?));
     Ok(Running { address, version, program: Some(program), configuration, http: None, process: Some(process) })
 }
 
 /// What full collections leave in the heap of a member.
 pub(super) fn live_bytes(member: &mut Process) -> Result<u64> {
-    let bytes = member.ask("heap", HEAP_PATIENCE, &mut |_| Ok(()))?;
+    let bytes = member.ask("heap", ANSWER_PATIENCE, &mut |_| Ok(()))?;
     bytes.parse().with_context(|| format!("the heap is {bytes:?}"))
 }

@@ -65,7 +65,7 @@ pub(crate) fn pinned(cores: Option<&str>, program: &Path) -> Command {
 }
 
 /// An address of the loopback interface that nobody listens on at the moment.
-pub(crate) fn free_address() -> Result<SocketAddr> {
+pub(super) fn free_address() -> Result<SocketAddr> {
     Ok(ashlar_base::net::listen(SocketAddr::from(([127, 0, 0, 1], 0)))?.local_addr()?)
 }
 
