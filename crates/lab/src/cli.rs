@@ -61,8 +61,9 @@ struct ListOptions {
 struct RunOptions {
     /// A workload, as `ashlar-lab list` names them.
     workload: String,
-    /// Targets, as `ashlar-lab list` names them, ashlar=PATH of another build, or host:port of a running server. The lab
-    /// writes keys `lab:...` and `ashlar_lab_...`, or tables `ashlar_lab_...` there.
+    /// Targets, as `ashlar-lab list` names them, ashlar=PATH of another build, host:port of a running server, or
+    /// lettuce=TARGET for one of them through a client in Java. The lab writes keys `lab:...` and `ashlar_lab_...`, or tables
+    /// `ashlar_lab_...` there.
     #[arg(long, required = true, value_delimiter = ',', value_name = "NAME,...")]
     target: Vec<String>,
     /// Threads, each with a connection; several numbers are measured one after the other [default: 8; 1 for workloads that
@@ -206,10 +207,13 @@ fn list(options: &ListOptions) -> Result<()> {
             Ok(program) => format!("present: {}", program.display()),
             Err(reason) => format!("absent: {reason}"),
         };
-        say::result(&format!("  {:<16}{what}\n                  {presence}", target.to_string()))?;
+        say::result(&format!("  {:<22}{what}\n{:24}{presence}", target.to_string(), ""))?;
     }
-    say::result("  ashlar=PATH     another build of this project's server")?;
-    say::result("  host:port       a running server of either protocol")?;
+    say::result("  ashlar=PATH           another build of this project's server")?;
+    say::result("  host:port             a running server of either protocol")?;
+    say::result(
+        "  lettuce=TARGET        one of those that speak RESP, through a client in Java, as Hazelcast and Geode are met",
+    )?;
     say::result("\nfor example: ashlar-lab run kv-get --target ashlar,noop --seconds 2")
 }
 

@@ -11,6 +11,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::record::measure::{MEASURES, Measure};
 use crate::record::{Case, Load, Measurement, Run, folder};
+use crate::report::remarks::UNLIKE_CLIENTS;
 use crate::say;
 use crate::statistics::{Interval, confidence_of_each, difference, geometric_mean};
 
@@ -207,6 +208,15 @@ fn notes(base: &Side, test: &Side) -> Vec<String> {
         notes.push(format!("the lab was built as {} and {}", base.run.lab_build, test.run.lab_build));
     }
     let (before, after) = (base.run.target(&base.target), test.run.target(&test.target));
+    if let (Some(before), Some(after)) = (before, after)
+        && before.client != after.client
+    {
+        notes.push(format!(
+            "the base was loaded by {}, the test by {}. {UNLIKE_CLIENTS}",
+            before.client.text(),
+            after.client.text()
+        ));
+    }
     if let (Some(before), Some(after)) = (before, after)
         && before.name == after.name
         && before.configuration != after.configuration

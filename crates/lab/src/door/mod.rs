@@ -21,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// How long one answer may take: long enough for a query over all rows behind as many others as there are threads.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long an answer may take of a server that is asked whether it is there: whoever starts it asks again.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,6 +1,7 @@
 //! Load: threads that call a server as fast as it answers, or at a given rate, and what they saw.
 //!
-//! Called by `run` once per measurement. Knows nothing of protocols: a thread calls a [`Caller`], which the workload made.
+//! Called by `run` once per measurement. Knows nothing of protocols: a thread calls a [`Caller`], which the workload made. Clients in Java
+//! load by the same rules, in `crates/lab/grids/Measurement.java`.
 //!
 //! ```text
 //! 0 ......... warm_up ........................ end ............ patience
@@ -107,17 +108,19 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    fn begin(self) -> Nanos {
+    /// When the measured window begins.
+    pub(crate) fn begin(self) -> Nanos {
         Nanos::from(self.warm_up) * SECOND
     }
 
-    fn end(self) -> Nanos {
+    /// When it ends.
+    pub(crate) fn end(self) -> Nanos {
         self.begin() + Nanos::from(self.measured) * SECOND
     }
 
     /// Until when an open loop sends what was due before the end: as long again as was measured. Later it gives up, and what
     /// it has not sent is counted.
-    fn patience(self) -> Nanos {
+    pub(crate) fn patience(self) -> Nanos {
         self.end() + Nanos::from(self.measured) * SECOND
     }
 }
@@ -255,49 +258,80 @@ pub(crate) fn measure(
 }
 
 fn assemble(windows: Windows, seconds: Seconds, tallies: Vec<Tally>, ended_at: Nanos, interrupted: bool) -> Sample {
-    let mut latencies = seconds.into_latencies();
-    let mut completed = vec![0; windows.measured as usize];
-    let mut sample = Sample {
-        seconds: ended_at.saturating_sub(windows.begin()) as f64 / SECOND as f64,
-        completed: Vec::new(),
-        latencies: Vec::new(),
-        merged: histogram::empty(),
-        errors: 0,
-        first_error: None,
-        retries: 0,
-        kinds: Vec::new(),
-        unsent: 0,
-        broken: None,
-        interrupted,
-    };
+    let mut seen = Seen { completed: vec![0; windows.measured as usize], ..Seen::nothing() };
+    seen.latencies = seconds.into_latencies();
     for tally in tallies {
-        for (sum, count) in completed.iter_mut().zip(&tally.completed) {
+        for (sum, count) in seen.completed.iter_mut().zip(&tally.completed) {
             *sum += count;
         }
-        sample.errors += tally.errors;
-        sample.retries += tally.retries;
-        if sample.kinds.is_empty() {
-            sample.kinds = tally.kinds;
+        seen.errors += tally.errors;
+        seen.retries += tally.retries;
+        if seen.kinds.is_empty() {
+            seen.kinds = tally.kinds;
         } else {
-            for (sum, kind) in sample.kinds.iter_mut().zip(&tally.kinds) {
+            for (sum, kind) in seen.kinds.iter_mut().zip(&tally.kinds) {
                 histogram::merge(&mut sum.latencies, &kind.latencies);
                 sum.retries += kind.retries;
             }
         }
-        sample.unsent += tally.unsent;
-        sample.first_error = sample.first_error.or(tally.first_error);
-        sample.broken = sample.broken.or(tally.broken);
+        seen.unsent += tally.unsent;
+        seen.first_error = seen.first_error.or(tally.first_error);
+        seen.broken = seen.broken.or(tally.broken);
     }
-    for second in &latencies {
-        histogram::merge(&mut sample.merged, second);
+    seen.sample(ended_at.saturating_sub(windows.begin()) as f64 / SECOND as f64, interrupted)
+}
+
+/// What all threads together saw in the seconds of the window, those that were not reached among them.
+pub(crate) struct Seen {
+    pub(crate) completed: Vec<u64>,
+    pub(crate) latencies: Vec<Latencies>,
+    pub(crate) errors: u64,
+    pub(crate) first_error: Option<String>,
+    pub(crate) retries: u64,
+    pub(crate) kinds: Vec<KindSample>,
+    pub(crate) unsent: u64,
+    pub(crate) broken: Option<String>,
+}
+
+impl Seen {
+    /// No second at all.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            completed: Vec::new(),
+            latencies: Vec::new(),
+            errors: 0,
+            first_error: None,
+            retries: 0,
+            kinds: Vec::new(),
+            unsent: 0,
+            broken: None,
+        }
     }
-    // Seconds that were not reached are no seconds without answers.
-    let reached = sample.seconds.ceil() as usize;
-    completed.truncate(reached);
-    latencies.truncate(reached);
-    sample.completed = completed;
-    sample.latencies = latencies;
-    sample
+
+    /// Of a window that ended after so many seconds.
+    pub(crate) fn sample(mut self, seconds: f64, interrupted: bool) -> Sample {
+        let mut merged = histogram::empty();
+        for second in &self.latencies {
+            histogram::merge(&mut merged, second);
+        }
+        // Seconds that were not reached are no seconds without answers.
+        let reached = seconds.ceil() as usize;
+        self.completed.truncate(reached);
+        self.latencies.truncate(reached);
+        Sample {
+            seconds,
+            completed: self.completed,
+            latencies: self.latencies,
+            merged,
+            errors: self.errors,
+            first_error: self.first_error,
+            retries: self.retries,
+            kinds: self.kinds,
+            unsent: self.unsent,
+            broken: self.broken,
+            interrupted,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -94,9 +94,30 @@ pub(crate) struct TargetRecord {
     pub(crate) version: Option<String>,
     pub(crate) program: Option<String>,
     pub(crate) program_changed_at: Option<String>,
+    pub(crate) client: ClientKind,
     pub(crate) configuration: Vec<String>,
     pub(crate) address: Option<String>,
     pub(crate) process_id: Option<u32>,
+}
+
+/// Who makes the requests and takes the time. What that costs is part of every latency, and differs between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ClientKind {
+    /// Threads of the lab.
+    Lab,
+    /// A process in Java, with the client library of a product.
+    Java,
+}
+
+impl ClientKind {
+    /// For people.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Lab => "threads of the lab",
+            Self::Java => "a client in Java",
+        }
+    }
 }
 
 /// What became of a target.
@@ -169,6 +190,7 @@ pub(crate) struct Measurement {
     pub(crate) server_parts: Vec<ServerPart>,
     pub(crate) server_memory_peak_bytes: Option<u64>,
     pub(crate) server_memory_loaded_bytes: Option<u64>,
+    pub(crate) server_live_bytes: Option<u64>,
     pub(crate) client_cpu_seconds: Option<f64>,
     pub(crate) other_cpu_seconds: Option<f64>,
     pub(crate) metrics_before: Option<String>,
@@ -276,6 +298,7 @@ impl Measurement {
             server_parts: Vec::new(),
             server_memory_peak_bytes: None,
             server_memory_loaded_bytes: None,
+            server_live_bytes: None,
             client_cpu_seconds: None,
             other_cpu_seconds: None,
             metrics_before: None,

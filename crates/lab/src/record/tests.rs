@@ -38,6 +38,7 @@ pub(crate) fn measurement(target: &str, threads: u32, repetition: u32) -> Measur
         server_parts: vec![ServerPart { name: "relay".into(), cpu_seconds: 1.0 }],
         server_memory_peak_bytes: Some(200 << 20),
         server_memory_loaded_bytes: None,
+        server_live_bytes: None,
         client_cpu_seconds: Some(2.0),
         other_cpu_seconds: Some(0.1),
         metrics_before: None,
@@ -96,6 +97,7 @@ pub(crate) fn run(targets: &[&str], threads: &[u32]) -> Run {
                 version: Some("1.0".into()),
                 program: Some("bin/server".into()),
                 program_changed_at: Some("2026-11-22T05:50:00Z".into()),
+                client: ClientKind::Lab,
                 configuration: vec!["save \"\"".into()],
                 address: Some("127.0.0.1:1".into()),
                 process_id: Some(1),
@@ -136,9 +138,12 @@ fn what_is_no_record_of_this_version_is_refused_with_the_reason() {
         let refusal = format!("{:#}", folder::load(folder.path()).unwrap_err());
         assert!(refusal.contains(said), "{refusal}");
     };
-    check("{\"schema_version\": 99}", "schema version 99, and this ashlar-lab reads version 4");
+    check(
+        "{\"schema_version\": 99}",
+        &format!("schema version 99, and this ashlar-lab reads version {SCHEMA_VERSION}"),
+    );
     check("{}", "no schema_version");
-    check("{\"schema_version\": 4}", "damaged: missing field");
+    check(&format!("{{\"schema_version\": {SCHEMA_VERSION}}}"), "damaged: missing field");
     check("not json", "damaged");
     let missing = folder::load(&folder.path().join("nowhere")).unwrap_err().to_string();
     assert!(missing.contains("is no folder of a run"), "{missing}");

@@ -1,7 +1,7 @@
 //! How a run was made, as names and texts: the heading of its pages.
 
 use super::plots::HARNESS;
-use crate::record::{Mode, Run, TargetState};
+use crate::record::{ClientKind, Mode, Run, TargetState};
 use crate::targets::Target;
 use crate::workload::Kind;
 
@@ -79,7 +79,8 @@ pub(super) fn of(run: &Run) -> Vec<(&'static str, String)> {
         let settings = target.configuration.join("; ");
         let settings = if settings.is_empty() { settings } else { format!(" ({settings})") };
         let built = target.program_changed_at.as_ref().map_or(String::new(), |at| format!(", program of {at}"));
-        facts.push(("target", format!("{} {version}{built}{settings}", target.name)));
+        let client = if target.client == ClientKind::Java { ", loaded by a client in Java" } else { "" };
+        facts.push(("target", format!("{} {version}{built}{client}{settings}", target.name)));
     }
     facts
 }

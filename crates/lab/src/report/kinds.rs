@@ -1,5 +1,5 @@
-//! What the figures of a row are made of: each kind of a workload's operations, and each process of a target that stands before other
-//! servers.
+//! What the figures of a row are made of: each kind of a workload's operations, each process of a target that stands before other
+//! servers, and what is alive in the heap of a JVM.
 
 use super::figure::CONFIDENCE;
 use super::table::{Table, case_column};
@@ -16,7 +16,12 @@ const PERCENTILES: [(&str, u64, fn(&LatencySummary) -> f64); 3] = [
 
 /// The tables with their titles, of those runs that have any.
 pub(super) fn of(run: &Run) -> Vec<(String, Table)> {
-    [("Each kind of operations", kinds(run)), ("Server CPU per operation, by process", parts(run))]
+    let tables = [
+        ("Each kind of operations", kinds(run)),
+        ("Server CPU per operation, by process", parts(run)),
+        ("Memory of a JVM, which is mostly the heap that it was given", live(run)),
+    ];
+    tables
         .into_iter()
         .filter(|(_, table)| !table.rows.is_empty())
         .map(|(title, table)| (title.to_owned(), table))
@@ -91,6 +96,20 @@ fn parts(run: &Run) -> Table {
     Table { columns: columns.map(str::to_owned).to_vec(), rows }
 }
 
+fn live(run: &Run) -> Table {
+    let mut rows = Vec::new();
+    for (target, case) in run.cells() {
+        let sound = run.of(&target, &case).filter(|one| one.is_sound());
+        let figures: Vec<f64> = sound.filter_map(|one| one.server_live_bytes).map(|bytes| bytes as f64).collect();
+        if !figures.is_empty() {
+            let alive = figures.iter().sum::<f64>() / figures.len() as f64;
+            rows.push(vec![target, case.short(), Measure::MemoryPeak.shown(alive)]);
+        }
+    }
+    let columns = ["target", case_column(run), "alive after full collections"];
+    Table { columns: columns.map(str::to_owned).to_vec(), rows }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,5 +137,7 @@ mod tests {
         assert_eq!(cpu, ["relay 8 relay 125 us", "relay 8 postgres 375 us"]);
         run.measurements.iter_mut().for_each(|one| (one.kinds.clear(), one.server_parts.clear()).1);
         assert!(of(&run).is_empty());
+        run.measurements[0].server_live_bytes = Some(312 << 20);
+        assert_eq!(of(&run)[0].1.rows, [["relay", "8", "312 MiB"]]);
     }
 }

@@ -6,11 +6,11 @@ use anyhow::Result;
 use super::figure::Figure;
 use super::flames::Flame;
 use super::html::{element, escape};
-use super::plots::HARNESS;
+use super::plots::{HARNESS, HARNESS_JAVA};
 use super::table::{Column, Table, case_column, columns, repetitions, wrong};
 use super::{Reported, below, facts, plots, remarks};
 use crate::record::measure::Measure;
-use crate::record::{Case, Measurement, MeasurementState, Run};
+use crate::record::{Case, ClientKind, Measurement, MeasurementState, Run};
 
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("hover.js");
@@ -120,7 +120,7 @@ fn figures(run: &Run) -> String {
 
 /// How the row of a target looks.
 fn class(target: &str) -> &'static str {
-    if target == HARNESS { "harness" } else { "target" }
+    if [HARNESS, HARNESS_JAVA].contains(&target) { "harness" } else { "target" }
 }
 
 fn cell(run: &Run, target: &str, case: &Case, column: &Column) -> String {
@@ -130,12 +130,14 @@ fn cell(run: &Run, target: &str, case: &Case, column: &Column) -> String {
         cell.push_str(&element("small", &sureness));
     }
     // What a server keeps in memory is nothing that the harness has a part in.
-    if target != HARNESS
+    let is_java = run.target(target).is_some_and(|target| target.client == ClientKind::Java);
+    let harness = if is_java { HARNESS_JAVA } else { HARNESS };
+    if target != harness
         && let Column::Measure(measure) = column
         && !matches!(measure, Measure::MemoryPeak | Measure::MemoryAboveData | Measure::AllocatedPerOperation)
-        && let Some(alone) = Figure::of(*measure, run.of(HARNESS, case))
+        && let Some(alone) = Figure::of(*measure, run.of(harness, case))
     {
-        cell.push_str(&element("small", &format!("{HARNESS} {}", alone.shown())));
+        cell.push_str(&element("small", &format!("{harness} {}", alone.shown())));
     }
     cell
 }

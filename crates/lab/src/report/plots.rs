@@ -11,6 +11,9 @@ use crate::record::{Case, Measurement, Mode, Run};
 /// What the target is called that costs what the harness costs.
 pub(super) const HARNESS: &str = "noop";
 
+/// Likewise, of clients in Java.
+pub(super) const HARNESS_JAVA: &str = "lettuce=noop";
+
 /// Percentiles that have an interval on the curve: how rare, and which measure.
 const MARKED: [(f64, Measure); 4] =
     [(2.0, Measure::P50), (10.0, Measure::P90), (100.0, Measure::P99), (1000.0, Measure::P999)];

@@ -3,13 +3,19 @@
 //! Shown at the end of a run, on the pages of a report, and with a comparison those about its targets.
 
 use super::figure::Figure;
-use super::plots::HARNESS;
+use super::plots::{HARNESS, HARNESS_JAVA};
 use crate::cores;
 use crate::record::measure::MEASURES;
-use crate::record::{Case, Measurement, Run, RunState, TargetState};
+use crate::record::{Case, ClientKind, Measurement, Run, RunState, TargetState};
 
 /// A client that used more than this share of its cores held the server up.
 const BUSY: f64 = 0.9;
+
+/// Seconds after which a client in Java and its server have mostly compiled what they run.
+const WARM_UP_MIN: u32 = 15;
+
+/// Why targets that different clients loaded are not simply compared.
+pub(crate) const UNLIKE_CLIENTS: &str = "What a client costs is part of every figure, and a client in Java costs more; lettuce=TARGET measures a server that speaks RESP through one as well";
 
 /// Other processes that used more than this share of the machine disturbed it.
 const DISTURBED: f64 = 0.05;
@@ -36,8 +42,36 @@ pub(crate) fn of(run: &Run) -> Vec<String> {
             remarks.push(format!("there are no profiles of {}", target.name));
         }
     }
+    remarks.extend(about_clients(run));
     remarks.extend(of_rows(run, &run.cells()));
     remarks
+}
+
+/// What is to be known of clients: those of one kind are compared with each other, and a JVM is slow until it has compiled.
+fn about_clients(run: &Run) -> Vec<String> {
+    let measured = |kind: ClientKind| -> Vec<&str> {
+        let those = run.targets.iter().filter(|target| target.state == TargetState::Measured && target.client == kind);
+        those.map(|target| target.name.as_str()).collect()
+    };
+    let (lab, java) = (measured(ClientKind::Lab), measured(ClientKind::Java));
+    let mut said = Vec::new();
+    if !lab.is_empty() && !java.is_empty() {
+        said.push(format!(
+            "{}: {}; {}: {}. {UNLIKE_CLIENTS}",
+            ClientKind::Lab.text(),
+            lab.join(", "),
+            ClientKind::Java.text(),
+            java.join(", ")
+        ));
+    }
+    if !java.is_empty() && run.load.warm_up_seconds < WARM_UP_MIN {
+        said.push(format!(
+            "a JVM compiles what it runs often: {} had a warm-up of {} s, and are faster after {WARM_UP_MIN} s or more",
+            java.join(", "),
+            run.load.warm_up_seconds
+        ));
+    }
+    said
 }
 
 /// What a reader must know of one target.
@@ -67,15 +101,19 @@ fn of_rows(run: &Run, rows: &[(String, Case)]) -> Vec<String> {
     remarks
 }
 
-/// What the harness costs by itself, in the first case that it was measured in; the table has the others.
-pub(crate) fn harness(run: &Run) -> Option<String> {
+/// What the harness costs by itself with each kind of client, in the first case that it was measured in; the table has the others.
+pub(crate) fn harness(run: &Run) -> Vec<String> {
+    [HARNESS, HARNESS_JAVA].into_iter().filter_map(|harness| harness_alone(run, harness)).collect()
+}
+
+fn harness_alone(run: &Run, harness: &str) -> Option<String> {
     run.load.cases().iter().find_map(|case| {
         let figures = MEASURES.iter().take(4).filter_map(|measure| {
-            let figure = Figure::of(*measure, run.of(HARNESS, case))?;
+            let figure = Figure::of(*measure, run.of(harness, case))?;
             Some(format!("{} {}", measure.name(), figure.shown()))
         });
         let figures: Vec<String> = figures.collect();
-        (!figures.is_empty()).then(|| format!("the harness alone ({HARNESS}, {case}): {}", figures.join(", ")))
+        (!figures.is_empty()).then(|| format!("the harness alone ({harness}, {case}): {}", figures.join(", ")))
     })
 }
 
@@ -135,10 +173,11 @@ fn disturbance(run: &Run, target: &str, case: &Case) -> Option<f64> {
     run.of(target, case).filter_map(share).reduce(f64::max).filter(|share| *share > DISTURBED)
 }
 
-/// The share that the client used of the cores that it could use: no more than it has threads.
+/// The share that the client used of the cores that it could use: threads of the lab use no more than they are, a JVM has others.
 fn client_share(run: &Run, one: &Measurement) -> Option<f64> {
     let cores = run.load.client_cores.as_deref().map_or(run.machine.cores as usize, cores::count);
-    let cores = cores.min(one.threads as usize).max(1);
+    let is_java = run.target(&one.target).is_some_and(|target| target.client == ClientKind::Java);
+    let cores = if is_java { cores } else { cores.min(one.threads as usize).max(1) };
     (one.measured_seconds > 0.0).then_some(one.client_cpu_seconds? / one.measured_seconds / cores as f64)
 }
 
@@ -194,10 +233,24 @@ mod tests {
     }
 
     #[test]
+    fn clients_that_cost_more_are_named() {
+        let mut run = run(&["ashlar", "geode"], &[8]);
+        let said = |run: &Run| of(run).join("\n");
+        assert!(!said(&run).contains("Java"));
+        run.targets[1].client = ClientKind::Java;
+        let all = said(&run);
+        assert!(all.contains("threads of the lab: ashlar; a client in Java: geode. What a client costs"), "{all}");
+        assert!(all.contains("geode had a warm-up of 1 s"), "{all}");
+        run.load.warm_up_seconds = 30;
+        run.targets[0].client = ClientKind::Java;
+        assert!(!said(&run).contains("client"), "{}", said(&run));
+    }
+
+    #[test]
     fn what_flatters_is_said() {
         let mut run = run(&["redis", "noop"], &[8]);
         assert_eq!(of(&run), [""; 0]);
-        let alone = harness(&run).unwrap();
+        let alone = harness(&run).pop().unwrap();
         assert!(
             alone.starts_with("the harness alone (noop, 8 threads): throughput 1.60 K/s, mean latency "),
             "{alone}"

@@ -27,6 +27,7 @@ use ashlar_telemetry::profile;
 use crate::clock::wake_punctually;
 use crate::cores::Cores;
 use crate::interrupt;
+use crate::java;
 use crate::load::{Pace, Windows};
 use crate::record::folder::Folder;
 use crate::record::machine::{Commit, Machine, build_of_the_lab};
@@ -80,6 +81,8 @@ const NOT_STARTED: &str = "not started";
 struct Live {
     name: String,
     running: Running,
+    /// What loads it, where threads of the lab do not.
+    client: Option<java::Client>,
     place: Place,
     /// The least that was resident with the data while nothing was asked, if queries are measured.
     loaded_bytes: Option<u64>,
@@ -150,8 +153,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     });
     // Found out before a folder is made: a name that was mistyped leaves nothing behind.
     let presence = |target: &Target| {
-        kind.takes(target)?;
-        target.presence(kind.door, options.ashlar.as_ref())
+        kind.takes(target.server())?;
+        target.presence(kind, &options.sizes, options.ashlar.as_ref())
     };
     let presence: Vec<_> = targets.iter().map(presence).collect();
     if presence.iter().all(Result::is_err) {
@@ -246,6 +249,7 @@ fn absent(target: &Target, reason: &str) -> TargetRecord {
         version: None,
         program: None,
         program_changed_at: None,
+        client: target.client_kind(),
         configuration: Vec::new(),
         address: None,
         process_id: None,
@@ -256,6 +260,12 @@ impl Session {
     /// Starts a target and puts the data into it.
     fn begin(&mut self, target: &Target, position: usize, kind: &Kind, start: &Start<'_>) -> Result<Live> {
         let running = target.start(kind.door, start)?;
+        let mut client = target.client(&running)?;
+        let mut configuration = running.configuration.clone();
+        if let Some(client) = &mut client {
+            client.choose(kind.name, &self.workload.parameters())?;
+            configuration.extend(client.configuration());
+        }
         self.record.targets[position] = TargetRecord {
             name: target.to_string(),
             state: TargetState::Measured,
@@ -263,26 +273,35 @@ impl Session {
             version: Some(running.version.clone()),
             program: running.program.as_ref().map(|program| program.display().to_string()),
             program_changed_at: running.program.as_deref().and_then(moment::of_file),
-            configuration: running.configuration.clone(),
+            client: target.client_kind(),
+            configuration,
             address: Some(running.address.to_string()),
             process_id: running.process_id(),
         };
         // A reader of the folder may want to know the process before the first measurement ends.
         self.folder.save(&self.record)?;
         let bar = self.show.loading(&target.to_string());
+        let server = target.server();
         let place = Place {
             address: running.address,
             rows: running.sql,
-            postgres: target.is_postgres(),
-            stores: *target != Target::Noop,
+            postgres: server.is_postgres(),
+            stores: *server != Target::Noop,
             shards: running.shards(),
-            engine: matches!(target, Target::Engine(_)),
+            engine: matches!(server, Target::Engine(_)),
         };
-        let mut live = Live { name: target.to_string(), running, place, loaded_bytes: None };
-        let loaded = self.workload.prepare(place, &mut |done, all| {
+        let mut live = Live { name: target.to_string(), running, client, place, loaded_bytes: None };
+        let mut progress = |done, all| {
             bar.at(done, all);
             if interrupt::is_set() { bail!("interrupted while it was loaded") } else { Ok(()) }
-        });
+        };
+        let loaded = match &mut live.client {
+            // What is behind a door of the lab's own is filled through it, whoever measures it.
+            Some(client) if server == target => client.prepare(&mut progress).map(|declared| {
+                self.record.targets[position].configuration.extend(declared);
+            }),
+            _ => self.workload.prepare(place, &mut progress),
+        };
         bar.end();
         if let Err(error) = loaded {
             self.leave(&live);
@@ -358,7 +377,7 @@ impl Session {
                 let now = live.running.resident_bytes();
                 live.loaded_bytes = [live.loaded_bytes, now].into_iter().flatten().min();
             }
-            self.measure(live, &case, repetition).map_err(|error| match live.running.obituary() {
+            self.measure(&mut *live, &case, repetition).map_err(|error| match live.running.obituary() {
                 Some(end) => error.context(end),
                 None => error,
             })?;
@@ -396,8 +415,8 @@ impl Session {
     }
 
     /// One target once. An error means that the target is lost.
-    fn measure(&mut self, target: &Live, case: &Case, repetition: u32) -> Result<()> {
-        let one = one::One { session: self, target, case, repetition };
+    fn measure(&mut self, target: &mut Live, case: &Case, repetition: u32) -> Result<()> {
+        let mut one = one::One { session: self, target, case, repetition };
         let (measurement, seconds) = one.measure()?;
         let mut lost = measurement.reason.clone();
         if measurement.operations == 0 {

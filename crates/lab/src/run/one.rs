@@ -7,11 +7,12 @@ use super::show::Measuring;
 use super::{Live, Session};
 use crate::clock::{Nanos, RealClock, SECOND};
 use crate::interrupt;
+use crate::java::{Client, Request};
 use crate::load::{Caller, Observer, measure, measure_query};
 use crate::numbers::Numbers;
 use crate::record::histogram::Latencies;
 use crate::record::{Case, Measurement, MeasurementState, ProfileRecord, ServerPart};
-use crate::targets::{Running, Usage, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
+use crate::targets::{Running, Usage, cpu_seconds, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
 
 /// A query may have its memory for less than a second.
 const LOOK_AT_QUERIES: Nanos = SECOND / 50;
@@ -19,7 +20,7 @@ const LOOK_AT_QUERIES: Nanos = SECOND / 50;
 /// What is to be measured.
 pub(super) struct One<'a> {
     pub(super) session: &'a Session,
-    pub(super) target: &'a Live,
+    pub(super) target: &'a mut Live,
     pub(super) case: &'a Case,
     pub(super) repetition: u32,
 }
@@ -31,28 +32,45 @@ pub(super) fn file_name(measurement: &Measurement) -> String {
 
 impl One<'_> {
     /// The measurement, and the latencies of its seconds. An error means that the target cannot be reached.
-    pub(super) fn measure(&self) -> Result<(Measurement, Vec<Latencies>)> {
+    pub(super) fn measure(&mut self) -> Result<(Measurement, Vec<Latencies>)> {
         let session = self.session;
         let callers = self.callers()?;
         let metrics_before = self.metrics();
+        let client = match &callers {
+            Callers::Java(client) => Some(client.process_id()),
+            Callers::Threads(_) | Callers::Query(_) => None,
+        };
+        let running = &self.target.running;
         let mut watch = Watch {
-            running: &self.target.running,
+            running,
             bar: session.show.measuring(&self.target.name, self.case, self.repetition),
             next_look: 0,
             look_every: if self.case.query.is_some() { LOOK_AT_QUERIES } else { SECOND },
             usage: None,
             resident: None,
             server_cpu: Vec::new(),
-            profiling: Profiling::new(self.target.running.http, &session.profiles, session.windows.measured),
-            client: Meter::of(cpu_seconds_of_this_process),
+            profiling: Profiling::new(running.http, &session.profiles, session.windows.measured),
+            client: Meter::of(cpu_seconds_of(client)),
             machine: Meter::of(cpu_seconds_of_the_machine),
         };
         let clock = RealClock::start();
+        let (pace, windows, stop) = (session.pace, session.windows, interrupt::flag());
         let sample = match callers {
-            Callers::Threads(callers) => {
-                measure(&clock, session.pace, session.windows, callers, interrupt::flag(), &mut watch)?
+            Callers::Threads(callers) => measure(&clock, pace, windows, callers, stop, &mut watch)?,
+            Callers::Query(caller) => measure_query(&clock, windows, caller, stop, &mut watch)?,
+            Callers::Java(mut client) => {
+                let request = Request {
+                    pace,
+                    windows,
+                    threads: self.case.threads,
+                    seed: session.record.seed,
+                    repetition: self.repetition,
+                    stores: self.target.place.stores,
+                };
+                let sample = client.measure(&request, stop, &mut watch)?;
+                self.target.client = Some(client);
+                sample
             }
-            Callers::Query(caller) => measure_query(&clock, session.windows, caller, interrupt::flag(), &mut watch)?,
         };
         watch.bar.end();
         let mut one = Measurement::of(&self.target.name, self.case, self.repetition, &sample);
@@ -87,12 +105,17 @@ impl One<'_> {
                 Err(error) => session.show.note(&format!("{name} was not profiled: {error:#}")),
             }
         }
+        one.server_live_bytes = self.live_bytes();
         session.show.measured(&one);
         Ok((one, sample.latencies))
     }
 
-    fn callers(&self) -> Result<Callers> {
+    fn callers(&mut self) -> Result<Callers> {
         let (session, place) = (self.session, self.target.place);
+        // Taken out while it is used; one that fails is not put back, for its target is lost.
+        if let Some(client) = self.target.client.take() {
+            return Ok(Callers::Java(client));
+        }
         if let Some(query) = &self.case.query {
             return Ok(Callers::Query(session.workload.query_caller(place, query)?));
         }
@@ -104,6 +127,17 @@ impl One<'_> {
             callers.push(caller.with_context(|| format!("connection {} of {}", thread + 1, self.case.threads))?);
         }
         Ok(Callers::Threads(callers))
+    }
+
+    /// What lives in the heap of a JVM. It is no reason to lose the figures.
+    fn live_bytes(&mut self) -> Option<u64> {
+        match self.target.running.live_bytes()? {
+            Ok(bytes) => Some(bytes),
+            Err(error) => {
+                self.session.show.note(&format!("the heap of {} cannot be looked at: {error:#}", self.target.name));
+                None
+            }
+        }
     }
 
     /// The metrics of the server. A page that cannot be read is no reason to lose the figures.
@@ -122,6 +156,13 @@ impl One<'_> {
 enum Callers {
     Threads(Vec<Box<dyn Caller>>),
     Query(Box<dyn Caller>),
+    /// A process in Java makes all of them.
+    Java(Client),
+}
+
+/// CPU seconds of the lab, and of the process that loads the target for it, if one does.
+fn cpu_seconds_of(client: Option<u32>) -> impl Fn() -> Option<f64> {
+    move || Some(cpu_seconds_of_this_process()? + client.map_or(Some(0.0), cpu_seconds)?)
 }
 
 /// Looks at server and client while load runs.
@@ -140,16 +181,19 @@ struct Watch<'a> {
     machine: Meter,
 }
 
+/// Reads CPU seconds.
+type Reading = Box<dyn Fn() -> Option<f64>>;
+
 /// What was used between two moments.
 struct Meter {
-    read: fn() -> Option<f64>,
+    read: Reading,
     began: Option<f64>,
     used: Option<f64>,
 }
 
 impl Meter {
-    fn of(read: fn() -> Option<f64>) -> Self {
-        Self { read, began: None, used: None }
+    fn of(read: impl Fn() -> Option<f64> + 'static) -> Self {
+        Self { read: Box::new(read), began: None, used: None }
     }
 
     fn begin(&mut self) {

@@ -103,7 +103,7 @@ fn ticks_of_the_machine(stat: &str) -> Option<f64> {
 }
 
 /// CPU seconds of a process, of those that it started, and of those that ended.
-fn cpu_seconds(root: u32) -> Option<f64> {
+pub(crate) fn cpu_seconds(root: u32) -> Option<f64> {
     let mut sum = 0.0;
     for id in tree(root) {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok();

@@ -9,6 +9,8 @@ mod documents;
 mod keys;
 mod kv;
 pub(crate) mod rows;
+#[cfg(test)]
+pub(crate) mod same;
 mod shape;
 mod sizes;
 mod sql;
@@ -31,7 +33,7 @@ pub(crate) use analytic::hash_build_keys;
 pub(crate) use keys::{key_number, value};
 pub(crate) use shape::Shape;
 use sizes::Field;
-pub(crate) use sizes::{Counted, Sizes};
+pub(crate) use sizes::{Counted, Sizes, ValueShape};
 pub(crate) use structured::{FIELDS, Structured, key_of};
 
 /// The protocol that a workload speaks.

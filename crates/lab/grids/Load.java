@@ -4,6 +4,7 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.ExecutorService;
@@ -38,6 +39,9 @@ final class Load implements Lines.Commands {
         /** Reads one entry; null if there is none. */
         byte[] get(String key) throws Exception;
 
+        /** Reads entries in one request. */
+        Found getAll(Set<String> keys) throws Exception;
+
         /** Takes one entry away. */
         void remove(String key) throws Exception;
 
@@ -49,6 +53,12 @@ final class Load implements Lines.Commands {
         default String answer(String[] words) throws Exception {
             throw new IllegalArgumentException("unknown command: " + String.join(" ", words));
         }
+    }
+
+    /** What was read by one request. */
+    interface Found {
+        /** The value of a key that was asked for; null if there is none. */
+        byte[] of(String key);
     }
 
     private static final int BATCH = 1000;

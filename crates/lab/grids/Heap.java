@@ -12,12 +12,18 @@ final class Heap {
 
     private Heap() {}
 
-    /** The command of a member: {@code heap}, answered with bytes. */
-    static String answer(String[] words) {
-        if (words.length != 1 || !words[0].equals("heap")) {
-            throw new IllegalArgumentException("a member knows one command: heap");
+    /** The commands of a member: {@code heap}, answered with bytes, {@code version}, and {@code port}, on which it listens. */
+    static String answer(String version, int port, String[] words) {
+        switch (words[0]) {
+            case "heap":
+                return Long.toString(live());
+            case "version":
+                return version;
+            case "port":
+                return Integer.toString(port);
+            default:
+                throw new IllegalArgumentException("a member knows three commands: heap, version, port");
         }
-        return Long.toString(live());
     }
 
     private static long live() {

@@ -1,11 +1,13 @@
+import io.lettuce.core.KeyValue;
 import io.lettuce.core.RedisClient;
-import io.lettuce.core.RedisFuture;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.codec.ByteArrayCodec;
 import java.nio.charset.StandardCharsets;
-import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * The load through Lettuce, at the RESP server of the port given. All threads share one connection, as they do in Hazelcast's
@@ -14,7 +16,7 @@ import java.util.Map;
 final class LettuceLoad implements Load.Store {
     private final StatefulRedisConnection<byte[], byte[]> connection;
 
-    private LettuceLoad(StatefulRedisConnection<byte[], byte[]> connection) {
+    LettuceLoad(StatefulRedisConnection<byte[], byte[]> connection) {
         this.connection = connection;
     }
 
@@ -32,19 +34,28 @@ final class LettuceLoad implements Load.Store {
     }
 
     @Override
-    public void putAll(Map<String, byte[]> batch) throws Exception {
-        List<RedisFuture<String>> replies = new ArrayList<>();
-        batch.forEach((key, value) -> replies.add(connection.async().set(bytes(key), value)));
-        for (RedisFuture<String> reply : replies) {
-            if (!"OK".equals(reply.get())) {
-                throw new IllegalStateException("a SET was answered with " + reply.get());
-            }
+    public void putAll(Map<String, byte[]> batch) {
+        Map<byte[], byte[]> entries = new LinkedHashMap<>();
+        batch.forEach((key, value) -> entries.put(bytes(key), value));
+        String reply = connection.sync().mset(entries);
+        if (!"OK".equals(reply)) {
+            throw new IllegalStateException("an MSET was answered with " + reply);
         }
     }
 
     @Override
     public byte[] get(String key) {
         return connection.sync().get(bytes(key));
+    }
+
+    @Override
+    public Load.Found getAll(Set<String> keys) {
+        List<KeyValue<byte[], byte[]>> replies = connection.sync().mget(keys.stream().map(LettuceLoad::bytes).toArray(byte[][]::new));
+        Map<String, byte[]> found = new HashMap<>();
+        // A key that is not there has no value.
+        replies.forEach(reply -> found.put(
+                new String(reply.getKey(), StandardCharsets.ISO_8859_1), reply.getValueOrElse(null)));
+        return found::get;
     }
 
     @Override

@@ -1,3 +1,4 @@
+import com.hazelcast.cluster.Member;
 import com.hazelcast.config.Config;
 import com.hazelcast.config.InMemoryFormat;
 import com.hazelcast.config.MapConfig;
@@ -6,7 +7,7 @@ import com.hazelcast.core.Hazelcast;
 import com.hazelcast.core.HazelcastInstance;
 
 /**
- * One Hazelcast member, a cluster by itself, listening on the loopback interface at the port given. Maps keep no backup and
+ * One Hazelcast member, a cluster by itself, listening on the loopback interface at the port given, or at any if that is 0. Maps keep no backup and
  * hold values as the bytes they came in, which is the default. {@code sql} as second argument turns its SQL engine on.
  */
 final class HazelcastMember {
@@ -23,11 +24,13 @@ final class HazelcastMember {
         network.getJoin().getAutoDetectionConfig().setEnabled(false);
         network.getJoin().getMulticastConfig().setEnabled(false);
         config.getJetConfig().setEnabled(arguments.length > 1 && arguments[1].equals("sql"));
-        for (String map : new String[] {"entries", "documents"}) {
+        config.getSerializationConfig().getCompactSerializationConfig().addSerializer(new Row.Serializer());
+        for (String map : new String[] {"entries", "documents", Rows.TABLE}) {
             config.addMapConfig(new MapConfig(map).setBackupCount(0).setInMemoryFormat(InMemoryFormat.BINARY));
         }
         HazelcastInstance member = Hazelcast.newHazelcastInstance(config);
-        lines.serve(Heap::answer);
+        Member self = member.getCluster().getLocalMember();
+        lines.serve(words -> Heap.answer(self.getVersion().toString(), self.getAddress().getPort(), words));
         member.getLifecycleService().terminate();
         System.exit(0);
     }

@@ -9,6 +9,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * The load through Hazelcast's own Java client, without a near cache, at the member of the port given. Besides:
@@ -25,7 +26,7 @@ final class HazelcastLoad implements Load.Store {
     private final HazelcastInstance client;
     private final IMap<String, byte[]> entries;
 
-    private HazelcastLoad(HazelcastInstance client) {
+    HazelcastLoad(HazelcastInstance client) {
         this.client = client;
         this.entries = client.getMap("entries");
     }
@@ -56,6 +57,11 @@ final class HazelcastLoad implements Load.Store {
     @Override
     public byte[] get(String key) {
         return entries.get(key);
+    }
+
+    @Override
+    public Load.Found getAll(Set<String> keys) {
+        return entries.getAll(keys)::get;
     }
 
     @Override

@@ -1,4 +1,5 @@
 import java.util.Map;
+import java.util.Set;
 import org.apache.geode.cache.Region;
 import org.apache.geode.cache.client.ClientCache;
 import org.apache.geode.cache.client.ClientCacheFactory;
@@ -8,7 +9,7 @@ import org.apache.geode.cache.client.ClientRegionShortcut;
 final class GeodeLoad implements Load.Store {
     private final Region<String, byte[]> entries;
 
-    private GeodeLoad(ClientCache cache) {
+    GeodeLoad(ClientCache cache) {
         entries = cache.<String, byte[]>createClientRegionFactory(ClientRegionShortcut.PROXY).create("entries");
     }
 
@@ -36,6 +37,11 @@ final class GeodeLoad implements Load.Store {
     @Override
     public byte[] get(String key) {
         return entries.get(key);
+    }
+
+    @Override
+    public Load.Found getAll(Set<String> keys) {
+        return entries.getAll(keys)::get;
     }
 
     @Override
