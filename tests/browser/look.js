@@ -37,6 +37,8 @@ const MARKS = [['p50_us', 2], ['p90_us', 10], ['p99_us', 100], ['p999_us', 1000]
 // What the plots of a run must show: kind, threads, and for each series its points and the figures behind them.
 function expected(run) {
   const plots = [];
+  // A curve of a few answers is none.
+  if (run.load.queries.length) return plots;
   const all = (target, threads) => run.measurements.filter((one) => one.target === target && one.threads === threads);
   const sound = (target, threads) => all(target, threads).filter(isSound);
   const targets = run.targets.map((target) => target.name);
@@ -156,9 +158,25 @@ function measured() {
     sections: [...document.querySelectorAll('section')].map((section) => ({
       plots: [...section.querySelectorAll('figure.plot')].map(drawing),
       table: [...section.querySelectorAll(':scope > .wide td')].map(cell),
+      titles: [...section.querySelectorAll(':scope > h3:has(+ .wide)')].map((title) => title.textContent),
       scrolled: [...section.querySelectorAll(':scope > .wide')].some((wide) => wide.scrollWidth > wide.clientWidth + 1),
     })),
   };
+}
+
+// The titles of the tables that a run must have below its first one.
+function expectedTables(run) {
+  const sound = run.measurements.filter(isSound);
+  const titles = [];
+  if (run.load.queries.length) {
+    titles.push('mean latency by query');
+    if (sound.some((one) => one.server_memory_peak_bytes > one.server_memory_loaded_bytes && one.server_memory_loaded_bytes !== null)) titles.push('peak above the data by query');
+    if (sound.some((one) => one.server_memory_peak_bytes)) titles.push('peak memory by query');
+  }
+  if (sound.some((one) => one.kinds.length)) titles.push('Each kind of operations');
+  if (sound.some((one) => one.server_parts.length)) titles.push('Server CPU per operation, by process');
+  if (sound.some((one) => one.server_live_bytes !== null)) titles.push('Memory of a JVM, which is mostly the heap that it was given');
+  return titles;
 }
 
 const overlap = (one, other) =>
@@ -241,7 +259,7 @@ function judge(seen, runs, width, say) {
     if (contrast < LETTERS) say(`letters of contrast ${contrast.toFixed(1)}: ${text}`);
   }
   if (seen.sections.length !== runs.length) return say(`${seen.sections.length} sections instead of ${runs.length}`);
-  seen.sections.forEach(({ plots, table, scrolled }, place) => {
+  seen.sections.forEach(({ plots, table, titles, scrolled }, place) => {
     const wanted = expected(runs[place]);
     for (const plot of wanted) {
       const name = `run ${place + 1}, plot ${plot.kind}${plot.threads === null ? '' : ` of ${plot.threads} threads`}`;
@@ -250,7 +268,9 @@ function judge(seen, runs, width, say) {
       else judgePlot(found[0], plot, width, (what) => say(`${name} ${what}`));
     }
     if (plots.length !== wanted.length) say(`run ${place + 1} has ${plots.length} plots instead of ${wanted.length}`);
-    const cells = new Set(runs[place].measurements.map((one) => [one.target, one.threads].join()));
+    const tables = expectedTables(runs[place]);
+    if (titles.join() !== tables.join()) say(`run ${place + 1} has the tables ${titles} instead of ${tables}`);
+    const cells = new Set(runs[place].measurements.map((one) => [one.target, one.threads, one.query].join()));
     if (table.length < 10 * cells.size) say(`run ${place + 1} has a table of ${table.length} cells`);
     if (scrolled) say(`run ${place + 1} has a table that scrolls`);
     for (const { text, box, cut, size, contrast } of table) {

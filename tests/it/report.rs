@@ -53,13 +53,18 @@ fn a_report_is_whole_in_a_browser_and_what_is_broken_is_seen() -> Result<()> {
     let sweep = measured(folder.path(), "sweep", &[&sweep[..], &["--keys", "500"]].concat())?;
     let open = ["kv-get", "--target", "noop", "--threads", "2", "--rate", "800", "--seconds", "2"];
     let open = measured(folder.path(), "open", &[&open[..], &["--keys", "100", "--profile", "cpu,wall"]].concat())?;
-    lab(&["report", &sweep.to_string_lossy(), &open.to_string_lossy()])?;
+    let queries = ["hash-build", "--target", "ashlar", "--ashlar", &*ashlar, "--rows", "20000", "--seconds", "1"];
+    let queries = measured(folder.path(), "queries", &queries)?;
+    let kinds = ["tpcc", "--target", "ashlar", "--ashlar", &*ashlar, "--threads", "4", "--seconds", "2"];
+    let kinds = measured(folder.path(), "kinds", &[&kinds[..], &["--items", "100", "--customers", "30"]].concat())?;
+    let runs = [&*sweep, &*open, &*queries, &*kinds];
+    let folders: Vec<_> = runs.iter().map(|run| run.to_string_lossy()).collect();
+    lab(&[&["report"], &folders.iter().map(AsRef::as_ref).collect::<Vec<_>>()[..]].concat())?;
 
     let record = std::fs::read_to_string(open.join("run.json"))?;
     assert!(record.contains("\"kind\": \"wall\""), "there are no flame graphs to look at");
 
     let path = sweep.join("report.html");
-    let runs = [&*sweep, &*open];
     assert_eq!(look(&path, VIEWS, &runs)?.trim(), "ok");
 
     let page = std::fs::read_to_string(&path)?;
@@ -75,6 +80,8 @@ fn a_report_is_whole_in_a_browser_and_what_is_broken_is_seen() -> Result<()> {
             "\n<path class=\"dot\" visibility=\"hidden\"",
             "has a mark of ashlar that is not seen",
         ),
+        ("<h3>mean latency by query", "<h3>by nothing", "has the tables by nothing,"),
+        (">new-order</td>", " style=\"font-size:5px\">new-order</td>", "has a table that cannot be read at: new-order"),
         ("new ResizeObserver", "void", "the flame graph is not drawn"),
         (
             "</h4>",
