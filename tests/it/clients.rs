@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 use ashlar_tests::process::find_program;
-use ashlar_tests::tools::{client_cache, install, install_once, repository, run};
+use ashlar_tests::tools::{client_cache, install, install_once, node_modules, repository, run};
 use ashlar_tests::{Ashlar, Postgres, Redis};
 
 /// The table whose rows the RESP programs see as `fruit:{...}`.
@@ -165,21 +165,6 @@ fn python(client: &str) -> Result<PathBuf> {
         Ok(())
     })?;
     Ok(dir.join("venv/bin/python"))
-}
-
-/// A folder with the packages of `package-lock.json`.
-fn node_modules(folder: &Path) -> Result<PathBuf> {
-    let dir = client_cache().join("node-postgres");
-    let inputs = ["package.json", "package-lock.json"].map(|name| folder.join(name));
-    install_once(&dir, &inputs, || {
-        for input in &inputs {
-            std::fs::copy(input, dir.join(input.file_name().unwrap_or_default()))?;
-        }
-        let mut npm = Command::new(find_program(&["npm"])?);
-        install(npm.args(["ci", "--no-audit", "--no-fund", "--loglevel=error"]).current_dir(&dir))?;
-        Ok(())
-    })?;
-    Ok(dir.join("node_modules"))
 }
 
 /// A Java that runs the client's `Tour.java` with what `pom.xml` asks for.

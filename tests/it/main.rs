@@ -15,6 +15,7 @@ mod plans;
 mod psql;
 mod random;
 mod readme;
+mod report;
 mod resp_keys;
 mod resp_wire;
 mod slt;

@@ -195,7 +195,7 @@ impl Drop for Shared {
 
 /// `ashlar` of this build, without arguments.
 pub fn command() -> Command {
-    let mut command = Command::new(binary());
+    let mut command = Command::new(program("ashlar"));
     // What the user of the machine has configured must not reach a test.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ASHLAR_") {
@@ -216,13 +216,13 @@ pub fn run(arguments: &[&str]) -> Result<String> {
     Ok(stdout)
 }
 
-/// The program lies beside the test executable: `target/PROFILE/ashlar` and `target/PROFILE/deps/it-HASH`.
-fn binary() -> PathBuf {
+/// A program of this workspace. It lies beside the test executable: `target/PROFILE/ashlar` and `target/PROFILE/deps/it-HASH`.
+pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the path of the test executable");
     let profile = test.parent().and_then(|deps| deps.parent()).expect("target/PROFILE/deps");
-    let binary = profile.join("ashlar");
-    assert!(binary.is_file(), "{} does not exist; build the workspace first", binary.display());
-    binary
+    let program = profile.join(name);
+    assert!(program.is_file(), "{} does not exist; build the workspace first", program.display());
+    program
 }
 
 /// Whether a log line is one that somebody must look at. Words, not substrings: `errors = 0` is no error.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::wait_for;
+use crate::process::{find_program, wait_for};
 
 /// The root of the repository.
 pub fn repository() -> PathBuf {
@@ -96,4 +96,19 @@ pub fn install_once(dir: &Path, inputs: &[PathBuf], install: impl FnOnce() -> Re
     install()?;
     std::fs::write(stamp, wanted)?;
     Ok(())
+}
+
+/// A folder with the packages of the `package-lock.json` in this folder.
+pub fn node_modules(folder: &Path) -> Result<PathBuf> {
+    let dir = client_cache().join(folder.file_name().context("a folder with a name")?);
+    let inputs = ["package.json", "package-lock.json"].map(|name| folder.join(name));
+    install_once(&dir, &inputs, || {
+        for input in &inputs {
+            std::fs::copy(input, dir.join(input.file_name().unwrap_or_default()))?;
+        }
+        let mut npm = Command::new(find_program(&["npm"])?);
+        install(npm.args(["ci", "--no-audit", "--no-fund", "--loglevel=error"]).current_dir(&dir))?;
+        Ok(())
+    })?;
+    Ok(dir.join("node_modules"))
 }

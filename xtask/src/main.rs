@@ -80,7 +80,17 @@ enum Verb {
     /// What decides whether a change may land: .ci/run
     Ci,
     /// Install what the other commands would install, and say what was found
-    Setup,
+    Setup {
+        /// `lab` installs the servers that only the lab measures as well
+        #[arg(value_enum)]
+        part: Option<Part>,
+    },
+}
+
+/// What more `./x setup` installs.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    Lab,
 }
 
 fn main() -> ExitCode {
@@ -98,7 +108,7 @@ fn main() -> ExitCode {
             Verb::Docs => docs::docs(),
             Verb::Fix => check::fix(),
             Verb::Ci => run::run("sh", &[".ci/run"]),
-            Verb::Setup => setup::setup(),
+            Verb::Setup { part } => setup::setup(part == Some(Part::Lab)),
         }
     });
     match done {

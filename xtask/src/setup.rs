@@ -75,9 +75,15 @@ pub(crate) const TEST: &[Need] = &[
     },
     Need {
         name: "Node.js and npm",
-        why: "the client program for node-postgres",
+        why: "the client program for node-postgres, and what looks at reports in a browser",
         packages: &["nodejs", "npm"],
         found: || run::on_path("node") && run::on_path("npm"),
+    },
+    Need {
+        name: "Chromium",
+        why: "the tests look at the lab's reports in a real browser",
+        packages: &["chromium"],
+        found: || run::on_path("chromium") || run::on_path("google-chrome"),
     },
 ];
 
@@ -87,6 +93,14 @@ pub(crate) const JAVA: &[Need] = &[Need {
     why: "the client programs for pgJDBC and Jedis, and Hazelcast and Geode beside Ashlar",
     packages: &["default-jdk-headless", "maven"],
     found: || run::on_path("javac") && run::on_path("mvn"),
+}];
+
+/// What the lab measures beside what the tests and the clients need.
+pub(crate) const LAB: &[Need] = &[Need {
+    name: "PgBouncer",
+    why: "the lab measures PostgreSQL behind it; its system service is not needed",
+    packages: &["pgbouncer"],
+    found: || run::on_path("pgbouncer") || Path::new("/usr/sbin/pgbouncer").is_file(),
 }];
 
 /// Makes sure of everything in `needs`; fails with what to do by hand when something cannot be installed.
@@ -120,10 +134,11 @@ pub(crate) fn prefer(needs: &[Need]) {
     }
 }
 
-/// `./x setup`.
-pub(crate) fn setup() -> Result<()> {
-    let done = require(&[BUILD, CLIENTS, TEST, JAVA]);
-    for need in [BUILD, CLIENTS, TEST, JAVA].into_iter().flatten() {
+/// `./x setup`, and `./x setup lab` with what only the lab wants.
+pub(crate) fn setup(for_lab: bool) -> Result<()> {
+    let needs = [BUILD, CLIENTS, TEST, JAVA, if for_lab { LAB } else { &[] }];
+    let done = require(&needs);
+    for need in needs.into_iter().flatten() {
         println!("{:<8}{:<30}{}", if (need.found)() { "found" } else { "MISSING" }, need.name, need.why);
     }
     if !run::on_path("cargo-deny") {

@@ -3,6 +3,7 @@
 //! Exit status: 0 all is well; 1 a run is partial, had wrong answers or unsent requests, or a comparison found something slower; 2
 //! nothing could be done: bad input, no target, runs that are unlike or had wrong answers.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,8 +13,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::run::Outcome;
 use crate::targets::{NAMED, Plant};
-use crate::workload::{KINDS, Sizes};
-use crate::{compare, report, run, say, targets};
+use crate::workload::{KINDS, Sizes, hash_build_keys};
+use crate::{buckets, compare, report, run, say, targets};
 
 /// Measures Ashlar and its peers, and says whether a change made it faster.
 ///
@@ -39,9 +40,14 @@ enum Command {
     Compare(CompareOptions),
     /// Write report.html and report.md of some runs.
     Report(ReportOptions),
+    /// Fill Impala's hash table, in its layouts before and after packing, with the keys of hash-build: bytes of an entry.
+    ImpalaBuckets(BucketsOptions),
     /// The target noop, as its own process.
     #[command(hide = true)]
     NoopServer(NoopOptions),
+    /// The relay of the target relay, as its own process.
+    #[command(hide = true)]
+    Relay(RelayOptions),
 }
 
 #[derive(Debug, Args)]
@@ -55,14 +61,19 @@ struct ListOptions {
 struct RunOptions {
     /// A workload, as `ashlar-lab list` names them.
     workload: String,
-    /// Targets, as `ashlar-lab list` names them, ashlar=PATH of another build, or host:port of a running server. The lab
-    /// writes keys `lab:...` or the table `ashlar_lab_rows` there.
+    /// Targets, as `ashlar-lab list` names them, ashlar=PATH of another build, host:port of a running server, or
+    /// lettuce=TARGET for one of them through a client in Java. The lab writes keys `lab:...` and `ashlar_lab_...`, or tables
+    /// `ashlar_lab_...` there.
     #[arg(long, required = true, value_delimiter = ',', value_name = "NAME,...")]
     target: Vec<String>,
-    /// Threads, each with a connection; several numbers are measured one after the other.
-    #[arg(long, value_delimiter = ',', default_value = "8", value_name = "COUNT,...",
+    /// Threads, each with a connection; several numbers are measured one after the other [default: 8; 1 for workloads that
+    /// have queries].
+    #[arg(long, value_delimiter = ',', value_name = "COUNT,...",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Vec<u32>,
+    /// The queries that are measured, of a workload that has several [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    queries: Vec<String>,
     /// Requests a second over all threads, sent when they are due: an open loop. Without it each thread sends its next
     /// request when it has its answer: a closed loop.
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
@@ -130,6 +141,12 @@ struct ReportOptions {
 }
 
 #[derive(Debug, Args)]
+struct BucketsOptions {
+    #[command(flatten)]
+    sizes: Sizes,
+}
+
+#[derive(Debug, Args)]
 struct NoopOptions {
     #[arg(long)]
     value_bytes: u32,
@@ -137,6 +154,14 @@ struct NoopOptions {
     ready_file: PathBuf,
     #[arg(long)]
     plant: Option<Plant>,
+}
+
+#[derive(Debug, Args)]
+struct RelayOptions {
+    #[arg(long)]
+    to: SocketAddr,
+    #[arg(long)]
+    ready_file: PathBuf,
 }
 
 /// Runs what the process was called with.
@@ -163,16 +188,18 @@ fn dispatch(command: Command) -> Result<u8> {
             Ok(comparison.is_worse().map_or(2, u8::from))
         }
         Command::Report(options) => report::run(&options.runs, options.out.as_deref()).map(|()| 0),
+        Command::ImpalaBuckets(options) => buckets::show(&hash_build_keys(&options.sizes)?).map(|()| 0),
         Command::NoopServer(options) => {
             targets::serve_noop(options.value_bytes, options.ready_file, options.plant).map(|()| 0)
         }
+        Command::Relay(options) => targets::serve_relay(options.to, options.ready_file).map(|()| 0),
     }
 }
 
 fn list(options: &ListOptions) -> Result<()> {
     say::result("workloads")?;
     for kind in KINDS {
-        say::result(&format!("  {:<12}{:<12}{}", kind.name, kind.door.name(), kind.question))?;
+        say::result(&format!("  {:<14}{:<12}{}", kind.name, kind.door.name(), kind.question))?;
     }
     say::result("\ntargets")?;
     for (target, what) in NAMED {
@@ -180,10 +207,14 @@ fn list(options: &ListOptions) -> Result<()> {
             Ok(program) => format!("present: {}", program.display()),
             Err(reason) => format!("absent: {reason}"),
         };
-        say::result(&format!("  {:<12}{what}\n              {presence}", target.to_string()))?;
+        say::result(&format!("  {:<22}{what}\n{:24}{presence}", target.to_string(), ""))?;
     }
-    say::result("  ashlar=PATH another build of this project's server")?;
-    say::result("  host:port   a running server of either protocol")
+    say::result("  ashlar=PATH           another build of this project's server")?;
+    say::result("  host:port             a running server of either protocol")?;
+    say::result(
+        "  lettuce=TARGET        one of those that speak RESP, through a client in Java, as Hazelcast and Geode are met",
+    )?;
+    say::result("\nfor example: ashlar-lab run kv-get --target ashlar,noop --seconds 2")
 }
 
 impl RunOptions {
@@ -204,6 +235,7 @@ impl RunOptions {
             workload: self.workload,
             targets: self.target,
             threads,
+            queries: self.queries,
             rate: self.rate,
             warm_up: self.warm_up,
             seconds: self.seconds,

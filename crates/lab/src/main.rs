@@ -2,17 +2,20 @@
 //!
 //! ```text
 //! cli ─▶ run ─▶ targets (a server) ◀── workload (door::resp, door::pg) ◀── load (threads, clock)
+//!         │             ▲───────────── java (a client in Java, where no thread of the lab speaks to it)
 //!         └───▶ record (run.json) ─▶ compare (statistics), report (HTML, Markdown)
 //! ```
 
 #![forbid(unsafe_code)]
 
+mod buckets;
 mod cli;
 mod clock;
 mod compare;
 mod cores;
 mod door;
 mod interrupt;
+mod java;
 mod load;
 mod numbers;
 mod record;

@@ -15,3 +15,8 @@ pub(crate) fn note(line: &str) {
     // Nowhere is left to complain when standard error is closed.
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
+
+/// So many threads.
+pub(crate) fn threads(count: u32) -> String {
+    format!("{count} {}", if count == 1 { "thread" } else { "threads" })
+}

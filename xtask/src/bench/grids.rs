@@ -1,4 +1,4 @@
-//! Hazelcast and Geode beside the others: a member and a client of each, small Java programs of `xtask/bench/grids`.
+//! Hazelcast and Geode beside the others: a member and a client of each, small Java programs of `crates/lab/grids`.
 //!
 //! Called by the rows that name them. Their settings are here and in those programs. A product that cannot be had or started
 //! (no JDK, no network, no memory) is an error that says so; its caller shows it, and no row is left out because of it.
@@ -13,7 +13,7 @@ use super::program::Program;
 use super::servers::{CLIENT_CORE, SERVER_CORE, free_port, pinned};
 use crate::run;
 
-const SOURCES: &str = "xtask/bench/grids";
+const SOURCES: &str = "crates/lab/grids";
 
 /// Heap of a member; the smallest and the largest size are the same, as their makers advise. Not touched beforehand.
 const MEMBER_HEAP: &str = "4g";
@@ -29,40 +29,19 @@ const START_MAX: Duration = Duration::from_secs(180);
 /// Every other command: the longest fills or overwrites millions of entries.
 const ANSWER_MAX: Duration = Duration::from_secs(3600);
 
-/// A folder of [`SOURCES`] with its dependencies (`pom.xml`) and its programs.
+/// A folder of [`SOURCES`] with its dependencies (`pom.xml`), the options of its JVMs (`jvm.options`) and its programs.
 pub(super) struct Product {
     /// The column of the table.
     pub(super) name: &'static str,
     folder: &'static str,
-    /// Options that its makers name for Java 17.
-    jvm: &'static [&'static str],
 }
 
-pub(super) const HAZELCAST: Product = Product {
-    name: "Hazelcast",
-    folder: "hazelcast",
-    jvm: &[
-        "--add-modules=java.se",
-        "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
-        "--add-opens=java.base/java.lang=ALL-UNNAMED",
-        "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-        "--add-opens=java.management/sun.management=ALL-UNNAMED",
-        "--add-opens=jdk.management/com.sun.management.internal=ALL-UNNAMED",
-    ],
-};
+pub(super) const HAZELCAST: Product = Product { name: "Hazelcast", folder: "hazelcast" };
 
-pub(super) const GEODE: Product = Product {
-    name: "Geode",
-    folder: "geode",
-    jvm: &[
-        "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
-        "--add-exports=java.management/com.sun.jmx.remote.security=ALL-UNNAMED",
-        "--add-opens=jdk.management/com.sun.management.internal=ALL-UNNAMED",
-    ],
-};
+pub(super) const GEODE: Product = Product { name: "Geode", folder: "geode" };
 
 /// The same load through a Java client of RESP.
-pub(super) const LETTUCE: Product = Product { name: "Lettuce", folder: "lettuce", jvm: &[] };
+pub(super) const LETTUCE: Product = Product { name: "Lettuce", folder: "lettuce" };
 
 impl Product {
     /// The version of the first dependency that `pom.xml` names.
@@ -111,12 +90,18 @@ impl Product {
         Ok(folder)
     }
 
+    /// Options that its makers name.
+    fn jvm_options(&self) -> Result<Vec<String>> {
+        let text = std::fs::read_to_string(Path::new(SOURCES).join(self.folder).join("jvm.options"))?;
+        Ok(text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect())
+    }
+
     /// Starts one of its programs, such as `GeodeMember`, on a core; returns when it is ready.
     fn start(&self, class: &str, core: &str, heap: &str, arguments: &[&str]) -> Result<Program> {
         let folder = self.built()?;
         let java = run::find("java").context("java is not installed")?;
         let mut command = pinned(core, &java);
-        command.args(JVM).args(self.jvm).args([format!("-Xms{heap}"), format!("-Xmx{heap}"), "-cp".into()]);
+        command.args(JVM).args(self.jvm_options()?).args([format!("-Xms{heap}"), format!("-Xmx{heap}"), "-cp".into()]);
         command.arg(format!("{0}/classes:{0}/lib/*", folder.display()));
         command.arg(format!("{}{class}", self.name)).args(arguments);
         Program::start(&format!("{} {class}", self.name), command, START_MAX)

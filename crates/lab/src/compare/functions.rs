@@ -13,6 +13,7 @@ use ashlar_telemetry::flame::{self, Widths};
 use ashlar_telemetry::profile::Kind;
 
 use super::Side;
+use crate::record::Case;
 use crate::record::folder::load_profile;
 use crate::say::result;
 
@@ -30,10 +31,10 @@ struct Profiles {
     parts: f64,
 }
 
-/// What is different in one kind of profile under so many threads.
+/// What is different in one kind of profile in a case.
 pub(super) struct Difference {
     kind: Kind,
-    threads: u32,
+    case: Case,
     /// Those that differ most come first.
     changes: Vec<Change>,
     /// What an operation costs in the larger of the two.
@@ -48,18 +49,18 @@ pub(super) fn compare(base: &Side, test: &Side, folder: &Path) -> Result<Vec<Dif
     let names =
         if base.target == test.target { base.target.clone() } else { format!("{}-{}", base.target, test.target) };
     let names = names.replace(['/', ':', '='], "_");
-    for threads in &base.run.load.threads {
+    for case in &base.run.load.cases() {
         for kind in Kind::ALL {
-            let (Some(before), Some(after)) = (profiles(base, *threads, kind)?, profiles(test, *threads, kind)?) else {
+            let (Some(before), Some(after)) = (profiles(base, case, kind)?, profiles(test, case, kind)?) else {
                 continue;
             };
             let cost = |profiles: &Profiles| profiles.stacks.total() as f64 / profiles.parts;
             differences.push(Difference {
                 kind,
-                threads: *threads,
+                case: case.clone(),
                 changes: changes((&before.stacks, before.parts), (&after.stacks, after.parts)),
                 cost: cost(&before).max(cost(&after)),
-                pages: draw(&before, &after, &names, kind, *threads, folder)?,
+                pages: draw(&before, &after, &names, kind, case, folder)?,
             });
         }
     }
@@ -67,9 +68,9 @@ pub(super) fn compare(base: &Side, test: &Side, folder: &Path) -> Result<Vec<Dif
 }
 
 /// None where there are none.
-fn profiles(side: &Side, threads: u32, kind: Kind) -> Result<Option<Profiles>> {
+fn profiles(side: &Side, case: &Case, kind: Kind) -> Result<Option<Profiles>> {
     let mut all = Profiles { stacks: Stacks::default(), parts: 0.0 };
-    for one in side.sound(threads) {
+    for one in side.sound(case) {
         if let Some(profile) = one.profile(kind) {
             all.stacks.merge(&load_profile(&side.folder, &profile.file)?);
             all.parts += match kind {
@@ -82,24 +83,17 @@ fn profiles(side: &Side, threads: u32, kind: Kind) -> Result<Option<Profiles>> {
 }
 
 /// Two pages: what is new is wide in the one, what is gone in the other.
-fn draw(
-    base: &Profiles,
-    test: &Profiles,
-    names: &str,
-    kind: Kind,
-    threads: u32,
-    folder: &Path,
-) -> Result<Vec<PathBuf>> {
+fn draw(base: &Profiles, test: &Profiles, names: &str, kind: Kind, case: &Case, folder: &Path) -> Result<Vec<PathBuf>> {
     let scale = test.parts / base.parts;
     let mut pages = Vec::new();
     for (widths, side, stacks) in [(Widths::Test, "test", &test.stacks), (Widths::Base, "base", &base.stacks)] {
         if stacks.is_empty() {
             continue;
         }
-        let title = format!("{}, {threads} threads: red is more, widths are those of the {side}", kind.title());
+        let title = format!("{}, {case}: red is more, widths are those of the {side}", kind.title());
         let unit = kind.value_type().unit;
         let page = flame::difference(&base.stacks, scale, &test.stacks, widths, &title, unit)?;
-        let path = folder.join(format!("difference-{names}-{threads}-{kind}-{side}.svg"));
+        let path = folder.join(format!("difference-{names}-{}-{kind}-{side}.svg", case.short()));
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         fs::write(&path, page).with_context(|| path.display().to_string())?;
         pages.push(path);
@@ -121,7 +115,7 @@ impl Difference {
             Kind::Heap => "memory kept per operation",
             Kind::Allocations => "memory allocated per operation",
         };
-        let title = format!("{}, {} threads", what, self.threads);
+        let title = format!("{what}, {}", self.case);
         result(&format!("\n{title:<38}{:>12}{:>12}{:>12}", "base", "test", "difference"))?;
         let mut none = true;
         for change in self.named() {

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 
 use crate::record::measure::{MEASURES, Measure};
-use crate::record::{Load, Measurement, Run, folder};
+use crate::record::{Case, Load, Measurement, Run, folder};
+use crate::report::remarks::UNLIKE_CLIENTS;
 use crate::say;
-use crate::statistics::{Interval, confidence_of_each, difference};
+use crate::statistics::{Interval, confidence_of_each, difference, geometric_mean};
 
 /// Repetitions that each side must have.
 const REPETITIONS_MIN: usize = 2;
@@ -76,7 +77,7 @@ impl Word {
 /// One line of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
-    pub(crate) threads: u32,
+    pub(crate) case: Case,
     pub(crate) measure: Measure,
     pub(crate) base: f64,
     pub(crate) test: f64,
@@ -137,17 +138,17 @@ impl Side {
         Some(&self.target)
     }
 
-    fn sound(&self, threads: u32) -> impl Iterator<Item = &Measurement> {
-        self.run.of(&self.target, threads).filter(|one| one.is_sound())
+    fn sound<'a>(&'a self, case: &'a Case) -> impl Iterator<Item = &'a Measurement> {
+        self.run.of(&self.target, case).filter(|one| one.is_sound())
     }
 
-    fn figures(&self, measure: Measure, threads: u32) -> Vec<f64> {
-        self.sound(threads).filter_map(|one| measure.of(one)).collect()
+    fn figures(&self, measure: Measure, case: &Case) -> Vec<f64> {
+        self.sound(case).filter_map(|one| measure.of(one)).collect()
     }
 
     /// The ratio by which a figure may differ from what it stands for.
-    fn resolution(&self, measure: Measure, threads: u32) -> f64 {
-        self.sound(threads).filter_map(|one| measure.resolution(one)).fold(0.0, f64::max)
+    fn resolution(&self, measure: Measure, case: &Case) -> f64 {
+        self.sound(case).filter_map(|one| measure.resolution(one)).fold(0.0, f64::max)
     }
 
     fn wrong_answers(&self) -> u64 {
@@ -208,6 +209,15 @@ fn notes(base: &Side, test: &Side) -> Vec<String> {
     }
     let (before, after) = (base.run.target(&base.target), test.run.target(&test.target));
     if let (Some(before), Some(after)) = (before, after)
+        && before.client != after.client
+    {
+        notes.push(format!(
+            "the base was loaded by {}, the test by {}. {UNLIKE_CLIENTS}",
+            before.client.text(),
+            after.client.text()
+        ));
+    }
+    if let (Some(before), Some(after)) = (before, after)
         && before.name == after.name
         && before.configuration != after.configuration
     {
@@ -232,32 +242,32 @@ pub(crate) fn compare(base: &Side, test: &Side, options: Options) -> Result<Comp
         return Ok(Comparison::Unlike(unlike));
     }
     let mut figures = Vec::new();
-    for threads in &base.run.load.threads {
+    for case in &base.run.load.cases() {
         for (side, run) in [("base", base), ("test", test)] {
-            let all = run.run.of(&run.target, *threads).count();
-            let sound = run.sound(*threads).count();
+            let all = run.run.of(&run.target, case).count();
+            let sound = run.sound(case).count();
             ensure!(
                 sound >= REPETITIONS_MIN,
-                "the {side}, {} of {}, has {sound} sound repetitions of {all} with {threads} threads; {REPETITIONS_MIN} are needed, five or more are better",
+                "the {side}, {} of {}, has {sound} sound repetitions of {all} with {case}; {REPETITIONS_MIN} are needed, five or more are better",
                 run.target,
                 run.folder.display()
             );
         }
         for measure in MEASURES {
-            let (before, after) = (base.figures(*measure, *threads), test.figures(*measure, *threads));
+            let (before, after) = (base.figures(*measure, case), test.figures(*measure, case));
             if before.len() >= REPETITIONS_MIN && after.len() >= REPETITIONS_MIN {
-                let resolution = base.resolution(*measure, *threads) + test.resolution(*measure, *threads);
-                figures.push((*threads, *measure, before, after, resolution));
+                let resolution = base.resolution(*measure, case) + test.resolution(*measure, case);
+                figures.push((case.clone(), *measure, before, after, resolution));
             }
         }
     }
     let confidence = confidence_of_each(options.confidence, figures.len());
     let mut rows = Vec::new();
-    for (threads, measure, before, after, resolution) in figures {
+    for (case, measure, before, after, resolution) in figures {
         if let Some(interval) = difference(&before, &after, confidence, resolution) {
             let word = Word::of(measure, &interval, options.least);
             let (base, test) = (geometric_mean(&before), geometric_mean(&after));
-            rows.push(Row { threads, measure, base, test, interval, word });
+            rows.push(Row { case, measure, base, test, interval, word });
         }
     }
     let word = if rows.iter().any(|row| row.word.is_worse()) {
@@ -295,8 +305,9 @@ fn differences(base: &Run, test: &Run) -> Vec<String> {
         let rate = load.rate_per_second.map_or("as fast as it goes".to_owned(), |rate| format!("{rate}/s"));
         let cores = |cores: &Option<String>| cores.clone().unwrap_or_else(|| "any".to_owned());
         format!(
-            "{rate} with {:?} threads for {} s after {} s, server on cores {}, client on {}, profiled {:?}",
+            "{rate} with {:?} threads{} for {} s after {} s, server on cores {}, client on {}, profiled {:?}",
             load.threads,
+            if load.queries.is_empty() { String::new() } else { format!(", queries {:?}", load.queries) },
             load.measured_seconds,
             load.warm_up_seconds,
             cores(&load.server_cores),
@@ -306,11 +317,6 @@ fn differences(base: &Run, test: &Run) -> Vec<String> {
     };
     differ("load", load(&base.load), load(&test.load));
     found
-}
-
-/// What the interval is about: the mean of the logarithms.
-fn geometric_mean(figures: &[f64]) -> f64 {
-    (figures.iter().map(|figure| figure.ln()).sum::<f64>() / figures.len() as f64).exp()
 }
 
 #[cfg(test)]

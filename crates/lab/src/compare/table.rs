@@ -15,10 +15,8 @@ pub(super) fn heading(base: &Side, test: &Side) -> Result<()> {
             let reason = side.run.reason.as_deref().unwrap_or("no reason is known");
             note(&format!("the run of the {name} is partial ({reason}); its sound repetitions are compared"));
         }
-        for threads in &side.run.load.threads {
-            for remark in remarks::about(&side.run, &side.target, *threads) {
-                note(&format!("{name}: {remark}"));
-            }
+        for remark in remarks::about(&side.run, &side.target) {
+            note(&format!("{name}: {remark}"));
         }
     }
     super::notes(base, test).iter().for_each(|text| note(text));
@@ -37,13 +35,13 @@ pub(super) fn show(options: Options, comparison: &Comparison) -> Result<()> {
             }
         }
         Comparison::Alike { rows, word, wrong } => {
-            let mut threads = None;
+            let mut case = None;
             for row in rows {
-                if threads != Some(row.threads) {
-                    threads = Some(row.threads);
+                if case != Some(&row.case) {
+                    case = Some(&row.case);
                     result(&format!(
                         "\n{:<26}{:>12}{:>12}{:>12}  {:<20}",
-                        format!("{} threads", row.threads),
+                        row.case.to_string(),
                         "base",
                         "test",
                         "difference",
@@ -85,7 +83,7 @@ fn explanation(rows: &[super::Row], word: Word) -> String {
     let named: Vec<String> = rows
         .iter()
         .filter(|row| row.word != Word::NoDifference && row.word.is_worse() == word.is_worse())
-        .map(|row| format!("{} with {} threads", row.measure.name(), row.threads))
+        .map(|row| format!("{} with {}", row.measure.name(), row.case))
         .collect();
     if named.is_empty() { String::new() } else { format!(": {}", named.join(", ")) }
 }

@@ -165,10 +165,12 @@ fn what_may_mislead_is_noted() {
     test.run.started_at = "2026-11-23T05:57:42Z".into();
     test.run.lab_build = "demo".into();
     test.run.targets[0].configuration.push("maxmemory 5".into());
+    test.run.targets[0].client = crate::record::ClientKind::Java;
     let said = notes(&base, &test).join("\n");
     for part in [
         "made at 2026-11-22T05:57:42Z and 2026-11-23T05:57:42Z: what drifted in between is not in the interval",
         "the lab was built as figures and demo",
+        "the base was loaded by threads of the lab, the test by a client in Java. What a client costs",
         "ashlar was configured differently: only the base has nothing, only the test has maxmemory 5",
     ] {
         assert!(said.contains(part), "{part} is not in\n{said}");

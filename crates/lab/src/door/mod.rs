@@ -1,11 +1,13 @@
-//! Clients of the doors that targets have: RESP, PostgreSQL, and a page over HTTP.
+//! Clients of the doors that targets have: RESP, PostgreSQL, engines in a process of the lab, and a page over HTTP.
 //!
 //! Each blocks the thread that uses it. Used by workloads to load and to measure, and by targets to see what is there.
 
+pub(crate) mod engine;
 pub(crate) mod http;
 mod incoming;
 pub(crate) mod pg;
 pub(crate) mod resp;
+pub(crate) mod text;
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -19,7 +21,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(500);
 
 /// How long one answer may take: long enough for a query over all rows behind as many others as there are threads.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long an answer may take of a server that is asked whether it is there: whoever starts it asks again.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);

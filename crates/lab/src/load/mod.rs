@@ -1,6 +1,7 @@
 //! Load: threads that call a server as fast as it answers, or at a given rate, and what they saw.
 //!
-//! Called by `run` once per measurement. Knows nothing of protocols: a thread calls a [`Caller`], which the workload made.
+//! Called by `run` once per measurement. Knows nothing of protocols: a thread calls a [`Caller`], which the workload made. Clients in Java
+//! load by the same rules, in `crates/lab/grids/Measurement.java`.
 //!
 //! ```text
 //! 0 ......... warm_up ........................ end ............ patience
@@ -9,8 +10,10 @@
 //!
 //! **Closed loop**: a thread sends its next request when the answer to the last has come. **Open loop**: requests are due at
 //! fixed moments, whatever the server does, and a latency is counted from the moment its request was due. A stall then
-//! costs every request that had to wait, not only the one under way (Tene: "How NOT to measure latency", 2013).
+//! costs every request that had to wait, not only the one under way (Tene: "How NOT to measure latency", 2013). A **query**, which
+//! may take longer than a window, has its own loop in `queries`.
 
+mod queries;
 mod recorder;
 mod worker;
 
@@ -22,6 +25,7 @@ use anyhow::Result;
 
 use crate::clock::{Clock, Nanos, SECOND};
 use crate::record::histogram::{self, Latencies};
+pub(crate) use queries::measure_query;
 use recorder::{Recorder, Seconds};
 use worker::{Schedule, Tally};
 
@@ -49,6 +53,22 @@ pub(crate) trait Caller: Send {
     /// An error means that the connection is lost.
     fn read_back(&mut self) -> Result<Option<String>> {
         Ok(None)
+    }
+
+    /// How often the server made the last call begin anew: a transaction that lost to another. A call's time has all its attempts in it.
+    fn retries(&self) -> u64 {
+        0
+    }
+
+    /// The names of the kinds of calls that it makes, where they differ so much that each is a figure of its own; the first is what
+    /// the workload is about.
+    fn kinds(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The kind of the last call, as a place in [`Caller::kinds`].
+    fn kind(&self) -> usize {
+        0
     }
 
     /// How many answers a call gives.
@@ -88,17 +108,19 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    fn begin(self) -> Nanos {
+    /// When the measured window begins.
+    pub(crate) fn begin(self) -> Nanos {
         Nanos::from(self.warm_up) * SECOND
     }
 
-    fn end(self) -> Nanos {
+    /// When it ends.
+    pub(crate) fn end(self) -> Nanos {
         self.begin() + Nanos::from(self.measured) * SECOND
     }
 
     /// Until when an open loop sends what was due before the end: as long again as was measured. Later it gives up, and what
     /// it has not sent is counted.
-    fn patience(self) -> Nanos {
+    pub(crate) fn patience(self) -> Nanos {
         self.end() + Nanos::from(self.measured) * SECOND
     }
 }
@@ -128,12 +150,33 @@ pub(crate) struct Sample {
     pub(crate) errors: u64,
     /// The first of them.
     pub(crate) first_error: Option<String>,
+    /// Attempts beyond the first, of the calls whose latencies these are.
+    pub(crate) retries: u64,
+    /// What was seen of each kind of calls, where there are kinds.
+    pub(crate) kinds: Vec<KindSample>,
     /// Requests of an open loop that were due and never sent.
     pub(crate) unsent: u64,
     /// Why a connection was lost, if one was.
     pub(crate) broken: Option<String>,
     /// Whether somebody stopped it.
     pub(crate) interrupted: bool,
+}
+
+/// What was seen of one kind of calls.
+#[derive(Clone, Debug)]
+pub(crate) struct KindSample {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Its latencies.
+    pub(crate) latencies: Latencies,
+    /// Attempts beyond the first.
+    pub(crate) retries: u64,
+}
+
+impl KindSample {
+    fn all_of(names: &[&'static str]) -> Vec<Self> {
+        names.iter().map(|name| Self { name, latencies: histogram::empty(), retries: 0 }).collect()
+    }
 }
 
 /// Runs one measurement: a thread for each caller. Ends early when a connection is lost or `stop` is set.
@@ -215,38 +258,80 @@ pub(crate) fn measure(
 }
 
 fn assemble(windows: Windows, seconds: Seconds, tallies: Vec<Tally>, ended_at: Nanos, interrupted: bool) -> Sample {
-    let mut latencies = seconds.into_latencies();
-    let mut completed = vec![0; windows.measured as usize];
-    let mut sample = Sample {
-        seconds: ended_at.saturating_sub(windows.begin()) as f64 / SECOND as f64,
-        completed: Vec::new(),
-        latencies: Vec::new(),
-        merged: histogram::empty(),
-        errors: 0,
-        first_error: None,
-        unsent: 0,
-        broken: None,
-        interrupted,
-    };
+    let mut seen = Seen { completed: vec![0; windows.measured as usize], ..Seen::nothing() };
+    seen.latencies = seconds.into_latencies();
     for tally in tallies {
-        for (sum, count) in completed.iter_mut().zip(&tally.completed) {
+        for (sum, count) in seen.completed.iter_mut().zip(&tally.completed) {
             *sum += count;
         }
-        sample.errors += tally.errors;
-        sample.unsent += tally.unsent;
-        sample.first_error = sample.first_error.or(tally.first_error);
-        sample.broken = sample.broken.or(tally.broken);
+        seen.errors += tally.errors;
+        seen.retries += tally.retries;
+        if seen.kinds.is_empty() {
+            seen.kinds = tally.kinds;
+        } else {
+            for (sum, kind) in seen.kinds.iter_mut().zip(&tally.kinds) {
+                histogram::merge(&mut sum.latencies, &kind.latencies);
+                sum.retries += kind.retries;
+            }
+        }
+        seen.unsent += tally.unsent;
+        seen.first_error = seen.first_error.or(tally.first_error);
+        seen.broken = seen.broken.or(tally.broken);
     }
-    for second in &latencies {
-        histogram::merge(&mut sample.merged, second);
+    seen.sample(ended_at.saturating_sub(windows.begin()) as f64 / SECOND as f64, interrupted)
+}
+
+/// What all threads together saw in the seconds of the window, those that were not reached among them.
+pub(crate) struct Seen {
+    pub(crate) completed: Vec<u64>,
+    pub(crate) latencies: Vec<Latencies>,
+    pub(crate) errors: u64,
+    pub(crate) first_error: Option<String>,
+    pub(crate) retries: u64,
+    pub(crate) kinds: Vec<KindSample>,
+    pub(crate) unsent: u64,
+    pub(crate) broken: Option<String>,
+}
+
+impl Seen {
+    /// No second at all.
+    pub(crate) fn nothing() -> Self {
+        Self {
+            completed: Vec::new(),
+            latencies: Vec::new(),
+            errors: 0,
+            first_error: None,
+            retries: 0,
+            kinds: Vec::new(),
+            unsent: 0,
+            broken: None,
+        }
     }
-    // Seconds that were not reached are no seconds without answers.
-    let reached = sample.seconds.ceil() as usize;
-    completed.truncate(reached);
-    latencies.truncate(reached);
-    sample.completed = completed;
-    sample.latencies = latencies;
-    sample
+
+    /// Of a window that ended after so many seconds.
+    pub(crate) fn sample(mut self, seconds: f64, interrupted: bool) -> Sample {
+        let mut merged = histogram::empty();
+        for second in &self.latencies {
+            histogram::merge(&mut merged, second);
+        }
+        // Seconds that were not reached are no seconds without answers.
+        let reached = seconds.ceil() as usize;
+        self.completed.truncate(reached);
+        self.latencies.truncate(reached);
+        Sample {
+            seconds,
+            completed: self.completed,
+            latencies: self.latencies,
+            merged,
+            errors: self.errors,
+            first_error: self.first_error,
+            retries: self.retries,
+            kinds: self.kinds,
+            unsent: self.unsent,
+            broken: self.broken,
+            interrupted,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ struct Synthetic {
     stall_for: Nanos,
     dies_at: Nanos,
     wrong_at: Nanos,
+    retries: u64,
 }
 
 impl Synthetic {
@@ -53,6 +54,7 @@ impl Synthetic {
             stall_for: 0,
             dies_at: Nanos::MAX,
             wrong_at: Nanos::MAX,
+            retries: 0,
         }
     }
 }
@@ -82,6 +84,10 @@ impl Caller for Synthetic {
         if let Some(sent_at) = self.sent_at.take() {
             judged(if sent_at >= self.wrong_at { Answer::Wrong("no value".into()) } else { Answer::Right });
         }
+    }
+
+    fn retries(&self) -> u64 {
+        self.retries
     }
 
     fn read_back(&mut self) -> Result<Option<String>> {
@@ -195,6 +201,15 @@ fn a_write_that_is_gone_afterwards_is_a_wrong_answer() {
     let target = Synthetic { loses_writes: true, ..Synthetic::steady(&clock, MILLI) };
     let sample = run(&clock, Pace::Closed, WINDOWS, target);
     assert_eq!((sample.errors, sample.first_error.as_deref()), (1, Some("a write is gone")));
+}
+
+#[test]
+fn attempts_are_counted_for_the_calls_that_are_measured() {
+    let clock = Arc::new(VirtualClock::default());
+    let target = Synthetic { retries: 2, ..Synthetic::steady(&clock, MILLI) };
+    let sample = run(&clock, Pace::Closed, WINDOWS, target);
+    // Not those of the warm-up.
+    assert_eq!((sample.retries, sample.merged.len()), (20_000, 10_000));
 }
 
 #[test]

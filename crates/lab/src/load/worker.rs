@@ -1,7 +1,7 @@
 //! The loop of one load thread.
 
 use super::recorder::Recorder;
-use super::{Answer, Caller, Pace, Windows};
+use super::{Answer, Caller, KindSample, Pace, Windows};
 use crate::clock::{Clock, Nanos, SECOND};
 
 /// A thread that waits for its next request looks this often whether it should stop.
@@ -52,6 +52,8 @@ pub(super) struct Tally {
     pub(super) completed: Vec<u64>,
     pub(super) errors: u64,
     pub(super) first_error: Option<String>,
+    pub(super) retries: u64,
+    pub(super) kinds: Vec<KindSample>,
     pub(super) unsent: u64,
     pub(super) broken: Option<String>,
 }
@@ -72,7 +74,7 @@ pub(super) fn work(
     mut recorder: Recorder<'_>,
     caller: &mut dyn Caller,
 ) -> Tally {
-    let mut tally = Tally::default();
+    let mut tally = Tally { kinds: KindSample::all_of(caller.kinds()), ..Tally::default() };
     let mut calls = 0u64;
     loop {
         let due = schedule.due(calls);
@@ -93,8 +95,18 @@ pub(super) fn work(
         }
         calls += 1;
         let start = due.unwrap_or_else(|| clock.now());
-        let mut measured = false;
-        let outcome = caller.call(&mut || measured = recorder.record(start, clock.now()));
+        let (mut measured, mut done) = (false, start);
+        let outcome = caller.call(&mut || {
+            done = clock.now();
+            measured = recorder.record(start, done);
+        });
+        if measured {
+            tally.retries += caller.retries();
+            if let Some(kind) = tally.kinds.get_mut(caller.kind()) {
+                kind.latencies.saturating_record(done.saturating_sub(start).max(1));
+                kind.retries += caller.retries();
+            }
+        }
         caller.judge(&mut |answer| {
             if let Answer::Wrong(what) = answer
                 && measured

@@ -80,9 +80,17 @@ pub(crate) fn decode(text: &str) -> Result<Latencies> {
     let (cookie, rest) = u32_of(&envelope)?;
     ensure!(cookie == ENVELOPE_COOKIE, "no HdrHistogram: cookie {cookie:#x}");
     let (_, stored) = u32_of(rest)?;
-    let plain = from_zlib_stored(stored)?;
+    of_plain(&from_zlib_stored(stored)?)
+}
+
+/// Reads a histogram that is not in the compressed envelope, in base64: as clients in Java write it, whose library would compress it.
+pub(crate) fn decode_plain(text: &str) -> Result<Latencies> {
+    of_plain(&from_base64(text)?)
+}
+
+fn of_plain(plain: &[u8]) -> Result<Latencies> {
     ensure!(plain.len() >= HEADER_BYTES, "a histogram that ends too early");
-    let (cookie, rest) = u32_of(&plain)?;
+    let (cookie, rest) = u32_of(plain)?;
     ensure!(cookie == COOKIE, "no HdrHistogram of version 2: cookie {cookie:#x}");
     let (length, _) = u32_of(rest)?;
     let digits = plain.get(12..16) == Some(&u32::from(DIGITS).to_be_bytes()[..]);
@@ -93,7 +101,8 @@ pub(crate) fn decode(text: &str) -> Result<Latencies> {
     let mut index = 0u64;
     while !counts.is_empty() {
         match from_zigzag(from_leb128(&mut counts)?) {
-            empty @ ..=0 => index = index.saturating_add(empty.unsigned_abs()),
+            // Others write a single empty bucket as the count that it is.
+            empty @ ..=0 => index = index.saturating_add(empty.unsigned_abs().max(1)),
             count => {
                 ensure!(index <= last, "a bucket beyond the bounds");
                 histogram.record_n(value_of(index), count.unsigned_abs())?;
@@ -273,6 +282,20 @@ mod tests {
         let counts = [1, 4, 1, 2];
         assert_eq!(plain[..8], [0x1c, 0x84, 0x93, 0x13, 0, 0, 0, 4]);
         assert_eq!(plain[HEADER_BYTES..], counts);
+    }
+
+    #[test]
+    fn an_empty_bucket_may_be_written_as_a_count() {
+        let mut histogram = empty();
+        histogram.record_n(1, 2).unwrap();
+        histogram.record_n(3, 1).unwrap();
+        let envelope = from_base64(&encode(&histogram)).unwrap();
+        let mut plain = from_zlib_stored(&envelope[8..]).unwrap();
+        assert_eq!(decode_plain(&base64(&plain)).unwrap(), histogram);
+        // No bucket, two, none, one: as the library of Java writes single ones.
+        plain[HEADER_BYTES..].copy_from_slice(&[0, 4, 0, 2]);
+        assert_eq!(decode_plain(&base64(&plain)).unwrap(), histogram);
+        assert!(decode_plain(&base64(&plain[..HEADER_BYTES - 1])).is_err());
     }
 
     #[test]

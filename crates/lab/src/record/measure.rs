@@ -5,7 +5,7 @@ use ashlar_telemetry::profile::Kind;
 use super::Measurement;
 
 /// Operations that must lie beyond a percentile: of fewer, one that was unlucky is the figure.
-const BEYOND_MIN: u64 = 10;
+pub(crate) const BEYOND_MIN: u64 = 10;
 
 /// jemalloc samples one allocation in so many bytes.
 const SAMPLED_BYTES: f64 = (1 << 19) as f64;
@@ -21,6 +21,7 @@ pub(crate) enum Measure {
     P999,
     CpuPerOperation,
     MemoryPeak,
+    MemoryAboveData,
     AllocatedPerOperation,
 }
 
@@ -34,6 +35,7 @@ pub(crate) const MEASURES: &[Measure] = &[
     Measure::P999,
     Measure::CpuPerOperation,
     Measure::MemoryPeak,
+    Measure::MemoryAboveData,
     Measure::AllocatedPerOperation,
 ];
 
@@ -49,13 +51,18 @@ impl Measure {
             Self::P999 => "p99.9",
             Self::CpuPerOperation => "server CPU per operation",
             Self::MemoryPeak => "peak memory",
+            Self::MemoryAboveData => "peak above the data",
             Self::AllocatedPerOperation => "allocated per operation",
         }
     }
 
     /// Whether it says what the server needed, and not how fast it was.
     pub(crate) fn is_need(self) -> bool {
-        matches!(self, Self::CpuPerOperation | Self::MemoryPeak | Self::AllocatedPerOperation)
+        self == Self::CpuPerOperation || self.is_bytes()
+    }
+
+    fn is_bytes(self) -> bool {
+        matches!(self, Self::MemoryPeak | Self::MemoryAboveData | Self::AllocatedPerOperation)
     }
 
     /// Whether more of it is better.
@@ -92,6 +99,7 @@ impl Measure {
                 measurement.server_cpu_seconds? * 1e6 / operations
             }
             Self::MemoryPeak => measurement.server_memory_peak_bytes? as f64,
+            Self::MemoryAboveData => memory_above_data(measurement)?,
             Self::AllocatedPerOperation => {
                 let profile = measurement.profile(Kind::Allocations)?;
                 profile.total as f64 / (measurement.operations_per_second * profile.seconds)
@@ -109,6 +117,7 @@ impl Measure {
             // A tick of the kernel's accounting is 10 ms, a page 4 KiB.
             Self::CpuPerOperation => 0.01 / measurement.server_cpu_seconds?,
             Self::MemoryPeak => 4096.0 / measurement.server_memory_peak_bytes? as f64,
+            Self::MemoryAboveData => 4096.0 / memory_above_data(measurement)?,
             // What one sample of the allocator stands for.
             Self::AllocatedPerOperation => SAMPLED_BYTES / measurement.profile(Kind::Allocations)?.total as f64,
             // The three digits of a histogram.
@@ -125,10 +134,15 @@ impl Measure {
     pub(crate) fn shown(self, figure: f64) -> String {
         match self {
             Self::Throughput => format!("{}/s", scaled(figure, 1000.0, &["", " K", " M"])),
-            Self::MemoryPeak | Self::AllocatedPerOperation => scaled(figure, 1024.0, &[" B", " KiB", " MiB", " GiB"]),
+            bytes if bytes.is_bytes() => scaled(figure, 1024.0, &[" B", " KiB", " MiB", " GiB"]),
             _ => scaled(figure, 1000.0, &[" us", " ms", " s"]),
         }
     }
+}
+
+/// What was resident at most above what was there with the data, before the first query.
+fn memory_above_data(measurement: &Measurement) -> Option<f64> {
+    Some(measurement.server_memory_peak_bytes? as f64 - measurement.server_memory_loaded_bytes? as f64)
 }
 
 /// Three digits and a unit.
@@ -146,17 +160,6 @@ fn scaled(mut figure: f64, step: f64, units: &[&str]) -> String {
         0
     };
     format!("{figure:.digits$}{}", units[unit])
-}
-
-/// The middle of some figures, or the mean of the two in the middle.
-pub(crate) fn median(figures: &[f64]) -> f64 {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        count if count % 2 == 1 => sorted[count / 2],
-        count => (sorted[count / 2 - 1] + sorted[count / 2]) / 2.0,
-    }
 }
 
 #[cfg(test)]
@@ -202,9 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_in_the_middle() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert!(median(&[]).is_nan());
+    fn what_a_query_needed_is_above_what_was_there() {
+        let mut one = crate::record::tests::measurement("ashlar", 1, 1);
+        assert_eq!(Measure::MemoryAboveData.of(&one), None);
+        one.server_memory_loaded_bytes = Some(150 << 20);
+        assert_eq!(Measure::MemoryAboveData.of(&one), Some(f64::from(50 << 20)));
+        one.server_memory_loaded_bytes = Some(201 << 20);
+        assert_eq!(Measure::MemoryAboveData.of(&one), None, "no ratio can be made of less than nothing");
     }
 }

@@ -10,16 +10,18 @@ pub(crate) mod measure;
 pub(crate) mod moment;
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use ashlar_telemetry::profile::Kind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::load::Sample;
+use crate::say;
 use machine::{Commit, Machine};
 
 /// The version of these types. Another shape of the file is another version, and is refused.
-pub(crate) const SCHEMA_VERSION: u32 = 3;
+pub(crate) const SCHEMA_VERSION: u32 = 4;
 
 /// Everything about one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,6 +73,7 @@ pub(crate) struct Load {
     pub(crate) server_cores: Option<String>,
     pub(crate) client_cores: Option<String>,
     pub(crate) profiles: Vec<String>,
+    pub(crate) queries: Vec<String>,
 }
 
 /// Who decides when a request is sent.
@@ -91,9 +94,30 @@ pub(crate) struct TargetRecord {
     pub(crate) version: Option<String>,
     pub(crate) program: Option<String>,
     pub(crate) program_changed_at: Option<String>,
+    pub(crate) client: ClientKind,
     pub(crate) configuration: Vec<String>,
     pub(crate) address: Option<String>,
     pub(crate) process_id: Option<u32>,
+}
+
+/// Who makes the requests and takes the time. What that costs is part of every latency, and differs between the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ClientKind {
+    /// Threads of the lab.
+    Lab,
+    /// A process in Java, with the client library of a product.
+    Java,
+}
+
+impl ClientKind {
+    /// For people.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Lab => "threads of the lab",
+            Self::Java => "a client in Java",
+        }
+    }
 }
 
 /// What became of a target.
@@ -105,12 +129,48 @@ pub(crate) enum TargetState {
     Failed,
 }
 
-/// One target under one number of threads, once.
+/// Under what a target is measured: so many threads, or one query, asked again and again on one connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Case {
+    pub(crate) threads: u32,
+    pub(crate) query: Option<String>,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.query {
+            Some(query) => write!(f, "query {query}"),
+            None => f.write_str(&say::threads(self.threads)),
+        }
+    }
+}
+
+impl Case {
+    /// What it is called where the column, or the file, says that it is one.
+    pub(crate) fn short(&self) -> String {
+        self.query.clone().unwrap_or_else(|| self.threads.to_string())
+    }
+}
+
+impl Load {
+    /// All cases, in the order in which they are shown.
+    pub(crate) fn cases(&self) -> Vec<Case> {
+        let threads = self.threads.iter().copied();
+        if self.queries.is_empty() {
+            return threads.map(|threads| Case { threads, query: None }).collect();
+        }
+        let queries = self.queries.iter().cloned().map(Some);
+        queries.flat_map(|query| threads.clone().map(move |threads| Case { threads, query: query.clone() })).collect()
+    }
+}
+
+/// One target in one case, once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Measurement {
     pub(crate) target: String,
     pub(crate) threads: u32,
+    pub(crate) query: Option<String>,
     pub(crate) repetition: u32,
     pub(crate) state: MeasurementState,
     pub(crate) reason: Option<String>,
@@ -121,16 +181,39 @@ pub(crate) struct Measurement {
     pub(crate) unsent: u64,
     pub(crate) errors: u64,
     pub(crate) first_error: Option<String>,
+    pub(crate) retries: u64,
+    pub(crate) kinds: Vec<KindRecord>,
     pub(crate) latency: LatencySummary,
     pub(crate) histogram: String,
     pub(crate) seconds_file: String,
     pub(crate) server_cpu_seconds: Option<f64>,
+    pub(crate) server_parts: Vec<ServerPart>,
     pub(crate) server_memory_peak_bytes: Option<u64>,
+    pub(crate) server_memory_loaded_bytes: Option<u64>,
+    pub(crate) server_live_bytes: Option<u64>,
     pub(crate) client_cpu_seconds: Option<f64>,
     pub(crate) other_cpu_seconds: Option<f64>,
     pub(crate) metrics_before: Option<String>,
     pub(crate) metrics_after: Option<String>,
     pub(crate) profiles: Vec<ProfileRecord>,
+}
+
+/// One process of a target that stands before other servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ServerPart {
+    pub(crate) name: String,
+    pub(crate) cpu_seconds: f64,
+}
+
+/// What a measurement saw of one kind of operations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KindRecord {
+    pub(crate) name: String,
+    pub(crate) operations: u64,
+    pub(crate) retries: u64,
+    pub(crate) latency: LatencySummary,
 }
 
 /// A profile of the server, taken while it was measured.
@@ -180,12 +263,13 @@ impl LatencySummary {
 
 impl Measurement {
     /// What a sample says of a target; what it used is still to be filled in.
-    pub(crate) fn of(target: &str, threads: u32, repetition: u32, sample: &Sample) -> Self {
+    pub(crate) fn of(target: &str, case: &Case, repetition: u32, sample: &Sample) -> Self {
         let whole = sample.broken.is_none() && !sample.interrupted;
         let completed: u64 = sample.completed.iter().sum();
         Self {
             target: target.to_owned(),
-            threads,
+            threads: case.threads,
+            query: case.query.clone(),
             repetition,
             state: if whole { MeasurementState::Complete } else { MeasurementState::Partial },
             reason: sample.broken.clone().or_else(|| sample.interrupted.then(|| "interrupted".to_owned())),
@@ -196,17 +280,55 @@ impl Measurement {
             unsent: sample.unsent,
             errors: sample.errors,
             first_error: sample.first_error.clone(),
+            retries: sample.retries,
+            kinds: sample
+                .kinds
+                .iter()
+                .map(|kind| KindRecord {
+                    name: kind.name.to_owned(),
+                    operations: kind.latencies.len(),
+                    retries: kind.retries,
+                    latency: LatencySummary::of(&kind.latencies),
+                })
+                .collect(),
             latency: LatencySummary::of(&sample.merged),
             histogram: histogram::encode(&sample.merged),
             seconds_file: String::new(),
             server_cpu_seconds: None,
+            server_parts: Vec::new(),
             server_memory_peak_bytes: None,
+            server_memory_loaded_bytes: None,
+            server_live_bytes: None,
             client_cpu_seconds: None,
             other_cpu_seconds: None,
             metrics_before: None,
             metrics_after: None,
             profiles: Vec::new(),
         }
+    }
+
+    /// How many operations of a kind were done in a minute: its part of all that were.
+    pub(crate) fn per_minute(&self, kind: &str) -> Option<f64> {
+        let kind = self.kinds.iter().find(|found| found.name == kind)?;
+        let share = kind.operations as f64 / self.operations as f64;
+        (self.operations > 0).then_some(60.0 * self.operations_per_second * share)
+    }
+
+    /// One more wrong answer.
+    pub(crate) fn mark_wrong(&mut self, what: &str) {
+        self.errors += 1;
+        self.first_error.get_or_insert_with(|| what.to_owned());
+    }
+
+    /// It is not whole after all.
+    pub(crate) fn mark_partial(&mut self, reason: &str) {
+        self.state = MeasurementState::Partial;
+        self.reason = Some(reason.to_owned());
+    }
+
+    /// Under what it was made.
+    pub(crate) fn case(&self) -> Case {
+        Case { threads: self.threads, query: self.query.clone() }
     }
 
     /// Its profile of this kind.
@@ -227,22 +349,29 @@ impl Run {
         self.targets.iter().find(|target| target.name == name)
     }
 
-    /// Threads that were measured, in their order, and targets likewise.
-    pub(crate) fn cells(&self) -> Vec<(String, u32)> {
+    /// Cases that were measured, in their order, and targets likewise.
+    pub(crate) fn cells(&self) -> Vec<(String, Case)> {
         let mut cells = Vec::new();
-        for threads in &self.load.threads {
+        for case in self.load.cases() {
             for target in &self.targets {
-                if self.of(&target.name, *threads).next().is_some() {
-                    cells.push((target.name.clone(), *threads));
+                if self.of(&target.name, &case).next().is_some() {
+                    cells.push((target.name.clone(), case.clone()));
                 }
             }
         }
         cells
     }
 
-    /// The measurements of a target under so many threads.
-    pub(crate) fn of<'a>(&'a self, target: &'a str, threads: u32) -> impl Iterator<Item = &'a Measurement> {
-        self.measurements.iter().filter(move |found| found.target == target && found.threads == threads)
+    /// The measurements of a target in one repetition.
+    pub(crate) fn repetition(&mut self, target: &str, repetition: u32) -> Vec<&mut Measurement> {
+        let of_it = |one: &&mut Measurement| one.target == target && one.repetition == repetition;
+        self.measurements.iter_mut().filter(of_it).collect()
+    }
+
+    /// The measurements of a target in a case.
+    pub(crate) fn of<'a>(&'a self, target: &'a str, case: &'a Case) -> impl Iterator<Item = &'a Measurement> {
+        let same = move |one: &&Measurement| one.threads == case.threads && one.query == case.query;
+        self.measurements.iter().filter(move |found| found.target == target).filter(same)
     }
 }
 

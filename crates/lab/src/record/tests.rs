@@ -13,6 +13,7 @@ pub(crate) fn measurement(target: &str, threads: u32, repetition: u32) -> Measur
     Measurement {
         target: target.to_owned(),
         threads,
+        query: None,
         repetition,
         state: MeasurementState::Complete,
         reason: None,
@@ -23,11 +24,21 @@ pub(crate) fn measurement(target: &str, threads: u32, repetition: u32) -> Measur
         unsent: 0,
         errors: 0,
         first_error: None,
+        retries: 0,
+        kinds: vec![KindRecord {
+            name: "new-order".into(),
+            operations: 450,
+            retries: 0,
+            latency: LatencySummary::of(&latencies),
+        }],
         latency: LatencySummary::of(&latencies),
         histogram: histogram::encode(&latencies),
         seconds_file: format!("seconds/{target}-{threads}-{repetition}.hlog"),
         server_cpu_seconds: Some(4.0),
+        server_parts: vec![ServerPart { name: "relay".into(), cpu_seconds: 1.0 }],
         server_memory_peak_bytes: Some(200 << 20),
+        server_memory_loaded_bytes: None,
+        server_live_bytes: None,
         client_cpu_seconds: Some(2.0),
         other_cpu_seconds: Some(0.1),
         metrics_before: None,
@@ -74,6 +85,7 @@ pub(crate) fn run(targets: &[&str], threads: &[u32]) -> Run {
             server_cores: Some("0".into()),
             client_cores: Some("1".into()),
             profiles: Vec::new(),
+            queries: Vec::new(),
         },
         seed: 1,
         targets: targets
@@ -85,6 +97,7 @@ pub(crate) fn run(targets: &[&str], threads: &[u32]) -> Run {
                 version: Some("1.0".into()),
                 program: Some("bin/server".into()),
                 program_changed_at: Some("2026-11-22T05:50:00Z".into()),
+                client: ClientKind::Lab,
                 configuration: vec!["save \"\"".into()],
                 address: Some("127.0.0.1:1".into()),
                 process_id: Some(1),
@@ -106,6 +119,18 @@ fn a_run_comes_back_as_it_was_saved() {
 }
 
 #[test]
+fn what_is_wrong_in_a_repetition_is_wrong_in_its_measurements_only() {
+    let mut run = run(&["ashlar", "postgres"], &[2, 4]);
+    run.repetition("postgres", 2).iter_mut().for_each(|one| one.mark_wrong("sums differ"));
+    for one in &run.measurements {
+        let wrong = one.target == "postgres" && one.repetition == 2;
+        assert_eq!((one.errors, one.first_error.is_some(), one.is_sound()), (u64::from(wrong), wrong, !wrong));
+    }
+    run.repetition("ashlar", 1)[0].mark_partial("not verified");
+    assert_eq!(run.measurements.iter().filter(|one| one.is_sound()).count(), 8 - 2 - 1);
+}
+
+#[test]
 fn what_is_no_record_of_this_version_is_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let check = |text: &str, said: &str| {
@@ -113,9 +138,12 @@ fn what_is_no_record_of_this_version_is_refused_with_the_reason() {
         let refusal = format!("{:#}", folder::load(folder.path()).unwrap_err());
         assert!(refusal.contains(said), "{refusal}");
     };
-    check("{\"schema_version\": 99}", "schema version 99, and this ashlar-lab reads version 3");
+    check(
+        "{\"schema_version\": 99}",
+        &format!("schema version 99, and this ashlar-lab reads version {SCHEMA_VERSION}"),
+    );
     check("{}", "no schema_version");
-    check("{\"schema_version\": 3}", "damaged: missing field");
+    check(&format!("{{\"schema_version\": {SCHEMA_VERSION}}}"), "damaged: missing field");
     check("not json", "damaged");
     let missing = folder::load(&folder.path().join("nowhere")).unwrap_err().to_string();
     assert!(missing.contains("is no folder of a run"), "{missing}");

@@ -21,13 +21,3 @@ pub(super) fn escape(text: &str) -> String {
 pub(super) fn element(name: &str, text: &str) -> String {
     format!("<{name}>{}</{name}>", escape(text))
 }
-
-/// A table.
-pub(super) fn table(columns: &[String], rows: &[Vec<String>]) -> String {
-    let cells = |name: &str, row: &[String]| row.iter().map(|cell| element(name, cell)).collect::<String>();
-    let body: String = rows.iter().map(|row| format!("<tr>{}</tr>\n", cells("td", row))).collect();
-    format!(
-        "<div class=\"wide\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n",
-        cells("th", columns)
-    )
-}

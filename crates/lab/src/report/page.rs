@@ -1,235 +1,228 @@
-//! The HTML page: how it was measured, the table, the plots, the flame graphs. One file; nothing is fetched, and nothing runs but
-//! the zoom of flame graphs, each in a frame of its own.
+//! The HTML page: how it was measured, the table, the plots, the flame graphs. One file, which fetches nothing and is told by its own
+//! policy that it may not. What runs is what shows the figures under a pointer, and the zoom of flame graphs, each in a frame.
 
 use anyhow::Result;
 
-use super::html::{element, escape, table};
-use super::svg::{Axis, Plot, Scale, Series};
-use super::table as measures;
-use super::{Reported, remarks};
-use crate::record::histogram::{self, Latencies};
-use crate::record::measure::{Measure, median};
-use crate::record::{Measurement, Mode, Run, TargetState};
+use super::figure::Figure;
+use super::flames::Flame;
+use super::html::{element, escape};
+use super::plots::{HARNESS, HARNESS_JAVA};
+use super::table::{Column, Table, case_column, columns, repetitions, wrong};
+use super::{Reported, below, facts, plots, remarks};
+use crate::record::measure::Measure;
+use crate::record::{Case, ClientKind, Measurement, MeasurementState, Run};
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;color:#1a1a1a;background:#fff;max-width:920px;margin:2em auto;padding:0 1em}\
-h1{font-size:1.6em}h2{margin-top:2.5em;border-top:1px solid #ddd;padding-top:1em}\
-.wide{overflow-x:auto}table{border-collapse:collapse;font-size:13px;white-space:nowrap}\
-th,td{padding:.3em .7em;text-align:right;border-bottom:1px solid #e5e5e5}th:first-child,td:first-child{text-align:left}\
-dt{font-weight:600}dd{margin:0 0 .4em 0}.remark{color:#8a2b00}\
-svg{width:100%;height:auto;margin:1em 0}.title{font-size:15px;font-weight:600}.mark{font-size:12px;fill:#444}\
-.grid{stroke:#e5e5e5}.line{fill:none;stroke-width:1.6}\
-iframe{width:100%;height:32em;border:1px solid #e5e5e5;resize:vertical}";
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("hover.js");
+
+/// What a browser lets the page do: its own style and script, and nothing from anywhere.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+
+/// What stands before a flame graph in its frame. Within HTML a drawing takes its whole width only if it is told to. It keeps what is
+/// zoomed in the address of the page, which one in a frame does not have, and may not change. And a frame that is folded up has
+/// no width to draw in.
+const FRAME: &str = "<!DOCTYPE html><style>body{margin:0}body>svg{display:block;width:100%}body>svg>#search{opacity:.8}\
+    @media(prefers-color-scheme:dark){:root{color-scheme:dark}svg>rect{fill:#15181c}svg>text{fill:#e6e6e6}}</style>\
+    <script>history.replaceState=()=>{};\
+    addEventListener('resize',event=>{if(!innerWidth)event.stopImmediatePropagation()})</script>";
+
+/// How a drawing begins by itself, and how it begins in a frame: once the frame has a width, which one that is folded up or far below
+/// has not.
+const ALONE: &str = " onload=\"init(evt)\"";
+const IN_FRAME: &str = "<script>new ResizeObserver((_,observer)=>{if(innerWidth){observer.disconnect();init()}})\
+    .observe(document.documentElement)</script>";
 
 /// The page of some runs.
 pub(super) fn html(runs: &[Reported]) -> Result<String> {
     let mut body = String::new();
-    for reported in runs {
-        body.push_str(&section(&reported.name, &reported.run)?);
-        for flame in &reported.flames {
-            body.push_str(&element("h3", &flame.title));
+    let names: Vec<String> = runs.iter().map(|reported| reported.run.workload.name.clone()).collect();
+    let title = escape(&format!("{}: measured by ashlar-lab", names.join(", ")));
+    if runs.len() > 1 {
+        body.push_str("<h1>Measured by ashlar-lab</h1>\n<ul>\n");
+        for (place, reported) in runs.iter().enumerate() {
             body.push_str(&format!(
-                "\n<iframe sandbox=\"allow-scripts allow-modals\" title=\"{}\" srcdoc=\"{}\"></iframe>\n",
-                escape(&flame.title),
-                escape(&flame.page)
+                "<li><a href=\"#run-{place}\">{}: {}</a></li>\n",
+                escape(&reported.name),
+                escape(&reported.run.workload.question)
             ));
         }
+        body.push_str("</ul>\n");
+    }
+    for (place, reported) in runs.iter().enumerate() {
+        body.push_str(&section(reported, place, if runs.len() > 1 { "h2" } else { "h1" })?);
     }
     Ok(format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <link rel=\"icon\" href=\"data:,\"/>\n<title>Measured by ashlar-lab</title>\n<style>{STYLE}</style>\n</head>\n\
-         <body>\n<h1>Measured by ashlar-lab</h1>\n{body}</body>\n</html>\n"
+         <link rel=\"icon\" href=\"data:,\"/>\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n\
+         <body>\n{body}<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
     ))
 }
 
-/// How a run was made, as names and texts.
-pub(super) fn facts(run: &Run) -> Vec<(&'static str, String)> {
-    let load = &run.load;
-    let cores = |cores: &Option<String>| cores.as_ref().map_or("any core".to_owned(), |cores| format!("core {cores}"));
-    let sizes: Vec<String> =
-        run.workload.parameters.iter().map(|(name, value)| format!("{} {value}", name.replace('_', " "))).collect();
-    let how = match (load.mode, load.rate_per_second) {
-        (Mode::Open, Some(rate)) => {
-            format!("open loop, {rate} requests a second, latencies from the moment each was due")
-        }
-        _ => "closed loop, each thread waits for its answer".to_owned(),
-    };
-    let mut facts = vec![
-        ("when", run.started_at.clone()),
-        (
-            "machine",
-            format!(
-                "{}, {} cores, {:.0} GiB, Linux {}",
-                run.machine.cpu,
-                run.machine.cores,
-                run.machine.memory_bytes as f64 / f64::from(1 << 30),
-                run.machine.kernel
-            ),
-        ),
-        ("folder", run.commit.as_ref().map_or("at no commit".to_owned(), |commit| format!("at commit {commit}"))),
-        ("sizes", sizes.join(", ")),
-        (
-            "load",
-            format!(
-                "{how}; {:?} threads; {} s measured after {} s, {} repetitions, targets in turn; seed {}",
-                load.threads, load.measured_seconds, load.warm_up_seconds, load.repetitions, run.seed
-            ),
-        ),
-        ("cores", format!("server on {}, client on {}", cores(&load.server_cores), cores(&load.client_cores))),
-    ];
-    for target in run.targets.iter().filter(|target| target.state == TargetState::Measured) {
-        let version = target.version.as_deref().unwrap_or("of unknown version");
-        let settings = target.configuration.join("; ");
-        let settings = if settings.is_empty() { settings } else { format!(" ({settings})") };
-        let built = target.program_changed_at.as_ref().map_or(String::new(), |at| format!(", program of {at}"));
-        facts.push(("target", format!("{} {version}{built}{settings}", target.name)));
-    }
-    facts
-}
-
-fn section(name: &str, run: &Run) -> Result<String> {
-    let mut out = format!("<h2>{}: {}</h2>\n", escape(name), escape(&run.workload.name));
-    out.push_str(&element("p", &run.workload.question));
-    out.push_str("\n<dl>\n");
-    for (what, text) in facts(run) {
-        out.push_str(&format!("<dt>{}</dt><dd>{}</dd>\n", escape(what), escape(&text)));
-    }
-    out.push_str("</dl>\n");
-    let measures = measures::of(&[run]);
-    out.push_str(&table(&measures.columns, &measures.rows));
+fn section(reported: &Reported, place: usize, heading: &str) -> Result<String> {
+    let Reported { name, run, .. } = reported;
+    let mut out = format!(
+        "<section id=\"run-{place}\">\n<{heading}>{}: {}</{heading}>\n<p class=\"question\">{}</p>\n",
+        escape(name),
+        escape(&run.workload.name),
+        escape(&run.workload.question)
+    );
+    // What is wrong stands before what it is wrong with.
     for remark in remarks::of(run) {
         out.push_str(&format!("<p class=\"remark\">{}</p>\n", escape(&remark)));
     }
-    if run.load.threads.len() > 1 {
-        out.push_str(&scaling(run).svg()?);
+    out.push_str("<dl>\n");
+    for (what, text) in facts::of(run) {
+        out.push_str(&format!("<dt>{}</dt><dd>{}</dd>\n", escape(what), escape(&text)));
     }
-    for threads in &run.load.threads {
-        out.push_str(&percentiles(run, *threads)?.svg()?);
-        out.push_str(&over_time(run, *threads).svg()?);
-    }
+    out.push_str("</dl>\n");
+    out.push_str(&files(reported));
+    out.push_str(&figures(run));
+    out.push_str(&plots::html(run)?);
+    out.push_str(&flames(&reported.flames));
+    out.push_str("</section>\n");
     Ok(out)
 }
 
-/// Latencies of all sound repetitions together: across how rare they are, by their logarithm, so that each nine has the same room.
-fn percentiles(run: &Run, threads: u32) -> Result<Plot> {
-    let mut series = Vec::new();
-    let mut rarest = 10.0f64;
-    for target in &run.targets {
-        let mut merged = histogram::empty();
-        for one in run.of(&target.name, threads).filter(|one| one.is_sound()) {
-            histogram::merge(&mut merged, &histogram::decode(&one.histogram)?);
-        }
-        if merged.is_empty() {
-            continue;
-        }
-        let points = curve(&merged);
-        rarest = points.last().map_or(rarest, |(rarity, _)| rarest.max(*rarity));
-        series.push(Series { name: target.name.clone(), points, bars: Vec::new() });
+/// The table: each figure with how sure it is, and what the harness alone has there.
+fn figures(run: &Run) -> String {
+    let figures = columns(run);
+    let mut names: Vec<String> = ["target", case_column(run), "repetitions"].map(str::to_owned).to_vec();
+    names.extend(figures.iter().map(Column::name));
+    let is_right = run.measurements.iter().all(|one| one.errors == 0);
+    if !is_right {
+        names.push("wrong answers".to_owned());
     }
-    // 0 %, 90 %, 99 %, ...
-    let nines = rarest.log10().ceil() as i32;
-    Ok(Plot {
-        title: format!("Latency by percentile, {threads} threads"),
-        x: Axis {
-            name: "percentile",
-            scale: Scale::Logarithmic,
-            shown: |rarity| {
-                let percent = 100.0 * (1.0 - 1.0 / rarity);
-                let digits = (rarity.log10().round() as usize).saturating_sub(2);
-                format!("{percent:.digits$} %")
-            },
-            marks: (0..=nines).map(|power| 10f64.powi(power)).collect(),
-        },
-        y: Axis {
-            name: "latency",
-            scale: Scale::Logarithmic,
-            shown: |micros| Measure::P99.shown(micros),
-            marks: Vec::new(),
-        },
-        series,
-    })
-}
-
-/// Points from the median of nothing up to the rarest latency that was seen: (one in how many, microseconds).
-fn curve(latencies: &Latencies) -> Vec<(f64, f64)> {
-    let mut points = Vec::new();
-    let mut step = 0;
-    loop {
-        // Twenty points for each nine.
-        let rarity = 10f64.powf(f64::from(step) / 20.0);
-        if rarity > latencies.len() as f64 {
-            break;
-        }
-        let latency = latencies.value_at_quantile(1.0 - 1.0 / rarity) as f64 / 1000.0;
-        points.push((rarity, latency));
-        step += 1;
-    }
-    points.push((latencies.len() as f64, latencies.max() as f64 / 1000.0));
-    points
-}
-
-/// Answers of each second, a line for each repetition, also for those that are left out elsewhere: it shows where they ended.
-fn over_time(run: &Run, threads: u32) -> Plot {
-    let line = |one: &Measurement| Series {
-        name: one.target.clone(),
-        points: whole_seconds(one).map(|(second, count)| (second as f64 + 0.5, count as f64)).collect(),
-        bars: Vec::new(),
+    let rows = run.cells().into_iter().map(|(target, case)| {
+        let mut cells = vec![escape(&target), escape(&case.short()), escape(&repetitions(run, &target, &case))];
+        cells.extend(figures.iter().map(|column| cell(run, &target, &case, column)));
+        cells.push(wrong(run, &target, &case).to_string());
+        (class(&target), cells)
+    });
+    let mut out = table(&names, rows);
+    let right = if is_right && !run.measurements.is_empty() { " Every answer was checked, and was right." } else { "" };
+    let harness = if run.target(HARNESS).is_some() {
+        format!(" {HARNESS}: what the harness costs by itself; a figure close to it says little of a server.")
+    } else {
+        String::new()
     };
-    let series = run.targets.iter().flat_map(|target| run.of(&target.name, threads)).map(line);
-    Plot {
-        title: format!("Throughput over time, {threads} threads, each repetition a line"),
-        x: Axis {
-            name: "seconds of the measured window",
-            scale: Scale::Plain,
-            shown: |second| format!("{second}"),
-            marks: Vec::new(),
-        },
-        y: throughput_axis(),
-        series: series.collect(),
+    out.push_str(&format!(
+        "<p class=\"soft\">Means of the repetitions, each with its interval of 95 % confidence.{right}{harness}</p>\n"
+    ));
+    for (title, Table { columns, rows }) in below(run) {
+        out.push_str(&element("h3", &title));
+        let rows = rows.iter().map(|row| (class(&row[0]), row.iter().map(|text| escape(text)).collect()));
+        out.push_str(&table(&columns, rows));
     }
+    out
 }
 
-/// The last second of an interrupted measurement is shorter than the others, and would look like a dip.
-fn whole_seconds(one: &Measurement) -> impl Iterator<Item = (usize, u64)> + '_ {
-    one.completed_per_second.iter().copied().enumerate().take(one.measured_seconds.floor() as usize)
+/// How the row of a target looks.
+fn class(target: &str) -> &'static str {
+    if [HARNESS, HARNESS_JAVA].contains(&target) { "harness" } else { "target" }
 }
 
-/// Throughput of sound repetitions by the number of threads: the median, and a bar from the smallest to the largest.
-fn scaling(run: &Run) -> Plot {
-    let mut series = Vec::new();
-    for target in &run.targets {
-        let (mut points, mut bars) = (Vec::new(), Vec::new());
-        for threads in &run.load.threads {
-            let sound = run.of(&target.name, *threads).filter(|one| one.is_sound());
-            let figures: Vec<f64> = sound.filter_map(|one| Measure::Throughput.of(one)).collect();
-            if !figures.is_empty() {
-                points.push((f64::from(*threads), median(&figures)));
-                let smallest = figures.iter().copied().fold(f64::INFINITY, f64::min);
-                bars.push((smallest, figures.iter().copied().fold(0.0, f64::max)));
-            }
+fn cell(run: &Run, target: &str, case: &Case, column: &Column) -> String {
+    let Some((figure, sureness)) = column.figure(run, target, case) else { return "-".to_owned() };
+    let mut cell = format!("<span>{}</span>", escape(&figure));
+    if let Some(sureness) = sureness {
+        cell.push_str(&element("small", &sureness));
+    }
+    // What a server keeps in memory is nothing that the harness has a part in.
+    let is_java = run.target(target).is_some_and(|target| target.client == ClientKind::Java);
+    let harness = if is_java { HARNESS_JAVA } else { HARNESS };
+    if target != harness
+        && let Column::Measure(measure) = column
+        && !matches!(measure, Measure::MemoryPeak | Measure::MemoryAboveData | Measure::AllocatedPerOperation)
+        && let Some(alone) = Figure::of(*measure, run.of(harness, case))
+    {
+        cell.push_str(&element("small", &format!("{harness} {}", alone.shown())));
+    }
+    cell
+}
+
+/// A table; cells are elements already. Each knows the name of its column, for screens that are too narrow for columns.
+fn table<T: AsRef<str>>(columns: &[T], rows: impl Iterator<Item = (&'static str, Vec<String>)>) -> String {
+    let head: String = columns.iter().map(|column| element("th", column.as_ref())).collect();
+    let mut out = format!("<div class=\"wide\"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n");
+    for (class, cells) in rows {
+        out.push_str(&format!("<tr class=\"{class}\">"));
+        for (column, cell) in columns.iter().zip(cells) {
+            out.push_str(&format!("<td data-name=\"{}\">{cell}</td>", escape(column.as_ref())));
         }
-        if !points.is_empty() {
-            series.push(Series { name: target.name.clone(), points, bars });
-        }
+        out.push_str("</tr>\n");
     }
-    Plot {
-        title: "Throughput by threads".to_owned(),
-        x: Axis {
-            name: "threads",
-            scale: Scale::Logarithmic,
-            shown: |threads| format!("{threads}"),
-            marks: run.load.threads.iter().map(|threads| f64::from(*threads)).collect(),
-        },
-        y: throughput_axis(),
-        series,
-    }
+    out.push_str("</tbody>\n</table></div>\n");
+    out
 }
 
-fn throughput_axis() -> Axis {
-    Axis {
-        name: "answers a second",
-        scale: Scale::Plain,
-        shown: |figure| if figure == 0.0 { "0".to_owned() } else { Measure::Throughput.shown(figure) },
-        marks: Vec::new(),
+/// Flame graphs; of those of several numbers of threads the largest is open, of those of queries none.
+fn flames(flames: &[Flame]) -> String {
+    let most = flames.iter().map(|flame| flame.case.threads).max();
+    let mut out = String::new();
+    if !flames.is_empty() {
+        out.push_str(
+            "<h3>Where time and memory go</h3>\n<p class=\"soft\">Flame graphs of the servers, all repetitions together: the wider, the more. A \
+             click on a function shows it alone; Search marks names.</p>\n",
+        );
+    }
+    for flame in flames {
+        let open = if flame.case.query.is_none() && Some(flame.case.threads) == most { " open=\"open\"" } else { "" };
+        out.push_str(&format!(
+            "<details{open}>{}\n<iframe loading=\"lazy\" sandbox=\"allow-scripts allow-modals\" title=\"{}\" style=\"height:{}px\" \
+             srcdoc=\"{}\"></iframe>\n</details>\n",
+            element("summary", &flame.title),
+            escape(&flame.title),
+            flame.height,
+            escape(&format!("{FRAME}{}{IN_FRAME}", flame.page.replacen(ALONE, "", 1)))
+        ));
+    }
+    out
+}
+
+/// Every repetition, with links to its files.
+fn files(reported: &Reported) -> String {
+    let Reported { run, links, .. } = reported;
+    let link = |file: &str| format!("<a href=\"{}\">{}</a>", escape(&links.to(file)), escape(file));
+    let columns = ["target", case_column(run), "repetition", "state", "throughput", "p50", "p99", "longest", "files"];
+    let rows = run.measurements.iter().map(|one| {
+        // What is left out elsewhere is no figure here either; its files say what it was.
+        let shown = |figure: Option<f64>, measure: Measure| {
+            figure.filter(|_| one.is_sound()).map_or("-".to_owned(), |figure| escape(&measure.shown(figure)))
+        };
+        let figure = |measure: Measure| shown(measure.of(one), measure);
+        let files = [Some(&one.seconds_file), one.metrics_before.as_ref(), one.metrics_after.as_ref()];
+        let files = files.into_iter().flatten().chain(one.profiles.iter().map(|profile| &profile.file));
+        let files: Vec<String> = files.map(|file| link(file)).collect();
+        let cells = vec![
+            escape(&one.target),
+            escape(&one.case().short()),
+            one.repetition.to_string(),
+            escape(&state(one)),
+            figure(Measure::Throughput),
+            figure(Measure::P50),
+            figure(Measure::P99),
+            shown(Some(one.latency.max_us), Measure::P99),
+            format!("<span>{}</span>", files.join("<br/>")),
+        ];
+        ("repetition", cells)
+    });
+    let mut others = vec![link("run.json")];
+    others.extend(reported.drawings.iter().map(|file| link(file)));
+    format!(
+        "<details class=\"files\"><summary>Every repetition, and the files of the run</summary>\n<p>{}</p>\n{}</details>\n",
+        others.join(", "),
+        table(&columns, rows)
+    )
+}
+
+fn state(one: &Measurement) -> String {
+    match (one.state, &one.reason) {
+        (MeasurementState::Partial, Some(reason)) => format!("partial: {reason}"),
+        (MeasurementState::Partial, None) => "partial".to_owned(),
+        (MeasurementState::Complete, _) if one.errors > 0 => format!("{} wrong answers", one.errors),
+        (MeasurementState::Complete, _) if one.unsent > 0 => format!("{} requests unsent", one.unsent),
+        (MeasurementState::Complete, _) => "sound".to_owned(),
     }
 }

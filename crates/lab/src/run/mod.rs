@@ -4,7 +4,7 @@
 //! for each repetition
 //!   for each target                 A B B A: what drifts in a machine drifts for all of them
 //!     start it, load it
-//!     for each number of threads    a sweep is one run; up, and down in the next repetition
+//!     for each number of threads    or each query: a sweep is one run; up, and down in the next repetition
 //!       warm-up, measured window
 //!     stop it
 //! ```
@@ -27,12 +27,13 @@ use ashlar_telemetry::profile;
 use crate::clock::wake_punctually;
 use crate::cores::Cores;
 use crate::interrupt;
+use crate::java;
 use crate::load::{Pace, Windows};
 use crate::record::folder::Folder;
 use crate::record::machine::{Commit, Machine, build_of_the_lab};
 use crate::record::{self, moment};
 use crate::record::{
-    Load, Measurement, MeasurementState, Mode, Run, RunState, SCHEMA_VERSION, TargetRecord, TargetState,
+    Case, Load, Measurement, MeasurementState, Mode, Run, RunState, SCHEMA_VERSION, TargetRecord, TargetState,
 };
 use crate::targets::{Plant, Running, Start, Target};
 use crate::workload::{Kind, Place, Sizes, Workload};
@@ -42,7 +43,10 @@ use crate::workload::{Kind, Place, Sizes, Workload};
 pub(crate) struct Options {
     pub(crate) workload: String,
     pub(crate) targets: Vec<String>,
+    /// Empty for the workload's own number.
     pub(crate) threads: Vec<u32>,
+    /// Empty for all that the workload has.
+    pub(crate) queries: Vec<String>,
     pub(crate) rate: Option<f64>,
     pub(crate) warm_up: u32,
     pub(crate) seconds: u32,
@@ -67,6 +71,9 @@ pub(crate) enum Outcome {
     Lacking,
 }
 
+/// Threads of a workload without queries.
+const THREADS: u32 = 8;
+
 /// What the record says of a target until it is its turn.
 const NOT_STARTED: &str = "not started";
 
@@ -74,7 +81,11 @@ const NOT_STARTED: &str = "not started";
 struct Live {
     name: String,
     running: Running,
+    /// What loads it, where threads of the lab do not.
+    client: Option<java::Client>,
     place: Place,
+    /// The least that was resident with the data while nothing was asked, if queries are measured.
+    loaded_bytes: Option<u64>,
 }
 
 /// A run under way.
@@ -93,6 +104,12 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let kind = Kind::find(&options.workload)?;
     let workload = kind.with(&options.sizes)?;
     let targets = parse_targets(&options.targets)?;
+    let queries = queries(kind.name, &workload.queries(), options)?;
+    let threads = match (&options.threads[..], &queries[..]) {
+        (given @ [_, ..], []) => given.to_vec(),
+        ([], []) => vec![THREADS],
+        (_, [_, ..]) => vec![1],
+    };
     let machine = Machine::here();
     let cores = Cores::of(options.server_cores.as_deref(), options.client_cores.as_deref(), machine.cores);
     let server_cores = cores.pin_this_process()?;
@@ -117,7 +134,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         },
         load: Load {
             mode: if options.rate.is_some() { Mode::Open } else { Mode::Closed },
-            threads: options.threads.clone(),
+            threads,
             rate_per_second: options.rate,
             warm_up_seconds: options.warm_up,
             measured_seconds: options.seconds,
@@ -125,6 +142,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
             server_cores: cores.server.clone(),
             client_cores: cores.client.clone(),
             profiles: options.profiles.iter().map(profile::Kind::to_string).collect(),
+            queries,
         },
         seed: options.seed,
         targets: targets.iter().map(|target| absent(target, NOT_STARTED)).collect(),
@@ -134,7 +152,11 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         PathBuf::from("target/lab").join(format!("{}-{}", started_at.replace([':', 'Z'], ""), kind.name))
     });
     // Found out before a folder is made: a name that was mistyped leaves nothing behind.
-    let presence: Vec<_> = targets.iter().map(|target| target.presence(kind.door, options.ashlar.as_ref())).collect();
+    let presence = |target: &Target| {
+        kind.takes(target.server())?;
+        target.presence(kind, &options.sizes, options.ashlar.as_ref())
+    };
+    let presence: Vec<_> = targets.iter().map(presence).collect();
     if presence.iter().all(Result::is_err) {
         let reasons = targets.iter().zip(&presence).map(|(target, presence)| {
             format!("{target} is absent: {}", presence.as_ref().err().map_or("", String::as_str))
@@ -169,6 +191,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
             }
         }
     }
+    session.show.length(&session.record, present.len());
     session.folder.save(&session.record)?;
     session.measure_all(present, kind, &start)?;
     if session.record.measurements.is_empty() && !interrupt::is_set() {
@@ -186,6 +209,24 @@ fn in_turn<T: Clone>(all: &[T], repetition: u32) -> Vec<T> {
         order.reverse();
     }
     order
+}
+
+/// The queries that are measured: all that the workload has, or those of them that were named, in its order.
+fn queries(workload: &str, all: &[String], options: &Options) -> Result<Vec<String>> {
+    if let Some(unknown) = options.queries.iter().find(|query| !all.contains(query)) {
+        match all {
+            [] => bail!("{workload} has no --queries"),
+            _ => bail!("{workload} has no query {unknown:?}; it has {}", all.join(", ")),
+        }
+    }
+    if !all.is_empty() {
+        let refused = [("threads", !options.threads.is_empty()), ("rate", options.rate.is_some())];
+        if let Some((flag, _)) = refused.into_iter().find(|(_, given)| *given) {
+            bail!("{workload} asks one query after the other on one connection; it has no --{flag}");
+        }
+    }
+    let named = |query: &&String| options.queries.is_empty() || options.queries.contains(query);
+    Ok(all.iter().filter(named).cloned().collect())
 }
 
 fn parse_targets(names: &[String]) -> Result<Vec<Target>> {
@@ -208,6 +249,7 @@ fn absent(target: &Target, reason: &str) -> TargetRecord {
         version: None,
         program: None,
         program_changed_at: None,
+        client: target.client_kind(),
         configuration: Vec::new(),
         address: None,
         process_id: None,
@@ -218,6 +260,12 @@ impl Session {
     /// Starts a target and puts the data into it.
     fn begin(&mut self, target: &Target, position: usize, kind: &Kind, start: &Start<'_>) -> Result<Live> {
         let running = target.start(kind.door, start)?;
+        let mut client = target.client(&running)?;
+        let mut configuration = running.configuration.clone();
+        if let Some(client) = &mut client {
+            client.choose(kind.name, &self.workload.parameters())?;
+            configuration.extend(client.configuration());
+        }
         self.record.targets[position] = TargetRecord {
             name: target.to_string(),
             state: TargetState::Measured,
@@ -225,20 +273,35 @@ impl Session {
             version: Some(running.version.clone()),
             program: running.program.as_ref().map(|program| program.display().to_string()),
             program_changed_at: running.program.as_deref().and_then(moment::of_file),
-            configuration: running.configuration.clone(),
+            client: target.client_kind(),
+            configuration,
             address: Some(running.address.to_string()),
             process_id: running.process_id(),
         };
         // A reader of the folder may want to know the process before the first measurement ends.
         self.folder.save(&self.record)?;
         let bar = self.show.loading(&target.to_string());
-        let place =
-            Place { address: running.address, postgres: *target == Target::Postgres, stores: *target != Target::Noop };
-        let mut live = Live { name: target.to_string(), running, place };
-        let loaded = self.workload.prepare(place, &mut |done, all| {
+        let server = target.server();
+        let place = Place {
+            address: running.address,
+            rows: running.sql,
+            postgres: server.is_postgres(),
+            stores: *server != Target::Noop,
+            shards: running.shards(),
+            engine: matches!(server, Target::Engine(_)),
+        };
+        let mut live = Live { name: target.to_string(), running, client, place, loaded_bytes: None };
+        let mut progress = |done, all| {
             bar.at(done, all);
             if interrupt::is_set() { bail!("interrupted while it was loaded") } else { Ok(()) }
-        });
+        };
+        let loaded = match &mut live.client {
+            // What is behind a door of the lab's own is filled through it, whoever measures it.
+            Some(client) if server == target => client.prepare(&mut progress).map(|declared| {
+                self.record.targets[position].configuration.extend(declared);
+            }),
+            _ => self.workload.prepare(place, &mut progress),
+        };
         bar.end();
         if let Err(error) = loaded {
             self.leave(&live);
@@ -247,10 +310,17 @@ impl Session {
                 None => error,
             });
         }
-        if let (Some(server), Some(kind)) = (live.running.http, self.profiles.first())
-            && let Err(error) = profiles::prepare(server, *kind)
-        {
-            self.show.note(&format!("{target} gives no profiles: {error:#}"));
+        let is_first = self.record.measurements.iter().all(|one| one.target != live.name);
+        match (live.running.http, self.profiles.first()) {
+            (Some(server), Some(kind)) => {
+                if let Err(error) = profiles::prepare(server, *kind) {
+                    self.show.note(&format!("{target} gives no profiles: {error:#}"));
+                }
+            }
+            (None, Some(_)) if is_first => {
+                self.show.note(&format!("{target} gives no profiles: it has no HTTP door that would give any"));
+            }
+            _ => {}
         }
         Ok(live)
     }
@@ -273,7 +343,7 @@ impl Session {
         Ok(())
     }
 
-    /// One repetition of one target: a new process with its data, measured under each number of threads. An error means that
+    /// One repetition of one target: a new process with its data, measured in each case. An error means that
     /// the target is lost.
     fn repeat(
         &mut self,
@@ -284,7 +354,7 @@ impl Session {
         repetition: u32,
     ) -> Result<()> {
         let mut live = self.begin(target, position, kind, start)?;
-        let outcome = self.sweep(&mut live, repetition);
+        let outcome = self.sweep(&mut live, repetition).and_then(|()| self.verify(&live, repetition));
         self.leave(&live);
         outcome
     }
@@ -299,13 +369,21 @@ impl Session {
         }
     }
 
-    /// A target that has its data, measured under each number of threads.
+    /// A target that has its data, measured in each case.
     fn sweep(&mut self, live: &mut Live, repetition: u32) -> Result<()> {
-        for threads in in_turn(&self.record.load.threads, repetition) {
-            self.measure(live, threads, repetition).map_err(|error| match live.running.obituary() {
+        for case in in_turn(&self.record.load.cases(), repetition) {
+            if case.query.is_some() {
+                // Memory of the load may be given back later, so the least that was there between two queries is what the data has.
+                let now = live.running.resident_bytes();
+                live.loaded_bytes = [live.loaded_bytes, now].into_iter().flatten().min();
+            }
+            self.measure(&mut *live, &case, repetition).map_err(|error| match live.running.obituary() {
                 Some(end) => error.context(end),
                 None => error,
             })?;
+            if let Some(loaded) = self.record.measurements.last().and_then(|one| one.server_memory_loaded_bytes) {
+                live.loaded_bytes = Some(loaded);
+            }
             self.folder.save(&self.record)?;
             if interrupt::is_set() {
                 break;
@@ -314,9 +392,31 @@ impl Session {
         Ok(())
     }
 
+    /// Has the workload look whether what was written in a repetition is consistent. What is not is a wrong answer in each of its
+    /// measurements, for any of them may have caused it.
+    fn verify(&mut self, live: &Live, repetition: u32) -> Result<()> {
+        let mut all = self.record.repetition(&live.name, repetition);
+        // Of a request that was given up nobody knows whether it was done.
+        if all.is_empty() || all.iter().any(|one| one.state == MeasurementState::Partial) {
+            return Ok(());
+        }
+        match self.workload.verify(live.place) {
+            Ok(None) => Ok(()),
+            Ok(Some(fault)) => {
+                self.show.note(&format!("{}, repetition {repetition}: NOT CONSISTENT: {fault}", live.name));
+                all.iter_mut().for_each(|one| one.mark_wrong(&fault));
+                Ok(())
+            }
+            Err(error) => {
+                all.iter_mut().for_each(|one| one.mark_partial(&format!("not verified: {error:#}")));
+                Err(error.context("looking whether what was written is consistent"))
+            }
+        }
+    }
+
     /// One target once. An error means that the target is lost.
-    fn measure(&mut self, target: &Live, threads: u32, repetition: u32) -> Result<()> {
-        let one = one::One { session: self, target, threads, repetition };
+    fn measure(&mut self, target: &mut Live, case: &Case, repetition: u32) -> Result<()> {
+        let mut one = one::One { session: self, target, case, repetition };
         let (measurement, seconds) = one.measure()?;
         let mut lost = measurement.reason.clone();
         if measurement.operations == 0 {
@@ -379,7 +479,7 @@ impl Session {
         let load = &self.record.load;
         let targets = self.record.targets.iter().filter(|target| target.state == TargetState::Measured).count();
         let whole = self.record.measurements.iter().filter(|one| one.state == MeasurementState::Complete).count();
-        whole == targets * load.threads.len() * load.repetitions as usize
+        whole == targets * load.cases().len() * load.repetitions as usize
     }
 
     fn finish(&mut self, reason: &str) -> Result<()> {

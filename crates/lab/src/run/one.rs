@@ -7,59 +7,88 @@ use super::show::Measuring;
 use super::{Live, Session};
 use crate::clock::{Nanos, RealClock, SECOND};
 use crate::interrupt;
-use crate::load::{Caller, Observer, measure};
+use crate::java::{Client, Request};
+use crate::load::{Caller, Observer, measure, measure_query};
 use crate::numbers::Numbers;
 use crate::record::histogram::Latencies;
-use crate::record::{Measurement, MeasurementState, ProfileRecord};
-use crate::targets::{Running, Usage, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
+use crate::record::{Case, Measurement, MeasurementState, ProfileRecord, ServerPart};
+use crate::targets::{Running, Usage, cpu_seconds, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
+
+/// A query may have its memory for less than a second.
+const LOOK_AT_QUERIES: Nanos = SECOND / 50;
 
 /// What is to be measured.
 pub(super) struct One<'a> {
     pub(super) session: &'a Session,
-    pub(super) target: &'a Live,
-    pub(super) threads: u32,
+    pub(super) target: &'a mut Live,
+    pub(super) case: &'a Case,
     pub(super) repetition: u32,
 }
 
 /// The files of a measurement begin with this. The path of a program is part of the name of some targets.
 pub(super) fn file_name(measurement: &Measurement) -> String {
-    format!("{}-{}-{}", measurement.target.replace('/', "_"), measurement.threads, measurement.repetition)
+    format!("{}-{}-{}", measurement.target.replace('/', "_"), measurement.case().short(), measurement.repetition)
 }
 
 impl One<'_> {
     /// The measurement, and the latencies of its seconds. An error means that the target cannot be reached.
-    pub(super) fn measure(&self) -> Result<(Measurement, Vec<Latencies>)> {
+    pub(super) fn measure(&mut self) -> Result<(Measurement, Vec<Latencies>)> {
         let session = self.session;
-        let mut callers: Vec<Box<dyn Caller>> = Vec::with_capacity(self.threads as usize);
-        for thread in 0..self.threads {
-            // The same requests for each target, others in each repetition.
-            let numbers = Numbers::of(session.record.seed, &[self.repetition.into(), thread.into()]);
-            let caller = session.workload.caller(self.target.place, numbers);
-            callers.push(caller.with_context(|| format!("connection {} of {}", thread + 1, self.threads))?);
-        }
+        let callers = self.callers()?;
         let metrics_before = self.metrics();
+        let client = match &callers {
+            Callers::Java(client) => Some(client.process_id()),
+            Callers::Threads(_) | Callers::Query(_) => None,
+        };
+        let running = &self.target.running;
         let mut watch = Watch {
-            running: &self.target.running,
-            bar: session.show.measuring(&self.target.name, self.threads, self.repetition),
+            running,
+            bar: session.show.measuring(&self.target.name, self.case, self.repetition),
             next_look: 0,
+            look_every: if self.case.query.is_some() { LOOK_AT_QUERIES } else { SECOND },
             usage: None,
-            server_cpu: None,
-            profiling: Profiling::new(self.target.running.http, &session.profiles, session.windows.measured),
-            client: Meter::of(cpu_seconds_of_this_process),
+            resident: None,
+            server_cpu: Vec::new(),
+            profiling: Profiling::new(running.http, &session.profiles, session.windows.measured),
+            client: Meter::of(cpu_seconds_of(client)),
             machine: Meter::of(cpu_seconds_of_the_machine),
         };
         let clock = RealClock::start();
-        let sample = measure(&clock, session.pace, session.windows, callers, interrupt::flag(), &mut watch)?;
+        let (pace, windows, stop) = (session.pace, session.windows, interrupt::flag());
+        let sample = match callers {
+            Callers::Threads(callers) => measure(&clock, pace, windows, callers, stop, &mut watch)?,
+            Callers::Query(caller) => measure_query(&clock, windows, caller, stop, &mut watch)?,
+            Callers::Java(mut client) => {
+                let request = Request {
+                    pace,
+                    windows,
+                    threads: self.case.threads,
+                    seed: session.record.seed,
+                    repetition: self.repetition,
+                    stores: self.target.place.stores,
+                };
+                let sample = client.measure(&request, stop, &mut watch)?;
+                self.target.client = Some(client);
+                sample
+            }
+        };
         watch.bar.end();
-        let mut one = Measurement::of(&self.target.name, self.threads, self.repetition, &sample);
-        one.server_cpu_seconds = watch.server_cpu;
+        let mut one = Measurement::of(&self.target.name, self.case, self.repetition, &sample);
+        let server_cpu = watch.server_cpu.iter().map(|(_, seconds)| seconds).copied().reduce(|all, part| all + part);
+        one.server_cpu_seconds = server_cpu;
+        if watch.server_cpu.len() > 1 {
+            let part = |(name, seconds): &(&str, f64)| ServerPart { name: (*name).to_owned(), cpu_seconds: *seconds };
+            one.server_parts = watch.server_cpu.iter().map(part).collect();
+        }
         one.client_cpu_seconds = watch.client.used;
-        one.other_cpu_seconds = match (watch.machine.used, watch.server_cpu, watch.client.used) {
+        one.other_cpu_seconds = match (watch.machine.used, server_cpu, watch.client.used) {
             // The kernel counts each in ticks of its own, so the difference may be a little below nothing.
             (Some(all), Some(server), Some(client)) => Some((all - server - client).max(0.0)),
             _ => None,
         };
         one.server_memory_peak_bytes = watch.usage.as_ref().and_then(Usage::peak_bytes);
+        let least = [self.target.loaded_bytes, watch.resident].into_iter().flatten().min();
+        one.server_memory_loaded_bytes = self.case.query.as_ref().and(least);
         let name = file_name(&one);
         let save = |text: Option<String>, when: &str| -> Result<Option<String>> {
             text.map(|text| session.folder.save_metrics(&format!("{name}-{when}"), &text)).transpose()
@@ -76,8 +105,39 @@ impl One<'_> {
                 Err(error) => session.show.note(&format!("{name} was not profiled: {error:#}")),
             }
         }
+        one.server_live_bytes = self.live_bytes();
         session.show.measured(&one);
         Ok((one, sample.latencies))
+    }
+
+    fn callers(&mut self) -> Result<Callers> {
+        let (session, place) = (self.session, self.target.place);
+        // Taken out while it is used; one that fails is not put back, for its target is lost.
+        if let Some(client) = self.target.client.take() {
+            return Ok(Callers::Java(client));
+        }
+        if let Some(query) = &self.case.query {
+            return Ok(Callers::Query(session.workload.query_caller(place, query)?));
+        }
+        let mut callers = Vec::with_capacity(self.case.threads as usize);
+        for thread in 0..self.case.threads {
+            // The same requests for each target, others in each repetition.
+            let numbers = Numbers::of(session.record.seed, &[self.repetition.into(), thread.into()]);
+            let caller = session.workload.caller(place, numbers);
+            callers.push(caller.with_context(|| format!("connection {} of {}", thread + 1, self.case.threads))?);
+        }
+        Ok(Callers::Threads(callers))
+    }
+
+    /// What lives in the heap of a JVM. It is no reason to lose the figures.
+    fn live_bytes(&mut self) -> Option<u64> {
+        match self.target.running.live_bytes()? {
+            Ok(bytes) => Some(bytes),
+            Err(error) => {
+                self.session.show.note(&format!("the heap of {} cannot be looked at: {error:#}", self.target.name));
+                None
+            }
+        }
     }
 
     /// The metrics of the server. A page that cannot be read is no reason to lose the figures.
@@ -92,28 +152,48 @@ impl One<'_> {
     }
 }
 
+/// Who makes the requests of a measurement.
+enum Callers {
+    Threads(Vec<Box<dyn Caller>>),
+    Query(Box<dyn Caller>),
+    /// A process in Java makes all of them.
+    Java(Client),
+}
+
+/// CPU seconds of the lab, and of the process that loads the target for it, if one does.
+fn cpu_seconds_of(client: Option<u32>) -> impl Fn() -> Option<f64> {
+    move || Some(cpu_seconds_of_this_process()? + client.map_or(Some(0.0), cpu_seconds)?)
+}
+
 /// Looks at server and client while load runs.
 struct Watch<'a> {
     running: &'a Running,
     bar: Measuring,
     next_look: Nanos,
+    look_every: Nanos,
     usage: Option<Usage>,
-    server_cpu: Option<f64>,
+    /// What was resident when the window began: no query runs at that moment.
+    resident: Option<u64>,
+    /// Of each process of the server, since the window began.
+    server_cpu: Vec<(&'static str, f64)>,
     profiling: Profiling,
     client: Meter,
     machine: Meter,
 }
 
+/// Reads CPU seconds.
+type Reading = Box<dyn Fn() -> Option<f64>>;
+
 /// What was used between two moments.
 struct Meter {
-    read: fn() -> Option<f64>,
+    read: Reading,
     began: Option<f64>,
     used: Option<f64>,
 }
 
 impl Meter {
-    fn of(read: fn() -> Option<f64>) -> Self {
-        Self { read, began: None, used: None }
+    fn of(read: impl Fn() -> Option<f64> + 'static) -> Self {
+        Self { read: Box::new(read), began: None, used: None }
     }
 
     fn begin(&mut self) {
@@ -129,6 +209,7 @@ impl Observer for Watch<'_> {
     fn begins(&mut self) {
         self.profiling.begin();
         self.usage = self.running.usage();
+        self.resident = self.running.resident_bytes();
         self.client.begin();
         self.machine.begin();
     }
@@ -136,7 +217,7 @@ impl Observer for Watch<'_> {
     fn ends(&mut self) {
         self.machine.end();
         self.client.end();
-        self.server_cpu = self.usage.as_ref().and_then(Usage::cpu_seconds);
+        self.server_cpu = self.usage.as_ref().and_then(Usage::parts).unwrap_or_default();
         if let Some(usage) = &mut self.usage {
             usage.look();
         }
@@ -147,7 +228,7 @@ impl Observer for Watch<'_> {
         if now >= self.next_look
             && let Some(usage) = &mut self.usage
         {
-            self.next_look = now + SECOND;
+            self.next_look = now + self.look_every;
             usage.look();
         }
     }

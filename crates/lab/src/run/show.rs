@@ -8,9 +8,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::clock::{Nanos, SECOND};
 use crate::record::measure::Measure;
-use crate::record::{Measurement, Run};
+use crate::record::{Case, Measurement, Run};
 use crate::report::{remarks, table};
-use crate::say;
+use crate::{report, say};
 
 /// Shows a run on standard error.
 pub(super) struct Show {
@@ -47,6 +47,17 @@ impl Show {
         ));
     }
 
+    /// How long it takes at least, with so many targets.
+    pub(super) fn length(&self, run: &Run, targets: usize) {
+        let windows = targets as u64 * run.load.cases().len() as u64 * u64::from(run.load.repetitions);
+        let seconds = windows * self.seconds;
+        let length = if seconds < 120 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) };
+        self.note(&format!(
+            "{windows} measurements of {} s are {length}, besides starting and loading; Ctrl-C keeps what there is",
+            self.seconds
+        ));
+    }
+
     /// A remark.
     pub(super) fn note(&self, text: &str) {
         say::note(text);
@@ -61,8 +72,8 @@ impl Show {
     }
 
     /// A measurement begins.
-    pub(super) fn measuring(&self, target: &str, threads: u32, repetition: u32) -> Measuring {
-        let what = format!("{target}, {threads} threads, repetition {repetition} of {}", self.repetitions);
+    pub(super) fn measuring(&self, target: &str, case: &Case, repetition: u32) -> Measuring {
+        let what = format!("{target}, {case}, repetition {repetition} of {}", self.repetitions);
         if !self.terminal {
             self.note(&format!("measuring {what}"));
         }
@@ -76,15 +87,18 @@ impl Show {
     /// A measurement has ended.
     pub(super) fn measured(&self, one: &Measurement) {
         let figure = |measure: Measure| measure.of(one).map_or("-".to_owned(), |figure| measure.shown(figure));
+        let last = if one.query.is_some() { Measure::MemoryAboveData } else { Measure::P99 };
         self.note(&format!(
-            "{}, {} threads, repetition {} of {}: {}, p50 {}, p99 {}{}",
+            "{}, {}, repetition {} of {}: {}, p50 {}, {} {}{}{}",
             one.target,
-            one.threads,
+            one.case(),
             one.repetition,
             self.repetitions,
             figure(Measure::Throughput),
             figure(Measure::P50),
-            figure(Measure::P99),
+            last.name(),
+            figure(last),
+            if one.retries > 0 { format!(", {} retries", one.retries) } else { String::new() },
             if one.errors > 0 { format!(", {} WRONG ANSWERS", one.errors) } else { String::new() }
         ));
     }
@@ -131,10 +145,17 @@ fn bar(prefix: &str, template: &str) -> ProgressBar {
 /// The table and what is to be said about it.
 pub(super) fn summary(run: &Run, folder: &Path) -> Result<()> {
     say::result("")?;
-    for line in table::text(&table::of(&[run])) {
+    for line in table::text(&table::of(run)) {
         say::result(&line)?;
     }
-    for remark in remarks::of(run) {
+    for (title, table) in report::below(run) {
+        say::result(&format!("\n{title}"))?;
+        for line in table::text(&table) {
+            say::result(&line)?;
+        }
+        say::result("")?;
+    }
+    for remark in remarks::of(run).into_iter().chain(remarks::harness(run)) {
         say::result(&remark)?;
     }
     say::result(&format!("\nrecord: {}", folder.display()))

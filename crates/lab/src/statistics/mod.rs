@@ -1,4 +1,4 @@
-//! What the repetitions of two targets say about their difference. No I/O; used by `compare`.
+//! What repetitions say: of one target about its mean, of two about their difference. No I/O; used by `compare` and `report`.
 
 mod student;
 
@@ -55,6 +55,37 @@ pub(crate) fn confidence_of_each(confidence: f64, comparisons: usize) -> f64 {
     1.0 - (1.0 - confidence) / comparisons.max(1) as f64
 }
 
+/// The mean of some figures.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Mean {
+    /// The geometric mean.
+    pub(crate) mean: f64,
+    /// The ends of its confidence interval; None of one figure.
+    pub(crate) interval: Option<(f64, f64)>,
+}
+
+/// The geometric mean, and the interval that holds the true one with this confidence; None unless there are figures, all above zero.
+/// The interval is Student's, of the logarithms, and no narrower than `resolution`, as in [`difference`].
+pub(crate) fn mean(figures: &[f64], confidence: f64, resolution: f64) -> Option<Mean> {
+    if figures.is_empty() || figures.iter().any(|figure| figure.is_nan() || *figure <= 0.0) {
+        return None;
+    }
+    let interval = Sample::of_logarithms(figures).map(|sample| {
+        let error = (sample.variance / sample.count).sqrt();
+        let mut half = resolution.ln_1p();
+        if error > 0.0 {
+            half = half.max(student::quantile(1.0 - (1.0 - confidence) / 2.0, sample.count - 1.0) * error);
+        }
+        ((sample.mean - half).exp(), (sample.mean + half).exp())
+    });
+    Some(Mean { mean: geometric_mean(figures), interval })
+}
+
+/// The mean that intervals of ratios are about: that of the logarithms.
+pub(crate) fn geometric_mean(figures: &[f64]) -> f64 {
+    (figures.iter().map(|figure| figure.ln()).sum::<f64>() / figures.len() as f64).exp()
+}
+
 struct Sample {
     count: f64,
     mean: f64,
@@ -87,6 +118,22 @@ mod tests {
         for (found, expected) in logarithms.into_iter().zip([2.0 - 4.1547, 2.0, 2.0 + 4.1547]) {
             assert!((found - expected).abs() < 2e-3, "{logarithms:?}");
         }
+    }
+
+    #[test]
+    fn the_interval_of_a_mean_is_that_of_the_textbook() {
+        // Logarithms 1, 2, 3: mean 2, error 1 / sqrt(3) = 0.57735, t(0.975) with two degrees of freedom = 4.30265.
+        let Mean { mean: middle, interval } = mean(&[1.0, 2.0, 3.0].map(f64::exp), 0.95, 0.001).unwrap();
+        let (low, high) = interval.unwrap();
+        for (found, expected) in [low, middle, high].map(f64::ln).into_iter().zip([2.0 - 2.4841, 2.0, 2.0 + 2.4841]) {
+            assert!((found - expected).abs() < 1e-3, "{found} is not {expected}");
+        }
+        // Figures that agree do so within their steps.
+        let (low, high) = mean(&[5.0, 5.0], 0.95, 0.01).unwrap().interval.unwrap();
+        assert!((high - 5.05).abs() < 1e-9 && (low - 5.0 / 1.01).abs() < 1e-9);
+        assert_eq!(mean(&[7.0], 0.95, 0.0).unwrap().interval, None);
+        assert_eq!(mean(&[], 0.95, 0.0), None);
+        assert_eq!(mean(&[1.0, 0.0], 0.95, 0.0), None);
     }
 
     #[test]

@@ -5,10 +5,15 @@
 //! they go into the record.
 
 mod ashlar;
+mod engines;
+mod grids;
 mod noop;
+mod pgbouncer;
 mod postgres;
 pub(crate) mod process;
 mod redis;
+mod relay;
+mod shardingsphere;
 mod usage;
 
 use std::fmt;
@@ -18,13 +23,19 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 
 use crate::cores;
+use crate::door::engine::EngineClient;
 use crate::door::http;
 use crate::door::pg::PgClient;
 use crate::door::resp::{Reply, RespClient};
-use crate::workload::Door;
+use crate::java::{self, Product};
+use crate::record::ClientKind;
+use crate::workload::{Door, Kind, Shards, Sizes, ValueShape};
+pub(crate) use engines::Engine;
+use grids::{Interface, Region};
 pub(crate) use noop::{Plant, serve as serve_noop};
 use process::Process;
-pub(crate) use usage::{Usage, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
+pub(crate) use relay::serve as serve_relay;
+pub(crate) use usage::{Usage, cpu_seconds, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
 
 /// What `--target` may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +50,24 @@ pub(crate) enum Target {
     Valkey,
     /// PostgreSQL with unlogged tables.
     Postgres,
+    /// The same behind a relay of the lab.
+    Relay,
+    /// The same behind PgBouncer.
+    PgBouncer,
+    /// Two of them behind ShardingSphere-Proxy.
+    ShardingSphere,
+    /// An engine inside a process of the lab.
+    Engine(Engine),
     /// A server of the lab that stores nothing: what the harness itself costs.
     Noop,
+    /// Hazelcast, through one of its interfaces.
+    Hazelcast(Interface),
+    /// Apache Geode, with a region of one kind.
+    Geode(Region),
     /// A running server.
     Remote(String),
+    /// Another target, through a client in Java: what the client of Hazelcast and Geode is to be compared with.
+    Lettuce(Box<Target>),
 }
 
 /// The targets with a name, in the order in which they are listed, each with what it is.
@@ -51,20 +76,44 @@ pub(crate) const NAMED: &[(Target, &str)] = &[
     (Target::Redis, "redis-server from the PATH, nothing saved"),
     (Target::Valkey, "valkey-server from the PATH, nothing saved"),
     (Target::Postgres, "PostgreSQL with a data folder of its own, unlogged tables, asynchronous commit"),
+    (Target::Relay, "the same PostgreSQL behind a relay of the lab that passes bytes on: what a hop costs at least"),
+    (Target::PgBouncer, "the same PostgreSQL behind PgBouncer"),
+    (
+        Target::ShardingSphere,
+        "two such PostgreSQLs behind ShardingSphere-Proxy, for tpcc; its jars are fetched on its first run",
+    ),
+    (Target::Engine(Engine::DuckDb), "DuckDB, in memory, inside a process of the lab"),
+    (Target::Engine(Engine::DataFusion), "stock DataFusion, in memory, inside a process of the lab"),
+    (Target::Engine(Engine::Chdb), "ClickHouse, in memory, inside a process of the lab (chdb)"),
     (Target::Noop, "answers without storing anything: what the harness itself costs"),
+    (Target::Hazelcast(Interface::Entries), "a member of Hazelcast, maps without a backup, its own client in Java"),
+    (Target::Hazelcast(Interface::Sql), "likewise, through its SQL"),
+    (Target::Hazelcast(Interface::Predicates), "likewise, through its predicates, projections and aggregations"),
+    (Target::Geode(Region::Partitioned), "a server of Apache Geode, a partitioned region, its own client in Java"),
+    (Target::Geode(Region::Replicated), "likewise, a replicated region"),
 ];
 
 /// What the name of a [`Target::Build`] begins with.
 const BUILD: &str = "ashlar=";
 
+/// What the name of a [`Target::Lettuce`] begins with.
+const LETTUCE: &str = "lettuce=";
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Build(program) => return write!(f, "{BUILD}{}", program.display()),
+            Self::Lettuce(target) => return write!(f, "{LETTUCE}{target}"),
+            Self::Hazelcast(interface) => interface.target(),
+            Self::Geode(region) => region.target(),
             Self::Ashlar => "ashlar",
             Self::Redis => "redis",
             Self::Valkey => "valkey",
             Self::Postgres => "postgres",
+            Self::Relay => "relay",
+            Self::PgBouncer => "pgbouncer",
+            Self::ShardingSphere => "shardingsphere",
+            Self::Engine(engine) => engine.name(),
             Self::Noop => "noop",
             Self::Remote(address) => address,
         })
@@ -98,6 +147,8 @@ impl Start<'_> {
 pub(crate) struct Running {
     /// The door of the workload.
     pub(crate) address: SocketAddr,
+    /// Its PostgreSQL door, if it has one and the lab started it.
+    pub(crate) sql: Option<SocketAddr>,
     /// The version that it reports.
     pub(crate) version: String,
     /// The program, if the lab started it.
@@ -106,6 +157,8 @@ pub(crate) struct Running {
     pub(crate) configuration: Vec<String>,
     /// Its HTTP door, if it has one: metrics, and profiles of itself.
     pub(crate) http: Option<SocketAddr>,
+    /// Whether metrics are among what that door gives.
+    has_metrics: bool,
     process: Option<Process>,
 }
 
@@ -119,7 +172,7 @@ struct Started {
 }
 
 impl Target {
-    /// Reads a name, `ashlar=PATH` or `host:port`.
+    /// Reads a name, `ashlar=PATH`, `lettuce=TARGET` or `host:port`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         if let Some((target, _)) = NAMED.iter().find(|(target, _)| target.to_string() == text) {
             return Ok(target.clone());
@@ -127,27 +180,119 @@ impl Target {
         if let Some(program) = text.strip_prefix(BUILD).filter(|program| !program.is_empty()) {
             return Ok(Self::Build(program.into()));
         }
+        if let Some(target) = text.strip_prefix(LETTUCE) {
+            return match Self::parse(target)? {
+                other if other.product().is_some() => bail!("{other} has a client of its own in Java"),
+                target => Ok(Self::Lettuce(Box::new(target))),
+            };
+        }
         if text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
             return Ok(Self::Remote(text.to_owned()));
         }
         let names: Vec<String> = NAMED.iter().map(|(target, _)| target.to_string()).collect();
         bail!(
-            "there is no target {text:?}; there are {}, ashlar=PATH of another build, and host:port of a running server",
+            "there is no target {text:?}; there are {}, ashlar=PATH of another build, host:port of a running server, and lettuce=TARGET for one of them through a client in Java",
             names.join(", ")
         );
     }
 
-    /// Whether it can be had here for this door: its program, or why not.
-    pub(crate) fn presence(&self, door: Door, ashlar: Option<&PathBuf>) -> Result<PathBuf, String> {
+    /// Whether rows are kept by a PostgreSQL of the lab.
+    pub(crate) fn is_postgres(&self) -> bool {
+        match self {
+            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere => true,
+            Self::Ashlar
+            | Self::Build(_)
+            | Self::Redis
+            | Self::Valkey
+            | Self::Noop
+            | Self::Engine(_)
+            | Self::Hazelcast(_)
+            | Self::Geode(_)
+            | Self::Lettuce(_)
+            | Self::Remote(_) => false,
+        }
+    }
+
+    /// The product whose client in Java loads it, if threads of the lab do not.
+    fn product(&self) -> Option<Product> {
+        match self {
+            Self::Hazelcast(_) => Some(Product::Hazelcast),
+            Self::Geode(_) => Some(Product::Geode),
+            Self::Lettuce(_) => Some(Product::Lettuce),
+            Self::Ashlar
+            | Self::Build(_)
+            | Self::Redis
+            | Self::Valkey
+            | Self::Postgres
+            | Self::Relay
+            | Self::PgBouncer
+            | Self::ShardingSphere
+            | Self::Engine(_)
+            | Self::Noop
+            | Self::Remote(_) => None,
+        }
+    }
+
+    /// Who makes the requests.
+    pub(crate) fn client_kind(&self) -> ClientKind {
+        if self.product().is_some() { ClientKind::Java } else { ClientKind::Lab }
+    }
+
+    /// The server, through whichever client.
+    pub(crate) fn server(&self) -> &Self {
+        match self {
+            Self::Lettuce(target) => target,
+            other => other,
+        }
+    }
+
+    /// Whether it can be had here for this workload: its program, or why not.
+    pub(crate) fn presence(&self, kind: &Kind, sizes: &Sizes, ashlar: Option<&PathBuf>) -> Result<PathBuf, String> {
+        let door = kind.door;
         let speaks = match self {
-            Self::Ashlar | Self::Build(_) | Self::Noop | Self::Remote(_) => true,
+            Self::Ashlar | Self::Build(_) => true,
+            Self::Noop | Self::Remote(_) => door != Door::Text,
             Self::Redis | Self::Valkey => door == Door::Resp,
-            Self::Postgres => door == Door::Sql,
+            Self::Postgres => door != Door::Resp,
+            Self::Relay | Self::PgBouncer | Self::ShardingSphere => door == Door::Sql,
+            Self::Engine(_) => door == Door::Text,
+            // Keys and values, which are behind RESP elsewhere, and rows.
+            Self::Hazelcast(Interface::Entries) | Self::Geode(_) => door == Door::Resp,
+            Self::Hazelcast(Interface::Sql | Interface::Predicates) => door == Door::Sql,
+            Self::Lettuce(server) => {
+                server.presence(kind, sizes, ashlar)?;
+                door == Door::Resp
+            }
         };
         if !speaks {
-            return Err(format!("it does not speak {}", door.name()));
+            return Err(match self {
+                Self::Noop => "it knows no answers of these queries".to_owned(),
+                // Its tables might have the names that those of the workload have.
+                Self::Remote(_) => "the servers of this workload are started by the lab".to_owned(),
+                Self::Hazelcast(Interface::Entries) | Self::Geode(_) => {
+                    "it has keys and values; hazelcast-sql and hazelcast-predicates have rows".to_owned()
+                }
+                Self::Hazelcast(_) => "it has rows; hazelcast has keys and values".to_owned(),
+                Self::Lettuce(_) => format!("its client does not speak {}", door.name()),
+                _ => format!("it does not speak {}", door.name()),
+            });
         }
-        self.program(ashlar)
+        if self.product().is_some() {
+            if !java::workloads(door).contains(&kind.name) {
+                return Err(format!("the clients in Java have no {}", kind.name));
+            }
+            if sizes.value_shape == Some(ValueShape::Structured) {
+                return Err("the clients in Java have values that are bytes only".to_owned());
+            }
+            if sizes.pipeline.is_some_and(|pipeline| pipeline > 1) {
+                return Err("the threads of a client in Java send one request at a time".to_owned());
+            }
+            java::program()?;
+        }
+        match self {
+            Self::Engine(engine) => engines::install(*engine),
+            _ => self.program(ashlar),
+        }
     }
 
     /// The program that would be started, or why there is none.
@@ -158,8 +303,16 @@ impl Target {
             Self::Redis => process::on_path("redis-server"),
             Self::Valkey => process::on_path("valkey-server"),
             Self::Postgres => postgres::programs().map(|folder| folder.join("postgres")),
+            Self::PgBouncer => postgres::programs().and_then(|_| pgbouncer::program()),
+            Self::ShardingSphere => postgres::programs().and_then(|_| shardingsphere::program()),
+            Self::Relay => {
+                postgres::programs().and_then(|_| std::env::current_exe().map_err(|error| error.to_string()))
+            }
+            Self::Engine(engine) => engines::program(*engine),
             Self::Noop => std::env::current_exe().map_err(|error| error.to_string()),
+            Self::Hazelcast(_) | Self::Geode(_) => java::program(),
             Self::Remote(_) => Ok(PathBuf::new()),
+            Self::Lettuce(target) => target.program(ashlar),
         }
     }
 
@@ -171,26 +324,48 @@ impl Target {
             Self::Redis => redis::start("redis", &program, start)?,
             Self::Valkey => redis::start("valkey", &program, start)?,
             Self::Postgres => postgres::start(&program, start)?,
+            Self::Relay => relay::start(&program, start)?,
+            Self::PgBouncer => pgbouncer::start(&program, start)?,
+            Self::ShardingSphere => shardingsphere::start(&program, start)?,
+            Self::Engine(engine) => engines::start(*engine, &program, start)?,
             Self::Noop => noop::start(&program, start)?,
+            Self::Hazelcast(interface) => return grids::start_hazelcast(*interface, program, start),
+            Self::Geode(region) => return grids::start_geode(*region, program, start),
             Self::Remote(address) => return Running::remote(address, door),
+            Self::Lettuce(target) => return target.start(door, start),
         };
         let address = match door {
             Door::Resp => started.resp,
-            Door::Sql => started.sql,
+            Door::Sql | Door::Text => started.sql,
         };
         let address = address.with_context(|| format!("it does not speak {}", door.name()))?;
         Ok(Running {
             address,
+            sql: started.sql,
             // Ashlar's own version is what its RESP door says; its PostgreSQL door says which PostgreSQL it is like.
-            version: match started.resp {
-                Some(resp) => version(resp, Door::Resp)?,
-                None => version(address, door)?,
+            version: match (self, started.resp) {
+                (Self::Engine(_), _) => EngineClient::connect(address)?.version()?,
+                (_, Some(resp)) => version(resp, Door::Resp)?,
+                (_, None) => version(address, door)?,
             },
             program: Some(program),
             configuration: started.configuration,
             http: started.http,
+            has_metrics: matches!(self, Self::Ashlar | Self::Build(_)),
             process: Some(started.process),
         })
+    }
+
+    /// Starts the client in Java that loads what runs there; None where threads of the lab do.
+    pub(crate) fn client(&self, running: &Running) -> Result<Option<java::Client>> {
+        let Some(product) = self.product() else { return Ok(None) };
+        let port = running.address.port().to_string();
+        let arguments = match self {
+            Self::Hazelcast(interface) => vec![port, interface.argument().to_owned()],
+            Self::Lettuce(_) => vec![running.address.ip().to_string(), port],
+            _ => vec![port],
+        };
+        java::Client::start(product, &arguments).map(Some)
     }
 }
 
@@ -199,7 +374,21 @@ impl Running {
         let mut addresses = text.to_socket_addrs().with_context(|| format!("{text} is no address"))?;
         let address = addresses.next().with_context(|| format!("{text} has no address"))?;
         let version = version(address, door)?;
-        Ok(Self { address, version, program: None, configuration: Vec::new(), http: None, process: None })
+        Ok(Self {
+            address,
+            sql: None,
+            version,
+            program: None,
+            configuration: Vec::new(),
+            http: None,
+            has_metrics: false,
+            process: None,
+        })
+    }
+
+    /// The servers that data is put into directly.
+    pub(crate) fn shards(&self) -> Option<Shards> {
+        self.process.as_ref()?.addresses_behind().try_into().ok()
     }
 
     /// The process id, if the lab started it.
@@ -209,12 +398,23 @@ impl Running {
 
     /// What it has used so far, and from now on its peak of memory; nothing is known of a server that others started.
     pub(crate) fn usage(&self) -> Option<Usage> {
-        self.process.as_ref().and_then(|process| Usage::begin(process.id()))
+        self.process.as_ref().and_then(|process| Usage::begin(&process.ids()))
+    }
+
+    /// What is resident of it at this moment, in bytes; nothing is known of a server that others started.
+    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+        self.process.as_ref().and_then(|process| usage::resident_bytes(&process.ids()))
     }
 
     /// The text of its metrics, if it has any.
     pub(crate) fn metrics(&self) -> Option<Result<String>> {
-        self.http.map(|address| http::get(address, "/metrics", http::PATIENCE))
+        self.http.filter(|_| self.has_metrics).map(|address| http::get(address, "/metrics", http::PATIENCE))
+    }
+
+    /// What full collections leave in the heap of a server that runs on a JVM; None of any other.
+    pub(crate) fn live_bytes(&mut self) -> Option<Result<u64>> {
+        let process = self.process.as_mut().filter(|process| process.talks())?;
+        Some(grids::live_bytes(process))
     }
 
     /// How it ended, if it has, with the end of its log: to be asked when a connection was lost.
@@ -226,7 +426,7 @@ impl Running {
 /// What the server says of its version.
 fn version(address: SocketAddr, door: Door) -> Result<String> {
     match door {
-        Door::Sql => Ok(PgClient::connect(address)?.version().to_owned()),
+        Door::Sql | Door::Text => Ok(PgClient::connect(address)?.version().to_owned()),
         Door::Resp => {
             let mut client = RespClient::connect(address)?;
             let reply = match client.command(&["INFO", "server"])? {
@@ -254,18 +454,52 @@ mod tests {
         let build = Target::Build("old:8/ashlar".into());
         assert_eq!(Target::parse("ashlar=old:8/ashlar").unwrap(), build);
         assert_eq!(build.to_string(), "ashlar=old:8/ashlar");
-        for wrong in ["mysql", "", "host:", ":80", "host:99999", "ashlar="] {
+        let through = Target::Lettuce(Box::new(Target::Redis));
+        assert_eq!(Target::parse("lettuce=redis").unwrap(), through);
+        assert_eq!((through.to_string(), through.server()), ("lettuce=redis".to_owned(), &Target::Redis));
+        for java in ["geode", "hazelcast-sql", "lettuce=redis"] {
+            let refusal = Target::parse(&format!("lettuce={java}")).unwrap_err().to_string();
+            assert_eq!(refusal, format!("{java} has a client of its own in Java"));
+        }
+        for wrong in ["mysql", "", "host:", ":80", "host:99999", "ashlar=", "lettuce=", "lettuce=mysql"] {
             let refusal = Target::parse(wrong).unwrap_err().to_string();
-            assert!(refusal.contains("there are ashlar, redis, valkey, postgres, noop"), "{refusal}");
+            assert!(
+                refusal
+                    .contains("there are ashlar, redis, valkey, postgres, relay, pgbouncer, shardingsphere, duckdb, "),
+                "{refusal}"
+            );
         }
     }
 
     #[test]
     fn a_target_is_absent_where_it_does_not_speak_the_protocol() {
-        assert_eq!(Target::Redis.presence(Door::Sql, None), Err("it does not speak PostgreSQL".into()));
-        assert_eq!(Target::Postgres.presence(Door::Resp, None), Err("it does not speak RESP".into()));
+        let presence = |target: &Target, kind: &str, sizes: Sizes, ashlar: Option<&PathBuf>| {
+            target.presence(Kind::find(kind).unwrap(), &sizes, ashlar)
+        };
+        let refusal = |target: Target, kind: &str| presence(&target, kind, Sizes::default(), None).unwrap_err();
+        let duckdb = Target::Engine(Engine::DuckDb);
+        assert_eq!(refusal(duckdb, "sql-key"), "it does not speak PostgreSQL");
+        assert_eq!(refusal(Target::Redis, "tpch"), "it does not speak SQL text");
+        assert!(refusal(Target::Noop, "tpch").contains("knows no answers"));
+        assert!(refusal(Target::Remote("db.example:5432".into()), "tpch").contains("started by the lab"));
+        let through = |target| Target::Lettuce(Box::new(target));
+        assert_eq!(refusal(Target::Redis, "sql-key"), "it does not speak PostgreSQL");
+        assert_eq!(refusal(Target::Postgres, "kv-get"), "it does not speak RESP");
+        assert_eq!(refusal(through(Target::Noop), "sql-key"), "its client does not speak PostgreSQL");
+        assert_eq!(refusal(through(Target::Postgres), "kv-get"), "it does not speak RESP");
+        assert!(refusal(Target::Geode(Region::Partitioned), "sql-key").starts_with("it has keys and values"));
+        assert!(refusal(Target::Hazelcast(Interface::Sql), "kv-get").starts_with("it has rows"));
+        assert_eq!(through(Target::Noop).product(), Some(Product::Lettuce));
+        let pipelined = Sizes { pipeline: Some(2), ..Sizes::default() };
+        let said = presence(&through(Target::Noop), "kv-get", pipelined, None).unwrap_err();
+        assert_eq!(said, "the threads of a client in Java send one request at a time");
+        let structured = Sizes { value_shape: Some(ValueShape::Structured), ..Sizes::default() };
+        let said = presence(&through(Target::Noop), "kv-get", structured, None).unwrap_err();
+        assert_eq!(said, "the clients in Java have values that are bytes only");
         let nowhere = PathBuf::from("nowhere/ashlar");
-        assert!(Target::Ashlar.presence(Door::Sql, Some(&nowhere)).unwrap_err().contains("nowhere/ashlar"));
-        assert!(Target::Build(nowhere).presence(Door::Sql, None).unwrap_err().contains("nowhere/ashlar"));
+        for target in [Target::Ashlar, Target::Build(nowhere.clone())] {
+            let said = presence(&target, "sql-key", Sizes::default(), Some(&nowhere)).unwrap_err();
+            assert!(said.contains("nowhere/ashlar"), "{said}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use super::process::{Process, folder, free_address, pinned};
+use super::process::{Behind, Process, folder, free_address, pinned};
 use super::{Start, Started};
 use crate::door::PROBE_TIMEOUT;
 use crate::door::pg::PgClient;
@@ -40,7 +40,19 @@ fn settings(cores: usize) -> Vec<String> {
 
 /// Starts a new cluster and waits until it answers.
 pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
-    let folder = folder("postgres")?;
+    let (Behind { process, address }, configuration) = cluster("postgres", program, start)?;
+    Ok(Started { process, resp: None, sql: Some(address), http: None, configuration })
+}
+
+/// Likewise, for a proxy to stand before: with its settings, of which each says whose it is.
+pub(super) fn start_behind(name: &'static str, start: &Start<'_>) -> Result<(Behind, Vec<String>)> {
+    let program = programs().map_err(anyhow::Error::msg)?.join("postgres");
+    let (behind, settings) = cluster(name, &program, start)?;
+    Ok((behind, settings.into_iter().map(|setting| format!("{name}: {setting}")).collect()))
+}
+
+fn cluster(name: &'static str, program: &Path, start: &Start<'_>) -> Result<(Behind, Vec<String>)> {
+    let folder = folder(name)?;
     let owner = unprivileged()?;
     if let Some((uid, gid)) = owner {
         chown(folder.path(), Some(uid), Some(gid))?;
@@ -64,9 +76,9 @@ pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
     });
     command.current_dir(folder.path());
     own(&mut command, owner);
-    let mut process = Process::spawn("postgres", command, folder)?;
+    let mut process = Process::spawn(name, command, folder)?;
     process.wait_for(|| PgClient::connect_within(address, PROBE_TIMEOUT).ok().map(drop))?;
-    Ok(Started { process, resp: None, sql: Some(address), http: None, configuration })
+    Ok((Behind { process, address }, configuration))
 }
 
 /// The folder with `initdb` and `postgres`: Debian keeps it off the PATH, one folder a version; the newest is taken.
@@ -88,8 +100,8 @@ pub(super) fn programs() -> Result<PathBuf, String> {
         .ok_or_else(|| "initdb and postgres are neither on the PATH nor under /usr/lib/postgresql".to_owned())
 }
 
-/// Who runs PostgreSQL when we are root, which it refuses to be: (uid, gid) of `postgres`, or else of `nobody`.
-fn unprivileged() -> Result<Option<(u32, u32)>> {
+/// Who runs PostgreSQL and PgBouncer when we are root, which they refuse to be: (uid, gid) of `postgres`, or else of `nobody`.
+pub(super) fn unprivileged() -> Result<Option<(u32, u32)>> {
     if std::fs::metadata("/proc/self")?.uid() != 0 {
         return Ok(None);
     }
@@ -106,7 +118,7 @@ fn unprivileged() -> Result<Option<(u32, u32)>> {
     bail!("PostgreSQL refuses to run as root, and there is neither a user postgres nor nobody");
 }
 
-fn own(command: &mut Command, owner: Option<(u32, u32)>) {
+pub(super) fn own(command: &mut Command, owner: Option<(u32, u32)>) {
     // A user's own settings for libpq must not reach the server.
     for variable in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGOPTIONS"] {
         command.env_remove(variable);

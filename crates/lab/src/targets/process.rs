@@ -1,10 +1,13 @@
-//! A server process of the lab: started on its cores in a folder of its own, stopped at the end, whatever the end is.
+//! A process of the lab: a server, or a client in Java. Started on its cores in a folder of its own, stopped at the end, whatever the
+//! end is.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -14,9 +17,12 @@ use tempfile::TempDir;
 use crate::clock::pause;
 use crate::interrupt;
 
-/// How long a server may take to start, or to stop when asked.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a server may take to start, or to stop when asked; a Java machine on a busy core takes long.
+const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
+
+/// Whoever waits for a line looks this often whether the run was interrupted.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// How long a process may take to end after its connections.
 const DYING: Duration = Duration::from_millis(500);
@@ -24,20 +30,38 @@ const DYING: Duration = Duration::from_millis(500);
 /// Lines of its log that are shown when a server ended.
 const LAST_LINES: usize = 10;
 
-/// A running process; dropping it stops it.
-pub(super) struct Process {
+/// Lines of a process that nobody has listened to yet; with more it waits.
+const LINES_MAX: usize = 256;
+
+/// A running process; dropping it stops it, and then those behind it.
+pub(crate) struct Process {
     name: &'static str,
+    talk: Option<Talk>,
     child: Child,
     folder: TempDir,
+    behind: Vec<Behind>,
+}
+
+/// A server that another one, which is the target, stands before.
+pub(super) struct Behind {
+    pub(super) process: Process,
+    /// Where it is met.
+    pub(super) address: SocketAddr,
+}
+
+/// The standard input of a process, and the lines of its standard output.
+struct Talk {
+    input: ChildStdin,
+    said: Receiver<String>,
 }
 
 /// A folder of its own under the system's temporary one: a PostgreSQL without privileges cannot enter a private home.
-pub(super) fn folder(name: &str) -> Result<TempDir> {
+pub(crate) fn folder(name: &str) -> Result<TempDir> {
     Ok(tempfile::Builder::new().prefix(&format!("ashlar-lab-{name}-")).tempdir()?)
 }
 
 /// A command on these cores. `taskset` becomes the program, so the process id is the server's.
-pub(super) fn pinned(cores: Option<&str>, program: &Path) -> Command {
+pub(crate) fn pinned(cores: Option<&str>, program: &Path) -> Command {
     match cores {
         None => Command::new(program),
         Some(cores) => {
@@ -54,7 +78,7 @@ pub(super) fn free_address() -> Result<SocketAddr> {
 }
 
 /// The program of this name in a folder of the PATH, or why there is none.
-pub(super) fn on_path(name: &str) -> Result<PathBuf, String> {
+pub(crate) fn on_path(name: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found = std::env::split_paths(&path).map(|folder| folder.join(name));
     found.find(|program| program.is_file()).ok_or_else(|| format!("{name} is not on the PATH"))
@@ -64,19 +88,112 @@ impl Process {
     /// Starts a command; what it prints goes to a log in `folder`, which goes with the process.
     pub(super) fn spawn(name: &'static str, mut command: Command, folder: TempDir) -> Result<Self> {
         let log = File::create(folder.path().join("log"))?;
-        let child = command
-            // A group of its own: Ctrl-C at the terminal is for the lab, which then stops its servers.
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("starting {name}: {command:?}"))?;
-        Ok(Self { name, child, folder })
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let child = begin(name, &mut command)?;
+        Ok(Self { name, talk: None, child, folder, behind: Vec::new() })
+    }
+
+    /// Likewise, a command that is told what to do by lines on its standard input, and answers by lines on its standard output. The end
+    /// of its input is to end it.
+    pub(crate) fn spawn_talking(name: &'static str, mut command: Command, folder: TempDir) -> Result<Self> {
+        let log = File::create(folder.path().join("log"))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut child = begin(name, &mut command)?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let (input, output) = input.zip(output).context("a process without its input and output")?;
+        let (sender, said) = sync_channel(LINES_MAX);
+        // Ends with the output of the process, or with its listener.
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { name, talk: Some(Talk { input, said }), child, folder, behind: Vec::new() })
+    }
+
+    /// Tells it a line.
+    pub(crate) fn tell(&mut self, line: &str) -> Result<()> {
+        let talk = self.talk.as_mut().context("it listens to nothing")?;
+        match writeln!(talk.input, "{line}") {
+            Ok(()) => Ok(()),
+            Err(error) => Err(match self.obituary_soon() {
+                Some(end) => anyhow::anyhow!(end),
+                None => error.into(),
+            }),
+        }
+    }
+
+    /// The next line that it says; None if it says nothing for so long.
+    pub(crate) fn hear(&mut self, wait: Duration) -> Result<Option<String>> {
+        let talk = self.talk.as_ref().context("it says nothing")?;
+        match talk.said.recv_timeout(wait) {
+            Ok(line) => Ok(Some(line)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                bail!(self.obituary_soon().unwrap_or_else(|| format!("{} says nothing any more", self.name)))
+            }
+        }
+    }
+
+    /// Tells it a command; the rest of its answer `ok ...`. Other lines before that go to `each`.
+    pub(crate) fn ask(
+        &mut self,
+        command: &str,
+        patience: Duration,
+        each: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<String> {
+        self.tell(command)?;
+        self.answer(patience, each)
+    }
+
+    /// Waits for an answer, no longer than `patience` for each line.
+    pub(crate) fn answer(&mut self, patience: Duration, each: &mut dyn FnMut(&str) -> Result<()>) -> Result<String> {
+        let mut deadline = monotonic() + patience;
+        loop {
+            if interrupt::is_set() {
+                bail!("interrupted while it waited for {}", self.name);
+            }
+            let Some(line) = self.hear(LOOK)? else {
+                if monotonic() > deadline {
+                    bail!("{} did not answer within {} s:\n{}", self.name, patience.as_secs(), self.last_lines());
+                }
+                continue;
+            };
+            deadline = monotonic() + patience;
+            match line.split_once(' ') {
+                Some(("ok", answer)) => return Ok(answer.to_owned()),
+                Some(("error", reason)) => bail!("{}: {reason}", self.name),
+                _ => each(&line)?,
+            }
+        }
+    }
+
+    /// It, with what it stands before.
+    pub(super) fn before(mut self, behind: Vec<Behind>) -> Self {
+        self.behind = behind;
+        self
+    }
+
+    /// The addresses of what it stands before.
+    pub(super) fn addresses_behind(&self) -> Vec<SocketAddr> {
+        self.behind.iter().map(|behind| behind.address).collect()
+    }
+
+    /// The names and process ids: its own first.
+    pub(super) fn ids(&self) -> Vec<(&'static str, u32)> {
+        let behind = self.behind.iter().flat_map(|behind| behind.process.ids());
+        std::iter::once((self.name, self.id())).chain(behind).collect()
+    }
+
+    /// Whether it can be told something.
+    pub(crate) fn talks(&self) -> bool {
+        self.talk.is_some()
     }
 
     /// The process id.
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
@@ -111,8 +228,13 @@ impl Process {
         }
     }
 
-    /// How it ended, if it has.
+    /// How it ended, or what is behind it, if one has.
     pub(super) fn obituary(&mut self) -> Option<String> {
+        let ended = self.behind.iter_mut().find_map(|behind| behind.process.obituary());
+        self.own_obituary().or(ended)
+    }
+
+    fn own_obituary(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
         let lines = self.last_lines();
         let log = if lines.is_empty() { String::new() } else { format!("; the end of its log:\n{lines}") };
@@ -122,13 +244,21 @@ impl Process {
     fn last_lines(&self) -> String {
         let log = std::fs::read(self.folder.path().join("log")).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
-        let lines: Vec<&str> = log.lines().collect();
+        // A stack of Java says where, not why.
+        let lines: Vec<&str> = log.lines().filter(|line| !line.starts_with("\tat ")).collect();
         lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
     }
 }
 
+/// Starts a command in a group of its own: Ctrl-C at the terminal is for the lab, which then stops its servers.
+fn begin(name: &str, command: &mut Command) -> Result<Child> {
+    command.process_group(0).spawn().with_context(|| format!("starting {name}: {command:?}"))
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
+        // Whoever talks ends with its input.
+        drop(self.talk.take());
         // The number of a process that has ended may be another's by now.
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return;
@@ -144,5 +274,44 @@ impl Drop for Process {
         // Both fail when it has ended, which is what is wanted.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn shell(script: &str) -> Process {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Process::spawn_talking("shell", command, folder("test").unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_process_that_talks_says_lines_and_then_answers() {
+        let mut process =
+            shell("while read word; do echo at 5; [ $word = bad ] && echo error no such word || echo ok $word; done");
+        let mut said = Vec::new();
+        let mut keep = |line: &str| {
+            said.push(line.to_owned());
+            Ok(())
+        };
+        assert_eq!(process.ask("one", SOON, &mut keep).unwrap(), "one");
+        assert!(process.ask("bad", SOON, &mut keep).unwrap_err().to_string().contains("shell: no such word"));
+        assert_eq!(process.ask("two", SOON, &mut keep).unwrap(), "two");
+        assert_eq!(said, ["at 5", "at 5", "at 5"]);
+    }
+
+    #[test]
+    fn a_process_that_ends_says_why_and_one_that_is_silent_is_not_waited_for() {
+        let mut process = shell("read word; printf 'out of memory\\n\\tat Heap.java:1\\n' >&2; exit 3");
+        let failure = process.ask("load", SOON, &mut |_| Ok(())).unwrap_err().to_string();
+        assert!(failure.contains("exit status: 3") && failure.contains("out of memory"), "{failure}");
+        assert!(!failure.contains("Heap.java"), "{failure}");
+        let mut process = shell("while read word; do :; done");
+        let failure = process.ask("load", Duration::ZERO, &mut |_| Ok(())).unwrap_err().to_string();
+        assert!(failure.contains("did not answer within 0 s"), "{failure}");
     }
 }

@@ -6,29 +6,37 @@ use std::fs;
 /// Clock ticks of a second in /proc: USER_HZ, which is 100 on every architecture that Rust's standard library runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Follows a process from a moment on.
+/// Follows a server from a moment on: one process, or several where one stands before others.
 pub(crate) struct Usage {
-    root: u32,
-    cpu_at_begin: f64,
+    roots: Vec<Root>,
     /// Whether the kernel keeps the peak of this process from the moment on.
     peak_was_reset: bool,
     peak_bytes: u64,
 }
 
+/// A process with those that it started.
+struct Root {
+    name: &'static str,
+    id: u32,
+    cpu_at_begin: f64,
+}
+
 impl Usage {
-    /// Begins here. None if the process is gone.
-    pub(crate) fn begin(root: u32) -> Option<Self> {
-        let cpu_at_begin = cpu_seconds(root)?;
+    /// Begins here, with processes by their names and ids. None if one is gone.
+    pub(crate) fn begin(roots: &[(&'static str, u32)]) -> Option<Self> {
+        let root = |(name, id): &(&'static str, u32)| Some(Root { name, id: *id, cpu_at_begin: cpu_seconds(*id)? });
+        let roots: Vec<Root> = roots.iter().map(root).collect::<Option<_>>()?;
         // 5 resets the peak: see proc(5), /proc/pid/clear_refs.
-        let peak_was_reset = fs::write(format!("/proc/{root}/clear_refs"), "5").is_ok();
-        let mut usage = Self { root, cpu_at_begin, peak_was_reset, peak_bytes: 0 };
+        let reset = |root: &Root| fs::write(format!("/proc/{}/clear_refs", root.id), "5").is_ok();
+        let peak_was_reset = roots.iter().fold(true, |all, root| reset(root) && all);
+        let mut usage = Self { roots, peak_was_reset, peak_bytes: 0 };
         usage.look();
         Some(usage)
     }
 
-    /// CPU seconds since the beginning. None if the process is gone.
-    pub(crate) fn cpu_seconds(&self) -> Option<f64> {
-        Some(cpu_seconds(self.root)? - self.cpu_at_begin)
+    /// CPU seconds since the beginning of each process, by its name. None if one is gone.
+    pub(crate) fn parts(&self) -> Option<Vec<(&'static str, f64)>> {
+        self.roots.iter().map(|root| Some((root.name, cpu_seconds(root.id)? - root.cpu_at_begin))).collect()
     }
 
     /// Takes the memory of now into the peak; to be called now and then.
@@ -46,24 +54,35 @@ impl Usage {
     /// Resident bytes. Of a single process its peak, which the kernel keeps; of several, what they have at this moment: private
     /// pages added up, shared ones once.
     fn memory(&self) -> Option<u64> {
-        let tree = tree(self.root);
-        let field = |status: &str, name: &str| -> u64 {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
-            kib.unwrap_or(0) * 1024
-        };
-        let statuses: Vec<String> =
-            tree.iter().filter_map(|id| fs::read_to_string(format!("/proc/{id}/status")).ok()).collect();
-        match &statuses[..] {
-            [] => None,
+        match &statuses(self.roots.iter().map(|root| root.id))[..] {
             [only] if self.peak_was_reset => Some(field(only, "VmHWM:")),
-            all => {
-                let private: u64 = all.iter().map(|status| field(status, "RssAnon:")).sum();
-                let largest = |name: &str| all.iter().map(|status| field(status, name)).max().unwrap_or(0);
-                Some(private + largest("RssShmem:") + largest("RssFile:"))
-            }
+            all => resident(all),
         }
     }
+}
+
+/// Resident bytes of processes, by their names and ids, and of those that they started, at this moment. None if they are gone.
+pub(super) fn resident_bytes(roots: &[(&'static str, u32)]) -> Option<u64> {
+    resident(&statuses(roots.iter().map(|(_, id)| *id)))
+}
+
+/// The pages of processes and those that they started, in /proc.
+fn statuses(roots: impl Iterator<Item = u32>) -> Vec<String> {
+    roots.flat_map(tree).filter_map(|id| fs::read_to_string(format!("/proc/{id}/status")).ok()).collect()
+}
+
+/// A field of such a page, in bytes.
+fn field(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|rest| rest.trim().trim_end_matches(" kB").trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// Private pages added up, shared ones once.
+fn resident(statuses: &[String]) -> Option<u64> {
+    let private: u64 = statuses.iter().map(|status| field(status, "RssAnon:")).sum();
+    let largest = |name: &str| statuses.iter().map(|status| field(status, name)).max().unwrap_or(0);
+    (!statuses.is_empty()).then(|| private + largest("RssShmem:") + largest("RssFile:"))
 }
 
 /// CPU seconds that this process has used.
@@ -84,7 +103,7 @@ fn ticks_of_the_machine(stat: &str) -> Option<f64> {
 }
 
 /// CPU seconds of a process, of those that it started, and of those that ended.
-fn cpu_seconds(root: u32) -> Option<f64> {
+pub(crate) fn cpu_seconds(root: u32) -> Option<f64> {
     let mut sum = 0.0;
     for id in tree(root) {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok();
@@ -146,13 +165,13 @@ mod tests {
 
     #[test]
     fn this_process_uses_time_and_memory() {
-        let mut usage = Usage::begin(std::process::id()).unwrap();
+        let mut usage = Usage::begin(&[("lab", std::process::id())]).unwrap();
         let held = vec![1u8; 32 << 20];
         // Work until the kernel has counted some of it; other tests of this process may have worked enough already.
         let mut sum = 0u64;
         loop {
             sum = held.iter().fold(sum, |sum, byte| sum + u64::from(*byte));
-            if usage.cpu_seconds().unwrap() > 0.02 {
+            if usage.parts().unwrap()[0].1 > 0.02 {
                 break;
             }
         }
@@ -163,7 +182,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_held_is_resident() {
+        let id = std::process::id();
+        let held = vec![1u8; 64 << 20];
+        assert!(held.iter().all(|byte| *byte == 1) && resident_bytes(&[("lab", id)]).unwrap() > 64 << 20);
+    }
+
+    #[test]
     fn a_process_that_is_gone_uses_nothing() {
-        assert!(Usage::begin(u32::MAX - 1).is_none());
+        assert!(Usage::begin(&[("gone", u32::MAX - 1)]).is_none());
+        assert_eq!(resident_bytes(&[("gone", u32::MAX - 1)]), None);
     }
 }

@@ -1,14 +1,24 @@
 //! Workloads: each asks one question of a server, over one door, and knows what every answer must be.
 //!
 //! Called by `run`: [`Kind::find`] by name, then [`Workload::prepare`] once per target, [`Workload::caller`] once per
-//! connection, and [`Workload::clear`] where the server is not the lab's own. To add one, add a row to [`KINDS`].
+//! connection, [`Workload::verify`] at the end of a repetition, and [`Workload::clear`] where the server is not the lab's own. To add one, add a row to [`KINDS`].
 
+mod analytic;
 mod choose;
+mod documents;
 mod keys;
 mod kv;
 pub(crate) mod rows;
+#[cfg(test)]
+pub(crate) mod same;
+mod shape;
 mod sizes;
 mod sql;
+mod structured;
+mod tables;
+mod tpcb;
+mod tpcc;
+mod transaction;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,9 +28,13 @@ use serde_json::Value;
 
 use crate::load::Caller;
 use crate::numbers::Numbers;
+use crate::targets::Target;
+pub(crate) use analytic::hash_build_keys;
 pub(crate) use keys::{key_number, value};
-pub(crate) use sizes::Sizes;
-pub(crate) use sql::Shape;
+pub(crate) use shape::Shape;
+use sizes::Field;
+pub(crate) use sizes::{Counted, Sizes, ValueShape};
+pub(crate) use structured::{FIELDS, Structured, key_of};
 
 /// The protocol that a workload speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +43,8 @@ pub(crate) enum Door {
     Resp,
     /// PostgreSQL's.
     Sql,
+    /// SQL as text, and rows as text: PostgreSQL's protocol, or that of an engine which the lab runs in a process of its own.
+    Text,
 }
 
 impl Door {
@@ -37,6 +53,7 @@ impl Door {
         match self {
             Self::Resp => "RESP",
             Self::Sql => "PostgreSQL",
+            Self::Text => "SQL text",
         }
     }
 }
@@ -46,10 +63,26 @@ impl Door {
 pub(crate) struct Place {
     /// The door of the workload.
     pub(crate) address: SocketAddr,
+    /// Where rows that a RESP workload addresses get their table: the PostgreSQL door of a target that has both.
+    pub(crate) rows: Option<SocketAddr>,
     /// Whether it is a PostgreSQL of the lab: its tables are unlogged, and vacuumed once they are full.
     pub(crate) postgres: bool,
     /// Whether it keeps what is written: all do but the target noop.
     pub(crate) stores: bool,
+    /// Whether it is an engine in a process of the lab's, which speaks that process's protocol.
+    pub(crate) engine: bool,
+    /// The servers behind one that spreads rows over them and takes no COPY: data is put into them directly.
+    pub(crate) shards: Option<Shards>,
+}
+
+/// The servers behind a sharding proxy; a row belongs to one of them by a number that is its sharding key.
+pub(crate) type Shards = [SocketAddr; 2];
+
+impl Place {
+    /// The shard of a sharding key; None where there are none.
+    fn shard_of(&self, key: u64) -> Option<usize> {
+        self.shards.map(|shards| (key % shards.len() as u64) as usize)
+    }
 }
 
 /// Told how much of the preparation is done; an error ends it.
@@ -62,6 +95,24 @@ pub(crate) trait Workload {
 
     /// Opens one connection that makes the workload's requests, chosen by `numbers`.
     fn caller(&self, place: Place, numbers: Numbers) -> Result<Box<dyn Caller>>;
+
+    /// The names of its queries, each of which is measured by itself; none if it has no such.
+    fn queries(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Opens the connection that asks one of its queries.
+    fn query_caller(&self, _place: Place, query: &str) -> Result<Box<dyn Caller>> {
+        bail!("there is no query {query:?}")
+    }
+
+    /// Looks whether what was written is consistent, after the last measurement of a repetition; says what is not. By then no
+    /// caller is left.
+    ///
+    /// An error means that the target is lost.
+    fn verify(&self, _place: Place) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// Takes out of a target what [`Workload::prepare`] put there.
     fn clear(&self, place: Place) -> Result<()>;
@@ -78,6 +129,8 @@ pub(crate) struct Kind {
     pub(crate) question: &'static str,
     /// The protocol that it speaks.
     pub(crate) door: Door,
+    /// Whether its answers depend on what was written: then `noop`, which keeps nothing, is no target for it.
+    needs_store: bool,
     /// The flags that it has.
     sizes: &'static [&'static str],
     make: fn(&Sizes) -> Result<Box<dyn Workload>>,
@@ -89,27 +142,31 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "kv-get",
         question: "How fast is a value read by its key?",
         door: Door::Resp,
-        sizes: &["keys", "value-bytes", "distribution", "pipeline"],
+        needs_store: false,
+        sizes: &["keys", "value-shape", "value-bytes", "distribution", "pipeline"],
         make: |sizes| kv::workload(sizes, kv::Mix::Get),
     },
     Kind {
         name: "kv-put",
         question: "How fast is a value overwritten by its key?",
         door: Door::Resp,
-        sizes: &["keys", "value-bytes", "distribution", "pipeline"],
+        needs_store: false,
+        sizes: &["keys", "value-shape", "value-bytes", "distribution", "pipeline"],
         make: |sizes| kv::workload(sizes, kv::Mix::Put),
     },
     Kind {
         name: "kv-mixed",
         question: "How fast are reads and overwrites of values by key, mixed?",
         door: Door::Resp,
-        sizes: &["keys", "value-bytes", "distribution", "pipeline", "read-percent"],
+        needs_store: false,
+        sizes: &["keys", "value-shape", "value-bytes", "distribution", "pipeline", "read-percent"],
         make: |sizes| kv::workload(sizes, kv::Mix::Mixed),
     },
     Kind {
         name: "kv-batch",
         question: "How fast are many values read or overwritten by one command (MGET, MSET)?",
         door: Door::Resp,
+        needs_store: false,
         sizes: &["keys", "value-bytes", "distribution", "pipeline", "read-percent", "batch"],
         make: |sizes| kv::workload(sizes, kv::Mix::Batch),
     },
@@ -117,6 +174,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "sql-key",
         question: "How fast does prepared SQL read one row by its primary key?",
         door: Door::Sql,
+        needs_store: false,
         sizes: &["rows", "distribution"],
         make: |sizes| sql::workload(sizes, Shape::Key),
     },
@@ -124,6 +182,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "sql-update",
         question: "How fast does prepared SQL change two columns of one row by its primary key?",
         door: Door::Sql,
+        needs_store: false,
         sizes: &["rows", "distribution"],
         make: |sizes| sql::workload(sizes, Shape::Update),
     },
@@ -131,6 +190,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "sql-sum",
         question: "How fast is the sum of one column over all rows?",
         door: Door::Sql,
+        needs_store: false,
         sizes: &["rows"],
         make: |sizes| sql::workload(sizes, Shape::Sum),
     },
@@ -138,6 +198,7 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "sql-range",
         question: "How fast are the rows between two primary keys found and sent?",
         door: Door::Sql,
+        needs_store: false,
         sizes: &["rows", "range-rows"],
         make: |sizes| sql::workload(sizes, Shape::Range),
     },
@@ -145,8 +206,89 @@ pub(crate) const KINDS: &[Kind] = &[
         name: "sql-fetch",
         question: "How fast are all rows, with a text and twenty integers each, sent to a client?",
         door: Door::Sql,
+        needs_store: false,
         sizes: &["rows"],
         make: |sizes| sql::workload(sizes, Shape::Fetch),
+    },
+    Kind {
+        name: "sql-count",
+        question: "How fast are the rows of a table counted?",
+        door: Door::Sql,
+        needs_store: false,
+        sizes: &["rows", "counted"],
+        make: |sizes| sql::workload(sizes, Shape::Count(Counted::Rows)),
+    },
+    Kind {
+        name: "sql-json-sum",
+        question: "How fast is the sum of one field over all documents of a json column?",
+        door: Door::Sql,
+        needs_store: false,
+        sizes: &["rows", "field", "document"],
+        make: |sizes| sql::workload(sizes, Shape::JsonSum(Field::Literal)),
+    },
+    Kind {
+        name: "sql-value",
+        question: "How fast does prepared SQL find one row by a column that is not its key, with an index or without?",
+        door: Door::Sql,
+        needs_store: false,
+        sizes: &["rows", "distribution", "index"],
+        make: |sizes| sql::workload(sizes, Shape::Value),
+    },
+    Kind {
+        name: "sql-join",
+        question: "How fast is a small table joined with a large one by its key, and summed up?",
+        door: Door::Sql,
+        needs_store: false,
+        sizes: &["rows", "join-rows"],
+        make: |sizes| sql::workload(sizes, Shape::Join),
+    },
+    Kind {
+        name: "query-range",
+        question: "How fast are the rows between two values of a column that is not the key found and sent, with an index or without?",
+        door: Door::Sql,
+        needs_store: false,
+        sizes: &["rows", "range-rows", "index"],
+        make: |sizes| sql::workload(sizes, Shape::ValueRange),
+    },
+    Kind {
+        name: "tpcb",
+        question: "How many of pgbench's transactions (TPC-B-like: three updates, a read, an insert) are done?",
+        door: Door::Sql,
+        needs_store: true,
+        sizes: &["scale"],
+        make: |sizes| tpcb::workload(sizes),
+    },
+    Kind {
+        name: "tpcc",
+        question: "How many transactions of TPC-C's mix are done in a second, without think times?",
+        door: Door::Sql,
+        needs_store: true,
+        sizes: &["warehouses", "items", "customers"],
+        make: tpcc::workload,
+    },
+    Kind {
+        name: "hash-build",
+        question: "How fast, and in how much memory, are rows counted by a key that has very many values?",
+        door: Door::Text,
+        needs_store: true,
+        sizes: &["rows", "items", "unique-percent", "ids"],
+        make: analytic::hash_build,
+    },
+    Kind {
+        name: "hash-probe",
+        question: "How fast, and in how much memory, are many rows joined with fewer by a key?",
+        door: Door::Text,
+        needs_store: true,
+        sizes: &["rows", "items", "unique-percent", "ids"],
+        make: analytic::hash_probe,
+    },
+    Kind {
+        name: "tpch",
+        question: "How fast, and in how much memory, is each of the 22 queries of TPC-H answered?",
+        door: Door::Text,
+        needs_store: true,
+        sizes: &["scale"],
+        make: analytic::tpch,
     },
 ];
 
@@ -162,6 +304,17 @@ impl Kind {
         }
     }
 
+    /// Whether this target can be asked at all; else why not.
+    pub(crate) fn takes(&self, target: &Target) -> Result<(), String> {
+        if self.needs_store && *target == Target::Noop {
+            return Err(format!("it keeps nothing, and the answers of {} depend on what was written", self.name));
+        }
+        if *target == Target::ShardingSphere && self.name != "tpcc" {
+            return Err(format!("its rules are those of the tables of tpcc, and {} has others", self.name));
+        }
+        Ok(())
+    }
+
     /// The workload with these sizes; those that it does not have are refused.
     pub(crate) fn with(&self, sizes: &Sizes) -> Result<Box<dyn Workload>> {
         if let Some(flag) = sizes.given().into_iter().find(|flag| !self.sizes.contains(flag)) {
@@ -169,6 +322,12 @@ impl Kind {
         }
         (self.make)(sizes)
     }
+}
+
+/// The names of the tables of `tpcc`.
+#[cfg(test)]
+pub(crate) fn tpcc_tables() -> Vec<String> {
+    tpcc::tables()
 }
 
 #[cfg(test)]
@@ -191,7 +350,10 @@ mod tests {
     fn sizes_of_other_workloads_are_refused() {
         let sizes = Sizes { rows: Some(5), ..Sizes::default() };
         let refusal = Kind::find("kv-get").unwrap().with(&sizes).err().unwrap().to_string();
-        assert_eq!(refusal, "kv-get has no --rows; it has --keys, --value-bytes, --distribution, --pipeline");
+        assert_eq!(
+            refusal,
+            "kv-get has no --rows; it has --keys, --value-shape, --value-bytes, --distribution, --pipeline"
+        );
         let sizes = Sizes { value_bytes: Some(1 << 20), pipeline: Some(3), ..Sizes::default() };
         let refusal = Kind::find("kv-get").unwrap().with(&sizes).err().unwrap().to_string();
         assert!(refusal.contains("more than the 2097152 bytes"), "{refusal}");

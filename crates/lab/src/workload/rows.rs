@@ -10,10 +10,19 @@ use std::io::Write;
 use crate::numbers::mix;
 
 /// The table of the lab.
-pub(super) const TABLE: &str = "ashlar_lab_rows";
+pub(crate) const TABLE: &str = "ashlar_lab_rows";
 
 /// Its columns.
 pub(super) const COLUMNS: &str = "id bigint PRIMARY KEY, value bigint, label text, numbers int[]";
+
+/// The values of the column `value` are below this.
+pub(super) const VALUES: u64 = 1 << 20;
+
+/// The smaller table of a join.
+pub(crate) const PICKS: &str = "ashlar_lab_picks";
+
+/// Its columns: each of its rows names a row of [`TABLE`].
+pub(super) const PICKS_COLUMNS: &str = "id bigint PRIMARY KEY, row_id bigint, amount bigint";
 
 /// Integers in the array of a row.
 const NUMBERS: u64 = 20;
@@ -26,6 +35,26 @@ pub(crate) fn value_of(id: u64) -> i64 {
 /// The column `label` of the row `id`; as it was loaded in version 0.
 pub(crate) fn label_of(id: u64, version: u32) -> String {
     format!("row {id:010} {:08x}", mix(id ^ u64::from(version) << 32) as u32)
+}
+
+/// The row that a column `label` belongs to.
+pub(crate) fn id_of(label: &str) -> Option<u64> {
+    label.strip_prefix("row ")?.split(' ').next()?.parse().ok()
+}
+
+/// The columns `row_id` and `amount` of the row `id` of [`PICKS`], where [`TABLE`] has so many rows.
+pub(crate) fn pick_of(id: u64, rows: u64) -> (u64, i64) {
+    let (row, amount) = (mix(!id), mix(!id ^ 1 << 63));
+    (row % rows, (amount % 1000).cast_signed())
+}
+
+/// What the join of both tables comes to: its rows, and the sum over them of `amount` and `value`.
+pub(crate) fn joined(picks: u64, rows: u64) -> (u64, i64) {
+    let sum = (0..picks).map(|id| {
+        let (row, amount) = pick_of(id, rows);
+        amount + value_of(row)
+    });
+    (picks, sum.sum())
 }
 
 /// The column `numbers` of the row `id`.
@@ -42,6 +71,51 @@ pub(super) fn line(id: u64, out: &mut Vec<u8>) {
         let _ = write!(out, "{comma}{number}");
     }
     out.extend_from_slice(b"}\n");
+}
+
+/// Appends a line of COPY's text form for [`PICKS`].
+pub(super) fn pick_line(id: u64, rows: u64, out: &mut Vec<u8>) {
+    let (row, amount) = pick_of(id, rows);
+    // Writing to a vector cannot fail.
+    let _ = writeln!(out, "{id}\t{row}\t{amount}");
+}
+
+/// The rows by their `value`: how many there are before each, and the sum of their ids, so that any range is one subtraction.
+pub(super) struct ByValue {
+    rows: Vec<u64>,
+    ids: Vec<u64>,
+}
+
+impl ByValue {
+    /// Of this many rows; their ids begin with 0.
+    pub(super) fn of(rows: u64) -> Self {
+        let (mut counts, mut ids) = (vec![0; VALUES as usize + 1], vec![0; VALUES as usize + 1]);
+        for id in 0..rows {
+            let next = value_of(id) as usize + 1;
+            counts[next] += 1;
+            ids[next] += id;
+        }
+        for value in 1..counts.len() {
+            counts[value] += counts[value - 1];
+            ids[value] += ids[value - 1];
+        }
+        Self { rows: counts, ids }
+    }
+
+    /// The value of the row at this place, from 0, in the order of values. There is such a row.
+    pub(super) fn at(&self, place: u64) -> u64 {
+        self.rows.partition_point(|before| *before <= place) as u64 - 1
+    }
+
+    /// How many rows there are from the value `first` to before `end`.
+    pub(super) fn rows(&self, first: u64, end: u64) -> u64 {
+        self.rows[end as usize] - self.rows[first as usize]
+    }
+
+    /// The sum of their ids.
+    pub(super) fn ids(&self, first: u64, end: u64) -> i64 {
+        (self.ids[end as usize] - self.ids[first as usize]).cast_signed()
+    }
 }
 
 /// Sums of `value` over the first rows, so that any range is one subtraction.
@@ -80,6 +154,46 @@ mod tests {
         assert_eq!(columns[3].split(',').count(), 20);
         assert!((0..1000).all(|id| (0..1 << 20).contains(&value_of(id))));
         assert_ne!(label_of(42, 0), label_of(42, 1));
+    }
+
+    #[test]
+    fn a_label_says_whose_it_is() {
+        assert_eq!([0, 42, 199_999_999].map(|id| id_of(&label_of(id, 3))), [Some(0), Some(42), Some(199_999_999)]);
+        assert_eq!((id_of("42"), id_of("row x")), (None, None));
+    }
+
+    #[test]
+    fn rows_by_value_are_those_that_a_scan_finds() {
+        let (rows, by_value) = (5000, ByValue::of(5000));
+        let mut sorted: Vec<u64> = (0..rows).map(|id| value_of(id).cast_unsigned()).collect();
+        sorted.sort_unstable();
+        for (first, last) in [(0, 99), (1, 1), (4000, 4999), (4999, 4999)] {
+            let (low, high) = (by_value.at(first), by_value.at(last));
+            assert_eq!((low, high), (sorted[first as usize], sorted[last as usize]));
+            let found: Vec<u64> =
+                (0..rows).filter(|id| (low..=high).contains(&value_of(*id).cast_unsigned())).collect();
+            assert!(found.len() as u64 > last - first);
+            assert_eq!(by_value.rows(low, high + 1), found.len() as u64);
+            assert_eq!(by_value.ids(low, high + 1), found.iter().sum::<u64>().cast_signed());
+        }
+        assert_eq!(by_value.rows(0, VALUES), rows);
+    }
+
+    #[test]
+    fn a_join_is_what_a_nested_loop_finds() {
+        let (picks, rows) = (50, 20);
+        let mut lines = Vec::new();
+        (0..picks).for_each(|id| pick_line(id, rows, &mut lines));
+        let found: Vec<i64> = String::from_utf8(lines)
+            .unwrap()
+            .lines()
+            .flat_map(|line| {
+                let columns: Vec<i64> = line.split('\t').map(|column| column.parse().unwrap()).collect();
+                let (row, amount) = (columns[1], columns[2]);
+                (0..rows).filter(move |id| id.cast_signed() == row).map(move |id| amount + value_of(id))
+            })
+            .collect();
+        assert_eq!(joined(picks, rows), (found.len() as u64, found.iter().sum()));
     }
 
     #[test]

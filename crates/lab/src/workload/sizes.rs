@@ -14,6 +14,76 @@ pub(crate) enum Distribution {
     Zipfian,
 }
 
+/// What is stored under a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum ValueShape {
+    /// Bytes that mean nothing: a string, by GET and SET.
+    #[default]
+    Bytes,
+    /// A row with ten columns of eight types, some 0.8 KB: a hash, by HGETALL and HSET.
+    Structured,
+}
+
+/// The index on a column that is not the key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Index {
+    /// There is none.
+    None,
+    /// By hash.
+    Hash,
+    /// By order.
+    #[default]
+    Btree,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Counted {
+    /// All rows: `count(*)`.
+    #[default]
+    Rows,
+    /// All rows by their key: `count(id)`.
+    Keys,
+    /// Rows that satisfy a condition, which no server can know beforehand.
+    Matching,
+}
+
+/// The type of the column with documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Document {
+    /// As text.
+    Json,
+    /// Taken apart.
+    #[default]
+    Jsonb,
+}
+
+/// How a statement names the field of a document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Field {
+    /// In its text.
+    #[default]
+    Literal,
+    /// By a parameter.
+    Parameter,
+}
+
+/// What ids look like: engines have tables of their own for integers that lie close together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Ids {
+    /// 1, 2, 3 and so on.
+    #[default]
+    Dense,
+    /// As many, scattered over all 32-bit integers.
+    Hashed,
+}
+
 /// How large a workload is; what is not given has the workload's default.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Sizes of the workload")]
@@ -21,7 +91,10 @@ pub(crate) struct Sizes {
     /// Keys in the store [default: 1000000].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=4_000_000_000))]
     pub(crate) keys: Option<u64>,
-    /// Bytes of a value [default: 100].
+    /// What is stored under a key [default: bytes].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) value_shape: Option<ValueShape>,
+    /// Bytes of a value of the shape bytes [default: 100].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(8..=1_048_576))]
     pub(crate) value_bytes: Option<u32>,
     /// How keys are chosen [default: uniform].
@@ -36,12 +109,57 @@ pub(crate) struct Sizes {
     /// Keys of one MGET or MSET [default: 100].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) batch: Option<u32>,
-    /// Rows of the table [default: 1000000; sql-fetch 100000].
+    /// Rows of the table, or of the larger of two [default: 1000000; sql-fetch 100000, query-range 500000, hash-build and hash-probe
+    /// 10000000].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
     pub(crate) rows: Option<u64>,
-    /// Rows that one range has [default: 10000].
+    /// Warehouses of TPC-C [default: 1].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) warehouses: Option<u64>,
+    /// tpcc: items, and stocks of each warehouse, from 20 to 100000; the specification has no other number than the default [default:
+    /// 100000]. hash-build and hash-probe: rows of the smaller table, from whose ids those of the larger are chosen [default: 3 % of
+    /// --rows].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
+    pub(crate) items: Option<u64>,
+    /// Customers of each of a warehouse's ten districts; likewise [default: 3000].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(10..=3_000))]
+    pub(crate) customers: Option<u64>,
+    /// Rows that one range has, or by a column that is not the key about has [default: 10000; query-range 100].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
     pub(crate) range_rows: Option<u64>,
+    /// Rows of the smaller table of a join [default: 1000].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=200_000_000))]
+    pub(crate) join_rows: Option<u64>,
+    /// The index on the column that is asked for [default: btree].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) index: Option<Index>,
+    /// What is counted [default: rows].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) counted: Option<Counted>,
+    /// The type of the column with documents [default: jsonb].
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) document: Option<Document>,
+    /// How the statement names the field of a document [default: literal].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) field: Option<Field>,
+    /// Rows of a hundred whose id no other row has, while each other id has two: of the larger table in hash-build [default:
+    /// ids by chance], of the smaller in hash-probe [default: 100].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) unique_percent: Option<u32>,
+    /// What ids look like [default: dense].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) ids: Option<Ids>,
+    /// tpch: the scale factor, which is about gigabytes, from 0.001 to 100 [default: 0.1]; tpcb: branches of the bank, each with ten
+    /// tellers and 100,000 accounts, from 1 to 10000 [default: 10].
+    #[arg(long, value_name = "FACTOR", value_parser = scale)]
+    pub(crate) scale: Option<f64>,
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if scale.is_finite() && scale > 0.0 => Ok(scale),
+        _ => Err("a number above 0 is needed".to_owned()),
+    }
 }
 
 impl Sizes {
@@ -49,6 +167,7 @@ impl Sizes {
     pub(super) fn given(&self) -> Vec<&'static str> {
         [
             ("keys", self.keys.is_some()),
+            ("value-shape", self.value_shape.is_some()),
             ("value-bytes", self.value_bytes.is_some()),
             ("distribution", self.distribution.is_some()),
             ("pipeline", self.pipeline.is_some()),
@@ -56,6 +175,17 @@ impl Sizes {
             ("batch", self.batch.is_some()),
             ("rows", self.rows.is_some()),
             ("range-rows", self.range_rows.is_some()),
+            ("join-rows", self.join_rows.is_some()),
+            ("index", self.index.is_some()),
+            ("counted", self.counted.is_some()),
+            ("document", self.document.is_some()),
+            ("field", self.field.is_some()),
+            ("warehouses", self.warehouses.is_some()),
+            ("items", self.items.is_some()),
+            ("customers", self.customers.is_some()),
+            ("unique-percent", self.unique_percent.is_some()),
+            ("ids", self.ids.is_some()),
+            ("scale", self.scale.is_some()),
         ]
         .into_iter()
         .filter_map(|(flag, given)| given.then_some(flag))

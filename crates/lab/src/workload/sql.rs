@@ -4,50 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::choose::Choice;
-use super::rows::{COLUMNS, Sums, TABLE, label_of, line, value_of};
-use super::sizes::{Distribution, Sizes};
-use super::{Place, Progress, Workload};
+use super::rows::{self, ByValue, Sums, VALUES, label_of, value_of};
+use super::shape::{SUMMED, Shape};
+use super::sizes::{Counted, Distribution, Document, Field, Index, Sizes};
+use super::tables::{Table, drop_all, fill, settle};
+use super::{Place, Progress, Workload, documents};
 use crate::door::pg::{PgClient, Tag};
 use crate::load::{Answer, Caller};
 use crate::numbers::Numbers;
 
-/// Rows between two reports of progress.
-const PROGRESS_ROWS: u64 = 10_000;
-
 /// What the statement is called on each connection.
 const STATEMENT: &str = "lab";
-
-/// What the statement is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
-    Key,
-    Update,
-    Sum,
-    Range,
-    Fetch,
-}
-
-impl Shape {
-    const ALL: [Self; 5] = [Self::Key, Self::Update, Self::Sum, Self::Range, Self::Fetch];
-
-    /// Whose statement this is.
-    pub(crate) fn of(statement: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|shape| shape.statement() == statement)
-    }
-
-    fn statement(self) -> String {
-        match self {
-            Self::Key => format!("SELECT value, label FROM {TABLE} WHERE id = $1"),
-            Self::Update => format!("UPDATE {TABLE} SET value = $2, label = $3 WHERE id = $1"),
-            Self::Sum => format!("SELECT sum(value) FROM {TABLE}"),
-            Self::Range => format!("SELECT id, value FROM {TABLE} WHERE id BETWEEN $1 AND $2"),
-            Self::Fetch => format!("SELECT id, value, label, numbers FROM {TABLE}"),
-        }
-    }
-}
 
 /// What all connections share.
 struct Plan {
@@ -55,56 +25,99 @@ struct Plan {
     rows: u64,
     range_rows: u64,
     choice: Choice,
+    /// Of no rows, and so for the next two, where no answer depends on it.
     sums: Sums,
+    by_value: ByValue,
+    /// The rows of the join, and their sum.
+    joined: (u64, i64),
 }
 
 struct Sql {
     plan: Arc<Plan>,
     distribution: Distribution,
+    index: Index,
+    document: Document,
+    join_rows: u64,
 }
 
 pub(super) fn workload(sizes: &Sizes, shape: Shape) -> Result<Box<dyn Workload>> {
-    let rows = sizes.rows.unwrap_or(if shape == Shape::Fetch { 100_000 } else { 1_000_000 });
-    let range_rows = sizes.range_rows.unwrap_or(10_000.min(rows));
+    let shape = match shape {
+        Shape::Count(default) => Shape::Count(sizes.counted.unwrap_or(default)),
+        Shape::JsonSum(default) => Shape::JsonSum(sizes.field.unwrap_or(default)),
+        other => other,
+    };
+    let rows = sizes.rows.unwrap_or(match shape {
+        Shape::Fetch => 100_000,
+        Shape::ValueRange => 500_000,
+        _ => 1_000_000,
+    });
+    let usual_range = if shape == Shape::ValueRange { 100 } else { 10_000 };
+    let range_rows = sizes.range_rows.unwrap_or(usual_range.min(rows));
     if range_rows > rows {
         bail!("a range of {range_rows} rows does not fit into {rows}");
     }
+    let index = sizes.index.unwrap_or_default();
+    if shape == Shape::ValueRange && index == Index::Hash {
+        bail!("an index by hash finds no ranges; --index takes btree or none here");
+    }
     let distribution = sizes.distribution.unwrap_or_default();
     let choice = Choice::of(distribution, rows);
-    let summed = match shape {
-        Shape::Key | Shape::Update => 0,
-        Shape::Sum | Shape::Range | Shape::Fetch => rows,
+    let join_rows = sizes.join_rows.unwrap_or(1000);
+    let (summed, by_value, joined) = match shape {
+        Shape::Key | Shape::Update | Shape::Value => (0, 0, 0),
+        Shape::Sum | Shape::Range | Shape::Fetch | Shape::JsonSum(_) => (rows, 0, 0),
+        Shape::Count(_) | Shape::ValueRange => (0, rows, 0),
+        Shape::Join => (0, 0, join_rows),
     };
-    Ok(Box::new(Sql { plan: Arc::new(Plan { shape, rows, range_rows, choice, sums: Sums::of(summed) }), distribution }))
+    let (sums, by_value, joined) = (Sums::of(summed), ByValue::of(by_value), rows::joined(joined, rows));
+    let document = sizes.document.unwrap_or_default();
+    let plan = Arc::new(Plan { shape, rows, range_rows, choice, sums, by_value, joined });
+    Ok(Box::new(Sql { plan, distribution, index, document, join_rows }))
+}
+
+impl Sql {
+    /// The tables that the statement is about.
+    fn tables(&self) -> Vec<Table> {
+        let rows = self.plan.rows;
+        let table = |name, columns: &str, rows, line| Table { name, columns: columns.to_owned(), rows, line };
+        let all = || table(rows::TABLE, rows::COLUMNS, rows, Box::new(rows::line));
+        match self.plan.shape {
+            Shape::JsonSum(_) => {
+                let columns = match self.document {
+                    Document::Json => "id bigint PRIMARY KEY, document json",
+                    Document::Jsonb => "id bigint PRIMARY KEY, document jsonb",
+                };
+                vec![table(documents::TABLE, columns, rows, Box::new(documents::line))]
+            }
+            Shape::Join => {
+                let line = move |id, out: &mut Vec<u8>| rows::pick_line(id, rows, out);
+                vec![all(), table(rows::PICKS, rows::PICKS_COLUMNS, self.join_rows, Box::new(line))]
+            }
+            _ => vec![all()],
+        }
+    }
+
+    /// The statement that makes the index, if there is to be one.
+    fn create_index(&self) -> Option<String> {
+        let column = self.plan.shape.indexed()?;
+        let method = match self.index {
+            Index::None => return None,
+            Index::Hash => "hash",
+            Index::Btree => "btree",
+        };
+        Some(format!("CREATE INDEX ON {} USING {method} ({column})", rows::TABLE))
+    }
 }
 
 impl Workload for Sql {
     fn prepare(&self, place: Place, progress: Progress<'_>) -> Result<()> {
         let mut client = PgClient::connect(place.address)?;
-        client.query(&format!("DROP TABLE IF EXISTS {TABLE}"))?;
-        let unlogged = if place.postgres { "UNLOGGED " } else { "" };
-        client.query(&format!("CREATE {unlogged}TABLE {TABLE} ({COLUMNS})"))?;
-        let (mut next, mut stopped) = (0, None);
-        let tag = client.copy_in(&format!("COPY {TABLE} FROM STDIN"), &mut |out| {
-            if next < self.plan.rows && stopped.is_none() {
-                line(next, out);
-                next += 1;
-                if next.is_multiple_of(PROGRESS_ROWS) {
-                    stopped = progress(next, self.plan.rows).err();
-                }
-            }
-            next < self.plan.rows && stopped.is_none()
-        })?;
-        if let Some(reason) = stopped {
-            return Err(reason);
+        let tables = self.tables();
+        fill(&mut client, place, &tables, progress)?;
+        if let Some(statement) = self.create_index() {
+            client.query(&statement)?;
         }
-        if tag != format!("COPY {}", self.plan.rows) {
-            bail!("COPY of {} rows was answered by {tag}", self.plan.rows);
-        }
-        if place.postgres {
-            client.query(&format!("VACUUM ANALYZE {TABLE}"))?;
-        }
-        Ok(())
+        settle(&mut client, place, &tables)
     }
 
     fn caller(&self, place: Place, numbers: Numbers) -> Result<Box<dyn Caller>> {
@@ -122,20 +135,30 @@ impl Workload for Sql {
     }
 
     fn clear(&self, place: Place) -> Result<()> {
-        PgClient::connect(place.address)?.query(&format!("DROP TABLE IF EXISTS {TABLE}"))?;
-        Ok(())
+        drop_all(&mut PgClient::connect(place.address)?, &self.tables())
     }
 
     fn parameters(&self) -> BTreeMap<String, Value> {
         let mut named = BTreeMap::from([("rows".to_owned(), self.plan.rows.into())]);
+        let mut name = |name: &str, value: Value| drop(named.insert(name.to_owned(), value));
         match self.plan.shape {
-            Shape::Key | Shape::Update => {
-                named.insert("distribution".to_owned(), serde_json::json!(self.distribution));
-            }
-            Shape::Range => {
-                named.insert("range_rows".to_owned(), self.plan.range_rows.into());
-            }
+            Shape::Key | Shape::Update => name("distribution", json!(self.distribution)),
+            Shape::Range => name("range_rows", self.plan.range_rows.into()),
             Shape::Sum | Shape::Fetch => {}
+            Shape::Count(counted) => name("counted", json!(counted)),
+            Shape::JsonSum(field) => {
+                name("field", json!(field));
+                name("document", json!(self.document));
+            }
+            Shape::Value => {
+                name("distribution", json!(self.distribution));
+                name("index", json!(self.index));
+            }
+            Shape::ValueRange => {
+                name("range_rows", self.plan.range_rows.into());
+                name("index", json!(self.index));
+            }
+            Shape::Join => name("join_rows", self.join_rows.into()),
         }
         named
     }
@@ -146,7 +169,7 @@ struct SqlCaller {
     plan: Arc<Plan>,
     stores: bool,
     numbers: Numbers,
-    /// The ids that the statement under way is about: from the first to before the second.
+    /// The ids, or the values of another column, that the statement under way is about: from the first to before the second.
     asked: (u64, u64),
     answer: Found,
     /// The id that was changed last.
@@ -159,8 +182,9 @@ struct Found {
     /// None until it came.
     tag: Option<Tag>,
     rows: u64,
-    /// Of several rows the sum of a column, of one its integer.
+    /// Of several rows the sum of a column, of one its first integer.
     sum: Option<i64>,
+    /// The second column of a single row, as text.
     label: Vec<u8>,
 }
 
@@ -186,7 +210,32 @@ impl Caller for SqlCaller {
                 self.asked = (first, first + plan.range_rows);
                 client.bind(STATEMENT, &[&first.to_string(), &(first + plan.range_rows - 1).to_string()]);
             }
-            Shape::Sum | Shape::Fetch => {
+            Shape::Value => {
+                let id = plan.choice.next(numbers);
+                self.asked = (id, id + 1);
+                client.bind(STATEMENT, &[&label_of(id, 0)]);
+            }
+            Shape::ValueRange => {
+                let first = numbers.below(plan.rows - plan.range_rows + 1);
+                let (low, high) = (plan.by_value.at(first), plan.by_value.at(first + plan.range_rows - 1));
+                self.asked = (low, high + 1);
+                client.bind(STATEMENT, &[&low.to_string(), &high.to_string()]);
+            }
+            Shape::Count(Counted::Matching) => {
+                // About half of the rows, and seldom the same twice.
+                let end = VALUES / 4 + numbers.below(VALUES / 2);
+                self.asked = (0, end);
+                client.bind(STATEMENT, &[&end.to_string()]);
+            }
+            Shape::JsonSum(Field::Parameter) => {
+                self.asked = (0, plan.rows);
+                client.bind(STATEMENT, &[SUMMED]);
+            }
+            Shape::Sum
+            | Shape::Fetch
+            | Shape::Count(Counted::Rows | Counted::Keys)
+            | Shape::JsonSum(Field::Literal)
+            | Shape::Join => {
                 self.asked = (0, plan.rows);
                 client.bind(STATEMENT, &[]);
             }
@@ -235,16 +284,18 @@ impl Found {
         let Self { rows, sum, label, .. } = self;
         self.tag = Some(match shape {
             Shape::Update => client.run(&mut |_| *rows += 1)?,
-            Shape::Key | Shape::Sum => client.run(&mut |mut row| {
+            Shape::Key | Shape::Sum | Shape::Count(_) | Shape::JsonSum(_) | Shape::Join => {
+                client.run(&mut |mut row| {
+                    *rows += 1;
+                    *sum = row.next_integer();
+                    label.clear();
+                    label.extend_from_slice(row.next().unwrap_or_default());
+                })?
+            }
+            Shape::Range | Shape::Fetch | Shape::Value | Shape::ValueRange => client.run(&mut |mut row| {
                 *rows += 1;
-                *sum = row.next_integer();
-                label.clear();
-                label.extend_from_slice(row.next().unwrap_or_default());
-            })?,
-            Shape::Range | Shape::Fetch => client.run(&mut |mut row| {
-                *rows += 1;
-                // The id first: only rows that were asked for count.
-                let asked = row.next_integer().is_some_and(|id| (first..end).contains(&id.cast_unsigned()));
+                // What was asked for first: only such rows count.
+                let asked = row.next_integer().is_some_and(|found| (first..end).contains(&found.cast_unsigned()));
                 *sum = Some(sum.unwrap_or(0) + row.next_integer().filter(|_| asked).unwrap_or(i64::MIN / (1 << 32)));
             })?,
         });
@@ -258,20 +309,34 @@ impl Found {
             Ok(tag) => tag,
         };
         let (found, sum) = (self.rows, self.sum);
+        let rows_with_sum = |rows: u64, expected: i64| {
+            let wrong = found != rows || sum != Some(expected);
+            wrong.then(|| format!("{found} rows with the sum {sum:?} instead of {rows} with {expected}"))
+        };
         match plan.shape {
             Shape::Key => {
                 let right = sum == Some(value_of(first)) && self.label == label_of(first, 0).as_bytes();
                 (found != 1 || !right).then(|| format!("id {first}: {found} rows, or one that is not its own"))
             }
             Shape::Update => (tag != "UPDATE 1").then(|| format!("id {first}: {tag}")),
-            Shape::Sum => {
+            Shape::Value => rows_with_sum(1, value_of(first)).map(|fault| format!("the label of {first}: {fault}")),
+            Shape::Sum | Shape::JsonSum(_) => {
                 let expected = plan.sums.between(first, end);
-                (sum != Some(expected)).then(|| format!("the sum is {sum:?} instead of {expected}"))
+                (found != 1 || sum != Some(expected)).then(|| format!("the sum is {sum:?} instead of {expected}"))
             }
-            Shape::Range | Shape::Fetch => {
-                let (rows, expected) = (end - first, plan.sums.between(first, end));
-                (found != rows || sum != Some(expected))
-                    .then(|| format!("{found} rows with the sum {sum:?} instead of {rows} with {expected}"))
+            Shape::Range | Shape::Fetch => rows_with_sum(end - first, plan.sums.between(first, end)),
+            Shape::ValueRange => rows_with_sum(plan.by_value.rows(first, end), plan.by_value.ids(first, end)),
+            Shape::Count(counted) => {
+                let matching = counted == Counted::Matching;
+                let expected = if matching { plan.by_value.rows(first, end) } else { plan.rows };
+                let wrong = found != 1 || sum != Some(expected.cast_signed());
+                wrong.then(|| format!("{sum:?} rows are counted instead of {expected}"))
+            }
+            Shape::Join => {
+                let (rows, expected) = plan.joined;
+                let text = String::from_utf8_lossy(&self.label);
+                let right = found == 1 && sum == Some(rows.cast_signed()) && text.parse() == Ok(expected);
+                (!right).then(|| format!("{sum:?} joined rows with the sum {text:?} instead of {rows} with {expected}"))
             }
         }
     }

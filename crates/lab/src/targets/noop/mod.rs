@@ -63,9 +63,9 @@ pub(crate) fn serve(value_bytes: u32, ready: PathBuf, plant: Option<Plant>) -> R
         let part = ready.with_extension("part");
         std::fs::write(&part, format!("{}\n{}\n{profiles_address}\n", resp.local_addr()?, sql.local_addr()?))?;
         std::fs::rename(part, ready)?;
-        let table = Arc::new(pg::Table::default());
+        let tables = Arc::new(pg::Tables::default());
         tokio::try_join!(
-            accept(&sql, |stream| pg::converse(stream, table.clone())),
+            accept(&sql, |stream| pg::converse(stream, tables.clone())),
             accept(&resp, |stream| resp::converse(stream, value_bytes as usize, plant)),
         )?;
         Ok(())

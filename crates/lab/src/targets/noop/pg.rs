@@ -1,5 +1,5 @@
 //! The PostgreSQL door of the server that stores nothing: it knows the statements of the workloads, and counts the rows of
-//! COPY to know how large their table is.
+//! COPY to know how large their tables are.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::Inbox;
-use crate::workload::{Shape, rows};
+use crate::workload::{Counted, Shape, rows};
 
 /// A longer message is none of the lab's.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -22,20 +22,26 @@ const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Rows are sent in pieces of about this size.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// What is known of the table.
+/// What is known of the tables.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct Tables {
+    /// Of the table of a join.
+    picks: AtomicU64,
+    /// Of the others, of which a workload has one.
     rows: AtomicU64,
-    /// The answer to a statement over all rows, made when it is first prepared.
-    whole: Mutex<Option<Whole>>,
+    /// What a statement over all rows needs, made when it is first prepared.
+    whole: Mutex<Whole>,
 }
 
-/// All rows that answer a statement.
-#[derive(Clone)]
+/// What a statement over all rows needs.
+#[derive(Clone, Default)]
 struct Whole {
-    shape: Shape,
-    rows: u64,
+    /// The statement, and the rows of both tables.
+    made_for: Option<(Shape, u64, u64)>,
+    /// All rows that answer it.
     bytes: Arc<Vec<u8>>,
+    /// Where parameters choose among all rows: their values with their ids, in order.
+    by_value: Arc<Vec<(u64, u64)>>,
 }
 
 /// What one connection has prepared and bound.
@@ -43,12 +49,14 @@ struct Whole {
 struct Session {
     shape: Option<Shape>,
     params: Vec<u64>,
-    whole: Arc<Vec<u8>>,
+    whole: Whole,
+    /// Rows of the COPY under way, and whether they go into the table of a join.
     copied: u64,
+    picks: bool,
 }
 
 /// Answers one connection until its client closes it.
-pub(super) async fn converse(mut stream: TcpStream, table: Arc<Table>) -> Result<()> {
+pub(super) async fn converse(mut stream: TcpStream, tables: Arc<Tables>) -> Result<()> {
     let (mut inbox, mut used) = (Inbox::new(), 0);
     let (mut session, mut out) = (Session::default(), Vec::new());
     let mut started = false;
@@ -69,7 +77,7 @@ pub(super) async fn converse(mut stream: TcpStream, table: Arc<Table>) -> Result
             if message == Frontend::Terminate {
                 return Ok(());
             }
-            session.answer(message, &table, &mut out, &mut stream).await?;
+            session.answer(message, &tables, &mut out, &mut stream).await?;
             used += length;
         }
         stream.write_all(&out).await?;
@@ -82,13 +90,14 @@ impl Session {
     async fn answer(
         &mut self,
         message: Frontend<'_>,
-        table: &Table,
+        tables: &Tables,
         out: &mut Vec<u8>,
         stream: &mut TcpStream,
     ) -> Result<()> {
         match message {
             Frontend::Query(sql) if sql.starts_with("COPY") => {
                 self.copied = 0;
+                self.picks = sql.contains(rows::PICKS);
                 backend::copy_in_response(out, ValueFormat::Text, 4);
             }
             Frontend::Query(sql) => {
@@ -97,14 +106,15 @@ impl Session {
             }
             Frontend::CopyData(bytes) => self.copied += bytes.iter().filter(|byte| **byte == b'\n').count() as u64,
             Frontend::CopyDone => {
-                table.rows.store(self.copied, Ordering::Relaxed);
+                let table = if self.picks { &tables.picks } else { &tables.rows };
+                table.store(self.copied, Ordering::Relaxed);
                 backend::command_complete(out, &format!("COPY {}", self.copied));
                 backend::ready_for_query(out, TransactionStatus::Idle);
             }
             Frontend::Parse { sql, .. } => match Shape::of(sql) {
                 Some(shape) => {
                     self.shape = Some(shape);
-                    self.whole = table.whole(shape)?;
+                    self.whole = tables.whole(shape)?;
                     backend::parse_complete(out);
                 }
                 None => {
@@ -123,10 +133,13 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps the parameters that choose rows; others are text, and choose nothing.
+    /// Keeps the parameters that choose rows: a number, or a label that has one in it. Others choose nothing.
     fn bind(&mut self, bind: &Bind<'_>) {
         self.params.clear();
-        let number = |value: Option<&[u8]>| str::from_utf8(value?).ok()?.parse::<u64>().ok();
+        let number = |value: Option<&[u8]>| {
+            let text = str::from_utf8(value?).ok()?;
+            text.parse().ok().or_else(|| rows::id_of(text))
+        };
         self.params.extend(bind.params().map_while(|(_, value)| number(value)));
     }
 
@@ -150,10 +163,26 @@ impl Session {
                     }
                 }
             }
-            Shape::Sum | Shape::Fetch => {
+            Shape::Value => {
+                let id = param(0)?;
+                row(out, &[&id, &rows::value_of(id)])?;
+            }
+            Shape::ValueRange => {
+                let (low, high) = (param(0)?, param(1)?);
+                let first = self.whole.rows_below(low);
+                for (value, id) in self.whole.by_value[first..].iter().take_while(|(value, _)| *value <= high) {
+                    row(out, &[value, id, &rows::label_of(*id, 0), &numbers_of(*id)])?;
+                    if out.len() >= WRITE_BYTES {
+                        stream.write_all(out).await?;
+                        out.clear();
+                    }
+                }
+            }
+            Shape::Count(Counted::Matching) => row(out, &[&self.whole.rows_below(param(0)?)])?,
+            Shape::Sum | Shape::Fetch | Shape::Count(_) | Shape::JsonSum(_) | Shape::Join => {
                 stream.write_all(out).await?;
                 out.clear();
-                stream.write_all(&self.whole).await?;
+                stream.write_all(&self.whole.bytes).await?;
             }
         }
         backend::command_complete(out, "SELECT");
@@ -161,31 +190,50 @@ impl Session {
     }
 }
 
-impl Table {
-    /// The rows that answer a statement over the whole table; none of another statement.
-    fn whole(&self, shape: Shape) -> Result<Arc<Vec<u8>>> {
-        let count = self.rows.load(Ordering::Relaxed);
-        if !matches!(shape, Shape::Sum | Shape::Fetch) {
-            return Ok(Arc::default());
-        }
-        let mut kept = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(whole) = kept.as_ref().filter(|whole| whole.rows == count && whole.shape == shape) {
-            return Ok(whole.bytes.clone());
-        }
-        let mut out = Vec::new();
-        if shape == Shape::Sum {
-            row(&mut out, &[&(0..count).map(rows::value_of).sum::<i64>()])?;
-        } else {
-            for id in 0..count {
-                let numbers: Vec<String> = rows::numbers_of(id).map(|number| number.to_string()).collect();
-                let numbers = format!("{{{}}}", numbers.join(","));
-                row(&mut out, &[&id, &rows::value_of(id), &rows::label_of(id, 0), &numbers])?;
-            }
-        }
-        let bytes = Arc::new(out);
-        *kept = Some(Whole { shape, rows: count, bytes: bytes.clone() });
-        Ok(bytes)
+impl Whole {
+    /// How many rows have a value below this.
+    fn rows_below(&self, value: u64) -> usize {
+        self.by_value.partition_point(|(found, _)| *found < value)
     }
+}
+
+impl Tables {
+    /// What a statement over the whole table needs; nothing for another statement.
+    fn whole(&self, shape: Shape) -> Result<Whole> {
+        let (count, picks) = (self.rows.load(Ordering::Relaxed), self.picks.load(Ordering::Relaxed));
+        let mut kept = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.made_for == Some((shape, count, picks)) {
+            return Ok(kept.clone());
+        }
+        let (mut out, mut by_value) = (Vec::new(), Vec::new());
+        match shape {
+            Shape::Sum | Shape::JsonSum(_) => row(&mut out, &[&(0..count).map(rows::value_of).sum::<i64>()])?,
+            Shape::Count(Counted::Rows | Counted::Keys) => row(&mut out, &[&count])?,
+            Shape::Join => {
+                let (joined, sum) = rows::joined(picks, count);
+                row(&mut out, &[&joined, &sum])?;
+            }
+            Shape::Fetch => {
+                for id in 0..count {
+                    row(&mut out, &[&id, &rows::value_of(id), &rows::label_of(id, 0), &numbers_of(id)])?;
+                }
+            }
+            Shape::Count(Counted::Matching) | Shape::ValueRange => {
+                by_value.extend((0..count).map(|id| (rows::value_of(id).cast_unsigned(), id)));
+                by_value.sort_unstable();
+            }
+            Shape::Key | Shape::Update | Shape::Range | Shape::Value => {}
+        }
+        let made_for = Some((shape, count, picks));
+        *kept = Whole { made_for, bytes: Arc::new(out), by_value: Arc::new(by_value) };
+        Ok(kept.clone())
+    }
+}
+
+/// The array of a row, in PostgreSQL's text form.
+fn numbers_of(id: u64) -> String {
+    let numbers: Vec<String> = rows::numbers_of(id).map(|number| number.to_string()).collect();
+    format!("{{{}}}", numbers.join(","))
 }
 
 fn row(out: &mut Vec<u8>, columns: &[&dyn std::fmt::Display]) -> Result<()> {

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use super::Inbox;
 use super::plant::{Plant, strike};
-use crate::workload::{key_number, value};
+use crate::workload::{FIELDS, Structured, key_number, key_of, value};
 
 /// Answers one connection until its client closes it.
 pub(super) async fn converse(mut stream: TcpStream, value_bytes: usize, plant: Option<Plant>) -> Result<()> {
@@ -35,7 +35,9 @@ fn answer(command: Command<'_>, value_bytes: usize, made: &mut Vec<u8>, reply: &
             reply.array(command.args().len());
             command.args().for_each(|key| found(key, value_bytes, made, reply));
         }
+        b"HGETALL" => row(command.get(1).unwrap_or_default(), reply),
         b"SET" | b"MSET" => reply.ok(),
+        b"HSET" => reply.integer(0),
         b"DEL" => reply.integer(command.args().len() as i64),
         b"INFO" => reply.bulk(format!("ashlar_version:{}\r\n", env!("CARGO_PKG_VERSION")).as_bytes()),
         other => reply.error_text(&format!("ERR unknown command '{}'", other.escape_ascii())),
@@ -49,5 +51,18 @@ fn found(key: &[u8], value_bytes: usize, made: &mut Vec<u8>, reply: &mut ReplyWr
             reply.bulk(made);
         }
         None => reply.null(),
+    }
+}
+
+fn row(name: &[u8], reply: &mut ReplyWriter<'_>) {
+    let Some(key) = key_of(name) else {
+        return reply.array(0);
+    };
+    let mut made = Structured::default();
+    made.set(key, 0);
+    reply.array(2 * FIELDS);
+    for (name, text) in made.fields() {
+        reply.bulk(name.as_bytes());
+        reply.bulk(text);
     }
 }

@@ -1,0 +1,157 @@
+"""A process that an engine runs in: DuckDB, DataFusion or ClickHouse (chdb), which have no door of their own.
+
+Started by ashlar-lab, which is the only one that connects. Listens on the loopback interface; a request is a line of
+JSON, and so is its answer (crates/lab/src/door/engine.rs has the list). One statement runs at a time. Everything is in memory.
+"""
+
+import argparse
+import json
+import os
+import signal
+import socketserver
+import sys
+import threading
+
+
+class DuckDb:
+    """https://duckdb.org/docs/stable/clients/python/overview"""
+
+    def __init__(self, settings):
+        import duckdb
+
+        self.version = duckdb.__version__
+        self.connection = duckdb.connect(":memory:", config=settings)
+
+    def load(self, table, columns, file):
+        declared = ", ".join(f"{name} {type}" for name, type in columns)
+        self.connection.execute(f"CREATE TABLE {table} ({declared})")
+        form = "FORMAT csv, DELIMITER '\t', HEADER false, QUOTE '', ESCAPE '', AUTO_DETECT false"
+        self.connection.execute(f"COPY {table} FROM '{file}' ({form})")
+
+    def ask(self, sql, rows_max):
+        result = self.connection.execute(sql)
+        values, count = [], 0
+        while batch := result.fetchmany(10_000):
+            count += len(batch)
+            values.extend(batch[: rows_max - len(values)])
+        return count, values
+
+
+class DataFusion:
+    """https://datafusion.apache.org/python/"""
+
+    def __init__(self, settings):
+        import datafusion
+
+        self.version = datafusion.__version__
+        config = datafusion.SessionConfig()
+        for name, value in settings.items():
+            config = config.set(name, value)
+        self.context = datafusion.SessionContext(config)
+
+    def load(self, table, columns, file):
+        declared = ", ".join(f"{name} {type}" for name, type in columns)
+        options = "OPTIONS ('format.delimiter' '\t', 'format.has_header' 'false')"
+        self.run(f"CREATE EXTERNAL TABLE file_of_{table} ({declared}) STORED AS CSV LOCATION '{file}' {options}")
+        # A table in memory, in as many parts as there are threads.
+        self.run(f"CREATE TABLE {table} AS SELECT * FROM file_of_{table}")
+        self.run(f"DROP TABLE file_of_{table}")
+
+    def run(self, sql):
+        return self.context.sql(sql).collect()
+
+    def ask(self, sql, rows_max):
+        values, count = [], 0
+        for batch in self.run(sql):
+            count += batch.num_rows
+            batch = batch.slice(0, rows_max - len(values))
+            values.extend(zip(*(column.to_pylist() for column in batch.columns)))
+        return count, values
+
+
+class Chdb:
+    """https://clickhouse.com/docs/chdb/install/python"""
+
+    def __init__(self, settings):
+        import chdb
+        from chdb import session
+
+        self.version = f"{chdb.__version__} (ClickHouse {chdb.engine_version})"
+        self.session = session.Session()
+        for name, value in settings.items():
+            self.session.query(f"SET {name} = {value}")
+
+    def load(self, table, columns, file):
+        declared = ", ".join(f"{name} {type}" for name, type in columns)
+        self.session.query(f"CREATE TABLE {table} ({declared}) ENGINE = Memory")
+        self.session.query(f"INSERT INTO {table} SELECT * FROM file('{file}', 'TSV', '{declared}')")
+
+    def ask(self, sql, rows_max):
+        answer = json.loads(self.session.query(sql, "JSONCompactStrings").bytes())
+        return len(answer["data"]), answer["data"][:rows_max]
+
+
+def text(value):
+    """A value in a form that has the same meaning for all engines; NULL is null."""
+    return value if value is None else str(value)
+
+
+class Conversation(socketserver.StreamRequestHandler):
+    """A connection: requests until it is closed."""
+
+    # An answer is one write, and its reader waits for it.
+    disable_nagle_algorithm = True
+
+    def handle(self):
+        for line in self.rfile:
+            request = json.loads(line)
+            with self.server.turn:
+                try:
+                    answer = self.answer(self.server.engine, request)
+                except Exception as error:  # Whatever an engine raises is its answer.
+                    answer = {"error": f"{type(error).__name__}: {error}"}
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+    def answer(self, engine, request):
+        match request["do"]:
+            case "version":
+                return {"version": engine.version}
+            case "load":
+                engine.load(request["table"], request["columns"], request["file"])
+                _, values = engine.ask(f"SELECT count(*) FROM {request['table']}", 1)
+                return {"rows": int(values[0][0])}
+            case "ask":
+                count, values = engine.ask(request["sql"], request["rows_max"])
+                values = [[text(value) for value in row] for row in values]
+                return {"rows": count, "values": values}
+            case other:
+                raise ValueError(f"there is no request {other!r}")
+
+
+class Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    engines = {"duckdb": DuckDb, "datafusion": DataFusion, "chdb": Chdb}
+    parser.add_argument("engine", choices=engines)
+    parser.add_argument("--ready-file", required=True)
+    parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")
+    arguments = parser.parse_args()
+    settings = dict(setting.split("=", 1) for setting in arguments.setting)
+    # At once, whatever the engine is doing: nothing is kept.
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: os._exit(0))
+    with Server(("127.0.0.1", 0), Conversation) as server:
+        server.engine = engines[arguments.engine](settings)
+        server.turn = threading.Lock()
+        # Renamed, so that nobody reads half of it.
+        with open(arguments.ready_file + ".part", "w") as ready:
+            ready.write("%s:%s\n" % server.server_address)
+        os.rename(arguments.ready_file + ".part", arguments.ready_file)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

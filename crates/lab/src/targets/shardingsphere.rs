@@ -1,0 +1,214 @@
+//! Apache ShardingSphere-Proxy before two PostgreSQLs: rows of TPC-C belong to one of them by the number of their warehouse modulo two,
+//! and items are in both. Its jars come from Maven Central, which has no version of the proxy after 5.1.0.
+//!
+//! A transaction that changes rows in both is committed in one after the other (its transaction type LOCAL). That is what it does by
+//! default, and right for as long as nothing is killed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use super::process::{Process, folder, free_address, on_path, pinned};
+use super::{Start, Started, postgres};
+use crate::door::PROBE_TIMEOUT;
+use crate::door::pg::{PASSWORD, PgClient};
+use crate::say;
+
+/// What is fetched, with versions.
+const POM: &str = include_str!("../../shardingsphere/pom.xml");
+
+/// The plugin that copies the jars; not the one that a distribution of Maven comes with.
+const COPY: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies";
+
+/// Heap as its own start script has it; modules are opened for its reflection, which is older than they are.
+const JVM: &[&str] = &[
+    "-Xmx2g",
+    "-Xms2g",
+    "-Xmn1g",
+    "-Xss1m",
+    "-XX:AutoBoxCacheMax=4096",
+    "-XX:+DisableExplicitGC",
+    "-XX:+SegmentedCodeCache",
+    "-Dio.netty.leakDetection.level=DISABLED",
+    "-Djava.awt.headless=true",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+];
+
+/// A table, and the column with its warehouse. History belongs to the warehouse that was paid to.
+const TABLES: &[(&str, &str)] = &[
+    ("warehouse", "w_id"),
+    ("district", "d_w_id"),
+    ("customer", "c_w_id"),
+    ("history", "h_w_id"),
+    ("orders", "o_w_id"),
+    ("new_order", "no_w_id"),
+    ("order_line", "ol_w_id"),
+    ("stock", "s_w_id"),
+];
+
+/// The table of which each shard has all rows.
+const BROADCAST: &str = "item";
+
+/// Where its jars are, or are to be.
+fn home() -> Result<PathBuf> {
+    let target = PathBuf::from(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    Ok(std::path::absolute(target.join("lab").join("shardingsphere"))?)
+}
+
+/// The program of Java, if there is also what the jars are fetched with, or they are here.
+pub(super) fn program() -> Result<PathBuf, String> {
+    let java = on_path("java").map_err(|reason| format!("{reason}; ./x setup lab installs it"))?;
+    let is_here = home().is_ok_and(|home| is_fetched(&home));
+    if !is_here {
+        on_path("mvn").map_err(|reason| format!("{reason}, which fetches its jars; ./x setup lab installs it"))?;
+    }
+    Ok(java)
+}
+
+/// The mark is written when everything is there.
+fn is_fetched(home: &Path) -> bool {
+    fs::read_to_string(home.join("fetched")).is_ok_and(|mark| mark == POM)
+}
+
+/// Fetches the jars once; the folder with them.
+fn fetched() -> Result<PathBuf> {
+    let home = home()?;
+    let jars = home.join("lib");
+    if is_fetched(&home) {
+        return Ok(jars);
+    }
+    fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
+    // Until the file is closed: of two labs one waits.
+    let lock = fs::File::create(home.join("lock"))?;
+    lock.lock()?;
+    if is_fetched(&home) {
+        return Ok(jars);
+    }
+    say::note("shardingsphere: fetching its jars with Maven, once (some 100 MB)");
+    fs::write(home.join("pom.xml"), POM)?;
+    if jars.exists() {
+        fs::remove_dir_all(&jars)?;
+    }
+    let mut maven = Command::new("mvn");
+    maven.args(["--quiet", "--batch-mode", COPY, "-DincludeScope=runtime"]);
+    maven.arg(format!("-DoutputDirectory={}", jars.display())).current_dir(&home).stdin(Stdio::null());
+    let output = maven.output().context("mvn")?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines: Vec<&str> = text.lines().take(5).collect();
+        bail!("its jars could not be fetched: mvn: {}\n{}", output.status, lines.join("\n"));
+    }
+    fs::write(home.join("fetched"), POM)?;
+    Ok(jars)
+}
+
+/// Starts two PostgreSQLs and the proxy before them, and waits until it answers.
+pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
+    let jars = fetched()?;
+    let (first, mut configuration) = postgres::start_behind("postgres-0", start)?;
+    let (second, of_second) = postgres::start_behind("postgres-1", start)?;
+    configuration.extend(of_second);
+    let address = free_address()?;
+    let folder = folder("shardingsphere")?;
+    let conf = folder.path().join("conf");
+    fs::create_dir(&conf)?;
+    let general = general();
+    fs::write(conf.join("server.yaml"), &general)?;
+    let rules = rules([first.address.port(), second.address.port()]);
+    fs::write(conf.join("config-tpcc.yaml"), &rules)?;
+    let classes = format!("{}:{}", conf.display(), jars.join("*").display());
+    let mut command = pinned(start.cores, program);
+    command.args(JVM).args(["-classpath", &classes, "org.apache.shardingsphere.proxy.Bootstrap"]);
+    command.arg(address.port().to_string()).arg(&conf).current_dir(folder.path());
+    let mut process = Process::spawn("shardingsphere", command, folder)?.before(vec![first, second]);
+    process.wait_for(|| PgClient::connect_within(address, PROBE_TIMEOUT).ok().map(drop))?;
+    let mut settings = vec!["ShardingSphere-Proxy 5.1.0".to_owned(), JVM.join(" ")];
+    settings.extend(general.lines().chain(rules.lines()).map(str::to_owned));
+    settings.extend(configuration);
+    Ok(Started { process, resp: None, sql: Some(address), http: None, configuration: settings })
+}
+
+/// Its `server.yaml`.
+fn general() -> String {
+    format!(
+        "rules:
+- !AUTHORITY
+  users:
+  - postgres@%:{PASSWORD}
+  provider:
+    type: ALL_PRIVILEGES_PERMITTED
+- !TRANSACTION
+  defaultType: LOCAL
+props:
+  max-connections-size-per-query: 1
+  proxy-frontend-database-protocol-type: PostgreSQL
+  proxy-backend-driver-type: JDBC
+  sql-show: false
+  check-table-metadata-enabled: false
+"
+    )
+}
+
+/// Its database, with the rules of its tables.
+fn rules(ports: [u16; 2]) -> String {
+    let mut text = "schemaName: postgres\ndataSources:\n".to_owned();
+    for (place, port) in ports.into_iter().enumerate() {
+        text.push_str(&format!(
+            "  ds_{place}:
+    url: jdbc:postgresql://127.0.0.1:{port}/postgres
+    username: postgres
+    password: {PASSWORD}
+    connectionTimeoutMilliseconds: 30000
+    idleTimeoutMilliseconds: 60000
+    maxLifetimeMilliseconds: 1800000
+    maxPoolSize: 1050
+    minPoolSize: 1
+"
+        ));
+    }
+    text.push_str("rules:\n- !SHARDING\n  tables:\n");
+    for (table, column) in TABLES {
+        text.push_str(&format!(
+            "    ashlar_lab_{table}:
+      actualDataNodes: ds_${{0..1}}.ashlar_lab_{table}
+      databaseStrategy:
+        standard:
+          shardingColumn: {column}
+          shardingAlgorithmName: by_warehouse
+"
+        ));
+    }
+    let bound: Vec<String> = TABLES.iter().map(|(table, _)| format!("ashlar_lab_{table}")).collect();
+    text.push_str(&format!(
+        "  bindingTables:
+  - {}
+  broadcastTables:
+  - ashlar_lab_{BROADCAST}
+  defaultTableStrategy:
+    none:
+  shardingAlgorithms:
+    by_warehouse:
+      type: MOD
+      props:
+        sharding-count: 2
+",
+        bound.join(",")
+    ));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_of_tpcc_has_a_rule() {
+        let rules = rules([1, 2]);
+        for table in crate::workload::tpcc_tables() {
+            assert!(rules.contains(&table), "{table}");
+        }
+        assert!(rules.contains("jdbc:postgresql://127.0.0.1:2/postgres"));
+    }
+}

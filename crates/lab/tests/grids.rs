@@ -1,0 +1,201 @@
+//! Targets that a client in Java loads: Hazelcast, and servers of RESP through Lettuce.
+//!
+//! They need a JDK and Maven, which `./x test` installs, and the network once: Maven fetches what the programs are compiled against.
+//! Geode is met by the same client and measured in the same way; its libraries take a minute to fetch, and are left out here.
+
+#![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The program, with libraries and classes where Cargo's other files are.
+fn lab(arguments: &[&str]) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_ashlar-lab"));
+    let mut command = Command::new(program);
+    command.env("CARGO_TARGET_DIR", program.ancestors().nth(2).unwrap());
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A short run. Without a warm-up the first answers count, so there are some however slow a JVM begins.
+fn run(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = lab(&["run"]);
+    command.args(arguments).args(["--warm-up", "0", "--threads", "2", "--repeat", "1"]);
+    command.args(["--server-cores", "none", "--client-cores", "none", "--out"]).arg(folder);
+    command
+}
+
+#[track_caller]
+fn ends(mut command: Command, status: i32) -> String {
+    let output = command.output().unwrap();
+    let text = texts(&output);
+    assert_eq!(output.status.code(), Some(status), "{text}");
+    text
+}
+
+fn texts(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).join("\n")
+}
+
+fn record(folder: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(folder.join("run.json")).unwrap()).unwrap()
+}
+
+fn folder() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    (folder, path)
+}
+
+fn is_running(process: &Value) -> bool {
+    Path::new(&format!("/proc/{process}")).exists()
+}
+
+#[test]
+fn a_map_of_hazelcast_is_loaded_measured_and_stopped() {
+    let (_guard, path) = folder();
+    let sizes = ["--keys", "500", "--batch", "20", "--value-bytes", "30", "--seconds", "2"];
+    let text = ends(run(&path, &[&["kv-batch", "--target", "hazelcast,noop"][..], &sizes].concat()), 0);
+    assert!(text.contains("threads of the lab: noop; a client in Java: hazelcast. What a client costs"), "{text}");
+    let run = record(&path);
+    let target = &run["targets"][0];
+    assert_eq!((&target["state"], &target["client"]), (&Value::from("measured"), &Value::from("java")));
+    assert!(target["version"].as_str().unwrap().starts_with("5."), "{target}");
+    let settings = target["configuration"].to_string();
+    assert!(settings.contains("-Xmx4g") && settings.contains("client: hazelcast 5."), "{settings}");
+    assert!(!is_running(&target["process_id"]));
+    let one = run["measurements"].as_array().unwrap().iter().find(|one| one["target"] == "hazelcast").unwrap();
+    assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(0)));
+    assert!(one["operations"].as_u64().unwrap() > 10, "{one}");
+    assert_eq!(one["completed_per_second"].as_array().unwrap().len(), 2);
+    for used in ["server_cpu_seconds", "client_cpu_seconds", "server_live_bytes", "server_memory_peak_bytes"] {
+        assert!(one[used].as_f64().unwrap() > 0.0, "{used}: {one}");
+    }
+    let name = path.to_str().unwrap();
+    let text = ends(lab(&["report", name]), 0);
+    assert!(text.contains("report.html"), "{text}");
+    let page = std::fs::read_to_string(path.join("report.html")).unwrap();
+    assert!(page.contains("loaded by a client in Java"));
+}
+
+#[test]
+fn rows_in_hazelcast_are_answered_rightly_by_sql_and_by_predicates() {
+    let guard = tempfile::tempdir().unwrap();
+    let both = "hazelcast-sql,hazelcast-predicates";
+    for (workload, targets) in
+        [("sql-update", both), ("sql-fetch", "hazelcast-sql"), ("sql-range", "hazelcast-predicates")]
+    {
+        let path = guard.path().join(workload);
+        ends(run(&path, &[workload, "--target", targets, "--rows", "2000", "--seconds", "1"]), 0);
+        let run = record(&path);
+        let declared = if workload == "sql-range" { "SORTED index on __key" } else { "CREATE OR REPLACE MAPPING" };
+        let settings = run["targets"][0]["configuration"].to_string();
+        assert!(settings.contains(declared), "{settings}");
+        let measurements = run["measurements"].as_array().unwrap();
+        assert_eq!(measurements.len(), targets.split(',').count());
+        for one in measurements {
+            assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(0)), "{one}");
+        }
+    }
+}
+
+#[test]
+fn a_member_that_is_killed_ends_the_run_and_its_client() {
+    let (_guard, path) = folder();
+    let mut child =
+        run(&path, &["kv-get", "--target", "hazelcast", "--keys", "100", "--seconds", "60"]).spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("measuring hazelcast") {
+        assert!(errors.read_line(&mut said).unwrap() > 0, "it ended before it measured:\n{said}");
+    }
+    let member = record(&path)["targets"][0]["process_id"].clone();
+    assert!(Command::new("kill").args(["-KILL", &member.to_string()]).status().unwrap().success());
+    while errors.read_line(&mut said).unwrap() > 0 {}
+    assert_ne!(child.wait().unwrap().code(), Some(0));
+    let run = record(&path);
+    assert_eq!(
+        (&run["state"], &run["targets"][0]["state"]),
+        (&Value::from("partial"), &Value::from("failed")),
+        "{run}"
+    );
+    assert!(said.contains("hazelcast failed: hazelcast ended with signal: 9"), "{said}");
+}
+
+/// A running server that stores nothing, and the address of its RESP door.
+fn noop_server(folder: &Path, value_bytes: &str) -> (Child, String) {
+    let ready = folder.join("ready");
+    let server = lab(&["noop-server", "--value-bytes", value_bytes, "--ready-file"]).arg(&ready).spawn().unwrap();
+    loop {
+        match std::fs::read_to_string(&ready) {
+            Ok(text) => break (server, text.lines().next().unwrap().to_owned()),
+            Err(_) => std::thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn a_client_in_java_offers_its_rate_and_finds_wrong_answers() {
+    let (guard, path) = folder();
+    let rate = ["kv-mixed", "--target", "lettuce=noop", "--keys", "500", "--seconds", "2", "--rate", "100"];
+    let text = ends(run(&path, &rate), 0);
+    assert!(text.contains("the harness alone (lettuce=noop, 2 threads): throughput"), "{text}");
+    assert_eq!(record(&path)["measurements"][0]["operations"], 200);
+
+    let (mut server, address) = noop_server(guard.path(), "50");
+    let target = format!("lettuce={address}");
+    let (read, written) = (guard.path().join("read"), guard.path().join("written"));
+    let few = ["--keys", "50", "--seconds", "1"];
+    let short = run(&read, &[&["kv-get", "--target", &target][..], &few].concat()).output().unwrap();
+    let sizes = [&few[..], &["--value-bytes", "50"]].concat();
+    let dropped = run(&written, &[&["kv-put", "--target", &target][..], &sizes].concat()).output().unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    for (output, said) in [(short, "has 50 bytes instead of 100"), (dropped, "has its first value")] {
+        assert_eq!(output.status.code(), Some(1), "{}", texts(&output));
+        let text = texts(&output);
+        assert!(text.contains("WRONG ANSWERS, the first: key ") && text.contains(said), "{text}");
+    }
+    // One of each thread.
+    assert_eq!(record(&written)["measurements"][0]["errors"], 2);
+}
+
+#[test]
+fn an_interrupted_client_keeps_what_there_is() {
+    let (_guard, path) = folder();
+    let command = ["kv-get", "--target", "lettuce=noop", "--keys", "100", "--seconds", "60"];
+    let mut child = run(&path, &command).spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("measuring lettuce=noop") {
+        assert!(errors.read_line(&mut said).unwrap() > 0, "it ended before it measured:\n{said}");
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    while errors.read_line(&mut said).unwrap() > 0 {}
+    assert_ne!(child.wait().unwrap().code(), Some(0));
+    let run = record(&path);
+    assert_eq!((&run["state"], &run["reason"]), (&Value::from("partial"), &Value::from("interrupted")), "{said}");
+    assert!(!is_running(&run["targets"][0]["process_id"]));
+}
+
+#[test]
+fn what_a_client_in_java_cannot_do_is_absent_with_its_reason() {
+    let (_guard, path) = folder();
+    for (arguments, said) in [
+        (&["kv-get", "--target", "hazelcast", "--pipeline", "2"][..], "send one request at a time"),
+        (&["sql-key", "--target", "geode"], "geode is absent: it has keys and values"),
+        (&["sql-key", "--target", "lettuce=noop"], "its client does not speak PostgreSQL"),
+        (&["kv-get", "--target", "lettuce=geode"], "geode has a client of its own in Java"),
+    ] {
+        let text = ends(run(&path, &[arguments, &["--seconds", "1"]].concat()), 2);
+        assert!(text.contains(said), "{said:?} is not in\n{text}");
+    }
+    let mut nowhere = run(&path, &["kv-get", "--target", "geode", "--seconds", "1"]);
+    nowhere.env("PATH", "");
+    assert!(ends(nowhere, 2).contains("is not on the PATH"));
+    assert!(!path.exists());
+}
