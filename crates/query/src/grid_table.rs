@@ -141,6 +141,11 @@ impl GridTable {
             }
             None => None,
         };
+        // A parameter may have decided a filter that was moved into the scan before it was known.
+        let is_never = |filter: &Expr| {
+            matches!(filter, Expr::Literal(datafusion::common::ScalarValue::Boolean(Some(false) | None), _))
+        };
+        let limit = if filters.iter().any(is_never) { Some(0) } else { limit };
         let partitions = self.region.0.partition_count();
         let streams = state.config().target_partitions().clamp(1, usize::from(partitions));
         let scan =

@@ -30,12 +30,13 @@ use datafusion::logical_expr::{
     AggregateUDF, Cast, Expr, ExprSchemable, HigherOrderUDF, LogicalPlan, LogicalPlanBuilder, ScalarUDF, TableSource,
     WindowUDF,
 };
-use datafusion::optimizer::Optimizer;
+use datafusion::optimizer::common_subexpr_eliminate::CommonSubexprEliminate;
 use datafusion::optimizer::eliminate_filter::EliminateFilter;
 use datafusion::optimizer::eliminate_limit::EliminateLimit;
 use datafusion::optimizer::propagate_empty_relation::PropagateEmptyRelation;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
+use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::planner::PlannerContext;
 use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, Statement as AstStatement, Visitor};
@@ -178,9 +179,9 @@ impl SelectPlan {
             (_, true) => (plan, Stage::Analysed),
             (true, false) => (optimize(state, plan)?, Stage::Optimised),
             // What is wrong with it, such as a division by zero between constants, is told by its execution.
-            (false, false) => match optimize(state, plan.clone()) {
-                Ok(general) => (general, Stage::General),
-                Err(_) => (plan, Stage::Analysed),
+            (false, false) => match generalise(state, &plan) {
+                Some(general) => (general, Stage::General),
+                None => (plan, Stage::Analysed),
             },
         };
         Ok(Self { plan, stage, reads_clock, parameter_types, parameters_used, columns, indexed: None })
@@ -337,6 +338,41 @@ fn optimize(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
     state.optimizer().optimize(plan, state, |_, _| {}).map_err(from_optimiser)
 }
 
+/// Optimises a plan as far as its parameters allow. `None`: its meaning depends on them in ways that the optimiser would
+/// not see.
+fn generalise(state: &SessionState, plan: &LogicalPlan) -> Option<LogicalPlan> {
+    static GENERAL: LazyLock<Optimizer> = LazyLock::new(|| {
+        // Makes columns of parameters that stand twice, and some functions want constants.
+        let is_general = |rule: &Arc<dyn OptimizerRule + Send + Sync>| rule.name() != "common_sub_expression_eliminate";
+        Optimizer::with_rules(Optimizer::new().rules.into_iter().filter(is_general).collect())
+    });
+    // A subquery whose LIMIT is not known would be joined as if it had none.
+    let (mut has_query, mut is_limited) = (false, false);
+    let walked = each_node_with_subqueries(plan, |node| {
+        if let LogicalPlan::Limit(limit) = node {
+            let is_constant = |count: &Option<Box<Expr>>| !matches!(count.as_deref(), Some(expr) if !matches!(expr, Expr::Literal(..)));
+            is_limited |= !is_constant(&limit.fetch) || !is_constant(&limit.skip);
+        }
+        each_expression_of(node, |expr| {
+            each_part(expr, |expr| {
+                has_query |= matches!(
+                    expr,
+                    Expr::Exists(_)
+                        | Expr::InSubquery(_)
+                        | Expr::ScalarSubquery(_)
+                        | Expr::OuterReferenceColumn(..)
+                        | Expr::SetComparison(_)
+                );
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    if walked.is_err() || has_query && is_limited {
+        return None;
+    }
+    GENERAL.optimize(plan.clone(), state, |_, _| {}).ok()
+}
+
 /// Optimises a plan whose parameters have become constants, and that was optimised without them: what follows from the
 /// constants alone.
 fn simplify(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -347,6 +383,7 @@ fn simplify(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
             Arc::new(PropagateEmptyRelation::new()),
             Arc::new(EliminateLimit::new()),
             Arc::new(PushDownLimit::new()),
+            Arc::new(CommonSubexprEliminate::new()),
         ])
     });
     SIMPLIFIER.optimize(plan, state, |_, _| {}).map_err(from_optimiser)

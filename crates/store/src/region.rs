@@ -515,11 +515,12 @@ impl Region {
     /// Forgets an index.
     pub fn drop_index(&self, definition: &IndexDef) {
         {
+            // Both at once: a partition that is made meanwhile has the index, or nobody asks the directory any more.
+            let mut directories = self.directories().write();
             let mut indexes = self.life.indexes.write();
             *indexes = indexes.iter().filter(|index| index.id != definition.id).cloned().collect();
+            directories.remove(&definition.id);
         }
-        // Before entries that come are not told to it any more.
-        self.directories().write().remove(&definition.id);
         for place in self.places.iter() {
             if let Some(partition) = place.0.lock().as_mut() {
                 partition.drop_index(definition);

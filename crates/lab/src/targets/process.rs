@@ -263,8 +263,11 @@ impl Drop for Process {
         if matches!(self.child.try_wait(), Ok(Some(_))) {
             return;
         }
-        let signal =
-            |name: &str| Command::new("kill").args([name, &self.child.id().to_string()]).stderr(Stdio::null()).status();
+        // By the shell's own `kill`: a small system has no program of this name.
+        let signal = |name: &str| {
+            let arguments = ["-c", "kill \"$0\" \"$1\"", name, &self.child.id().to_string()];
+            Command::new("sh").args(arguments).stderr(Stdio::null()).status()
+        };
         // PostgreSQL leaves its children behind when it is killed, so all are asked first; one that was paused could not hear it.
         let asked = signal("-INT").and_then(|_| signal("-CONT"));
         let deadline = monotonic() + PATIENCE;

@@ -183,12 +183,7 @@ impl KeySession {
                     (command.handler)(self, &args, &mut reply)
                 }
             }
-            Err(error) => {
-                if let Some(queue) = &mut self.queue {
-                    queue.break_off();
-                }
-                Err(error)
-            }
+            Err(error) => Err(self.refused(&args, error)),
         };
         let mut code = None;
         if let Err(error) = outcome {

@@ -171,6 +171,7 @@ const SCAN: &[&str] = &["readonly", NO_MULTI];
 const COUNT: &[&str] = &["readonly", "fast", NO_MULTI];
 const ALONE: &[&str] = &["loading", "stale", NO_MULTI];
 const BLOCK: &[&str] = &["noscript", "loading", "stale", "fast", "allow_busy"];
+const HELLO: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy", NO_MULTI];
 const NO_AUTH: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth", "allow_busy"];
 
 /// A command without subcommands.
@@ -262,7 +263,7 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("command", -1, ADMIN,      NO_KEYS,  Server, "2.8.13", "Get details about all commands", describe::command).with(COMMAND),
     container("config", "2.0.0", Server, "Container for configuration commands", CONFIG, describe::help),
     row("echo",     2, ADMIN_FAST, NO_KEYS,  Connection, "1.0.0", "Echo the given string", connection::echo),
-    row("hello",   -1, NO_AUTH,    NO_KEYS,  Connection, "6.0.0", "Handshake: choose the protocol version", connection::hello),
+    row("hello",   -1, HELLO,      NO_KEYS,  Connection, "6.0.0", "Handshake: choose the protocol version", connection::hello),
     row("info",    -1, ADMIN,      NO_KEYS,  Server, "1.0.0", "Get information and statistics about the server", info::info),
     row("ping",    -1, &["fast"],  NO_KEYS,  Connection, "1.0.0", "Ping the server", connection::ping),
     row("quit",    -1, NO_AUTH,    NO_KEYS,  Connection, "1.0.0", "Close the connection", connection::quit),

@@ -5,7 +5,7 @@
 //! MULTI    from now on commands are checked and queued
 //! EXEC     a transaction of the store: watched keys, then every command, then the commit
 //!             a watched key was changed  -> null, and nothing was done
-//!             another key was changed    -> once more, from the start: nobody has seen anything
+//!             another key was changed    -> once more, from the start: nobody has seen anything; TRYAGAIN after a hundred times
 //! ```
 //!
 //! As in Redis, a command that fails in EXEC is answered with its error, and the others are done all the same.
@@ -13,13 +13,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use ashlar_base::{ErrorCode, Value};
+use ashlar_base::{Error, ErrorCode, Value};
 use ashlar_protocol::resp::{CommandQueue, ReplyWriter};
 use ashlar_query::Engine;
 use ashlar_store::{KeyTransaction, Region, Reservation, Snapshot};
 
 use super::access::ATTEMPTS_MAX;
-use super::arguments::Args;
+use super::arguments::{Args, is};
 use super::error::{KeyError, Outcome};
 use super::rows::Target;
 use super::table::{self, KnownCommand};
@@ -54,11 +54,6 @@ impl Queue {
     fn new(held: Reservation) -> Self {
         Self { commands: CommandQueue::default(), held, is_broken: false }
     }
-
-    /// EXEC will refuse: a command was.
-    pub(super) fn break_off(&mut self) {
-        self.is_broken = true;
-    }
 }
 
 impl Watches {
@@ -71,7 +66,7 @@ impl Watches {
     }
 
     /// The keys become a part of what the commit checks.
-    fn join(&self, transaction: &mut KeyTransaction) -> Result<(), ashlar_base::Error> {
+    fn join(&self, transaction: &mut KeyTransaction) -> Result<(), Error> {
         for watch in &self.keys {
             let key: Vec<_> = watch.key.iter().map(Value::as_datum).collect();
             transaction.watch(&watch.region, &watch.since, &key)?;
@@ -99,6 +94,19 @@ impl KeySession {
         Ok(())
     }
 
+    /// A command that was refused before it ran: EXEC will be refused too, or has been.
+    pub(super) fn refused(&mut self, args: &Args<'_>, error: KeyError) -> KeyError {
+        let Some(queue) = &mut self.queue else { return error };
+        if is(args.at(0), "exec") {
+            self.leave_transaction();
+            return KeyError::Redis(
+                "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
+            );
+        }
+        queue.is_broken = true;
+        error
+    }
+
     /// Forgets what was queued and what is watched.
     pub(super) fn leave_transaction(&mut self) {
         self.watches = None;
@@ -108,7 +116,10 @@ impl KeySession {
     }
 
     /// Runs a command of a transaction and appends its reply.
-    fn run_queued(&mut self, args: &Args<'_>, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// 40001: the whole has to be run again.
+    fn run_queued(&mut self, args: &Args<'_>, out: &mut Vec<u8>) -> Outcome {
         let start = out.len();
         let mark = self.running.as_ref().map(|transaction| transaction.mark());
         let outcome = self.find(args).and_then(|command| {
@@ -116,6 +127,9 @@ impl KeySession {
             (command.handler)(self, args, &mut reply)
         });
         if let Err(error) = outcome {
+            if error.code() == ErrorCode::SerializationFailure {
+                return Err(error);
+            }
             self.errors += 1;
             out.truncate(start);
             error.write(out);
@@ -123,6 +137,7 @@ impl KeySession {
                 transaction.rollback_to(mark);
             }
         }
+        Ok(())
     }
 
     /// Runs a queue once: whether it was committed.
@@ -138,13 +153,21 @@ impl KeySession {
         }
         self.running = Some(transaction);
         for command in queue.commands.iter() {
-            self.run_queued(&Args::new(command), out);
+            let mut outcome = self.run_queued(&Args::new(command), out);
             if out.len() > REPLY_BYTES_MAX {
+                outcome = Err(KeyError::Redis("ERR the replies are too long, ask for less in one transaction"));
+            }
+            if outcome.is_err() {
                 self.running = None;
-                return Err(KeyError::Redis("ERR the replies are too long, ask for less in one transaction"));
+                return outcome;
             }
         }
+        let engine = &service.shared.engine;
         match self.running.take() {
+            // Names may have come to mean something else than what is watched: a change, which the next look finds.
+            Some(_) if watches.is_some_and(|watches| watches.epoch != engine.catalog().epoch()) => {
+                Err(Error::new(ErrorCode::SerializationFailure, "the catalog has changed").into())
+            }
             Some(transaction) => Ok(transaction.commit(store)?),
             None => Err(KeyError::Redis("ERR the transaction is gone")),
         }
