@@ -25,6 +25,9 @@ pub(crate) const PASSWORD: &str = "postgres";
 /// COPY sends pieces of about this size.
 const COPY_BYTES: usize = 64 * 1024;
 
+/// Takes a line of COPY.
+pub(crate) type Line<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
+
 /// A connection past its start-up.
 pub(crate) struct PgClient {
     stream: TcpStream,
@@ -234,11 +237,7 @@ impl PgClient {
     }
 
     /// Likewise, where `lines` hands over the lines, of one call of it: its error ends the COPY, and the connection with it.
-    pub(crate) fn copy_in_from(
-        &mut self,
-        sql: &str,
-        lines: &mut dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
-    ) -> Result<String> {
+    pub(crate) fn copy_in_from(&mut self, sql: &str, lines: &mut dyn FnMut(Line<'_>) -> Result<()>) -> Result<String> {
         self.begin_copy(sql)?;
         let mut start = self.open(b'd');
         lines(&mut |line| {

@@ -7,12 +7,12 @@ use crate::record::measure::{BEYOND_MIN, Measure};
 use crate::record::{KindRecord, LatencySummary, Measurement, Run};
 use crate::statistics::{Mean, geometric_mean, mean};
 
-/// Percentiles of a kind: the name, how rare what lies beyond is, and where it stands.
-const PERCENTILES: [(&str, u64, fn(&LatencySummary) -> f64); 3] = [
-    ("p50", 2, |latency| latency.p50_us),
-    ("p90", 10, |latency| latency.p90_us),
-    ("p99", 100, |latency| latency.p99_us),
-];
+/// Where a percentile stands.
+type Percentile = fn(&LatencySummary) -> f64;
+
+/// Percentiles of a kind: how rare what lies beyond is, and where it stands.
+const PERCENTILES: [(u64, Percentile); 3] =
+    [(2, |latency| latency.p50_us), (10, |latency| latency.p90_us), (100, |latency| latency.p99_us)];
 
 /// The tables with their titles, of those runs that have any.
 pub(super) fn of(run: &Run) -> Vec<(String, Table)> {
@@ -52,7 +52,7 @@ fn kinds(run: &Run) -> Table {
             let per_minute = per_minute(name, sound.iter().copied());
             let mut row = vec![target.clone(), case.short(), name.clone()];
             row.push(per_minute.map_or("-".to_owned(), |mean| format!("{:.0}", mean.mean)));
-            row.extend(PERCENTILES.iter().map(|(_, rarity, figure)| percentile(&of_it, *rarity, *figure)));
+            row.extend(PERCENTILES.iter().map(|(rarity, figure)| percentile(&of_it, *rarity, *figure)));
             let attempts = of_it.iter().map(|kind| (kind.retries, kind.operations));
             row.push(retries(attempts).unwrap_or_else(|| "-".to_owned()));
             rows.push(row);
@@ -62,7 +62,7 @@ fn kinds(run: &Run) -> Table {
 }
 
 /// The mean over the repetitions that have enough operations for it, as with the percentiles of all.
-fn percentile(all: &[&KindRecord], rarity: u64, figure: fn(&LatencySummary) -> f64) -> String {
+fn percentile(all: &[&KindRecord], rarity: u64, figure: Percentile) -> String {
     let least = if rarity > 2 { rarity * BEYOND_MIN } else { 1 };
     let figures: Vec<f64> =
         all.iter().filter(|kind| kind.operations >= least).map(|kind| figure(&kind.latency)).collect();

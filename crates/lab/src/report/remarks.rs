@@ -145,8 +145,11 @@ const APART_MAX: usize = 2;
 /// The share of cores that something had in one row, if it was too much.
 type Share = fn(&Run, &str, &Case) -> Option<f64>;
 
+/// How a share is said.
+type Said = fn(&str) -> String;
+
 /// What had too much of the cores, and how that is said.
-const SHARES: [(Share, fn(&str) -> String); 2] = [
+const SHARES: [(Share, Said); 2] = [
     (client, |share| {
         format!("the client used {share} of its cores, so these figures are as much its own as the server's")
     }),

@@ -8,13 +8,16 @@ use crate::door::pg::PgClient;
 /// Rows between two reports of progress.
 const PROGRESS_ROWS: u64 = 10_000;
 
+/// Appends the line of a row.
+pub(super) type Line = Box<dyn Fn(u64, &mut Vec<u8>)>;
+
 /// A table as it is loaded.
 pub(super) struct Table {
     pub(super) name: &'static str,
     pub(super) columns: String,
     pub(super) rows: u64,
     /// Appends the line of a row, counted from 0, in COPY's text form.
-    pub(super) line: Box<dyn Fn(u64, &mut Vec<u8>)>,
+    pub(super) line: Line,
 }
 
 /// Makes these tables, whatever there was of these names, and fills them. An error of `progress` ends it.

@@ -417,7 +417,8 @@ mod tests {
     #[test]
     fn each_condition_is_broken_by_its_own_row() {
         let first_waiting = SCALE.first_undelivered();
-        let checks: [(&str, &dyn Fn(&mut Facts)); 18] = [
+        type Damage<'a> = &'a dyn Fn(&mut Facts);
+        let checks: [(&str, Damage<'_>); 18] = [
             ("3.3.2.1:", &|facts| *facts.warehouses.get_mut(&2).unwrap() += 1),
             ("3.3.2.9:", &|facts| {
                 facts.history.get_mut(&(1, 3)).unwrap().0 += 1;

@@ -121,7 +121,11 @@ mod tests {
     fn constants_keep_the_bounds_of_clause_2_1_6_1() {
         let distance = C_OF_NAMES_ASKED.abs_diff(C_OF_NAMES_LOADED);
         assert!((65..=119).contains(&distance) && distance != 96 && distance != 112);
-        assert!(C_OF_NAMES_LOADED <= 255 && C_OF_NAMES_ASKED <= 255 && C_OF_CUSTOMERS <= 1023 && C_OF_ITEMS <= 8191);
+        const {
+            assert!(
+                C_OF_NAMES_LOADED <= 255 && C_OF_NAMES_ASKED <= 255 && C_OF_CUSTOMERS <= 1023 && C_OF_ITEMS <= 8191
+            );
+        }
     }
 
     /// How often each value came, of those from `first` to `last`; others are refused.
