@@ -77,12 +77,12 @@ fn a_server_gives_profiles_of_itself_while_it_works() {
     connection.query("CREATE TABLE kept (id integer PRIMARY KEY, v text)").unwrap();
     let mut kept = 0;
     for (kind, expected) in [
-        ("cpu", "ashlar_query"),
-        // A thread that has nothing to do is seen as well.
-        ("wall", "ashlar_store::compactor::run"),
-        ("allocations", "ashlar_query"),
+        ("cpu", &["ashlar_query"][..]),
+        // A thread that has nothing to do is seen as well, and so are tasks: who waits, and for whom.
+        ("wall", &["ashlar_store::compactor::run", "tasks;connection pg;statement;", ";query;scan", "tasks;acceptor "]),
+        ("allocations", &["ashlar_query"]),
         // The rows that are inserted meanwhile stay.
-        ("heap", "ashlar_store"),
+        ("heap", &["ashlar_store"]),
     ] {
         assert!(list.contains(&format!("/debug/profile/{kind} ")), "{list}");
         let address = server.http();
@@ -101,7 +101,9 @@ fn a_server_gives_profiles_of_itself_while_it_works() {
         }
         let (status, text) = profile.join().unwrap();
         assert_eq!(status, 200, "{kind}: {text}");
-        assert!(text.contains(expected), "{kind}: {text}");
+        for expected in expected {
+            assert!(text.contains(expected), "{kind}, {expected}: {text}");
+        }
         for line in text.lines() {
             let (_, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{kind}: {line}"));
             assert!(value.parse::<u64>().is_ok_and(|value| value > 0), "{kind}: {line}");
@@ -121,6 +123,36 @@ fn a_server_gives_profiles_of_itself_while_it_works() {
         assert_eq!(get(address, path).0, status, "{path}");
     }
     drop(connection);
+    server.stop();
+}
+
+#[test]
+fn a_wall_profile_says_for_whom_a_task_waits() {
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut connection = server.connect();
+    connection.query("CREATE TABLE many (id integer PRIMARY KEY)").unwrap();
+    connection.query("INSERT INTO many SELECT * FROM generate_series(1, 2000)").unwrap();
+    // Nobody reads the rows: the connection waits for its client, and the query for the connection.
+    connection.send(&pg::message(b'Q', &[b"SELECT a.id FROM many a, many b\0"])).unwrap();
+    let keys = resp::Client::connect(server.resp()).unwrap();
+    let waits = [
+        "tasks;connection pg;statement;socket write ",
+        "query;rows to the connection ",
+        "tasks;connection resp;socket read ",
+    ];
+    let seen = wait_for(Duration::from_secs(60), || {
+        let (status, text) = get(server.http(), "/debug/profile/wall?seconds=1&format=folded");
+        assert_eq!(status, 200, "{text}");
+        waits.iter().all(|wait| text.contains(wait))
+    });
+    assert!(seen, "{}", get(server.http(), "/debug/profile/wall?seconds=1&format=folded").1);
+    let text = get(server.http(), "/debug/profile/wall?seconds=1&format=folded").1;
+    // What each thread is in, of the system's calls.
+    assert!(
+        text.lines().any(|line| line.starts_with("ashlar-accept;") && line.contains(";[in epoll_wait] ")),
+        "{text}"
+    );
+    drop((connection, keys));
     server.stop();
 }
 

@@ -51,6 +51,24 @@ fn a_scan_looks_at_the_rows_that_an_index_leaves() {
 }
 
 #[test]
+fn an_analysed_plan_says_how_much_memory_it_took() {
+    let ashlar = Ashlar::shared();
+    let mut sql = ashlar.connect();
+    sql.query("CREATE TABLE weighed (id integer PRIMARY KEY, v integer)").unwrap();
+    sql.query("INSERT INTO weighed SELECT i, -i FROM generate_series(1, 50000) AS s(i)").unwrap();
+    let mut kilobytes = |query: &str| -> u64 {
+        let rows = sql.query(&format!("EXPLAIN ANALYZE {query}")).unwrap();
+        let lines: Vec<String> = rows.into_iter().map(|row| row[0].clone().unwrap_or_default()).collect();
+        let line = lines.iter().find_map(|line| line.strip_prefix("Peak Memory: ")?.strip_suffix(" kB"));
+        line.unwrap_or_else(|| panic!("{lines:?}")).parse().unwrap()
+    };
+    // Fifty thousand rows of two integers are 390 kB at the least; a sort reserves what its merge will need.
+    let sorted = kilobytes("SELECT * FROM weighed ORDER BY v");
+    assert!((390..200_000).contains(&sorted), "{sorted} kB");
+    assert_eq!(kilobytes("SELECT * FROM weighed WHERE v = 7"), 0, "rows that go by are not kept");
+}
+
+#[test]
 fn a_limit_ends_the_scan() {
     let ashlar = Ashlar::shared();
     let mut sql = ashlar.connect();

@@ -81,7 +81,13 @@ fn a_function_that_computes_is_found_by_processor_time() {
 #[test]
 fn a_function_that_waits_is_found_by_the_time_of_threads() {
     // The thread that has the lock is as new as the one that waits for it, and has it for longer.
-    is_found("wall", "threads at a time", &[("sleep", "sleep", 3), ("lock", "wait_for_the_lock", 5)]);
+    let plants = [("sleep", "sleep", 3), ("lock", "wait_for_the_lock", 5)];
+    is_found("wall", "threads and tasks at a time", &plants);
+}
+
+#[test]
+fn a_scope_in_which_a_task_waits_is_found_by_the_time_of_tasks() {
+    is_found("wall", "threads and tasks at a time", &[("wait", "wait", 3)]);
 }
 
 #[test]

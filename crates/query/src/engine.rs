@@ -5,6 +5,7 @@ use std::future::Future;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use ashlar_base::scope::{self, Name};
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, Result};
 use ashlar_functions::error::from_datafusion;
@@ -25,7 +26,7 @@ use parking_lot::Mutex;
 use crate::catalog::Catalog;
 use crate::expressions::PgTypePlanner;
 use crate::plan_cache::PlanCache;
-use crate::{priority, system_tables};
+use crate::{operator_tasks, priority, system_tables};
 
 /// What the engine is given.
 #[derive(Clone, Debug)]
@@ -48,6 +49,10 @@ const CONSUMERS_NAMED: usize = 3;
 
 /// Time zones whose engines are kept beside the one for UTC: sessions of one place share theirs, with its plans.
 const ZONES_MAX: usize = 32;
+
+static QUERY: Name = Name::new("query");
+static POOL: Name = Name::new("query pool");
+static BESIDE: Name = Name::new("beside the query pool");
 
 /// One server's SQL engine, for sessions in one time zone: functions, casts and constants of a plan depend on it.
 pub struct Engine {
@@ -81,6 +86,7 @@ impl Engine {
     /// Where the pool's threads cannot be started.
     pub fn new(store: Arc<Store>, config: &EngineConfig) -> Result<Arc<Self>> {
         let catalog = Arc::new(Catalog::new(&store)?);
+        operator_tasks::name();
         let pool = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(config.threads.max(1))
             .thread_name("query")
@@ -173,7 +179,7 @@ impl Engine {
     /// XX000 where the future panicked.
     pub async fn on_pool<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Result<T> {
         let handle = self.spawn(future)?;
-        handle.await.map_err(|error| Error::internal(format!("a query task failed: {error}")))
+        scope::scope(&POOL, handle).await.map_err(|error| Error::internal(format!("a query task failed: {error}")))
     }
 
     /// Runs planning: on a thread beside the pool, so that it never waits behind running queries.
@@ -182,8 +188,8 @@ impl Engine {
     /// XX000 where the work panicked.
     pub async fn beside_pool<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let pool = self.pool.0.as_ref().ok_or_else(|| Error::internal("the query pool is gone"))?;
-        let task = pool.handle().spawn_blocking(work);
-        task.await.map_err(|error| Error::internal(format!("planning failed: {error}")))
+        let task = pool.handle().spawn_blocking(scope::work(&BESIDE, work));
+        scope::scope(&BESIDE, task).await.map_err(|error| Error::internal(format!("planning failed: {error}")))
     }
 
     /// Starts a future on the query pool.
@@ -195,14 +201,19 @@ impl Engine {
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<tokio::task::JoinHandle<T>> {
         let pool = self.pool.0.as_ref().ok_or_else(|| Error::internal("the query pool is gone"))?;
-        Ok(pool.handle().spawn(future))
+        Ok(pool.handle().spawn(scope::task(&QUERY, future)))
     }
 
     /// What a plan runs with: the view of the store travels as an extension.
     pub fn task_context(&self, view: Arc<ReadView>) -> Arc<TaskContext> {
+        self.task_context_in(view, Arc::clone(self.state.runtime_env()))
+    }
+
+    /// Likewise, in another environment than all others have.
+    pub(crate) fn task_context_in(&self, view: Arc<ReadView>, runtime: Arc<RuntimeEnv>) -> Arc<TaskContext> {
         let config = self.state.config().clone().with_extension(view);
         // Plans hold their functions: the maps of names would be copied for nothing, three hundred entries a statement.
-        let (session, runtime) = (self.state.session_id().to_owned(), Arc::clone(self.state.runtime_env()));
+        let session = self.state.session_id().to_owned();
         let none = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
         Arc::new(TaskContext::new(None, session, config, none.0, none.1, none.2, none.3, runtime))
     }

@@ -14,6 +14,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::ExplainStmt;
 
 use crate::engine::Engine;
+use crate::peak_memory;
 use crate::select::SelectPlan;
 
 /// What EXPLAIN was asked for.
@@ -61,8 +62,10 @@ pub async fn query(
         let engine = lines(&DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string());
         return Ok(indexed.chain(engine).collect());
     }
+    let (runtime, memory) = peak_memory::watch(engine.state().runtime_env())?;
+    let context = engine.task_context_in(view, runtime);
     let started = ashlar_base::clock::monotonic();
-    let mut stream = execute_stream(Arc::clone(&plan), engine.task_context(view)).map_err(from_datafusion)?;
+    let mut stream = execute_stream(Arc::clone(&plan), context).map_err(from_datafusion)?;
     let mut rows = 0;
     while let Some(batch) = stream.next().await {
         rows += batch.map_err(from_datafusion)?.num_rows();
@@ -70,6 +73,8 @@ pub async fn query(
     let elapsed = started.elapsed();
     let mut result = lines(&DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string());
     result.push(format!("Rows: {rows}"));
+    // What operators keep, sort and build; not the batches on their way.
+    result.push(format!("Peak Memory: {} kB", memory.most().div_ceil(1024)));
     result.push(format!("Execution Time: {:.3} ms", elapsed.as_secs_f64() * 1000.0));
     Ok(result)
 }

@@ -10,6 +10,7 @@ use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{BatchCoalescer, filter_record_batch};
 use arrow::datatypes::{Schema, SchemaRef};
 use ashlar_base::PartitionId;
+use ashlar_base::scope::{self, Name};
 use ashlar_functions::error::external;
 use ashlar_functions::tree::{any_part, rewrite_parts};
 use ashlar_store::{Partitions, ReadView, Region};
@@ -33,6 +34,8 @@ use crate::probes::{self, Asked};
 
 /// Batches below this many rows are merged into larger ones before they leave the scan.
 const COALESCE_BELOW_ROWS: usize = 1024;
+
+static SCAN: Name = Name::new("scan");
 
 /// A grid table in a plan.
 #[derive(Debug)]
@@ -377,6 +380,7 @@ impl ScanReader {
     }
 
     fn timed_step(&mut self) -> Result<Step> {
+        let _scan = scope::enter(&SCAN);
         let timer = self.metrics.elapsed_compute().clone();
         let _timing = timer.timer();
         let step = self.step()?;

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ashlar_base::scope::{self, Name};
 use ashlar_base::{ColumnDefault, IndexDef, Result};
 use ashlar_functions::times::StatementTime;
 use ashlar_store::{Mark, ReadView, Region, Snapshot, Store, WriteSet};
@@ -37,6 +38,8 @@ const LIGHT_ROWS_MAX: usize = 1024;
 
 /// Bytes of rows that a commit copies in about a millisecond.
 const LIGHT_BYTES_MAX: usize = 1 << 20;
+
+static SNAPSHOT: Name = Name::new("snapshot");
 
 /// Where a savepoint or a statement began.
 #[derive(Clone)]
@@ -109,6 +112,7 @@ impl Transaction {
     /// The snapshot that the next statement reads.
     pub fn snapshot(&mut self, store: &Store) -> Snapshot {
         self.has_read = true;
+        let _snapshot = scope::enter(&SNAPSHOT);
         match (self.isolation, &self.fixed) {
             (Isolation::ReadUncommitted | Isolation::ReadCommitted, _) => store.snapshot(),
             (Isolation::RepeatableRead, Some(fixed)) => fixed.clone(),

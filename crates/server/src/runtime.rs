@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use ashlar_base::config::Config;
 use ashlar_base::net;
+use ashlar_base::scope::{self, Name};
 use ashlar_query::{Engine, EngineConfig};
 use ashlar_store::{CompactorHandle, Store, StoreConfig};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -40,6 +41,11 @@ const HANDOVER_MAX: usize = 64;
 
 /// Large commits that run beside one door thread at once; further ones wait, each in its connection.
 const COMMITS_MAX: usize = 4;
+
+static ACCEPT: Name = Name::new("acceptor");
+static HAND_OVER: Name = Name::new("door threads' queues");
+static PG_CONNECTION: Name = Name::new("connection pg");
+static RESP_CONNECTION: Name = Name::new("connection resp");
 
 /// Where the doors listen: the configured addresses with the ports that were really taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,11 +117,12 @@ pub fn start(config: Config, recorder: PrometheusHandle, loaded: bool) -> anyhow
                 seats,
             };
             let arrivals = Arrivals { queues, next: 0, next_id: 1 };
-            runtime.block_on(accept_all(
+            let accepted = accept_all(
                 [(Door::Pg, pg, context(Door::Pg, pg_seats)), (Door::Resp, resp, context(Door::Resp, resp_seats))],
                 arrivals,
                 stop.clone(),
-            ));
+            );
+            runtime.block_on(scope::task(&ACCEPT, accepted));
         })?
     };
     let http = {
@@ -292,7 +299,7 @@ async fn accept_all(doors: [(Door, StdListener, Context); 2], mut arrivals: Arri
         tokio::select! {
             biased;
             () = stop.reached(Phase::Draining) => return,
-            () = arrivals.deal(Arrival { door, stream, context, entry }) => {}
+            () = scope::scope(&HAND_OVER, arrivals.deal(Arrival { door, stream, context, entry })) => {}
         }
     }
 }
@@ -329,7 +336,11 @@ fn serve_thread(runtime: &Runtime, mut arrivals: mpsc::Receiver<Arrival>, mut st
                     Err(error) => tracing::warn!(%error, "cannot take up a connection"),
                 }
             };
-            tokio::task::spawn_local(connection.instrument(span));
+            let name = match door {
+                Door::Pg => &PG_CONNECTION,
+                Door::Resp => &RESP_CONNECTION,
+            };
+            tokio::task::spawn_local(scope::task(name, connection.instrument(span)));
         }
     });
     // Connections say goodbye by themselves, each at its own pace; after the grace time they get one more moment.

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ashlar_base::PartitionId;
+use ashlar_base::scope::{self, Name};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::partition::{Limits, Partition};
@@ -23,6 +24,8 @@ const TRIM_PER_LOCK: usize = 1024;
 const MOVED_PER_LOCK: usize = 1024;
 /// Rewrites of one partition in one round, at most: rows may die as fast as they are rewritten.
 const REWRITES_MAX: usize = 1024;
+
+static COMPACTION: Name = Name::new("compaction");
 
 /// What a round did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,7 +134,7 @@ fn run(store: &Weak<Store>, stop: &(Mutex<bool>, Condvar), interval: Duration) {
         let Some(store) = store.upgrade() else { return };
         // Without this thread no memory is given back any more: one bad round must not end it.
         store.advance_clock();
-        match std::panic::catch_unwind(AssertUnwindSafe(|| store.compact())) {
+        match std::panic::catch_unwind(AssertUnwindSafe(scope::work(&COMPACTION, || store.compact()))) {
             Ok(report) if report.rewrites > 0 => {
                 tracing::debug!(report.rewrites, report.rows_removed, report.bytes_freed, "compacted");
             }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
+use ashlar_base::scope::{self, Name};
 use ashlar_base::{
     ColumnDef, ColumnDefault, ColumnId, Datum, Error, ErrorCode, IndexDef, PartitionId, Result, ScalarType, SqlType,
     TableId, TableSchema, Timestamp, Value,
@@ -44,6 +45,18 @@ pub(crate) struct Common {
 #[repr(align(64))]
 #[derive(Default)]
 pub(crate) struct Place(Mutex<Option<Box<Partition>>>);
+
+static LOCK: Name = Name::new("partition lock");
+
+impl Place {
+    /// Locks it. Whoever has to wait is seen to do so.
+    fn lock(&self) -> Guard<'_> {
+        self.0.try_lock().unwrap_or_else(|| {
+            let _waits = scope::enter(&LOCK);
+            self.0.lock()
+        })
+    }
+}
 
 /// A locked place.
 pub(crate) type Guard<'a> = MutexGuard<'a, Option<Box<Partition>>>;
@@ -180,7 +193,7 @@ impl Region {
 
     /// Rows that are committed and not ended.
     pub fn row_count(&self) -> u64 {
-        self.places.iter().map(|place| place.0.lock().as_ref().map_or(0, |partition| partition.live())).sum()
+        self.places.iter().map(|place| place.lock().as_ref().map_or(0, |partition| partition.live())).sum()
     }
 
     /// Bytes charged for the region's rows, indexes and versions, those that readers still borrow included.
@@ -246,7 +259,7 @@ impl Region {
     }
 
     pub(crate) fn lock(&self, partition: PartitionId) -> Guard<'_> {
-        self.places[usize::from(partition.0)].0.lock()
+        self.places[usize::from(partition.0)].lock()
     }
 
     /// The partition behind a guard, made if need be.
@@ -522,7 +535,7 @@ impl Region {
             directories.remove(&definition.id);
         }
         for place in self.places.iter() {
-            if let Some(partition) = place.0.lock().as_mut() {
+            if let Some(partition) = place.lock().as_mut() {
                 partition.drop_index(definition);
             }
         }
@@ -535,7 +548,7 @@ impl Region {
 
     /// Locks every partition, in order.
     pub(crate) fn lock_all(&self) -> Vec<Guard<'_>> {
-        self.places.iter().map(|place| place.0.lock()).collect()
+        self.places.iter().map(|place| place.lock()).collect()
     }
 
     /// Gives the table another shape, as ALTER TABLE: columns are the same when their ids are. No row is rewritten:

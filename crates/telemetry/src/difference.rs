@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use crate::Stacks;
+use crate::stacks::{BESIDE_CODE, TASKS};
 
 /// What a function cost in two profiles, in the unit of the profiles per operation, or per whatever they were divided by.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,12 +43,14 @@ pub fn changes(base: (&Stacks, f64), test: (&Stacks, f64)) -> Vec<Change> {
     changes
 }
 
-/// The function that a stack is charged to: the last that is no library's, or the last of all.
+/// The function that a stack is charged to: the last that is no library's, or the last of all. Of a task the innermost scope.
 fn charged<'a>(frames: impl Iterator<Item = &'a str>) -> &'a str {
     let (mut last, mut last_of_ours) = ("", None);
+    let mut frames = frames.filter(|frame| !frame.starts_with(BESIDE_CODE)).peekable();
+    let is_task = frames.peek() == Some(&TASKS);
     for frame in frames {
         last = frame;
-        if !is_library(frame) {
+        if is_task || !is_library(frame) {
             last_of_ours = Some(frame);
         }
     }
@@ -137,6 +140,16 @@ mod tests {
         ] {
             assert!(!is_library(ours), "{ours}");
         }
+    }
+
+    #[test]
+    fn a_task_is_charged_to_the_scope_that_it_is_in_and_a_thread_that_waits_to_its_function() {
+        let base = of("tasks;connection;socket read 4\nquery;a::run;syscall;[in futex] 2\n");
+        let test = of("tasks;connection;socket read 1\ntasks;connection;statement;planted wait;[runs on query] 2\n\
+                       query;a::run;syscall;[in futex] 3\n");
+        let changes = changes((&base, 1.0), (&test, 1.0));
+        let named: Vec<(&str, f64)> = changes.iter().map(|change| (&change.function[..], change.more())).collect();
+        assert_eq!(named, [("socket read", -3.0), ("planted wait", 2.0), ("a::run", 1.0)]);
     }
 
     #[test]

@@ -6,6 +6,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// The root of the stacks that are no thread's: the scopes that a task is in.
+pub(crate) const TASKS: &str = "tasks";
+
+/// How a leaf begins that is no function, but says what its thread or task is about: `[in futex]`, `[runs on query]`.
+pub(crate) const BESIDE_CODE: &str = "[";
+
 /// Stacks and their values. What a value counts (nanoseconds, bytes) the profile says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {

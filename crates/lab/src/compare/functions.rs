@@ -1,5 +1,5 @@
 //! Which functions of a server cost more or less: the profiles of two runs, compared by what one operation costs, or by how many
-//! threads at a time are in them.
+//! threads and tasks at a time are in them.
 //!
 //! Says what has changed, not whether: that is said by the figures of the repetitions.
 
@@ -111,7 +111,7 @@ impl Difference {
     pub(super) fn show(&self) -> Result<()> {
         let what = match self.kind {
             Kind::Cpu => "CPU per operation",
-            Kind::Wall => "threads at a time",
+            Kind::Wall => "threads and tasks at a time",
             Kind::Heap => "memory kept per operation",
             Kind::Allocations => "memory allocated per operation",
         };

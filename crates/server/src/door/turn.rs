@@ -3,12 +3,15 @@
 use std::time::{Duration, Instant};
 
 use ashlar_base::clock;
+use ashlar_base::scope::{Name, scope};
 
 /// How long a connection works before others have their turn: less than a client notices, more than a switch costs.
 const TURN: Duration = Duration::from_millis(1);
 
 /// Steps between two looks at the clock.
 const STEPS_PER_LOOK: u32 = 64;
+
+static OTHERS: Name = Name::new("turn of other connections");
 
 /// Counts what a connection does without waiting. A few steps cost it no look at the clock.
 #[derive(Default)]
@@ -26,7 +29,7 @@ impl Turn {
         }
         let now = clock::monotonic();
         if now.duration_since(*self.since.get_or_insert(now)) >= TURN {
-            tokio::task::yield_now().await;
+            scope(&OTHERS, tokio::task::yield_now()).await;
             self.since = None;
         }
     }

@@ -5,6 +5,7 @@
 
 use std::io;
 
+use ashlar_base::scope::{Name, scope};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
@@ -15,6 +16,9 @@ const READ_BYTES: usize = 8 * 1024;
 
 /// A buffer that grew beyond this is given back once it is empty.
 const KEEP_BYTES: usize = 64 * 1024;
+
+static READ: Name = Name::new("socket read");
+static WRITE: Name = Name::new("socket write");
 
 /// Bytes from the client.
 #[derive(Default)]
@@ -89,7 +93,7 @@ impl Inbox {
             self.make_room()?;
         }
         // Not `try_read`: this one knows from a short read that the socket is empty, and saves the read that fails.
-        let count = stream.read_buf(&mut self.bytes).await?;
+        let count = scope(&READ, stream.read_buf(&mut self.bytes)).await?;
         self.read += count as u64;
         Ok(count > 0)
     }
@@ -167,7 +171,7 @@ impl Outbox {
     /// Sends until at most `left` bytes wait. May be dropped at any point: nothing is sent twice or lost.
     pub(crate) async fn flush_to(&mut self, stream: &TcpStream, left: usize) -> io::Result<()> {
         while !self.try_flush(stream)? && self.pending() > left {
-            stream.writable().await?;
+            scope(&WRITE, stream.writable()).await?;
         }
         Ok(())
     }

@@ -1,11 +1,13 @@
-//! Profiles of this process, taken while it works: of its processors' time, of its threads' time, and of its memory.
+//! Profiles of this process, taken while it works: of its processors' time, of the time of its threads and tasks, and of its memory.
 //!
-//! One is taken at a time. Nothing is spent while none is; after the first, some 20 MB stay with the sampler.
+//! One is taken at a time. Nothing is spent while none is; after the first, some 20 MB stay with the sampler. However long one takes,
+//! what it keeps is bounded.
 
 mod cpu;
 mod heap;
 pub mod request;
 mod sampler;
+mod samples;
 mod symbols;
 mod wall;
 
@@ -29,7 +31,7 @@ const HERTZ: i32 = 99;
 pub enum Kind {
     /// What the processors do: samples of threads that run.
     Cpu,
-    /// What the threads do, waiting included: samples of all of them.
+    /// What the threads and the tasks do, waiting included: samples of all of them.
     Wall,
     /// What was allocated meanwhile, and is still held at the end.
     Heap,
@@ -66,7 +68,7 @@ impl Kind {
     pub fn title(self) -> &'static str {
         match self {
             Self::Cpu => "processor time",
-            Self::Wall => "time of all threads, waiting included",
+            Self::Wall => "time of all threads and tasks, waiting included",
             Self::Heap => "memory allocated and still held",
             Self::Allocations => "memory allocated",
         }
@@ -155,7 +157,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What was noted, and is still to be read: no profile has to wait for that of another.
 enum Noted {
-    Samples(sampler::Samples),
+    Samples(samples::Samples),
     Heap(heap::Dump),
 }
 

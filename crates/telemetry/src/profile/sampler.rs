@@ -8,29 +8,58 @@
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
-use pprof::{ProfilerGuard, ProfilerGuardBuilder, UnresolvedReport};
+use pprof::{ProfilerGuard, ProfilerGuardBuilder};
+use tokio::sync::MutexGuard;
+use tokio::task::spawn_blocking;
 
-use super::symbols::Symbols;
-use crate::Stacks;
+use super::samples::Samples;
+
+/// What pprof may note before it is emptied. Stacks that find no room in its table go to a file, a kilobyte each, which it later
+/// reads into memory as a whole.
+pub(super) const NOTED_MAX: u32 = 1 << 14;
 
 /// Threads note their stacks while it lives.
 pub(super) struct Sampler(ProfilerGuard<'static>);
 
-/// What was noted.
-pub(super) struct Samples {
-    report: UnresolvedReport,
-    /// What a sample counts, in nanoseconds.
-    value: u64,
+/// A profile that is being taken: the right to do so, and what has come of it.
+pub(super) struct Taking {
+    pub(super) samples: Samples,
+    /// Given back when nothing is under way any more, even if nobody waits for the outcome.
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Taking {
+    pub(super) fn new(turn: MutexGuard<'static, ()>) -> Self {
+        Self { samples: Samples::default(), _turn: turn }
+    }
+
+    /// Ends a sampler, and adds what it has noted.
+    pub(super) async fn add(mut self, sampler: Sampler) -> Result<Self> {
+        spawn_blocking(move || {
+            let report = sampler.0.report().build_unresolved().context("the samples cannot be read")?;
+            drop(sampler);
+            for (sample, count) in &report.data {
+                let frames = sample.frames.iter().map(|frame| frame.ip).collect();
+                let thread = &sample.thread_name[..sample.thread_name_length];
+                self.samples.add(thread, frames, u64::try_from(*count).unwrap_or_default());
+            }
+            Ok(self)
+        })
+        .await?
+    }
 }
 
 impl Sampler {
     /// From now on threads note their stacks: those that the kernel finds running, so many times for each second of processor
     /// time, and those that are told to. Takes a while, the first time.
-    pub(super) fn start(hertz: i32) -> Result<Self> {
+    pub(super) async fn start(hertz: i32) -> Result<Self> {
         static PREPARED: OnceLock<Result<(), String>> = OnceLock::new();
-        let prepared = PREPARED.get_or_init(|| prepare().map_err(|error| format!("{error:#}")));
-        prepared.clone().map_err(anyhow::Error::msg)?;
-        build(hertz)
+        spawn_blocking(move || {
+            let prepared = PREPARED.get_or_init(|| prepare().map_err(|error| format!("{error:#}")));
+            prepared.clone().map_err(anyhow::Error::msg)?;
+            build(hertz)
+        })
+        .await?
     }
 
     /// A thread of this process notes its stack. One that has ended meanwhile is none of it any more, and gets nothing.
@@ -38,11 +67,6 @@ impl Sampler {
         let process = std::process::id() as i32;
         // SAFETY: takes numbers only. The signal has a handler while `self` lives, and is ignored once it does not.
         unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGPROF) };
-    }
-
-    /// Ends it; a sample shall count so many nanoseconds.
-    pub(super) fn finish(self, value: u64) -> Result<Samples> {
-        Ok(Samples { report: self.0.report().build_unresolved().context("the samples cannot be read")?, value })
     }
 }
 
@@ -59,35 +83,4 @@ fn prepare() -> Result<()> {
     let this = unsafe { libc::gettid() };
     sampler.sample(this);
     Ok(())
-}
-
-impl Samples {
-    /// Looks up the names: a while, the first time, for the table of symbols is read then.
-    pub(super) fn stacks(self) -> Stacks {
-        let mut symbols = Symbols::default();
-        let mut stacks = Stacks::default();
-        for (sample, count) in &self.report.data {
-            let mut frames = vec![thread_name(&sample.thread_name[..sample.thread_name_length])];
-            frames.extend(sample.frames.iter().rev().flat_map(|frame| symbols.at(frame.ip).to_vec()));
-            stacks.add_sampled(&frames, u64::try_from(*count).unwrap_or_default() * self.value);
-        }
-        stacks
-    }
-}
-
-/// Threads that do the same have one name.
-fn thread_name(name: &[u8]) -> String {
-    let name = String::from_utf8_lossy(name).replace(' ', "_");
-    name.trim_end_matches(|letter: char| letter.is_ascii_digit()).trim_end_matches('-').to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_of_one_kind_have_one_name() {
-        let names = ["ashlar-door-0", "ashlar-door-12", "compactor", "a b 1"].map(|name| thread_name(name.as_bytes()));
-        assert_eq!(names, ["ashlar-door", "ashlar-door", "compactor", "a_b_"]);
-    }
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use ashlar_base::scope::{self, Name};
 use clap::ValueEnum;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -24,6 +25,9 @@ use super::{Start, Started};
 
 /// Room before each read.
 const READ_BYTES: usize = 64 * 1024;
+
+static CONNECTION: Name = Name::new("connection");
+static READ: Name = Name::new("socket read");
 
 /// Starts it as a process and waits for its address.
 pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
@@ -56,7 +60,7 @@ pub(crate) fn serve(value_bytes: u32, ready: PathBuf, plant: Option<Plant>) -> R
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async { accept(&ashlar_base::net::adopt(profiles)?, http::converse).await })
     })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (resp, sql) = (ashlar_base::net::adopt(listen()?)?, ashlar_base::net::adopt(listen()?)?);
         // Renamed, so that nobody reads half of it.
@@ -86,11 +90,11 @@ where
         ashlar_base::net::tune(&stream)?;
         let conversation = converse(stream);
         // Not joined: it ends with its connection. What goes wrong is written to the log of the process.
-        tokio::spawn(async move {
+        tokio::spawn(scope::task(&CONNECTION, async move {
             if let Err(error) = conversation.await {
                 crate::say::note(&format!("{error:#}"));
             }
-        });
+        }));
     }
 }
 
@@ -116,7 +120,7 @@ impl Inbox {
         if self.bytes.len() - self.held < READ_BYTES {
             self.bytes.resize(self.held + READ_BYTES, 0);
         }
-        let count = stream.read(&mut self.bytes[self.held..]).await?;
+        let count = scope::scope(&READ, stream.read(&mut self.bytes[self.held..])).await?;
         self.held += count;
         Ok(count > 0)
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use ashlar_base::clock::monotonic;
+use ashlar_base::scope::{Name, scope};
 
 /// How long a command takes longer, or is kept from its turn.
 const LONGER: Duration = Duration::from_micros(200);
@@ -22,6 +23,8 @@ pub(crate) enum Plant {
     Sleep,
     /// It waits for a lock that somebody else has.
     Lock,
+    /// Its task waits, and no thread does.
+    Wait,
     /// It allocates, and forgets.
     Allocate,
 }
@@ -41,13 +44,20 @@ pub(super) fn begin(plant: Option<Plant>) -> Result<()> {
 }
 
 /// Does it once.
-pub(super) fn strike(plant: Plant) {
+pub(super) async fn strike(plant: Plant) {
     match plant {
+        Plant::Wait => wait().await,
         Plant::Spin => spin(),
         Plant::Sleep => sleep(),
         Plant::Lock => wait_for_the_lock(),
         Plant::Allocate => allocate(),
     }
+}
+
+/// For a thousandth of a second at least: no timer of a task is finer.
+async fn wait() {
+    static WAIT: Name = Name::new("noop::plant::wait");
+    scope(&WAIT, tokio::time::sleep(LONGER)).await;
 }
 
 // Each is a function of its own in the program, so that a profile can name it.

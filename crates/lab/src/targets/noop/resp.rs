@@ -17,7 +17,9 @@ pub(super) async fn converse(mut stream: TcpStream, value_bytes: usize, plant: O
     while inbox.next(used, &mut stream).await? {
         used = 0;
         while let Some((command, length)) = decoder.decode(&inbox.held()[used..], &limits)? {
-            plant.into_iter().for_each(strike);
+            if let Some(plant) = plant {
+                strike(plant).await;
+            }
             answer(command, value_bytes, &mut made, &mut ReplyWriter::new(&mut out, Version::Resp2));
             used += length;
         }

@@ -16,6 +16,7 @@ use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
 
+use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode};
 use ashlar_protocol::pg::frontend::{self, Frontend};
 use ashlar_protocol::pg::{ValueFormat, backend};
@@ -41,6 +42,8 @@ const LINGER_BYTES: usize = 1024 * 1024;
 
 /// The Sync message.
 const SYNC: &[u8] = &[b'S', 0, 0, 0, 4];
+
+static STATEMENT: Name = Name::new("statement");
 
 /// Why a connection ends.
 #[derive(Debug)]
@@ -425,7 +428,7 @@ async fn attended<T>(
     tokio::select! {
         // A statement that is done at the first poll, as key statements are, pays nothing for the watch.
         biased;
-        result = work => result.map_err(Failure::Statement),
+        result = scope(&STATEMENT, work) => result.map_err(Failure::Statement),
         () = reset_by_client(stream) => Err(Failure::End(End::Left)),
         () = context.stop.reached(Phase::Ending) => Err(Failure::End(End::Fatal(shutting_down()))),
     }

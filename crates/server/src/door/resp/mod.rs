@@ -11,6 +11,7 @@ use std::io;
 use std::panic::AssertUnwindSafe;
 
 use ashlar_base::ErrorCode;
+use ashlar_base::scope::{Name, scope};
 use ashlar_protocol::resp::{CommandDecoder, DecodeError, Limits};
 use futures::FutureExt;
 use tokio::io::AsyncWriteExt;
@@ -29,6 +30,8 @@ const ARGS_MAX: usize = 1024 * 1024;
 /// What a client that is being closed may still send into the void, so that the close does not tear up our last
 /// reply on its way.
 const LINGER_BYTES: usize = 1024 * 1024;
+
+static COMMANDS: Name = Name::new("commands");
 
 /// Why a connection ends.
 enum End {
@@ -113,7 +116,7 @@ impl Connection {
         let (peer, local) = (self.stream.peer_addr()?, self.stream.local_addr()?);
         let mut session = KeySession::new(self.context.keys.clone(), peer, local);
         loop {
-            self.run_commands(&mut session).await?;
+            scope(&COMMANDS, self.run_commands(&mut session)).await?;
             session.end_batch();
             self.flush(&session).await?;
             self.count();

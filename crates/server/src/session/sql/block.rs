@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ashlar_base::clock;
+use ashlar_base::scope::{self, Name};
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::CatalogState;
 use ashlar_query::statement::{self, TransactionModes};
@@ -13,6 +14,8 @@ use super::{Block, Executed, Notice, SqlSession};
 
 /// Savepoints that a block may have at once: each holds some hundred bytes.
 const SAVEPOINTS_MAX: usize = 10_000;
+
+static COMMIT: Name = Name::new("commit");
 
 /// A savepoint of the block.
 pub(super) struct Savepoint {
@@ -101,11 +104,14 @@ impl SqlSession {
     pub(super) async fn commit(&self, transaction: Transaction) -> Result<()> {
         let engine = Arc::clone(&self.shared.engine);
         if transaction.is_light() {
+            let _commit = scope::enter(&COMMIT);
             return transaction.commit(engine.catalog(), engine.store());
         }
         // Not on the query pool, whose threads yield to those of the doors: a commit holds locks that these wait for.
-        let work = tokio::task::spawn_blocking(move || transaction.commit(engine.catalog(), engine.store()));
-        work.await.map_err(|error| Error::internal(format!("a commit failed: {error}")))?
+        let work = scope::work(&COMMIT, move || transaction.commit(engine.catalog(), engine.store()));
+        scope::scope(&COMMIT, tokio::task::spawn_blocking(work))
+            .await
+            .map_err(|error| Error::internal(format!("a commit failed: {error}")))?
     }
 
     fn rollback(&mut self) {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Result, Value};
 use ashlar_query::grammar::{self, ParsedStatement};
 use ashlar_query::lift::{self, Lifting, Shape};
@@ -17,6 +18,9 @@ const CACHED_TEXT_BYTES_MAX: usize = 8 * 1024;
 
 /// Statements longer than this are not looked at on the connection's own thread, whose stack is small.
 const LIGHT_TEXT_BYTES_MAX: usize = 16 * 1024;
+
+static PARSE: Name = Name::new("parse");
+static PLAN: Name = Name::new("plan");
 
 /// A statement of a simple query.
 pub struct SimpleStatement(pub(super) Stage);
@@ -59,7 +63,7 @@ impl SqlSession {
             return grammar::parse(sql);
         }
         let text = sql.to_owned();
-        self.beside_pool(move || grammar::parse(&text)).await?
+        scope(&PARSE, self.beside_pool(move || grammar::parse(&text))).await?
     }
 
     /// Does what takes long and cannot be stopped on a thread of its own. Nobody waits for it who was told to stop.
@@ -168,7 +172,7 @@ impl SqlSession {
         }
         let (parsed, declared) = (Arc::clone(parsed), declared.to_vec());
         let plan = move || ashlar_query::Statement::plan(&engine, &catalog, &parsed, &declared);
-        Ok(Arc::new(self.beside_pool(plan).await??))
+        Ok(Arc::new(scope(&PLAN, self.beside_pool(plan)).await??))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, Result, Value};
 use ashlar_query::StatementTime;
 use ashlar_query::select::SelectPlan;
@@ -21,6 +22,9 @@ const ROWS_PER_LOOK: usize = 64;
 const BYTES_PER_LOOK: usize = 1 << 20;
 /// Rows between two turns of the thread's other connections: some tenths of a millisecond.
 const ROWS_PER_TURN: usize = 1024;
+
+static TO_CONNECTION: Name = Name::new("rows to the connection");
+static FROM_QUERY: Name = Name::new("rows from the query");
 
 /// Where the next row comes from.
 pub(super) enum RowSource {
@@ -68,7 +72,7 @@ impl RowSource {
                 let mut stream = plan.stream(&pool, &parameters, view, time).await?;
                 while let Some(batch) = stream.next().await {
                     let batch = batch.map_err(ashlar_query::from_datafusion)?;
-                    if batch.num_rows() > 0 && sender.send(Ok(batch)).await.is_err() {
+                    if batch.num_rows() > 0 && scope(&TO_CONNECTION, sender.send(Ok(batch))).await.is_err() {
                         // The connection has lost interest.
                         return Ok(());
                     }
@@ -136,7 +140,7 @@ impl QueryRows {
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(cancel.error()),
-            batch = self.batches.recv() => batch.transpose(),
+            batch = scope(&FROM_QUERY, self.batches.recv()) => batch.transpose(),
         }
     }
 

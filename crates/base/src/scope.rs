@@ -1,0 +1,302 @@
+//! Named scopes: where a task is, and in what, for whoever wants to know at a glance from outside.
+//!
+//! A task that waits is on no thread's stack, so a sampler of threads does not see it. Here each [`task`] has a word of memory that
+//! says in which scopes it is, and which kind of thread runs it if one does; a sampler reads the words of all tasks.
+//!
+//! ```text
+//! bit  0..8      8..16      ...   48..56    56..64
+//!      outermost next one         seventh   thread that runs it; 0 while it waits
+//! ```
+//!
+//! Used by whatever waits for something with a name: sockets, channels, locks, the query pool. Read by `telemetry`, for profiles.
+//! Nothing is allocated in a scope, no lock is taken, and nobody else's memory is written: entering and leaving one is two stores to a
+//! word that belongs to the task, whether a profile is taken or not, for a task that waits must be seen by one that begins later.
+//!
+//! Of several scopes that one task waits in at once, as the branches of a `select!`, the one that was polled last is seen.
+
+mod registry;
+
+use std::cell::Cell;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+
+use registry::Held;
+
+/// Names that one word has room for. A scope that is further in is not seen; its task is seen in those around it.
+pub const DEPTH_MAX: u32 = 7;
+
+/// The bits of a word that hold names.
+const NAMES: u64 = (1 << (8 * DEPTH_MAX)) - 1;
+
+/// What a scope is called. Made once, as a `static` beside what it names.
+#[derive(Debug)]
+pub struct Name {
+    text: &'static str,
+    /// Its number in the table of names; 0 until it is first used.
+    number: AtomicU8,
+}
+
+impl Name {
+    /// A name, as people read it: `socket read`. Two that have the same text are one.
+    pub const fn new(text: &'static str) -> Self {
+        Self { text, number: AtomicU8::new(0) }
+    }
+
+    fn number(&self) -> u8 {
+        match self.number.load(Ordering::Relaxed) {
+            0 => self.first_use(),
+            number => number,
+        }
+    }
+
+    #[cold]
+    fn first_use(&self) -> u8 {
+        let number = registry::number_of(self.text);
+        self.number.store(number, Ordering::Relaxed);
+        number
+    }
+}
+
+/// Where a task is, as it was seen once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place(u64);
+
+impl Place {
+    /// The names of the scopes that the task is in, the outermost first.
+    pub fn names(self) -> Vec<&'static str> {
+        let numbers = self.0.to_le_bytes();
+        let names = numbers.into_iter().take(DEPTH_MAX as usize).take_while(|number| *number > 0);
+        names.map(registry::name_of).collect()
+    }
+
+    /// The kind of thread that runs it, by the name of the thread without its number; none while it waits.
+    pub fn runs_on(self) -> Option<&'static str> {
+        let [.., thread] = self.0.to_le_bytes();
+        (thread > 0).then(|| registry::name_of(thread))
+    }
+}
+
+/// Looks at every task that there is. They go on meanwhile.
+pub fn look(see: impl FnMut(Place)) {
+    registry::look(see);
+}
+
+/// A task's word, on a cache line of its own: it is written whenever the task is polled.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Slot(AtomicU64);
+
+/// What a thread knows of the task that it runs.
+struct Here {
+    slot: Cell<Option<&'static Slot>>,
+    /// The scopes that are being polled, in the form of a word.
+    word: Cell<u64>,
+    /// The number of this kind of thread, in the highest byte; 0 until it is first needed.
+    thread: Cell<u64>,
+}
+
+thread_local! {
+    static HERE: Here = const { Here { slot: Cell::new(None), word: Cell::new(0), thread: Cell::new(0) } };
+}
+
+/// The word with one name more.
+fn within(word: u64, name: &Name) -> u64 {
+    let number = u64::from(name.number());
+    let used = u64::BITS - (word & NAMES).leading_zeros();
+    let depth = used.div_ceil(8);
+    // What calls itself is one place: operators that start operators, say.
+    let is_same = depth > 0 && (word >> (8 * (depth - 1))) & 0xff == number;
+    if depth == DEPTH_MAX || is_same { word } else { word | number << (8 * depth) }
+}
+
+/// The scopes that what is called now is in; a task that is started here is in them too.
+fn around() -> u64 {
+    HERE.with(|here| here.word.get() & NAMES)
+}
+
+impl Here {
+    fn is_at(&self, slot: &Slot, word: u64) {
+        self.word.set(word);
+        slot.0.store(word, Ordering::Relaxed);
+    }
+
+    fn thread(&self) -> u64 {
+        match self.thread.get() {
+            0 => self.first_task(),
+            thread => thread,
+        }
+    }
+
+    #[cold]
+    fn first_task(&self) -> u64 {
+        let current = std::thread::current();
+        let name = current.name().unwrap_or("a thread without a name");
+        let kind = name.trim_end_matches(|letter: char| letter.is_ascii_digit()).trim_end_matches('-');
+        let thread = u64::from(registry::number_of(kind)) << 56;
+        self.thread.set(thread);
+        thread
+    }
+}
+
+/// This thread runs a task, until it is dropped.
+struct Running {
+    slot: &'static Slot,
+    outer: (Option<&'static Slot>, u64),
+}
+
+impl Running {
+    fn begin(slot: &'static Slot, root: u64) -> Self {
+        HERE.with(|here| {
+            let outer = (here.slot.replace(Some(slot)), here.word.get());
+            here.is_at(slot, root | here.thread());
+            Self { slot, outer }
+        })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It waits in the scope that said so last.
+        let word = self.slot.0.load(Ordering::Relaxed) & NAMES;
+        self.slot.0.store(word, Ordering::Relaxed);
+        HERE.with(|here| {
+            here.slot.set(self.outer.0);
+            here.word.set(self.outer.1);
+        });
+    }
+}
+
+pin_project! {
+    /// See [`task`].
+    #[derive(Debug)]
+    #[must_use = "a task does nothing unless it is polled"]
+    pub struct Task<F> {
+        held: Held,
+        root: u64,
+        #[pin]
+        future: F,
+    }
+}
+
+/// What is polled by itself: handed to `spawn`, or to `block_on`. It is seen from now on until it is dropped, within the scopes of
+/// whoever starts it.
+pub fn task<F: Future>(name: &Name, future: F) -> Task<F> {
+    let root = within(around(), name);
+    Task { held: Held::take(root), root, future }
+}
+
+impl<F: Future> Future for Task<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _running = this.held.slot().map(|slot| Running::begin(slot, *this.root));
+        this.future.poll(context)
+    }
+}
+
+/// Work for a thread that may block: it is seen while it runs, within the scopes of whoever asks for it.
+pub fn work<T>(name: &'static Name, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let root = within(around(), name);
+    move || {
+        let held = Held::take(root);
+        let _running = held.slot().map(|slot| Running::begin(slot, root));
+        work()
+    }
+}
+
+pin_project! {
+    /// See [`scope`].
+    #[derive(Debug)]
+    #[must_use = "a scope does nothing unless it is polled"]
+    pub struct Scope<F> {
+        name: &'static Name,
+        // Whether its task waits in it.
+        waits: bool,
+        #[pin]
+        future: F,
+    }
+
+    impl<F> PinnedDrop for Scope<F> {
+        fn drop(this: Pin<&mut Self>) {
+            if this.waits {
+                given_up();
+            }
+        }
+    }
+}
+
+/// A future with a name: while it is polled and while it is waited for, its task is seen in it.
+pub fn scope<F: Future>(name: &'static Name, future: F) -> Scope<F> {
+    Scope { name, waits: false, future }
+}
+
+impl<F: Future> Future for Scope<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        HERE.with(|here| {
+            // Outside of a task nobody looks.
+            let Some(slot) = here.slot.get() else { return this.future.poll(context) };
+            let outer = here.word.get();
+            here.is_at(slot, within(outer, this.name));
+            // If this panics, the words are wrong until the task is polled again.
+            let polled = this.future.poll(context);
+            here.word.set(outer);
+            *this.waits = polled.is_pending();
+            if polled.is_ready() {
+                slot.0.store(outer, Ordering::Relaxed);
+            }
+            polled
+        })
+    }
+}
+
+/// A scope that was waited in is dropped: the task that drops it is where it does so.
+fn given_up() {
+    HERE.with(|here| {
+        if let Some(slot) = here.slot.get() {
+            slot.0.store(here.word.get(), Ordering::Relaxed);
+        }
+    });
+}
+
+/// See [`enter`].
+#[derive(Debug)]
+#[must_use = "it leaves the scope when it is dropped"]
+pub struct Entered {
+    outer: u64,
+    /// It belongs to the poll in which it was made.
+    _here: PhantomData<*const ()>,
+}
+
+/// From here until what it gives is dropped, on this thread and not across an `await`, the task is seen in this scope.
+pub fn enter(name: &'static Name) -> Entered {
+    let outer = HERE.with(|here| {
+        let outer = here.word.get();
+        if let Some(slot) = here.slot.get() {
+            here.is_at(slot, within(outer, name));
+        }
+        outer
+    });
+    Entered { outer, _here: PhantomData }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        HERE.with(|here| {
+            if let Some(slot) = here.slot.get() {
+                here.is_at(slot, self.outer);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

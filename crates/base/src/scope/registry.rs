@@ -1,0 +1,94 @@
+//! What all scopes of the process share: the table of names, and the slots of tasks.
+//!
+//! Called when a name is first used, when a task begins and ends, and by who looks; never in a poll.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{NAMES, Place, Slot};
+
+/// Tasks that are seen at once; 64 bytes each, which are kept for later ones. Connections and the operators of queries are fewer.
+const SLOTS_MAX: usize = 1 << 16;
+
+/// The number of all names for which there is none left.
+const OTHERS: u8 = u8::MAX;
+
+/// The name with number `n` is at place `n - 1`.
+static TABLE: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
+
+static SLOTS: Mutex<Slots> = Mutex::new(Slots { all: Vec::new(), free: Vec::new() });
+
+struct Slots {
+    all: Vec<&'static Slot>,
+    free: Vec<&'static Slot>,
+}
+
+fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number of a name, which is put into the table if it is new. The table is never emptied: names are in the program, and there
+/// is one for each kind of thread.
+pub(super) fn number_of(text: &str) -> u8 {
+    let mut table = lock(&TABLE);
+    let place = table.iter().position(|known| *known == text).unwrap_or(table.len());
+    let number = u8::try_from(place + 1).unwrap_or(OTHERS);
+    if place == table.len() && number < OTHERS {
+        table.push(Box::leak(Box::<str>::from(text)));
+    }
+    number
+}
+
+/// The name with this number.
+pub(super) fn name_of(number: u8) -> &'static str {
+    lock(&TABLE).get(usize::from(number).wrapping_sub(1)).copied().unwrap_or("others")
+}
+
+/// Looks at every task.
+pub(super) fn look(mut see: impl FnMut(Place)) {
+    let slots = lock(&SLOTS);
+    let words = slots.all.iter().map(|slot| slot.0.load(Ordering::Relaxed));
+    // A free one has no names.
+    words.filter(|word| word & NAMES != 0).for_each(|word| see(Place(word)));
+}
+
+/// The slot of a task, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Held(Option<&'static Slot>);
+
+impl Held {
+    /// A slot for a task that waits in this place; none where there are too many.
+    pub(super) fn take(place: u64) -> Self {
+        let mut slots = lock(&SLOTS);
+        let slot = match slots.free.pop() {
+            Some(slot) => slot,
+            None if slots.all.len() < SLOTS_MAX => {
+                let slot: &'static Slot = Box::leak(Box::new(Slot::default()));
+                slots.all.push(slot);
+                slot
+            }
+            None => return Self(None),
+        };
+        slot.0.store(place, Ordering::Relaxed);
+        Self(Some(slot))
+    }
+
+    pub(super) fn slot(&self) -> Option<&'static Slot> {
+        self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0 {
+            let mut slots = lock(&SLOTS);
+            slot.0.store(0, Ordering::Relaxed);
+            slots.free.push(slot);
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) fn slots_made() -> usize {
+    lock(&SLOTS).all.len()
+}
