@@ -7,6 +7,7 @@ final class Plan {
     private final Map<String, String> sizes;
     private Choice choice;
     private Rows rows;
+    private ByValue byValue;
 
     /** Of words: the name, then {@code size=number}. */
     Plan(String[] words) {
@@ -25,6 +26,11 @@ final class Plan {
             named.put(parts[0], parts[1]);
         }
         return named;
+    }
+
+    /** Whether a choice that the workload has is this one. */
+    boolean is(String name, String value) {
+        return value.equals(sizes.get(name));
     }
 
     /** A size that the workload has. */
@@ -46,6 +52,14 @@ final class Plan {
             choice = new Choice(sizes.get("distribution"), count);
         }
         return choice;
+    }
+
+    /** All rows by their values. */
+    synchronized ByValue byValue() {
+        if (byValue == null) {
+            byValue = new ByValue(integer("rows"));
+        }
+        return byValue;
     }
 
     /** The sums of all rows. */

@@ -8,6 +8,9 @@ final class Rows {
     /** The map of the rows, which is its table in SQL. */
     static final String TABLE = "ashlar_lab_rows";
 
+    /** The smaller map of a join: each of its rows names a row of the other. */
+    static final String PICKS = "ashlar_lab_picks";
+
     /** Integers in the array of a row. */
     static final int NUMBERS = 20;
 
@@ -44,6 +47,25 @@ final class Rows {
             rest >>>= 4;
         }
         return new String(text, StandardCharsets.ISO_8859_1);
+    }
+
+    /** The column {@code row_id} of a row of {@link #PICKS}, where the other map has so many rows. */
+    static long pickedRow(long id, long rows) {
+        return Long.remainderUnsigned(Numbers.mix(~id), rows);
+    }
+
+    /** Its column {@code amount}. */
+    static long pickedAmount(long id) {
+        return Long.remainderUnsigned(Numbers.mix(~id ^ 1L << 63), 1000);
+    }
+
+    /** What the join of both comes to: the sum of {@code amount} and {@code value} over its rows, of which there are {@code picks}. */
+    static long joined(long picks, long rows) {
+        long sum = 0;
+        for (long id = 0; id < picks; id++) {
+            sum += pickedAmount(id) + value(pickedRow(id, rows));
+        }
+        return sum;
     }
 
     /** What the label of a row begins with, in any version. */

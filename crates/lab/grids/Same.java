@@ -40,6 +40,17 @@ final class Same {
             }
             out.append('\n');
         }
+        for (long id : new long[] {0, 42, 999_999, 199_999_999}) {
+            out.append("document ").append(Documents.of(id)).append('\n');
+            out.append("pick ").append(Rows.pickedRow(id, 1000)).append(' ').append(Rows.pickedAmount(id)).append('\n');
+        }
+        out.append("joined ").append(Rows.joined(50, 1000)).append('\n');
+        ByValue byValue = new ByValue(1000);
+        for (long place : new long[] {0, 1, 500, 999}) {
+            long low = byValue.at(place);
+            out.append("by value ").append(low).append(' ').append(byValue.rows(low, ByValue.VALUES));
+            out.append(' ').append(byValue.ids(0, low + 1)).append('\n');
+        }
         out.append("sum ").append(new Rows(1000).between(10, 900)).append('\n');
         for (String distribution : new String[] {"uniform", "zipfian"}) {
             for (long count : new long[] {1, 2, 3, 1000, 100_000}) {

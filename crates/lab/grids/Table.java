@@ -24,6 +24,24 @@ final class Table implements Product {
 
         /** All columns of all rows. */
         void fetch(Sink sink) throws Exception;
+
+        /** How many rows there are, or how many keys. */
+        long count(boolean keys) throws Exception;
+
+        /** How many rows have a {@code value} below this. */
+        long countBelow(long value) throws Exception;
+
+        /** The sum of {@link Documents#SUMMED} over all documents; whether the field is named by a parameter. */
+        long sumOfDocuments(boolean byParameter) throws Exception;
+
+        /** The columns {@code id} and {@code value} of the rows that have this label. */
+        void labelled(String label, Sink sink) throws Exception;
+
+        /** All columns of the rows whose {@code value} is from {@code low} to {@code high}. */
+        void valueRange(long low, long high, Sink sink) throws Exception;
+
+        /** Both maps by the keys of the larger one: how many rows that are, and the sum of {@code amount} and {@code value}. */
+        long[] join() throws Exception;
     }
 
     /** Two columns of one row. */
@@ -68,6 +86,16 @@ final class Table implements Product {
                 return new Range(plan, numbers);
             case "sql-fetch":
                 return new Fetch(plan);
+            case "sql-count":
+                return new Count(plan, numbers);
+            case "sql-json-sum":
+                return new JsonSum(plan);
+            case "sql-value":
+                return new Value(plan, numbers);
+            case "query-range":
+                return new ValueRange(plan, numbers);
+            case "sql-join":
+                return new Join(plan);
             default:
                 throw new IllegalArgumentException("no workload over rows: " + plan.workload);
         }
@@ -175,19 +203,20 @@ final class Table implements Product {
         }
     }
 
-    /** Counts and sums the rows that were asked for. */
+    /** Counts the rows that came, and sums up a column of those that were asked for. */
     private abstract static class Counter extends Reader implements Sink {
-        private final Rows rows;
         long first;
         long end;
         private long count;
         private long sum;
 
-        Counter(Plan plan) {
-            rows = plan.rows();
-        }
-
         abstract void ask() throws Exception;
+
+        /** How many rows from {@link #first} to before {@link #end} there are. */
+        abstract long expectedRows();
+
+        /** Their sum. */
+        abstract long expectedSum();
 
         @Override
         public void call() throws Exception {
@@ -196,22 +225,41 @@ final class Table implements Product {
             ask();
         }
 
+        /** What was asked for is the first of both. */
         @Override
-        public void row(long id, long value) {
+        public void row(long asked, long summed) {
             count++;
-            sum += id >= first && id < end ? value : Long.MIN_VALUE >> 32;
+            sum += asked >= first && asked < end ? summed : Long.MIN_VALUE >> 32;
         }
 
         @Override
         public String judge() {
-            long expected = rows.between(first, end);
-            return count == end - first && sum == expected
+            return count == expectedRows() && sum == expectedSum()
                     ? null
-                    : count + " rows with the sum " + sum + " instead of " + (end - first) + " with " + expected;
+                    : count + " rows with the sum " + sum + " instead of " + expectedRows() + " with " + expectedSum();
         }
     }
 
-    private final class Range extends Counter {
+    /** Of ids. */
+    private abstract static class IdCounter extends Counter {
+        private final Rows rows;
+
+        IdCounter(Plan plan) {
+            rows = plan.rows();
+        }
+
+        @Override
+        long expectedRows() {
+            return end - first;
+        }
+
+        @Override
+        long expectedSum() {
+            return rows.between(first, end);
+        }
+    }
+
+    private final class Range extends IdCounter {
         private final Numbers numbers;
         private final long rows;
         private final long length;
@@ -235,7 +283,7 @@ final class Table implements Product {
         }
     }
 
-    private final class Fetch extends Counter {
+    private final class Fetch extends IdCounter {
         Fetch(Plan plan) {
             super(plan);
             end = plan.integer("rows");
@@ -244,6 +292,154 @@ final class Table implements Product {
         @Override
         void ask() throws Exception {
             table.fetch(this);
+        }
+    }
+
+    private final class Value extends Counter {
+        private final Numbers numbers;
+        private final Choice choice;
+        private String label;
+
+        Value(Plan plan, Numbers numbers) {
+            this.numbers = numbers;
+            choice = plan.choice(plan.integer("rows"));
+        }
+
+        @Override
+        public void make() {
+            first = choice.next(numbers);
+            end = first + 1;
+            label = Rows.label(first, 0);
+        }
+
+        @Override
+        void ask() throws Exception {
+            table.labelled(label, this);
+        }
+
+        @Override
+        long expectedRows() {
+            return 1;
+        }
+
+        @Override
+        long expectedSum() {
+            return Rows.value(first);
+        }
+    }
+
+    private final class ValueRange extends Counter {
+        private final Numbers numbers;
+        private final ByValue byValue;
+        private final long rows;
+        private final long length;
+
+        ValueRange(Plan plan, Numbers numbers) {
+            this.numbers = numbers;
+            byValue = plan.byValue();
+            rows = plan.integer("rows");
+            length = plan.integer("range_rows");
+        }
+
+        @Override
+        public void make() {
+            long place = numbers.below(rows - length + 1);
+            first = byValue.at(place);
+            end = byValue.at(place + length - 1) + 1;
+        }
+
+        @Override
+        void ask() throws Exception {
+            table.valueRange(first, end - 1, this);
+        }
+
+        @Override
+        long expectedRows() {
+            return byValue.rows(first, end);
+        }
+
+        @Override
+        long expectedSum() {
+            return byValue.ids(first, end);
+        }
+    }
+
+    private final class Count extends Reader {
+        private final Numbers numbers;
+        private final boolean keys;
+        /** None where all rows are counted. */
+        private final ByValue byValue;
+        private final long rows;
+        private long end;
+        private long found;
+
+        Count(Plan plan, Numbers numbers) {
+            this.numbers = numbers;
+            keys = plan.is("counted", "keys");
+            byValue = plan.is("counted", "matching") ? plan.byValue() : null;
+            rows = plan.integer("rows");
+        }
+
+        @Override
+        public void make() {
+            if (byValue != null) {
+                end = ByValue.VALUES / 4 + numbers.below(ByValue.VALUES / 2);
+            }
+        }
+
+        @Override
+        public void call() throws Exception {
+            found = byValue == null ? table.count(keys) : table.countBelow(end);
+        }
+
+        @Override
+        public String judge() {
+            long expected = byValue == null ? rows : byValue.rows(0, end);
+            return found == expected ? null : found + " rows are counted instead of " + expected;
+        }
+    }
+
+    private final class JsonSum extends Reader {
+        private final boolean byParameter;
+        private final long expected;
+        private long found;
+
+        JsonSum(Plan plan) {
+            byParameter = plan.is("field", "parameter");
+            expected = plan.rows().between(0, plan.integer("rows"));
+        }
+
+        @Override
+        public void call() throws Exception {
+            found = table.sumOfDocuments(byParameter);
+        }
+
+        @Override
+        public String judge() {
+            return found == expected ? null : "the sum is " + found + " instead of " + expected;
+        }
+    }
+
+    private final class Join extends Reader {
+        private final long rows;
+        private final long expected;
+        private long[] found;
+
+        Join(Plan plan) {
+            rows = plan.integer("join_rows");
+            expected = Rows.joined(rows, plan.integer("rows"));
+        }
+
+        @Override
+        public void call() throws Exception {
+            found = table.join();
+        }
+
+        @Override
+        public String judge() {
+            return found[0] == rows && found[1] == expected
+                    ? null
+                    : found[0] + " joined rows with the sum " + found[1] + " instead of " + rows + " with " + expected;
         }
     }
 }

@@ -91,13 +91,23 @@ fn a_map_of_hazelcast_is_loaded_measured_and_stopped() {
 fn rows_in_hazelcast_are_answered_rightly_by_sql_and_by_predicates() {
     let guard = tempfile::tempdir().unwrap();
     let both = "hazelcast-sql,hazelcast-predicates";
-    for (workload, targets) in
-        [("sql-update", both), ("sql-fetch", "hazelcast-sql"), ("sql-range", "hazelcast-predicates")]
-    {
-        let path = guard.path().join(workload);
-        ends(run(&path, &[workload, "--target", targets, "--rows", "2000", "--seconds", "1"]), 0);
+    let mapping = "CREATE OR REPLACE MAPPING ashlar_lab_rows ";
+    for (workload, sizes, targets, declared) in [
+        ("sql-update", &[][..], both, mapping),
+        ("sql-fetch", &[], "hazelcast-sql", mapping),
+        ("sql-range", &["--range-rows", "100"], "hazelcast-predicates", "SORTED index on __key"),
+        ("sql-count", &["--counted", "keys"], both, mapping),
+        ("sql-count", &["--counted", "matching"], both, mapping),
+        ("sql-json-sum", &[], both, "CREATE OR REPLACE MAPPING ashlar_lab_documents "),
+        ("sql-json-sum", &["--field", "parameter"], "hazelcast-sql", "CREATE OR REPLACE MAPPING ashlar_lab_documents "),
+        ("sql-value", &["--index", "hash"], both, "HASH index on label"),
+        ("query-range", &["--range-rows", "50"], both, "SORTED index on value"),
+        ("sql-join", &["--join-rows", "100"], "hazelcast-sql", "CREATE OR REPLACE MAPPING ashlar_lab_picks "),
+    ] {
+        let path = guard.path().join([&[workload], sizes].concat().join("-"));
+        let asked = [workload, "--target", targets, "--rows", "2000", "--seconds", "1"];
+        ends(run(&path, &[&asked[..], sizes].concat()), 0);
         let run = record(&path);
-        let declared = if workload == "sql-range" { "SORTED index on __key" } else { "CREATE OR REPLACE MAPPING" };
         let settings = run["targets"][0]["configuration"].to_string();
         assert!(settings.contains(declared), "{settings}");
         let measurements = run["measurements"].as_array().unwrap();
@@ -192,6 +202,7 @@ fn what_a_client_in_java_cannot_do_is_absent_with_its_reason() {
     let (_guard, path) = folder();
     for (arguments, said) in [
         (&["kv-get", "--target", "hazelcast", "--pipeline", "2"][..], "send one request at a time"),
+        (&["sql-join", "--target", "hazelcast-predicates"], "a predicate is about one map"),
         (&["sql-key", "--target", "geode"], "geode is absent: it has keys and values"),
         (&["sql-key", "--target", "lettuce=noop"], "its client does not speak PostgreSQL"),
         (&["kv-get", "--target", "lettuce=geode"], "geode has a client of its own in Java"),

@@ -13,12 +13,14 @@ final class GeodeLoad implements Load.Store {
         entries = cache.<String, byte[]>createClientRegionFactory(ClientRegionShortcut.PROXY).create("entries");
     }
 
+    /** Geode's client at the server of a port. */
+    static ClientCacheFactory connect(String port) {
+        return new ClientCacheFactory().set("log-level", "warn").addPoolServer("127.0.0.1", Integer.parseInt(port));
+    }
+
     public static void main(String[] arguments) throws Exception {
         Lines lines = new Lines();
-        ClientCache cache = new ClientCacheFactory()
-                .set("log-level", "warn")
-                .addPoolServer("127.0.0.1", Integer.parseInt(arguments[0]))
-                .create();
+        ClientCache cache = connect(arguments[0]).create();
         lines.serve(new Load(new GeodeLoad(cache)));
         cache.close();
         System.exit(0);

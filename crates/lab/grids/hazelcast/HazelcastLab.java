@@ -1,5 +1,3 @@
-import com.hazelcast.client.HazelcastClient;
-import com.hazelcast.client.config.ClientConfig;
 import com.hazelcast.client.config.ClientConnectionStrategyConfig.ReconnectMode;
 import com.hazelcast.core.HazelcastInstance;
 import com.hazelcast.instance.BuildInfoProvider;
@@ -13,14 +11,8 @@ final class HazelcastLab {
 
     public static void main(String[] arguments) throws Exception {
         Lines lines = new Lines();
-        ClientConfig config = new ClientConfig();
-        config.setClusterName("bench");
-        config.getNetworkConfig().addAddress("127.0.0.1:" + arguments[0]);
-        config.getConnectionStrategyConfig().getConnectionRetryConfig().setClusterConnectTimeoutMillis(60_000);
         // A member that is gone ends the measurement; waiting for it would not.
-        config.getConnectionStrategyConfig().setReconnectMode(ReconnectMode.OFF);
-        config.getSerializationConfig().getCompactSerializationConfig().addSerializer(new Row.Serializer());
-        HazelcastInstance client = HazelcastClient.newHazelcastClient(config);
+        HazelcastInstance client = HazelcastLoad.connect(arguments[0], ReconnectMode.OFF);
         lines.serve(new Lab(lines, product(client, arguments[1])));
         client.shutdown();
         System.exit(0);

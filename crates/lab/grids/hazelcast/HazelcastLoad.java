@@ -1,5 +1,6 @@
 import com.hazelcast.client.HazelcastClient;
 import com.hazelcast.client.config.ClientConfig;
+import com.hazelcast.client.config.ClientConnectionStrategyConfig.ReconnectMode;
 import com.hazelcast.core.HazelcastInstance;
 import com.hazelcast.core.HazelcastJsonValue;
 import com.hazelcast.map.IMap;
@@ -31,13 +32,20 @@ final class HazelcastLoad implements Load.Store {
         this.entries = client.getMap("entries");
     }
 
-    public static void main(String[] arguments) throws Exception {
-        Lines lines = new Lines();
+    /** Hazelcast's client at the member of a port; what it does when that is gone. */
+    static HazelcastInstance connect(String port, ReconnectMode gone) {
         ClientConfig config = new ClientConfig();
         config.setClusterName("bench");
-        config.getNetworkConfig().addAddress("127.0.0.1:" + arguments[0]);
+        config.getNetworkConfig().addAddress("127.0.0.1:" + port);
         config.getConnectionStrategyConfig().getConnectionRetryConfig().setClusterConnectTimeoutMillis(60_000);
-        HazelcastInstance client = HazelcastClient.newHazelcastClient(config);
+        config.getConnectionStrategyConfig().setReconnectMode(gone);
+        config.getSerializationConfig().getCompactSerializationConfig().addSerializer(new Row.Serializer());
+        return HazelcastClient.newHazelcastClient(config);
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        Lines lines = new Lines();
+        HazelcastInstance client = connect(arguments[0], ReconnectMode.ON);
         lines.serve(new Load(new HazelcastLoad(client)));
         client.shutdown();
         System.exit(0);

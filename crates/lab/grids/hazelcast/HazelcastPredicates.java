@@ -13,7 +13,7 @@ final class HazelcastPredicates extends HazelcastRows {
     }
 
     @Override
-    List<String> declare() {
+    List<String> declare(Plan plan) {
         return List.of();
     }
 
@@ -47,6 +47,41 @@ final class HazelcastPredicates extends HazelcastRows {
         for (Map.Entry<Long, Row> entry : rows.entrySet()) {
             sink.row(entry.getKey(), entry.getValue().getValue());
         }
+    }
+
+    @Override
+    public long count(boolean keys) {
+        return rows.aggregate(keys ? Aggregators.count("__key") : Aggregators.count());
+    }
+
+    @Override
+    public long countBelow(long value) {
+        return rows.aggregate(Aggregators.count(), Predicates.lessThan("value", value));
+    }
+
+    @Override
+    public long sumOfDocuments(boolean byParameter) {
+        // A field is an argument in either case.
+        return documents.aggregate(Aggregators.longSum(Documents.SUMMED));
+    }
+
+    @Override
+    public void labelled(String label, Table.Sink sink) {
+        for (Object[] row : rows.project(Projections.multiAttribute("__key", "value"), Predicates.equal("label", label))) {
+            sink.row((Long) row[0], (Long) row[1]);
+        }
+    }
+
+    @Override
+    public void valueRange(long low, long high, Table.Sink sink) {
+        for (Map.Entry<Long, Row> entry : rows.entrySet(Predicates.between("value", low, high))) {
+            sink.row(entry.getValue().getValue(), entry.getKey());
+        }
+    }
+
+    @Override
+    public long[] join() {
+        throw new UnsupportedOperationException("a predicate is about one map");
     }
 
     /** Changes two columns where the row lies. */

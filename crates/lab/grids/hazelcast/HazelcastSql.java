@@ -18,6 +18,23 @@ final class HazelcastSql extends HazelcastRows {
     // Key and value, the shape of Hazelcast's own benchmark; the value has the other columns.
     private static final String FETCH = "SELECT __key, this FROM " + Rows.TABLE;
 
+    private static final String COUNT = "SELECT count(*) FROM " + Rows.TABLE;
+    private static final String COUNT_KEYS = "SELECT count(__key) FROM " + Rows.TABLE;
+    private static final String COUNT_BELOW = COUNT + " WHERE \"value\" < ?";
+    private static final String DOCUMENTS = "CREATE OR REPLACE MAPPING " + Documents.TABLE
+            + " TYPE IMap OPTIONS ('keyFormat' = 'bigint', 'valueFormat' = 'json')";
+    private static final String JSON_SUM =
+            "SELECT sum(JSON_VALUE(this, '$." + Documents.SUMMED + "' RETURNING BIGINT)) FROM " + Documents.TABLE;
+    private static final String JSON_SUM_BY_PARAMETER =
+            "SELECT sum(JSON_VALUE(this, ? RETURNING BIGINT)) FROM " + Documents.TABLE;
+    private static final String LABELLED = "SELECT __key, \"value\" FROM " + Rows.TABLE + " WHERE label = ?";
+    private static final String VALUE_RANGE = FETCH + " WHERE \"value\" BETWEEN ? AND ?";
+    private static final String PICKS = "CREATE OR REPLACE MAPPING " + Rows.PICKS
+            + " (__key BIGINT, row_id BIGINT, amount BIGINT) TYPE IMap"
+            + " OPTIONS ('keyFormat' = 'bigint', 'valueFormat' = 'compact', 'valueCompactTypeName' = '" + PICK + "')";
+    private static final String JOIN = "SELECT count(*), sum(p.amount + r.\"value\") FROM " + Rows.PICKS + " p JOIN "
+            + Rows.TABLE + " r ON r.__key = p.row_id";
+
     private final SqlService sql;
 
     HazelcastSql(HazelcastInstance client) {
@@ -26,9 +43,20 @@ final class HazelcastSql extends HazelcastRows {
     }
 
     @Override
-    List<String> declare() {
-        sql.execute(MAPPING).close();
-        return List.of(MAPPING);
+    List<String> declare(Plan plan) {
+        List<String> mappings;
+        switch (plan.workload) {
+            case "sql-json-sum":
+                mappings = List.of(DOCUMENTS);
+                break;
+            case "sql-join":
+                mappings = List.of(MAPPING, PICKS);
+                break;
+            default:
+                mappings = List.of(MAPPING);
+        }
+        mappings.forEach(mapping -> sql.execute(mapping).close());
+        return mappings;
     }
 
     @Override
@@ -56,8 +84,58 @@ final class HazelcastSql extends HazelcastRows {
 
     @Override
     public long sum() {
-        try (SqlResult result = sql.execute(SUM)) {
-            return new BigDecimal(result.iterator().next().getObject(0).toString()).longValueExact();
+        return number(SUM);
+    }
+
+    /** The number that a statement is answered by; a sum is a decimal. */
+    private long number(String statement, Object... parameters) {
+        try (SqlResult result = sql.execute(statement, parameters)) {
+            return number(result.iterator().next(), 0);
+        }
+    }
+
+    private static long number(SqlRow row, int column) {
+        return new BigDecimal(row.getObject(column).toString()).longValueExact();
+    }
+
+    @Override
+    public long count(boolean keys) {
+        return number(keys ? COUNT_KEYS : COUNT);
+    }
+
+    @Override
+    public long countBelow(long value) {
+        return number(COUNT_BELOW, value);
+    }
+
+    @Override
+    public long sumOfDocuments(boolean byParameter) {
+        return byParameter ? number(JSON_SUM_BY_PARAMETER, "$." + Documents.SUMMED) : number(JSON_SUM);
+    }
+
+    @Override
+    public void labelled(String label, Table.Sink sink) {
+        try (SqlResult result = sql.execute(LABELLED, label)) {
+            for (SqlRow row : result) {
+                sink.row(row.<Long>getObject(0), row.<Long>getObject(1));
+            }
+        }
+    }
+
+    @Override
+    public void valueRange(long low, long high, Table.Sink sink) {
+        try (SqlResult result = sql.execute(VALUE_RANGE, low, high)) {
+            for (SqlRow row : result) {
+                sink.row(row.<Row>getObject(1).getValue(), row.<Long>getObject(0));
+            }
+        }
+    }
+
+    @Override
+    public long[] join() {
+        try (SqlResult result = sql.execute(JOIN)) {
+            SqlRow row = result.iterator().next();
+            return new long[] {number(row, 0), number(row, 1)};
         }
     }
 

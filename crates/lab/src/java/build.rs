@@ -19,8 +19,10 @@ macro_rules! files {
 
 /// The files of `crates/lab/grids`: path there, and text. A test keeps the list complete.
 pub(super) const FILES: &[(&str, &str)] = &files![
+    "ByValue.java",
     "Caller.java",
     "Choice.java",
+    "Documents.java",
     "Entries.java",
     "Heap.java",
     "Keys.java",

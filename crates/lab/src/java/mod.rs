@@ -34,7 +34,18 @@ pub(crate) enum Product {
 pub(crate) fn workloads(door: Door) -> &'static [&'static str] {
     match door {
         Door::Resp => &["kv-get", "kv-put", "kv-mixed", "kv-batch"],
-        Door::Sql => &["sql-key", "sql-update", "sql-sum", "sql-range", "sql-fetch"],
+        Door::Sql => &[
+            "sql-key",
+            "sql-update",
+            "sql-sum",
+            "sql-range",
+            "sql-fetch",
+            "sql-count",
+            "sql-json-sum",
+            "sql-value",
+            "sql-join",
+            "query-range",
+        ],
         Door::Text => &[],
     }
 }

@@ -55,7 +55,10 @@ fn java_makes_the_same_requests_and_knows_the_same_answers() {
     let folder = tempfile::tempdir().unwrap();
     let mut javac = Command::new("javac");
     javac.arg("-d").arg(folder.path());
-    javac.args(["Choice", "Keys", "Numbers", "Rows", "Same"].map(|name| format!("{FOLDER}/{name}.java")));
+    javac.args(
+        ["ByValue", "Choice", "Documents", "Keys", "Numbers", "Rows", "Same"]
+            .map(|name| format!("{FOLDER}/{name}.java")),
+    );
     let compiled = javac.output().expect("javac, which ./x setup installs, is needed");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     let output = Command::new("java").arg("-cp").arg(folder.path()).arg("Same").output().unwrap();

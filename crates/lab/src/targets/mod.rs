@@ -281,6 +281,9 @@ impl Target {
             if !java::workloads(door).contains(&kind.name) {
                 return Err(format!("the clients in Java have no {}", kind.name));
             }
+            if *self == Self::Hazelcast(Interface::Predicates) && kind.name == "sql-join" {
+                return Err("a predicate is about one map; hazelcast-sql joins two".to_owned());
+            }
             if sizes.value_shape == Some(ValueShape::Structured) {
                 return Err("the clients in Java have values that are bytes only".to_owned());
             }

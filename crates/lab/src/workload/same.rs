@@ -3,8 +3,9 @@
 use std::fmt::{Result, Write};
 
 use super::choose::Choice;
+use super::documents;
 use super::keys::{fault, key, value, version_of};
-use super::rows::{Sums, label_of, numbers_of, value_of};
+use super::rows::{ByValue, Sums, VALUES, joined, label_of, numbers_of, pick_of, value_of};
 use super::sizes::Distribution;
 use crate::numbers::Numbers;
 
@@ -24,6 +25,20 @@ pub(crate) fn tell(out: &mut String) -> Result {
             write!(out, " {number}")?;
         }
         writeln!(out)?;
+    }
+    for id in [0, 42, 999_999, 199_999_999] {
+        let mut line = Vec::new();
+        documents::line(id, &mut line);
+        let line = String::from_utf8_lossy(&line);
+        write!(out, "document {}", line.split_once('\t').map_or("", |(_, document)| document))?;
+        let (row, amount) = pick_of(id, 1000);
+        writeln!(out, "pick {row} {amount}")?;
+    }
+    writeln!(out, "joined {}", joined(50, 1000).1)?;
+    let by_value = ByValue::of(1000);
+    for place in [0, 1, 500, 999] {
+        let low = by_value.at(place);
+        writeln!(out, "by value {low} {} {}", by_value.rows(low, VALUES), by_value.ids(0, low + 1))?;
     }
     writeln!(out, "sum {}", Sums::of(1000).between(10, 900))?;
     for distribution in [Distribution::Uniform, Distribution::Zipfian] {
