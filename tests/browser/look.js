@@ -34,6 +34,9 @@ const isSound = (one) => one.state === 'complete' && one.errors === 0 && one.ope
 // Percentiles that have a mark, and how rare what lies beyond them is.
 const MARKS = [['p50_us', 2], ['p90_us', 10], ['p99_us', 100], ['p999_us', 1000]];
 
+// Percentiles of each second, where enough requests were slower.
+const OVER_TIME = [['p50', 'p50_us', 2], ['p99', 'p99_us', 100], ['p999', 'p999_us', 1000]];
+
 // What the plots of a run must show: kind, threads, and for each series its points and the figures behind them.
 function expected(run) {
   const plots = [];
@@ -73,6 +76,15 @@ function expected(run) {
       return { name: `${one.target}, repetition ${one.repetition}`, points: figures.length, figures, marks: [] };
     });
     plots.push({ kind: 'over-time', threads, logarithmic: false, series: lines });
+    for (const [percentile, field, rarity] of OVER_TIME) {
+      const series = targets.flatMap((target) => all(target, threads)).map((one) => {
+        const seconds = one.latency_per_second.slice(0, Math.floor(one.measured_seconds));
+        const figures = seconds.filter((second) => Math.floor(second.operations / rarity) >= 10).map((second) => second[field]);
+        return { name: `${one.target}, repetition ${one.repetition}`, points: figures.length, figures, marks: [] };
+      });
+      const drawn = series.filter((one) => one.points);
+      if (drawn.length) plots.push({ kind: `latency-over-time-${percentile}`, threads, logarithmic: true, series: drawn });
+    }
   }
   return plots;
 }
@@ -172,6 +184,7 @@ function expectedTables(run) {
     titles.push('mean latency by query');
     if (sound.some((one) => one.server_memory_peak_bytes > one.server_memory_loaded_bytes && one.server_memory_loaded_bytes !== null)) titles.push('peak above the data by query');
     if (sound.some((one) => one.server_memory_peak_bytes)) titles.push('peak memory by query');
+    if (sound.some((one) => one.engine_memory_bytes)) titles.push("engine's memory by query");
   }
   if (sound.some((one) => one.kinds.length)) titles.push('Each kind of operations');
   if (sound.some((one) => one.server_parts.length)) titles.push('Server CPU per operation, by process');

@@ -74,6 +74,11 @@ fn a_report_is_whole_in_a_browser_and_what_is_broken_is_seen() -> Result<()> {
     let sunk = first.split_once(',').unwrap().0.to_owned() + ",1";
     let breaks: &[(&str, &str, &str)] = &[
         ("data-kind=\"over-time\"", "data-kind=\"nothing\"", "plot over-time of 1 threads is there 0 times"),
+        (
+            "data-kind=\"latency-over-time-p50\"",
+            "data-kind=\"nothing\"",
+            "plot latency-over-time-p50 of 1 threads is there 0 times",
+        ),
         (first, "", "has 2 points of ashlar instead of 3"),
         (
             "\n<path class=\"dot\"",

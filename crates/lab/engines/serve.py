@@ -7,6 +7,7 @@ JSON, and so is its answer (crates/lab/src/door/engine.rs has the list). One sta
 import argparse
 import json
 import os
+import re
 import signal
 import socketserver
 import sys
@@ -22,19 +23,31 @@ class DuckDb:
         self.version = duckdb.__version__
         self.connection = duckdb.connect(":memory:", config=settings)
 
-    def load(self, table, columns, file):
+    def load(self, table, columns, file, has_nulls):
         declared = ", ".join(f"{name} {type}" for name, type in columns)
         self.connection.execute(f"CREATE TABLE {table} ({declared})")
-        form = "FORMAT csv, DELIMITER '\t', HEADER false, QUOTE '', ESCAPE '', AUTO_DETECT false"
+        form = "FORMAT csv, DELIMITER '\t', HEADER false, QUOTE '', ESCAPE '', NULLSTR '\\N', AUTO_DETECT false"
         self.connection.execute(f"COPY {table} FROM '{file}' ({form})")
 
     def ask(self, sql, rows_max):
-        result = self.connection.execute(sql)
+        return self.fetch(self.connection.execute(sql), rows_max)
+
+    def fetch(self, result, rows_max):
         values, count = [], 0
         while batch := result.fetchmany(10_000):
             count += len(batch)
             values.extend(batch[: rows_max - len(values)])
         return count, values
+
+    def memory(self, sql):
+        """The most that its buffer manager held while the statement ran, tables included."""
+        self.connection.execute("PRAGMA enable_profiling = 'no_output'")
+        try:
+            self.fetch(self.connection.execute(sql), 0)
+            profile = json.loads(self.connection.get_profiling_information(format="json"))
+        finally:
+            self.connection.execute("PRAGMA disable_profiling")
+        return profile["system"].get("peak_buffer_memory")
 
 
 class DataFusion:
@@ -49,9 +62,10 @@ class DataFusion:
             config = config.set(name, value)
         self.context = datafusion.SessionContext(config)
 
-    def load(self, table, columns, file):
+    def load(self, table, columns, file, has_nulls):
         declared = ", ".join(f"{name} {type}" for name, type in columns)
-        options = "OPTIONS ('format.delimiter' '\t', 'format.has_header' 'false')"
+        nulls = r", 'format.null_regex' '^\\N$'" if has_nulls else ""
+        options = f"OPTIONS ('format.delimiter' '\t', 'format.has_header' 'false'{nulls})"
         self.run(f"CREATE EXTERNAL TABLE file_of_{table} ({declared}) STORED AS CSV LOCATION '{file}' {options}")
         # A table in memory, in as many parts as there are threads.
         self.run(f"CREATE TABLE {table} AS SELECT * FROM file_of_{table}")
@@ -68,6 +82,16 @@ class DataFusion:
             values.extend(zip(*(column.to_pylist() for column in batch.columns)))
         return count, values
 
+    # What operators say they have charged to the pool of memory at most, each by itself.
+    CHARGED = re.compile(r"\b(?:peak_mem_used|build_mem_used|mem_used)=([\d.]+) ?([KMGT]?)(i?)B?\b")
+
+    def memory(self, sql):
+        """The sum of the peaks of all operators, which need not have been at one time."""
+        plan = str(self.run(f"EXPLAIN ANALYZE {sql}"))
+        found = self.CHARGED.findall(plan)
+        step = {"i": 1024, "": 1000}
+        return sum(int(float(n) * step[i] ** " KMGT".index(unit or " ")) for n, unit, i in found) if found else None
+
 
 class Chdb:
     """https://clickhouse.com/docs/chdb/install/python"""
@@ -81,14 +105,23 @@ class Chdb:
         for name, value in settings.items():
             self.session.query(f"SET {name} = {value}")
 
-    def load(self, table, columns, file):
-        declared = ", ".join(f"{name} {type}" for name, type in columns)
+    def load(self, table, columns, file, has_nulls):
+        form = "{} Nullable({})" if has_nulls else "{} {}"
+        declared = ", ".join(form.format(name, type) for name, type in columns)
         self.session.query(f"CREATE TABLE {table} ({declared}) ENGINE = Memory")
         self.session.query(f"INSERT INTO {table} SELECT * FROM file('{file}', 'TSV', '{declared}')")
 
     def ask(self, sql, rows_max):
         answer = json.loads(self.session.query(sql, "JSONCompactStrings").bytes())
         return len(answer["data"]), answer["data"][:rows_max]
+
+    def memory(self, sql):
+        """As its log of queries has it."""
+        self.ask(f"{sql} SETTINGS log_queries = 1", 0)
+        self.session.query("SYSTEM FLUSH LOGS")
+        last = "SELECT memory_usage FROM system.query_log WHERE type = 'QueryFinish' ORDER BY event_time_microseconds DESC"
+        _, values = self.ask(f"{last} LIMIT 1", 1)
+        return int(values[0][0]) if values else None
 
 
 def text(value):
@@ -117,13 +150,15 @@ class Conversation(socketserver.StreamRequestHandler):
             case "version":
                 return {"version": engine.version}
             case "load":
-                engine.load(request["table"], request["columns"], request["file"])
+                engine.load(request["table"], request["columns"], request["file"], request["has_nulls"])
                 _, values = engine.ask(f"SELECT count(*) FROM {request['table']}", 1)
                 return {"rows": int(values[0][0])}
             case "ask":
                 count, values = engine.ask(request["sql"], request["rows_max"])
                 values = [[text(value) for value in row] for row in values]
                 return {"rows": count, "values": values}
+            case "memory":
+                return {"bytes": engine.memory(request["sql"])}
             case other:
                 raise ValueError(f"there is no request {other!r}")
 

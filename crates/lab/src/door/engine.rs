@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! {"do":"version"}                                             {"version":"2.0.0"}
-//! {"do":"load","table":"t","columns":[["id","integer"]],"file":"/..."}    {"rows":1000}
+//! {"do":"load","table":"t","columns":[["id","integer"]],"file":"/...","has_nulls":false}    {"rows":1000}
 //! {"do":"ask","sql":"SELECT ...","rows_max":1000}              {"rows":1,"values":[["42",null]]}
+//! {"do":"memory","sql":"SELECT ..."}                           {"bytes":1048576}, or null
 //!                                                              {"error":"Parser Error: ..."}
 //! ```
 
@@ -54,9 +55,17 @@ impl EngineClient {
         answer["version"].as_str().map(str::to_owned).context("the engine's process names no version")
     }
 
-    /// Makes a table, its columns with the types that PostgreSQL has for them, of a file in the text form of COPY; its rows.
-    pub(crate) fn load(&mut self, table: &str, columns: &[(String, String)], file: &Path) -> Result<u64> {
-        let answer = self.demand(&json!({"do": "load", "table": table, "columns": columns, "file": file}))?;
+    /// Makes a table, its columns with the types that PostgreSQL has for them, of a file in the text form of COPY, which may
+    /// have NULLs or not; its rows.
+    pub(crate) fn load(
+        &mut self,
+        table: &str,
+        columns: &[(String, String)],
+        file: &Path,
+        has_nulls: bool,
+    ) -> Result<u64> {
+        let request = json!({"do": "load", "table": table, "columns": columns, "file": file, "has_nulls": has_nulls});
+        let answer = self.demand(&request)?;
         answer["rows"].as_u64().context("the engine's process does not say how many rows it loaded")
     }
 
@@ -68,6 +77,12 @@ impl EngineClient {
         }
         let Answer { rows, values } = serde_json::from_value(answer).context("an answer of the engine's process")?;
         Ok(Ok(Rows { count: rows, values }))
+    }
+
+    /// Runs a statement once more: the memory that the engine counts for it, if it does.
+    pub(crate) fn memory(&mut self, sql: &str) -> Result<Option<u64>> {
+        let answer = self.exchange(&json!({"do": "memory", "sql": sql}))?;
+        Ok(answer["bytes"].as_u64())
     }
 
     /// Sends a request whose error is nobody's answer.

@@ -3,6 +3,7 @@
 //! Each blocks the thread that uses it. Used by workloads to load and to measure, and by targets to see what is there.
 
 pub(crate) mod engine;
+mod explained;
 pub(crate) mod http;
 mod incoming;
 pub(crate) mod pg;

@@ -6,11 +6,15 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::engine::EngineClient;
+use super::explained;
 use super::pg::PgClient;
 use crate::workload::Place;
 
 /// How long one answer may take: a query of many joins over all rows of a slow engine.
 const PATIENCE: Duration = Duration::from_secs(900);
+
+/// Lines of a plan.
+const PLAN_LINES_MAX: usize = 10_000;
 
 /// What a statement answered.
 #[derive(Debug, Default, PartialEq)]
@@ -56,5 +60,17 @@ impl TextClient {
             }
         })?;
         Ok(tag.map(|_| rows))
+    }
+
+    /// Runs a statement once more: the bytes of memory that the target says it needed, if it says so. An error means that the
+    /// connection is lost.
+    pub(crate) fn engine_memory(&mut self, sql: &str) -> Result<Option<u64>> {
+        if let Self::Engine(client) = self {
+            return client.memory(sql);
+        }
+        let plan = self.ask(&format!("EXPLAIN (ANALYZE, COSTS off, TIMING off) {sql}"), PLAN_LINES_MAX)?;
+        let lines = plan.unwrap_or_default().values;
+        let text = lines.iter().filter_map(|line| line.first()?.as_deref());
+        Ok(explained::memory(text))
     }
 }

@@ -55,6 +55,13 @@ pub(crate) trait Caller: Send {
         Ok(None)
     }
 
+    /// After the last call: bytes of memory that the server says it needed for one such call, where it counts them.
+    ///
+    /// An error means that the connection is lost.
+    fn engine_memory(&mut self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// How often the server made the last call begin anew: a transaction that lost to another. A call's time has all its attempts in it.
     fn retries(&self) -> u64 {
         0
@@ -154,6 +161,8 @@ pub(crate) struct Sample {
     pub(crate) retries: u64,
     /// What was seen of each kind of calls, where there are kinds.
     pub(crate) kinds: Vec<KindSample>,
+    /// What the engine says that a query needed, where it says so.
+    pub(crate) engine_memory_bytes: Option<u64>,
     /// Requests of an open loop that were due and never sent.
     pub(crate) unsent: u64,
     /// Why a connection was lost, if one was.
@@ -327,6 +336,7 @@ impl Seen {
             first_error: self.first_error,
             retries: self.retries,
             kinds: self.kinds,
+            engine_memory_bytes: None,
             unsent: self.unsent,
             broken: self.broken,
             interrupted,

@@ -95,6 +95,7 @@ fn ask(
         first_error: None,
         retries: 0,
         kinds: Vec::new(),
+        engine_memory_bytes: None,
         unsent: 0,
         broken: None,
         interrupted: false,
@@ -126,6 +127,13 @@ fn ask(
         match caller.read_back() {
             Ok(None) => {}
             Ok(Some(fault)) => wrong(&mut sample, fault),
+            Err(error) => sample.broken = Some(format!("{error:#}")),
+        }
+    }
+    // Of a query that is refused there is none.
+    if sample.broken.is_none() && sample.errors == 0 && !stopped() {
+        match caller.engine_memory() {
+            Ok(bytes) => sample.engine_memory_bytes = bytes,
             Err(error) => sample.broken = Some(format!("{error:#}")),
         }
     }
@@ -214,6 +222,10 @@ mod tests {
             judged(if is_wrong { Answer::Wrong("not that".into()) } else { Answer::Right });
         }
 
+        fn engine_memory(&mut self) -> Result<Option<u64>> {
+            Ok(Some(self.calls))
+        }
+
         fn read_back(&mut self) -> Result<Option<String>> {
             Ok((self.wrong == Some(0)).then(|| "all was wrong".into()))
         }
@@ -260,6 +272,8 @@ mod tests {
         assert_eq!(sample.latencies.iter().map(histogram::Latencies::len).collect::<Vec<_>>(), [3, 2, 3]);
         assert_eq!((seen.begins, seen.ends, seen.completed), (1, 1, 8));
         assert!(!sample.interrupted && sample.broken.is_none() && sample.errors == 0);
+        // Asked for after the window; see below of what was wrong.
+        assert_eq!(sample.engine_memory_bytes, Some(11));
     }
 
     #[test]
@@ -274,6 +288,7 @@ mod tests {
         assert_eq!(measured(4, Some(3), None).0.errors, 0, "in the warm-up");
         let sample = measured(4, Some(4), None).0;
         assert_eq!((sample.errors, sample.first_error.as_deref()), (1, Some("not that")));
+        assert_eq!(sample.engine_memory_bytes, None);
         assert_eq!(measured(4, Some(0), None).0.first_error.as_deref(), Some("all was wrong"));
     }
 

@@ -22,6 +22,7 @@ pub(crate) enum Measure {
     CpuPerOperation,
     MemoryPeak,
     MemoryAboveData,
+    EngineMemory,
     AllocatedPerOperation,
 }
 
@@ -36,6 +37,7 @@ pub(crate) const MEASURES: &[Measure] = &[
     Measure::CpuPerOperation,
     Measure::MemoryPeak,
     Measure::MemoryAboveData,
+    Measure::EngineMemory,
     Measure::AllocatedPerOperation,
 ];
 
@@ -52,6 +54,7 @@ impl Measure {
             Self::CpuPerOperation => "server CPU per operation",
             Self::MemoryPeak => "peak memory",
             Self::MemoryAboveData => "peak above the data",
+            Self::EngineMemory => "engine's memory",
             Self::AllocatedPerOperation => "allocated per operation",
         }
     }
@@ -62,7 +65,7 @@ impl Measure {
     }
 
     fn is_bytes(self) -> bool {
-        matches!(self, Self::MemoryPeak | Self::MemoryAboveData | Self::AllocatedPerOperation)
+        matches!(self, Self::MemoryPeak | Self::MemoryAboveData | Self::EngineMemory | Self::AllocatedPerOperation)
     }
 
     /// Whether more of it is better.
@@ -100,6 +103,7 @@ impl Measure {
             }
             Self::MemoryPeak => measurement.server_memory_peak_bytes? as f64,
             Self::MemoryAboveData => memory_above_data(measurement)?,
+            Self::EngineMemory => measurement.engine_memory_bytes? as f64,
             Self::AllocatedPerOperation => {
                 let profile = measurement.profile(Kind::Allocations)?;
                 profile.total as f64 / (measurement.operations_per_second * profile.seconds)
@@ -118,6 +122,8 @@ impl Measure {
             Self::CpuPerOperation => 0.01 / measurement.server_cpu_seconds?,
             Self::MemoryPeak => 4096.0 / measurement.server_memory_peak_bytes? as f64,
             Self::MemoryAboveData => 4096.0 / memory_above_data(measurement)?,
+            // What plans are written with.
+            Self::EngineMemory => 1024.0 / measurement.engine_memory_bytes? as f64,
             // What one sample of the allocator stands for.
             Self::AllocatedPerOperation => SAMPLED_BYTES / measurement.profile(Kind::Allocations)?.total as f64,
             // The three digits of a histogram.
@@ -202,6 +208,18 @@ mod tests {
         one.unsent = 1;
         assert!(!one.is_sound() && Measure::Throughput.of(&one).is_some());
         assert!(MEASURES.iter().all(|measure| !measure.is_latency() || measure.of(&one).is_none()));
+    }
+
+    #[test]
+    fn what_an_engine_counts_is_a_figure_where_it_counts() {
+        let mut one = crate::record::tests::measurement("duckdb", 1, 1);
+        assert_eq!((Measure::EngineMemory.of(&one), Measure::EngineMemory.resolution(&one)), (None, None));
+        one.engine_memory_bytes = Some(3 << 20);
+        assert_eq!(
+            Measure::EngineMemory.of(&one).map(|bytes| Measure::EngineMemory.shown(bytes)),
+            Some("3.00 MiB".into())
+        );
+        assert!(Measure::EngineMemory.is_need() && !Measure::EngineMemory.more_is_better());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::say;
 use machine::{Commit, Machine};
 
 /// The version of these types. Another shape of the file is another version, and is refused.
-pub(crate) const SCHEMA_VERSION: u32 = 4;
+pub(crate) const SCHEMA_VERSION: u32 = 5;
 
 /// Everything about one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -178,6 +178,7 @@ pub(crate) struct Measurement {
     pub(crate) operations: u64,
     pub(crate) operations_per_second: f64,
     pub(crate) completed_per_second: Vec<u64>,
+    pub(crate) latency_per_second: Vec<SecondSummary>,
     pub(crate) unsent: u64,
     pub(crate) errors: u64,
     pub(crate) first_error: Option<String>,
@@ -190,6 +191,7 @@ pub(crate) struct Measurement {
     pub(crate) server_parts: Vec<ServerPart>,
     pub(crate) server_memory_peak_bytes: Option<u64>,
     pub(crate) server_memory_loaded_bytes: Option<u64>,
+    pub(crate) engine_memory_bytes: Option<u64>,
     pub(crate) server_live_bytes: Option<u64>,
     pub(crate) client_cpu_seconds: Option<f64>,
     pub(crate) other_cpu_seconds: Option<f64>,
@@ -246,6 +248,23 @@ pub(crate) struct LatencySummary {
     pub(crate) max_us: f64,
 }
 
+/// The requests of one second in a few numbers, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SecondSummary {
+    pub(crate) operations: u64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) p999_us: f64,
+}
+
+impl SecondSummary {
+    fn of(latencies: &histogram::Latencies) -> Self {
+        let LatencySummary { p50_us, p99_us, p999_us, .. } = LatencySummary::of(latencies);
+        Self { operations: latencies.len(), p50_us, p99_us, p999_us }
+    }
+}
+
 impl LatencySummary {
     /// Of a histogram in nanoseconds.
     pub(crate) fn of(latencies: &histogram::Latencies) -> Self {
@@ -277,6 +296,7 @@ impl Measurement {
             operations: sample.merged.len(),
             operations_per_second: if sample.seconds > 0.0 { completed as f64 / sample.seconds } else { 0.0 },
             completed_per_second: sample.completed.clone(),
+            latency_per_second: sample.latencies.iter().map(SecondSummary::of).collect(),
             unsent: sample.unsent,
             errors: sample.errors,
             first_error: sample.first_error.clone(),
@@ -298,6 +318,7 @@ impl Measurement {
             server_parts: Vec::new(),
             server_memory_peak_bytes: None,
             server_memory_loaded_bytes: None,
+            engine_memory_bytes: sample.engine_memory_bytes,
             server_live_bytes: None,
             client_cpu_seconds: None,
             other_cpu_seconds: None,

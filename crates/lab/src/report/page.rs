@@ -134,7 +134,10 @@ fn cell(run: &Run, target: &str, case: &Case, column: &Column) -> String {
     let harness = if is_java { HARNESS_JAVA } else { HARNESS };
     if target != harness
         && let Column::Measure(measure) = column
-        && !matches!(measure, Measure::MemoryPeak | Measure::MemoryAboveData | Measure::AllocatedPerOperation)
+        && !matches!(
+            measure,
+            Measure::MemoryPeak | Measure::MemoryAboveData | Measure::EngineMemory | Measure::AllocatedPerOperation
+        )
         && let Some(alone) = Figure::of(*measure, run.of(harness, case))
     {
         cell.push_str(&element("small", &format!("{harness} {}", alone.shown())));

@@ -6,7 +6,7 @@ use super::figure::Figure;
 use super::svg::{About, Axis, Bars, Look, Plot, Scale, Series};
 use crate::record::histogram::{self, Latencies};
 use crate::record::measure::{BEYOND_MIN, Measure};
-use crate::record::{Case, Measurement, Mode, Run};
+use crate::record::{Case, Measurement, Mode, Run, SecondSummary};
 
 /// What the target is called that costs what the harness costs.
 pub(super) const HARNESS: &str = "noop";
@@ -17,6 +17,40 @@ pub(super) const HARNESS_JAVA: &str = "lettuce=noop";
 /// Percentiles that have an interval on the curve: how rare, and which measure.
 const MARKED: [(f64, Measure); 4] =
     [(2.0, Measure::P50), (10.0, Measure::P90), (100.0, Measure::P99), (1000.0, Measure::P999)];
+
+/// A percentile whose figure of each second is drawn.
+struct Percentile {
+    kind: &'static str,
+    name: &'static str,
+    question: &'static str,
+    /// One answer in so many is slower.
+    rarity: u64,
+    of: fn(&SecondSummary) -> f64,
+}
+
+const OVER_TIME: [Percentile; 3] = [
+    Percentile {
+        kind: "latency-over-time-p50",
+        name: "p50",
+        question: "is an ordinary answer always as fast?",
+        rarity: 2,
+        of: |second| second.p50_us,
+    },
+    Percentile {
+        kind: "latency-over-time-p99",
+        name: "p99",
+        question: "when were slow answers slow?",
+        rarity: 100,
+        of: |second| second.p99_us,
+    },
+    Percentile {
+        kind: "latency-over-time-p999",
+        name: "p99.9",
+        question: "when were the slowest?",
+        rarity: 1000,
+        of: |second| second.p999_us,
+    },
+];
 
 /// What an interval is, for captions.
 const INTERVAL: &str = "Marks are means of the repetitions, upright lines their intervals of 95 % confidence.";
@@ -37,6 +71,9 @@ pub(super) fn html(run: &Run) -> Result<String> {
         }
         out.push_str(&percentiles(run, case)?.html()?);
         out.push_str(&over_time(run, case).html()?);
+        for over_time in OVER_TIME.iter().filter_map(|percentile| latency_over_time(run, case, percentile)) {
+            out.push_str(&over_time.html()?);
+        }
     }
     out.push_str("</div>\n");
     Ok(out)
@@ -180,15 +217,51 @@ fn over_time(run: &Run, case: &Case) -> Plot {
             title: format!("Throughput over time, {}: is it steady?", case),
             caption: "A line for each repetition; a point is the number of answers that came in a second.".to_owned(),
         },
-        x: Axis {
-            name: "seconds of the measured window".to_owned(),
-            scale: Scale::Plain,
-            shown: |second| format!("{second} s"),
-            marks: Vec::new(),
-        },
+        x: seconds_axis(),
         y: throughput_axis(),
         series: series.collect(),
     }
+}
+
+/// A percentile of the requests of each second, a line for each repetition. None where no second has enough of them.
+fn latency_over_time(run: &Run, case: &Case, percentile: &Percentile) -> Option<Plot> {
+    let line = |one: &Measurement| {
+        let whole = one.latency_per_second.iter().enumerate().take(one.measured_seconds.floor() as usize);
+        let sure = whole.filter(|(_, second)| second.operations / percentile.rarity >= BEYOND_MIN);
+        let points: Vec<(f64, f64)> =
+            sure.map(|(place, second)| (place as f64 + 0.5, (percentile.of)(second))).collect();
+        let series = Series {
+            name: name(&one.target),
+            target: one.target.clone(),
+            label: format!("{}, repetition {}", one.target, one.repetition),
+            look: look(run, &one.target),
+            sure: points.len(),
+            points,
+            figures: Vec::new(),
+        };
+        (!series.points.is_empty()).then_some(series)
+    };
+    let all = run.targets.iter().flat_map(|target| run.of(&target.name, case));
+    let series: Vec<Series> = all.filter_map(line).collect();
+    let Percentile { kind, name, question, rarity, .. } = *percentile;
+    let sent = match run.load.mode {
+        Mode::Open => "were due",
+        Mode::Closed => "were sent",
+    };
+    (!series.is_empty()).then(|| Plot {
+        about: About {
+            kind,
+            threads: Some(case.threads),
+            title: format!("{name} over time, {case}: {question}"),
+            caption: format!(
+                "A line for each repetition; a point is the {name} of the requests that {sent} in a second, if at least {}.",
+                rarity * BEYOND_MIN
+            ),
+        },
+        x: seconds_axis(),
+        y: latency_axis(&format!("{name}, on a logarithmic scale")),
+        series,
+    })
 }
 
 /// The last second of an interrupted measurement is shorter than the others, and would look like a dip.
@@ -235,6 +308,15 @@ fn scaling(run: &Run, measure: Measure) -> Plot {
         },
         y,
         series,
+    }
+}
+
+fn seconds_axis() -> Axis {
+    Axis {
+        name: "seconds of the measured window".to_owned(),
+        scale: Scale::Plain,
+        shown: |second| format!("{second} s"),
+        marks: Vec::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::record::measure::Measure;
 use crate::statistics::geometric_mean;
 
 /// What is shown.
-const SHOWN: &[Measure] = &[Measure::Mean, Measure::MemoryAboveData, Measure::MemoryPeak];
+const SHOWN: &[Measure] = &[Measure::Mean, Measure::MemoryAboveData, Measure::MemoryPeak, Measure::EngineMemory];
 
 /// The tables of a run over queries with their titles; none of any other.
 pub(super) fn of(run: &Run) -> Vec<(String, Table)> {
@@ -100,10 +100,14 @@ mod tests {
             one.errors = u64::from(one.target == "duckdb" && one.repetition == 2);
         }
         let tables = of(&run);
-        assert_eq!(tables.len(), 2, "no memory was measured above the data");
+        assert_eq!(tables.len(), 2, "no memory was measured above the data, and no engine counted its own");
         assert_eq!(tables[0].1.columns, ["query", "ashlar", "duckdb", "duckdb by ashlar"]);
         assert_eq!(tables[0].1.rows[0], ["q01", "2.00 ms", "1.00 ms", "0.50 x"]);
         assert_eq!(tables[0].1.rows[1], ["q02", "2.00 ms", "-", "-"]);
         assert_eq!(tables[0].1.rows[2], ["geometric mean", "", "", "0.50 x of 1"]);
+        run.measurements[0].engine_memory_bytes = Some(5 << 20);
+        let (title, table) = &of(&run)[2];
+        assert_eq!(title, "engine's memory by query");
+        assert_eq!(table.rows[0], ["q01", "5.00 MiB", "-", "-"]);
     }
 }

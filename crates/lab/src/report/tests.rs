@@ -58,11 +58,15 @@ fn reported(run: Run) -> [Reported; 1] {
 fn the_page_is_well_formed_and_draws_everything() {
     let page = page::html(&reported(example(&["ashlar", "redis"], &[2, 4, 8]))).unwrap();
     let elements = well_formed(&page);
-    // Two curves of scaling, and for each number of threads percentiles and throughput over time.
-    assert_eq!(elements.iter().filter(|name| *name == "figure").count(), 2 + 3 * 2);
+    // Two curves of scaling, and for each number of threads percentiles, and throughput, p50 and p99 over time; of a p99.9 the thousand
+    // requests of a second are too few.
+    assert_eq!(elements.iter().filter(|name| *name == "figure").count(), 2 + 3 * 4);
+    assert!(
+        page.contains("p99 over time, 8 threads: when were slow answers slow?") && !page.contains("p99.9 over time")
+    );
     assert!(page.contains("Throughput by threads") && page.contains("Latency by percentile, 8 threads"));
-    // Two targets with two repetitions: two lines of percentiles, four over time, two of each kind of scaling.
-    assert_eq!(page.matches("<g class=\"series").count(), 2 * 2 + 3 * (2 + 4));
+    // Two targets with two repetitions: two lines of percentiles, four of each over time, two of each kind of scaling.
+    assert_eq!(page.matches("<g class=\"series").count(), 2 * 2 + 3 * (2 + 3 * 4));
     // Every repetition with its files, and what was drawn of differences.
     assert!(page.contains("<a href=\"seconds/redis-8-2.hlog\">seconds/redis-8-2.hlog</a>"));
     assert!(page.contains("<a href=\"run.json\">") && page.contains("<a href=\"difference-a.svg\">"));
@@ -74,7 +78,7 @@ fn the_page_is_well_formed_and_draws_everything() {
 fn one_number_of_threads_has_bars_instead_of_curves() {
     let page = page::html(&reported(example(&["ashlar", "noop"], &[8]))).unwrap();
     let elements = well_formed(&page);
-    assert_eq!(elements.iter().filter(|name| *name == "figure").count(), 3);
+    assert_eq!(elements.iter().filter(|name| *name == "figure").count(), 5);
     assert!(page.contains(">noop: the harness alone: 1.60 K/s \u{b1} 0.0 %</text>"), "{page}");
     // What the harness alone has stands beside the figures of others.
     let row =
@@ -164,8 +168,8 @@ fn what_is_not_sound_is_in_no_figure() {
     let (page, table) = (page::html(&runs).unwrap(), markdown::page(&runs));
     assert!(table.contains("| ashlar | 2 | 0, 2 left out | - | - | "), "{table}");
     assert!(!page.contains("77.8 K") && !table.contains("77.8 K"));
-    // One of each scaling, one of percentiles with four threads, and four over time, which show all that was seen.
-    assert_eq!(page.matches("<g class=\"series").count(), 2 + 1 + 4);
+    // One of each scaling, one of percentiles with four threads, and four of each over time, which show all that was seen.
+    assert_eq!(page.matches("<g class=\"series").count(), 2 + 1 + 3 * 4);
 }
 
 #[test]

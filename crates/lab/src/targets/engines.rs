@@ -59,7 +59,8 @@ impl Engine {
     /// Settings that it is started with, as it names them.
     fn settings(self, cores: usize) -> Vec<String> {
         match self {
-            Self::DuckDb => vec![format!("threads={cores}")],
+            // NULLs where PostgreSQL has them in an order.
+            Self::DuckDb => vec![format!("threads={cores}"), "default_null_order=postgres".to_owned()],
             Self::DataFusion => vec![format!("datafusion.execution.target_partitions={cores}")],
             // As SQL has it; by default its outer joins fill with zeros.
             Self::Chdb => vec![format!("max_threads={cores}"), "join_use_nulls=1".to_owned()],

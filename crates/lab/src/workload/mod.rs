@@ -290,6 +290,14 @@ pub(crate) const KINDS: &[Kind] = &[
         sizes: &["scale"],
         make: analytic::tpch,
     },
+    Kind {
+        name: "tpcds",
+        question: "How fast, and in how much memory, is each of the 99 queries of TPC-DS answered?",
+        door: Door::Text,
+        needs_store: true,
+        sizes: &["scale"],
+        make: analytic::tpcds,
+    },
 ];
 
 impl Kind {

@@ -1,5 +1,8 @@
 //! Whether two answers are the same, each row and each value, though engines write numbers in different forms: `17.50`, `17.5`.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use crate::door::text::Rows;
 
 /// What a value is, as the files of `tests/slt` have it.
@@ -9,6 +12,8 @@ pub(super) enum Kind {
     Integer,
     /// A number with a fraction.
     Real,
+    /// Any of them: what is a number on both sides may be written differently.
+    Any,
 }
 
 /// By how much a number with a fraction may be off, of itself: what engines that add up in binary fractions differ by.
@@ -36,7 +41,7 @@ impl Kind {
         match self {
             Self::Text => expected == found,
             Self::Integer => expected == found || whole(expected).is_some_and(|number| whole(found) == Some(number)),
-            Self::Real => expected == found || is_close(expected, found),
+            Self::Real | Self::Any => expected == found || is_close(expected, found),
         }
     }
 }
@@ -83,6 +88,22 @@ pub(super) fn difference(
         }
     }
     None
+}
+
+/// Answers that are not stored: the first of a run is what all others are compared with, so targets must agree.
+#[derive(Default)]
+pub(super) struct FirstAnswers(Mutex<BTreeMap<usize, Vec<Vec<Option<String>>>>>);
+
+impl FirstAnswers {
+    /// What is different about an answer to the query of this number.
+    pub(super) fn fault(&self, query: usize, kinds: &[Kind], rows: &Rows) -> Option<String> {
+        if rows.count > rows.values.len() as u64 {
+            return Some(format!("{} rows, more than can be compared", rows.count));
+        }
+        let mut first = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let first = first.entry(query).or_insert_with(|| rows.values.clone());
+        difference(kinds, first, rows, "as was answered first")
+    }
 }
 
 #[cfg(test)]

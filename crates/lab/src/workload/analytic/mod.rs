@@ -1,10 +1,11 @@
 //! The analytic workloads: tables that are filled once, and queries over all of them, each measured by itself.
 //!
 //! SQL is text here and so are rows, so that engines without PostgreSQL's protocol answer them too: see `door::text`. Where
-//! the data comes from and what the answers must be is the affair of `hash` and `tpch`, which are asked as [`Questions`].
+//! the data comes from and what the answers must be is the affair of `hash`, `tpch` and `tpcds`, which are asked as [`Questions`].
 
 mod answers;
 mod hash;
+mod tpcds;
 mod tpch;
 
 use std::collections::BTreeMap;
@@ -69,6 +70,11 @@ trait Questions: Send + Sync {
         None
     }
 
+    /// Whether any value is NULL.
+    fn has_nulls(&self) -> bool {
+        false
+    }
+
     /// What PostgreSQL is told once the tables are full.
     fn on_postgres(&self) -> &[&'static str] {
         &[]
@@ -105,6 +111,10 @@ pub(super) fn hash_probe(sizes: &Sizes) -> Result<Box<dyn Workload>> {
     workload(hash::probe(sizes)?)
 }
 
+pub(super) fn tpcds(sizes: &Sizes) -> Result<Box<dyn Workload>> {
+    workload(tpcds::tpcds(sizes)?)
+}
+
 pub(super) fn tpch(sizes: &Sizes) -> Result<Box<dyn Workload>> {
     workload(tpch::tpch(sizes)?)
 }
@@ -123,7 +133,7 @@ impl Workload for Analytic {
             let loaded = match &mut client {
                 TextClient::Engine(client) => {
                     let (file, rows) = self.file(number, &mut report)?;
-                    let loaded = client.load(&table.name, &table.columns, &file)?;
+                    let loaded = client.load(&table.name, &table.columns, &file, self.questions.has_nulls())?;
                     ensure!(loaded == rows, "of {rows} rows of {} {loaded} were loaded", table.name);
                     rows
                 }
@@ -245,6 +255,10 @@ impl Caller for QueryCaller {
             Some(Ok(rows)) => self.questions.fault(self.query, &rows),
         };
         judged(fault.map_or(Answer::Right, Answer::Wrong));
+    }
+
+    fn engine_memory(&mut self) -> Result<Option<u64>> {
+        self.client.engine_memory(&self.questions.queries()[self.query].sql)
     }
 
     fn read_back(&mut self) -> Result<Option<String>> {

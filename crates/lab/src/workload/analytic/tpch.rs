@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -16,7 +15,7 @@ use tpchgen::generators::{
 };
 
 use super::super::sizes::Sizes;
-use super::answers::{Kind, difference};
+use super::answers::{FirstAnswers, Kind, difference};
 use super::{Lines, Query, Questions, Table};
 use crate::door::text::Rows;
 
@@ -77,8 +76,7 @@ pub(super) struct Tpch {
     tables: Vec<Table>,
     queries: Vec<Query>,
     stored: Vec<Stored>,
-    /// By query, where none is stored.
-    first_answers: Mutex<BTreeMap<usize, Vec<Vec<Option<String>>>>>,
+    first: FirstAnswers,
 }
 
 /// The workload.
@@ -92,7 +90,7 @@ pub(super) fn tpch(sizes: &Sizes) -> Result<Tpch> {
         queries.push(Query { name: name.to_owned(), sql, afterwards: None });
         stored.push(answer);
     }
-    Ok(Tpch { scale, tables: read_schema(scale)?, queries, stored, first_answers: Mutex::default() })
+    Ok(Tpch { scale, tables: read_schema(scale)?, queries, stored, first: FirstAnswers::default() })
 }
 
 /// The statement and the answer of a file with one query.
@@ -196,12 +194,7 @@ impl Questions for Tpch {
         if self.is_stored() {
             return difference(kinds, stored, rows, "as PostgreSQL answered");
         }
-        if rows.count > rows.values.len() as u64 {
-            return Some(format!("{} rows, more than can be compared", rows.count));
-        }
-        let mut first = self.first_answers.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = first.entry(query).or_insert_with(|| rows.values.clone());
-        difference(kinds, first, rows, "as was answered first")
+        self.first.fault(query, kinds, rows)
     }
 
     fn on_postgres(&self) -> &[&'static str] {

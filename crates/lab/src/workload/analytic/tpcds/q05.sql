@@ -1,0 +1,51 @@
+with stores as (
+    select s_store_id, sum(sales_price) as sales, sum(profit) as profit, sum(return_amt) as returned, sum(net_loss) as loss
+    from (
+        select ss_store_sk as store_sk, ss_sold_date_sk as date_sk, ss_ext_sales_price as sales_price,
+            ss_net_profit as profit, cast(0 as decimal(7, 2)) as return_amt, cast(0 as decimal(7, 2)) as net_loss
+        from store_sales
+        union all
+        select sr_store_sk, sr_returned_date_sk, cast(0 as decimal(7, 2)), cast(0 as decimal(7, 2)), sr_return_amt, sr_net_loss
+        from store_returns
+    ) as both_ways, date_dim, store
+    where date_sk = d_date_sk and d_date between date '2000-08-23' and date '2000-09-06' and store_sk = s_store_sk
+    group by s_store_id
+), catalogs as (
+    select cp_catalog_page_id, sum(sales_price) as sales, sum(profit) as profit, sum(return_amt) as returned,
+        sum(net_loss) as loss
+    from (
+        select cs_catalog_page_sk as page_sk, cs_sold_date_sk as date_sk, cs_ext_sales_price as sales_price,
+            cs_net_profit as profit, cast(0 as decimal(7, 2)) as return_amt, cast(0 as decimal(7, 2)) as net_loss
+        from catalog_sales
+        union all
+        select cr_catalog_page_sk, cr_returned_date_sk, cast(0 as decimal(7, 2)), cast(0 as decimal(7, 2)),
+            cr_return_amount, cr_net_loss
+        from catalog_returns
+    ) as both_ways, date_dim, catalog_page
+    where date_sk = d_date_sk and d_date between date '2000-08-23' and date '2000-09-06' and page_sk = cp_catalog_page_sk
+    group by cp_catalog_page_id
+), sites as (
+    select web_site_id, sum(sales_price) as sales, sum(profit) as profit, sum(return_amt) as returned, sum(net_loss) as loss
+    from (
+        select ws_web_site_sk as site_sk, ws_sold_date_sk as date_sk, ws_ext_sales_price as sales_price,
+            ws_net_profit as profit, cast(0 as decimal(7, 2)) as return_amt, cast(0 as decimal(7, 2)) as net_loss
+        from web_sales
+        union all
+        select ws_web_site_sk, wr_returned_date_sk, cast(0 as decimal(7, 2)), cast(0 as decimal(7, 2)), wr_return_amt,
+            wr_net_loss
+        from web_returns left join web_sales on wr_item_sk = ws_item_sk and wr_order_number = ws_order_number
+    ) as both_ways, date_dim, web_site
+    where date_sk = d_date_sk and d_date between date '2000-08-23' and date '2000-09-06' and site_sk = web_site_sk
+    group by web_site_id
+)
+select channel, id, sum(sales) as sales, sum(returned) as returned, sum(profit) as profit
+from (
+    select 'store channel' as channel, 'store' || s_store_id as id, sales, returned, profit - loss as profit from stores
+    union all
+    select 'catalog channel', 'catalog_page' || cp_catalog_page_id, sales, returned, profit - loss from catalogs
+    union all
+    select 'web channel', 'web_site' || web_site_id, sales, returned, profit - loss from sites
+) as channels
+group by rollup (channel, id)
+order by 1, 2, 3
+limit 100

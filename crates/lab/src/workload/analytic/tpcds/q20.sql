@@ -1,0 +1,8 @@
+select i_item_id, i_item_desc, i_category, i_class, i_current_price, sum(cs_ext_sales_price) as revenue,
+    sum(cs_ext_sales_price) * 100 / nullif(sum(sum(cs_ext_sales_price)) over (partition by i_class), 0) as ratio
+from catalog_sales, item, date_dim
+where cs_item_sk = i_item_sk and i_category in ('Sports', 'Books', 'Home') and cs_sold_date_sk = d_date_sk
+    and d_date between date '1999-02-22' and date '1999-03-24'
+group by i_item_id, i_item_desc, i_category, i_class, i_current_price
+order by 3, 4, 1, 2, 7, 5, 6
+limit 100
