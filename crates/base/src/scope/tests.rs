@@ -1,3 +1,5 @@
+//! Tasks are seen where they are, from outside, and nowhere else.
+
 use std::future::{pending, poll_fn, ready};
 use std::pin::pin;
 use std::sync::atomic::AtomicBool;
