@@ -266,6 +266,17 @@ impl Region {
         })
     }
 
+    /// A partition that is not part of the region yet, without indexes, whose memory is the region's.
+    pub(crate) fn partition_alone(&self, id: PartitionId, shape: &Arc<Shape>) -> Partition {
+        Partition::new(id, shape, &self.account, self.common.hasher.clone(), self.common.segment_rows)
+    }
+
+    /// The lock of a partition, unless somebody holds it.
+    #[inline]
+    pub(crate) fn try_lock(&self, partition: PartitionId) -> Option<Guard<'_>> {
+        self.places[usize::from(partition.0)].0.try_lock()
+    }
+
     /// Whether somebody holds the lock of a partition.
     pub(crate) fn is_locked(&self, partition: PartitionId) -> bool {
         self.places[usize::from(partition.0)].0.is_locked()
@@ -414,20 +425,23 @@ impl Region {
                 Some((stored, mut rows)) => {
                     if let Some(overlay) = overlay.filter(|_| !rows.is_empty()) {
                         let mut hidden = HashSet::new();
-                        overlay.for_keys(partition, |key| hidden.extend(stored.find_at(key, at)));
+                        overlay.for_keys(partition, stored, |key| hidden.extend(stored.find_at(key, at)))?;
                         rows.retain(|row| !hidden.contains(row));
                     }
                     stored.gather(&shape, &rows, columns)?.map(|arrays| (arrays, rows.len()))
                 }
                 None => None,
             };
-            let picture = stored.filter(|_| probed.is_none()).map(|stored| {
-                let mut picture = stored.picture(&shape, at, columns);
-                if let Some(overlay) = overlay {
-                    overlay.for_keys(partition, |key| stored.hide(&mut picture, key, at));
+            let picture = match stored.filter(|_| probed.is_none()) {
+                Some(stored) => {
+                    let mut picture = stored.picture(&shape, at, columns);
+                    if let Some(overlay) = overlay {
+                        overlay.for_keys(partition, stored, |key| stored.hide(&mut picture, key, at))?;
+                    }
+                    Some(picture)
                 }
-                picture
-            });
+                None => None,
+            };
             (shape, picture, probed)
         };
         if overlay.is_none() && probed.as_ref().is_some_and(|(_, rows)| *rows == 0) {

@@ -69,6 +69,48 @@ impl Partition {
         }
     }
 
+    /// Adds a row whose key is new, to a partition that nobody else knows yet. The row was checked by the caller.
+    pub(crate) fn append(&mut self, hash: u64, row: &[Datum<'_>]) -> Result<()> {
+        self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
+        let new = self.rows.push(row.iter());
+        self.rows.index(hash, new);
+        Ok(())
+    }
+
+    /// Takes a row out of a partition that nobody else knows yet.
+    pub(crate) fn retract(&mut self, hash: u64, row: u32) {
+        self.rows.kill(row);
+        self.rows.unindex(hash, row);
+    }
+
+    /// Puts a row back that was taken out: its place in the index is still free.
+    pub(crate) fn restore(&mut self, hash: u64, row: u32) {
+        self.rows.revive(row);
+        self.rows.index(hash, row);
+    }
+
+    /// Makes room for the rows of a partition that nobody else knows, so that [`Self::adopt`] cannot fail, and in the
+    /// key index for so many others.
+    pub(crate) fn reserve_adoption(&mut self, loaded: &mut Self, others: usize) -> Result<()> {
+        if !self.indexes.is_empty() {
+            self.reserve_indexes(loaded.rows.live() as usize + others)?;
+        }
+        self.rows.reserve_adoption(&mut loaded.rows, others)
+    }
+
+    /// Takes over the rows of a partition that nobody else knows: none of them is copied. Their keys are new here.
+    pub(crate) fn adopt(&mut self, loaded: Self, stamp: Stamp) -> Result<()> {
+        self.trim(stamp.horizon.oldest, TRIM_PER_WRITE);
+        self.versions.mark(stamp, self.rows.end());
+        let slots = self.rows.adopt(loaded.rows)?;
+        if !self.indexes.is_empty() {
+            for slot in slots {
+                self.rows.alive_in(slot).for_each(|row| self.add_to_indexes(row));
+            }
+        }
+        Ok(())
+    }
+
     /// Writes values, given with their ordinals, over those of a row. False, and nothing is changed, where somebody
     /// could tell: a snapshot or a transaction that will compare versions must find the row as it was (which is
     /// when its end would have to be remembered), or a reader borrows the memory; or where values of other sizes,

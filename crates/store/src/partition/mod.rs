@@ -18,7 +18,7 @@ use foldhash::fast::RandomState;
 
 pub(crate) use compact::Limits;
 pub use indexes::Probe;
-pub(crate) use scan::record_batch;
+pub(crate) use scan::{Picture, record_batch};
 pub(crate) use versions::Stamp;
 
 use crate::memory::{Account, Charge};
@@ -100,6 +100,11 @@ impl Partition {
         self.rows.total()
     }
 
+    /// Bytes of the rows, ended ones included.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.rows.in_order().map(|(_, segment)| segment.bytes()).sum()
+    }
+
     /// Whether nobody would miss the partition: no row is there, and no snapshot sees one.
     pub(crate) fn can_go(&self) -> bool {
         self.rows.live() == 0 && self.versions.is_empty()
@@ -120,6 +125,18 @@ impl Partition {
     #[inline]
     pub(crate) fn locate(&self, hash: u64, key: &[Datum<'_>]) -> Located {
         Located { hash, row: self.rows.find(hash, key) }
+    }
+
+    /// The first of three steps that bring the row of a key near: see `lookahead`.
+    #[inline]
+    pub(crate) fn prefetch_index(&self, hash: u64) {
+        self.rows.prefetch_index(hash);
+    }
+
+    /// The row that a search for a hash would look at first, and its segment: the second step.
+    #[inline]
+    pub(crate) fn guess(&self, hash: u64) -> Option<(&Segment, u32)> {
+        self.rows.guess(hash)
     }
 
     /// The row with this id.
@@ -158,6 +175,14 @@ impl Partition {
             (None, _) => Since::Appeared,
             (Some(_), _) => Since::Changed,
         }
+    }
+
+    /// A key that another partition has too.
+    pub(crate) fn first_key_in<'p>(&'p self, other: &Self) -> Option<Vec<Datum<'p>>> {
+        self.rows.indexed().find_map(|row| {
+            let key: Vec<_> = self.shape.schema.key.iter().map(|&ordinal| self.row(row).get(ordinal)).collect();
+            other.rows.find(self.rows.hash_of(row), &key).is_some().then_some(key)
+        })
     }
 
     /// Visits the rows whose key hash starts with these bits.

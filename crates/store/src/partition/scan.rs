@@ -72,6 +72,12 @@ impl Partition {
         picture
     }
 
+    /// All rows, with all columns of a shape in their order: see [`Picture::batches_of`].
+    pub(crate) fn everything(&self, shape: &Arc<Shape>) -> Picture {
+        let columns: Vec<usize> = (0..shape.schema.columns.len()).collect();
+        self.picture(shape, Timestamp(u64::MAX), &columns)
+    }
+
     /// Leaves the row of a key out of a picture that was made under the same lock.
     pub(crate) fn hide(&self, picture: &mut Picture, key: &[Datum<'_>], at: Timestamp) {
         if let Some(row) = self.find_at(key, at) {
@@ -104,8 +110,23 @@ impl Picture {
 
     /// Batches of the projected columns, oldest rows first.
     pub(crate) fn batches(self, projection: &[usize], schema: &SchemaRef) -> Result<Vec<ScanBatch>> {
+        self.batches_as(projection, schema, |index, _| index)
+    }
+
+    /// Batches of some columns of a picture that has all columns in their order.
+    pub(crate) fn batches_of(&self, projection: &[usize], schema: &SchemaRef) -> Result<Vec<ScanBatch>> {
+        self.batches_as(projection, schema, |_, ordinal| ordinal)
+    }
+
+    /// `lent` tells which of the lent columns one is, of its place in the projection and its ordinal.
+    fn batches_as(
+        &self,
+        projection: &[usize],
+        schema: &SchemaRef,
+        lent: impl Fn(usize, usize) -> usize,
+    ) -> Result<Vec<ScanBatch>> {
         let mut batches = Vec::with_capacity(self.segments.len());
-        for segment in self.segments {
+        for segment in &self.segments {
             let len = segment.len as usize;
             let hidden: u32 = segment.hidden.iter().map(|word| word.count_ones()).sum();
             if hidden == segment.len {
@@ -122,8 +143,8 @@ impl Picture {
                         columns[position].share(len, self.shape.schema.columns[ordinal].nullable)
                     }
                     (Columns::Lent(arrays), Place::At(_)) => {
-                        let lent = arrays[index].clone();
-                        lent.ok_or_else(|| Error::internal("a column of the active segment was not lent"))?
+                        let array = arrays[lent(index, ordinal)].clone();
+                        array.ok_or_else(|| Error::internal("a column of the active segment was not lent"))?
                     }
                     (_, Place::Missing(datum)) => {
                         let column = &self.shape.schema.columns[ordinal];

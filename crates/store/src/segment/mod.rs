@@ -10,6 +10,7 @@ mod arena;
 mod bitmap;
 mod borrow;
 mod column;
+pub(crate) mod prefetch;
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(crate) const ROWS_MAX: u32 = 1 << 16;
 /// Bytes of text, or array elements, that a column of a segment has at most, unless one row alone has more. What is
 /// copied under a lock when an arena grows, and what a rewrite copies at once, is of this order.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
+/// Columns of a row that are brought near: those of the plain keys and some more.
+const PREFETCHED_COLUMNS: usize = 4;
 /// Rows that the first rows of a segment make room for.
 const ROWS_FIRST: usize = 4;
 
@@ -219,6 +222,18 @@ impl Segment {
             Columns::Sealed(columns) => Arc::clone(columns),
             Columns::Active(_) => panic!("active columns are lent one by one"),
         }
+    }
+
+    /// Brings near where the values of a row are said to be, or the values themselves where they have one width.
+    #[inline]
+    pub(crate) fn prefetch_places(&self, row: u32) {
+        self.columns.iter().take(PREFETCHED_COLUMNS).for_each(|column| column.prefetch_place(row as usize));
+    }
+
+    /// Brings the bytes of a row's values near, once their places are.
+    #[inline]
+    pub(crate) fn prefetch_bytes(&self, row: u32) {
+        self.columns.iter().take(PREFETCHED_COLUMNS).for_each(|column| column.prefetch_bytes(row as usize));
     }
 
     /// One column, to be lent under the partition's lock.

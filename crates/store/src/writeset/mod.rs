@@ -8,6 +8,7 @@
 //!   states  beside each row: read timestamp, the row it replaced, partition, what it means
 //! ```
 
+mod load;
 mod overlay;
 mod staged;
 
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use ashlar_base::TableId;
 use ashlar_base::{Datum, Result, TableSchema};
 
+pub(crate) use load::Load;
 pub use overlay::{Overlay, ReadView};
 pub(crate) use staged::Staged;
 
@@ -124,6 +126,18 @@ impl WriteSet {
         self.staged_mut(region, version, read_at)?.insert(read_at.timestamp(), row)
     }
 
+    /// Many rows are about to come for [`WriteSet::load`]. `false`: not in bulk, and they are to be inserted. `version`
+    /// and `read_at` as for [`WriteSet::upsert`]. What was loaded is taken back only as a whole: a mark must not be set
+    /// before the last row has come.
+    pub fn start_load(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot) -> Result<bool> {
+        self.staged_mut(region, version, read_at)?.start_load(read_at.timestamp())
+    }
+
+    /// Like [`WriteSet::insert`], for one of many rows; after [`WriteSet::start_load`].
+    pub fn load(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.load(read_at.timestamp(), row)
+    }
+
     /// Removes the row of a key; `version` and `read_at` as for [`WriteSet::upsert`].
     pub fn delete(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot, key: &[Datum<'_>]) -> Result<()> {
         self.staged_mut(region, version, read_at)?.delete(read_at.timestamp(), key)
@@ -199,9 +213,9 @@ impl WriteSet {
     }
 
     /// What there is to commit, by table, and the snapshot that is kept for it.
-    pub(crate) fn parts(&mut self) -> (&[Staged], &mut Option<(Snapshot, Hold)>) {
+    pub(crate) fn parts(&mut self) -> (&mut [Staged], &mut Option<(Snapshot, Hold)>) {
         self.staged.sort_by_key(|staged| staged.region().id());
-        (&self.staged, &mut self.first_read)
+        (&mut self.staged, &mut self.first_read)
     }
 
     /// Forgets everything.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema, Timestamp, Value};
 use parking_lot::Mutex;
 
+use super::load::{Load, LoadedRow};
 use super::{Overlay, Pending};
 use crate::memory::{Account, Charge};
 use crate::region::{KeyPlace, Region};
@@ -30,6 +31,10 @@ pub(crate) struct Staged {
     length: Length,
     truncations: Vec<Truncation>,
     alterations: Vec<Alteration>,
+    /// What arrived in bulk, a load for each statement.
+    loads: Vec<Load>,
+    /// Rows of loads that were written again, in order.
+    taken_out: Vec<LoadedRow>,
     expected: Vec<Expected>,
     charge: Charge,
     /// The picture of the writes so far, once somebody asked.
@@ -72,6 +77,8 @@ impl State {
 struct Truncation {
     at: Length,
     killed: Vec<u32>,
+    loads: Vec<Load>,
+    taken_out: Vec<LoadedRow>,
 }
 
 /// The table was given another shape. Rows from before stay as they are, and read as the shape of now.
@@ -96,12 +103,14 @@ impl Expected {
     }
 }
 
-/// How much was written: rows, truncations and alterations.
+/// How much was written: rows, truncations, alterations, loads, and rows that were taken out of loads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Length {
     rows: u64,
     truncations: usize,
     alterations: usize,
+    loads: usize,
+    taken_out: usize,
 }
 
 impl Staged {
@@ -117,6 +126,8 @@ impl Staged {
             length: Length::default(),
             truncations: Vec::new(),
             alterations: Vec::new(),
+            loads: Vec::new(),
+            taken_out: Vec::new(),
             expected: Vec::new(),
             charge: Charge::empty(&account),
             overlay: Mutex::new(None),
@@ -141,7 +152,7 @@ impl Staged {
 
     /// Whether there is more to commit than keys that must not have changed.
     pub(crate) fn changes_anything(&self) -> bool {
-        self.rows.live() > 0 || self.truncates() || !self.alterations.is_empty()
+        self.rows.live() > 0 || self.truncates() || !self.alterations.is_empty() || self.has_loaded()
     }
 
     /// The keys that nobody else may have changed.
@@ -166,7 +177,12 @@ impl Staged {
 
     /// Whether rows are pending that are not deletions.
     pub(crate) fn has_rows(&self) -> bool {
-        self.rows.indexed().any(|row| !self.rows.is_dead(row) && !self.state(row).is_deleted())
+        self.rows.indexed().any(|row| !self.rows.is_dead(row) && !self.state(row).is_deleted()) || self.has_loaded()
+    }
+
+    /// Whether rows that arrived in bulk are pending.
+    fn has_loaded(&self) -> bool {
+        self.loads.iter().any(|load| load.row_count() > 0)
     }
 
     /// Gives the table another shape, for the rows to come and those that are pending.
@@ -193,9 +209,16 @@ impl Staged {
     }
 
     pub(crate) fn get(&self, key: &[Datum<'_>]) -> Pending<'_> {
+        let loaded = || self.find_loaded(self.region.place_of(key)?, key);
+        let loaded_row = || loaded().and_then(|row| self.loads[row.load].row(&self.shape, row));
         match self.rows.find(self.region.hash(key), key) {
             Some(row) if self.state(row).is_deleted() => Pending::Deleted,
             Some(row) => Pending::Row(self.row(row)),
+            None if !self.loads.is_empty()
+                && let Some(row) = loaded_row() =>
+            {
+                Pending::Row(row)
+            }
             None if self.truncates() => Pending::Deleted,
             None => Pending::Untouched,
         }
@@ -235,6 +258,7 @@ impl Staged {
             let old = staged.rows.find(place.hash, key);
             let exists = match old {
                 Some(old) => !staged.state(old).is_deleted(),
+                None if staged.find_loaded(place, key).is_some() => true,
                 None => !staged.truncates() && staged.region.has_at(place, key, read_at),
             };
             if exists {
@@ -242,6 +266,61 @@ impl Staged {
             }
             staged.write(read_at, place, row, old, INSERTED)
         })
+    }
+
+    /// From now on [`Self::load`] takes rows. `false`: it does not, and the rows are to be inserted one by one.
+    pub(crate) fn start_load(&mut self, read_at: Timestamp) -> Result<bool> {
+        // What an index may have to say of a row is said of rows that were inserted.
+        if !self.region.indexes().is_empty() {
+            return Ok(false);
+        }
+        self.loads.push(Load::new(&self.region, read_at)?);
+        self.length.loads += 1;
+        Ok(true)
+    }
+
+    /// Like [`Self::insert`], into the load that was started last.
+    pub(crate) fn load(&mut self, read_at: Timestamp, row: &[Datum<'_>]) -> Result<()> {
+        self.with_key(row, |staged, key, place| {
+            // What the transaction did to the key before, if only to delete it, is in the other rows.
+            let old = if staged.rows.live() > 0 { staged.rows.find(place.hash, key) } else { None };
+            let exists = match old {
+                Some(old) => !staged.state(old).is_deleted(),
+                None => {
+                    staged.find_loaded(place, key).is_some()
+                        || (!staged.truncates() && staged.region.has_at(place, key, read_at))
+                }
+            };
+            if exists {
+                return Err(staged.shape.duplicate(key));
+            }
+            let Self { loads, region, shape, .. } = staged;
+            match loads.last_mut() {
+                Some(load) if old.is_none() => {
+                    load.push(region, shape, place, row)?;
+                    *staged.overlay.get_mut() = None;
+                    Ok(())
+                }
+                _ => staged.write(read_at, place, row, old, INSERTED),
+            }
+        })
+    }
+
+    /// The row of a key that arrived in bulk.
+    fn find_loaded(&self, place: KeyPlace, key: &[Datum<'_>]) -> Option<LoadedRow> {
+        self.loads.iter().enumerate().find_map(|(index, load)| load.find(index, place, key))
+    }
+
+    /// What arrived in bulk.
+    pub(crate) fn loads(&self) -> &[Load] {
+        &self.loads
+    }
+
+    /// Hands out what arrived in bulk, for the commit.
+    pub(crate) fn take_loads(&mut self) -> Vec<Load> {
+        self.taken_out = Vec::new();
+        *self.overlay.get_mut() = None;
+        std::mem::take(&mut self.loads)
     }
 
     /// Checks a row, and hands out its key and where that lives.
@@ -304,12 +383,13 @@ impl Staged {
     ) -> Result<()> {
         self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
         self.reserve_state()?;
+        let loaded_at = if old.is_none() { self.take_out(place, row) } else { None };
         let new = self.rows.push(row.iter());
         // The first write of a key says since when nobody else may have changed it, and whether it is new.
         let (read_at, flags) = match old {
             Some(old) if self.state(old).is_inserted() => (self.state(old).read_at, flags),
             Some(old) => (self.state(old).read_at, flags & !INSERTED),
-            None => (read_at, flags),
+            None => (loaded_at.unwrap_or(read_at), flags),
         };
         match old {
             Some(old) => {
@@ -324,6 +404,20 @@ impl Staged {
         self.length.rows += 1;
         *self.overlay.get_mut() = None;
         Ok(())
+    }
+
+    /// A row's key is written again: what had arrived in bulk for it goes. Says when that key was new to the table.
+    fn take_out(&mut self, place: KeyPlace, row: &[Datum<'_>]) -> Option<Timestamp> {
+        if self.loads.is_empty() {
+            return None;
+        }
+        let key: Vec<Datum<'_>> = self.shape.key_of(row).cloned().collect();
+        let loaded = self.find_loaded(place, &key)?;
+        self.taken_out.push(loaded);
+        self.length.taken_out += 1;
+        let load = &mut self.loads[loaded.load];
+        load.take_out(loaded);
+        Some(load.read_at())
     }
 
     /// Room for the state of the next row, which goes to the newest segment.
@@ -347,8 +441,10 @@ impl Staged {
             self.rows.unindex(hash, row);
             self.rows.kill(row);
         }
-        self.truncations.push(Truncation { at: self.length, killed });
+        let (loads, taken_out) = (std::mem::take(&mut self.loads), std::mem::take(&mut self.taken_out));
+        self.truncations.push(Truncation { at: self.length, killed, loads, taken_out });
         self.length.truncations += 1;
+        (self.length.loads, self.length.taken_out) = (0, 0);
         *self.overlay.get_mut() = None;
     }
 
@@ -359,6 +455,7 @@ impl Staged {
         while self.truncations.len() > to.truncations {
             let Some(truncation) = self.truncations.pop() else { break };
             self.undo_rows(truncation.at.rows.max(to.rows));
+            (self.loads, self.taken_out) = (truncation.loads, truncation.taken_out);
             for row in truncation.killed {
                 self.rows.revive(row);
                 let hash = self.rows.hash_of(row);
@@ -366,6 +463,13 @@ impl Staged {
             }
         }
         self.undo_rows(to.rows);
+        self.loads.truncate(to.loads);
+        while self.taken_out.len() > to.taken_out {
+            let Some(row) = self.taken_out.pop() else { break };
+            if let Some(load) = self.loads.get_mut(row.load) {
+                load.put_back(row);
+            }
+        }
         while self.alterations.len() > to.alterations {
             let Some(alteration) = self.alterations.pop() else { break };
             self.shape = alteration.before;
@@ -416,12 +520,13 @@ impl Staged {
 
     /// Pending rows, deletions included.
     pub(crate) fn row_count(&self) -> usize {
-        self.rows.live() as usize
+        self.rows.live() as usize + self.loads.iter().map(Load::row_count).sum::<usize>()
     }
 
     /// Bytes of the rows written, those that were replaced or taken back among them.
     pub(crate) fn row_bytes(&self) -> usize {
-        self.rows.in_order().map(|(_, segment)| segment.bytes()).sum()
+        let loaded: usize = self.loads.iter().map(Load::row_bytes).sum();
+        self.rows.in_order().map(|(_, segment)| segment.bytes()).sum::<usize>() + loaded
     }
 
     /// Bytes of the lists of `by_partition`.
