@@ -17,6 +17,9 @@ use crate::partition::{Since, Stamp};
 use crate::region::{Common, Guard, changed};
 use crate::writeset::{Staged, WriteSet};
 
+/// What is kept of a row's life at most.
+const LIFE_BYTES_MAX: usize = 13;
+
 /// The writes of one region, with its partitions locked.
 struct Locked<'a> {
     staged: &'a Staged,
@@ -116,7 +119,7 @@ impl<'a> Locked<'a> {
             && self
                 .guards
                 .iter()
-                .any(|(_, guard)| guard.as_deref().is_some_and(|stored| !stored.is_present(altered_at)))
+                .any(|(_, guard)| guard.as_deref().is_some_and(|stored| !stored.is_unwritten(altered_at)))
         {
             return Err(self.conflict());
         }
@@ -154,6 +157,7 @@ impl<'a> Locked<'a> {
             if range.is_empty() && self.guards[index].1.is_none() {
                 continue;
             }
+            let count = range.len();
             let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
             let (id, guard) = &mut self.guards[index];
@@ -162,6 +166,9 @@ impl<'a> Locked<'a> {
                 stored.set_shape(staged.shape());
             }
             stored.reserve_rows(needs, staged.truncates())?;
+            if staged.says_life() || stored.has_life() {
+                drop(Charge::new(staged.region().account(), count * LIFE_BYTES_MAX)?);
+            }
         }
         Ok(())
     }
@@ -206,6 +213,7 @@ impl<'a> Locked<'a> {
                     values.extend((0..columns).map(|ordinal| row.get(ordinal)));
                     Mutation::Upsert { row: &values }
                 };
+                let mutation = Mutation::Living { write: &mutation, expiry: staged.expiry(row) };
                 stored.apply(&mutation, located, stamp)?;
             }
             stored.unreserve();

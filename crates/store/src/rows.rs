@@ -19,6 +19,7 @@ use crate::key;
 use crate::memory::Account;
 use crate::segment::{Layout, Need, Segment};
 
+mod life;
 mod moving;
 
 use moving::{Moving, present};

@@ -10,6 +10,7 @@ mod arena;
 mod bitmap;
 mod borrow;
 mod column;
+mod life;
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -47,6 +48,7 @@ pub(crate) struct Segment {
     len: u32,
     dead: Option<Dead>,
     dead_count: u32,
+    life: Option<Box<life::Life>>,
     account: Arc<Account>,
     _charge: Charge,
 }
@@ -95,6 +97,7 @@ impl Segment {
             len: 0,
             dead: None,
             dead_count: 0,
+            life: None,
             account: Arc::clone(account),
             _charge: charge,
         }
@@ -244,6 +247,7 @@ impl Segment {
             let mut columns = std::mem::take(columns);
             columns.iter_mut().for_each(Column::seal);
             self.columns = Columns::Sealed(Arc::new(columns));
+            self.shrink_life();
         }
     }
 
