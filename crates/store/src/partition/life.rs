@@ -22,11 +22,16 @@ use crate::segment::Segment;
 /// What a partition knows of the life of its rows.
 pub(super) struct Life {
     shared: Arc<Lives>,
+    /// What the table says; none where it says nothing.
+    said: Option<Box<Said>>,
+    /// Something is kept of the life of a row, or will be of the next.
+    is_on: bool,
+}
+
+struct Said {
     options: LifeOptions,
     keep: Keep,
     unit: Unit,
-    /// Something is kept of the life of a row, or will be of the next.
-    is_on: bool,
 }
 
 impl Life {
@@ -34,22 +39,38 @@ impl Life {
         if options.ttl_ms > 0 || options.max_idle_ms > 0 {
             shared.start();
         }
-        let keep = Keep::of(&options);
-        let is_on = options.ttl_ms > 0 || keep.used;
-        Self { shared: Arc::clone(shared), options, keep, unit: Unit::of(&options), is_on }
+        let said = Said { keep: Keep::of(&options), unit: Unit::of(&options), options };
+        let is_on = options.ttl_ms > 0 || said.keep.used;
+        let said = (options != LifeOptions::default()).then(|| Box::new(said));
+        Self { shared: Arc::clone(shared), said, is_on }
+    }
+
+    #[inline]
+    fn options(&self) -> LifeOptions {
+        self.said.as_ref().map_or_else(LifeOptions::default, |said| said.options)
+    }
+
+    #[inline]
+    fn keep(&self) -> Keep {
+        self.said.as_ref().map_or_else(Keep::default, |said| said.keep)
+    }
+
+    fn unit(&self) -> Unit {
+        self.said.as_ref().map_or_else(|| Unit::of(&LifeOptions::default()), |said| said.unit)
     }
 
     /// How long a row lives without use.
     #[inline]
     fn idle(&self) -> Option<(u64, Unit)> {
-        (self.options.max_idle_ms > 0).then_some((self.options.max_idle_ms, self.unit))
+        let said = self.said.as_ref().filter(|said| said.options.max_idle_ms > 0)?;
+        Some((said.options.max_idle_ms, said.unit))
     }
 }
 
 impl Partition {
     /// The table says other things about the life of rows.
     pub(super) fn set_life(&mut self, options: LifeOptions) {
-        if options == self.life.options {
+        if options == self.life.options() {
             return;
         }
         let was_on = self.life.is_on;
@@ -64,8 +85,8 @@ impl Partition {
                 self.rows.set_deadline(row, ends);
             }
         }
-        if (life.keep, life.options.max_idle_ms) != (self.life.keep, self.life.options.max_idle_ms) {
-            self.rows.start_uses(life.keep, life.unit, options.max_idle_ms, life.shared.now());
+        if (life.keep(), options.max_idle_ms) != (self.life.keep(), self.life.options().max_idle_ms) {
+            self.rows.start_uses(life.keep(), life.unit(), options.max_idle_ms, life.shared.now());
         }
         self.life = life;
         self.life.is_on |= was_on;
@@ -115,7 +136,7 @@ impl Partition {
     /// A row is used, which counts where the table says so.
     #[inline]
     pub(crate) fn touch(&self, row: Option<u32>) {
-        if self.life.keep.used
+        if self.life.keep().used
             && let Some(row) = row
         {
             self.touch_one(row);
@@ -136,7 +157,7 @@ impl Partition {
                 now
             }
         };
-        segment.touch(offset, self.life.unit, now, || shared.random());
+        segment.touch(offset, self.life.unit(), now, || shared.random());
     }
 
     /// Rows whose life has ended by now, and that nobody has ended for good.
@@ -168,8 +189,8 @@ impl Partition {
         if !says && !self.life.is_on {
             return Ok(());
         }
-        let has_deadline = says || self.life.options.ttl_ms > 0;
-        match self.rows.life_growth(key.row, has_deadline, self.life.keep) {
+        let has_deadline = says || self.life.options().ttl_ms > 0;
+        match self.rows.life_growth(key.row, has_deadline, self.life.keep()) {
             0 => Ok(()),
             bytes => Charge::new(self.rows.account(), bytes).map(drop),
         }
@@ -190,13 +211,13 @@ impl Partition {
         let change = self.write(write, key, stamp)?;
         let (Some(row), Applied::Inserted | Applied::Updated) = (change.row, change.applied) else { return Ok(change) };
         let now = self.life.shared.now();
-        let deadline = Deadline::given(expiry, old, self.life.options.ttl_ms, now);
+        let deadline = Deadline::given(expiry, old, self.life.options().ttl_ms, now);
         if deadline < Deadline::NONE {
             self.life.shared.start();
             self.life.is_on = true;
         }
         self.rows.set_deadline(row, deadline);
-        self.rows.begin_use(row, self.life.keep, self.life.unit, self.life.options.max_idle_ms, now);
+        self.rows.begin_use(row, self.life.keep(), self.life.unit(), self.life.options().max_idle_ms, now);
         Ok(change)
     }
 
@@ -230,7 +251,7 @@ impl Partition {
         }
         if place >= self.rows.segment_count() {
             // Nothing is asked any more once nothing is kept.
-            self.life.is_on = self.life.options.ttl_ms > 0 || self.life.keep.used || self.rows.have_life();
+            self.life.is_on = self.life.options().ttl_ms > 0 || self.life.keep().used || self.rows.have_life();
             return None;
         }
         let mut rows = Vec::new();
@@ -254,7 +275,7 @@ impl Partition {
     }
 
     fn sample(&self, count: usize) -> Option<Vec<u32>> {
-        let eviction = self.life.options.eviction;
+        let eviction = self.life.options().eviction;
         let total = usize::try_from(self.rows.total()).unwrap_or(usize::MAX);
         if eviction == Eviction::None || total == 0 || count == 0 {
             return None;
@@ -291,7 +312,7 @@ impl Partition {
             }
             Eviction::None | Eviction::Lru | Eviction::Lfu => sample.sort_by_cached_key(|&row| {
                 let (slot, offset) = split(row);
-                self.rows.segment(slot).worth(offset, self.life.unit, now)
+                self.rows.segment(slot).worth(offset, self.life.unit(), now)
             }),
         }
         sample.truncate(count);

@@ -311,7 +311,7 @@ mod tests {
             (".5", "5.", "5.5"),
             ("+1", "-2", "-1"),
             ("18446744073709551615", "1", "18446744073709551616"),
-            ("1e4900", "1e4932", "infinite"),
+            ("1e4932", "1e4932", "infinite"),
         ];
         for (left, right, expected) in cases {
             assert_eq!(sum(left, right), expected, "{left} + {right}");
@@ -335,7 +335,9 @@ mod tests {
             let (left, right) = ((seed >> 24) as i32, (seed >> 2) as i32);
             let shift = f64::from(1u32 << (seed >> 59 & 15));
             let (left, right) = (f64::from(left) / shift, f64::from(right) / shift);
-            assert_eq!(sum(&left.to_string(), &right.to_string()), (left + right).to_string());
+            // All digits: fifteen are behind the point at most.
+            let text = |value: f64| format!("{value:.15}").trim_end_matches('0').trim_end_matches('.').to_owned();
+            assert_eq!(sum(&text(left), &text(right)), text(left + right), "{left} + {right}");
         }
     }
 }
