@@ -17,6 +17,9 @@ use crate::partition::{Partition, Since, Stamp};
 use crate::region::{Common, Guard, changed};
 use crate::writeset::{Load, Staged, WriteSet};
 
+/// What is kept of a row's life at most.
+const LIFE_BYTES_MAX: usize = 13;
+
 /// The writes of one region, with its partitions locked.
 struct Locked<'a> {
     staged: &'a Staged,
@@ -129,7 +132,7 @@ impl<'a> Locked<'a> {
             && self
                 .guards
                 .iter()
-                .any(|(_, guard)| guard.as_deref().is_some_and(|stored| !stored.is_present(altered_at)))
+                .any(|(_, guard)| guard.as_deref().is_some_and(|stored| !stored.is_unwritten(altered_at)))
         {
             return Err(self.conflict());
         }
@@ -174,6 +177,7 @@ impl<'a> Locked<'a> {
                 continue;
             }
             let others = range.len() + loaded.iter().map(|loaded| loaded.live() as usize).sum::<usize>();
+            let count = range.len();
             let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
             let (id, guard) = &mut self.guards[index];
@@ -184,6 +188,9 @@ impl<'a> Locked<'a> {
             loaded.iter_mut().try_for_each(|loaded| stored.reserve_adoption(loaded, others))?;
             // Rows of a load are the last ones then, and what room is after them is not known yet.
             stored.reserve_rows(needs, staged.truncates() || !loaded.is_empty())?;
+            if staged.says_life() || stored.has_life() {
+                drop(Charge::new(staged.region().account(), count * LIFE_BYTES_MAX)?);
+            }
         }
         Ok(())
     }
@@ -230,6 +237,7 @@ impl<'a> Locked<'a> {
                     values.extend((0..columns).map(|ordinal| row.get(ordinal)));
                     Mutation::Upsert { row: &values }
                 };
+                let mutation = Mutation::Living { write: &mutation, expiry: staged.expiry(row) };
                 stored.apply(&mutation, located, stamp)?;
             }
             stored.unreserve();

@@ -20,6 +20,7 @@ use crate::memory::Account;
 use crate::segment::{Layout, Need, Segment};
 
 mod adopting;
+mod life;
 mod moving;
 
 use moving::{Moving, present};

@@ -10,6 +10,7 @@ mod arena;
 mod bitmap;
 mod borrow;
 mod column;
+mod life;
 pub(crate) mod prefetch;
 
 use std::borrow::Borrow;
@@ -50,6 +51,7 @@ pub(crate) struct Segment {
     len: u32,
     dead: Option<Dead>,
     dead_count: u32,
+    life: Option<Box<life::Life>>,
     account: Arc<Account>,
     _charge: Charge,
 }
@@ -98,6 +100,7 @@ impl Segment {
             len: 0,
             dead: None,
             dead_count: 0,
+            life: None,
             account: Arc::clone(account),
             _charge: charge,
         }
@@ -259,6 +262,7 @@ impl Segment {
             let mut columns = std::mem::take(columns);
             columns.iter_mut().for_each(Column::seal);
             self.columns = Columns::Sealed(Arc::new(columns));
+            self.shrink_life();
         }
     }
 

@@ -12,6 +12,8 @@ use super::*;
 use crate::testing::{INT4, INT8, TEXT, any_value, datums, scan_map, schema, store};
 use crate::{Applied, Mark, Mutation, Pending, ReadView, ScanBatch};
 
+mod life;
+
 /// Few, so that transactions meet.
 const KEYS: u8 = 7;
 

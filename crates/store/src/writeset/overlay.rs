@@ -13,6 +13,7 @@ use ashlar_base::{Datum, Error, PartitionId, Result, TableId, Timestamp};
 
 use super::{Load, Staged};
 use crate::build::build_array;
+use crate::life::{Deadline, EXPIRES_AT};
 use crate::memory::Charge;
 use crate::partition::{Partition, Picture, record_batch};
 use crate::reader::ColumnReader;
@@ -66,6 +67,8 @@ struct OverlaySegment {
     /// In the order of the layout.
     columns: Vec<ArrayRef>,
     key: Vec<ColumnReader<'static>>,
+    /// When the life of each row ends, where any row has said.
+    deadlines: Vec<Deadline>,
 }
 
 impl Overlay {
@@ -83,7 +86,11 @@ impl Overlay {
                     .expect("a column reads as its own type")
             };
             let key = layout.key.iter().map(reader).collect();
-            segments.push(OverlaySegment { layout, columns, key });
+            let deadlines = match segment.has_life() {
+                true => (0..segment.len()).map(|row| segment.deadline(row)).collect(),
+                false => Vec::new(),
+            };
+            segments.push(OverlaySegment { layout, columns, key, deadlines });
         }
         // Over the bound too: a transaction must be able to look at what it has written.
         let charge = Charge::forced(staged.account(), staged.list_bytes() + staged.row_count());
@@ -173,7 +180,12 @@ impl Overlay {
         for rows in rows.chunk_by(|left, right| split(*left).0 == split(*right).0) {
             let segment = &self.segments[usize::from(split(rows[0]).0)];
             let offsets = UInt32Array::from_iter_values(rows.iter().map(|&row| split(row).1));
-            let column = |&ordinal: &usize| match self.shape.place(&segment.layout, ordinal) {
+            let deadline = |&row: &u32| segment.deadlines.get(split(row).1 as usize).copied();
+            let column = |&ordinal: &usize| match self.shape.place_asked(&segment.layout, ordinal) {
+                Place::Missing(_) if ordinal == EXPIRES_AT => {
+                    let values = rows.iter().map(|row| deadline(row).unwrap_or(Deadline::NONE).datum());
+                    build_array(self.shape.type_of(ordinal), values)
+                }
                 Place::At(position) => {
                     take(&segment.columns[position], &offsets, None).map_err(|error| Error::internal(error.to_string()))
                 }

@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema, Timestamp, Value};
+use ashlar_base::{Datum, Error, ErrorCode, LifeOptions, PartitionId, Result, TableSchema, Timestamp, Value};
 use parking_lot::Mutex;
 
 use super::load::{Load, LoadedRow};
 use super::{Overlay, Pending};
+use crate::life::{Deadline, Expiry, Keep};
 use crate::memory::{Account, Charge};
 use crate::region::{KeyPlace, Region};
 use crate::row::RowRef;
@@ -37,6 +38,8 @@ pub(crate) struct Staged {
     taken_out: Vec<LoadedRow>,
     expected: Vec<Expected>,
     charge: Charge,
+    /// Rows were given a life of their own.
+    says_life: bool,
     /// The picture of the writes so far, once somebody asked.
     overlay: Mutex<Option<Arc<Overlay>>>,
 }
@@ -58,6 +61,10 @@ const DELETED: u8 = 1;
 const INSERTED: u8 = 2;
 /// Taken back.
 const UNDONE: u8 = 4;
+/// The row lives as its table says; without this and the next one it keeps what the row has that it replaces.
+const LIFE_OF_TABLE: u8 = 8;
+/// The row was given a life of its own, which is that of the pending row.
+const LIFE_OF_ROW: u8 = 16;
 
 // Ten million of them lie beside the rows of a large load.
 const _: () = assert!(size_of::<State>() == 16);
@@ -130,6 +137,7 @@ impl Staged {
             taken_out: Vec::new(),
             expected: Vec::new(),
             charge: Charge::empty(&account),
+            says_life: false,
             overlay: Mutex::new(None),
         }
     }
@@ -244,16 +252,80 @@ impl Staged {
         }
     }
 
-    /// Writes a row in the place of whatever has its key. The row is checked here.
-    pub(crate) fn upsert(&mut self, read_at: Timestamp, row: &[Datum<'_>]) -> Result<()> {
+    /// Writes a row in the place of whatever has its key, and says how long it lives. `known` is the deadline of the
+    /// committed row, where somebody has looked. The row is checked here.
+    pub(crate) fn upsert(
+        &mut self,
+        read_at: Timestamp,
+        row: &[Datum<'_>],
+        expiry: Expiry,
+        known: Option<Deadline>,
+    ) -> Result<()> {
         self.with_key(row, |staged, key, place| {
             let old = staged.rows.find(place.hash, key);
-            staged.write(read_at, place, row, old, 0)
+            let known = || match known {
+                None if !staged.truncates() => staged.region.deadline_at(place, key, read_at),
+                known => known,
+            };
+            let (life, deadline) = staged.life(old, expiry, known);
+            staged.write_living(read_at, place, row, old, life, deadline)
         })
     }
 
+    /// What a pending row says about its life, and when that ends as far as is known: that of a committed row may be
+    /// looked up.
+    fn life(&self, old: Option<u32>, expiry: Expiry, committed: impl FnOnce() -> Option<Deadline>) -> (u8, Deadline) {
+        let ttl_ms = self.shape.schema.life.ttl_ms;
+        let lives = self.region.lives();
+        let given = |expiry, old| Deadline::given(expiry, old, ttl_ms, if ttl_ms > 0 { lives.now() } else { 0 });
+        match (expiry, old) {
+            (Expiry::Keep, Some(old)) if !self.state(old).is_deleted() => {
+                let flags = self.state(old).flags & (LIFE_OF_TABLE | LIFE_OF_ROW);
+                (flags, given(Expiry::Keep, Some(self.rows.deadline(old))))
+            }
+            (Expiry::Keep, None) if ttl_ms == 0 && !lives.is_on() => (0, Deadline::NONE),
+            (Expiry::Keep, None) => (0, given(Expiry::Keep, committed())),
+            // Behind a pending deletion there is a new row.
+            (Expiry::Keep | Expiry::Table, _) => (LIFE_OF_TABLE, given(Expiry::Table, None)),
+            (Expiry::At(_) | Expiry::Never, _) => (LIFE_OF_ROW, given(expiry, None)),
+        }
+    }
+
+    fn write_living(
+        &mut self,
+        read_at: Timestamp,
+        place: KeyPlace,
+        row: &[Datum<'_>],
+        old: Option<u32>,
+        flags: u8,
+        deadline: Deadline,
+    ) -> Result<()> {
+        if deadline < Deadline::NONE {
+            let growth = self.rows.life_growth(None, true, Keep::default());
+            drop(Charge::new(self.charge.account(), growth)?);
+        }
+        let new = self.write(read_at, place, row, old, flags)?;
+        self.rows.set_deadline(new, deadline);
+        self.says_life |= flags & LIFE_OF_ROW != 0;
+        Ok(())
+    }
+
+    /// What a pending row says about its life.
+    pub(crate) fn expiry(&self, row: u32) -> Expiry {
+        match self.state(row).flags & (LIFE_OF_TABLE | LIFE_OF_ROW) {
+            0 => Expiry::Keep,
+            LIFE_OF_TABLE => Expiry::Table,
+            _ => self.rows.deadline(row).expiry(),
+        }
+    }
+
+    /// Whether rows were given a life of their own.
+    pub(crate) fn says_life(&self) -> bool {
+        self.says_life
+    }
+
     /// Writes a row whose key must be new: 23505 if it is pending, or there at `read_at`.
-    pub(crate) fn insert(&mut self, read_at: Timestamp, row: &[Datum<'_>]) -> Result<()> {
+    pub(crate) fn insert(&mut self, read_at: Timestamp, row: &[Datum<'_>], expiry: Expiry) -> Result<()> {
         self.with_key(row, |staged, key, place| {
             let old = staged.rows.find(place.hash, key);
             let exists = match old {
@@ -264,14 +336,15 @@ impl Staged {
             if exists {
                 return Err(staged.shape.duplicate(key));
             }
-            staged.write(read_at, place, row, old, INSERTED)
+            let (life, deadline) = staged.life(old, expiry, || None);
+            staged.write_living(read_at, place, row, old, INSERTED | life, deadline)
         })
     }
 
     /// From now on [`Self::load`] takes rows. `false`: it does not, and the rows are to be inserted one by one.
     pub(crate) fn start_load(&mut self, read_at: Timestamp) -> Result<bool> {
-        // What an index may have to say of a row is said of rows that were inserted.
-        if !self.region.indexes().is_empty() {
+        // What an index or the table's options have to say of a row is said of rows that were inserted.
+        if !self.region.indexes().is_empty() || self.shape.schema.life != LifeOptions::default() {
             return Ok(false);
         }
         self.loads.push(Load::new(&self.region, read_at)?);
@@ -301,7 +374,10 @@ impl Staged {
                     *staged.overlay.get_mut() = None;
                     Ok(())
                 }
-                _ => staged.write(read_at, place, row, old, INSERTED),
+                _ => {
+                    let (life, deadline) = staged.life(old, Expiry::Table, || None);
+                    staged.write_living(read_at, place, row, old, INSERTED | life, deadline)
+                }
             }
         })
     }
@@ -354,7 +430,7 @@ impl Staged {
             row[ordinal] = datum;
         }
         let old = self.rows.find(place.hash, key);
-        self.write(read_at, place, &row, old, DELETED)
+        self.write(read_at, place, &row, old, DELETED).map(drop)
     }
 
     /// Nobody else may change this key after `read_at`. A savepoint does not take this back: what was read was read.
@@ -380,7 +456,7 @@ impl Staged {
         row: &[Datum<'_>],
         old: Option<u32>,
         flags: u8,
-    ) -> Result<()> {
+    ) -> Result<u32> {
         self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
         self.reserve_state()?;
         let loaded_at = if old.is_none() { self.take_out(place, row) } else { None };
@@ -403,7 +479,7 @@ impl Staged {
         self.written = u64::from(new) + 1;
         self.length.rows += 1;
         *self.overlay.get_mut() = None;
-        Ok(())
+        Ok(new)
     }
 
     /// A row's key is written again: what had arrived in bulk for it goes. Says when that key was new to the table.
