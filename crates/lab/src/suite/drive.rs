@@ -437,7 +437,11 @@ fn one_line(text: &str) -> String {
 pub(super) fn check(step: &Step, length: Length, once: bool) -> Result<()> {
     let words = words(step, length, once, &|_| Ok(1000.0))?;
     let options = run_options(&words)?;
-    Kind::find(&options.workload)?.with(&options.sizes)?;
+    let kind = Kind::find(&options.workload)?;
+    // The others make millions of answers beforehand.
+    if length == Length::Quick {
+        kind.with(&options.sizes)?;
+    }
     for target in &options.targets {
         crate::targets::Target::parse(target)?;
     }
