@@ -178,9 +178,14 @@ fn client(run: &Run, target: &str, case: &Case) -> Option<f64> {
 
 /// The share of the machine that other programs used while a target was measured, if it was more than a little.
 fn disturbance(run: &Run, target: &str, case: &Case) -> Option<f64> {
+    disturbed(run, run.of(target, case))
+}
+
+/// Likewise in any of these measurements of a run.
+pub(crate) fn disturbed<'a>(run: &Run, all: impl Iterator<Item = &'a Measurement>) -> Option<f64> {
     let share =
         |one: &Measurement| Some(one.other_cpu_seconds? / one.measured_seconds / f64::from(run.machine.cores.max(1)));
-    run.of(target, case).filter_map(share).reduce(f64::max).filter(|share| *share > DISTURBED)
+    all.filter_map(share).reduce(f64::max).filter(|share| *share > DISTURBED)
 }
 
 /// The share that the client used of the cores that it could use: threads of the lab use no more than they are, a JVM has others.

@@ -40,6 +40,18 @@ use crate::record::{
 use crate::targets::{Plant, Running, Start, Target};
 use crate::workload::{Kind, Place, Sizes, Workload};
 
+/// Nothing was measured, because no target is here.
+#[derive(Debug)]
+pub(crate) struct NobodyHere(String);
+
+impl std::fmt::Display for NobodyHere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "there is no target to measure\n{}", self.0)
+    }
+}
+
+impl std::error::Error for NobodyHere {}
+
 /// What was asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -189,7 +201,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         let reasons = targets.iter().zip(&presence).map(|(target, presence)| {
             format!("{target} is absent: {}", presence.as_ref().err().map_or("", String::as_str))
         });
-        bail!("there is no target to measure\n{}", reasons.collect::<Vec<_>>().join("\n"));
+        return Err(NobodyHere(reasons.collect::<Vec<_>>().join("\n")).into());
     }
     let folder = Folder::create(&path)?;
     let pace = options.rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second });

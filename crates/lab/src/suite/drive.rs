@@ -19,6 +19,7 @@ use super::select::{Measured, Steps};
 use super::{Group, Length, Row, SUITES, Shown, Step, Suite, bench, figures, page};
 use crate::cli::run_options;
 use crate::record::{Run, RunState, folder, moment};
+use crate::run::NobodyHere;
 #[cfg(test)]
 use crate::workload::Kind;
 use crate::workload::hash_build_keys;
@@ -44,7 +45,7 @@ const MARK: &str = "suite.json";
 const COMMAND: &str = "command";
 
 /// Seconds that starting a server and filling it take, at a guess; of a JVM with its client.
-const START_SECONDS: [f64; 2] = [3.0, 20.0];
+const START_SECONDS: [f64; 2] = [1.5, 12.0];
 
 /// Rows that are put into a server in a second, at a guess.
 const FILLED_PER_SECOND: f64 = 150_000.0;
@@ -201,8 +202,16 @@ struct Drive<'a> {
     groups: Vec<&'static Group>,
     options: &'a Options,
     out: PathBuf,
-    /// Folders of runs that could not be made, and why.
-    failures: Vec<(PathBuf, String)>,
+    /// Runs that could not be made.
+    failures: Vec<Failure>,
+}
+
+/// A run that could not be made.
+struct Failure {
+    folder: PathBuf,
+    reason: String,
+    /// Because none of its targets is here, which is no fault.
+    nobody: bool,
 }
 
 impl Drive<'_> {
@@ -253,7 +262,7 @@ impl Drive<'_> {
         match words(step, self.options.length, once, &half) {
             Ok(words) => Ok(Some(words)),
             Err(error) => {
-                self.failures.push((one.folder.clone(), format!("{error:#}")));
+                self.failures.push(Failure { folder: one.folder.clone(), reason: format!("{error:#}"), nobody: false });
                 Ok(None)
             }
         }
@@ -271,7 +280,8 @@ impl Drive<'_> {
         options.seed = u64::from(one.round);
         if let Err(error) = measure::run(&options) {
             say::note(&format!("suite: {error:#}"));
-            self.failures.push((one.folder.clone(), format!("{error:#}")));
+            let (folder, reason, nobody) = (one.folder.clone(), format!("{error:#}"), error.is::<NobodyHere>());
+            self.failures.push(Failure { folder, reason, nobody });
         }
         Ok(())
     }
@@ -281,15 +291,16 @@ impl Drive<'_> {
         let mut steps = Steps::new();
         let once = group.steps.len() == 1;
         for step in group.steps {
-            let mut measured = Measured::default();
+            let words = words(step, self.options.length, once, &|_| Ok(1.0))?;
+            let mut measured = Measured { targets: run_options(&words)?.targets, ..Measured::default() };
             for round in 1..=if once { 1 } else { self.options.length.repeat() } {
                 let name = match once {
                     true => format!("{}-{}", group.name, step.name),
                     false => format!("{}-{}-{round}", group.name, step.name),
                 };
                 let path = self.out.join(name);
-                let failure = self.failures.iter().find(|(failed, _)| *failed == path);
-                measured.failure = measured.failure.or_else(|| failure.map(|(_, reason)| one_line(reason)));
+                let failure = self.failures.iter().find(|failure| failure.folder == path);
+                measured.failure = measured.failure.or_else(|| failure.map(|failure| one_line(&failure.reason)));
                 if path.join("run.json").is_file() {
                     measured.runs.push(folder::load(&path)?);
                 }
@@ -301,7 +312,8 @@ impl Drive<'_> {
 
     /// Writes the table, and the report of all runs.
     fn show(&self, suite: &Suite) -> Result<measure::Outcome> {
-        let (mut rows, mut runs, mut is_whole) = (Vec::new(), Vec::new(), !interrupt::is_set());
+        let (mut rows, mut runs) = (Vec::new(), Vec::new());
+        let mut is_whole = !interrupt::is_set() && self.failures.iter().all(|failure| failure.nobody);
         for group in &self.groups {
             let steps = self.steps(group)?;
             for row in group.rows {
@@ -312,7 +324,7 @@ impl Drive<'_> {
                 rows.push(page::Line { what, wanted: row.wanted, shape });
             }
             for measured in steps.into_values() {
-                is_whole &= measured.failure.is_none() && measured.runs.iter().all(is_sound);
+                is_whole &= measured.runs.iter().all(is_sound);
                 runs.extend(measured.runs);
             }
         }
@@ -425,7 +437,11 @@ fn one_line(text: &str) -> String {
 pub(super) fn check(step: &Step, length: Length, once: bool) -> Result<()> {
     let words = words(step, length, once, &|_| Ok(1000.0))?;
     let options = run_options(&words)?;
-    Kind::find(&options.workload)?.with(&options.sizes)?;
+    let kind = Kind::find(&options.workload)?;
+    // The others make millions of answers beforehand.
+    if length == Length::Quick {
+        kind.with(&options.sizes)?;
+    }
     for target in &options.targets {
         crate::targets::Target::parse(target)?;
     }

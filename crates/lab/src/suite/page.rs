@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use super::figures::Shape;
 use super::{Length, Suite};
 use crate::record::{Run, TargetState};
+use crate::report::remarks::disturbed;
 use crate::targets::Target;
 
 /// A row of it.
@@ -63,12 +64,27 @@ fn facts(length: Length, runs: &[Run]) -> String {
             "{} length: medians of {rounds} interleaved repetitions, memory of one; windows of {windows} s",
             length.name()
         ),
+        disturbance(runs),
     ] {
         if !line.is_empty() {
             text.push_str(&format!("- {line}\n"));
         }
     }
     text
+}
+
+/// What others had of the machine meanwhile, if that was more than a little.
+fn disturbance(runs: &[Run]) -> String {
+    let shares: Vec<f64> = runs.iter().filter_map(|run| disturbed(run, run.measurements.iter())).collect();
+    let most = shares.iter().copied().fold(0.0, f64::max);
+    match shares.len() {
+        0 => String::new(),
+        count => format!(
+            "DISTURBED: in {count} of {} runs other programs used up to {:.0} % of the machine",
+            runs.len(),
+            100.0 * most
+        ),
+    }
 }
 
 /// The version of each target, and when its program was built if that is a build of ours.

@@ -9,6 +9,8 @@ use crate::targets::Target;
 /// What became of a step.
 #[derive(Default)]
 pub(super) struct Measured {
+    /// Whom its words name.
+    pub(super) targets: Vec<String>,
     /// The runs of its rounds.
     pub(super) runs: Vec<Run>,
     /// Why there is none, if there is a reason.
@@ -85,13 +87,11 @@ pub(super) fn contenders(
     for step in of.iter().filter_map(|name| steps.get(name)) {
         let Some(first) = step.runs.first() else {
             let reason = step.failure.clone().unwrap_or_else(|| "not measured".to_owned());
-            all.push(Contender {
-                target: String::new(),
-                name: "nobody".to_owned(),
-                role: Role::Rival,
-                samples: Err(reason),
-                client: None,
-            });
+            for target in &step.targets {
+                let name = Target::parse(target).map_or_else(|_| target.clone(), |target| called(&target));
+                let role = if all.is_empty() { Role::First } else { Role::Rival };
+                all.push(Contender { target: target.clone(), name, role, samples: Err(reason.clone()), client: None });
+            }
             continue;
         };
         for target in &first.targets {
@@ -124,10 +124,14 @@ fn samples(
     let mut found = Vec::new();
     for run in runs {
         let those = run.measurements.iter().filter(|one| one.target == target && one.is_sound());
-        found.extend(those.filter_map(|one| figure(run, one)));
+        // Of a window in which no answer came there is no ratio.
+        found.extend(those.filter_map(|one| figure(run, one)).filter(|figure| figure.is_finite() && *figure > 0.0));
     }
     if !found.is_empty() {
         return Ok(found);
+    }
+    if runs.iter().flat_map(|run| &run.measurements).any(|one| one.target == target && one.is_sound()) {
+        return Err("too few answers for such a figure".to_owned());
     }
     let mut said = runs.iter().filter_map(|run| run.target(target)).filter_map(|target| {
         let state = if target.state == TargetState::Absent { "absent" } else { "failed" };
@@ -163,9 +167,16 @@ mod tests {
         java.targets[0].reason = Some("no java\nat all".into());
         java.measurements.retain(|one| one.target != "hazelcast");
         let steps = Steps::from([
-            ("programs", Measured { runs, failure: None }),
-            ("java", Measured { runs: vec![java], failure: None }),
-            ("none", Measured { runs: Vec::new(), failure: Some("no target".into()) }),
+            ("programs", Measured { runs, ..Measured::default() }),
+            ("java", Measured { runs: vec![java], ..Measured::default() }),
+            (
+                "none",
+                Measured {
+                    targets: vec!["hazelcast-sql".into()],
+                    failure: Some("no target".into()),
+                    ..Measured::default()
+                },
+            ),
         ]);
         let all = contenders(&steps, &["programs", "java", "none"], |_, one| Some(one.operations_per_second));
         let named: Vec<(&str, Role)> = all.iter().map(|one| (one.name.as_str(), one.role)).collect();
@@ -177,11 +188,13 @@ mod tests {
                 ("no-op server", Role::Ceiling),
                 ("Hazelcast", Role::JavaRival),
                 ("Ashlar by Lettuce", Role::ByLettuce),
-                ("nobody", Role::Rival),
+                ("Hazelcast by SQL", Role::Rival),
             ]
         );
         assert_eq!(all[0].samples, Ok(vec![10_000.0, 10_000.0]));
         assert_eq!(all[3].samples, Err("absent, no java".into()));
         assert_eq!(all[5].samples, Err("no target".into()));
+        let none = contenders(&steps, &["programs"], |_, _| None);
+        assert_eq!(none[0].samples, Err("too few answers for such a figure".into()));
     }
 }

@@ -18,7 +18,10 @@ use tempfile::TempDir;
 use crate::clock::pause;
 use crate::interrupt;
 
-/// How long a server may take to start, or to stop when asked; a Java machine on a busy core takes long.
+/// How long a server may take to start; a Java machine on a busy core takes long.
+const START_PATIENCE: Duration = Duration::from_secs(180);
+
+/// How long it may take to stop when asked.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -211,7 +214,7 @@ impl Process {
 
     /// Waits until `probe` finds what it looks for.
     pub(super) fn wait_for<T>(&mut self, mut probe: impl FnMut() -> Option<T>) -> Result<T> {
-        let deadline = monotonic() + PATIENCE;
+        let deadline = monotonic() + START_PATIENCE;
         loop {
             if let Some(found) = probe() {
                 return Ok(found);
@@ -223,7 +226,7 @@ impl Process {
                 bail!("interrupted while it started");
             }
             if monotonic() > deadline {
-                bail!("it did not start within {} s:\n{}", PATIENCE.as_secs(), self.last_lines());
+                bail!("it did not start within {} s:\n{}", START_PATIENCE.as_secs(), self.last_lines());
             }
             pause(POLL);
         }
