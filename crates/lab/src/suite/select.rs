@@ -133,14 +133,18 @@ fn samples(
     if runs.iter().flat_map(|run| &run.measurements).any(|one| one.target == target && one.is_sound()) {
         return Err("too few answers for such a figure".to_owned());
     }
+    let own = || runs.iter().flat_map(|run| &run.measurements).filter(|one| one.target == target);
     let mut said = runs.iter().filter_map(|run| run.target(target)).filter_map(|target| {
         let state = if target.state == TargetState::Absent { "absent" } else { "failed" };
         target.reason.as_ref().map(|reason| format!("{state}, {}", reason.lines().next().unwrap_or_default()))
     });
-    let wrong = runs.iter().flat_map(|run| &run.measurements).filter(|one| one.target == target);
-    let wrong =
-        wrong.filter_map(|one| one.first_error.as_ref()).map(|error| format!("wrong answers, the first: {error}"));
-    Err(said.next().or_else(|| wrong.into_iter().next()).unwrap_or_else(|| "not measured".to_owned()))
+    let wrong = own()
+        .filter_map(|one| one.first_error.as_ref())
+        .map(|error| format!("wrong answers, the first: {error}"))
+        .next();
+    let unsent = own().map(|one| one.unsent).find(|unsent| *unsent > 0);
+    let unsent = unsent.map(|unsent| format!("it fell behind the rate: {unsent} requests were due and never sent"));
+    Err(said.next().or(wrong).or(unsent).unwrap_or_else(|| "not measured".to_owned()))
 }
 
 /// The mean share over its measurements.
@@ -196,5 +200,12 @@ mod tests {
         assert_eq!(all[5].samples, Err("no target".into()));
         let none = contenders(&steps, &["programs"], |_, _| None);
         assert_eq!(none[0].samples, Err("too few answers for such a figure".into()));
+
+        let mut behind = run(&["ashlar"], &[50]);
+        behind.measurements.iter_mut().for_each(|one| one.unsent = 3);
+        let steps = Steps::from([("busy", Measured { runs: vec![behind], ..Measured::default() })]);
+        let behind = contenders(&steps, &["busy"], |_, one| Some(one.operations_per_second));
+        let said = "it fell behind the rate: 3 requests were due and never sent";
+        assert_eq!(behind[0].samples, Err(said.into()));
     }
 }
