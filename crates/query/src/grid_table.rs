@@ -13,7 +13,8 @@ use ashlar_base::PartitionId;
 use ashlar_base::scope::{self, Name};
 use ashlar_functions::error::external;
 use ashlar_functions::tree::{any_part, rewrite_parts};
-use ashlar_store::{Partitions, ReadView, Region};
+use ashlar_store::arrow_types::to_arrow_field;
+use ashlar_store::{EXPIRES_AT, Partitions, ReadView, Region, expires_at_column};
 use datafusion::catalog::Session;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -38,7 +39,7 @@ const COALESCE_BELOW_ROWS: usize = 1024;
 static SCAN: Name = Name::new("scan");
 
 /// A grid table in a plan.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct GridTable {
     region: RegionHandle,
     /// The version of the table's shape that the plan's ordinals mean.
@@ -66,6 +67,28 @@ impl GridTable {
         let schema = Arc::new(Schema::new(full.fields()[..visible].to_vec()));
         Self { region: RegionHandle(Arc::clone(region)), version, schema }
     }
+
+    /// The same with the system column behind the others, unless the user has a column of its name.
+    pub fn with_expiry(self) -> Self {
+        let column = expires_at_column();
+        if !self.has_expiry() || self.schema.index_of(&column.name).is_ok() {
+            return self;
+        }
+        let mut fields = self.schema.fields().to_vec();
+        fields.push(Arc::new(to_arrow_field(&column)));
+        Self { schema: Arc::new(Schema::new(fields)), ..self }
+    }
+
+    /// Whether it can have the system column: no column of the user's has its name.
+    pub(crate) fn has_expiry(&self) -> bool {
+        self.region.0.schema().column(&expires_at_column().name).is_none()
+    }
+
+    /// What the region is asked for, for a column of this table.
+    fn ordinal(&self, index: usize) -> usize {
+        let is_expiry = *self.schema.field(index).name() == expires_at_column().name;
+        if is_expiry && self.has_expiry() { EXPIRES_AT } else { index }
+    }
 }
 
 impl TableProvider for GridTable {
@@ -89,7 +112,7 @@ impl TableProvider for GridTable {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        let rows = usize::try_from(self.region.0.row_count()).unwrap_or(usize::MAX);
+        let rows = usize::try_from(self.region.0.row_estimate()).unwrap_or(usize::MAX);
         Some(Statistics::new_unknown(&self.schema).with_num_rows(Precision::Inexact(rows)))
     }
 
@@ -151,6 +174,7 @@ impl GridTable {
         let limit = if filters.iter().any(is_never) { Some(0) } else { limit };
         let partitions = self.region.0.partition_count();
         let streams = state.config().target_partitions().clamp(1, usize::from(partitions));
+        let columns = columns.into_iter().map(|index| self.ordinal(index)).collect();
         let scan =
             GridScanExec::new(self.region.clone(), columns, output.len(), scan_schema, predicate, limit, streams)?;
         let asked = Arc::new(probes::of(&self.region.0, filters));
@@ -293,7 +317,7 @@ impl ExecutionPlan for GridScanExec {
         let schema = self.schema();
         let mut statistics = Statistics::new_unknown(&schema);
         if partition.is_none() && self.predicate.is_none() && self.limit.is_none() {
-            let rows = usize::try_from(self.region.0.row_count()).unwrap_or(usize::MAX);
+            let rows = usize::try_from(self.region.0.row_estimate()).unwrap_or(usize::MAX);
             statistics = statistics.with_num_rows(Precision::Inexact(rows));
         }
         Ok(Arc::new(statistics))

@@ -1,6 +1,8 @@
 //! SELECT and everything that reads: text -> DataFusion plan, once; then many executions.
 
+use std::any::Any;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::RecordBatch;
@@ -51,6 +53,7 @@ use crate::index_plan::IndexPlan;
 use crate::{parameters, system_tables};
 
 mod balance;
+pub(crate) mod expiry;
 mod from_functions;
 mod gathering;
 mod grouping;
@@ -389,6 +392,11 @@ fn simplify(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
     SIMPLIFIER.optimize(plan, state, |_, _| {}).map_err(from_optimiser)
 }
 
+fn as_grid(table: &dyn TableProvider) -> Option<&GridTable> {
+    let table: &dyn Any = table;
+    table.downcast_ref()
+}
+
 /// Plans against one picture of the catalog.
 pub struct Planner<'a> {
     /// Functions, types and options.
@@ -399,12 +407,14 @@ pub struct Planner<'a> {
     pub zone: Zone,
     /// A table that is known to this statement only.
     own: Option<(&'a str, Arc<dyn TableProvider>)>,
+    /// The statement names the system column of tables.
+    names_expiry: AtomicBool,
 }
 
 impl<'a> Planner<'a> {
     /// A planner for an engine's state.
     pub fn new(engine: &'a Engine, catalog: &'a Arc<CatalogState>) -> Self {
-        Self { state: engine.state(), catalog, zone: engine.zone(), own: None }
+        Self { state: engine.state(), catalog, zone: engine.zone(), own: None, names_expiry: AtomicBool::new(false) }
     }
 
     /// A planner that knows one more table by a name.
@@ -423,7 +433,15 @@ impl<'a> Planner<'a> {
     /// What name and type resolution find.
     pub fn logical(&self, mut statement: AstStatement, declared: &[u32]) -> Result<LogicalPlan> {
         let mut hidden = 0;
+        if expiry::is_named(&statement) {
+            self.names_expiry.store(true, Ordering::Relaxed);
+        }
         if let AstStatement::Query(query) = &mut statement {
+            if self.names_expiry.load(Ordering::Relaxed) {
+                let own =
+                    self.own.as_ref().filter(|(_, table)| as_grid(table.as_ref()).is_some_and(GridTable::has_expiry));
+                expiry::hide(self.catalog, own.map(|(name, _)| *name), query)?;
+            }
             scopes::rename_hidden(query)?;
             values::settle(self, query, declared)?;
             scopes::type_recursive(self, query);
@@ -476,7 +494,10 @@ impl<'a> Planner<'a> {
         if let Some((own, provider)) = &self.own
             && *own == table
         {
-            return Ok(Arc::clone(provider));
+            return Ok(match as_grid(provider.as_ref()) {
+                Some(grid) if self.names_expiry.load(Ordering::Relaxed) => Arc::new(grid.clone().with_expiry()),
+                _ => Arc::clone(provider),
+            });
         }
         if name.catalog().is_some_and(|database| database != self.catalog.identity().database) {
             let message = format!("cross-database references are not implemented: \"{name}\"");
@@ -496,7 +517,11 @@ impl<'a> Planner<'a> {
             }
         }
         match self.catalog.table(table) {
-            Some(Table::Grid(region)) => Ok(Arc::new(GridTable::new(region, false))),
+            Some(Table::Grid(region)) => {
+                let table = GridTable::new(region, false);
+                let names_expiry = self.names_expiry.load(Ordering::Relaxed);
+                Ok(Arc::new(if names_expiry { table.with_expiry() } else { table }))
+            }
             Some(Table::File(file)) => Ok(Arc::clone(&file.provider)),
             None => Err(undefined_table(table)),
         }

@@ -451,7 +451,7 @@ fn create_as(engine: &Engine, catalog: &Arc<CatalogState>, node: &protobuf::Crea
     if into.rel.as_ref().is_some_and(|relation| relation.relpersistence == "t") {
         return Err(Error::unsupported("temporary tables are not supported"));
     }
-    crate::ddl::check_storage(&into.access_method, &into.options)?;
+    let life = crate::ddl::check_storage(&into.access_method, &into.options)?;
     let inner = node.query.as_ref().and_then(|query| query.node.clone());
     let inner = inner.ok_or_else(|| Error::internal("CREATE TABLE AS without a query"))?;
     if !matches!(inner, NodeEnum::SelectStmt(_)) {
@@ -464,6 +464,7 @@ fn create_as(engine: &Engine, catalog: &Arc<CatalogState>, node: &protobuf::Crea
         if_not_exists: node.if_not_exists,
         columns: into.col_names.iter().filter_map(sql_types::string_of).map(str::to_owned).collect(),
         skip_data: into.skip_data,
+        life,
         select: Box::new(plan),
     })
 }

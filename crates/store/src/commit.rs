@@ -13,9 +13,12 @@ use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, Timestamp};
 
 use crate::memory::Charge;
 use crate::mutation::Mutation;
-use crate::partition::{Since, Stamp};
+use crate::partition::{Partition, Since, Stamp};
 use crate::region::{Common, Guard, changed};
-use crate::writeset::{Staged, WriteSet};
+use crate::writeset::{Load, Staged, WriteSet};
+
+/// What is kept of a row's life at most.
+const LIFE_BYTES_MAX: usize = 13;
 
 /// The writes of one region, with its partitions locked.
 struct Locked<'a> {
@@ -24,6 +27,10 @@ struct Locked<'a> {
     rows: Vec<u32>,
     starts: Vec<u32>,
     guards: Vec<(PartitionId, Guard<'a>)>,
+    /// Rows that arrived in bulk, by the place of their partition's guard.
+    loaded: Vec<Vec<Box<Partition>>>,
+    /// Their keys were new then.
+    loaded_at: Timestamp,
     _charge: Charge,
 }
 
@@ -31,8 +38,12 @@ pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Time
     let is_blind = writes.is_blind();
     let timestamp = {
         let (staged, first_read) = writes.parts();
-        let written = staged.iter().filter(|staged| !staged.is_empty());
-        let mut locked = written.map(Locked::new).collect::<Result<Vec<_>>>()?;
+        let written = staged.iter_mut().filter(|staged| !staged.is_empty());
+        let with_loads = written.map(|staged| {
+            let loads = staged.take_loads();
+            (&*staged, loads)
+        });
+        let mut locked = with_loads.map(|(staged, loads)| Locked::new(staged, loads)).collect::<Result<Vec<_>>>()?;
         locked.iter().try_for_each(Locked::check_region)?;
         let timestamp = common.registry.tick();
         if !is_blind {
@@ -56,19 +67,24 @@ pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Time
 
 impl<'a> Locked<'a> {
     /// Locks what the writes touch.
-    fn new(staged: &'a Staged) -> Result<Self> {
+    fn new(staged: &'a Staged, mut loads: Vec<Load>) -> Result<Self> {
         let charge = Charge::new(staged.account(), staged.list_bytes())?;
         let (rows, starts) = staged.by_partition();
         let expected: BTreeSet<u16> = staged.expected().iter().map(|expected| expected.place.partition.0).collect();
         let touched = |partition: &u16| {
             let at = usize::from(*partition);
             let whole = staged.truncates() || staged.altered_at().is_some();
-            whole || starts[at] < starts[at + 1] || expected.contains(partition)
+            let is_loaded = loads.iter().any(|load| load.part(PartitionId(*partition)).is_some());
+            whole || starts[at] < starts[at + 1] || expected.contains(partition) || is_loaded
         };
         let region = staged.region();
-        let partitions = (0..region.partition_count()).filter(touched).map(PartitionId);
-        let guards = partitions.map(|partition| (partition, region.lock(partition))).collect();
-        Ok(Self { staged, rows, starts, guards, _charge: charge })
+        let partitions: Vec<_> = (0..region.partition_count()).filter(touched).map(PartitionId).collect();
+        let loaded_at = loads.iter().map(Load::read_at).min().unwrap_or(Timestamp(0));
+        let parts_of =
+            |&partition: &PartitionId| loads.iter_mut().filter_map(|load| load.take_part(partition)).collect();
+        let loaded = partitions.iter().map(parts_of).collect();
+        let guards = partitions.into_iter().map(|partition| (partition, region.lock(partition))).collect();
+        Ok(Self { staged, rows, starts, guards, loaded, loaded_at, _charge: charge })
     }
 
     fn range(&self, partition: PartitionId) -> std::ops::Range<usize> {
@@ -116,13 +132,18 @@ impl<'a> Locked<'a> {
             && self
                 .guards
                 .iter()
-                .any(|(_, guard)| guard.as_deref().is_some_and(|stored| !stored.is_present(altered_at)))
+                .any(|(_, guard)| guard.as_deref().is_some_and(|stored| !stored.is_unwritten(altered_at)))
         {
             return Err(self.conflict());
         }
         let mut key = Vec::new();
-        for (partition, guard) in &self.guards {
+        for (index, (partition, guard)) in self.guards.iter().enumerate() {
             let Some(stored) = guard.as_deref() else { continue };
+            for loaded in self.loaded[index].iter().filter(|_| !stored.is_present(self.loaded_at)) {
+                if let Some(key) = loaded.first_key_in(stored) {
+                    return Err(self.staged.shape().duplicate(&key));
+                }
+            }
             for &row in &self.rows[self.range(*partition)] {
                 let state = self.staged.state(row);
                 if stored.is_present(state.read_at) {
@@ -151,9 +172,12 @@ impl<'a> Locked<'a> {
         let columns = staged.schema().columns.len();
         for index in 0..self.guards.len() {
             let range = self.range(self.guards[index].0);
-            if range.is_empty() && self.guards[index].1.is_none() {
+            let loaded = &mut self.loaded[index];
+            if range.is_empty() && loaded.is_empty() && self.guards[index].1.is_none() {
                 continue;
             }
+            let others = range.len() + loaded.iter().map(|loaded| loaded.live() as usize).sum::<usize>();
+            let count = range.len();
             let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
             let (id, guard) = &mut self.guards[index];
@@ -161,7 +185,12 @@ impl<'a> Locked<'a> {
             if staged.altered_at().is_some() {
                 stored.set_shape(staged.shape());
             }
-            stored.reserve_rows(needs, staged.truncates())?;
+            loaded.iter_mut().try_for_each(|loaded| stored.reserve_adoption(loaded, others))?;
+            // Rows of a load are the last ones then, and what room is after them is not known yet.
+            stored.reserve_rows(needs, staged.truncates() || !loaded.is_empty())?;
+            if staged.says_life() || stored.has_life() {
+                drop(Charge::new(staged.region().account(), count * LIFE_BYTES_MAX)?);
+            }
         }
         Ok(())
     }
@@ -186,15 +215,17 @@ impl<'a> Locked<'a> {
         let staged = self.staged;
         let columns = staged.schema().columns.len();
         let (mut key, mut values): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::with_capacity(columns));
-        for (partition, mut guard) in std::mem::take(&mut self.guards) {
+        let loaded = std::mem::take(&mut self.loaded);
+        for ((partition, mut guard), loaded) in std::mem::take(&mut self.guards).into_iter().zip(loaded) {
             let range = self.range(partition);
-            if range.is_empty() && guard.is_none() {
+            if range.is_empty() && loaded.is_empty() && guard.is_none() {
                 continue;
             }
             let stored = staged.region().partition_mut(partition, &mut guard);
             if staged.truncates() {
                 stored.truncate(stamp);
             }
+            loaded.into_iter().try_for_each(|loaded| stored.adopt(*loaded, stamp))?;
             for &row in &self.rows[range] {
                 read_key(staged, row, &mut key);
                 let located = stored.locate(staged.region().hash(&key), &key);
@@ -206,6 +237,7 @@ impl<'a> Locked<'a> {
                     values.extend((0..columns).map(|ordinal| row.get(ordinal)));
                     Mutation::Upsert { row: &values }
                 };
+                let mutation = Mutation::Living { write: &mutation, expiry: staged.expiry(row) };
                 stored.apply(&mutation, located, stamp)?;
             }
             stored.unreserve();

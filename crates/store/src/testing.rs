@@ -63,6 +63,7 @@ pub(crate) fn schema(id: u32, name: &str, columns: &[(&str, SqlType)], key: &[us
         key_name: format!("{name}_pkey"),
         partition_by: key.to_vec(),
         hidden_key: false,
+        life: Default::default(),
     })
 }
 

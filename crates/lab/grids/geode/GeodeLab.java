@@ -1,4 +1,5 @@
 import org.apache.geode.cache.client.ClientCache;
+import org.apache.geode.cache.client.ClientCacheFactory;
 import org.apache.geode.internal.GemFireVersion;
 
 /**
@@ -10,8 +11,12 @@ final class GeodeLab {
 
     public static void main(String[] arguments) throws Exception {
         Lines lines = new Lines();
-        // A server that is gone ends the measurement.
-        ClientCache cache = GeodeLoad.connect(arguments[0]).setPoolRetryAttempts(0).create();
+        ClientCache cache = new ClientCacheFactory()
+                .set("log-level", "warn")
+                .addPoolServer("127.0.0.1", Integer.parseInt(arguments[0]))
+                // A server that is gone ends the measurement.
+                .setPoolRetryAttempts(0)
+                .create();
         String version = "geode " + GemFireVersion.getGemFireVersion();
         lines.serve(new Lab(lines, new Entries(version, new GeodeLoad(cache))));
         cache.close();

@@ -1,3 +1,5 @@
+import com.hazelcast.client.HazelcastClient;
+import com.hazelcast.client.config.ClientConfig;
 import com.hazelcast.client.config.ClientConnectionStrategyConfig.ReconnectMode;
 import com.hazelcast.core.HazelcastInstance;
 import com.hazelcast.instance.BuildInfoProvider;
@@ -11,8 +13,14 @@ final class HazelcastLab {
 
     public static void main(String[] arguments) throws Exception {
         Lines lines = new Lines();
+        ClientConfig config = new ClientConfig();
+        config.setClusterName("bench");
+        config.getNetworkConfig().addAddress("127.0.0.1:" + arguments[0]);
+        config.getConnectionStrategyConfig().getConnectionRetryConfig().setClusterConnectTimeoutMillis(60_000);
         // A member that is gone ends the measurement; waiting for it would not.
-        HazelcastInstance client = HazelcastLoad.connect(arguments[0], ReconnectMode.OFF);
+        config.getConnectionStrategyConfig().setReconnectMode(ReconnectMode.OFF);
+        config.getSerializationConfig().getCompactSerializationConfig().addSerializer(new Row.Serializer());
+        HazelcastInstance client = HazelcastClient.newHazelcastClient(config);
         lines.serve(new Lab(lines, product(client, arguments[1])));
         client.shutdown();
         System.exit(0);

@@ -13,6 +13,7 @@
 //! costs every request that had to wait, not only the one under way (Tene: "How NOT to measure latency", 2013). A **query**, which
 //! may take longer than a window, has its own loop in `queries`.
 
+mod beside;
 mod queries;
 mod recorder;
 mod worker;
@@ -24,7 +25,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::clock::{Clock, Nanos, SECOND};
+use crate::foreign::Told;
 use crate::record::histogram::{self, Latencies};
+pub(crate) use beside::{Beside, ask_beside};
 pub(crate) use queries::measure_query;
 use recorder::{Recorder, Seconds};
 use worker::{Schedule, Tally};
@@ -163,6 +166,8 @@ pub(crate) struct Sample {
     pub(crate) kinds: Vec<KindSample>,
     /// What the engine says that a query needed, where it says so.
     pub(crate) engine_memory_bytes: Option<u64>,
+    /// What a foreign program said, of whose requests nothing else is known.
+    pub(crate) told: Option<Told>,
     /// Requests of an open loop that were due and never sent.
     pub(crate) unsent: u64,
     /// Why a connection was lost, if one was.
@@ -298,6 +303,7 @@ pub(crate) struct Seen {
     pub(crate) first_error: Option<String>,
     pub(crate) retries: u64,
     pub(crate) kinds: Vec<KindSample>,
+    pub(crate) told: Option<Told>,
     pub(crate) unsent: u64,
     pub(crate) broken: Option<String>,
 }
@@ -312,6 +318,7 @@ impl Seen {
             first_error: None,
             retries: 0,
             kinds: Vec::new(),
+            told: None,
             unsent: 0,
             broken: None,
         }
@@ -337,6 +344,7 @@ impl Seen {
             retries: self.retries,
             kinds: self.kinds,
             engine_memory_bytes: None,
+            told: self.told,
             unsent: self.unsent,
             broken: self.broken,
             interrupted,

@@ -96,6 +96,7 @@ fn ask(
         retries: 0,
         kinds: Vec::new(),
         engine_memory_bytes: None,
+        told: None,
         unsent: 0,
         broken: None,
         interrupted: false,

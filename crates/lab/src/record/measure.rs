@@ -24,6 +24,8 @@ pub(crate) enum Measure {
     MemoryAboveData,
     EngineMemory,
     AllocatedPerOperation,
+    EntryMemory,
+    EntryLive,
 }
 
 /// All of them, in the order in which they are shown.
@@ -39,6 +41,8 @@ pub(crate) const MEASURES: &[Measure] = &[
     Measure::MemoryAboveData,
     Measure::EngineMemory,
     Measure::AllocatedPerOperation,
+    Measure::EntryMemory,
+    Measure::EntryLive,
 ];
 
 impl Measure {
@@ -56,6 +60,8 @@ impl Measure {
             Self::MemoryAboveData => "peak above the data",
             Self::EngineMemory => "engine's memory",
             Self::AllocatedPerOperation => "allocated per operation",
+            Self::EntryMemory => "memory per entry",
+            Self::EntryLive => "live heap per entry",
         }
     }
 
@@ -64,8 +70,17 @@ impl Measure {
         self == Self::CpuPerOperation || self.is_bytes()
     }
 
-    fn is_bytes(self) -> bool {
-        matches!(self, Self::MemoryPeak | Self::MemoryAboveData | Self::EngineMemory | Self::AllocatedPerOperation)
+    /// Whether it is counted in bytes.
+    pub(crate) fn is_bytes(self) -> bool {
+        matches!(
+            self,
+            Self::MemoryPeak
+                | Self::MemoryAboveData
+                | Self::EngineMemory
+                | Self::AllocatedPerOperation
+                | Self::EntryMemory
+                | Self::EntryLive
+        )
     }
 
     /// Whether more of it is better.
@@ -108,6 +123,8 @@ impl Measure {
                 let profile = measurement.profile(Kind::Allocations)?;
                 profile.total as f64 / (measurement.operations_per_second * profile.seconds)
             }
+            Self::EntryMemory => measurement.footprint?.per_entry(),
+            Self::EntryLive => measurement.footprint?.live_per_entry()?,
         };
         (figure.is_finite() && figure > 0.0).then_some(figure)
     }
@@ -124,6 +141,10 @@ impl Measure {
             Self::MemoryAboveData => 4096.0 / memory_above_data(measurement)?,
             // What plans are written with.
             Self::EngineMemory => 1024.0 / measurement.engine_memory_bytes? as f64,
+            // A page.
+            Self::EntryMemory | Self::EntryLive => {
+                4096.0 / (self.of(measurement)? * measurement.footprint?.entries as f64)
+            }
             // What one sample of the allocator stands for.
             Self::AllocatedPerOperation => SAMPLED_BYTES / measurement.profile(Kind::Allocations)?.total as f64,
             // The three digits of a histogram.

@@ -14,6 +14,9 @@ pub(super) const HARNESS: &str = "noop";
 /// Likewise, of clients in Java.
 pub(super) const HARNESS_JAVA: &str = "lettuce=noop";
 
+/// Likewise, of a foreign program.
+pub(super) const HARNESS_FOREIGN: &str = "redis-benchmark=noop";
+
 /// Percentiles that have an interval on the curve: how rare, and which measure.
 const MARKED: [(f64, Measure); 4] =
     [(2.0, Measure::P50), (10.0, Measure::P90), (100.0, Measure::P99), (1000.0, Measure::P999)];
@@ -69,10 +72,11 @@ pub(super) fn html(run: &Run) -> Result<String> {
         if run.load.threads.len() == 1 {
             out.push_str(&bars(run, case).html()?);
         }
-        out.push_str(&percentiles(run, case)?.html()?);
-        out.push_str(&over_time(run, case).html()?);
-        for over_time in OVER_TIME.iter().filter_map(|percentile| latency_over_time(run, case, percentile)) {
-            out.push_str(&over_time.html()?);
+        // A foreign program tells of none of them, and a second may have too few requests for a percentile.
+        let mut plots = vec![percentiles(run, case)?, over_time(run, case)];
+        plots.extend(OVER_TIME.iter().map(|percentile| latency_over_time(run, case, percentile)));
+        for plot in plots.iter().filter(|plot| !plot.series.is_empty()) {
+            out.push_str(&plot.html()?);
         }
     }
     out.push_str("</div>\n");
@@ -210,6 +214,7 @@ fn over_time(run: &Run, case: &Case) -> Plot {
         }
     };
     let series = run.targets.iter().flat_map(|target| run.of(&target.name, case)).map(line);
+    let series = series.filter(|series| !series.points.is_empty());
     Plot {
         about: About {
             kind: "over-time",
@@ -223,8 +228,8 @@ fn over_time(run: &Run, case: &Case) -> Plot {
     }
 }
 
-/// A percentile of the requests of each second, a line for each repetition. None where no second has enough of them.
-fn latency_over_time(run: &Run, case: &Case, percentile: &Percentile) -> Option<Plot> {
+/// A percentile of the requests of each second, a line for each repetition that has seconds with enough of them.
+fn latency_over_time(run: &Run, case: &Case, percentile: &Percentile) -> Plot {
     let line = |one: &Measurement| {
         let whole = one.latency_per_second.iter().enumerate().take(one.measured_seconds.floor() as usize);
         let sure = whole.filter(|(_, second)| second.operations / percentile.rarity >= BEYOND_MIN);
@@ -242,13 +247,12 @@ fn latency_over_time(run: &Run, case: &Case, percentile: &Percentile) -> Option<
         (!series.points.is_empty()).then_some(series)
     };
     let all = run.targets.iter().flat_map(|target| run.of(&target.name, case));
-    let series: Vec<Series> = all.filter_map(line).collect();
     let Percentile { kind, name, question, rarity, .. } = *percentile;
     let sent = match run.load.mode {
         Mode::Open => "were due",
         Mode::Closed => "were sent",
     };
-    (!series.is_empty()).then(|| Plot {
+    Plot {
         about: About {
             kind,
             threads: Some(case.threads),
@@ -260,8 +264,8 @@ fn latency_over_time(run: &Run, case: &Case, percentile: &Percentile) -> Option<
         },
         x: seconds_axis(),
         y: latency_axis(&format!("{name}, on a logarithmic scale")),
-        series,
-    })
+        series: all.filter_map(line).collect(),
+    }
 }
 
 /// The last second of an interrupted measurement is shorter than the others, and would look like a dip.

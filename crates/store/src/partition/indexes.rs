@@ -14,6 +14,7 @@ use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, Tab
 use super::Partition;
 use crate::build::build_array;
 use crate::directory::{Directories, Directory, hashed_lengths};
+use crate::life::EXPIRES_AT;
 use crate::memory::Charge;
 use crate::order::{compare, prefix};
 use crate::ordered::{Entry, OrderedRows};
@@ -346,6 +347,9 @@ impl Partition {
     /// XX000 where a stored value is not of its column's type.
     pub(crate) fn gather(&self, shape: &Shape, rows: &[u32], columns: &[usize]) -> Result<Option<Vec<ArrayRef>>> {
         let value = |row: u32, ordinal: usize| {
+            if ordinal == EXPIRES_AT {
+                return self.rows.deadline(row).datum();
+            }
             let (slot, offset) = split(row);
             shape.datum(self.rows.segment(slot), offset, ordinal)
         };
@@ -357,9 +361,8 @@ impl Partition {
                 return Ok(None);
             }
         }
-        let column = |&ordinal: &usize| {
-            build_array(shape.schema.columns[ordinal].sql_type, rows.iter().map(|&row| value(row, ordinal)))
-        };
+        let column =
+            |&ordinal: &usize| build_array(shape.type_of(ordinal), rows.iter().map(|&row| value(row, ordinal)));
         columns.iter().map(column).collect::<Result<_>>().map(Some)
     }
 
