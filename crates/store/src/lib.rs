@@ -45,7 +45,7 @@ pub use entry::Entry;
 pub use key_transaction::{KeyMark, KeyTransaction};
 pub use memory::Reservation;
 pub use mutation::{Applied, Mutation};
-pub use partition::Probe;
+pub use partition::{Probe, Walk};
 pub use reader::ColumnReader;
 pub use region::{Region, ScanBatch};
 pub use row::RowRef;

@@ -10,6 +10,7 @@ mod compact;
 mod indexes;
 mod scan;
 mod versions;
+mod walk;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ pub(crate) use compact::Limits;
 pub use indexes::Probe;
 pub(crate) use scan::record_batch;
 pub(crate) use versions::Stamp;
+pub use walk::Walk;
 
 use crate::memory::{Account, Charge};
 use crate::row::RowRef;

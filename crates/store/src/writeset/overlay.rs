@@ -105,6 +105,11 @@ impl Overlay {
         at(usize::from(partition.0))..at(usize::from(partition.0) + 1)
     }
 
+    /// Whether a partition has pending rows or deletions.
+    pub fn touches(&self, partition: PartitionId) -> bool {
+        self.truncated || !self.range(partition).is_empty()
+    }
+
     /// Visits every pending key of a partition.
     pub(crate) fn for_keys(&self, partition: PartitionId, mut f: impl FnMut(&[Datum<'_>])) {
         let mut key = Vec::new();
