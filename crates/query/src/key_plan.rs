@@ -22,6 +22,10 @@ use crate::parameters::number_of;
 use crate::select::names::folded;
 use crate::transaction::Transaction;
 
+pub(crate) mod computed;
+
+use computed::{Computed, Made};
+
 /// A constant or a parameter, as a value of one column.
 #[derive(Clone, Debug)]
 pub enum Operand {
@@ -33,6 +37,14 @@ pub enum Operand {
         number: usize,
         /// The type that the client was told.
         from: SqlType,
+        /// The type of the column.
+        to: SqlType,
+    },
+    /// The parameter of this number, from 0, an integer: NULL where it is none of the column's type, which then is
+    /// equal to no value.
+    Narrowed {
+        /// From 0.
+        number: usize,
         /// The type of the column.
         to: SqlType,
     },
@@ -49,6 +61,20 @@ impl Operand {
             Self::Parameter { number, from, to } => {
                 let value = parameters.get(*number).ok_or_else(|| missing_parameter(*number))?;
                 assign::parameter(value, *from, *to)
+            }
+            Self::Narrowed { number, to } => {
+                let value = match parameters.get(*number).ok_or_else(|| missing_parameter(*number))? {
+                    Value::Int2(value) => i64::from(*value),
+                    Value::Int4(value) => i64::from(*value),
+                    Value::Int8(value) => *value,
+                    _ => return Ok(Value::Null),
+                };
+                let fitting = match to.scalar() {
+                    ScalarType::Int2 => i16::try_from(value).ok().map(Value::Int2),
+                    ScalarType::Int4 => i32::try_from(value).ok().map(Value::Int4),
+                    _ => Some(Value::Int8(value)),
+                };
+                Ok(fitting.unwrap_or(Value::Null))
             }
         }
     }
@@ -113,6 +139,8 @@ pub struct KeyPlan {
     pub parameter_types: Vec<SqlType>,
     /// Result columns.
     pub columns: Option<Arc<[Column]>>,
+    /// What is computed of the row: in the place of assignments, and of outputs that are no plain columns.
+    computed: Option<Arc<Computed>>,
 }
 
 /// Recognises a statement about one row.
@@ -455,7 +483,16 @@ impl<'a> Builder<'a> {
         let columns = outputs.as_ref().map(|outputs| table_columns(&self.schema, outputs));
         let text = SqlType::Scalar(ScalarType::Text);
         let parameter_types = self.parameter_types.into_iter().map(|known| known.unwrap_or(text)).collect();
-        KeyPlan { region: self.region, schema: self.schema, key, action, outputs, parameter_types, columns }
+        KeyPlan {
+            region: self.region,
+            schema: self.schema,
+            key,
+            action,
+            outputs,
+            parameter_types,
+            columns,
+            computed: None,
+        }
     }
 }
 
@@ -535,6 +572,7 @@ impl KeyPlan {
             + columns * (size_of::<Column>() + 32)
             + self.key.len() * (size_of::<Operand>() + 32)
             + assignments * (size_of::<NewValue>() + 32)
+            + self.computed.as_ref().map_or(0, |computed| computed.bytes())
     }
 
     /// The word that its command tag begins with.
@@ -555,7 +593,9 @@ impl KeyPlan {
         };
         let names: Vec<&str> =
             self.schema.key.iter().map(|ordinal| self.schema.columns[*ordinal].name.as_str()).collect();
-        vec![format!("{verb} on {}", self.schema.name), format!("  Key: ({})", names.join(", "))]
+        let mut lines = vec![format!("{verb} on {}", self.schema.name), format!("  Key: ({})", names.join(", "))];
+        lines.extend(self.computed.iter().filter_map(|computed| computed.describe()));
+        lines
     }
 
     /// The key under these parameters; `None` where a part is NULL, which equals nothing.
@@ -582,20 +622,25 @@ impl KeyPlan {
         match &self.action {
             KeyAction::Read => self.region.get(&key, |row| {
                 self.check_shape(row.as_ref())?;
-                Ok(self.emit(row, emit))
+                self.show(row, parameters, emit)
             }),
             KeyAction::Update(assignments) => self.region.entry(&key, |entry| {
                 self.check_shape(entry.row().as_ref())?;
                 let Some(row) = entry.row() else { return Ok(0) };
-                let changes = self.changes(assignments, &row, parameters)?;
+                let Some(made) = self.changes(assignments, &row, parameters)? else { return Ok(0) };
                 let changes: Vec<(usize, Datum<'_>)> =
-                    changes.iter().map(|(column, value)| (*column, value.as_datum())).collect();
+                    made.changes.iter().map(|(column, value)| (*column, value.as_datum())).collect();
                 entry.apply(Mutation::Update { key: &key, changes: &changes })?;
+                if let Some(returned) = &made.returned {
+                    emit(&mut returned.iter().map(Value::as_datum));
+                }
                 Ok(if self.outputs.is_some() { self.emit(entry.row(), emit) } else { 1 })
             }),
             KeyAction::Delete => self.region.entry(&key, |entry| {
                 self.check_shape(entry.row().as_ref())?;
-                self.emit(entry.row(), emit);
+                if self.show(entry.row(), parameters, emit)? == 0 {
+                    return Ok(0);
+                }
                 let applied = entry.apply(Mutation::Delete { key: &key })?;
                 Ok(u64::from(applied == Applied::Deleted))
             }),
@@ -621,11 +666,11 @@ impl KeyPlan {
                 Pending::Deleted => 0,
                 Pending::Row(row) => {
                     self.check_shape(Some(&row))?;
-                    self.emit(Some(row), emit)
+                    self.show(Some(row), parameters, emit)?
                 }
                 Pending::Untouched => self.region.get_at(&snapshot, &key, |row| {
                     self.check_shape(row.as_ref())?;
-                    Ok::<u64, Error>(self.emit(row, emit))
+                    self.show(row, parameters, emit)
                 })?,
             });
         }
@@ -641,15 +686,28 @@ impl KeyPlan {
             })?,
         };
         let Some(mut row) = current else { return Ok(0) };
+        let mut returned = None;
         if let KeyAction::Update(assignments) = &self.action {
-            for (column, value) in self.changes_of(assignments, |column| row[column].as_datum(), parameters)? {
+            let made = self.changes_of(assignments, |column| row[column].as_datum(), parameters)?;
+            let Some(made) = made else { return Ok(0) };
+            for (column, value) in made.changes {
                 row[column] = value;
             }
+            returned = made.returned;
             let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
             self.region.check_row(&datums)?;
             transaction.writes.upsert(&self.region, self.schema.version, &snapshot, &datums)?;
         } else {
+            if let Some(computed) = &self.computed {
+                let Some(made) = computed.of(&self.schema, |column| row[column].as_datum(), parameters)? else {
+                    return Ok(0);
+                };
+                returned = made.returned;
+            }
             transaction.writes.delete(&self.region, self.schema.version, &snapshot, &key)?;
+        }
+        if let Some(returned) = &returned {
+            emit(&mut returned.iter().map(Value::as_datum));
         }
         if let Some(outputs) = &self.outputs {
             emit(&mut outputs.iter().map(|ordinal| row[*ordinal].as_datum()));
@@ -673,12 +731,26 @@ impl KeyPlan {
         1
     }
 
+    /// Hands out what comes back of a row as it is: how many there were. None where it does not fulfil the conditions.
+    fn show(
+        &self,
+        row: Option<RowRef<'_>>,
+        parameters: &[Value],
+        emit: &mut dyn FnMut(&mut dyn Iterator<Item = Datum<'_>>),
+    ) -> Result<u64> {
+        let (Some(computed), Some(read)) = (&self.computed, &row) else { return Ok(self.emit(row, emit)) };
+        let Some(made) = computed.of(&self.schema, |column| read.get(column), parameters)? else { return Ok(0) };
+        let Some(returned) = made.returned else { return Ok(self.emit(row, emit)) };
+        emit(&mut returned.iter().map(Value::as_datum));
+        Ok(1)
+    }
+
     fn changes(
         &self,
         assignments: &[(usize, NewValue)],
         row: &RowRef<'_>,
         parameters: &[Value],
-    ) -> Result<Vec<(usize, Value)>> {
+    ) -> Result<Option<Made>> {
         self.changes_of(assignments, |column| row.get(column), parameters)
     }
 
@@ -687,7 +759,14 @@ impl KeyPlan {
         assignments: &[(usize, NewValue)],
         read: impl Fn(usize) -> Datum<'r>,
         parameters: &[Value],
-    ) -> Result<Vec<(usize, Value)>> {
+    ) -> Result<Option<Made>> {
+        if let Some(computed) = &self.computed {
+            let made = computed.of(&self.schema, read, parameters)?;
+            for (column, value) in made.iter().flat_map(|made| &made.changes) {
+                self.check_null(*column, value)?;
+            }
+            return Ok(made);
+        }
         let mut changes = Vec::with_capacity(assignments.len());
         for (column, value) in assignments {
             let value = match value {
@@ -696,13 +775,16 @@ impl KeyPlan {
                     arithmetic(&read(*column), *operator, &operand.value(parameters)?, *scalar)?
                 }
             };
-            let definition = &self.schema.columns[*column];
-            if value.is_null() && !definition.nullable {
-                return Err(not_null(&self.schema, *column));
-            }
+            self.check_null(*column, &value)?;
             changes.push((*column, value));
         }
-        Ok(changes)
+        Ok(Some(Made { changes, returned: None }))
+    }
+
+    /// 23502 for NULL in a column that allows none.
+    fn check_null(&self, column: usize, value: &Value) -> Result<()> {
+        let is_missing = value.is_null() && !self.schema.columns[column].nullable;
+        if is_missing { Err(not_null(&self.schema, column)) } else { Ok(()) }
     }
 }
 
