@@ -20,8 +20,9 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue, internal_err};
 use datafusion::datasource::{TableProvider, source_as_provider};
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{Expr, LogicalPlan, Operator, TableScan};
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, TableScan};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
 use datafusion::physical_expr::expressions::Column;
@@ -43,7 +44,10 @@ pub(crate) struct Program {
     pub(crate) columns: Vec<usize>,
     /// What rows have to fulfil, as the plan says it.
     pub(crate) conditions: Vec<Expr>,
-    /// The same as one expression over the columns.
+    /// The same for who looks for rows: what is computed without a column is a placeholder for one of the operands.
+    asked: Vec<Expr>,
+    operands: Vec<Arc<dyn PhysicalExpr>>,
+    /// The conditions as one expression over the columns.
     condition: Option<Arc<dyn PhysicalExpr>>,
     schema: SchemaRef,
     /// How many of the columns the steps read; the others are the conditions' own, behind them.
@@ -88,6 +92,9 @@ pub(crate) struct Order {
     /// Rows that are wanted.
     pub(crate) count: usize,
 }
+
+/// What the id of an operand begins with: nothing that a parameter's does.
+const OPERAND: &str = "operand ";
 
 /// Programs are made of nothing deeper.
 const STEPS_MAX: usize = 16;
@@ -139,6 +146,7 @@ impl Program {
         self.schema =
             Arc::new(Schema::new(self.schema.fields().iter().take(self.outputs).cloned().collect::<Vec<_>>()));
         (self.condition, self.conditions) = (None, Vec::new());
+        (self.asked, self.operands) = (Vec::new(), Vec::new());
         self
     }
 
@@ -191,6 +199,36 @@ impl Program {
             }
         }
         None
+    }
+
+    /// The conditions with the parameters in their places. Within [`Self::with_values`].
+    ///
+    /// # Errors
+    /// What evaluating finds.
+    pub(crate) fn conditions_with(&self, types: &[SqlType], values: &[Value]) -> Result<Vec<Expr>> {
+        let literal = |id: &str| -> PlanResult<Option<ScalarValue>> {
+            if let Some(operand) =
+                id.strip_prefix(OPERAND).and_then(|number| self.operands.get(number.parse::<usize>().ok()?))
+            {
+                let one = RecordBatchOptions::new().with_row_count(Some(1));
+                let one = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &one)?;
+                let value = operand.evaluate(&one)?.into_array(1)?;
+                return ScalarValue::try_from_array(&value, 0).map(Some);
+            }
+            let found = number_of(id).and_then(|number| Some((types.get(number)?, values.get(number)?)));
+            Ok(found.and_then(|(sql_type, value)| scalar(*sql_type, value).ok()))
+        };
+        let with_values = |condition: &Expr| {
+            let replaced = rewrite_parts(condition.clone(), |part| {
+                let Expr::Placeholder(placeholder) = part else { return Ok(Transformed::no(part)) };
+                Ok(match literal(&placeholder.id)? {
+                    Some(literal) => Transformed::yes(Expr::Literal(literal, None)),
+                    None => Transformed::no(Expr::Placeholder(placeholder)),
+                })
+            });
+            replaced.map(|replaced| replaced.data).map_err(from_datafusion)
+        };
+        self.asked.iter().map(with_values).collect()
     }
 
     /// Calls `run` with the parameters' values where expressions find them.
@@ -352,9 +390,10 @@ impl Maker<'_> {
         }
         let mut columns: Vec<usize> = needed.iter().map(|column| projected[*column]).collect();
         let outputs = columns.len();
-        let mut conditions = Vec::new();
+        let (mut conditions, mut asked, mut operands) = (Vec::new(), Vec::new(), Vec::new());
         for filter in &scan.filters {
             check(filter)?;
+            asked.push(self.with_operands(filter.clone(), &mut operands)?);
             for column in filter.column_refs() {
                 let ordinal = full.index_of(column.name())?;
                 if !columns.contains(&ordinal) {
@@ -375,7 +414,19 @@ impl Maker<'_> {
         };
         let (region, version) = (Arc::clone(table.region()), table.version());
         let parameters = std::mem::take(&mut self.parameters);
-        Ok(Some(Program { region, version, columns, conditions, condition, schema, outputs, steps, parameters }))
+        Ok(Some(Program {
+            region,
+            version,
+            columns,
+            conditions,
+            condition,
+            asked,
+            operands,
+            schema,
+            outputs,
+            steps,
+            parameters,
+        }))
     }
 
     /// The step of a node, of whose outputs some are needed: the places of the inputs that it needs for them.
@@ -456,6 +507,32 @@ impl Maker<'_> {
             }
             _ => return Ok(None),
         }))
+    }
+
+    /// A condition with a placeholder for each operand of a comparison that is computed without a column.
+    fn with_operands(&mut self, condition: Expr, operands: &mut Vec<Arc<dyn PhysicalExpr>>) -> PlanResult<Expr> {
+        let rewritten = rewrite_parts(condition, |part| {
+            let Expr::BinaryExpr(BinaryExpr { left, op, right }) = part else { return Ok(Transformed::no(part)) };
+            if !matches!(op, Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq) {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            }
+            let mut operand = |side: Box<Expr>| -> PlanResult<Box<Expr>> {
+                let is_simple = match side.as_ref() {
+                    Expr::Literal(..) | Expr::Placeholder(_) => true,
+                    Expr::Cast(cast) => matches!(cast.expr.as_ref(), Expr::Placeholder(_)),
+                    _ => false,
+                };
+                if is_simple || !side.column_refs().is_empty() {
+                    return Ok(side);
+                }
+                operands.push(self.physical(*side, &DFSchema::empty())?);
+                let id = format!("{OPERAND}{}", operands.len() - 1);
+                Ok(Box::new(Expr::Placeholder(Placeholder { id, field: None })))
+            };
+            let (left, right) = (operand(left)?, operand(right)?);
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+        })?;
+        Ok(rewritten.data)
     }
 
     fn physical(&mut self, expr: Expr, schema: &DFSchema) -> PlanResult<Arc<dyn PhysicalExpr>> {

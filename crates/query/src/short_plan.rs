@@ -12,7 +12,6 @@ use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::{DataType, SchemaRef};
 use ashlar_base::{PartitionId, Result, SqlType, Value};
 use ashlar_functions::error::from_datafusion;
-use ashlar_functions::fields::scalar;
 use ashlar_functions::tree::rewrite_parts;
 use ashlar_store::{ReadView, Region, Store};
 use datafusion::common::ScalarValue;
@@ -20,7 +19,6 @@ use datafusion::common::tree_node::Transformed;
 use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator};
 
 use crate::access::{Access, walk_of};
-use crate::parameters::number_of;
 use crate::program::{Order, Program};
 
 /// Rows that are looked at: a fraction of a millisecond, which others on the same thread wait for.
@@ -67,21 +65,12 @@ impl ShortPlan {
         Ok(access.is_narrow().then_some(access))
     }
 
-    /// The conditions with the parameters in their places.
+    /// The conditions with the parameters in their places, and columns compared with numbers of their own type.
     fn conditions(&self, parameters: &[Value]) -> Result<Vec<Expr>> {
         let schema = self.program.region.arrow_schema();
-        let with_values = |condition: &Expr| {
-            let replaced = rewrite_parts(condition.clone(), |part| {
+        let plain = |condition: Expr| {
+            let replaced = rewrite_parts(condition, |part| {
                 Ok(match part {
-                    Expr::Placeholder(placeholder) => {
-                        let number = number_of(&placeholder.id);
-                        let found = number.and_then(|number| Some((self.types.get(number)?, parameters.get(number)?)));
-                        let literal = found.and_then(|(sql_type, value)| scalar(*sql_type, value).ok());
-                        match literal {
-                            Some(literal) => Transformed::yes(Expr::Literal(literal, None)),
-                            None => Transformed::no(Expr::Placeholder(placeholder)),
-                        }
-                    }
                     Expr::Cast(cast) => match widened(&cast) {
                         Some(literal) => Transformed::yes(Expr::Literal(literal, None)),
                         None => Transformed::no(Expr::Cast(cast)),
@@ -95,12 +84,12 @@ impl ShortPlan {
             });
             replaced.map(|replaced| replaced.data).map_err(from_datafusion)
         };
-        self.program.conditions.iter().map(with_values).collect()
+        self.program.conditions_with(&self.types, parameters)?.into_iter().map(plain).collect()
     }
 
     /// What EXPLAIN shows, with these parameters.
     pub(crate) fn describe(&self, parameters: &[Value]) -> Option<String> {
-        let access = self.access(parameters).ok().flatten()?;
+        let access = self.program.with_values(parameters, || self.access(parameters)).ok().flatten()?;
         let table = &self.program.region.schema().name;
         Some(format!("Short Plan on {table}{}, where it looks at {ROWS_MAX} rows at most; else", access.describe()))
     }
@@ -111,7 +100,7 @@ impl ShortPlan {
     /// What evaluating finds, 40001 where the table has another shape by now, 53200.
     pub fn run(&self, store: &Store, view: &ReadView, parameters: &[Value]) -> Result<Option<RecordBatch>> {
         let (program, region) = (&self.program, &self.program.region);
-        let Some(access) = self.access(parameters)? else { return Ok(None) };
+        let Some(access) = program.with_values(parameters, || self.access(parameters))? else { return Ok(None) };
         let candidates = access.candidates(region, view);
         let mut held = store.reservation();
         program.with_values(parameters, || {
