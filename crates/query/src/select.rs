@@ -39,17 +39,21 @@ use datafusion::optimizer::propagate_empty_relation::PropagateEmptyRelation;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::planner::PlannerContext;
 use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, Statement as AstStatement, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use crate::access::settle::settle;
 use crate::catalog::{CatalogState, Table};
 use crate::columns::{self, Column};
 use crate::engine::Engine;
 use crate::grid_table::GridTable;
 use crate::index_plan::IndexPlan;
+use crate::program::Program;
+use crate::short_plan::ShortPlan;
 use crate::{parameters, system_tables};
 
 mod balance;
@@ -102,6 +106,8 @@ pub struct SelectPlan {
     pub columns: Arc<[Column]>,
     /// How its rows are found without running it, where they are few.
     pub indexed: Option<Arc<IndexPlan>>,
+    /// The same for more that can be said of one table.
+    pub short: Option<Arc<ShortPlan>>,
 }
 
 /// How far a plan is.
@@ -187,7 +193,18 @@ impl SelectPlan {
                 None => (plan, Stage::Analysed),
             },
         };
-        Ok(Self { plan, stage, reads_clock, parameter_types, parameters_used, columns, indexed: None })
+        let planned =
+            Self { plan, stage, reads_clock, parameter_types, parameters_used, columns, indexed: None, short: None };
+        let short = planned.program(state, None).and_then(|program| ShortPlan::of(program, &planned.parameter_types));
+        Ok(Self { short: short.map(Arc::new), ..planned })
+    }
+
+    /// What it does, or what gives some of its outputs, as steps over the rows of one table: see [`Program`].
+    pub(crate) fn program(&self, state: &SessionState, wanted: Option<&[usize]>) -> Option<Program> {
+        if self.reads_clock || self.stage == Stage::Analysed {
+            return None;
+        }
+        Program::of(state, &self.plan, &self.parameter_types, wanted)
     }
 
     /// The plan ready to run with these parameters.
@@ -216,11 +233,12 @@ impl SelectPlan {
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
             let state = engine.state();
             let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
-            return yielding_joins(plan);
+            return yielding_joins(settle(plan).map_err(from_datafusion)?);
         }
         let context = engine.task_context(Arc::clone(view));
         let runner = Runner { state: Arc::new(engine.state().clone()), context };
-        yielding_joins(per_row::physical(plan, &runner).await.map_err(from_optimiser)?)
+        let plan = per_row::physical(plan, &runner).await.map_err(from_optimiser)?;
+        yielding_joins(settle(plan).map_err(from_datafusion)?)
     }
 
     /// Starts the query. Must run on the engine's pool.
@@ -228,6 +246,26 @@ impl SelectPlan {
     /// # Errors
     /// As [`Self::physical`].
     pub async fn stream(
+        &self,
+        engine: &Engine,
+        values: &[Value],
+        view: Arc<ReadView>,
+        time: StatementTime,
+    ) -> Result<SendableRecordBatchStream> {
+        if let Some(short) = &self.short
+            && let Some(rows) = short.run(engine.store(), &view, values)?
+        {
+            let rows_now = futures::stream::iter([Ok(rows)]);
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows_now)));
+        }
+        self.stream_by_engine(engine, values, view, time).await
+    }
+
+    /// Starts the query as the engine runs it: for who has tried its short plan, or takes rows as they come.
+    ///
+    /// # Errors
+    /// As [`Self::physical`].
+    pub async fn stream_by_engine(
         &self,
         engine: &Engine,
         values: &[Value],
@@ -265,7 +303,7 @@ impl SelectPlan {
             }
             other => Ok(Transformed::no(other)),
         });
-        Ok(Self { plan: replaced.map_err(from_datafusion)?, indexed: None, ..self.clone() })
+        Ok(Self { plan: replaced.map_err(from_datafusion)?, indexed: None, short: None, ..self.clone() })
     }
 
     /// Whether it holds a function that gives another value for each row.
@@ -293,7 +331,8 @@ impl SelectPlan {
         });
         walked.map_err(from_datafusion)?;
         let indexed = self.indexed.as_ref().map_or(0, |indexed| indexed.bytes());
-        Ok(bytes + self.columns.len() * size_of::<Column>() + indexed)
+        let short = self.short.as_ref().map_or(0, |short| short.bytes());
+        Ok(bytes + self.columns.len() * size_of::<Column>() + indexed + short)
     }
 
     /// The Arrow schema of the output.

@@ -21,7 +21,7 @@ use crate::explain::{self, ExplainOptions};
 use crate::grammar::{ParsedStatement, position_of_name};
 use crate::identity::Identity;
 use crate::index_plan::IndexPlan;
-use crate::key_plan::{self, KeyPlan};
+use crate::key_plan::{self, KeyPlan, computed};
 use crate::select::{self, Planner, SelectPlan};
 use crate::sql_types;
 use crate::transaction::Isolation;
@@ -312,6 +312,9 @@ impl Statement {
                 let indexed = asked.and_then(|query| IndexPlan::recognise(catalog, &query, &plan.parameter_types));
                 plan.indexed = indexed.filter(|indexed| indexed.gives(&plan.columns)).map(Arc::new);
                 let (types, columns) = (plan.parameter_types.clone(), Arc::clone(&plan.columns));
+                if let Some(plan) = computed::of_select(engine, &plan) {
+                    return Ok(make(Kind::Key(Box::new(plan)), types, Some(columns)));
+                }
                 Ok(make(Kind::Select(Box::new(plan)), types, Some(columns)))
             }
             NodeEnum::InsertStmt(node) => {
@@ -344,6 +347,9 @@ impl Statement {
                 let plan = UpdatePlan::new(engine, catalog, with, update, declared)?;
                 let types = plan.select.parameter_types.clone();
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
+                if let Some(plan) = computed::of_update(engine, &plan) {
+                    return Ok(make(Kind::Key(Box::new(plan)), types, columns));
+                }
                 Ok(make(Kind::Update(Box::new(plan)), types, columns))
             }
             NodeEnum::DeleteStmt(node) => {
@@ -358,6 +364,9 @@ impl Statement {
                 let plan = DeletePlan::new(engine, catalog, with, delete, declared)?;
                 let types = plan.select.parameter_types.clone();
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
+                if let Some(plan) = computed::of_delete(engine, &plan) {
+                    return Ok(make(Kind::Key(Box::new(plan)), types, columns));
+                }
                 Ok(make(Kind::Delete(Box::new(plan)), types, columns))
             }
             NodeEnum::CreateStmt(node) => Ok(make(Kind::Ddl(Ddl::Create(Box::new(node.clone()))), vec![], None)),
@@ -379,10 +388,6 @@ impl Statement {
                 let inner = node.query.as_ref().and_then(|query| query.node.clone());
                 let inner = inner.ok_or_else(|| Error::internal("EXPLAIN without a statement"))?;
                 let text = statement_text(&inner)?;
-                let is_query = matches!(inner, NodeEnum::SelectStmt(_));
-                if options.analyze && !is_query {
-                    return Err(Error::unsupported("EXPLAIN ANALYZE of a statement that writes is not supported"));
-                }
                 let inner =
                     Self::plan_inner(engine, catalog, &ParsedStatement { text, offset: 0, node: inner }, declared)?;
                 let types = inner.parameter_types.clone();

@@ -50,7 +50,7 @@ pub use life::{EXPIRES_AT, Ended, Expiry, expires_at_column};
 pub use lookahead::LOOKAHEAD_MAX;
 pub use memory::Reservation;
 pub use mutation::{Applied, Mutation};
-pub use partition::Probe;
+pub use partition::{Probe, Walk};
 pub use reader::ColumnReader;
 pub use region::{Region, ScanBatch};
 pub use row::RowRef;

@@ -32,6 +32,8 @@ use crate::shape::Shape;
 use crate::snapshot::{Registry, Snapshot};
 use crate::writeset::ReadView;
 
+pub(crate) mod wanted;
+
 /// What the regions of a store share.
 pub(crate) struct Common {
     pub(crate) registry: Arc<Registry>,
@@ -491,7 +493,10 @@ impl Region {
                         overlay.for_keys(partition, stored, |key| hidden.extend(stored.find_at(key, at)))?;
                         rows.retain(|row| !hidden.contains(row));
                     }
-                    stored.gather(&shape, &rows, columns)?.map(|arrays| (arrays, rows.len()))
+                    // Most partitions have none: nothing is made for them.
+                    let is_none = rows.is_empty();
+                    let arrays = if is_none { Some(Vec::new()) } else { stored.gather(&shape, &rows, columns)? };
+                    arrays.map(|arrays| (arrays, rows.len()))
                 }
                 None => None,
             };

@@ -110,6 +110,7 @@ pub(crate) fn scan_all(region: &Arc<Region>, view: &ReadView) -> Result<Vec<Vec<
         assert_eq!(counted, count, "a scan without columns counts the same rows");
     }
     check_probes(region, view, &rows)?;
+    crate::region::wanted::tests::check(region, view, &rows)?;
     Ok(rows)
 }
 

@@ -11,6 +11,7 @@ mod indexes;
 mod life;
 mod scan;
 mod versions;
+mod walk;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ pub(crate) use compact::Limits;
 pub use indexes::Probe;
 pub(crate) use scan::{Picture, record_batch};
 pub(crate) use versions::Stamp;
+pub use walk::Walk;
 
 use crate::life::Lives;
 use crate::memory::{Account, Charge};

@@ -124,6 +124,12 @@ impl Overlay {
         at(usize::from(partition.0))..at(usize::from(partition.0) + 1)
     }
 
+    /// Whether a partition has pending rows or deletions.
+    pub fn touches(&self, partition: PartitionId) -> bool {
+        let is_loaded = || self.loaded.iter().any(|loaded| loaded.partition == partition);
+        self.truncated || !self.range(partition).is_empty() || is_loaded()
+    }
+
     /// Visits every pending key of a partition that a committed row may have, of which `stored` are all.
     pub(crate) fn for_keys(
         &self,
