@@ -1,7 +1,7 @@
 //! Named scopes: where a task is, and in what, for whoever wants to know at a glance from outside.
 //!
 //! A task that waits is on no thread's stack, so a sampler of threads does not see it. Here each [`task`] has a word of memory that
-//! says in which scopes it is, and which kind of thread runs it if one does; a sampler reads the words of all tasks.
+//! says in which scopes it is, and which kind of thread runs it if one does; a sampler that [`watch`]es reads the words of all tasks.
 //!
 //! ```text
 //! bit  0..8      8..16      ...   48..56    56..64
@@ -9,8 +9,10 @@
 //! ```
 //!
 //! Used by whatever waits for something with a name: sockets, channels, locks, the query pool. Read by `telemetry`, for profiles.
-//! Nothing is allocated in a scope, no lock is taken, and nobody else's memory is written: entering and leaving one is two stores to a
-//! word that belongs to the task, whether a profile is taken or not, for a task that waits must be seen by one that begins later.
+//! Nothing is allocated in a scope, no lock is taken, and nobody else's memory is written. While nobody watches, a scope is one look at
+//! a flag. What has waited since before must be seen too: who begins to watch wakes every task once, and a task that is polled says
+//! again in which scopes it waits. Until then it is seen where it began. So is one that is polled without end, or is not polled when
+//! it is woken, for it is part of a set of futures that have wakers of their own.
 //!
 //! Of several scopes that one task waits in at once, as the branches of a `select!`, the one that was polled last is seen.
 
@@ -20,8 +22,9 @@ use std::cell::Cell;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use pin_project_lite::pin_project;
 
@@ -81,15 +84,48 @@ impl Place {
     }
 }
 
-/// Looks at every task that there is. They go on meanwhile.
-pub fn look(see: impl FnMut(Place)) {
-    registry::look(see);
+/// Whether anybody watches: looked at by every scope, written by the first [`Watch`] and the last.
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+#[inline]
+fn is_watched() -> bool {
+    WATCHED.load(Ordering::Relaxed)
 }
 
-/// A task's word, on a cache line of its own: it is written whenever the task is polled.
+/// See [`watch`].
+#[derive(Debug)]
+#[must_use = "nothing is seen once it is dropped"]
+pub struct Watch(());
+
+/// From now until what it gives is dropped, tasks say in which scopes they are. All are woken once to say it.
+pub fn watch() -> Watch {
+    registry::begin_watch();
+    Watch(())
+}
+
+impl Watch {
+    /// Looks at every task that there is. They go on meanwhile.
+    pub fn look(&self, see: impl FnMut(Place)) {
+        registry::look(see);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        registry::end_watch();
+    }
+}
+
+/// What others see of a task, on a cache line of its own: it is written whenever the task is polled, if anybody watches.
 #[repr(align(64))]
 #[derive(Debug, Default)]
-struct Slot(AtomicU64);
+struct Slot {
+    word: AtomicU64,
+    /// The scopes in which the task began.
+    root: AtomicU64,
+    /// Wakes the task; none of what is not polled, or has not been yet.
+    waker: Mutex<Option<Waker>>,
+}
 
 /// What a thread knows of the task that it runs.
 struct Here {
@@ -105,6 +141,7 @@ thread_local! {
 }
 
 /// The word with one name more.
+#[inline]
 fn within(word: u64, name: &Name) -> u64 {
     let number = u64::from(name.number());
     let used = u64::BITS - (word & NAMES).leading_zeros();
@@ -122,7 +159,7 @@ fn around() -> u64 {
 impl Here {
     fn is_at(&self, slot: &Slot, word: u64) {
         self.word.set(word);
-        slot.0.store(word, Ordering::Relaxed);
+        slot.word.store(word, Ordering::Relaxed);
     }
 
     fn thread(&self) -> u64 {
@@ -147,28 +184,48 @@ impl Here {
 struct Running {
     slot: &'static Slot,
     outer: (Option<&'static Slot>, u64),
+    /// Whether the word says so.
+    is_seen: bool,
 }
 
 impl Running {
-    fn begin(slot: &'static Slot, root: u64) -> Self {
+    #[inline]
+    fn begin(slot: &'static Slot, is_seen: bool) -> Self {
         HERE.with(|here| {
-            let outer = (here.slot.replace(Some(slot)), here.word.get());
-            here.is_at(slot, root | here.thread());
-            Self { slot, outer }
+            // Also while nobody watches: what the task starts is within its root.
+            let root = slot.root.load(Ordering::Relaxed);
+            let outer = (here.slot.replace(Some(slot)), here.word.replace(root));
+            if is_seen {
+                seen_running(here, slot, root);
+            }
+            Self { slot, outer, is_seen }
         })
     }
 }
 
 impl Drop for Running {
+    #[inline]
     fn drop(&mut self) {
-        // It waits in the scope that said so last.
-        let word = self.slot.0.load(Ordering::Relaxed) & NAMES;
-        self.slot.0.store(word, Ordering::Relaxed);
+        if self.is_seen {
+            seen_waiting(self.slot);
+        }
         HERE.with(|here| {
             here.slot.set(self.outer.0);
             here.word.set(self.outer.1);
         });
     }
+}
+
+#[cold]
+fn seen_running(here: &Here, slot: &Slot, root: u64) {
+    here.is_at(slot, root | here.thread());
+}
+
+#[cold]
+fn seen_waiting(slot: &Slot) {
+    // It waits in the scope that said so last.
+    let word = slot.word.load(Ordering::Relaxed) & NAMES;
+    slot.word.store(word, Ordering::Relaxed);
 }
 
 pin_project! {
@@ -177,25 +234,30 @@ pin_project! {
     #[must_use = "a task does nothing unless it is polled"]
     pub struct Task<F> {
         held: Held,
-        root: u64,
+        // Whether its slot has its waker.
+        is_known: bool,
         #[pin]
         future: F,
     }
 }
 
 /// What is polled by itself: handed to `spawn`, or to `block_on`. It is seen from now on until it is dropped, within the scopes of
-/// whoever starts it.
+/// whoever starts it; while nobody watches, these are only those in which that one itself began.
 pub fn task<F: Future>(name: &Name, future: F) -> Task<F> {
-    let root = within(around(), name);
-    Task { held: Held::take(root), root, future }
+    Task { held: Held::take(within(around(), name)), is_known: false, future }
 }
 
 impl<F: Future> Future for Task<F> {
     type Output = F::Output;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let _running = this.held.slot().map(|slot| Running::begin(slot, *this.root));
+        if !*this.is_known {
+            *this.is_known = true;
+            this.held.is_woken_by(context.waker());
+        }
+        let _running = this.held.slot().map(|slot| Running::begin(slot, is_watched()));
         this.future.poll(context)
     }
 }
@@ -205,7 +267,8 @@ pub fn work<T>(name: &'static Name, work: impl FnOnce() -> T) -> impl FnOnce() -
     let root = within(around(), name);
     move || {
         let held = Held::take(root);
-        let _running = held.slot().map(|slot| Running::begin(slot, root));
+        // Nobody can wake it, so it always says that it runs.
+        let _running = held.slot().map(|slot| Running::begin(slot, true));
         work()
     }
 }
@@ -232,6 +295,7 @@ pin_project! {
 }
 
 /// A future with a name: while it is polled and while it is waited for, its task is seen in it.
+#[inline]
 pub fn scope<F: Future>(name: &'static Name, future: F) -> Scope<F> {
     Scope { name, waits: false, future }
 }
@@ -239,30 +303,52 @@ pub fn scope<F: Future>(name: &'static Name, future: F) -> Scope<F> {
 impl<F: Future> Future for Scope<F> {
     type Output = F::Output;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        HERE.with(|here| {
-            // Outside of a task nobody looks.
-            let Some(slot) = here.slot.get() else { return this.future.poll(context) };
-            let outer = here.word.get();
-            here.is_at(slot, within(outer, this.name));
-            // If this panics, the words are wrong until the task is polled again.
-            let polled = this.future.poll(context);
-            here.word.set(outer);
+        let outer = if is_watched() { begin(this.name) } else { None };
+        // If this panics, the words are wrong until the task is polled again.
+        let polled = this.future.poll(context);
+        if let Some(outer) = outer {
             *this.waits = polled.is_pending();
-            if polled.is_ready() {
-                slot.0.store(outer, Ordering::Relaxed);
-            }
-            polled
-        })
+            end(outer, *this.waits);
+        }
+        polled
+    }
+}
+
+/// Where a task was before it entered a scope.
+#[derive(Clone, Copy, Debug)]
+struct Outer {
+    slot: &'static Slot,
+    word: u64,
+}
+
+/// The task that runs enters a scope. None outside of a task: nobody looks there.
+#[cold]
+fn begin(name: &Name) -> Option<Outer> {
+    HERE.with(|here| {
+        let outer = Outer { slot: here.slot.get()?, word: here.word.get() };
+        here.is_at(outer.slot, within(outer.word, name));
+        Some(outer)
+    })
+}
+
+/// It goes on in what is around, and is seen there unless it `waits` in the scope.
+#[cold]
+fn end(outer: Outer, waits: bool) {
+    HERE.with(|here| here.word.set(outer.word));
+    if !waits {
+        outer.slot.word.store(outer.word, Ordering::Relaxed);
     }
 }
 
 /// A scope that was waited in is dropped: the task that drops it is where it does so.
+#[cold]
 fn given_up() {
     HERE.with(|here| {
         if let Some(slot) = here.slot.get() {
-            slot.0.store(here.word.get(), Ordering::Relaxed);
+            slot.word.store(here.word.get(), Ordering::Relaxed);
         }
     });
 }
@@ -271,30 +357,23 @@ fn given_up() {
 #[derive(Debug)]
 #[must_use = "it leaves the scope when it is dropped"]
 pub struct Entered {
-    outer: u64,
+    outer: Option<Outer>,
     /// It belongs to the poll in which it was made.
     _here: PhantomData<*const ()>,
 }
 
 /// From here until what it gives is dropped, on this thread and not across an `await`, the task is seen in this scope.
+#[inline]
 pub fn enter(name: &'static Name) -> Entered {
-    let outer = HERE.with(|here| {
-        let outer = here.word.get();
-        if let Some(slot) = here.slot.get() {
-            here.is_at(slot, within(outer, name));
-        }
-        outer
-    });
-    Entered { outer, _here: PhantomData }
+    Entered { outer: if is_watched() { begin(name) } else { None }, _here: PhantomData }
 }
 
 impl Drop for Entered {
+    #[inline]
     fn drop(&mut self) {
-        HERE.with(|here| {
-            if let Some(slot) = here.slot.get() {
-                here.is_at(slot, self.outer);
-            }
-        });
+        if let Some(outer) = self.outer {
+            end(outer, false);
+        }
     }
 }
 

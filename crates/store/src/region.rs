@@ -54,11 +54,15 @@ static LOCK: Name = Name::new("partition lock");
 
 impl Place {
     /// Locks it. Whoever has to wait is seen to do so.
+    #[inline]
     fn lock(&self) -> Guard<'_> {
-        self.0.try_lock().unwrap_or_else(|| {
-            let _waits = scope::enter(&LOCK);
-            self.0.lock()
-        })
+        self.0.try_lock().unwrap_or_else(|| self.wait())
+    }
+
+    #[cold]
+    fn wait(&self) -> Guard<'_> {
+        let _waits = scope::enter(&LOCK);
+        self.0.lock()
     }
 }
 

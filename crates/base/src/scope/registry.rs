@@ -1,11 +1,12 @@
 //! What all scopes of the process share: the table of names, and the slots of tasks.
 //!
-//! Called when a name is first used, when a task begins and ends, and by who looks; never in a poll.
+//! Called when a name is first used, when a task begins, is polled for the first time and ends, and by who watches.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 
-use super::{NAMES, Place, Slot};
+use super::{NAMES, Place, Slot, WATCHED};
 
 /// Tasks that are seen at once; 64 bytes each, which are kept for later ones. Connections and the operators of queries are fewer.
 const SLOTS_MAX: usize = 1 << 16;
@@ -16,14 +17,16 @@ const OTHERS: u8 = u8::MAX;
 /// The name with number `n` is at place `n - 1`.
 static TABLE: Mutex<Vec<&'static str>> = Mutex::new(Vec::new());
 
-static SLOTS: Mutex<Slots> = Mutex::new(Slots { all: Vec::new(), free: Vec::new() });
+static SLOTS: Mutex<Slots> = Mutex::new(Slots { watches: 0, all: Vec::new(), free: Vec::new() });
 
 struct Slots {
+    /// Those who watch.
+    watches: usize,
     all: Vec<&'static Slot>,
     free: Vec<&'static Slot>,
 }
 
-fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -44,10 +47,41 @@ pub(super) fn name_of(number: u8) -> &'static str {
     lock(&TABLE).get(usize::from(number).wrapping_sub(1)).copied().unwrap_or("others")
 }
 
+/// Somebody watches from now on. If nobody did until now, all words are out of date, and tasks write them anew.
+pub(super) fn begin_watch() {
+    let mut wakers = Vec::new();
+    {
+        let mut slots = lock(&SLOTS);
+        slots.watches += 1;
+        if slots.watches > 1 {
+            return;
+        }
+        // First, so that a task that is polled for the first time after its slot was looked at sees it.
+        WATCHED.store(true, Ordering::Relaxed);
+        for slot in &slots.all {
+            if let Some(waker) = &*lock(&slot.waker) {
+                slot.word.store(slot.root.load(Ordering::Relaxed), Ordering::Relaxed);
+                wakers.push(waker.clone());
+            }
+        }
+    }
+    // Not with the lock: whatever a waker does, it may end tasks.
+    wakers.into_iter().for_each(Waker::wake);
+}
+
+/// One of those who watched does not any more.
+pub(super) fn end_watch() {
+    let mut slots = lock(&SLOTS);
+    slots.watches -= 1;
+    if slots.watches == 0 {
+        WATCHED.store(false, Ordering::Relaxed);
+    }
+}
+
 /// Looks at every task.
 pub(super) fn look(mut see: impl FnMut(Place)) {
     let slots = lock(&SLOTS);
-    let words = slots.all.iter().map(|slot| slot.0.load(Ordering::Relaxed));
+    let words = slots.all.iter().map(|slot| slot.word.load(Ordering::Relaxed));
     // A free one has no names.
     words.filter(|word| word & NAMES != 0).for_each(|word| see(Place(word)));
 }
@@ -69,20 +103,32 @@ impl Held {
             }
             None => return Self(None),
         };
-        slot.0.store(place, Ordering::Relaxed);
+        slot.root.store(place, Ordering::Relaxed);
+        slot.word.store(place, Ordering::Relaxed);
         Self(Some(slot))
     }
 
+    #[inline]
     pub(super) fn slot(&self) -> Option<&'static Slot> {
         self.0
+    }
+
+    /// Who begins to watch wakes the task.
+    #[cold]
+    pub(super) fn is_woken_by(&self, waker: &Waker) {
+        if let Some(slot) = self.0 {
+            *lock(&slot.waker) = Some(waker.clone());
+        }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(slot) = self.0 {
+            // Dropped at the end, without a lock: it may be the last that holds something.
+            let _waker = lock(&slot.waker).take();
             let mut slots = lock(&SLOTS);
-            slot.0.store(0, Ordering::Relaxed);
+            slot.word.store(0, Ordering::Relaxed);
             slots.free.push(slot);
         }
     }

@@ -1,16 +1,18 @@
-//! Tasks are seen where they are, from outside, and nowhere else.
+//! Tasks are seen where they are, from outside, and nowhere else. All these tests watch, all the time; that nobody does, and then
+//! somebody, is another program's test: `tests/watch.rs`.
 
 use std::future::{pending, poll_fn, ready};
 use std::pin::pin;
-use std::sync::atomic::AtomicBool;
-use std::task::Waker;
+use std::sync::LazyLock;
 
 use super::*;
+
+static WATCH: LazyLock<Watch> = LazyLock::new(watch);
 
 /// The tasks whose outermost scope has this name: the scopes further in, and who runs them.
 fn seen(outermost: &str) -> Vec<(Vec<&'static str>, Option<&'static str>)> {
     let mut seen = Vec::new();
-    look(|place| seen.push((place.names(), place.runs_on())));
+    WATCH.look(|place| seen.push((place.names(), place.runs_on())));
     let mut of_ours: Vec<_> = seen.into_iter().filter(|(names, _)| names[0] == outermost).collect();
     for (names, _) in &mut of_ours {
         names.remove(0);
@@ -19,6 +21,7 @@ fn seen(outermost: &str) -> Vec<(Vec<&'static str>, Option<&'static str>)> {
 }
 
 fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    LazyLock::force(&WATCH);
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -144,6 +147,7 @@ fn a_scope_that_is_too_deep_is_passed_over() {
 #[test]
 fn outside_of_a_task_a_scope_is_nothing() {
     static NOBODY: Name = Name::new("nobody");
+    LazyLock::force(&WATCH);
     let _entered = enter(&NOBODY);
     assert!(poll(pin!(scope(&NOBODY, ready(())))).is_ready());
     assert_eq!(seen("nobody"), []);

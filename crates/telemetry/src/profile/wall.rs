@@ -23,6 +23,8 @@ const FEWEST: i32 = 1;
 /// `turn` is as of processor time.
 pub(super) async fn take(time: Duration, turn: MutexGuard<'static, ()>) -> Result<Samples> {
     let mut taking = Taking::new(turn);
+    // Tasks say where they are while the sampler starts.
+    let watch = scope::watch();
     let mut sampler = Sampler::start(FEWEST).await?;
     let period = Duration::from_secs(1) / HERTZ as u32;
     let start = monotonic();
@@ -36,7 +38,7 @@ pub(super) async fn take(time: Duration, turn: MutexGuard<'static, ()>) -> Resul
         }
         // After a stall a round begins late, and none is made up for.
         let round = monotonic();
-        scope::look(|place| taking.samples.see(place));
+        watch.look(|place| taking.samples.see(place));
         let threads = threads()?;
         let turn = period / u32::try_from(threads.len().max(1))?;
         for (place, thread) in (1..).zip(threads) {
