@@ -508,14 +508,19 @@ fn target_folder() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// A run of queries, each a second or once, with what the targets of this machine are.
-fn queries(folder: &Path, arguments: &[&str]) -> Value {
+/// A run of queries, each a second or once.
+fn query_run(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = lab(&["run"]);
     command.args(arguments).args(["--warm-up", "0", "--seconds", "1", "--repeat", "1", "--out"]).arg(folder);
     let ashlar = Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).with_file_name("ashlar");
     command.args(["--server-cores", "none", "--client-cores", "none", "--ashlar"]).arg(ashlar);
     command.env("CARGO_TARGET_DIR", target_folder());
-    succeeds(command);
+    command
+}
+
+/// Such a run, with what the targets of this machine are.
+fn queries(folder: &Path, arguments: &[&str]) -> Value {
+    succeeds(query_run(folder, arguments));
     let run = record(folder);
     assert_eq!(run["state"], "complete");
     for target in run["targets"].as_array().unwrap() {
@@ -557,6 +562,24 @@ fn groups_and_joins_are_answered_rightly_by_servers_and_engines() {
     succeeds(lab(&["report", path("build").to_str().unwrap()]));
     let page = std::fs::read_to_string(path("build").join("report.md")).unwrap();
     assert!(page.contains("### mean latency by query") && page.contains("| having | "), "{page}");
+}
+
+#[test]
+fn what_a_server_refuses_has_no_figure_and_is_no_wrong_answer() {
+    let (_guard, path) = folder();
+    // A join with a build side that is larger than what all queries of the server may have together.
+    let sizes = ["--rows", "1300000", "--items", "1300000"];
+    let mut command = query_run(&path, &[&["hash-probe", "--target", "ashlar"][..], &sizes].concat());
+    command.env("ASHLAR_QUERY__MEMORY_MIB_MAX", "16");
+    fails(command, 1, ", REFUSED: 53200: ");
+    let run = record(&path);
+    let one = &run["measurements"][0];
+    assert_eq!((run["state"].as_str(), one["state"].as_str()), (Some("complete"), Some("complete")), "{run}");
+    assert_eq!((one["errors"].as_u64(), one["operations"].as_u64()), (Some(0), Some(0)), "{run}");
+    assert!(one["refused"].as_str().unwrap().starts_with("53200: "), "{run}");
+    succeeds(lab(&["report", path.to_str().unwrap()]));
+    let page = std::fs::read_to_string(path.join("report.md")).unwrap();
+    assert!(page.contains("ashlar, query join: REFUSED, so there is no figure of it: 53200: "), "{page}");
 }
 
 #[test]

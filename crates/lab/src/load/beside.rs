@@ -30,7 +30,7 @@ pub(crate) fn ask_beside(clock: &dyn Clock, caller: &mut dyn Caller, over: &Atom
             seen.calls.latencies.saturating_record(clock.now().saturating_sub(start).max(1));
         });
         caller.judge(&mut |answer| {
-            if let Answer::Wrong(what) = answer {
+            if let Answer::Wrong(what) | Answer::Refused(what) = answer {
                 seen.errors += 1;
                 seen.first_error.get_or_insert(what);
             }

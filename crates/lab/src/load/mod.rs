@@ -94,6 +94,8 @@ pub(crate) enum Answer {
     Right,
     /// Something else, which is described.
     Wrong(String),
+    /// None: the server cannot answer a query, and says why. Of any other request it is as wrong as another answer.
+    Refused(String),
 }
 
 /// When requests are sent.
@@ -164,6 +166,8 @@ pub(crate) struct Sample {
     pub(crate) retries: u64,
     /// What was seen of each kind of calls, where there are kinds.
     pub(crate) kinds: Vec<KindSample>,
+    /// Why the server has no answer to a query.
+    pub(crate) refused: Option<String>,
     /// What the engine says that a query needed, where it says so.
     pub(crate) engine_memory_bytes: Option<u64>,
     /// What a foreign program said, of whose requests nothing else is known.
@@ -343,6 +347,7 @@ impl Seen {
             first_error: self.first_error,
             retries: self.retries,
             kinds: self.kinds,
+            refused: None,
             engine_memory_bytes: None,
             told: self.told,
             unsent: self.unsent,

@@ -95,6 +95,7 @@ fn ask(
         first_error: None,
         retries: 0,
         kinds: Vec::new(),
+        refused: None,
         engine_memory_bytes: None,
         told: None,
         unsent: 0,
@@ -103,11 +104,12 @@ fn ask(
     };
     let stopped = || stop.load(Ordering::Relaxed);
     let warmed_up_at = clock.now() + windows.begin();
-    while clock.now() < warmed_up_at && !stopped() && sample.broken.is_none() {
+    // A query that is refused is refused again, however often it is asked.
+    while clock.now() < warmed_up_at && !stopped() && sample.broken.is_none() && sample.refused.is_none() {
         let _ = once(clock, caller, &mut sample);
     }
     // What was wrong then is asked again in the window.
-    (sample.errors, sample.first_error) = (0, None);
+    (sample.errors, sample.first_error, sample.refused) = (0, None, None);
     let _ = say.send(Event::Begins);
     let _ = gone.recv();
     let begin = clock.now();
@@ -118,13 +120,16 @@ fn ask(
             break;
         };
         done = end;
+        if sample.refused.is_some() {
+            break;
+        }
         count(&mut sample, begin, start, end);
         let _ = say.send(Event::Came(sample.merged.len()));
     }
     sample.seconds = (done - begin) as f64 / SECOND as f64;
-    sample.interrupted = done - begin < length && sample.broken.is_none();
+    sample.interrupted = done - begin < length && sample.broken.is_none() && sample.refused.is_none();
     let _ = say.send(Event::Ends);
-    if sample.broken.is_none() && !stopped() {
+    if sample.broken.is_none() && sample.refused.is_none() && !stopped() {
         match caller.read_back() {
             Ok(None) => {}
             Ok(Some(fault)) => wrong(&mut sample, fault),
@@ -132,7 +137,7 @@ fn ask(
         }
     }
     // Of a query that is refused there is none.
-    if sample.broken.is_none() && sample.errors == 0 && !stopped() {
+    if sample.broken.is_none() && sample.refused.is_none() && sample.errors == 0 && !stopped() {
         match caller.engine_memory() {
             Ok(bytes) => sample.engine_memory_bytes = bytes,
             Err(error) => sample.broken = Some(format!("{error:#}")),
@@ -147,10 +152,10 @@ fn once(clock: &dyn Clock, caller: &mut dyn Caller, sample: &mut Sample) -> Opti
     let start = clock.now();
     let mut end = None;
     let outcome = caller.call(&mut || end = Some(clock.now()));
-    caller.judge(&mut |answer| {
-        if let Answer::Wrong(what) = answer {
-            wrong(sample, what);
-        }
+    caller.judge(&mut |answer| match answer {
+        Answer::Right => {}
+        Answer::Wrong(what) => wrong(sample, what),
+        Answer::Refused(why) => sample.refused = Some(why),
     });
     if let Err(error) = outcome {
         sample.broken = Some(format!("{error:#}"));
@@ -203,6 +208,8 @@ mod tests {
         calls: u64,
         wrong: Option<u64>,
         lost: Option<u64>,
+        /// From this call on.
+        refused: Option<u64>,
     }
 
     impl Caller for Slow<'_> {
@@ -219,8 +226,11 @@ mod tests {
         }
 
         fn judge(&mut self, judged: &mut dyn FnMut(Answer)) {
-            let is_wrong = self.wrong == Some(self.calls);
-            judged(if is_wrong { Answer::Wrong("not that".into()) } else { Answer::Right });
+            judged(match self {
+                Self { wrong, calls, .. } if *wrong == Some(*calls) => Answer::Wrong("not that".into()),
+                Self { refused: Some(from), calls, .. } if *from <= *calls => Answer::Refused("cannot".into()),
+                _ => Answer::Right,
+            });
         }
 
         fn engine_memory(&mut self) -> Result<Option<u64>> {
@@ -255,9 +265,13 @@ mod tests {
 
     /// Queries of so many tenths of a second, in a second of warm-up and three that are measured.
     fn measured(tenths: u64, wrong: Option<u64>, lost: Option<u64>) -> (Sample, Seen) {
+        measured_of(tenths, wrong, lost, None)
+    }
+
+    fn measured_of(tenths: u64, wrong: Option<u64>, lost: Option<u64>, refused: Option<u64>) -> (Sample, Seen) {
         // Leaked: the caller of a measurement outlives this function's frame as far as its type can say.
         let clock: &'static Elapsing = Box::leak(Box::new(Elapsing(AtomicU64::new(0))));
-        let caller = Slow { clock, nanos: tenths * SECOND / 10, calls: 0, wrong, lost };
+        let caller = Slow { clock, nanos: tenths * SECOND / 10, calls: 0, wrong, lost, refused };
         let mut seen = Seen::default();
         let windows = Windows { warm_up: 1, measured: 3 };
         let sample = measure_query(clock, windows, Box::new(caller), &AtomicBool::new(false), &mut seen).unwrap();
@@ -291,6 +305,18 @@ mod tests {
         assert_eq!((sample.errors, sample.first_error.as_deref()), (1, Some("not that")));
         assert_eq!(sample.engine_memory_bytes, None);
         assert_eq!(measured(4, Some(0), None).0.first_error.as_deref(), Some("all was wrong"));
+    }
+
+    #[test]
+    fn a_query_that_is_refused_is_asked_no_further_and_is_no_wrong_answer() {
+        // Once in the warm-up and once in the window: what was short of memory, say, may have it then.
+        let (sample, seen) = measured_of(4, None, None, Some(1));
+        assert_eq!((sample.refused.as_deref(), sample.errors, sample.merged.len()), (Some("cannot"), 0, 0));
+        assert!(sample.broken.is_none() && !sample.interrupted && sample.engine_memory_bytes.is_none());
+        assert_eq!((seen.ends, sample.seconds), (1, 0.4));
+        // Answers before it are counted, and are not all that was asked for.
+        let sample = measured_of(4, None, None, Some(6)).0;
+        assert_eq!((sample.refused.as_deref(), sample.merged.len()), (Some("cannot"), 2));
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub(super) fn work(
             }
         }
         caller.judge(&mut |answer| {
-            if let Answer::Wrong(what) = answer
+            if let Answer::Wrong(what) | Answer::Refused(what) = answer
                 && measured
             {
                 tally.wrong(what);

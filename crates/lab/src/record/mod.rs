@@ -189,6 +189,7 @@ pub(crate) struct Measurement {
     pub(crate) unsent: u64,
     pub(crate) errors: u64,
     pub(crate) first_error: Option<String>,
+    pub(crate) refused: Option<String>,
     pub(crate) retries: u64,
     pub(crate) kinds: Vec<KindRecord>,
     pub(crate) beside: Option<KindRecord>,
@@ -345,6 +346,7 @@ impl Measurement {
             unsent: sample.unsent,
             errors: sample.errors,
             first_error: sample.first_error.clone(),
+            refused: sample.refused.clone(),
             retries: sample.retries,
             kinds: sample.kinds.iter().map(KindRecord::of).collect(),
             beside: None,
@@ -395,10 +397,11 @@ impl Measurement {
         self.profiles.iter().find(|profile| profile.kind == kind.name())
     }
 
-    /// Whether its figures may be judged: nothing is missing, and every answer was right. Requests that were due and never sent are
+    /// Whether its figures may be judged: nothing is missing or refused, and every answer was right. Requests that were due and never sent are
     /// missing: they are those that would have waited longest.
     pub(crate) fn is_sound(&self) -> bool {
-        self.state == MeasurementState::Complete && self.errors == 0 && self.operations > 0 && self.unsent == 0
+        let is_right = self.errors == 0 && self.refused.is_none();
+        self.state == MeasurementState::Complete && is_right && self.operations > 0 && self.unsent == 0
     }
 }
 

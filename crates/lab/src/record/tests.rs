@@ -25,6 +25,7 @@ pub(crate) fn measurement(target: &str, threads: u32, repetition: u32) -> Measur
         unsent: 0,
         errors: 0,
         first_error: None,
+        refused: None,
         retries: 0,
         kinds: vec![KindRecord {
             name: "new-order".into(),

@@ -225,6 +225,9 @@ fn state(one: &Measurement) -> String {
         (MeasurementState::Partial, Some(reason)) => format!("partial: {reason}"),
         (MeasurementState::Partial, None) => "partial".to_owned(),
         (MeasurementState::Complete, _) if one.errors > 0 => format!("{} wrong answers", one.errors),
+        (MeasurementState::Complete, _) if one.refused.is_some() => {
+            format!("refused: {}", one.refused.as_deref().unwrap_or_default())
+        }
         (MeasurementState::Complete, _) if one.unsent > 0 => format!("{} requests unsent", one.unsent),
         (MeasurementState::Complete, _) => "sound".to_owned(),
     }

@@ -45,7 +45,9 @@ fn table(run: &Run, measure: Measure) -> Option<Table> {
     for (case, figures) in cases.iter().zip(&figures) {
         let mut row = vec![case.short()];
         for (place, figure) in figures.iter().enumerate() {
-            row.push(figure.map_or("-".to_owned(), |figure| measure.shown(figure)));
+            let is_refused = run.of(targets[place], case).any(|one| one.refused.is_some());
+            let none = if is_refused { "refused" } else { "-" };
+            row.push(figure.map_or(none.to_owned(), |figure| measure.shown(figure)));
             if place > 0 {
                 row.push(ratio(*figure, figures[0]).map_or("-".to_owned(), shown));
             }
@@ -105,6 +107,9 @@ mod tests {
         assert_eq!(tables[0].1.rows[0], ["q01", "2.00 ms", "1.00 ms", "0.50 x"]);
         assert_eq!(tables[0].1.rows[1], ["q02", "2.00 ms", "-", "-"]);
         assert_eq!(tables[0].1.rows[2], ["geometric mean", "", "", "0.50 x of 1"]);
+        let refused = run.measurements.iter_mut().find(|one| one.errors > 0).unwrap();
+        (refused.errors, refused.refused) = (0, Some("it cannot".into()));
+        assert_eq!(of(&run)[0].1.rows[1], ["q02", "2.00 ms", "refused", "-"]);
         run.measurements[0].engine_memory_bytes = Some(5 << 20);
         let (title, table) = &of(&run)[2];
         assert_eq!(title, "engine's memory by query");

@@ -132,11 +132,14 @@ fn faults(run: &Run, target: &str, case: &Case) -> Vec<String> {
     if let Some(first) = all.iter().find_map(|one| one.first_error.as_ref()) {
         said.push(format!("{wrong} WRONG ANSWERS, the first: {first}"));
     }
+    if let Some(why) = all.iter().find_map(|one| one.refused.as_ref()) {
+        said.push(format!("REFUSED, so there is no figure of it: {why}"));
+    }
     let unsent: u64 = all.iter().map(|one| one.unsent).sum();
     if unsent > 0 {
         said.push(format!("the rate was not reached, {unsent} requests were never sent"));
     }
-    let unsound = all.iter().filter(|one| !one.is_sound()).count();
+    let unsound = all.iter().filter(|one| !one.is_sound() && one.refused.is_none()).count();
     if unsound > 0 {
         said.push(format!(
             "{unsound} of {} repetitions are partial or wrong, and are left out of the figures",
@@ -280,6 +283,7 @@ mod tests {
         run.lab_debug_assertions = true;
         run.measurements[2].errors = 3;
         run.measurements[2].first_error = Some("key 5 was answered by no value".into());
+        run.measurements[3].refused = Some("0A000 not yet".into());
         run.targets[1].state = TargetState::Absent;
         run.targets[1].reason = Some("it is not here".into());
         let said = of(&run).join("\n");
@@ -287,6 +291,7 @@ mod tests {
             "noop is absent: it is not here",
             "the lab was built with debug assertions",
             "3 WRONG ANSWERS, the first: key 5",
+            "noop, 8 threads: REFUSED, so there is no figure of it: 0A000 not yet",
             "7 requests were never sent",
             "redis, 8 threads: 2 of 2 repetitions are partial or wrong",
             "the client used 98 % of its cores",

@@ -466,7 +466,7 @@ impl Session {
         let mut one = one::One { session: self, target, case, repetition };
         let (measurement, seconds) = if one.session.workload.steps().is_some() { one.step()? } else { one.measure()? };
         let mut lost = measurement.reason.clone();
-        if measurement.operations == 0 {
+        if measurement.operations == 0 && measurement.refused.is_none() {
             // Nothing can be said of it, and it would be missing in silence.
             lost = lost.or_else(|| {
                 Some(format!(

@@ -93,7 +93,7 @@ impl Show {
             (None, None) => Measure::P99,
         };
         self.note(&format!(
-            "{}, {}, repetition {} of {}: {}, p50 {}, {} {}{}{}",
+            "{}, {}, repetition {} of {}: {}, p50 {}, {} {}{}{}{}",
             one.target,
             one.case(),
             one.repetition,
@@ -103,7 +103,8 @@ impl Show {
             last.name(),
             figure(last),
             if one.retries > 0 { format!(", {} retries", one.retries) } else { String::new() },
-            if one.errors > 0 { format!(", {} WRONG ANSWERS", one.errors) } else { String::new() }
+            if one.errors > 0 { format!(", {} WRONG ANSWERS", one.errors) } else { String::new() },
+            one.refused.as_ref().map_or(String::new(), |why| format!(", REFUSED: {why}"))
         ));
     }
 }

@@ -411,7 +411,7 @@ fn is_set_aside(path: &Path) -> bool {
 
 /// Whether nothing of what could be measured is missing or wrong.
 fn is_sound(run: &Run) -> bool {
-    run.state == RunState::Complete && run.measurements.iter().all(|one| one.errors == 0)
+    run.state == RunState::Complete && run.measurements.iter().all(|one| one.errors == 0 && one.refused.is_none())
 }
 
 /// A text with the sizes of a length, as people read them.

@@ -249,12 +249,11 @@ impl Caller for QueryCaller {
     }
 
     fn judge(&mut self, judged: &mut dyn FnMut(Answer)) {
-        let fault = match self.answer.take() {
+        judged(match self.answer.take() {
             None => return,
-            Some(Err(error)) => Some(error),
-            Some(Ok(rows)) => self.questions.fault(self.query, &rows),
-        };
-        judged(fault.map_or(Answer::Right, Answer::Wrong));
+            Some(Err(error)) => Answer::Refused(error),
+            Some(Ok(rows)) => self.questions.fault(self.query, &rows).map_or(Answer::Right, Answer::Wrong),
+        });
     }
 
     fn engine_memory(&mut self) -> Result<Option<u64>> {
