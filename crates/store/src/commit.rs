@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, Timestamp};
 
+use crate::locks::{LockRequest, Strength, stopped};
 use crate::memory::Charge;
 use crate::mutation::Mutation;
 use crate::partition::{Since, Stamp};
@@ -28,12 +29,15 @@ struct Locked<'a> {
 }
 
 pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp> {
-    let is_blind = writes.is_blind();
-    let timestamp = {
+    let (is_blind, owner) = (writes.is_blind(), writes.owner());
+    let timestamp = 'locked: {
         let (staged, first_read) = writes.parts();
         let written = staged.iter().filter(|staged| !staged.is_empty());
         let mut locked = written.map(Locked::new).collect::<Result<Vec<_>>>()?;
         locked.iter().try_for_each(Locked::check_region)?;
+        if let Some(request) = locked.iter().find_map(|locked| locked.lock_of_others(owner)) {
+            break 'locked Err(request);
+        }
         let timestamp = common.registry.tick();
         if !is_blind {
             locked.iter().try_for_each(Locked::validate_expected)?;
@@ -48,10 +52,18 @@ pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Time
         let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
         locked.iter().for_each(Locked::set_shape);
         locked.into_iter().try_for_each(|locked| locked.apply(stamp))?;
-        timestamp
+        Ok(timestamp)
     };
-    writes.clear();
-    Ok(timestamp)
+    match timestamp {
+        Ok(timestamp) => {
+            writes.clear();
+            Ok(timestamp)
+        }
+        Err(request) => {
+            writes.stop(request);
+            Err(stopped())
+        }
+    }
 }
 
 impl<'a> Locked<'a> {
@@ -59,7 +71,9 @@ impl<'a> Locked<'a> {
     fn new(staged: &'a Staged) -> Result<Self> {
         let charge = Charge::new(staged.account(), staged.list_bytes())?;
         let (rows, starts) = staged.by_partition();
-        let expected: BTreeSet<u16> = staged.expected().iter().map(|expected| expected.place.partition.0).collect();
+        let expected = staged.expected().iter().map(|expected| expected.place.partition.0);
+        let expected: BTreeSet<u16> =
+            expected.chain(staged.watched().iter().map(|watched| watched.place.partition.0)).collect();
         let touched = |partition: &u16| {
             let at = usize::from(*partition);
             let whole = staged.truncates() || staged.altered_at().is_some();
@@ -85,8 +99,31 @@ impl<'a> Locked<'a> {
         Ok(())
     }
 
-    /// Nobody else has changed a key that was only read.
+    /// What has to be waited for, where somebody else has locked what is to be written.
+    fn lock_of_others(&self, owner: u64) -> Option<LockRequest> {
+        let region = self.staged.region();
+        let attention = region.attention();
+        if !attention.is_wanted() {
+            return None;
+        }
+        if self.staged.truncates() || self.staged.altered_at().is_some() {
+            return attention.request_any(owner);
+        }
+        let mut key = Vec::new();
+        let mut rows = self.guards.iter().flat_map(|(partition, _)| &self.rows[self.range(*partition)]);
+        rows.find_map(|&row| {
+            read_key(self.staged, row, &mut key);
+            let (hash, deletes) = (region.hash(&key), self.staged.state(row).is_deleted());
+            let strength = if deletes { Strength::Update } else { Strength::NoKeyUpdate };
+            attention.forbidden(hash, owner).covers(deletes).then(|| attention.request(hash, strength))
+        })
+    }
+
+    /// Nobody else has changed a key that was only read, or has touched one that is watched.
     fn validate_expected(&self) -> Result<()> {
+        if self.staged.watched().iter().any(|watched| watched.is_touched()) {
+            return Err(self.conflict());
+        }
         let mut key = Vec::new();
         for expected in self.staged.expected() {
             let partition = expected.place.partition;
@@ -186,6 +223,10 @@ impl<'a> Locked<'a> {
         let staged = self.staged;
         let columns = staged.schema().columns.len();
         let (mut key, mut values): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::with_capacity(columns));
+        let attention = staged.region().attention();
+        if staged.truncates() && attention.is_wanted() {
+            attention.touch_all();
+        }
         for (partition, mut guard) in std::mem::take(&mut self.guards) {
             let range = self.range(partition);
             if range.is_empty() && guard.is_none() {
@@ -195,6 +236,8 @@ impl<'a> Locked<'a> {
             if staged.truncates() {
                 stored.truncate(stamp);
             }
+            // With the partition locked, so that no watch is missed that was there before.
+            let is_watched = attention.is_wanted();
             for &row in &self.rows[range] {
                 read_key(staged, row, &mut key);
                 let located = stored.locate(staged.region().hash(&key), &key);
@@ -207,6 +250,9 @@ impl<'a> Locked<'a> {
                     Mutation::Upsert { row: &values }
                 };
                 stored.apply(&mutation, located, stamp)?;
+                if is_watched {
+                    attention.touch(located.hash);
+                }
             }
             stored.unreserve();
         }

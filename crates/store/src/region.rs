@@ -20,8 +20,9 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::counters::Counters;
 use crate::directory::{ByIndex, Directories};
-use crate::entry::Entry;
+use crate::entry::{Entry, Obstacle};
 use crate::key::{self, Placement};
+use crate::locks::{Attention, Forbidden, LockInfo, LockTable, Way, stopped};
 use crate::memory::{Account, Total};
 use crate::partition::{Partition, Probe, record_batch};
 use crate::row::RowRef;
@@ -33,6 +34,7 @@ use crate::writeset::ReadView;
 pub(crate) struct Common {
     pub(crate) registry: Arc<Registry>,
     pub(crate) total: Arc<Total>,
+    pub(crate) locks: Arc<LockTable>,
     pub(crate) hasher: RandomState,
     pub(crate) partition_count: u16,
     pub(crate) segment_rows: u32,
@@ -57,6 +59,7 @@ pub struct Region {
     places: Arc<[Place]>,
     account: Arc<Account>,
     common: Arc<Common>,
+    attention: Arc<Attention>,
     life: Arc<Life>,
     /// The region is what a transaction sees that has altered it.
     altered: Option<Altered>,
@@ -114,6 +117,7 @@ impl Region {
             places: (0..common.partition_count).map(|_| Place::default()).collect(),
             account: Account::new(&common.total),
             common: Arc::clone(common),
+            attention: Attention::new(schema.id, &common.locks),
             life: Arc::default(),
             shape: RwLock::new(Arc::new(shape)),
             altered: None,
@@ -129,6 +133,7 @@ impl Region {
             places: Arc::clone(&base.places),
             account: Arc::clone(&base.account),
             common: Arc::clone(&base.common),
+            attention: Arc::clone(&base.attention),
             life: Arc::clone(&base.life),
             shape: RwLock::new(Arc::clone(shape)),
             altered: Some(Altered { base: Arc::clone(base), version, shape: Arc::clone(shape) }),
@@ -281,14 +286,55 @@ impl Region {
 
     /// Reads and writes the row of one key under its partition's lock, as one atomic step. `f` must not touch the
     /// store in any other way. A key that no row can have is an entry without a row that refuses writes.
+    /// A write is refused with 55P03 where somebody has locked the row.
     pub fn entry<R>(&self, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
+        self.entry_by(0, key, f)
+    }
+
+    /// Like [`Region::entry`], for somebody who may have locked the row, and who is told what to wait for where somebody
+    /// else has.
+    pub fn entry_with<R>(&self, way: &mut Way, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
+        self.entry_by(way.owner(), key, |entry| {
+            let done = f(entry);
+            if let Some(request) = entry.stopped_by() {
+                way.stop(request);
+            }
+            done
+        })
+    }
+
+    fn entry_by<R>(&self, owner: u64, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
         let Some(partition) = self.partition_of(key) else {
             let mut nothing = None;
-            return f(&mut Entry::new(self, (PartitionId(0), &mut nothing), key, 0, false));
+            return f(&mut Entry::new(self, (PartitionId(0), &mut nothing), key, 0, Obstacle::NoSuchKey));
         };
         let hash = self.hash(key);
         let mut guard = self.lock(partition);
-        f(&mut Entry::new(self, (partition, &mut guard), key, hash, true))
+        let obstacle = if self.attention.is_wanted() { self.obstacle(hash, owner) } else { Obstacle::None };
+        f(&mut Entry::new(self, (partition, &mut guard), key, hash, obstacle))
+    }
+
+    /// What stands in the way of a write where rows of the region are locked or watched.
+    #[cold]
+    fn obstacle(&self, hash: u64, owner: u64) -> Obstacle {
+        match self.attention.forbidden(hash, owner) {
+            Forbidden::Nothing => Obstacle::Watched,
+            forbidden => Obstacle::Locked(forbidden),
+        }
+    }
+
+    pub(crate) fn attention(&self) -> &Arc<Attention> {
+        &self.attention
+    }
+
+    /// How many rows are locked or watched.
+    pub fn locked_rows(&self) -> u32 {
+        self.attention.rows()
+    }
+
+    /// Who has locked rows, and who waits.
+    pub fn locks(&self) -> Vec<LockInfo> {
+        self.attention.list()
     }
 
     /// Reads the latest committed row of a key. `f` must not touch the store in any other way.
@@ -598,10 +644,19 @@ impl Region {
     }
 
     /// Removes all rows at once: how many there were. Open snapshots go on seeing them.
+    ///
+    /// # Errors
+    /// 42P01 where the table was dropped, 55P03 where somebody has locked a row.
     pub fn truncate(&self) -> Result<u64> {
         let guards = self.lock_all();
         if self.is_dropped() {
             return Err(self.gone());
+        }
+        if self.attention.is_wanted() {
+            if self.attention.request_any(0).is_some() {
+                return Err(stopped());
+            }
+            self.attention.touch_all();
         }
         let stamp = self.common.stamp();
         // Each is let go as soon as it is empty, as those of a commit are.

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::commit;
 use crate::compactor::{self, CompactionReport, CompactorHandle};
+use crate::locks::{LockStatistics, LockTable};
 use crate::memory::{Reservation, Total};
 use crate::region::{Common, Region};
 use crate::segment::ROWS_MAX;
@@ -64,10 +65,12 @@ impl Store {
         let partitions = config.partition_count;
         assert!(partitions.is_power_of_two() && partitions <= SLOT_COUNT, "partition_count is a power of two");
         assert!((1..=ROWS_MAX).contains(&config.segment_rows_max), "segment_rows_max is 1 to 65536");
+        let total = Total::new(config.memory_max);
         Arc::new(Self {
             common: Arc::new(Common {
                 registry: Registry::new(),
-                total: Total::new(config.memory_max),
+                locks: LockTable::new(&total),
+                total,
                 hasher: RandomState::default(),
                 partition_count: partitions,
                 segment_rows: config.segment_rows_max,
@@ -119,9 +122,15 @@ impl Store {
     }
 
     /// Applies a transaction's writes: all of them, at one timestamp, or none. 40001 when a row that it writes has
-    /// changed since it was read; 23505 when an inserted key has appeared; 53200 over the memory bound.
+    /// changed since it was read; 23505 when an inserted key has appeared; 53200 over the memory bound; 55P03 where
+    /// somebody else has locked a row, which [`WriteSet::take_stopped`] then names.
     pub fn commit(&self, writes: &mut WriteSet) -> Result<Timestamp> {
         commit::commit(&self.common, writes)
+    }
+
+    /// What the locks of rows are doing.
+    pub fn lock_statistics(&self) -> LockStatistics {
+        self.common.locks.statistics()
     }
 
     /// Bytes charged in all, buffered writes included.

@@ -8,6 +8,7 @@ use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema, Tim
 use parking_lot::Mutex;
 
 use super::{Overlay, Pending};
+use crate::locks::{LockRequest, Sight, Strength, Watch};
 use crate::memory::{Account, Charge};
 use crate::region::{KeyPlace, Region};
 use crate::row::RowRef;
@@ -31,6 +32,7 @@ pub(crate) struct Staged {
     truncations: Vec<Truncation>,
     alterations: Vec<Alteration>,
     expected: Vec<Expected>,
+    watched: Vec<Sight>,
     charge: Charge,
     /// The picture of the writes so far, once somebody asked.
     overlay: Mutex<Option<Arc<Overlay>>>,
@@ -118,6 +120,7 @@ impl Staged {
             truncations: Vec::new(),
             alterations: Vec::new(),
             expected: Vec::new(),
+            watched: Vec::new(),
             charge: Charge::empty(&account),
             overlay: Mutex::new(None),
         }
@@ -136,7 +139,7 @@ impl Staged {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        !self.changes_anything() && self.expected.is_empty()
+        !self.changes_anything() && self.expected.is_empty() && self.watched.is_empty()
     }
 
     /// Whether there is more to commit than keys that must not have changed.
@@ -147,6 +150,17 @@ impl Staged {
     /// The keys that nobody else may have changed.
     pub(crate) fn expected(&self) -> &[Expected] {
         &self.expected
+    }
+
+    /// The keys that nobody may have touched.
+    pub(crate) fn watched(&self) -> &[Sight] {
+        &self.watched
+    }
+
+    /// The keys that nobody else may have changed, as locks.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = LockRequest> {
+        let attention = self.region.attention();
+        self.expected.iter().map(|expected| attention.request(expected.place.hash, Strength::Update))
     }
 
     /// Whether the committed rows are to go.
@@ -290,6 +304,13 @@ impl Staged {
         let bytes: usize = key.iter().map(|datum| size_of::<Value>() + Need::of(datum).bytes).sum();
         self.charge.try_resize(self.charge.bytes() as usize + bytes)?;
         self.expected.push(Expected { place, read_at, key: key.iter().map(Datum::to_value).collect() });
+        Ok(())
+    }
+
+    /// Nobody may touch a watched key.
+    pub(crate) fn expect_untouched(&mut self, watch: &Watch) -> Result<()> {
+        self.charge.try_resize(self.charge.bytes() as usize + 2 * size_of::<Sight>())?;
+        self.watched.push(watch.sight());
         Ok(())
     }
 
