@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
-use ashlar_store::{Applied, Mutation, Pending, Region, RowRef};
+use ashlar_store::{Applied, Mutation, Pending, Region, RowRef, Strength, Way};
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, BinaryOperator, Expr, FromTable, GroupByExpr, LimitClause, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, Statement as AstStatement, TableFactor, TableWithJoins, UnaryOperator,
@@ -20,7 +20,7 @@ use crate::columns::Column;
 use crate::engine::Engine;
 use crate::parameters::number_of;
 use crate::select::names::folded;
-use crate::transaction::Transaction;
+use crate::transaction::{Locked, Policy, Transaction};
 
 /// A constant or a parameter, as a value of one column.
 #[derive(Clone, Debug)]
@@ -107,6 +107,8 @@ pub struct KeyPlan {
     schema: Arc<TableSchema>,
     key: Vec<Operand>,
     action: KeyAction,
+    /// SELECT ... FOR UPDATE and its like.
+    lock: Option<(Strength, Policy)>,
     /// Ordinals of the columns that come back; `None` where no rows do.
     outputs: Option<Vec<usize>>,
     /// Types of the parameters.
@@ -455,7 +457,7 @@ impl<'a> Builder<'a> {
         let columns = outputs.as_ref().map(|outputs| table_columns(&self.schema, outputs));
         let text = SqlType::Scalar(ScalarType::Text);
         let parameter_types = self.parameter_types.into_iter().map(|known| known.unwrap_or(text)).collect();
-        KeyPlan { region: self.region, schema: self.schema, key, action, outputs, parameter_types, columns }
+        KeyPlan { region: self.region, schema: self.schema, key, action, lock: None, outputs, parameter_types, columns }
     }
 }
 
@@ -519,9 +521,19 @@ pub fn table_columns(schema: &TableSchema, ordinals: &[usize]) -> Arc<[Column]> 
 }
 
 impl KeyPlan {
+    /// The same query, locking its row.
+    pub(crate) fn locking(self, strength: Strength, policy: Policy) -> Self {
+        Self { lock: Some((strength, policy)), ..self }
+    }
+
+    /// How it locks its row, where it is a query that does.
+    pub fn locks(&self) -> Option<Strength> {
+        self.lock.map(|(strength, _)| strength)
+    }
+
     /// Whether it only reads.
     pub fn is_read(&self) -> bool {
-        matches!(self.action, KeyAction::Read)
+        matches!(self.action, KeyAction::Read) && self.lock.is_none()
     }
 
     /// Bytes that it holds, as estimated.
@@ -549,6 +561,7 @@ impl KeyPlan {
     /// What EXPLAIN shows.
     pub fn describe(&self) -> Vec<String> {
         let verb = match self.action {
+            KeyAction::Read if self.lock.is_some() => "Key Lock",
             KeyAction::Read => "Key Lookup",
             KeyAction::Update(_) => "Key Update",
             KeyAction::Delete => "Key Delete",
@@ -572,11 +585,16 @@ impl KeyPlan {
     }
 
     /// Runs outside of any transaction: one trip to the partition, under its lock. `emit` gets the row that comes
-    /// back, column by column. Returns how many rows there were: 0 or 1.
+    /// back, column by column. Returns how many rows there were: 0 or 1. Not for a query that locks.
     ///
     /// # Errors
-    /// 23502, 22003 and the like; then nothing changed.
-    pub fn run(&self, parameters: &[Value], emit: &mut dyn FnMut(&mut dyn Iterator<Item = Datum<'_>>)) -> Result<u64> {
+    /// 23502, 22003 and the like; then nothing changed. 55P03 where somebody else has locked the row: `way` knows it then.
+    pub fn run(
+        &self,
+        way: &mut Way,
+        parameters: &[Value],
+        emit: &mut dyn FnMut(&mut dyn Iterator<Item = Datum<'_>>),
+    ) -> Result<u64> {
         let Some(key) = self.key(parameters)? else { return Ok(0) };
         let key: Vec<Datum<'_>> = key.iter().map(Value::as_datum).collect();
         match &self.action {
@@ -584,7 +602,7 @@ impl KeyPlan {
                 self.check_shape(row.as_ref())?;
                 Ok(self.emit(row, emit))
             }),
-            KeyAction::Update(assignments) => self.region.entry(&key, |entry| {
+            KeyAction::Update(assignments) => self.region.entry_with(way, &key, |entry| {
                 self.check_shape(entry.row().as_ref())?;
                 let Some(row) = entry.row() else { return Ok(0) };
                 let changes = self.changes(assignments, &row, parameters)?;
@@ -593,8 +611,11 @@ impl KeyPlan {
                 entry.apply(Mutation::Update { key: &key, changes: &changes })?;
                 Ok(if self.outputs.is_some() { self.emit(entry.row(), emit) } else { 1 })
             }),
-            KeyAction::Delete => self.region.entry(&key, |entry| {
+            KeyAction::Delete => self.region.entry_with(way, &key, |entry| {
                 self.check_shape(entry.row().as_ref())?;
+                if entry.row().is_some() {
+                    entry.check_delete()?;
+                }
                 self.emit(entry.row(), emit);
                 let applied = entry.apply(Mutation::Delete { key: &key })?;
                 Ok(u64::from(applied == Applied::Deleted))
@@ -641,6 +662,15 @@ impl KeyPlan {
             })?,
         };
         let Some(mut row) = current else { return Ok(0) };
+        if let Some((strength, policy)) = self.lock {
+            match transaction.lock_row(&self.region, &key, strength, policy, &snapshot)? {
+                Locked::Current => {}
+                Locked::Changed => return Err(transaction.begin_again()),
+                Locked::Gone | Locked::Taken => return Ok(0),
+            }
+        } else if !transaction.lock_to_write(&self.region, &key, matches!(self.action, KeyAction::Delete), &snapshot)? {
+            return Ok(0);
+        }
         if let KeyAction::Update(assignments) = &self.action {
             for (column, value) in self.changes_of(assignments, |column| row[column].as_datum(), parameters)? {
                 row[column] = value;
@@ -648,7 +678,7 @@ impl KeyPlan {
             let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
             self.region.check_row(&datums)?;
             transaction.writes.upsert(&self.region, self.schema.version, &snapshot, &datums)?;
-        } else {
+        } else if matches!(self.action, KeyAction::Delete) {
             transaction.writes.delete(&self.region, self.schema.version, &snapshot, &key)?;
         }
         if let Some(outputs) = &self.outputs {

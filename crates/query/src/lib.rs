@@ -22,6 +22,7 @@ pub mod identity;
 pub mod index_plan;
 pub mod key_plan;
 pub mod lift;
+pub mod locking;
 pub mod parameters;
 pub mod plan_cache;
 mod priority;

@@ -97,6 +97,26 @@ impl Pages {
         ];
         gauge(page, "ashlar_store_memory_bytes", "rows and indexes, and their limit", "kind", store.into_iter());
 
+        let locks = self.shared.engine.store().lock_statistics();
+        let now = [("held", locks.rows), ("waiting", locks.waiting)];
+        gauge(
+            page,
+            "ashlar_store_locks",
+            "rows that are locked or watched, and who waits for one",
+            "kind",
+            now.into_iter(),
+        );
+        let waits = [("begun", locks.waits), ("abandoned", locks.abandoned), ("deadlock", locks.deadlocks)];
+        counter(
+            page,
+            "ashlar_store_lock_waits_total",
+            "waits for locked rows, and how they ended badly",
+            "kind",
+            waits,
+        );
+        let waited = [("ended", locks.waited_micros)];
+        counter(page, "ashlar_store_lock_wait_microseconds_total", "time waited for locked rows", "kind", waited);
+
         let tables = self.shared.engine.catalog().grid_tables();
         let names: Vec<_> = tables.iter().map(|table| table.schema()).collect();
         let rows = names.iter().zip(&tables).map(|(schema, table)| (schema.name.as_str(), table.row_count()));
@@ -107,7 +127,21 @@ impl Pages {
 }
 
 fn gauge<'a>(page: &mut String, name: &str, help: &str, label: &str, values: impl Iterator<Item = (&'a str, u64)>) {
-    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} gauge");
+    series(page, "gauge", (name, help), label, values);
+}
+
+fn counter<const N: usize>(page: &mut String, name: &str, help: &str, label: &str, values: [(&str, u64); N]) {
+    series(page, "counter", (name, help), label, values.into_iter());
+}
+
+fn series<'a>(
+    page: &mut String,
+    kind: &str,
+    (name, help): (&str, &str),
+    label: &str,
+    values: impl Iterator<Item = (&'a str, u64)>,
+) {
+    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
     for (key, value) in values {
         let _ = writeln!(page, "{name}{{{label}=\"{}\"}} {value}", escaped(key));
     }

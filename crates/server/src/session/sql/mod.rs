@@ -8,6 +8,7 @@ mod carried;
 mod copy;
 mod cursor;
 mod limit;
+mod locks;
 mod plans;
 mod portal;
 mod rows;

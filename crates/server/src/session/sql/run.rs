@@ -7,8 +7,9 @@ use ashlar_query::dml::InsertPlan;
 use ashlar_query::dml::run::{self as dml, Outcome, Run};
 use ashlar_query::select::SelectPlan;
 use ashlar_query::statement::{Kind, SessionCommand};
-use ashlar_query::transaction::{Isolation, Transaction};
+use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
 use ashlar_query::{CatalogState, Column, ddl, explain};
+use ashlar_store::Way;
 
 use super::block::aborted;
 use super::carried::Carried;
@@ -73,6 +74,12 @@ impl SqlSession {
                 let source = self.query(statement, portal.parameters.clone())?;
                 portal.progress = Progress::Open(source, Tag::Counted("SELECT"));
                 self.send_rows(portal, statement, rows_max, sink).await
+            }
+            Kind::Lock(_) => {
+                self.refuse_write(true, &statement.kind)?;
+                let outcome = self.run_in_transaction(statement, None, &portal.parameters).await?;
+                let rows = RowSource::Values { rows: outcome.rows.into_iter(), _memory: outcome.held };
+                self.send_values(portal, statement, rows, Tag::Counted("SELECT"), rows_max, sink).await
             }
             Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) => {
                 let is_direct = self.is_direct();
@@ -207,8 +214,14 @@ impl SqlSession {
         // Others of this transaction may follow, and read what this one did.
         let is_fixed = !self.alone && self.settings.modes.isolation == Isolation::RepeatableRead;
         let reads_latest = plan.is_read() && is_first && !is_fixed;
-        let count = if reads_latest || self.is_direct() {
-            let count = plan.run(&portal.parameters, &mut |values| sink.row(columns, values))?;
+        let count = if reads_latest || self.is_direct() && plan.locks().is_none() {
+            let mut way = Way::new(self.identity.pid);
+            let count = loop {
+                match plan.run(&mut way, &portal.parameters, &mut |values| sink.row(columns, values)) {
+                    Err(_) if way.is_stopped() => Box::pin(self.wait_on(&mut way)).await?,
+                    done => break done?,
+                }
+            };
             if !plan.is_read() {
                 sink.settled();
             }
@@ -216,15 +229,17 @@ impl SqlSession {
         } else {
             self.refuse_write(!plan.is_read(), &statement.kind)?;
             let engine = Arc::clone(&self.shared.engine);
-            let mut transaction = self.take_transaction();
-            let mark = transaction.mark();
-            let done =
-                plan.run_in(&engine, &mut transaction, &portal.parameters, &mut |values| sink.row(columns, values));
-            if done.is_err() {
-                transaction.rollback_to(&mark, engine.catalog(), engine.store());
+            loop {
+                let mut transaction = self.take_transaction();
+                let mark = transaction.mark();
+                let done =
+                    plan.run_in(&engine, &mut transaction, &portal.parameters, &mut |values| sink.row(columns, values));
+                let is_stopped = self.end_attempt(transaction, &mark, done.is_err());
+                if !is_stopped {
+                    break done?;
+                }
+                Box::pin(self.wait_for_locks()).await?;
             }
-            self.transaction = Some(transaction);
-            done?
         };
         sink.ready().await?;
         let tag = Tag::Counted(plan.verb());
@@ -248,45 +263,51 @@ impl SqlSession {
             Kind::Update(_) => "UPDATE",
             Kind::Delete(_) => "DELETE",
             Kind::Key(plan) => plan.verb(),
+            Kind::Lock(_) => "SELECT",
             Kind::Copy(_) => "COPY FROM",
             _ => "this statement",
         };
-        Err(Error::new(ErrorCode::ReadOnlyTransaction, format!("cannot execute {what} in a read-only transaction")))
+        let locks = match kind {
+            Kind::Key(plan) => plan.locks(),
+            Kind::Lock(plan) => Some(plan.strength()),
+            _ => None,
+        };
+        let clause = locks.map_or(String::new(), |strength| format!(" {}", strength.clause()));
+        let message = format!("cannot execute {what}{clause} in a read-only transaction");
+        Err(Error::new(ErrorCode::ReadOnlyTransaction, message))
     }
 
     async fn run_dml(&mut self, statement: &Arc<ashlar_query::Statement>, parameters: &[Value]) -> Result<Outcome> {
         self.refuse_write(true, &statement.kind)?;
         let inline = match &statement.kind {
-            Kind::Insert(plan) if plan.is_inline() && dml::value_rows(plan) <= Some(INLINE_ROWS_MAX) => Some(plan),
+            Kind::Insert(plan) if plan.is_inline() && dml::value_rows(plan) <= Some(INLINE_ROWS_MAX) => {
+                Some(plan.as_ref())
+            }
             _ => None,
         };
         if !self.is_direct() {
-            let transaction = self.take_transaction();
-            let mark = transaction.mark();
-            let (mut transaction, outcome) = match inline {
-                Some(plan) => insert_here(self, transaction, plan, parameters),
-                None => Box::pin(self.on_pool(transaction, statement, parameters)).await?,
-            };
-            if outcome.is_err() {
-                let engine = &self.shared.engine;
-                transaction.rollback_to(&mark, engine.catalog(), engine.store());
-            }
-            self.transaction = Some(transaction);
-            return outcome;
+            return self.run_in_transaction(statement, inline, parameters).await;
         }
         if let Some(plan) = inline
             && dml::value_rows(plan) == Some(1)
         {
-            return dml::insert_one(plan, parameters);
+            let mut way = Way::new(self.identity.pid);
+            loop {
+                match dml::insert_one(plan, &mut way, parameters) {
+                    Err(_) if way.is_stopped() => Box::pin(self.wait_on(&mut way)).await?,
+                    done => return done,
+                }
+            }
         }
-        // The statement is a transaction of its own: a conflict is nobody's business but ours.
+        // The statement is a transaction of its own: a conflict is nobody's business but ours. At first it locks nothing;
+        // after a conflict it locks what it changes, so that nobody is faster once more.
         let mut tries = 0;
         loop {
-            let transaction = self.fresh_transaction();
-            let (transaction, outcome) = match inline {
-                Some(plan) => insert_here(self, transaction, plan, parameters),
-                None => Box::pin(self.on_pool(transaction, statement, parameters)).await?,
-            };
+            let mut transaction = self.fresh_transaction();
+            transaction.set_optimistic(tries == 0);
+            self.transaction = Some(transaction);
+            let outcome = self.run_in_transaction(statement, inline, parameters).await;
+            let Some(transaction) = self.transaction.take() else { return Err(outcome.err().unwrap_or_else(lost)) };
             let outcome = outcome?;
             match self.commit(transaction).await {
                 Ok(()) => return Ok(outcome),
@@ -296,6 +317,42 @@ impl SqlSession {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Runs DML, or a query that locks its rows, as a part of a transaction: once more after each wait for a row.
+    async fn run_in_transaction(
+        &mut self,
+        statement: &Arc<ashlar_query::Statement>,
+        inline: Option<&InsertPlan>,
+        parameters: &[Value],
+    ) -> Result<Outcome> {
+        loop {
+            let transaction = self.take_transaction();
+            let mark = transaction.mark();
+            let (transaction, outcome) = match inline {
+                Some(plan) => insert_here(self, transaction, plan, parameters),
+                None => Box::pin(self.on_pool(transaction, statement, parameters)).await?,
+            };
+            let is_stopped = self.end_attempt(transaction, &mark, outcome.is_err());
+            if !is_stopped {
+                return outcome;
+            }
+            Box::pin(self.wait_for_locks()).await?;
+        }
+    }
+
+    /// Takes the transaction back from a statement, and undoes what that did if it has failed. True where the statement has
+    /// to begin again after a wait: what it has locked stays locked then.
+    fn end_attempt(&mut self, mut transaction: Transaction, mark: &TransactionMark, has_failed: bool) -> bool {
+        let engine = &self.shared.engine;
+        let is_stopped = has_failed && transaction.is_stopped();
+        if is_stopped {
+            transaction.undo_to(mark, engine.catalog(), engine.store());
+        } else if has_failed {
+            transaction.rollback_to(mark, engine.catalog(), engine.store());
+        }
+        self.transaction = Some(transaction);
+        is_stopped
     }
 
     /// Runs DML on the query pool, or computes the defaults of a COPY; the transaction goes there and comes back.
@@ -321,6 +378,7 @@ impl SqlSession {
                         Kind::Insert(plan) => run.insert(plan).await,
                         Kind::Update(plan) => run.update(plan).await,
                         Kind::Delete(plan) => run.delete(plan).await,
+                        Kind::Lock(plan) => run.lock(plan).await,
                         Kind::Copy(plan) => run.copy_defaults(plan).await,
                         _ => Err(Error::internal("only DML runs as DML")),
                     }
@@ -385,6 +443,7 @@ impl SqlSession {
             Kind::Update(plan) => Some(format!("Update on {}", plan.schema.name)),
             Kind::Delete(plan) => Some(format!("Delete on {}", plan.schema.name)),
             Kind::Select(_) => None,
+            Kind::Lock(_) => Some("LockRows".to_owned()),
             _ => return Err(Error::unsupported("EXPLAIN of this statement is not supported")),
         };
         let engine = self.engine()?;
@@ -641,6 +700,7 @@ fn insert_here(
 pub(super) fn select_of(statement: &ashlar_query::Statement) -> Option<&SelectPlan> {
     match &statement.kind {
         Kind::Select(plan) => Some(plan),
+        Kind::Lock(plan) => Some(plan.select()),
         Kind::Update(plan) => Some(&plan.select),
         Kind::Delete(plan) => Some(&plan.select),
         Kind::Insert(plan) => match &plan.source {
