@@ -117,7 +117,9 @@ fn lock_counters(server: &Ashlar) -> (f64, f64) {
 #[test]
 fn a_bank_keeps_its_total() {
     const ACCOUNTS: u64 = 6;
-    let server = Ashlar::start(Options::default()).unwrap();
+    // Two rows that five clients want all the time, on a machine that may be busy with other tests.
+    let config = "[server]\nresp_lock_timeout_ms = 120000\n".to_owned();
+    let server = Ashlar::start(Options { config, ..Options::default() }).unwrap();
     let mut own = server.connect();
     own.query("CREATE TABLE bank (id integer PRIMARY KEY, n bigint NOT NULL)").unwrap();
     own.query(&format!("INSERT INTO bank SELECT i, 1000 FROM generate_series(1, {ACCOUNTS}) AS g (i)")).unwrap();
