@@ -422,3 +422,138 @@ fn a_transaction_of_keys_is_not_starved_by_others() {
     assert_eq!(server.connect().value("SELECT count(*) FROM pg_locks").unwrap(), "0");
     server.stop();
 }
+
+/// Orders are numbered by a row that each order changes first, as TPC-C does: who comes second waits there, and what it then
+/// inserts is new.
+#[test]
+fn orders_are_numbered_without_a_gap() {
+    const WORKERS: usize = 4;
+    const ORDERS: usize = 100;
+    for address in [Ashlar::shared().pg(), Postgres::shared().address()] {
+        let mut own = Connection::connect(address).unwrap();
+        own.query("DROP TABLE IF EXISTS lk_district, lk_orders").unwrap();
+        own.query(
+            "CREATE TABLE lk_district (w integer, id integer, next integer, tax numeric(4,4), PRIMARY KEY (w, id))",
+        )
+        .unwrap();
+        own.query("CREATE TABLE lk_orders (w integer, d integer, id integer, by integer, PRIMARY KEY (w, d, id))")
+            .unwrap();
+        own.query("INSERT INTO lk_district VALUES (1, 1, 1, 0.1), (1, 2, 1, 0.2)").unwrap();
+        std::thread::scope(|scope| {
+            for worker in 0..WORKERS {
+                scope.spawn(move || {
+                    let mut connection = Connection::connect(address).unwrap();
+                    for order in 0..ORDERS {
+                        let d = order % 2 + 1;
+                        connection.query("BEGIN").unwrap();
+                        // What was read here is of another snapshot than what is inserted below.
+                        let (row, district) = (format!("w = 1 AND id = {d}"), "lk_district");
+                        connection.query(&format!("SELECT tax + next FROM {district} WHERE {row}")).unwrap();
+                        let sql = match worker % 4 {
+                            0 => format!("SELECT next FROM {district} WHERE {row} FOR UPDATE"),
+                            1 => format!("SELECT next * 1, tax * 2 FROM {district} WHERE {row} FOR NO KEY UPDATE"),
+                            2 => format!("UPDATE {district} SET next = next + 1 WHERE {row} RETURNING next - 1"),
+                            _ => {
+                                let set = "next = CASE WHEN next > 0 THEN next + 1 ELSE -1 END";
+                                format!("UPDATE {district} SET {set} WHERE {row} AND tax < 1 RETURNING next - 1, tax")
+                            }
+                        };
+                        let number = connection.query(&sql).unwrap()[0][0].clone().unwrap();
+                        let insert = format!("INSERT INTO lk_orders VALUES (1, {d}, {number}, {worker})");
+                        connection.query(&insert).unwrap_or_else(|error| panic!("worker {worker}: {error}"));
+                        if worker % 4 < 2 {
+                            let sql = format!("UPDATE {district} SET next = next + 1 WHERE {row}");
+                            connection.query(&sql).unwrap();
+                        }
+                        connection.query("COMMIT").unwrap_or_else(|error| panic!("worker {worker}: {error}"));
+                    }
+                });
+            }
+        });
+        let of_each = (WORKERS * ORDERS / 2).to_string();
+        let numbered = own.query("SELECT d, count(*), min(id), max(id) FROM lk_orders GROUP BY d ORDER BY d").unwrap();
+        let row = |d: &str| [d, &of_each, "1", &of_each].map(|value| Some(value.to_owned())).to_vec();
+        assert_eq!(numbered, [row("1"), row("2")]);
+        own.query("DROP TABLE lk_district, lk_orders").unwrap();
+    }
+}
+
+/// A row that ends by the clock while somebody has locked it: its key is still locked, whoever comes for it.
+#[test]
+fn the_key_of_a_row_that_ends_stays_with_who_has_locked_it() {
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut own = server.connect();
+    own.query("CREATE TABLE brief (id integer PRIMARY KEY, v integer)").unwrap();
+    own.query("INSERT INTO brief VALUES (1, 1), (2, 2)").unwrap();
+    let (mut holder, mut waiting) = (Party::new(server.pg()), Party::new(server.pg()));
+    holder.run("BEGIN");
+    assert_eq!(holder.run("SELECT v FROM brief WHERE id = 1 FOR UPDATE"), "1 / SELECT 1");
+    // The holder's own change of it, so that nobody else has to.
+    let mut keys = Client::connect(server.resp()).unwrap();
+    assert_eq!(keys.command(&["PEXPIRE", "brief:{2}", "60000"]).unwrap(), Reply::Integer(1));
+    holder.run("UPDATE brief SET _expires_at = now() + interval '300 milliseconds' WHERE id = 1");
+    holder.run("COMMIT");
+    holder.run("BEGIN");
+    assert_eq!(holder.run("SELECT v FROM brief WHERE id = 1 FOR UPDATE"), "1 / SELECT 1");
+    assert!(wait_for(SOON, || own.value("SELECT count(*) FROM brief").unwrap() == "1"));
+    assert_eq!(waiting.run("SELECT v FROM brief WHERE id = 1 FOR UPDATE"), "SELECT 0");
+    waiting.start("INSERT INTO brief VALUES (1, 100)");
+    assert!(wait_for(SOON, || waits(&mut own, waiting.pid)), "the key is not locked any more");
+    assert_eq!(holder.run("UPDATE brief SET v = v + 1 WHERE id = 1"), "UPDATE 0");
+    assert_eq!(holder.run("INSERT INTO brief VALUES (1, 5)"), "INSERT 0 1");
+    assert_eq!(holder.run("COMMIT"), "COMMIT");
+    assert!(waiting.answer().starts_with("23505: "));
+    assert_eq!(own.value("SELECT v FROM brief WHERE id = 1").unwrap(), "5");
+    assert_eq!(own.value("SELECT count(*) FROM pg_locks").unwrap(), "0");
+    drop((holder, waiting, own, keys));
+    server.stop();
+}
+
+/// A large COPY is a write as others are: whoever watches a key that it adds hears of it, and it waits for no lock that it
+/// does not meet.
+#[test]
+fn a_large_copy_touches_keys_that_are_watched() {
+    const ROWS: u32 = 90_000;
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut own = server.connect();
+    own.query("CREATE TABLE loaded (id integer PRIMARY KEY, v integer)").unwrap();
+    own.query("INSERT INTO loaded VALUES (-1, 1), (-2, 2)").unwrap();
+    let mut holder = Party::new(server.pg());
+    holder.run("BEGIN");
+    assert_eq!(holder.run("SELECT v FROM loaded WHERE id = -1 FOR UPDATE"), "1 / SELECT 1");
+    let mut watchers = Vec::new();
+    for (key, added) in [("loaded:{89990}", true), ("loaded:{5}", true), ("loaded:{-2}", false)] {
+        let mut keys = Client::connect(server.resp()).unwrap();
+        assert_eq!(keys.command(&["WATCH", key]).unwrap(), Reply::Simple("OK".to_owned()));
+        watchers.push((keys, added));
+    }
+    let copied = |own: &mut Connection, lines: &str| {
+        own.send(&pg::message(b'Q', &[b"COPY loaded FROM STDIN\0"])).unwrap();
+        own.send(&pg::message(b'd', &[lines.as_bytes()])).unwrap();
+        own.send(&pg::message(b'c', &[])).unwrap();
+        let mut answer = None;
+        loop {
+            let message = own.read().unwrap();
+            match message.kind {
+                b'C' => answer = Some(String::from_utf8_lossy(&message.body).trim_end_matches('\0').to_owned()),
+                b'E' => answer = message.field(b'C'),
+                b'Z' => return answer.unwrap(),
+                _ => {}
+            }
+        }
+    };
+    let lines: String = (1..=ROWS).map(|id| format!("{id}\t{id}\n")).collect();
+    assert_eq!(copied(&mut own, &lines), format!("COPY {ROWS}"));
+    for (mut keys, added) in watchers {
+        keys.command(&["MULTI"]).unwrap();
+        keys.command(&["SET", "noticed", "no"]).unwrap();
+        let reply = keys.command(&["EXEC"]).unwrap();
+        assert_eq!(reply == Reply::Null, added, "{reply:?}");
+    }
+    // A key that is locked and there is refused, as in PostgreSQL.
+    assert_eq!(copied(&mut own, "-1\t0\n"), "23505");
+    assert_eq!(own.value("SELECT count(*) FROM loaded").unwrap(), (ROWS + 2).to_string());
+    holder.run("COMMIT");
+    drop((holder, own));
+    server.stop();
+}

@@ -389,5 +389,6 @@ fn kv_schema(id: TableId) -> TableSchema {
         key_name: "kv_pkey".to_owned(),
         partition_by: vec![0],
         hidden_key: false,
+        life: Default::default(),
     }
 }

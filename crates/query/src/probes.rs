@@ -117,7 +117,7 @@ fn note(said: &mut Said, op: Operator, value: Value) {
 }
 
 /// A column and a constant of its very type: another type may order otherwise.
-fn value_of(
+pub(crate) fn value_of(
     schema: &TableSchema,
     arrow: &SchemaRef,
     column: &Expr,

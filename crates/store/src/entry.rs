@@ -56,7 +56,11 @@ impl<'a> Entry<'a> {
         obstacle: Obstacle,
     ) -> Self {
         let located = match partition.as_deref() {
-            Some(partition) => partition.locate(hash, key),
+            Some(partition) => {
+                let located = partition.locate(hash, key);
+                partition.touch(located.row);
+                located
+            }
             None => Located { hash, row: None },
         };
         Self(Place::Stored(StoredEntry { region, id, partition, key, located, obstacle, stopped: None, stamp: None }))
@@ -123,24 +127,32 @@ impl StoredEntry<'_> {
         if self.region.is_dropped() {
             return Err(self.region.gone());
         }
-        if self.partition.is_none() && matches!(mutation, Mutation::Update { .. } | Mutation::Delete { .. }) {
+        let write = mutation.write();
+        if self.partition.is_none() && matches!(write, Mutation::Update { .. } | Mutation::Delete { .. }) {
             return Ok(Applied::Nothing);
         }
         if self.obstacle != Obstacle::None {
-            self.check_lock(matches!(mutation, Mutation::Delete { .. }))?;
+            // A key that is taken is refused at once, unless somebody may be changing its row.
+            let is_taken = matches!(write, Mutation::Insert { .. })
+                && self.located.row.is_some()
+                && self.obstacle != Obstacle::Locked(Forbidden::Change);
+            if !is_taken {
+                self.check_lock(matches!(write, Mutation::Delete { .. }))?;
+            }
         }
         if self.obstacle == Obstacle::NoSuchKey {
             // The row's check names the column that is wrong.
-            if let Mutation::Insert { row } | Mutation::Upsert { row } = mutation {
+            if let Mutation::Insert { row } | Mutation::Upsert { row } = write {
                 self.region.check_row(row)?;
             }
-            return match mutation {
+            return match write {
                 Mutation::Update { .. } | Mutation::Delete { .. } => Ok(Applied::Nothing),
                 _ => Err(Error::internal("a write to a key that no row can have")),
             };
         }
         let partition = self.region.partition_mut(self.id, self.partition);
-        check(partition.shape(), self.key, &mutation)?;
+        check(partition.shape(), self.key, write)?;
+        partition.check_life(&mutation, self.located)?;
         let stamp = *self.stamp.get_or_insert_with(|| self.region.common().stamp());
         let change = partition.apply(&mutation, self.located, stamp)?;
         if change.applied != Applied::Nothing {
@@ -182,6 +194,7 @@ pub(crate) fn check(shape: &Shape, key: &[Datum<'_>], mutation: &Mutation<'_>) -
             same(other)
         }
         Mutation::Delete { key: other } => same(other),
+        Mutation::Living { write, .. } => return check(shape, key, write),
     };
     if right_key { Ok(()) } else { Err(shape.wrong_key()) }
 }

@@ -18,17 +18,21 @@ use ashlar_base::{
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::arrow_types::to_arrow_field;
 use crate::counters::Counters;
 use crate::directory::{ByIndex, Directories};
-use crate::entry::{Entry, Obstacle};
 use crate::key::{self, Placement};
-use crate::locks::{Attention, Forbidden, LockInfo, LockTable, Way, stopped};
+use crate::life::{Deadline, EXPIRES_AT, Ended, Lives, expires_at_column};
+use crate::locks::{Attention, LockTable, stopped};
 use crate::memory::{Account, Total};
 use crate::partition::{Partition, Probe, record_batch};
 use crate::row::RowRef;
 use crate::shape::Shape;
 use crate::snapshot::{Registry, Snapshot};
 use crate::writeset::ReadView;
+
+pub(crate) mod wanted;
+mod writing;
 
 /// What the regions of a store share.
 pub(crate) struct Common {
@@ -59,6 +63,7 @@ pub struct Region {
     places: Arc<[Place]>,
     account: Arc<Account>,
     common: Arc<Common>,
+    lives: Arc<Lives>,
     attention: Arc<Attention>,
     life: Arc<Life>,
     /// The region is what a transaction sees that has altered it.
@@ -110,18 +115,22 @@ impl Region {
         let position = |ordinal: &usize| schema.key.iter().position(|key| key == ordinal);
         let positions = by.iter().filter_map(position).collect();
         let placement = Placement::new(&schema.name, positions, &key_types, common.partition_count);
-        Ok(Arc::new(Self {
+        let life = schema.life;
+        let region = Arc::new(Self {
             id: schema.id,
             key_types,
             placement,
             places: (0..common.partition_count).map(|_| Place::default()).collect(),
             account: Account::new(&common.total),
             common: Arc::clone(common),
+            lives: Lives::new(&common.registry),
             attention: Attention::new(schema.id, &common.locks),
             life: Arc::default(),
             shape: RwLock::new(Arc::new(shape)),
             altered: None,
-        }))
+        });
+        region.set_bounds(&life);
+        Ok(region)
     }
 
     /// The region as a transaction sees it that gives it another shape, on top of the one of `version`.
@@ -133,6 +142,7 @@ impl Region {
             places: Arc::clone(&base.places),
             account: Arc::clone(&base.account),
             common: Arc::clone(&base.common),
+            lives: Arc::clone(&base.lives),
             attention: Arc::clone(&base.attention),
             life: Arc::clone(&base.life),
             shape: RwLock::new(Arc::clone(shape)),
@@ -185,7 +195,28 @@ impl Region {
 
     /// Rows that are committed and not ended.
     pub fn row_count(&self) -> u64 {
+        let count = |partition: &Partition| partition.live() - partition.over_count();
+        self.places.iter().map(|place| place.0.lock().as_deref().map_or(0, count)).sum()
+    }
+
+    /// Rows as [`Self::row_count`] has them, and those whose time has come but that nobody has ended yet: for estimates, as
+    /// it looks at no row.
+    pub fn row_estimate(&self) -> u64 {
         self.places.iter().map(|place| place.0.lock().as_ref().map_or(0, |partition| partition.live())).sum()
+    }
+
+    /// Rows whose life ends at a time that is known.
+    pub fn expiring_count(&self) -> u64 {
+        self.places.iter().map(|place| place.0.lock().as_deref().map_or(0, Partition::expiring_count)).sum()
+    }
+
+    /// Rows that ended by themselves, or to make room.
+    pub fn ended(&self) -> Ended {
+        self.lives.ended()
+    }
+
+    pub(crate) fn lives(&self) -> &Arc<Lives> {
+        &self.lives
     }
 
     /// Bytes charged for the region's rows, indexes and versions, those that readers still borrow included.
@@ -263,12 +294,25 @@ impl Region {
         guard.get_or_insert_with(|| {
             let shape = self.shape();
             let hasher = self.common.hasher.clone();
-            let mut partition = Box::new(Partition::new(id, &shape, &self.account, hasher, self.common.segment_rows));
+            let (account, rows) = (&self.account, self.common.segment_rows);
+            let mut partition = Box::new(Partition::new(id, &shape, account, hasher, rows, &self.lives));
             let directories = self.directories().read();
             let of = |index: &IndexDef| -> Directories { directories.get(&index.id).cloned().unwrap_or_default() };
             partition.start_indexes(&self.indexes(), of);
             partition
         })
+    }
+
+    /// A partition that is not part of the region yet, without indexes, whose memory is the region's.
+    pub(crate) fn partition_alone(&self, id: PartitionId, shape: &Arc<Shape>) -> Partition {
+        let hasher = self.common.hasher.clone();
+        Partition::new(id, shape, &self.account, hasher, self.common.segment_rows, &self.lives)
+    }
+
+    /// The lock of a partition, unless somebody holds it.
+    #[inline]
+    pub(crate) fn try_lock(&self, partition: PartitionId) -> Option<Guard<'_>> {
+        self.places[usize::from(partition.0)].0.try_lock()
     }
 
     /// Whether somebody holds the lock of a partition.
@@ -284,66 +328,23 @@ impl Region {
         &self.account
     }
 
-    /// Reads and writes the row of one key under its partition's lock, as one atomic step. `f` must not touch the
-    /// store in any other way. A key that no row can have is an entry without a row that refuses writes.
-    /// A write is refused with 55P03 where somebody has locked the row.
-    pub fn entry<R>(&self, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
-        self.entry_by(0, key, f)
-    }
-
-    /// Like [`Region::entry`], for somebody who may have locked the row, and who is told what to wait for where somebody
-    /// else has.
-    pub fn entry_with<R>(&self, way: &mut Way, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
-        self.entry_by(way.owner(), key, |entry| {
-            let done = f(entry);
-            if let Some(request) = entry.stopped_by() {
-                way.stop(request);
-            }
-            done
-        })
-    }
-
-    fn entry_by<R>(&self, owner: u64, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
-        let Some(partition) = self.partition_of(key) else {
-            let mut nothing = None;
-            return f(&mut Entry::new(self, (PartitionId(0), &mut nothing), key, 0, Obstacle::NoSuchKey));
-        };
-        let hash = self.hash(key);
-        let mut guard = self.lock(partition);
-        let obstacle = if self.attention.is_wanted() { self.obstacle(hash, owner) } else { Obstacle::None };
-        f(&mut Entry::new(self, (partition, &mut guard), key, hash, obstacle))
-    }
-
-    /// What stands in the way of a write where rows of the region are locked or watched.
-    #[cold]
-    fn obstacle(&self, hash: u64, owner: u64) -> Obstacle {
-        match self.attention.forbidden(hash, owner) {
-            Forbidden::Nothing => Obstacle::Watched,
-            forbidden => Obstacle::Locked(forbidden),
-        }
-    }
-
-    pub(crate) fn attention(&self) -> &Arc<Attention> {
-        &self.attention
-    }
-
-    /// How many rows are locked or watched.
-    pub fn locked_rows(&self) -> u32 {
-        self.attention.rows()
-    }
-
-    /// Who has locked rows, and who waits.
-    pub fn locks(&self) -> Vec<LockInfo> {
-        self.attention.list()
-    }
-
     /// Reads the latest committed row of a key. `f` must not touch the store in any other way.
     pub fn get<R>(&self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
         let Some(partition) = self.partition_of(key) else { return f(None) };
         let hash = self.hash(key);
         let guard = self.lock(partition);
         let Some(partition) = guard.as_deref() else { return f(None) };
-        f(partition.locate(hash, key).row.map(|row| self.row(partition, row)))
+        let row = partition.locate(hash, key).row;
+        partition.touch(row);
+        f(row.map(|row| self.row(partition, row)))
+    }
+
+    /// Like [`Region::get`], and the row does not count as used.
+    pub fn peek<R>(&self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
+        let Some(place) = self.place_of(key) else { return f(None) };
+        let guard = self.lock(place.partition);
+        let Some(partition) = guard.as_deref() else { return f(None) };
+        f(partition.locate(place.hash, key).row.map(|row| self.row(partition, row)))
     }
 
     /// Reads the row of a key that a snapshot sees.
@@ -352,7 +353,9 @@ impl Region {
         let hash = self.hash(key);
         let guard = self.lock(partition);
         let Some(partition) = guard.as_deref() else { return f(None) };
-        f(partition.locate_at(hash, key, snapshot.timestamp()).map(|row| self.row(partition, row)))
+        let row = partition.locate_at(hash, key, snapshot.timestamp());
+        partition.touch(row);
+        f(row.map(|row| self.row(partition, row)))
     }
 
     /// A row in this region's shape; where that is stale in the one that is there, whose version says so.
@@ -369,6 +372,12 @@ impl Region {
     pub(crate) fn has_at(&self, place: KeyPlace, key: &[Datum<'_>], at: Timestamp) -> bool {
         let guard = self.lock(place.partition);
         guard.as_deref().is_some_and(|partition| partition.locate_at(place.hash, key, at).is_some())
+    }
+
+    /// When the life of the row of a key ends that is there at a timestamp that is registered.
+    pub(crate) fn deadline_at(&self, place: KeyPlace, key: &[Datum<'_>], at: Timestamp) -> Option<Deadline> {
+        let guard = self.lock(place.partition);
+        guard.as_deref().and_then(|partition| partition.deadline_at(place.hash, key, at))
     }
 
     /// Visits the latest rows of one partition whose key hash starts with the `bucket_bits` bits of `bucket`. A key
@@ -451,7 +460,7 @@ impl Region {
             if self.is_dropped() {
                 return Err(self.gone());
             }
-            if let Some(wrong) = columns.iter().find(|&&ordinal| ordinal >= shape.schema.columns.len()) {
+            if let Some(wrong) = columns.iter().find(|&&ordinal| !shape.has(ordinal)) {
                 return Err(Error::internal(format!("table \"{}\" has no column {wrong}", shape.schema.name)));
             }
             let hides_all = overlay.is_some_and(|overlay| overlay.truncated());
@@ -460,20 +469,26 @@ impl Region {
                 Some((stored, mut rows)) => {
                     if let Some(overlay) = overlay.filter(|_| !rows.is_empty()) {
                         let mut hidden = HashSet::new();
-                        overlay.for_keys(partition, |key| hidden.extend(stored.find_at(key, at)));
+                        overlay.for_keys(partition, stored, |key| hidden.extend(stored.find_at(key, at)))?;
                         rows.retain(|row| !hidden.contains(row));
                     }
-                    stored.gather(&shape, &rows, columns)?.map(|arrays| (arrays, rows.len()))
+                    // Most partitions have none: nothing is made for them.
+                    let is_none = rows.is_empty();
+                    let arrays = if is_none { Some(Vec::new()) } else { stored.gather(&shape, &rows, columns)? };
+                    arrays.map(|arrays| (arrays, rows.len()))
                 }
                 None => None,
             };
-            let picture = stored.filter(|_| probed.is_none()).map(|stored| {
-                let mut picture = stored.picture(&shape, at, columns);
-                if let Some(overlay) = overlay {
-                    overlay.for_keys(partition, |key| stored.hide(&mut picture, key, at));
+            let picture = match stored.filter(|_| probed.is_none()) {
+                Some(stored) => {
+                    let mut picture = stored.picture(&shape, at, columns);
+                    if let Some(overlay) = overlay {
+                        overlay.for_keys(partition, stored, |key| stored.hide(&mut picture, key, at))?;
+                    }
+                    Some(picture)
                 }
-                picture
-            });
+                None => None,
+            };
             (shape, picture, probed)
         };
         if overlay.is_none() && probed.as_ref().is_some_and(|(_, rows)| *rows == 0) {
@@ -620,6 +635,7 @@ impl Region {
     /// Has this shape from now on. With every partition locked, whose shape it becomes too.
     pub(crate) fn set_shape(&self, shape: &Arc<Shape>) {
         *self.shape.write() = Arc::clone(shape);
+        self.set_bounds(&shape.schema.life);
         // An index goes with any of its columns.
         let stands = |index: &Arc<IndexDef>| shape.schema.has_columns_of(index);
         let standing: Arc<[Arc<IndexDef>]> = {
@@ -711,7 +727,11 @@ pub(crate) fn changed(schema: &TableSchema) -> Error {
 }
 
 fn project(schema: &Schema, columns: &[usize]) -> Schema {
-    Schema::new(columns.iter().map(|&ordinal| Arc::clone(&schema.fields()[ordinal])).collect::<Vec<_>>())
+    let field = |&ordinal: &usize| match ordinal {
+        EXPIRES_AT => Arc::new(to_arrow_field(&expires_at_column())),
+        ordinal => Arc::clone(&schema.fields()[ordinal]),
+    };
+    Schema::new(columns.iter().map(field).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

@@ -63,6 +63,7 @@ pub(crate) fn schema(id: u32, name: &str, columns: &[(&str, SqlType)], key: &[us
         key_name: format!("{name}_pkey"),
         partition_by: key.to_vec(),
         hidden_key: false,
+        life: Default::default(),
     })
 }
 
@@ -109,6 +110,7 @@ pub(crate) fn scan_all(region: &Arc<Region>, view: &ReadView) -> Result<Vec<Vec<
         assert_eq!(counted, count, "a scan without columns counts the same rows");
     }
     check_probes(region, view, &rows)?;
+    crate::region::wanted::tests::check(region, view, &rows)?;
     Ok(rows)
 }
 

@@ -351,6 +351,126 @@ pub(super) const ALL: &[(&str, &str)] = &[
         2: SELECT id, v FROM lk ORDER BY id FOR UPDATE SKIP LOCKED",
     ),
     (
+        "values that are computed of one row, and conditions beside its key",
+        "
+        1: BEGIN
+        1: UPDATE lk SET v = CASE WHEN v > 5 THEN v * 2 ELSE 0 END WHERE id = 1 RETURNING v, v + 1
+        2& UPDATE lk SET v = CASE WHEN v > 15 THEN v + 1 ELSE -1 END, t = t || '!' WHERE id = 1 RETURNING v, t
+        1: COMMIT
+        2.
+        1: BEGIN
+        1: DELETE FROM lk WHERE id = 2 AND v > 5 RETURNING v * 2
+        2: BEGIN
+        2& UPDATE lk SET v = v + 0.4 WHERE id = 2 AND v < 100 RETURNING v, upper(t)
+        1: ROLLBACK
+        2.
+        3& DELETE FROM lk WHERE id = 2 AND v % 2 = 0 RETURNING v + 0.5
+        2: COMMIT
+        3.
+        1: BEGIN
+        1: UPDATE lk SET v = 0 WHERE id = 3
+        2: UPDATE lk SET v = v + 0.6 WHERE id = 3 AND v > 1000
+        2: DELETE FROM lk WHERE id = 3 AND v > 1000 RETURNING v + 1
+        2: BEGIN
+        2: DELETE FROM lk WHERE id = 3 AND v > 1000 RETURNING v + 1
+        3& DELETE FROM lk WHERE id = 3 AND v > 1 RETURNING v, v + 1
+        2& UPDATE lk SET v = v * 1.5 WHERE id = 3 AND v > 1
+        1: COMMIT
+        2.
+        3.
+        2: COMMIT
+        1: BEGIN
+        1: SELECT v + 1, upper(t) FROM lk WHERE id = 4 FOR UPDATE
+        2: SELECT v * 2, t FROM lk WHERE id = 4 AND v > 0 FOR KEY SHARE SKIP LOCKED
+        2: SELECT v * 2, t FROM lk WHERE id = 4 AND v > 1000 FOR UPDATE NOWAIT
+        2: SELECT v * 2, t FROM lk WHERE id = 4 AND v > 0 FOR UPDATE NOWAIT
+        2& SELECT v * 2, t FROM lk WHERE id = 4 FOR NO KEY UPDATE
+        1: UPDATE lk SET v = v + 1.0 WHERE id = 4
+        1: COMMIT
+        2.
+        1: SELECT id, v, t FROM lk ORDER BY id",
+    ),
+    (
+        "few rows by their keys, by an index and by looking others up",
+        "
+        0: CREATE INDEX lk_v ON lk (v, id)
+        1: BEGIN
+        1: SELECT id FROM lk WHERE id IN (1, 2, 70) ORDER BY id FOR UPDATE
+        2: SELECT id FROM lk WHERE id IN (1, 2, 3) ORDER BY id FOR UPDATE SKIP LOCKED
+        2: SELECT id FROM lk WHERE id IN (1, 3) ORDER BY id FOR UPDATE NOWAIT
+        2& UPDATE lk SET v = v + 1 WHERE id IN (2, 3)
+        3& DELETE FROM lk WHERE id IN (1, 80)
+        1: COMMIT
+        2.
+        3.
+        1: BEGIN
+        1: SELECT id, v FROM lk WHERE v > 0 ORDER BY v, id LIMIT 1 FOR UPDATE
+        2: SELECT id, v FROM lk WHERE v > 0 ORDER BY v, id LIMIT 1 FOR UPDATE SKIP LOCKED
+        2: SELECT id FROM lk ORDER BY v DESC, id DESC LIMIT 2 FOR UPDATE SKIP LOCKED
+        2: SELECT id FROM lk WHERE v = 40 ORDER BY id LIMIT 1 FOR UPDATE NOWAIT
+        2: SELECT id FROM lk WHERE v BETWEEN 20 AND 40 ORDER BY v LIMIT 1 FOR SHARE NOWAIT
+        2& SELECT id, v FROM lk WHERE v > 0 ORDER BY v, id LIMIT 1 FOR SHARE
+        3& UPDATE lk SET v = v - 5 WHERE v = 21
+        1: COMMIT
+        2.
+        3.
+        1: BEGIN
+        1: SELECT o.id, l.v FROM lk_other o JOIN lk l ON l.id = o.lk ORDER BY o.id FOR UPDATE
+        2: SELECT id FROM lk ORDER BY id FOR UPDATE SKIP LOCKED
+        2: SELECT id FROM lk_other ORDER BY id FOR UPDATE SKIP LOCKED
+        2& UPDATE lk SET v = o.id FROM lk_other o WHERE o.lk = lk.id AND o.id = 2
+        1: COMMIT
+        2.
+        1: PREPARE listed (integer, integer) AS SELECT id, v FROM lk WHERE id IN ($1, $2) ORDER BY id FOR UPDATE
+        1: PREPARE first_of (integer) AS SELECT id FROM lk WHERE v >= $1 ORDER BY v, id LIMIT 1 FOR UPDATE
+        1: BEGIN
+        1: EXECUTE listed (3, 4)
+        1: EXECUTE first_of (50)
+        2: SELECT id FROM lk ORDER BY id FOR UPDATE SKIP LOCKED
+        1: COMMIT
+        1: SELECT id, v FROM lk ORDER BY id",
+    ),
+    (
+        "an INSERT waits for whoever changes the row of its key",
+        "
+        1: BEGIN
+        1: DELETE FROM lk WHERE id = 1
+        2: BEGIN
+        2& INSERT INTO lk VALUES (1, 7)
+        3& INSERT INTO lk VALUES (8, 8), (1, 8)
+        1: ROLLBACK
+        2.
+        3.
+        2: ROLLBACK
+        1: BEGIN
+        1: DELETE FROM lk WHERE id = 2
+        2: BEGIN
+        2& INSERT INTO lk VALUES (2, 7) RETURNING v
+        1: COMMIT
+        2.
+        2: COMMIT
+        1: BEGIN
+        1: DELETE FROM lk WHERE id = 4
+        2& INSERT INTO lk VALUES (4, 4)
+        1: COMMIT
+        2.
+        1: BEGIN
+        1: UPDATE lk SET v = 0 WHERE id = 3
+        2& INSERT INTO lk VALUES (3, 7)
+        3: BEGIN
+        3& INSERT INTO lk VALUES (9, 9), (3, 7)
+        1: COMMIT
+        2.
+        3.
+        3: ROLLBACK
+        1: BEGIN
+        1: SELECT id FROM lk WHERE id = 3 FOR SHARE
+        2: INSERT INTO lk VALUES (3, 7)
+        2: INSERT INTO lk VALUES (9, 9), (3, 7)
+        1: COMMIT
+        1: SELECT id, v FROM lk ORDER BY id",
+    ),
+    (
         "a table that is emptied waits for whoever has its rows",
         "
         1: BEGIN

@@ -89,7 +89,7 @@ impl Transaction {
         // Who had it may have deleted it: nobody is to wait for a row that there is none of.
         if let Some((region, key)) = row {
             let key: Vec<Datum<'_>> = key.iter().map(Value::as_datum).collect();
-            if region.get(&key, |row| row.is_none()) {
+            if region.peek(&key, |row| row.is_none()) {
                 holder.release_to(before);
             }
         }
@@ -136,7 +136,7 @@ impl Transaction {
             let message = "could not serialize access due to concurrent update";
             return Err(Error::new(ErrorCode::SerializationFailure, message).with_table(&region.schema().name));
         }
-        Ok(if region.get(key, |row| row.is_some()) { Locked::Changed } else { Locked::Gone })
+        Ok(if region.peek(key, |row| row.is_some()) { Locked::Changed } else { Locked::Gone })
     }
 
     /// Locks a row that is to be changed, if changes lock. False: it is gone.
@@ -163,6 +163,18 @@ impl Transaction {
             Locked::Changed => Err(self.begin_again()),
             Locked::Gone => Ok(false),
             Locked::Current | Locked::Taken => Ok(true),
+        }
+    }
+
+    /// The error of an INSERT whose key is taken: first somebody else's end has to be waited for who may be changing its row.
+    pub(crate) fn taken(&mut self, region: &Arc<Region>, key: &[Datum<'_>], error: Error, read_at: &Snapshot) -> Error {
+        if error.code() != ErrorCode::UniqueViolation || region.locked_rows() == 0 {
+            return error;
+        }
+        match self.lock_row(region, key, Strength::Share, Policy::Wait, read_at) {
+            Ok(Locked::Current | Locked::Taken) => error,
+            Ok(Locked::Changed | Locked::Gone) => self.begin_again(),
+            Err(stopped) => stopped,
         }
     }
 

@@ -99,23 +99,14 @@ impl Pages {
 
         let locks = self.shared.engine.store().lock_statistics();
         let now = [("held", locks.rows), ("waiting", locks.waiting)];
-        gauge(
-            page,
-            "ashlar_store_locks",
-            "rows that are locked or watched, and who waits for one",
-            "kind",
-            now.into_iter(),
-        );
+        let help = "rows that are locked or watched, and who waits for one";
+        gauge(page, "ashlar_store_locks", help, "kind", now.into_iter());
         let waits = [("begun", locks.waits), ("abandoned", locks.abandoned), ("deadlock", locks.deadlocks)];
-        counter(
-            page,
-            "ashlar_store_lock_waits_total",
-            "waits for locked rows, and how they ended badly",
-            "kind",
-            waits,
-        );
+        let help = "waits for locked rows, and how they ended badly";
+        counter(page, "ashlar_store_lock_waits_total", help, "kind", waits.into_iter());
         let waited = [("ended", locks.waited_micros)];
-        counter(page, "ashlar_store_lock_wait_microseconds_total", "time waited for locked rows", "kind", waited);
+        let help = "time waited for locked rows";
+        counter(page, "ashlar_store_lock_wait_microseconds_total", help, "kind", waited.into_iter());
 
         let tables = self.shared.engine.catalog().grid_tables();
         let names: Vec<_> = tables.iter().map(|table| table.schema()).collect();
@@ -123,26 +114,31 @@ impl Pages {
         gauge(page, "ashlar_store_table_rows", "rows of a grid table", "table", rows);
         let bytes = names.iter().zip(&tables).map(|(schema, table)| (schema.name.as_str(), table.bytes()));
         gauge(page, "ashlar_store_table_bytes", "memory of a grid table", "table", bytes);
+
+        let ended = self.shared.engine.store().ended();
+        let ended = [("expired", ended.expired), ("evicted", ended.evicted)];
+        let help = "rows whose time had come, and rows that made room for others";
+        counter(page, "ashlar_store_rows_ended_total", help, "why", ended.into_iter());
     }
 }
 
-fn gauge<'a>(page: &mut String, name: &str, help: &str, label: &str, values: impl Iterator<Item = (&'a str, u64)>) {
-    series(page, "gauge", (name, help), label, values);
+fn gauge<'a>(page: &mut String, name: &str, help: &str, label: &str, of: impl Iterator<Item = (&'a str, u64)>) {
+    values(page, name, ("gauge", help), label, of);
 }
 
-fn counter<const N: usize>(page: &mut String, name: &str, help: &str, label: &str, values: [(&str, u64); N]) {
-    series(page, "counter", (name, help), label, values.into_iter());
+fn counter<'a>(page: &mut String, name: &str, help: &str, label: &str, of: impl Iterator<Item = (&'a str, u64)>) {
+    values(page, name, ("counter", help), label, of);
 }
 
-fn series<'a>(
+fn values<'a>(
     page: &mut String,
-    kind: &str,
-    (name, help): (&str, &str),
+    name: &str,
+    (kind, help): (&str, &str),
     label: &str,
-    values: impl Iterator<Item = (&'a str, u64)>,
+    of: impl Iterator<Item = (&'a str, u64)>,
 ) {
     let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    for (key, value) in values {
+    for (key, value) in of {
         let _ = writeln!(page, "{name}{{{label}=\"{}\"}} {value}", escaped(key));
     }
     page.push('\n');

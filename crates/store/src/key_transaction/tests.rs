@@ -139,7 +139,7 @@ fn a_watched_key_holds_from_its_watch_on() {
     put(&region, 2, 20);
     assert_eq!(commit(&watch), Ok(()));
     put(&region, 1, 10);
-    assert!(watch.is_touched());
+    assert!(watch.is_touched(&region));
     assert_eq!(commit(&watch), Err(ErrorCode::SerializationFailure));
     // A key that came and went again, and one that a transaction writes.
     let (third, fourth) = (watch_of(3), watch_of(4));
@@ -149,15 +149,15 @@ fn a_watched_key_holds_from_its_watch_on() {
     assert_eq!(commit(&third), Err(ErrorCode::SerializationFailure));
     let mut writer = KeyTransaction::new(&store);
     write(&mut writer, &region, 4, 40);
-    assert!(!fourth.is_touched());
+    assert!(!fourth.is_touched(&region));
     writer.commit(&store).unwrap();
-    assert!(fourth.is_touched());
+    assert!(fourth.is_touched(&region));
     // Nobody pays for a watch that has ended.
     drop((watch, third, fourth));
     assert_eq!((region.locked_rows(), store.lock_statistics().rows), (0, 0));
     let fifth = watch_of(5);
     region.truncate().unwrap();
-    assert!(fifth.is_touched());
+    assert!(fifth.is_touched(&region));
     store.drop_region(region.id());
     assert_eq!(commit(&watch_of(6)), Err(ErrorCode::SerializationFailure));
 }

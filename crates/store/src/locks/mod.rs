@@ -163,6 +163,17 @@ impl Attention {
         self.locks.touch(self.row(hash));
     }
 
+    /// Whether a row may go to make room: not while somebody has locked it. Tells whoever watches it that it goes. With the
+    /// partition locked.
+    #[cold]
+    pub(crate) fn lets_go(&self, hash: u64) -> bool {
+        let is_free = self.forbidden(hash, Owner::NOBODY.id) == Forbidden::Nothing;
+        if is_free {
+            self.touch(hash);
+        }
+        is_free
+    }
+
     /// All rows were.
     #[cold]
     pub(crate) fn touch_all(&self) {
@@ -184,6 +195,8 @@ pub(crate) enum Forbidden {
     Delete,
     /// To write it.
     Write,
+    /// To write it, by who may be changing it or about to.
+    Change,
 }
 
 impl Forbidden {
@@ -192,7 +205,7 @@ impl Forbidden {
         match self {
             Self::Nothing => false,
             Self::Delete => deletes,
-            Self::Write => true,
+            Self::Write | Self::Change => true,
         }
     }
 }

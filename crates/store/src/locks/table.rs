@@ -379,7 +379,9 @@ impl LockTable {
     /// See [`Attention::forbidden`].
     pub(super) fn forbidden(&self, row: RowId, owner: u64) -> Forbidden {
         let others = self.shard(row).get(&row).map_or(0, |row| row.others(owner));
-        if others & Strength::NoKeyUpdate.mask() != 0 {
+        if others & (Strength::NoKeyUpdate.bit() | Strength::Update.bit()) != 0 {
+            Forbidden::Change
+        } else if others & Strength::NoKeyUpdate.mask() != 0 {
             Forbidden::Write
         } else if others != 0 {
             Forbidden::Delete

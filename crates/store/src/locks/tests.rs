@@ -1,5 +1,7 @@
 //! The table of locks beside a naive one, and what writers find there.
 
+mod beside;
+
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};

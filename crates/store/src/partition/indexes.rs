@@ -14,6 +14,7 @@ use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, Tab
 use super::Partition;
 use crate::build::build_array;
 use crate::directory::{Directories, Directory, hashed_lengths};
+use crate::life::EXPIRES_AT;
 use crate::memory::Charge;
 use crate::order::{compare, prefix};
 use crate::ordered::{Entry, OrderedRows};
@@ -57,7 +58,7 @@ pub struct Probe {
 
 /// Reads indexed values of rows.
 #[derive(Clone, Copy)]
-struct Reader<'p> {
+pub(super) struct Reader<'p> {
     shape: &'p Shape,
     rows: &'p Rows,
     ordinals: &'p [usize],
@@ -65,13 +66,18 @@ struct Reader<'p> {
 
 impl<'p> Reader<'p> {
     /// A value of the row that an entry names.
-    fn value(self, entry: u32, position: usize) -> Datum<'p> {
+    pub(super) fn value(self, entry: u32, position: usize) -> Datum<'p> {
         let (slot, offset) = split(self.rows.present(entry));
         self.shape.datum(self.rows.segment(slot), offset, self.ordinals[position])
     }
 
     fn values(self, entry: u32) -> impl Iterator<Item = Datum<'p>> + Clone {
         (0..self.ordinals.len()).map(move |position| self.value(entry, position))
+    }
+
+    /// Whether there are values at a position.
+    pub(super) fn has_position(self, position: usize) -> bool {
+        position < self.ordinals.len()
     }
 
     /// The order of the values of two rows.
@@ -117,6 +123,14 @@ impl Index {
         Some(Reader { shape, rows, ordinals: self.ordinals.as_deref()? })
     }
 
+    pub(super) fn kind(&self) -> IndexKind {
+        self.definition.kind
+    }
+
+    pub(super) fn entries(&self) -> &OrderedRows {
+        &self.entries
+    }
+
     fn add(&mut self, id: PartitionId, shape: &Shape, rows: &Rows, row: u32) {
         let Self { definition, ordinals: Some(ordinals), entries, directories, told } = self else { return };
         let reader = Reader { shape, rows, ordinals };
@@ -137,7 +151,7 @@ impl Index {
     }
 
     /// Where an entry is: before what a probe asks for, in it, or after it.
-    fn side<'p>(&'p self, reader: Reader<'p>, probe: &'p Probe) -> impl Fn(Entry) -> Ordering + 'p {
+    pub(super) fn side<'p>(&'p self, reader: Reader<'p>, probe: &'p Probe) -> impl Fn(Entry) -> Ordering + 'p {
         let is_hash = self.definition.kind == IndexKind::Hash;
         let hash = is_hash.then(|| reader.rows.hash(probe.equal.iter().map(Value::as_datum)));
         let bound = |bound: &Bound<Value>| match bound {
@@ -346,6 +360,9 @@ impl Partition {
     /// XX000 where a stored value is not of its column's type.
     pub(crate) fn gather(&self, shape: &Shape, rows: &[u32], columns: &[usize]) -> Result<Option<Vec<ArrayRef>>> {
         let value = |row: u32, ordinal: usize| {
+            if ordinal == EXPIRES_AT {
+                return self.rows.deadline(row).datum();
+            }
             let (slot, offset) = split(row);
             shape.datum(self.rows.segment(slot), offset, ordinal)
         };
@@ -357,21 +374,20 @@ impl Partition {
                 return Ok(None);
             }
         }
-        let column = |&ordinal: &usize| {
-            build_array(shape.schema.columns[ordinal].sql_type, rows.iter().map(|&row| value(row, ordinal)))
-        };
+        let column =
+            |&ordinal: &usize| build_array(shape.type_of(ordinal), rows.iter().map(|&row| value(row, ordinal)));
         columns.iter().map(column).collect::<Result<_>>().map(Some)
     }
 
     /// How many rows a probe finds, ended ones included; `None`: there is no such index.
-    fn count_probed(&self, probe: &Probe) -> Option<usize> {
+    pub(super) fn count_probed(&self, probe: &Probe) -> Option<usize> {
         let (index, reader) = self.index(probe)?;
         let side = index.side(reader, probe);
         Some(index.entries.count(|entry| side(entry).is_lt(), |entry| side(entry).is_le()))
     }
 
     /// Calls `f` with the rows of a probe that a snapshot sees, in the order of the index.
-    fn for_probed(&self, probe: &Probe, at: Timestamp, mut f: impl FnMut(u32)) {
+    pub(super) fn for_probed(&self, probe: &Probe, at: Timestamp, mut f: impl FnMut(u32)) {
         let Some((index, reader)) = self.index(probe) else { return };
         let side = index.side(reader, probe);
         for entry in index.entries.range(|entry| side(entry).is_lt(), |entry| side(entry).is_le()) {
@@ -382,7 +398,7 @@ impl Partition {
         }
     }
 
-    fn index(&self, probe: &Probe) -> Option<(&Index, Reader<'_>)> {
+    pub(super) fn index(&self, probe: &Probe) -> Option<(&Index, Reader<'_>)> {
         let index = self.indexes.iter().find(|index| index.definition.id == probe.index.id)?;
         Some((index, index.reader(&self.shape, &self.rows)?))
     }

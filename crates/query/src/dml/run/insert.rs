@@ -217,11 +217,14 @@ impl<'a> InsertSink<'a> {
         let plan = self.plan;
         let version = plan.schema.version;
         let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
+        let key = || plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect::<Vec<Datum<'_>>>();
         if matches!(plan.conflict, Conflict::Fail) {
-            transaction.writes.insert(&plan.region, version, &self.snapshot, &datums)?;
-            return self.count(row);
+            return match transaction.writes.insert(&plan.region, version, &self.snapshot, &datums) {
+                Ok(()) => self.count(row),
+                Err(error) => Err(transaction.taken(&plan.region, &key(), error, &self.snapshot)),
+            };
         }
-        let key: Vec<Datum<'_>> = plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect();
+        let key = key();
         let existing = match transaction.writes.get(&plan.region, &key) {
             Pending::Deleted => None,
             Pending::Row(existing) => Some(values_of(plan, &existing)?),

@@ -58,8 +58,10 @@ impl Queue {
 
 impl Watches {
     fn have_changed(&self, engine: &Engine) -> bool {
-        let changed =
-            |watched: &Watched| watched.region.is_dropped() || watched.watch.as_ref().is_some_and(Watch::is_touched);
+        let changed = |watched: &Watched| {
+            let is_touched = |watch: &Watch| watch.is_touched(&watched.region);
+            watched.region.is_dropped() || watched.watch.as_ref().is_some_and(is_touched)
+        };
         !self.keys.is_empty() && (self.epoch != engine.catalog().epoch() || self.keys.iter().any(changed))
     }
 
@@ -265,7 +267,7 @@ pub(super) fn watch(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
         let target = session.target(name);
         let held = watches.held.get_or_insert_with(|| engine.store().reservation());
         // The lists may grow to twice their size.
-        let bytes = 2 * (size_of::<Watched>() + size_of::<Box<[u8]>>()) + Watch::BYTES + name.len();
+        let bytes = 2 * (size_of::<Watched>() + size_of::<Box<[u8]>>()) + Watch::BYTES + 2 * name.len();
         if let Err(error) = held.grow(bytes) {
             outcome = Err(error.into());
             break;

@@ -52,18 +52,17 @@ impl SqlSession {
 }
 
 async fn waited(cancel: &CancelToken, limit_ms: u64, wait: impl Future<Output = Result<()>>) -> Result<()> {
-    let limit = async {
+    let limited = async {
         match limit_ms {
-            0 => std::future::pending().await,
-            limit_ms => tokio::time::sleep(Duration::from_millis(limit_ms)).await,
+            0 => wait.await,
+            limit_ms => tokio::time::timeout(Duration::from_millis(limit_ms), wait).await.unwrap_or_else(|_| {
+                Err(Error::new(ErrorCode::LockNotAvailable, "canceling statement due to lock timeout"))
+            }),
         }
     };
     tokio::select! {
         biased;
         () = cancel.cancelled() => Err(cancel.error()),
-        done = wait => done,
-        () = limit => {
-            Err(Error::new(ErrorCode::LockNotAvailable, "canceling statement due to lock timeout"))
-        }
+        done = limited => done,
     }
 }

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_protocol::pg::ValueFormat;
 use ashlar_query::dml::InsertPlan;
 use ashlar_query::dml::run::{self as dml, Outcome, Run};
+use ashlar_query::key_plan::KeyPlan;
 use ashlar_query::select::SelectPlan;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
-use ashlar_query::{CatalogState, Column, ddl, explain};
+use ashlar_query::{CatalogState, Column, ddl};
 use ashlar_store::Way;
 
 use super::block::aborted;
@@ -64,7 +66,10 @@ impl SqlSession {
             Kind::Select(plan) => {
                 // A portal with a limit goes on where it stopped: it needs rows that wait.
                 if rows_max == 0
-                    && let Some(count) = self.run_indexed(plan, portal, statement, sink)
+                    && let Some(count) = match self.run_indexed(plan, portal, statement, sink) {
+                        None => self.run_short(plan, portal, statement, sink)?,
+                        found => found,
+                    }
                 {
                     sink.ready().await?;
                     let tag = Tag::Counted("SELECT");
@@ -108,7 +113,14 @@ impl SqlSession {
                 Box::pin(self.run_copy(statement, sink)).await
             }
             Kind::Explain { inner, options } => {
-                let lines = Box::pin(self.run_explain(inner, *options, &portal.parameters)).await?;
+                let lines = match &inner.kind {
+                    Kind::Session(SessionCommand::Execute { name, arguments }) => {
+                        let prepared = Box::pin(self.bound(name, arguments, &portal.formats)).await?;
+                        let Some(inner) = &prepared.statement else { return Ok(Executed::Empty) };
+                        Box::pin(self.run_explain(inner, *options, &prepared.parameters)).await?
+                    }
+                    _ => Box::pin(self.run_explain(inner, *options, &portal.parameters)).await?,
+                };
                 let rows: Vec<Vec<Value>> = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
                 let rows = RowSource::values(rows);
                 self.send_values(portal, statement, rows, Tag::Plain("EXPLAIN"), rows_max, sink).await
@@ -139,6 +151,28 @@ impl SqlSession {
             self.transaction = Some(transaction);
         }
         indexed.run(&snapshot, &portal.parameters, &mut |values| sink.row(&columns, values))
+    }
+
+    /// Answers a query that looks at few rows: how many it gave. None: the engine has to run it.
+    fn run_short<S: RowSink>(
+        &mut self,
+        plan: &SelectPlan,
+        portal: &Portal,
+        statement: &Arc<ashlar_query::Statement>,
+        sink: &mut S,
+    ) -> Result<Option<u64>> {
+        let Some(short) = &plan.short else { return Ok(None) };
+        let columns = portal.columns().or_else(|| self.columns_of(statement)).unwrap_or_else(|| Vec::new().into());
+        let is_idle = self.alone && self.block == Block::None && self.transaction.is_none();
+        let mut transaction = self.take_transaction();
+        let snapshot = transaction.snapshot(self.shared.engine.store());
+        let view = transaction.view_of(snapshot, short.region());
+        if !is_idle {
+            self.transaction = Some(transaction);
+        }
+        let Some(rows) = short.run(self.shared.engine.store(), &view, &portal.parameters)? else { return Ok(None) };
+        super::rows::put_all(&rows, &columns, sink)?;
+        Ok(Some(rows.num_rows() as u64))
     }
 
     /// Starts a query on the pool, under the transaction's view.
@@ -194,7 +228,7 @@ impl SqlSession {
     }
 
     /// Whether a write may go straight to the store: it is the whole transaction.
-    fn is_direct(&self) -> bool {
+    pub(super) fn is_direct(&self) -> bool {
         self.alone && self.block == Block::None && self.transaction.is_none() && !self.settings.modes.read_only
     }
 
@@ -215,31 +249,14 @@ impl SqlSession {
         let is_fixed = !self.alone && self.settings.modes.isolation == Isolation::RepeatableRead;
         let reads_latest = plan.is_read() && is_first && !is_fixed;
         let count = if reads_latest || self.is_direct() && plan.locks().is_none() {
-            let mut way = Way::new(self.identity.pid);
-            let count = loop {
-                match plan.run(&mut way, &portal.parameters, &mut |values| sink.row(columns, values)) {
-                    Err(_) if way.is_stopped() => Box::pin(self.wait_on(&mut way)).await?,
-                    done => break done?,
-                }
-            };
+            let count = self.key_alone(plan, &portal.parameters, |values| sink.row(columns, values)).await?;
             if !plan.is_read() {
                 sink.settled();
             }
             count
         } else {
             self.refuse_write(!plan.is_read(), &statement.kind)?;
-            let engine = Arc::clone(&self.shared.engine);
-            loop {
-                let mut transaction = self.take_transaction();
-                let mark = transaction.mark();
-                let done =
-                    plan.run_in(&engine, &mut transaction, &portal.parameters, &mut |values| sink.row(columns, values));
-                let is_stopped = self.end_attempt(transaction, &mark, done.is_err());
-                if !is_stopped {
-                    break done?;
-                }
-                Box::pin(self.wait_for_locks()).await?;
-            }
+            self.key_in_transaction(plan, &portal.parameters, |values| sink.row(columns, values)).await?
         };
         sink.ready().await?;
         let tag = Tag::Counted(plan.verb());
@@ -249,8 +266,44 @@ impl SqlSession {
         Ok(if reached_limit { Executed::Suspended } else { Executed::Complete(tag.after(count)) })
     }
 
+    /// Runs a statement about one row by itself: once more after each wait for the row.
+    pub(super) async fn key_alone(
+        &self,
+        plan: &KeyPlan,
+        parameters: &[Value],
+        mut emit: impl FnMut(&mut dyn Iterator<Item = Datum<'_>>),
+    ) -> Result<u64> {
+        let mut way = Way::new(self.identity.pid);
+        loop {
+            match plan.run(&mut way, parameters, &mut emit) {
+                Err(_) if way.is_stopped() => Box::pin(self.wait_on(&mut way)).await?,
+                done => return done,
+            }
+        }
+    }
+
+    /// The same as a part of a transaction.
+    pub(super) async fn key_in_transaction(
+        &mut self,
+        plan: &KeyPlan,
+        parameters: &[Value],
+        mut emit: impl FnMut(&mut dyn Iterator<Item = Datum<'_>>),
+    ) -> Result<u64> {
+        let engine = Arc::clone(&self.shared.engine);
+        loop {
+            let mut transaction = self.take_transaction();
+            let mark = transaction.mark();
+            let done = plan.run_in(&engine, &mut transaction, parameters, &mut emit);
+            let is_stopped = self.end_attempt(transaction, &mark, done.is_err());
+            if !is_stopped {
+                return done;
+            }
+            Box::pin(self.wait_for_locks()).await?;
+        }
+    }
+
     /// 25006 in a read-only transaction.
-    fn refuse_write(&self, writes: bool, kind: &Kind) -> Result<()> {
+    pub(super) fn refuse_write(&self, writes: bool, kind: &Kind) -> Result<()> {
         let read_only = match &self.transaction {
             Some(transaction) => transaction.read_only,
             None => self.settings.modes.read_only,
@@ -277,7 +330,11 @@ impl SqlSession {
         Err(Error::new(ErrorCode::ReadOnlyTransaction, message))
     }
 
-    async fn run_dml(&mut self, statement: &Arc<ashlar_query::Statement>, parameters: &[Value]) -> Result<Outcome> {
+    pub(super) async fn run_dml(
+        &mut self,
+        statement: &Arc<ashlar_query::Statement>,
+        parameters: &[Value],
+    ) -> Result<Outcome> {
         self.refuse_write(true, &statement.kind)?;
         let inline = match &statement.kind {
             Kind::Insert(plan) if plan.is_inline() && dml::value_rows(plan) <= Some(INLINE_ROWS_MAX) => {
@@ -320,7 +377,7 @@ impl SqlSession {
     }
 
     /// Runs DML, or a query that locks its rows, as a part of a transaction: once more after each wait for a row.
-    async fn run_in_transaction(
+    pub(super) async fn run_in_transaction(
         &mut self,
         statement: &Arc<ashlar_query::Statement>,
         inline: Option<&InsertPlan>,
@@ -421,56 +478,6 @@ impl SqlSession {
         let done = done?;
         self.notices.extend(done.notices.into_iter().map(|error| Notice { severity: "NOTICE", error }));
         Ok(Executed::Complete(done.tag))
-    }
-
-    async fn run_explain(
-        &mut self,
-        inner: &Arc<ashlar_query::Statement>,
-        options: explain::ExplainOptions,
-        parameters: &[Value],
-    ) -> Result<Vec<String>> {
-        let head = match &inner.kind {
-            Kind::Key(plan) => return Ok(plan.describe()),
-            Kind::Insert(plan) => match &plan.source {
-                ashlar_query::dml::Source::Values { rows, .. } => {
-                    return Ok(vec![
-                        format!("Insert on {}", plan.schema.name),
-                        format!("  Values: rows={}", rows.len()),
-                    ]);
-                }
-                ashlar_query::dml::Source::Query(_) => Some(format!("Insert on {}", plan.schema.name)),
-            },
-            Kind::Update(plan) => Some(format!("Update on {}", plan.schema.name)),
-            Kind::Delete(plan) => Some(format!("Delete on {}", plan.schema.name)),
-            Kind::Select(_) => None,
-            Kind::Lock(_) => Some("LockRows".to_owned()),
-            _ => return Err(Error::unsupported("EXPLAIN of this statement is not supported")),
-        };
-        let engine = self.engine()?;
-        let mut transaction = self.take_transaction();
-        let time = transaction.time;
-        let catalog = transaction.catalog(engine.catalog());
-        let snapshot = transaction.snapshot(engine.store());
-        let view = transaction.view(snapshot, &catalog);
-        if self.block != Block::None || !transaction.is_clean() {
-            self.transaction = Some(transaction);
-        }
-        let (pool, inner, parameters) = (Arc::clone(&engine), Arc::clone(inner), parameters.to_vec());
-        let cancel = self.cancel.clone();
-        let lines = engine
-            .on_pool(async move {
-                let select = select_of(&inner).ok_or_else(|| Error::internal("a statement without its query"))?;
-                tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => Err(cancel.error()),
-                    lines = explain::query(&pool, select, &parameters, view, time, options) => lines,
-                }
-            })
-            .await??;
-        Ok(match head {
-            None => lines,
-            Some(head) => std::iter::once(head).chain(lines.into_iter().map(|line| format!("  {line}"))).collect(),
-        })
     }
 
     async fn run_command<S: RowSink>(
@@ -601,9 +608,24 @@ impl SqlSession {
         rows_max: usize,
         sink: &mut S,
     ) -> Result<Executed> {
+        let mut inner = self.bound(name, arguments, &portal.formats).await?;
+        if inner.statement.is_none() {
+            return Ok(Executed::Empty);
+        }
+        inner.number = portal.number;
+        let executed = Box::pin(self.run(&mut inner, rows_max, sink, false)).await?;
+        *portal = inner;
+        Ok(executed)
+    }
+
+    /// A prepared statement with the values of its arguments, planned for the catalog of now.
+    ///
+    /// # Errors
+    /// 26000, 42601 for another number of arguments, and what evaluating them finds.
+    async fn bound(&mut self, name: &str, arguments: &[String], formats: &Arc<[ValueFormat]>) -> Result<Portal> {
         let prepared = self.prepared(name)?;
         let source = Arc::clone(&prepared.source);
-        let Some(planned) = prepared.planned.clone() else { return Ok(Executed::Empty) };
+        let Some(planned) = prepared.planned.clone() else { return Ok(Portal::empty()) };
         if arguments.len() != planned.parameter_types.len() {
             return Err(Error::new(
                 ErrorCode::SyntaxError,
@@ -616,13 +638,10 @@ impl SqlSession {
             )));
         }
         let values = self.evaluate(arguments, &planned.parameter_types).await?;
-        let mut inner = Portal::new(planned, values, Arc::clone(&portal.formats));
-        inner.number = portal.number;
+        let mut inner = Portal::new(planned, values, Arc::clone(formats));
         inner.source = Some(source);
         self.refresh(&mut inner).await?;
-        let executed = Box::pin(self.run(&mut inner, rows_max, sink, false)).await?;
-        *portal = inner;
-        Ok(executed)
+        Ok(inner)
     }
 
     /// The values of SQL expressions, as the given types.
