@@ -135,7 +135,12 @@ fn a_wall_profile_says_for_whom_a_task_waits() {
     // Nobody reads the rows: the connection waits for its client, and the query for the connection.
     connection.send(&pg::message(b'Q', &[b"SELECT a.id FROM many a, many b\0"])).unwrap();
     let keys = resp::Client::connect(server.resp()).unwrap();
+    // One has locked a row, and the other waits for it.
+    let (mut holder, mut waiter) = (server.connect(), server.connect());
+    holder.query("BEGIN; SELECT * FROM many WHERE id = 1 FOR UPDATE").unwrap();
+    waiter.send(&pg::message(b'Q', &[b"SELECT * FROM many WHERE id = 1 FOR UPDATE\0"])).unwrap();
     let waits = [
+        "tasks;connection pg;statement;row lock ",
         "tasks;connection pg;statement;socket write ",
         "query;rows to the connection ",
         "tasks;connection resp;socket read ",
@@ -152,7 +157,7 @@ fn a_wall_profile_says_for_whom_a_task_waits() {
         text.lines().any(|line| line.starts_with("ashlar-accept;") && line.contains(";[in epoll_wait] ")),
         "{text}"
     );
-    drop((connection, keys));
+    drop((connection, keys, holder, waiter));
     server.stop();
 }
 

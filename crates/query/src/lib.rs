@@ -23,6 +23,7 @@ pub mod identity;
 pub mod index_plan;
 pub mod key_plan;
 pub mod lift;
+pub mod locking;
 mod lookup_join;
 mod operator_tasks;
 pub mod parameters;

@@ -4,6 +4,7 @@ use ashlar_base::{Datum, Error, PartitionId, Result, TableSchema};
 
 use crate::key;
 use crate::key_transaction::PendingEntry;
+use crate::locks::{Forbidden, LockRequest, Strength, stopped};
 use crate::mutation::{Applied, Mutation};
 use crate::partition::{Located, Partition, Stamp};
 use crate::region::Region;
@@ -27,9 +28,23 @@ struct StoredEntry<'a> {
     partition: &'a mut Option<Box<Partition>>,
     key: &'a [Datum<'a>],
     located: Located,
-    /// A row can have this key.
-    possible: bool,
+    obstacle: Obstacle,
+    /// A write was refused because of a lock that forbids it.
+    stopped: Option<Strength>,
     stamp: Option<Stamp>,
+}
+
+/// What a write of an entry must look at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// Nothing: nearly always.
+    None,
+    /// Somebody may watch the key.
+    Watched,
+    /// Somebody else has locked the row.
+    Locked(Forbidden),
+    /// No row can have this key.
+    NoSuchKey,
 }
 
 impl<'a> Entry<'a> {
@@ -38,7 +53,7 @@ impl<'a> Entry<'a> {
         (id, partition): (PartitionId, &'a mut Option<Box<Partition>>),
         key: &'a [Datum<'a>],
         hash: u64,
-        possible: bool,
+        obstacle: Obstacle,
     ) -> Self {
         let located = match partition.as_deref() {
             Some(partition) => {
@@ -48,7 +63,7 @@ impl<'a> Entry<'a> {
             }
             None => Located { hash, row: None },
         };
-        Self(Place::Stored(StoredEntry { region, id, partition, key, located, possible, stamp: None }))
+        Self(Place::Stored(StoredEntry { region, id, partition, key, located, obstacle, stopped: None, stamp: None }))
     }
 
     pub(crate) fn pending(entry: PendingEntry<'a>) -> Self {
@@ -64,6 +79,28 @@ impl<'a> Entry<'a> {
                 entry.located.row.map(|row| partition.row(row))
             }
             Place::Pending(entry) => entry.row(),
+        }
+    }
+
+    /// Whether the row may be deleted: what is done before a DELETE must not be done twice.
+    ///
+    /// # Errors
+    /// 55P03 where somebody else has locked it.
+    pub fn check_delete(&mut self) -> Result<()> {
+        match &mut self.0 {
+            Place::Stored(entry) if entry.obstacle != Obstacle::None => entry.check_lock(true),
+            Place::Stored(_) | Place::Pending(_) => Ok(()),
+        }
+    }
+
+    /// The lock because of which the last write was refused.
+    pub(crate) fn stopped_by(&self) -> Option<LockRequest> {
+        match &self.0 {
+            Place::Stored(entry) => {
+                let strength = entry.stopped?;
+                Some(entry.region.attention().request(entry.located.hash, strength))
+            }
+            Place::Pending(_) => None,
         }
     }
 
@@ -94,7 +131,16 @@ impl StoredEntry<'_> {
         if self.partition.is_none() && matches!(write, Mutation::Update { .. } | Mutation::Delete { .. }) {
             return Ok(Applied::Nothing);
         }
-        if !self.possible {
+        if self.obstacle != Obstacle::None {
+            // A key that is taken is refused at once, unless somebody may be changing its row.
+            let is_taken = matches!(write, Mutation::Insert { .. })
+                && self.located.row.is_some()
+                && self.obstacle != Obstacle::Locked(Forbidden::Change);
+            if !is_taken {
+                self.check_lock(matches!(write, Mutation::Delete { .. }))?;
+            }
+        }
+        if self.obstacle == Obstacle::NoSuchKey {
             // The row's check names the column that is wrong.
             if let Mutation::Insert { row } | Mutation::Upsert { row } = write {
                 self.region.check_row(row)?;
@@ -111,8 +157,22 @@ impl StoredEntry<'_> {
         let change = partition.apply(&mutation, self.located, stamp)?;
         if change.applied != Applied::Nothing {
             self.located.row = change.row;
+            if self.obstacle != Obstacle::None {
+                self.region.attention().touch(self.located.hash);
+            }
         }
         Ok(change.applied)
+    }
+
+    #[cold]
+    fn check_lock(&mut self, deletes: bool) -> Result<()> {
+        match self.obstacle {
+            Obstacle::Locked(forbidden) if forbidden.covers(deletes) => {
+                self.stopped = Some(if deletes { Strength::Update } else { Strength::NoKeyUpdate });
+                Err(stopped())
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -136,6 +136,11 @@ impl Partition {
         Located { hash, row: self.rows.find(hash, key).filter(|&row| !self.is_over(row)) }
     }
 
+    /// The hashes of the keys that are in the index.
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = u64> {
+        self.rows.indexed().map(|row| self.rows.hash_of(row))
+    }
+
     /// The first of three steps that bring the row of a key near: see `lookahead`.
     #[inline]
     pub(crate) fn prefetch_index(&self, hash: u64) {
