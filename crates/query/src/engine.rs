@@ -13,6 +13,7 @@ use ashlar_functions::rules::{
     CheckedArithmetic, Conditions, JsonbOrder, NarrowIntegerLiterals, NumericAggregates, PgOperators, Placement,
     SettleFunctions, TextCasts,
 };
+use ashlar_operators::HashAggregates;
 use ashlar_store::{ReadView, Store};
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
@@ -49,8 +50,8 @@ const STACK_BYTES: usize = 256 << 20;
 /// Consumers named when memory runs out.
 const CONSUMERS_NAMED: usize = 3;
 
-/// Time zones whose engines are kept beside the one for UTC: sessions of one place share theirs, with its plans.
-const ZONES_MAX: usize = 32;
+/// Engines that are kept beside the first: sessions of one place share theirs, with its plans.
+const OTHERS_MAX: usize = 32;
 
 static QUERY: Name = Name::new("query");
 static POOL: Name = Name::new("query pool");
@@ -62,12 +63,23 @@ pub struct Engine {
     catalog: Arc<Catalog>,
     state: SessionState,
     pool: Arc<Pool>,
-    /// Shared by the engines of all zones: each plan knows its own.
+    /// Shared by the engines of all sessions: each plan knows its zone.
     cache: Arc<PlanCache>,
     zone: Zone,
+    operators: Operators,
     config: EngineConfig,
-    /// The same engine in other time zones; of the engine for UTC only.
-    zones: Mutex<Vec<Arc<Engine>>>,
+    /// The same engine for other sessions; of the first engine only.
+    others: Mutex<Vec<Arc<Engine>>>,
+}
+
+/// Whose operators plans are made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Operators {
+    /// Ours where they apply.
+    #[default]
+    Own,
+    /// DataFusion's, to compare with.
+    Stock,
 }
 
 /// The threads that queries run on.
@@ -104,7 +116,7 @@ impl Engine {
         );
         let runtime =
             RuntimeEnvBuilder::new().with_memory_pool(Arc::new(memory)).build_arc().map_err(from_datafusion)?;
-        let state = session_state(config, runtime, Zone::Utc)?;
+        let state = session_state(config, runtime, Zone::Utc, Operators::Own)?;
         Ok(Arc::new(Self {
             store,
             catalog,
@@ -112,41 +124,43 @@ impl Engine {
             pool: Arc::new(Pool(Some(pool))),
             cache: Arc::new(PlanCache::new(config.plan_cache_bytes_max)),
             zone: Zone::Utc,
+            operators: Operators::Own,
             config: config.clone(),
-            zones: Mutex::new(Vec::new()),
+            others: Mutex::new(Vec::new()),
         }))
     }
 
-    /// The engine for sessions in a time zone: it shares rows, names, threads and memory with this one, which is the
-    /// one for UTC, and has plans of its own.
+    /// The engine for sessions in a time zone, with these operators: it shares rows, names, threads and memory with this
+    /// one, which is the first, and has plans of its own.
     ///
     /// # Errors
     /// As DataFusion's registries.
-    pub fn in_zone(self: &Arc<Self>, zone: Zone) -> Result<Arc<Self>> {
-        if zone == self.zone {
+    pub fn of_session(self: &Arc<Self>, zone: Zone, operators: Operators) -> Result<Arc<Self>> {
+        if (zone, operators) == (self.zone, self.operators) {
             return Ok(Arc::clone(self));
         }
-        let mut zones = self.zones.lock();
-        if let Some(known) = zones.iter().position(|engine| engine.zone == zone) {
+        let mut others = self.others.lock();
+        if let Some(known) = others.iter().position(|engine| (engine.zone, engine.operators) == (zone, operators)) {
             // The last used is the last.
-            let engine = zones.remove(known);
-            zones.push(Arc::clone(&engine));
+            let engine = others.remove(known);
+            others.push(Arc::clone(&engine));
             return Ok(engine);
         }
         let engine = Arc::new(Self {
             store: Arc::clone(&self.store),
             catalog: Arc::clone(&self.catalog),
-            state: session_state(&self.config, Arc::clone(self.state.runtime_env()), zone)?,
+            state: session_state(&self.config, Arc::clone(self.state.runtime_env()), zone, operators)?,
             pool: Arc::clone(&self.pool),
             cache: Arc::clone(&self.cache),
             zone,
+            operators,
             config: self.config.clone(),
-            zones: Mutex::new(Vec::new()),
+            others: Mutex::new(Vec::new()),
         });
-        if zones.len() >= ZONES_MAX {
-            zones.remove(0);
+        if others.len() >= OTHERS_MAX {
+            others.remove(0);
         }
-        zones.push(Arc::clone(&engine));
+        others.push(Arc::clone(&engine));
         Ok(engine)
     }
 
@@ -221,7 +235,12 @@ impl Engine {
     }
 }
 
-fn session_state(config: &EngineConfig, runtime: Arc<RuntimeEnv>, zone: Zone) -> Result<SessionState> {
+fn session_state(
+    config: &EngineConfig,
+    runtime: Arc<RuntimeEnv>,
+    zone: Zone,
+    operators: Operators,
+) -> Result<SessionState> {
     let mut session = SessionConfig::new()
         .with_target_partitions(config.threads.max(1))
         .with_batch_size(config.batch_rows.max(1))
@@ -248,6 +267,11 @@ fn session_state(config: &EngineConfig, runtime: Arc<RuntimeEnv>, zone: Zone) ->
     // When it is known which side of a join is the smaller one, and before streams are divided for it.
     let place = physical.iter().position(|rule| rule.name() == "join_selection").map_or(0, |place| place + 1);
     physical.insert(place, Arc::new(LookupJoins));
+    if operators == Operators::Own {
+        // When it is known which aggregations have a limit, and before streams are divided for the engine's.
+        let limited = physical.iter().position(|rule| rule.name() == "LimitedDistinctAggregation");
+        physical.insert(limited.map_or(place + 1, |limited| limited + 1), Arc::new(HashAggregates));
+    }
     let state = SessionStateBuilder::new()
         .with_config(session)
         .with_physical_optimizer_rules(physical)

@@ -2,7 +2,7 @@
 //!
 //! Each is a name with its overloads (`catalog`), resolved by the types of its arguments as PostgreSQL resolves them
 //! (`resolve`), and computed a row at a time by `base`. A session's time zone is part of the function: each zone has its
-//! own set (see `Engine::in_zone`). What reads the clock is a literal by the time a plan runs (`clock`).
+//! own set (see `Engine::of_session`). What reads the clock is a literal by the time a plan runs (`clock`).
 
 pub mod aggregates;
 mod catalog;

@@ -230,9 +230,9 @@ impl SqlSession {
         self.settings.style()
     }
 
-    /// The engine of this session's time zone: it plans, and keeps its plans.
+    /// The engine of this session's time zone and operators: it plans.
     fn engine(&self) -> Result<Arc<Engine>> {
-        self.shared.engine.in_zone(self.style().zone)
+        self.shared.engine.of_session(self.style().zone, self.settings.operators)
     }
 
     /// Stops what the session is running.

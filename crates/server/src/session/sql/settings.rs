@@ -10,6 +10,7 @@ use ashlar_base::value::text::TextStyle;
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::POSTGRES_VERSION;
+use ashlar_query::engine::Operators;
 use ashlar_query::statement::{TransactionModes, isolation};
 use ashlar_query::transaction::Isolation;
 
@@ -70,6 +71,8 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("maintenance_work_mem", "65536", Rule::Kilobytes(1024), false),
     ("max_identifier_length", "63", Rule::Fixed, false),
     ("max_index_keys", "32", Rule::Fixed, false),
+    // Ours: whose hash operators plans are made of.
+    ("operators", "own", Rule::OneOf(&["own", "stock"]), false),
     ("role", "none", Rule::Only(&["none"]), false),
     // There are no policies.
     ("row_security", "on", Rule::Bool, false),
@@ -116,6 +119,8 @@ pub(super) struct Settings {
     pub(super) lock_timeout_ms: u64,
     /// The least severe of what a client wants to be told, as a number of [`SEVERITIES`].
     min_severity: usize,
+    /// Whose operators plans are made of.
+    pub(super) operators: Operators,
     pub(super) idle_session_timeout_ms: u64,
     pub(super) idle_in_transaction_timeout_ms: u64,
 }
@@ -156,6 +161,7 @@ impl Settings {
             statement_timeout_ms: 0,
             lock_timeout_ms: 0,
             min_severity: 0,
+            operators: Operators::default(),
             idle_session_timeout_ms: 0,
             idle_in_transaction_timeout_ms: 0,
         };
@@ -295,6 +301,9 @@ impl Settings {
                 "default_transaction_deferrable" => self.modes.deferrable = value == "on",
                 "client_min_messages" => {
                     self.min_severity = SEVERITIES.iter().position(|severity| severity == value).unwrap_or(0);
+                }
+                "operators" => {
+                    self.operators = if value == "stock" { Operators::Stock } else { Operators::Own };
                 }
                 "statement_timeout" => self.statement_timeout_ms = value.parse().unwrap_or(0),
                 "lock_timeout" => self.lock_timeout_ms = value.parse().unwrap_or(0),

@@ -35,6 +35,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("maintenance_work_mem", "Sets the maximum memory to be used for maintenance operations."),
     ("max_identifier_length", "Shows the maximum identifier length."),
     ("max_index_keys", "Shows the maximum number of index keys."),
+    ("operators", "Sets whose hash operators plans are made of: the server's own, or DataFusion's stock ones."),
     ("role", "Sets the current role."),
     ("row_security", "Enable row security."),
     ("search_path", "Sets the schema search order for names that are not schema-qualified."),

@@ -1,0 +1,193 @@
+//! The plan node.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::{DataFusionError, Result, internal_err};
+use datafusion_common_runtime::{JoinSet, SpawnedTask};
+use datafusion_execution::memory_pool::MemoryConsumer;
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion_physical_plan::coop::cooperative;
+use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion_physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, SpillMetrics,
+};
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties, SpillManager,
+};
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::partition::Files;
+use super::run::{Left, Run, shared};
+use super::spec::Spec;
+use crate::memory::Memory;
+
+/// Aggregation over groups in one stage: see `aggregate`.
+pub struct HashAggregateExec {
+    shared: Arc<Shared>,
+    properties: Arc<PlanProperties>,
+}
+
+/// What the node shares with its outputs.
+struct Shared {
+    input: Arc<dyn ExecutionPlan>,
+    spec: Arc<Spec>,
+    metrics: ExecutionPlanMetricsSet,
+    /// When the first output has been asked for a batch.
+    started: Mutex<Option<Started>>,
+}
+
+/// What has come of the input: nothing yet, what is to be given out, or an error.
+type Outcome = Option<Result<Arc<Left>, Arc<DataFusionError>>>;
+
+struct Started {
+    outcome: watch::Receiver<Outcome>,
+    /// Ends when the plan and all its outputs are gone.
+    _task: SpawnedTask<()>,
+}
+
+impl HashAggregateExec {
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, spec: Spec, streams: usize) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&spec.schema)),
+            Partitioning::UnknownPartitioning(streams),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        Self { shared: Arc::new(Shared::new(input, Arc::new(spec))), properties: Arc::new(properties) }
+    }
+}
+
+impl Shared {
+    fn new(input: Arc<dyn ExecutionPlan>, spec: Arc<Spec>) -> Self {
+        Self { input, spec, metrics: ExecutionPlanMetricsSet::new(), started: Mutex::new(None) }
+    }
+
+    /// What comes of the input, which begins to be read if nobody has begun.
+    fn outcome(&self, context: &Arc<TaskContext>) -> Result<watch::Receiver<Outcome>> {
+        let mut started = self.started.lock();
+        if let Some(started) = started.as_ref() {
+            return Ok(started.outcome.clone());
+        }
+        let consumer = MemoryConsumer::new("HashAggregate").with_can_spill(true);
+        let peak = MetricBuilder::new(&self.metrics).gauge("peak_mem_used", 0);
+        let memory = Arc::new(Memory::new(consumer.register(context.memory_pool()), peak));
+        let metrics = SpillMetrics::new(&self.metrics, 0);
+        let manager = SpillManager::new(context.runtime_env(), metrics, Arc::clone(&self.spec.partial_schema));
+        let files = Files { manager, memory, batch_rows: context.session_config().batch_size() };
+        let run = Arc::new(Run::new(Arc::clone(&self.spec), files));
+        let streams = self.input.output_partitioning().partition_count();
+        let inputs = (0..streams).map(|stream| self.input.execute(stream, Arc::clone(context)));
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let (sender, outcome) = watch::channel(None);
+        let task = SpawnedTask::spawn(async move {
+            let found = consume(run, inputs).await.map_err(Arc::new);
+            // Nobody may want it any more.
+            let _ = sender.send(Some(found));
+        });
+        *started = Some(Started { outcome: outcome.clone(), _task: task });
+        Ok(outcome)
+    }
+
+    /// The batches of an output.
+    async fn batches(
+        self: Arc<Self>,
+        context: Arc<TaskContext>,
+    ) -> Result<impl futures::Stream<Item = Result<RecordBatch>>> {
+        let mut outcome = self.outcome(&context)?;
+        let found = outcome.wait_for(Option::is_some).await;
+        let found = found.map_err(|_| DataFusionError::Internal("an aggregation was given up".to_owned()))?;
+        match found.as_ref() {
+            Some(Ok(left)) => Ok(Arc::clone(left).batches()),
+            Some(Err(error)) => Err(shared(error)),
+            None => internal_err!("an aggregation without an outcome"),
+        }
+    }
+}
+
+/// Reads all streams to their ends.
+async fn consume(run: Arc<Run>, inputs: Vec<SendableRecordBatchStream>) -> Result<Arc<Left>> {
+    let mut tasks = JoinSet::new();
+    for (number, input) in inputs.into_iter().enumerate() {
+        let run = Arc::clone(&run);
+        tasks.spawn(async move { run.consume(input, number).await });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok(ended) => ended?,
+            Err(error) => return Err(DataFusionError::ExecutionJoin(Box::new(error))),
+        }
+    }
+    let Some(run) = Arc::into_inner(run) else { return internal_err!("a stream of an aggregation has not ended") };
+    let (spec, files, work) = run.work()?;
+    Ok(Arc::new(Left { spec, files, work: Mutex::new(work) }))
+}
+
+impl fmt::Debug for HashAggregateExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HashAggregateExec: {}", self.shared.spec.describe())
+    }
+}
+
+impl DisplayAs for HashAggregateExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HashAggregateExec: {}", self.shared.spec.describe())
+    }
+}
+
+impl ExecutionPlan for HashAggregateExec {
+    fn name(&self) -> &str {
+        "HashAggregateExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.shared.input]
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.shared.spec.schema)
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for expr in self.shared.spec.expressions() {
+            f(expr)?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let (Some(input), true) = (children.pop(), children.is_empty()) else {
+            return internal_err!("an aggregation has one input");
+        };
+        let shared = Shared::new(input, Arc::clone(&self.shared.spec));
+        Ok(Arc::new(Self { shared: Arc::new(shared), properties: Arc::clone(&self.properties) }))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.shared.metrics.clone_inner())
+    }
+
+    fn execute(&self, stream_partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let metrics = BaselineMetrics::new(&self.shared.metrics, stream_partition);
+        let batches = futures::stream::once(Arc::clone(&self.shared).batches(context)).try_flatten();
+        let counted = batches.inspect_ok(move |batch| {
+            metrics.record_output(batch.num_rows());
+        });
+        // What is ready is given out as fast as it is taken: others on the thread get their turn in between.
+        Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(self.schema(), counted.boxed()))))
+    }
+}

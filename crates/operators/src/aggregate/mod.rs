@@ -1,0 +1,23 @@
+//! Aggregation over groups: rows of all streams into one set of groups, without an exchange between two stages.
+//!
+//! ```text
+//!   stream -> front (a table of its own) --\
+//!   stream -> front                      ---+-> small (all of them together) ----------> output
+//!              | too many groups            |
+//!              +-> partitions, by bits of the hash, each behind a lock --> one after the other -> output
+//!                       | too many bytes: the largest goes to a file
+//!                       +-> files of a partition -> partitions, by another hash -> output
+//! ```
+//!
+//! `rule` puts the node of `exec` into plans; `spec` says what is aggregated; `states` holds what is known of each
+//! group, `partition` one table, `partitions` many, and `run` is the work of a stream and of an output.
+
+pub(crate) mod exec;
+mod partition;
+mod partitions;
+pub(crate) mod rule;
+mod run;
+mod spec;
+mod states;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! One table of groups with what is known of them, and the files of those that were put out of memory.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::datatypes::SchemaRef;
+use datafusion_common::Result;
+use datafusion_execution::SpillFile;
+use datafusion_physical_plan::SpillManager;
+
+use super::spec::{Rows, Spec};
+use super::states::State;
+use crate::hash_table::groups::Groups;
+use crate::hash_table::hash::Secret;
+use crate::hash_table::keys::{Keys, Packed};
+use crate::memory::{Memory, Wish};
+
+/// See the module.
+pub(crate) struct Partition {
+    groups: Groups,
+    states: Vec<Box<dyn State>>,
+    ids: Vec<usize>,
+    pub(crate) runs: Vec<Arc<dyn SpillFile>>,
+}
+
+/// Rows that a table takes: some of a batch, with the values of those, in their order.
+pub(crate) struct Portion<'a> {
+    pub(crate) batch: &'a Rows,
+    pub(crate) hashes: &'a [u64],
+    pub(crate) rows: &'a [u32],
+    pub(crate) values: &'a [Vec<ArrayRef>],
+    pub(crate) filters: &'a [Option<BooleanArray>],
+}
+
+impl Partition {
+    /// No groups yet.
+    ///
+    /// # Errors
+    /// What the aggregates find.
+    pub(crate) fn new(spec: &Spec, secret: Secret, memory: &Arc<Memory>) -> Result<Self> {
+        let groups = Groups::new(&spec.packing, secret, memory.charge());
+        Ok(Self { groups, states: spec.states(memory)?, ids: Vec::new(), runs: Vec::new() })
+    }
+
+    /// Groups in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Bytes that are charged.
+    pub(crate) fn bytes(&self) -> usize {
+        self.groups.bytes() + self.states.iter().map(|state| state.bytes()).sum::<usize>()
+    }
+
+    /// Takes rows.
+    ///
+    /// # Errors
+    /// Where the pool has no memory for them: then none was taken. What the aggregates find.
+    pub(crate) fn add(&mut self, rows: &Portion<'_>, wish: Wish) -> Result<()> {
+        let bytes = match &rows.batch.packed.keys {
+            Keys::Bytes(keys) => rows.rows.iter().map(|&row| keys.get(row as usize).len()).sum(),
+            _ => 0,
+        };
+        self.groups.reserve(rows.rows.len(), bytes, wish)?;
+        let groups = self.groups.len() + rows.rows.len();
+        for state in &mut self.states {
+            state.reserve(groups, wish)?;
+        }
+        self.groups.of_rows(&rows.batch.packed, rows.hashes, rows.rows, &mut self.ids);
+        let groups = self.groups.len();
+        for ((state, values), filter) in self.states.iter_mut().zip(rows.values).zip(rows.filters) {
+            if rows.batch.is_partial {
+                state.merge(values, &self.ids, groups)?;
+            } else {
+                state.update(values, &self.ids, filter.as_ref(), groups)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Its groups, as rows for another table. Their bytes stay charged until `self` goes.
+    ///
+    /// # Errors
+    /// What the aggregates find.
+    pub(crate) fn to_rows(&mut self) -> Result<Rows> {
+        let values = self.states.iter_mut().map(|state| state.state()).collect::<Result<Vec<_>>>()?;
+        let filters = vec![None; values.len()];
+        let taken = self.groups.take();
+        let packed = Packed::of_groups(taken.keys, taken.null);
+        Ok(Rows { packed, values, filters, is_partial: true })
+    }
+
+    /// The results, or what is known of the groups, by the schema.
+    ///
+    /// # Errors
+    /// What the aggregates find.
+    pub(crate) fn to_batch(&mut self, spec: &Spec, schema: &SchemaRef, is_partial: bool) -> Result<RecordBatch> {
+        let rows = self.len();
+        let taken = self.groups.take();
+        let mut columns = spec.packing.unpack(taken.keys, taken.null)?;
+        for state in &mut self.states {
+            if is_partial {
+                columns.extend(state.state()?);
+            } else {
+                columns.push(state.evaluate()?);
+            }
+        }
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    }
+
+    /// Writes its groups to a file; then it has none.
+    ///
+    /// # Errors
+    /// Where the disk has no room for them.
+    pub(crate) fn spill(&mut self, spec: &Spec, secret: Secret, files: &Files) -> Result<()> {
+        let batch = self.to_batch(spec, &spec.partial_schema, true)?;
+        let mut empty = Self::new(spec, secret, &files.memory)?;
+        empty.runs = std::mem::take(&mut self.runs);
+        let batches: Vec<RecordBatch> = (0..batch.num_rows())
+            .step_by(files.batch_rows)
+            .map(|start| batch.slice(start, files.batch_rows.min(batch.num_rows() - start)))
+            .collect();
+        empty.runs.extend(files.manager.spill_record_batch_and_finish(&batches, "groups")?);
+        // Its bytes are given back now, and the batch's with them.
+        *self = empty;
+        Ok(())
+    }
+}
+
+/// Where groups go that have no room in memory.
+pub(crate) struct Files {
+    pub(crate) manager: SpillManager,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) batch_rows: usize,
+}

@@ -1,0 +1,147 @@
+//! Many tables, one for each of some bits of the hash: each behind a lock that is held for some rows of a batch.
+
+use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt32Array};
+use arrow::compute::take;
+use datafusion_common::{DataFusionError, Result};
+use parking_lot::Mutex;
+
+use super::partition::{Files, Partition, Portion};
+use super::spec::{Rows, Spec};
+use crate::hash_table::hash::Secret;
+use crate::memory::Wish;
+
+/// Bits of the hash that say which table a row belongs to.
+const BITS: u32 = 6;
+/// Tables.
+pub(crate) const PARTITIONS: usize = 1 << BITS;
+/// The bits behind the tag.
+const SHIFT: u32 = 8;
+/// See the module.
+pub(crate) struct Partitions {
+    tables: Vec<Mutex<Partition>>,
+    pub(crate) secret: Secret,
+}
+
+/// The order of a batch by its partitions, kept to be used again.
+#[derive(Default)]
+pub(crate) struct Order {
+    hashes: Vec<u64>,
+    rows: Vec<u32>,
+}
+
+#[inline]
+fn partition_of(hash: u64) -> usize {
+    (hash >> SHIFT) as usize % PARTITIONS
+}
+
+/// Whether an error says that there is no memory left.
+pub(crate) fn is_full(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
+}
+
+impl Partitions {
+    /// Empty ones.
+    ///
+    /// # Errors
+    /// What the aggregates find.
+    pub(crate) fn new(spec: &Spec, secret: Secret, files: &Files) -> Result<Self> {
+        let table = |_| Partition::new(spec, secret, &files.memory).map(Mutex::new);
+        Ok(Self { tables: (0..PARTITIONS).map(table).collect::<Result<_>>()?, secret })
+    }
+
+    /// Takes rows. `first` is where it begins: whoever adds at the same time had better begin elsewhere.
+    ///
+    /// # Errors
+    /// Where neither memory nor the disk has room for them; what the aggregates find.
+    pub(crate) fn add(&self, spec: &Spec, files: &Files, batch: &Rows, first: usize, order: &mut Order) -> Result<()> {
+        batch.packed.hashes(self.secret, &mut order.hashes);
+        let mut ends = [0_u32; PARTITIONS];
+        order.hashes.iter().for_each(|hash| ends[partition_of(*hash)] += 1);
+        let mut total = 0;
+        let starts = ends.map(|count| {
+            total += count;
+            total - count
+        });
+        let mut next = starts;
+        order.rows.clear();
+        order.rows.resize(order.hashes.len(), 0);
+        for (row, hash) in order.hashes.iter().enumerate() {
+            let next = &mut next[partition_of(*hash)];
+            order.rows[*next as usize] = row as u32;
+            *next += 1;
+        }
+        let indices = UInt32Array::from(order.rows.clone());
+        let taken = |array: &ArrayRef| Ok(take(array, &indices, None)?);
+        let values = batch.values.iter().map(|arrays| arrays.iter().map(taken).collect::<Result<Vec<_>>>());
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let filter = |filter: &Option<BooleanArray>| match filter {
+            Some(filter) => Ok(Some(take(filter, &indices, None)?.as_boolean().clone())),
+            None => Ok::<_, DataFusionError>(None),
+        };
+        let filters = batch.filters.iter().map(filter).collect::<Result<Vec<_>>>()?;
+        for partition in (0..PARTITIONS).map(|step| (first + step) % PARTITIONS) {
+            let (start, end) = (starts[partition] as usize, next[partition] as usize);
+            if start == end {
+                continue;
+            }
+            let slice = |array: &ArrayRef| array.slice(start, end - start);
+            let values: Vec<Vec<ArrayRef>> = values.iter().map(|arrays| arrays.iter().map(slice).collect()).collect();
+            let filters: Vec<Option<BooleanArray>> =
+                filters.iter().map(|filter| filter.as_ref().map(|filter| filter.slice(start, end - start))).collect();
+            let rows = Portion {
+                batch,
+                hashes: &order.hashes,
+                rows: &order.rows[start..end],
+                values: &values,
+                filters: &filters,
+            };
+            let mut wish = Wish::IfFree;
+            loop {
+                let added = self.tables[partition].lock().add(&rows, wish);
+                match added {
+                    Err(error) if is_full(&error) && wish == Wish::IfFree => {
+                        if !self.spill_largest(spec, files)? {
+                            wish = Wish::Anyway;
+                        }
+                    }
+                    other => break other?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the groups of the table with the most bytes out of memory; whether there was one.
+    fn spill_largest(&self, spec: &Spec, files: &Files) -> Result<bool> {
+        let size = |table: &Mutex<Partition>| {
+            let table = table.lock();
+            if table.len() == 0 { 0 } else { table.bytes() }
+        };
+        let largest = self.tables.iter().map(|table| (size(table), table)).max_by_key(|(bytes, _)| *bytes);
+        let Some((_, table)) = largest.filter(|(bytes, _)| *bytes > 0) else { return Ok(false) };
+        let mut table = table.lock();
+        // Another stream may have been faster.
+        if table.len() > 0 {
+            table.spill(spec, self.secret, files)?;
+        }
+        Ok(true)
+    }
+
+    /// The tables, when all rows have come.
+    pub(crate) fn into_tables(self) -> impl Iterator<Item = Partition> {
+        self.tables.into_iter().map(Mutex::into_inner)
+    }
+}
+
+/// All rows of a batch, for a table of its own.
+pub(crate) fn whole<'a>(batch: &'a Rows, hashes: &'a [u64], rows: &'a [u32]) -> Portion<'a> {
+    Portion { batch, hashes, rows, values: &batch.values, filters: &batch.filters }
+}
+
+/// The rows 0, 1, ... of a batch.
+pub(crate) fn all_rows(rows: &mut Vec<u32>, count: usize) {
+    if rows.len() < count {
+        rows.extend(rows.len() as u32..count as u32);
+    }
+    rows.truncate(count);
+}

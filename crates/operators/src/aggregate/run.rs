@@ -1,0 +1,236 @@
+//! The work of an aggregation: what each stream of the input does, and what each output does when all have ended.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::RecordBatch;
+use datafusion_common::{DataFusionError, Result, exec_err};
+use datafusion_execution::{SendableRecordBatchStream, SpillFile};
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+
+use super::partition::{Files, Partition};
+use super::partitions::{Order, PARTITIONS, Partitions, all_rows, is_full, whole};
+use super::spec::{Rows, Spec};
+use crate::hash_table::hash::Secret;
+use crate::memory::Wish;
+
+/// Groups of a front: so many with their states are in a cache of the processor.
+const FRONT_GROUPS: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
+
+/// Groups of one key each cannot be divided, and a hash that divides nothing ten times is none.
+const LEVELS_MAX: usize = 10;
+
+/// One execution, shared by its streams.
+pub(crate) struct Run {
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) files: Files,
+    secret: Secret,
+    /// The groups of streams that ended with few.
+    small: Mutex<Option<Partition>>,
+    /// The groups of the others.
+    large: OnceLock<Partitions>,
+    /// Whether memory has run out: what streams have for themselves is put together then.
+    is_short: AtomicBool,
+}
+
+/// Groups that are ready, or files of which they are made.
+pub(crate) enum Work {
+    Table(Partition),
+    Files { runs: Vec<Arc<dyn SpillFile>>, secret: Secret, level: usize },
+}
+
+impl Run {
+    pub(crate) fn new(spec: Arc<Spec>, files: Files) -> Self {
+        let secret = Secret::random();
+        Self { spec, files, secret, small: Mutex::new(None), large: OnceLock::new(), is_short: AtomicBool::new(false) }
+    }
+
+    /// Takes the rows of a stream.
+    ///
+    /// # Errors
+    /// What the stream, expressions and aggregates find; where neither memory nor the disk has room.
+    pub(crate) async fn consume(&self, mut input: SendableRecordBatchStream, number: usize) -> Result<()> {
+        let mut stream = Stream {
+            run: self,
+            front: Some(Partition::new(&self.spec, self.secret, &self.files.memory)?),
+            first: number * PARTITIONS / 3,
+            hashes: Vec::new(),
+            rows: Vec::new(),
+            order: Order::default(),
+        };
+        while let Some(batch) = input.next().await.transpose()? {
+            if batch.num_rows() > 0 {
+                stream.add(&self.spec.rows(&batch)?)?;
+            }
+        }
+        stream.finish()
+    }
+
+    /// The tables of many groups.
+    fn large(&self) -> Result<&Partitions> {
+        if let Some(large) = self.large.get() {
+            return Ok(large);
+        }
+        let made = Partitions::new(&self.spec, self.secret, &self.files)?;
+        Ok(self.large.get_or_init(|| made))
+    }
+
+    /// What there is to be given out, when all rows have come.
+    ///
+    /// # Errors
+    /// Where neither memory nor the disk has room.
+    pub(crate) fn work(mut self) -> Result<(Arc<Spec>, Files, Vec<Work>)> {
+        // Of no groups some accumulators have nothing to say.
+        let small = self.small.get_mut().take().filter(|small| small.len() > 0);
+        let Some(large) = self.large.take() else {
+            return Ok((self.spec, self.files, small.map(Work::Table).into_iter().collect()));
+        };
+        if let Some(mut small) = small {
+            let rows = small.to_rows()?;
+            large.add(&self.spec, &self.files, &rows, 0, &mut Order::default())?;
+        }
+        let work = settled(large, &self.spec, &self.files, 0)?;
+        Ok((self.spec, self.files, work))
+    }
+}
+
+/// Tables to which nothing will be added.
+fn settled(tables: Partitions, spec: &Spec, files: &Files, level: usize) -> Result<Vec<Work>> {
+    let secret = tables.secret;
+    let mut work = Vec::new();
+    for mut table in tables.into_tables() {
+        if !table.runs.is_empty() {
+            // What is still in memory belongs to the same groups.
+            if table.len() > 0 {
+                table.spill(spec, secret, files)?;
+            }
+            let runs = std::mem::take(&mut table.runs);
+            work.push(Work::Files { runs, secret: secret.next(), level: level + 1 });
+        } else if table.len() > 0 {
+            work.push(Work::Table(table));
+        }
+    }
+    Ok(work)
+}
+
+/// The work of a stream.
+struct Stream<'a> {
+    run: &'a Run,
+    /// Until it has too many groups.
+    front: Option<Partition>,
+    /// The partition that it begins with.
+    first: usize,
+    hashes: Vec<u64>,
+    rows: Vec<u32>,
+    order: Order,
+}
+
+impl Stream<'_> {
+    fn add(&mut self, batch: &Rows) -> Result<()> {
+        if self.front.is_some() && self.run.is_short.load(Ordering::Relaxed) {
+            self.leave_front()?;
+        }
+        let Some(front) = &mut self.front else { return self.add_to_large(batch) };
+        batch.packed.hashes(self.run.secret, &mut self.hashes);
+        all_rows(&mut self.rows, batch.packed.len());
+        match front.add(&whole(batch, &self.hashes, &self.rows), Wish::IfFree) {
+            Err(error) if is_full(&error) => {
+                self.run.is_short.store(true, Ordering::Relaxed);
+                self.leave_front()?;
+                self.add_to_large(batch)
+            }
+            Ok(()) if front.len() > FRONT_GROUPS => self.leave_front(),
+            other => other,
+        }
+    }
+
+    fn add_to_large(&mut self, batch: &Rows) -> Result<()> {
+        self.run.large()?.add(&self.run.spec, &self.run.files, batch, self.first, &mut self.order)
+    }
+
+    fn leave_front(&mut self) -> Result<()> {
+        let Some(mut front) = self.front.take().filter(|front| front.len() > 0) else { return Ok(()) };
+        let rows = front.to_rows()?;
+        self.add_to_large(&rows)
+    }
+
+    fn finish(mut self) -> Result<()> {
+        let Some(mut front) = self.front.take().filter(|front| front.len() > 0) else { return Ok(()) };
+        let mut small = self.run.small.lock();
+        let Some(together) = small.as_mut() else {
+            *small = Some(front);
+            return Ok(());
+        };
+        let rows = front.to_rows()?;
+        rows.packed.hashes(self.run.secret, &mut self.hashes);
+        all_rows(&mut self.rows, rows.packed.len());
+        match together.add(&whole(&rows, &self.hashes, &self.rows), Wish::IfFree) {
+            Err(error) if is_full(&error) => {
+                drop(small);
+                self.add_to_large(&rows)
+            }
+            other => other,
+        }
+    }
+}
+
+/// What is left to be given out, shared by the outputs.
+pub(crate) struct Left {
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) files: Files,
+    pub(crate) work: Mutex<Vec<Work>>,
+}
+
+impl Left {
+    /// Batches of results, until there is no work left.
+    pub(crate) fn batches(self: Arc<Self>) -> impl futures::Stream<Item = Result<RecordBatch>> {
+        futures::stream::try_unfold(self, |left| async move {
+            loop {
+                let Some(work) = left.work.lock().pop() else { return Ok::<_, DataFusionError>(None) };
+                match work {
+                    Work::Table(mut table) => {
+                        let batch = table.to_batch(&left.spec, &left.spec.schema, false)?;
+                        let rows = left.files.batch_rows;
+                        let slices: Vec<Result<RecordBatch>> = (0..batch.num_rows())
+                            .step_by(rows)
+                            .map(|start| Ok(batch.slice(start, rows.min(batch.num_rows() - start))))
+                            .collect();
+                        // Charged until the last has gone.
+                        let slices = futures::stream::iter(slices).inspect_ok(move |_| {
+                            let _charged = &table;
+                        });
+                        return Ok(Some((slices, left)));
+                    }
+                    Work::Files { runs, secret, level } => {
+                        let more = left.read(&runs, secret, level).await?;
+                        left.work.lock().extend(more);
+                    }
+                }
+            }
+        })
+        .try_flatten()
+    }
+
+    /// Makes tables of files.
+    async fn read(&self, runs: &[Arc<dyn SpillFile>], secret: Secret, level: usize) -> Result<Vec<Work>> {
+        if level > LEVELS_MAX {
+            return exec_err!("the groups of an aggregation cannot be divided any further");
+        }
+        let tables = Partitions::new(&self.spec, secret, &self.files)?;
+        let mut order = Order::default();
+        for run in runs {
+            let mut batches = self.files.manager.read_spill_as_stream_unbuffered(Arc::clone(run), None)?;
+            while let Some(batch) = batches.next().await.transpose()? {
+                let rows = self.spec.partial_rows(&batch)?;
+                tables.add(&self.spec, &self.files, &rows, 0, &mut order)?;
+            }
+        }
+        settled(tables, &self.spec, &self.files, level)
+    }
+}
+
+/// Errors are told to every output.
+pub(crate) fn shared(error: &Arc<DataFusionError>) -> DataFusionError {
+    DataFusionError::Shared(Arc::clone(error))
+}

@@ -1,0 +1,233 @@
+//! The groups of a table: a key each, and the number that stands for it.
+
+use datafusion_common::{Result, resources_err};
+
+use super::directory::Directory;
+use super::hash::{Secret, Word};
+use super::keys::{ByteKeys, Keys, Packed, Packing};
+use crate::memory::{Charge, Wish};
+
+/// Rows whose places in the directory are asked for together.
+const TOGETHER: usize = 64;
+
+/// What is kept beside the bytes of keys: nothing for words, from which hashes are made again, and half a hash for bytes.
+#[derive(Debug)]
+enum Stored {
+    Word32(Vec<u32>),
+    Word64(Vec<u64>),
+    Word128(Vec<u128>),
+    Bytes(ByteKeys, Vec<u64>),
+}
+
+/// See the module.
+pub(crate) struct Groups {
+    directory: Directory,
+    stored: Stored,
+    /// The group of NULL, of a column alone. It is in no directory.
+    null: Option<u32>,
+    secret: Secret,
+    charge: Charge,
+}
+
+/// More by a quarter: the average table is nine tenths full.
+fn grown(len: usize, more: usize) -> usize {
+    (len + more).max(len + len / 4)
+}
+
+impl Groups {
+    /// None yet; without memory.
+    pub(crate) fn new(packing: &Packing, secret: Secret, charge: Charge) -> Self {
+        let stored = match packing.none() {
+            Keys::Word32(words) => Stored::Word32(words),
+            Keys::Word64(words) => Stored::Word64(words),
+            Keys::Word128(words) => Stored::Word128(words),
+            Keys::Bytes(keys) => Stored::Bytes(keys, Vec::new()),
+        };
+        Self { directory: Directory::default(), stored, null: None, secret, charge }
+    }
+
+    /// Groups.
+    pub(crate) fn len(&self) -> usize {
+        match &self.stored {
+            Stored::Word32(words) => words.len(),
+            Stored::Word64(words) => words.len(),
+            Stored::Word128(words) => words.len(),
+            Stored::Bytes(keys, _) => keys.ends.len(),
+        }
+    }
+
+    /// Bytes that are held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.charge.bytes()
+    }
+
+    fn held(&self) -> usize {
+        let keys = match &self.stored {
+            Stored::Word32(words) => words.capacity() * size_of::<u32>(),
+            Stored::Word64(words) => words.capacity() * size_of::<u64>(),
+            Stored::Word128(words) => words.capacity() * size_of::<u128>(),
+            Stored::Bytes(keys, hashes) => {
+                keys.bytes.capacity() + keys.ends.capacity() * size_of::<u32>() + hashes.capacity() * size_of::<u64>()
+            }
+        };
+        keys + self.directory.bytes()
+    }
+
+    /// Makes room for so many more groups, whose keys have so many bytes if they are bytes. What is taken is charged
+    /// before.
+    ///
+    /// # Errors
+    /// Where the pool has not as much; then nothing changed.
+    pub(crate) fn reserve(&mut self, more: usize, bytes: usize, wish: Wish) -> Result<()> {
+        let len = self.len();
+        if u32::try_from(len + more).is_err() {
+            return resources_err!("a partition of an aggregation has more than 2^32 groups");
+        }
+        if len + more > self.directory.capacity() {
+            let entries = grown(len, more);
+            self.charge.grow(Directory::bytes_for(entries), wish)?;
+            let (secret, stored) = (self.secret, &self.stored);
+            match stored {
+                Stored::Word32(words) => self.directory.grow(entries, |id| words[id as usize].hash(secret)),
+                Stored::Word64(words) => self.directory.grow(entries, |id| words[id as usize].hash(secret)),
+                Stored::Word128(words) => self.directory.grow(entries, |id| words[id as usize].hash(secret)),
+                Stored::Bytes(_, hashes) => self.directory.grow(entries, |id| hashes[id as usize]),
+            }
+        }
+        match &mut self.stored {
+            Stored::Word32(words) => room(words, more, &mut self.charge, wish)?,
+            Stored::Word64(words) => room(words, more, &mut self.charge, wish)?,
+            Stored::Word128(words) => room(words, more, &mut self.charge, wish)?,
+            Stored::Bytes(keys, hashes) => {
+                if u32::try_from(keys.bytes.len() + bytes).is_err() {
+                    return resources_err!("a partition of an aggregation has more than 4 GiB of keys");
+                }
+                room(&mut keys.bytes, bytes, &mut self.charge, wish)?;
+                room(&mut keys.ends, more, &mut self.charge, wish)?;
+                room(hashes, more, &mut self.charge, wish)?;
+            }
+        }
+        let held = self.held();
+        self.charge.settle(held);
+        Ok(())
+    }
+
+    /// The groups of some rows of a batch, with those that are new; there is room for as many.
+    pub(crate) fn of_rows(&mut self, batch: &Packed, hashes: &[u64], rows: &[u32], ids: &mut Vec<usize>) {
+        ids.clear();
+        ids.reserve(rows.len());
+        let (directory, null) = (&mut self.directory, &mut self.null);
+        match (&mut self.stored, &batch.keys) {
+            (Stored::Word32(stored), Keys::Word32(keys)) => {
+                words(directory, null, stored, keys, batch, hashes, rows, ids)
+            }
+            (Stored::Word64(stored), Keys::Word64(keys)) => {
+                words(directory, null, stored, keys, batch, hashes, rows, ids)
+            }
+            (Stored::Word128(stored), Keys::Word128(keys)) => {
+                words(directory, null, stored, keys, batch, hashes, rows, ids);
+            }
+            (Stored::Bytes(stored, known), Keys::Bytes(keys)) => {
+                let mut add = |stored: &mut ByteKeys, key: &[u8], hash: u64| {
+                    stored.bytes.extend_from_slice(key);
+                    // Within 4 GiB, as was made sure when room was made.
+                    stored.ends.push(stored.bytes.len() as u32);
+                    known.push(hash);
+                };
+                for together in rows.chunks(TOGETHER) {
+                    touch(directory, hashes, together);
+                    for &row in together {
+                        let (row, next) = (row as usize, stored.ends.len() as u32);
+                        let id = if batch.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                            *null.get_or_insert(next)
+                        } else {
+                            let key = keys.get(row);
+                            directory.find_or_insert(hashes[row], next, |id| stored.get(id as usize) == key)
+                        };
+                        if id == next {
+                            let is_null = *null == Some(next);
+                            add(stored, if is_null { &[] } else { keys.get(row) }, hashes[row]);
+                        }
+                        ids.push(id as usize);
+                    }
+                }
+            }
+            // A packing packs all batches in one way.
+            _ => {}
+        }
+    }
+
+    /// The keys, and which of them stands for NULL. Their bytes stay charged until `self` goes.
+    pub(crate) fn take(&mut self) -> TakenKeys {
+        let keys = match &mut self.stored {
+            Stored::Word32(words) => Keys::Word32(std::mem::take(words)),
+            Stored::Word64(words) => Keys::Word64(std::mem::take(words)),
+            Stored::Word128(words) => Keys::Word128(std::mem::take(words)),
+            Stored::Bytes(keys, hashes) => {
+                hashes.clear();
+                let bytes = std::mem::take(&mut keys.bytes);
+                Keys::Bytes(ByteKeys { bytes, ends: std::mem::take(&mut keys.ends) })
+            }
+        };
+        self.directory = Directory::default();
+        TakenKeys { keys, null: self.null.take().map(|null| null as usize) }
+    }
+}
+
+/// Keys of groups.
+pub(crate) struct TakenKeys {
+    pub(crate) keys: Keys,
+    pub(crate) null: Option<usize>,
+}
+
+/// Room for more values, charged before it is taken: both the old ones and the new ones are held meanwhile.
+fn room<T>(values: &mut Vec<T>, more: usize, charge: &mut Charge, wish: Wish) -> Result<()> {
+    if values.capacity() - values.len() >= more {
+        return Ok(());
+    }
+    let wanted = grown(values.len(), more);
+    charge.grow(wanted * size_of::<T>(), wish)?;
+    values.reserve_exact(wanted - values.len());
+    Ok(())
+}
+
+/// Waits for the directory's lines of some rows at the same time.
+#[inline]
+fn touch(directory: &Directory, hashes: &[u64], rows: &[u32]) {
+    let sum = rows.iter().map(|&row| directory.touch(hashes[row as usize])).fold(0, u32::wrapping_add);
+    std::hint::black_box(sum);
+}
+
+#[inline]
+#[expect(clippy::too_many_arguments, reason = "the parts of a table, of which two are borrowed apart")]
+fn words<W: Word>(
+    directory: &mut Directory,
+    null: &mut Option<u32>,
+    stored: &mut Vec<W>,
+    keys: &[W],
+    batch: &Packed,
+    hashes: &[u64],
+    rows: &[u32],
+    ids: &mut Vec<usize>,
+) {
+    for together in rows.chunks(TOGETHER) {
+        touch(directory, hashes, together);
+        for &row in together {
+            let (row, next) = (row as usize, stored.len() as u32);
+            if batch.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                let id = *null.get_or_insert(next);
+                if id == next {
+                    stored.push(W::default());
+                }
+                ids.push(id as usize);
+                continue;
+            }
+            let key = keys[row];
+            let id = directory.find_or_insert(hashes[row], next, |id| stored[id as usize] == key);
+            if id == next {
+                stored.push(key);
+            }
+            ids.push(id as usize);
+        }
+    }
+}

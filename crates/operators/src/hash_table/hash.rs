@@ -1,0 +1,153 @@
+//! Hashes of keys: 64 bits by folded multiplication, with a secret, so that nobody can choose keys that collide.
+//!
+//! Of a hash, the upper half says where a directory is searched first, the lowest byte is the tag there, and the bits
+//! above that byte divide rows among partitions.
+
+use std::hash::{BuildHasher, RandomState};
+
+const FIRST: u64 = 0x9E37_79B9_7F4A_7C15;
+const SECOND: u64 = 0xD6E8_FEB8_6659_FD93;
+
+/// What hashes of one level are made with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Secret(u64);
+
+impl Secret {
+    /// Known to nobody.
+    pub(crate) fn random() -> Self {
+        Self(RandomState::new().hash_one(0))
+    }
+
+    /// Another one: what collided by this one does not by that.
+    pub(crate) fn next(self) -> Self {
+        Self(fold(self.0 ^ SECOND, FIRST).wrapping_add(SECOND))
+    }
+
+    /// The hash of NULL, where that is no part of a key's bytes.
+    pub(crate) fn of_null(self) -> u64 {
+        fold(self.0.rotate_left(17), SECOND)
+    }
+}
+
+/// The two halves of a product, one over the other.
+#[inline]
+fn fold(left: u64, right: u64) -> u64 {
+    let product = u128::from(left) * u128::from(right);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// What a group is known by.
+pub(crate) trait Word: Copy + Eq + Default + Send + 'static {
+    /// Its hash.
+    fn hash(self, secret: Secret) -> u64;
+    /// The lowest bits of a wide word.
+    fn narrow(wide: u128) -> Self;
+    /// All its bits.
+    fn widen(self) -> u128;
+}
+
+impl Word for u32 {
+    #[inline]
+    fn hash(self, secret: Secret) -> u64 {
+        u64::from(self).hash(secret)
+    }
+
+    #[inline]
+    fn narrow(wide: u128) -> Self {
+        wide as Self
+    }
+
+    #[inline]
+    fn widen(self) -> u128 {
+        u128::from(self)
+    }
+}
+
+impl Word for u64 {
+    #[inline]
+    fn hash(self, secret: Secret) -> u64 {
+        fold(self ^ secret.0, FIRST)
+    }
+
+    #[inline]
+    fn narrow(wide: u128) -> Self {
+        wide as Self
+    }
+
+    #[inline]
+    fn widen(self) -> u128 {
+        u128::from(self)
+    }
+}
+
+impl Word for u128 {
+    #[inline]
+    fn hash(self, secret: Secret) -> u64 {
+        let low = fold(self as u64 ^ secret.0, FIRST);
+        fold(low ^ (self >> 64) as u64, SECOND)
+    }
+
+    #[inline]
+    fn narrow(wide: u128) -> Self {
+        wide
+    }
+
+    #[inline]
+    fn widen(self) -> u128 {
+        self
+    }
+}
+
+/// The hash of bytes of any length.
+#[inline]
+pub(crate) fn of_bytes(bytes: &[u8], secret: Secret) -> u64 {
+    let mut hash = fold(secret.0 ^ bytes.len() as u64, SECOND);
+    let mut rest = bytes;
+    while let Some((first, behind)) = rest.split_first_chunk::<8>() {
+        hash = fold(hash ^ u64::from_le_bytes(*first), FIRST);
+        rest = behind;
+    }
+    if !rest.is_empty() {
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        hash = fold(hash ^ u64::from_le_bytes(last), FIRST);
+    }
+    // Where the last product was of few bits, the tag would be too.
+    fold(hash ^ secret.0, SECOND)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn keys_that_follow_each_other_are_spread() {
+        let secret = Secret::random();
+        for step in [1_u64, 1 << 8, 1 << 32, 1 << 56] {
+            let hashes: Vec<u64> = (0..256).map(|number| (number * step).hash(secret)).collect();
+            assert_eq!(hashes.iter().collect::<HashSet<_>>().len(), 256, "{step}");
+            for shift in [0, 8, 56] {
+                let seen: HashSet<u64> = hashes.iter().map(|hash| hash >> shift & 0xFF).collect();
+                // Of 256 draws out of 256, 162 are different by chance.
+                assert!(seen.len() > 120, "{step} {shift}: {}", seen.len());
+            }
+        }
+    }
+
+    #[test]
+    fn every_bit_of_bytes_counts() {
+        let secret = Secret::random();
+        let mut bytes = vec![7; 21];
+        let whole = of_bytes(&bytes, secret);
+        for at in 0..bytes.len() {
+            bytes[at] ^= 1;
+            assert_ne!(of_bytes(&bytes, secret), whole, "{at}");
+            bytes[at] ^= 1;
+        }
+        assert_ne!(of_bytes(&bytes[..20], secret), whole);
+        assert_ne!(of_bytes(&[0; 3], secret), of_bytes(&[0; 4], secret));
+        assert_ne!(of_bytes(&bytes, secret.next()), whole);
+    }
+}

@@ -1,0 +1,15 @@
+//! Groups by their keys: small numbers that stand for keys, in the order in which those came.
+//!
+//! ```text
+//!   key of a row -> hash -> directory -> group id -> keys[id], states[id]
+//! ```
+//!
+//! `keys` packs what rows are grouped by into words or bytes, `hash` mixes those, `directory` finds the group id of a
+//! hash, and `groups` puts them together. Ids are offsets of 32 bits, not pointers: they are half as long, and depend on
+//! no width of addresses. Nothing here knows a plan; all memory is charged by the caller, who is told beforehand how
+//! much will be taken.
+
+pub(crate) mod directory;
+pub(crate) mod groups;
+pub(crate) mod hash;
+pub(crate) mod keys;

@@ -1,0 +1,96 @@
+//! What an operator holds, charged to the engine's pool before it is taken.
+
+use datafusion_common::Result;
+use datafusion_execution::memory_pool::MemoryReservation;
+use datafusion_physical_plan::metrics::Gauge;
+
+/// The charge of one operator, shared by its tasks.
+pub(crate) struct Memory {
+    reservation: MemoryReservation,
+    /// The most that was charged at once, bytes.
+    peak: Gauge,
+}
+
+impl Memory {
+    pub(crate) fn new(reservation: MemoryReservation, peak: Gauge) -> Self {
+        Self { reservation, peak }
+    }
+
+    /// Charges bytes that are about to be taken.
+    ///
+    /// # Errors
+    /// Where the pool has none left.
+    pub(crate) fn try_grow(&self, bytes: usize) -> Result<()> {
+        self.reservation.try_grow(bytes)?;
+        self.peak.set_max(self.reservation.size());
+        Ok(())
+    }
+
+    /// Charges bytes that are held already, whether the pool has them or not.
+    pub(crate) fn grow(&self, bytes: usize) {
+        self.reservation.grow(bytes);
+        self.peak.set_max(self.reservation.size());
+    }
+
+    /// Gives bytes back that have been freed.
+    pub(crate) fn shrink(&self, bytes: usize) {
+        self.reservation.shrink(bytes);
+    }
+
+    /// A charge of no bytes yet.
+    pub(crate) fn charge(self: &std::sync::Arc<Self>) -> Charge {
+        Charge { memory: std::sync::Arc::clone(self), bytes: 0 }
+    }
+}
+
+/// What becomes of a wish for memory where the pool has none left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// It is refused.
+    IfFree,
+    /// It is granted and charged: somebody who has nothing left to put out of memory takes one more batch, so that what
+    /// he does comes to an end.
+    Anyway,
+}
+
+/// Bytes that somebody holds; given back when it goes.
+pub(crate) struct Charge {
+    memory: std::sync::Arc<Memory>,
+    bytes: usize,
+}
+
+impl Charge {
+    /// Bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Charges bytes that are about to be taken.
+    ///
+    /// # Errors
+    /// Where the pool has none left.
+    pub(crate) fn grow(&mut self, bytes: usize, wish: Wish) -> Result<()> {
+        match wish {
+            Wish::IfFree => self.memory.try_grow(bytes)?,
+            Wish::Anyway => self.memory.grow(bytes),
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Is of so many bytes from now on: those that are held, whether the pool has them or not.
+    pub(crate) fn settle(&mut self, bytes: usize) {
+        if bytes > self.bytes {
+            self.memory.grow(bytes - self.bytes);
+        } else {
+            self.memory.shrink(self.bytes - bytes);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.memory.shrink(self.bytes);
+    }
+}
