@@ -15,6 +15,8 @@ pub mod value;
 
 pub use error::{Error, ErrorCode, Result};
 pub use ids::{ColumnId, PartitionId, Slot, TableId, Timestamp};
-pub use schema::{ColumnDef, ColumnDefault, IndexDef, IndexKind, Sequence, SequenceKind, TableSchema};
+pub use schema::{
+    ColumnDef, ColumnDefault, IndexDef, IndexKind, IndexOrder, IndexRows, Sequence, SequenceKind, TableSchema, Unique,
+};
 pub use types::{ScalarType, SqlType};
 pub use value::{Datum, Interval, Value};

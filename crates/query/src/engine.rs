@@ -97,7 +97,7 @@ impl Engine {
         let runtime =
             RuntimeEnvBuilder::new().with_memory_pool(Arc::new(memory)).build_arc().map_err(from_datafusion)?;
         let state = session_state(config, runtime, Zone::Utc)?;
-        Ok(Arc::new(Self {
+        let engine = Arc::new(Self {
             store,
             catalog,
             state,
@@ -106,7 +106,9 @@ impl Engine {
             zone: Zone::Utc,
             config: config.clone(),
             zones: Mutex::new(Vec::new()),
-        }))
+        });
+        drop(engine.spawn(crate::analyze::refresh(Arc::downgrade(&engine)))?);
+        Ok(engine)
     }
 
     /// The engine for sessions in a time zone: it shares rows, names, threads and memory with this one, which is the

@@ -14,7 +14,6 @@ use ashlar_functions::error::external;
 use ashlar_functions::tree::{any_part, rewrite_parts};
 use ashlar_store::{Partitions, ReadView, Region};
 use datafusion::catalog::Session;
-use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result, Statistics, internal_err};
 use datafusion::datasource::{TableProvider, TableType};
@@ -29,6 +28,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use futures::Stream;
 use futures::future::BoxFuture;
 
+use crate::estimate;
 use crate::probes::{self, Asked};
 
 /// Batches below this many rows are merged into larger ones before they leave the scan.
@@ -86,8 +86,8 @@ impl TableProvider for GridTable {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        let rows = usize::try_from(self.region.0.row_count()).unwrap_or(usize::MAX);
-        Some(Statistics::new_unknown(&self.schema).with_num_rows(Precision::Inexact(rows)))
+        let ordinals: Vec<usize> = (0..self.schema.fields().len()).collect();
+        Some(estimate::of_table(&self.region.0, &self.schema, &ordinals, None))
     }
 
     // As `async_trait` would make it, but with the answer at once. A future that holds expressions and borrows anything
@@ -244,9 +244,8 @@ impl DisplayAs for GridScanExec {
         if self.asked.key.is_some() {
             write!(f, ", by its key")?;
         }
-        if !self.asked.probes.is_empty() {
-            let names: Vec<&str> = self.asked.probes.iter().map(|probe| probe.index.name.as_str()).collect();
-            write!(f, ", indexes=[{}]", names.join(", "))?;
+        if !self.asked.unions.is_empty() {
+            write!(f, ", indexes=[{}]", self.asked.index_names().join(", "))?;
         }
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
@@ -288,12 +287,12 @@ impl ExecutionPlan for GridScanExec {
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
         let schema = self.schema();
-        let mut statistics = Statistics::new_unknown(&schema);
-        if partition.is_none() && self.predicate.is_none() && self.limit.is_none() {
-            let rows = usize::try_from(self.region.0.row_count()).unwrap_or(usize::MAX);
-            statistics = statistics.with_num_rows(Precision::Inexact(rows));
+        if partition.is_some() || self.limit.is_some() || (self.predicate.is_some() && self.asked.part.is_none()) {
+            return Ok(Arc::new(Statistics::new_unknown(&schema)));
         }
-        Ok(Arc::new(statistics))
+        let part = self.predicate.as_ref().and(self.asked.part);
+        let output = &self.columns[..self.output_count];
+        Ok(Arc::new(estimate::of_table(&self.region.0, &schema, output, part)))
     }
 
     fn execute(&self, stream_partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -4,6 +4,7 @@
 //! executed many times. Key lookups and key DML go from there straight to the store; everything else becomes a
 //! DataFusion plan. Knows nothing of sockets, protocols or sessions.
 
+pub mod analyze;
 pub mod assign;
 pub mod catalog;
 pub mod columns;
@@ -13,6 +14,7 @@ mod counting;
 pub mod ddl;
 pub mod dml;
 pub mod engine;
+mod estimate;
 pub mod explain;
 pub mod expressions;
 pub mod files;
@@ -20,6 +22,8 @@ pub mod grammar;
 pub mod grid_table;
 pub mod identity;
 pub mod index_plan;
+mod index_rows;
+mod index_text;
 pub mod key_plan;
 pub mod lift;
 pub mod parameters;

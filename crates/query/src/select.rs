@@ -265,6 +265,16 @@ impl SelectPlan {
         Ok(Self { plan: replaced.map_err(from_datafusion)?, indexed: None, ..self.clone() })
     }
 
+    /// The plan, as far as it is.
+    pub(crate) fn logical(&self) -> &LogicalPlan {
+        &self.plan
+    }
+
+    /// Whether it holds `now()` or the like.
+    pub(crate) fn reads_clock(&self) -> bool {
+        self.reads_clock
+    }
+
     /// Whether it holds a function that gives another value for each row.
     pub fn is_volatile(&self) -> bool {
         any_expression(&self.plan, |expr| Ok(expr.is_volatile_node())).unwrap_or(true)

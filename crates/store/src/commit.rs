@@ -2,20 +2,23 @@
 //! room is made, and then everything is applied, into the room that was made.
 //!
 //! Called by `Store::commit`. Partitions are locked in the order of (table, partition), so that two commits cannot
-//! wait for each other, and each is let go as soon as its rows are applied. A snapshot that includes the timestamp was
+//! wait for each other; values of unique indexes are taken under locks that come after all of them (`commit::checks`). Each
+//! partition is let go as soon as its rows are applied. A snapshot that includes the timestamp was
 //! opened after every lock was taken, so it waits at a partition whose rows are still to come, and one that does not
 //! include it was seen by the horizon, which came later still: nobody sees half a commit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, Timestamp};
 
 use crate::memory::Charge;
 use crate::mutation::Mutation;
-use crate::partition::{Since, Stamp};
+use crate::partition::{Prepared, Since, Stamp};
 use crate::region::{Common, Guard, changed};
 use crate::writeset::{Staged, WriteSet};
+
+mod checks;
 
 /// The writes of one region, with its partitions locked.
 struct Locked<'a> {
@@ -24,25 +27,30 @@ struct Locked<'a> {
     rows: Vec<u32>,
     starts: Vec<u32>,
     guards: Vec<(PartitionId, Guard<'a>)>,
+    /// What indexes compute of the rows, in the order in which they are applied; empty where they compute nothing.
+    prepared: VecDeque<Prepared>,
     _charge: Charge,
 }
 
 pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp> {
     let is_blind = writes.is_blind();
+    let ignored = writes.ignored_indexes();
     let timestamp = {
         let (staged, first_read) = writes.parts();
         let written = staged.iter().filter(|staged| !staged.is_empty());
         let mut locked = written.map(Locked::new).collect::<Result<Vec<_>>>()?;
         locked.iter().try_for_each(Locked::check_region)?;
-        let timestamp = common.registry.tick();
         if !is_blind {
             locked.iter().try_for_each(Locked::validate_expected)?;
             locked.iter().try_for_each(Locked::validate)?;
         }
-        if let Err(error) = locked.iter_mut().try_for_each(Locked::reserve) {
+        let reserved = locked.iter_mut().try_for_each(Locked::reserve);
+        if let Err(error) = reserved.and_then(|()| checks::take_values(&mut locked, &ignored)) {
             locked.iter_mut().for_each(Locked::unreserve);
             return Err(error);
         }
+        // After the values: whoever gave back one that is taken here has an earlier timestamp.
+        let timestamp = common.registry.tick();
         // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
         *first_read = None;
         let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
@@ -68,7 +76,7 @@ impl<'a> Locked<'a> {
         let region = staged.region();
         let partitions = (0..region.partition_count()).filter(touched).map(PartitionId);
         let guards = partitions.map(|partition| (partition, region.lock(partition))).collect();
-        Ok(Self { staged, rows, starts, guards, _charge: charge })
+        Ok(Self { staged, rows, starts, guards, prepared: VecDeque::new(), _charge: charge })
     }
 
     fn range(&self, partition: PartitionId) -> std::ops::Range<usize> {
@@ -204,6 +212,9 @@ impl<'a> Locked<'a> {
                     let row = staged.row(row);
                     values.clear();
                     values.extend((0..columns).map(|ordinal| row.get(ordinal)));
+                    if stored.has_checks() {
+                        stored.set_prepared(self.prepared.pop_front());
+                    }
                     Mutation::Upsert { row: &values }
                 };
                 stored.apply(&mutation, located, stamp)?;

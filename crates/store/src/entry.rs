@@ -9,6 +9,7 @@ use crate::partition::{Located, Partition, Stamp};
 use crate::region::Region;
 use crate::row::RowRef;
 use crate::shape::Shape;
+use crate::taken::unclaim;
 
 /// See the module. All writes of one entry have one timestamp: others see all of them or none.
 pub struct Entry<'a>(Place<'a>);
@@ -101,8 +102,10 @@ impl StoredEntry<'_> {
         }
         let partition = self.region.partition_mut(self.id, self.partition);
         check(partition.shape(), self.key, &mutation)?;
+        // Before the timestamp: whoever gave back a value that is taken here has an earlier one.
+        let claims = partition.check_write(&mutation, self.located.row)?;
         let stamp = *self.stamp.get_or_insert_with(|| self.region.common().stamp());
-        let change = partition.apply(&mutation, self.located, stamp)?;
+        let change = partition.apply(&mutation, self.located, stamp).inspect_err(|_| unclaim(&claims))?;
         if change.applied != Applied::Nothing {
             self.located.row = change.row;
         }

@@ -4,7 +4,7 @@
 //! of the table's shape. A lock is held for one key operation, or while a scan picks up what it will read, and
 //! never across anything that waits. Lock order: table id, then partition, then the shape.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,15 +19,20 @@ use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::counters::Counters;
-use crate::directory::{ByIndex, Directories};
+use crate::directory::ByIndex;
 use crate::entry::Entry;
 use crate::key::{self, Placement};
 use crate::memory::{Account, Total};
-use crate::partition::{Partition, Probe, record_batch};
+use crate::partition::{Partition, Probe, Shared, record_batch};
 use crate::row::RowRef;
 use crate::shape::Shape;
 use crate::snapshot::{Registry, Snapshot};
+use crate::statistics::TableStatistics;
+use crate::taken::Taken;
 use crate::writeset::ReadView;
+
+mod analysed;
+mod unique;
 
 /// What the regions of a store share.
 pub(crate) struct Common {
@@ -70,6 +75,12 @@ struct Life {
     indexes: RwLock<Arc<[Arc<IndexDef>]>>,
     /// Of each index, which partitions have which values. A partition that is made fills them too.
     directories: RwLock<ByIndex>,
+    /// Of each unique index, which values are taken.
+    taken: RwLock<HashMap<TableId, Arc<Taken>>>,
+    /// There are indexes that are unique, or that compute something.
+    has_checks: AtomicBool,
+    /// What ANALYZE found.
+    statistics: RwLock<Option<Arc<TableStatistics>>>,
     /// Set with every partition locked.
     dropped: AtomicBool,
 }
@@ -259,9 +270,11 @@ impl Region {
             let shape = self.shape();
             let hasher = self.common.hasher.clone();
             let mut partition = Box::new(Partition::new(id, &shape, &self.account, hasher, self.common.segment_rows));
-            let directories = self.directories().read();
-            let of = |index: &IndexDef| -> Directories { directories.get(&index.id).cloned().unwrap_or_default() };
-            partition.start_indexes(&self.indexes(), of);
+            let (directories, taken) = (self.directories().read(), self.life.taken.read());
+            partition.start_indexes(&self.every_index(), |index| Shared {
+                taken: taken.get(&index.id).cloned(),
+                directories: directories.get(&index.id).cloned().unwrap_or_default(),
+            });
             partition
         })
     }
@@ -360,7 +373,21 @@ impl Region {
         version: Option<u32>,
         probes: &[Probe],
     ) -> Result<Vec<ScanBatch>> {
-        self.scan_found(view, partition, columns, version, |stored, at| stored.probed(probes, at))
+        let asked: Vec<Vec<Probe>> = probes.iter().map(|probe| vec![probe.clone()]).collect();
+        self.scan_searched(view, partition, columns, version, &asked)
+    }
+
+    /// Like [`Region::scan_version`], for somebody who wants rows only that one probe of each list finds. Others may be among
+    /// them: indexes are used where they leave few rows of the partition.
+    pub fn scan_searched(
+        &self,
+        view: &ReadView,
+        partition: PartitionId,
+        columns: &[usize],
+        version: Option<u32>,
+        asked: &[Vec<Probe>],
+    ) -> Result<Vec<ScanBatch>> {
+        self.scan_found(view, partition, columns, version, |stored, at| stored.searched(asked, at))
     }
 
     /// Like [`Region::scan_version`], for somebody who wants the row of one key only. What the view's own transaction has
@@ -464,14 +491,24 @@ impl Region {
         stored.shape().schema.version == version && stored.visit_probed(probe, snapshot.timestamp(), rows_max, f)
     }
 
-    /// The secondary indexes.
+    /// The secondary indexes that are on columns and have every row: what finds rows whatever a query asks.
     pub fn indexes(&self) -> Arc<[Arc<IndexDef>]> {
+        let indexes = self.every_index();
+        if indexes.iter().all(|index| index.is_plain()) {
+            return indexes;
+        }
+        indexes.iter().filter(|index| index.is_plain()).cloned().collect()
+    }
+
+    /// The secondary indexes, those with expressions or predicates included.
+    pub fn every_index(&self) -> Arc<[Arc<IndexDef>]> {
         Arc::clone(&self.life.indexes.read())
     }
 
-    /// The secondary indexes whose columns are all there, in the shape that this region has.
+    /// The secondary indexes, with expressions, with predicates or without, whose columns are all there in the shape that
+    /// this region has.
     pub fn standing_indexes(&self) -> Vec<Arc<IndexDef>> {
-        let indexes = self.indexes();
+        let indexes = self.every_index();
         if indexes.is_empty() {
             return Vec::new();
         }
@@ -481,8 +518,13 @@ impl Region {
 
     /// Has one more index, which [`Self::build_index`] then makes in the partitions that are there.
     pub fn add_index(&self, definition: &Arc<IndexDef>) {
+        if definition.unique.is_some() {
+            let taken = Taken::new(definition.id, &self.account, &self.common.hasher);
+            self.life.taken.write().insert(definition.id, taken);
+        }
         let mut indexes = self.life.indexes.write();
-        *indexes = indexes.iter().cloned().chain([Arc::clone(definition)]).collect();
+        let more = indexes.iter().cloned().chain([Arc::clone(definition)]).collect();
+        self.life.set_indexes(&mut indexes, more);
     }
 
     /// Makes an index in every partition: see [`Self::build_index_in`].
@@ -492,22 +534,25 @@ impl Region {
     pub fn build_index(&self, definition: &Arc<IndexDef>) -> Result<()> {
         (0..self.partition_count())
             .map(PartitionId)
-            .try_for_each(|partition| self.build_index_in(partition, definition))
+            .try_for_each(|partition| self.build_index_in(partition, definition))?;
+        self.complete_index(definition);
+        Ok(())
     }
 
     /// Makes an index in a partition that is there: writes to the others go on meanwhile, and queries use the index where
     /// it is. One that was dropped meanwhile is not made.
     ///
     /// # Errors
-    /// 53200 over the memory bound, 42P01 where the table was dropped.
+    /// 53200 over the memory bound, 42P01 where the table was dropped, 23505 where values that are to be unique are not,
+    /// and what expressions find.
     pub fn build_index_in(&self, partition: PartitionId, definition: &Arc<IndexDef>) -> Result<()> {
         let mut guard = self.lock(partition);
         if self.is_dropped() {
             return Err(self.gone());
         }
-        let is_wanted = self.indexes().iter().any(|index| index.id == definition.id);
+        let is_wanted = self.every_index().iter().any(|index| index.id == definition.id);
         match guard.as_mut() {
-            Some(partition) if is_wanted => partition.build_index(definition),
+            Some(partition) if is_wanted => partition.build_index(definition, self.taken(definition.id)),
             _ => Ok(()),
         }
     }
@@ -518,7 +563,8 @@ impl Region {
             // Both at once: a partition that is made meanwhile has the index, or nobody asks the directory any more.
             let mut directories = self.directories().write();
             let mut indexes = self.life.indexes.write();
-            *indexes = indexes.iter().filter(|index| index.id != definition.id).cloned().collect();
+            let left = indexes.iter().filter(|index| index.id != definition.id).cloned().collect();
+            self.life.set_indexes(&mut indexes, left);
             directories.remove(&definition.id);
         }
         for place in self.places.iter() {
@@ -526,6 +572,7 @@ impl Region {
                 partition.drop_index(definition);
             }
         }
+        self.life.taken.write().remove(&definition.id);
     }
 
     /// Whether a row may be stored: types, NULLs and limits, with PostgreSQL's errors.
@@ -581,9 +628,11 @@ impl Region {
             if indexes.iter().all(stands) {
                 return;
             }
-            *indexes = indexes.iter().filter(|index| stands(index)).cloned().collect();
+            let left = indexes.iter().filter(|index| stands(index)).cloned().collect();
+            self.life.set_indexes(&mut indexes, left);
             Arc::clone(&indexes)
         };
+        self.life.taken.write().retain(|id, _| standing.iter().any(|index| index.id == *id));
         self.directories().write().retain(|id, _| standing.iter().any(|index| index.id == *id));
     }
 
@@ -619,6 +668,7 @@ impl Region {
         let mut guards = self.lock_all();
         self.life.dropped.store(true, Ordering::Release);
         self.directories().write().clear();
+        self.life.taken.write().clear();
         for guard in &mut guards {
             **guard = None;
         }
@@ -631,12 +681,21 @@ impl Region {
                 partition.check();
             }
         }
+        self.check_taken();
     }
 }
 
 impl std::fmt::Debug for Region {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Region({} \"{}\")", self.id, self.shape.read().schema.name)
+    }
+}
+
+impl Life {
+    fn set_indexes(&self, indexes: &mut Arc<[Arc<IndexDef>]>, new: Arc<[Arc<IndexDef>]>) {
+        let has_checks = new.iter().any(|index| index.unique.is_some() || !index.is_plain());
+        self.has_checks.store(has_checks, Ordering::Release);
+        *indexes = new;
     }
 }
 

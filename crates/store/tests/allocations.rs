@@ -162,7 +162,7 @@ fn load(region: &Arc<Region>, store: &Store, rows: impl Iterator<Item = Vec<Valu
 
 /// On the second column.
 fn index(region: &Region, id: u32, kind: IndexKind) {
-    let index = Arc::new(IndexDef { id: TableId(id), name: format!("i{id}"), kind, columns: vec![ColumnId(1)] });
+    let index = Arc::new(IndexDef::plain(TableId(id), format!("i{id}"), kind, vec![ColumnId(1)]));
     region.add_index(&index);
     region.build_index(&index).expect("there is memory");
 }

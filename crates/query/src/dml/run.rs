@@ -89,6 +89,7 @@ impl Run<'_> {
                 }
             }
         }
+        self.transaction.check_values(&plan.region)?;
         sink.finish(self.engine, self.parameters, view, self.transaction.time).await
     }
 
@@ -152,6 +153,7 @@ impl Run<'_> {
             let datums: Vec<Datum<'_>> = new.iter().map(Value::as_datum).collect();
             self.transaction.writes.insert(&plan.region, schema.version, &snapshot, &datums)?;
         }
+        self.transaction.check_values(&plan.region)?;
         Ok(outcome)
     }
 

@@ -58,7 +58,7 @@ impl Partition {
                 Ok(self.succeed(key.hash, Some(old), new, stamp))
             }
             (Mutation::Delete { .. }, Some(old)) => {
-                if self.end(old, stamp) {
+                if self.end(old, None, stamp) {
                     self.unindex(key.hash, old);
                 }
                 Ok(Change { applied: Applied::Deleted, row: None })
@@ -113,14 +113,15 @@ impl Partition {
 
     /// A new row takes the place of the old one of its key, if there was one.
     fn succeed(&mut self, hash: u64, old: Option<u32>, new: u32, stamp: Stamp) -> Change {
+        // First, because the old row's end looks at what both have in unique indexes.
+        self.add_to_indexes(new);
         match old {
-            Some(old) if self.end(old, stamp) => {
+            Some(old) if self.end(old, Some(new), stamp) => {
                 self.drop_from_indexes(old);
                 self.rows.reindex(hash, old, new);
             }
             _ => self.rows.index(hash, new),
         }
-        self.add_to_indexes(new);
         let applied = if old.is_some() { Applied::Updated } else { Applied::Inserted };
         Change { applied, row: Some(new) }
     }
@@ -131,8 +132,12 @@ impl Partition {
         self.rows.unindex(hash, row);
     }
 
-    /// Ends a row; true when no snapshot sees it, so that the index need not name it any more.
-    fn end(&mut self, row: u32, stamp: Stamp) -> bool {
+    /// Ends a row, which `new` is the successor of; true when no snapshot sees it, so that the index need not name it any
+    /// more.
+    fn end(&mut self, row: u32, new: Option<u32>, stamp: Stamp) -> bool {
+        if !self.indexes.is_empty() {
+            self.release_values(row, new);
+        }
         let (slot, offset) = split(row);
         let seen = self.versions.is_seen(stamp, self.rows.segment(slot).sequence, offset);
         self.rows.kill(row);
@@ -159,6 +164,7 @@ impl Partition {
     /// Gives back segments that were made for rows that did not come.
     pub(crate) fn unreserve(&mut self) {
         self.rows.unreserve();
+        self.set_prepared(None);
         self.settle_indexes();
     }
 
@@ -166,6 +172,7 @@ impl Partition {
     pub(crate) fn truncate(&mut self, stamp: Stamp) -> u64 {
         let live = self.rows.live();
         if stamp.horizon.oldest >= stamp.timestamp {
+            self.release_all();
             self.rows.clear();
             self.versions.clear();
             self.clear_indexes();
@@ -174,7 +181,7 @@ impl Partition {
         self.rows.seal();
         let rows: Vec<u32> = self.rows.indexed().filter(|&row| !self.rows.is_dead(row)).collect();
         for row in rows {
-            if self.end(row, stamp) {
+            if self.end(row, None, stamp) {
                 let hash = self.rows.hash_of(row);
                 self.unindex(hash, row);
             }

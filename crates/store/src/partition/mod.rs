@@ -6,9 +6,12 @@
 //! for anything, and never takes another lock.
 
 mod apply;
+mod checks;
 mod compact;
+mod computed;
 mod indexes;
 mod scan;
+mod search;
 mod versions;
 
 use std::sync::Arc;
@@ -16,8 +19,10 @@ use std::sync::Arc;
 use ashlar_base::{Datum, PartitionId, Timestamp};
 use foldhash::fast::RandomState;
 
+pub(crate) use checks::{Examined, Prepared};
 pub(crate) use compact::Limits;
 pub use indexes::Probe;
+pub(crate) use indexes::Shared;
 pub(crate) use scan::record_batch;
 pub(crate) use versions::Stamp;
 
@@ -36,6 +41,8 @@ pub(crate) struct Partition {
     rows: Rows,
     versions: Versions,
     indexes: Vec<Index>,
+    /// What indexes compute of the row that is about to be written.
+    prepared: Option<Prepared>,
     /// Where the rows ended at the last round of the compactor.
     last_end: (u64, u32),
     _charge: Charge,
@@ -80,6 +87,7 @@ impl Partition {
             rows: Rows::new(account, hasher, segment_rows),
             versions: Versions::new(account),
             indexes: Vec::new(),
+            prepared: None,
             last_end: (0, 0),
             // The partition itself and its first lists of segments.
             _charge: Charge::forced(account, size_of::<Self>() + 64),

@@ -10,14 +10,13 @@
 
 mod overlay;
 mod staged;
+mod unique;
 
 #[cfg(test)]
 use std::collections::HashMap;
 use std::sync::Arc;
 
-#[cfg(test)]
-use ashlar_base::TableId;
-use ashlar_base::{Datum, Result, TableSchema};
+use ashlar_base::{Datum, Result, TableId, TableSchema};
 
 pub use overlay::{Overlay, ReadView};
 pub(crate) use staged::Staged;
@@ -34,6 +33,8 @@ pub struct WriteSet {
     first_read: Option<(Snapshot, Hold)>,
     /// See [`WriteSet::blind`].
     is_blind: bool,
+    /// See [`WriteSet::ignore_indexes`].
+    ignored: Vec<TableId>,
 }
 
 /// What a write set knows of a key.

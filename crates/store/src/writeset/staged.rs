@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema, Timestamp, Value};
 use parking_lot::Mutex;
 
+use super::unique::PendingValues;
 use super::{Overlay, Pending};
 use crate::memory::{Account, Charge};
 use crate::region::{KeyPlace, Region};
@@ -34,6 +35,8 @@ pub(crate) struct Staged {
     charge: Charge,
     /// The picture of the writes so far, once somebody asked.
     overlay: Mutex<Option<Arc<Overlay>>>,
+    /// What pending rows have in unique indexes, as far as somebody asked.
+    pub(super) values: PendingValues,
 }
 
 /// What a pending row means.
@@ -120,6 +123,7 @@ impl Staged {
             expected: Vec::new(),
             charge: Charge::empty(&account),
             overlay: Mutex::new(None),
+            values: PendingValues::default(),
         }
     }
 
@@ -183,9 +187,32 @@ impl Staged {
             })?;
         let before = std::mem::replace(&mut self.shape, Arc::new(shape));
         self.alterations.push(Alteration { before, read_at });
+        self.values.forget();
         self.length.alterations += 1;
         *self.overlay.get_mut() = None;
         Ok(())
+    }
+
+    /// The row of a key that is pending, a deletion included.
+    pub(super) fn pending_row(&self, key: &[Datum<'_>]) -> Option<u32> {
+        self.rows.find(self.region.hash(key), key)
+    }
+
+    /// Pending rows that were written at or after a place, in order, and the place after the last.
+    pub(super) fn written_since(&self, from: u64) -> (Vec<u32>, u64) {
+        let mut written = Vec::new();
+        for (slot, segment) in self.rows.in_order() {
+            let first = u64::from(slot) << 16;
+            let start = from.saturating_sub(first).min(u64::from(segment.len())) as u32;
+            let alive = (start..segment.len()).filter(|&offset| !segment.is_dead(offset));
+            written.extend(alive.map(|offset| u32::from(slot) << 16 | offset));
+        }
+        (written, self.written)
+    }
+
+    /// Whether a pending row still stands for its key.
+    pub(super) fn is_pending(&self, row: u32) -> bool {
+        !self.rows.is_dead(row)
     }
 
     pub(crate) fn length(&self) -> Length {
@@ -347,6 +374,7 @@ impl Staged {
             self.rows.unindex(hash, row);
             self.rows.kill(row);
         }
+        self.values.forget();
         self.truncations.push(Truncation { at: self.length, killed });
         self.length.truncations += 1;
         *self.overlay.get_mut() = None;
@@ -356,6 +384,7 @@ impl Staged {
         if self.length == to {
             return;
         }
+        self.values.forget();
         while self.truncations.len() > to.truncations {
             let Some(truncation) = self.truncations.pop() else { break };
             self.undo_rows(truncation.at.rows.max(to.rows));

@@ -276,13 +276,15 @@ impl SqlSession {
         }
         if let Some(plan) = inline
             && dml::value_rows(plan) == Some(1)
+            && plan.is_one_trip()
         {
             return dml::insert_one(plan, parameters);
         }
         // The statement is a transaction of its own: a conflict is nobody's business but ours.
         let mut tries = 0;
         loop {
-            let transaction = self.fresh_transaction();
+            let mut transaction = self.fresh_transaction();
+            transaction.is_one_statement = true;
             let (transaction, outcome) = match inline {
                 Some(plan) => insert_here(self, transaction, plan, parameters),
                 None => Box::pin(self.on_pool(transaction, statement, parameters)).await?,
@@ -506,7 +508,11 @@ impl SqlSession {
                 Some(_) => done("CLOSE CURSOR"),
                 None => Err(super::cursor::no_cursor(name)),
             },
-            SessionCommand::Vacuum => {
+            SessionCommand::Analyze(targets) => {
+                self.analyze(targets).await?;
+                done("ANALYZE")
+            }
+            SessionCommand::Vacuum(analyzed) => {
                 if self.is_in_block() {
                     return Err(Error::new(
                         ErrorCode::ActiveTransaction,
@@ -515,9 +521,26 @@ impl SqlSession {
                 }
                 let store = Arc::clone(self.shared.engine.store());
                 self.beside_pool(move || store.compact()).await?;
+                if let Some(targets) = analyzed {
+                    self.analyze(targets).await?;
+                }
                 done("VACUUM")
             }
         }
+    }
+
+    /// Gathers statistics of tables, on the query pool.
+    async fn analyze(&mut self, targets: &[ashlar_query::analyze::Target]) -> Result<()> {
+        let (engine, catalog, targets) = (self.engine()?, self.catalog(), targets.to_vec());
+        let (pool, cancel) = (Arc::clone(&engine), self.cancel.clone());
+        let done = engine.on_pool(async move {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(cancel.error()),
+                done = ashlar_query::analyze::run(&pool, &catalog, &targets) => done,
+            }
+        });
+        done.await?
     }
 
     /// Rows of a command, for as many Executes as the client takes.
