@@ -57,7 +57,9 @@ impl Estimator<'_> {
                         self.comparison(expr, Operator::GtEq, low),
                         self.comparison(expr, Operator::LtEq, high),
                     );
-                    (from + to - 1.0).max(UNKNOWN_EQUAL)
+                    // Both leave out what the other takes, and both the NULLs.
+                    let nulls = self.column(expr).map_or(0.0, |column| column.null_fraction);
+                    (from + to - 1.0 + nulls).max(UNKNOWN_EQUAL)
                 }
                 _ => UNKNOWN_EQUAL,
             },

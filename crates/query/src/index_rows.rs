@@ -260,15 +260,16 @@ fn check(expr: &Expr, schema: &DFSchema, part: Part) -> Result<()> {
         parts += 1;
         is_mutable |= match node {
             Expr::ScalarFunction(call) => {
-                let reads_zone = |argument: &Expr| Ok::<_, datafusion::error::DataFusionError>(
-                    is_zoned(&argument.get_type(schema)?)
-                );
-                let mut zoned = is_zoned(&node.get_type(schema)?);
-                for argument in &call.args {
-                    zoned |= reads_zone(argument)?;
-                }
-                // What reads or gives a time with a zone may depend on that of the session.
-                call.func.signature().volatility != Volatility::Immutable || zoned
+                let given = node.get_type(schema)?;
+                let taken = call.args.iter().map(|argument| argument.get_type(schema));
+                let taken = taken.collect::<datafusion::common::Result<Vec<DataType>>>()?;
+                // What reads or gives a time with a zone may depend on that of the session, and dates written or read as
+                // text on how they are written.
+                let reads_zone = is_zoned(&given) || taken.iter().any(is_zoned);
+                let (takes_time, takes_text) = (taken.iter().any(DataType::is_temporal), taken.iter().any(is_text));
+                let writes = is_text(&given) && takes_time;
+                let reads = given.is_temporal() && takes_text && !takes_time;
+                call.func.signature().volatility != Volatility::Immutable || reads_zone || writes || reads
             }
             Expr::Cast(cast) => depends_on_settings(&cast.expr.get_type(schema)?, cast.field.data_type()),
             Expr::TryCast(cast) => depends_on_settings(&cast.expr.get_type(schema)?, cast.field.data_type()),
@@ -290,9 +291,12 @@ fn is_zoned(data_type: &DataType) -> bool {
     matches!(data_type, DataType::Timestamp(TimeUnit::Microsecond, Some(_)))
 }
 
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
 /// Whether a cast depends on the time zone or on how dates are written.
 fn depends_on_settings(from: &DataType, to: &DataType) -> bool {
-    let is_text = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     is_zoned(from) != is_zoned(to) || is_text(from) && to.is_temporal() || from.is_temporal() && is_text(to)
 }
 

@@ -147,7 +147,15 @@ impl Printer<'_> {
             }
             NodeEnum::BoolExpr(expr) => {
                 let part = |arg: &pg_query::Node| match &arg.node {
-                    Some(NodeEnum::BoolExpr(_)) => self.inner(arg),
+                    // AND within OR, and NOT within both, bind closer.
+                    Some(NodeEnum::BoolExpr(inner)) => {
+                        let (or, not) = (i32::from(BoolExprType::OrExpr), i32::from(BoolExprType::NotExpr));
+                        let binds = expr.boolop != not && (inner.boolop != or || expr.boolop == or);
+                        if binds { self.print(arg).map(|printed| printed.text) } else { self.inner(arg) }
+                    }
+                    Some(NodeEnum::AExpr(expr)) if AExprKind::try_from(expr.kind) == Ok(AExprKind::AexprIn) => {
+                        self.inner(arg)
+                    }
                     _ => self.print(arg).map(|printed| printed.text),
                 };
                 let args = expr.args.iter().map(part).collect::<Result<Vec<_>>>()?;
@@ -181,6 +189,10 @@ impl Printer<'_> {
             }
             NodeEnum::AExpr(expr) => {
                 let name = expr.name.iter().filter_map(string_of).next_back().unwrap_or_default();
+                if let (None, Some(operand)) = (&expr.lexpr, &expr.rexpr) {
+                    let operand = self.print(operand)?;
+                    return Ok(self.operator(format!("{name} {}", self.within(&operand)), operand.sql_type));
+                }
                 let (Some(left), Some(right)) = (&expr.lexpr, &expr.rexpr) else { return self.as_written(node) };
                 match AExprKind::try_from(expr.kind) {
                     Ok(AExprKind::AexprOp) => self.binary(name, left, right),
@@ -257,8 +269,8 @@ impl Printer<'_> {
         if printed.sql_type == Some(sql_type) {
             return printed.text.clone();
         }
-        let needs = !(self.is_pretty && printed.form == Form::Simple && printed.text.starts_with(START));
-        let text = if needs { format!("({})", printed.text) } else { printed.text.clone() };
+        let is_bare = self.is_pretty && printed.form == Form::Simple;
+        let text = if is_bare { printed.text.clone() } else { format!("({})", printed.text) };
         format!("{text}::{}", plain_type(sql_type))
     }
 
@@ -338,13 +350,18 @@ impl Printer<'_> {
         let Some(NodeEnum::List(items)) = &right.node else { return self.as_written(node) };
         let left = self.print(left)?;
         let items = items.items.iter().map(|item| self.print(item)).collect::<Result<Vec<_>>>()?;
-        let is_varchar = matches!(left.sql_type, Some(SqlType::Scalar(ScalarType::Varchar { .. })));
-        let of = if is_varchar { TEXT } else { left.sql_type.unwrap_or(TEXT) };
+        let of = left.sql_type.unwrap_or(TEXT);
         let texts: Vec<String> = items.iter().map(|item| self.constant(item, of)).collect();
-        let left = if is_varchar { self.cast(&left, TEXT) } else { self.within(&left) };
+        let array = format!("ARRAY[{}]", texts.join(", "));
+        let is_varchar = matches!(left.sql_type, Some(SqlType::Scalar(ScalarType::Varchar { .. })));
+        let (left, array) = match (is_varchar, self.is_pretty) {
+            (false, _) => (self.within(&left), array),
+            (true, true) => (self.cast(&left, TEXT), format!("{array}::text[]")),
+            (true, false) => (self.cast(&left, TEXT), format!("({array})::text[]")),
+        };
         let text = match name {
-            "<>" => format!("{left} <> ALL (ARRAY[{}])", texts.join(", ")),
-            _ => format!("{left} = ANY (ARRAY[{}])", texts.join(", ")),
+            "<>" => format!("{left} <> ALL ({array})"),
+            _ => format!("{left} = ANY ({array})"),
         };
         Ok(self.operator(text, Some(SqlType::Scalar(ScalarType::Bool))))
     }
@@ -376,3 +393,6 @@ impl Printer<'_> {
         Ok(Printed { text: format!("{}({})", quote_ident(name), texts.join(", ")), sql_type, form: Form::Simple })
     }
 }
+
+#[cfg(test)]
+mod tests;

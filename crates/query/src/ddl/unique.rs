@@ -9,7 +9,7 @@ use ashlar_store::Region;
 use pg_query::protobuf::Constraint;
 
 use super::index::{check_committed, free_name, is_taken, make};
-use super::{exists, index};
+use super::exists;
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
 use crate::sql_types;
@@ -130,10 +130,10 @@ pub(super) async fn add(
 ) -> Result<()> {
     let state = transaction.catalog(engine.catalog());
     let schema = region.schema();
-    let is_taken = |name: &str| index::is_taken(&state, transaction, name);
+    let is_known = |name: &str| is_taken(&state, transaction, name);
     let name = match stated.name.as_str() {
-        "" => free_name(&schema.name, &stated.columns, "key", is_taken),
-        given if is_taken(given) => return Err(exists(given)),
+        "" => free_name(&schema.name, &stated.columns, "key", is_known),
+        given if is_known(given) => return Err(exists(given)),
         given => given.to_owned(),
     };
     let definition = definition(engine, &schema, &stated, name)?;

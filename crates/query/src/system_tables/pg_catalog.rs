@@ -324,7 +324,8 @@ fn pg_index(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("indcollation", Value::Array(index.keys.iter().map(collation).collect())),
             ("indoption", int2_array(index.keys.iter().map(option))),
             ("indexprs", maybe((!expressions.is_empty()).then(|| expressions.join(", ")))),
-            ("indpred", maybe(index.predicate.as_ref().map(|predicate| predicate[0].clone()))),
+            // As `pg_get_expr` is mostly asked to print it.
+            ("indpred", maybe(index.predicate.as_ref().map(|predicate| predicate[1].clone()))),
         ])?;
     }
     Ok(())

@@ -5,9 +5,8 @@
 //! pay for one look at an empty list.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use ashlar_base::{Datum, IndexDef, Result, TableId, Value};
+use ashlar_base::{Datum, Error, Result, TableId, Value};
 
 use super::Partition;
 use super::computed::bytes_of;
@@ -75,7 +74,7 @@ impl Partition {
         let wanted: Vec<TableId> = examined.claims.iter().map(|claim| claim.taken.index()).collect();
         if let Claimed::Clash(number) = claim(&mut examined.claims)? {
             let index = self.indexes.iter().find(|index| wanted.get(number) == Some(&index.definition.id));
-            let index = index.ok_or_else(|| ashlar_base::Error::internal("a value is one of an index"))?;
+            let index = index.ok_or_else(|| Error::internal("a value is one of an index"))?;
             let old = old.map(|old| self.row(old));
             return Err(self.taken_error(index, &prepared, &|ordinal| match mutation {
                 Mutation::Insert { row } | Mutation::Upsert { row } => row[ordinal].clone(),
@@ -202,7 +201,7 @@ impl Partition {
         index: &Index,
         prepared: &Prepared,
         value: &impl Fn(usize) -> Datum<'d>,
-    ) -> ashlar_base::Error {
+    ) -> Error {
         let before = self.indexes.iter().take_while(|other| other.definition.id != index.definition.id);
         let computed = before.filter(|other| other.definition.rows.is_some()).count();
         let computed = match &index.definition.rows {
@@ -211,7 +210,7 @@ impl Partition {
         };
         match &index.places {
             Some(places) => taken_error(&index.definition, &self.shape, places.values(computed, |ordinal| value(ordinal))),
-            None => ashlar_base::Error::internal("an index without its columns has no values"),
+            None => Error::internal("an index without its columns has no values"),
         }
     }
 
@@ -257,15 +256,6 @@ impl Partition {
         let reader = index.reader(&self.shape, &self.rows);
         let values = reader.into_iter().flat_map(|reader| reader.values(self.rows.entry_of(live[number])));
         Err(repeated_error(&index.definition, &self.shape, values))
-    }
-
-    /// The values of a row's expressions, as an index has computed them.
-    pub(crate) fn computed_of(&self, index: &Arc<IndexDef>, row: u32) -> Option<Vec<Value>> {
-        let index = self.indexes.iter().find(|there| there.definition.id == index.id)?;
-        match &index.computed {
-            Some(computed) => computed.values(self.rows.entry_of(row)).map(<[Value]>::to_vec),
-            None => Some(Vec::new()),
-        }
     }
 
     #[cfg(test)]

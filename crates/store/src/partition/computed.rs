@@ -47,6 +47,7 @@ impl Computed {
     }
 
     /// All values of a row.
+    #[cfg(test)]
     pub(super) fn values(&self, entry: u32) -> Option<&[Value]> {
         self.rows.get(&entry).map(|values| &**values)
     }

@@ -63,7 +63,9 @@ fn a_taken_value_is_refused_with_postgresqls_words() {
 fn values_change_hands_within_one_commit() {
     let store = store(8, 8);
     let region = table(&store);
-    (0..10).for_each(|id| drop(insert(&region, id, id).unwrap()));
+    for id in 0..10 {
+        insert(&region, id, id).unwrap();
+    }
     let mut writes = WriteSet::new();
     let snapshot = store.snapshot();
     for id in 0..10 {
@@ -231,7 +233,9 @@ fn no_snapshot_sees_a_value_twice() {
 fn a_unique_index_is_made_while_others_write() {
     let store = store(8, 16);
     let region = store.create_region(numbers(1)).unwrap();
-    (0..400).for_each(|id| drop(insert(&region, id, id).unwrap()));
+    for id in 0..400 {
+        insert(&region, id, id).unwrap();
+    }
     let stop = AtomicBool::new(false);
     let mut outcomes = [0, 0];
     std::thread::scope(|scope| {
