@@ -95,7 +95,8 @@ fn of_the_writers_of_a_unique_value_one_wins() {
                         }
                         2 => {
                             connection.query("BEGIN").unwrap();
-                            let inserted = connection.query(&format!("INSERT INTO prize VALUES ({id}, {v}, {id})")).is_ok();
+                            let inserted =
+                                connection.query(&format!("INSERT INTO prize VALUES ({id}, {v}, {id})")).is_ok();
                             connection.query(if inserted { "COMMIT" } else { "ROLLBACK" }).is_ok() && inserted
                         }
                         _ => {

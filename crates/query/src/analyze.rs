@@ -70,9 +70,9 @@ async fn analyse(engine: &Engine, region: &Arc<Region>) -> Result<()> {
 
 /// Whether a table that was analysed has other rows by now.
 fn is_stale(region: &Region) -> bool {
-    region.statistics().is_some_and(|known| {
-        region.row_count().abs_diff(known.rows) > CHANGED_MIN + known.rows / CHANGED_SHARE
-    })
+    region
+        .statistics()
+        .is_some_and(|known| region.row_count().abs_diff(known.rows) > CHANGED_MIN + known.rows / CHANGED_SHARE)
 }
 
 /// Looks at tables again until the engine is gone.

@@ -53,10 +53,8 @@ impl Estimator<'_> {
             },
             Expr::Between(Between { expr, negated: false, low, high }) => match (low.as_ref(), high.as_ref()) {
                 (Expr::Literal(low, _), Expr::Literal(high, _)) => {
-                    let (from, to) = (
-                        self.comparison(expr, Operator::GtEq, low),
-                        self.comparison(expr, Operator::LtEq, high),
-                    );
+                    let (from, to) =
+                        (self.comparison(expr, Operator::GtEq, low), self.comparison(expr, Operator::LtEq, high));
                     // Both leave out what the other takes, and both the NULLs.
                     let nulls = self.column(expr).map_or(0.0, |column| column.null_fraction);
                     (from + to - 1.0 + nulls).max(UNKNOWN_EQUAL)

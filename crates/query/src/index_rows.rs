@@ -86,9 +86,7 @@ pub(crate) fn named_by_ids(expr: Expr, schema: &TableSchema) -> Result<Expr> {
     let renamed = rewrite_parts(expr, |part| {
         Ok(match part {
             Expr::Column(column) => match schema.column(&column.name) {
-                Some(ordinal) => {
-                    Transformed::yes(column_by_id(schema.columns[ordinal].id))
-                }
+                Some(ordinal) => Transformed::yes(column_by_id(schema.columns[ordinal].id)),
                 None => {
                     missing = Some(column.name.clone());
                     Transformed::no(Expr::Column(column))
@@ -334,9 +332,8 @@ impl IndexExpressions {
         };
         let input_schema = Arc::new(Schema::new(columns.map(field).collect::<Vec<Field>>()));
         let df_schema = DFSchema::try_from(input_schema.as_ref().clone()).map_err(from_datafusion)?;
-        let physical = |expr: &Expr| {
-            engine.state().create_physical_expr(expr.clone(), &df_schema).map_err(from_datafusion)
-        };
+        let physical =
+            |expr: &Expr| engine.state().create_physical_expr(expr.clone(), &df_schema).map_err(from_datafusion);
         let types = expressions.iter().map(|(_, _, sql_type, _)| *sql_type).collect();
         let expressions = expressions
             .into_iter()
@@ -458,4 +455,3 @@ impl IndexRows for IndexExpressions {
         self
     }
 }
-

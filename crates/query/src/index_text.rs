@@ -66,7 +66,8 @@ impl Text {
     /// Of an expression among the columns of an index: in parentheses, unless it is a call.
     pub(crate) fn of_key(node: &pg_query::Node, schema: &TableSchema) -> Result<Self> {
         let text = Self::of(node, schema)?;
-        let is_call = matches!(&node.node, Some(NodeEnum::FuncCall(_) | NodeEnum::CoalesceExpr(_) | NodeEnum::MinMaxExpr(_)));
+        let is_call =
+            matches!(&node.node, Some(NodeEnum::FuncCall(_) | NodeEnum::CoalesceExpr(_) | NodeEnum::MinMaxExpr(_)));
         if is_call {
             return Ok(text);
         }
@@ -220,7 +221,11 @@ impl Printer<'_> {
     }
 
     fn within(&self, printed: &Printed) -> String {
-        if self.is_pretty && printed.form == Form::Operator { format!("({})", printed.text) } else { printed.text.clone() }
+        if self.is_pretty && printed.form == Form::Operator {
+            format!("({})", printed.text)
+        } else {
+            printed.text.clone()
+        }
     }
 
     fn operator(&self, text: String, sql_type: Option<SqlType>) -> Printed {
@@ -337,16 +342,20 @@ impl Printer<'_> {
     /// A side of known type and a constant that takes it.
     fn beside_unknown(&self, known: &Printed, unknown: &Printed) -> (String, String) {
         match known.sql_type {
-            Some(SqlType::Scalar(ScalarType::Varchar { .. })) => {
-                (self.cast(known, TEXT), self.constant(unknown, TEXT))
-            }
+            Some(SqlType::Scalar(ScalarType::Varchar { .. })) => (self.cast(known, TEXT), self.constant(unknown, TEXT)),
             Some(sql_type) => (self.within(known), self.constant(unknown, sql_type)),
             None => (self.within(known), self.constant(unknown, TEXT)),
         }
     }
 
     /// `a IN (1, 2)`
-    fn list(&self, name: &str, left: &pg_query::Node, right: &pg_query::Node, node: &pg_query::Node) -> Result<Printed> {
+    fn list(
+        &self,
+        name: &str,
+        left: &pg_query::Node,
+        right: &pg_query::Node,
+        node: &pg_query::Node,
+    ) -> Result<Printed> {
         let Some(NodeEnum::List(items)) = &right.node else { return self.as_written(node) };
         let left = self.print(left)?;
         let items = items.items.iter().map(|item| self.print(item)).collect::<Result<Vec<_>>>()?;

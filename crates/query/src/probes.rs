@@ -316,11 +316,9 @@ fn follows(known: &[Expr], wanted: &Expr) -> bool {
     }
     match wanted {
         Expr::Literal(ScalarValue::Boolean(Some(true)), _) => true,
-        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => {
-            split_binary(wanted, Operator::Or).into_iter().any(|part| {
-                split_conjunction(part).into_iter().all(|part| follows(known, part))
-            })
-        }
+        Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) => split_binary(wanted, Operator::Or)
+            .into_iter()
+            .any(|part| split_conjunction(part).into_iter().all(|part| follows(known, part))),
         Expr::Between(Between { expr, negated: false, low, high }) => {
             let bound = |op: Operator, bound: &Expr| {
                 let bound = BinaryExpr::new(expr.clone(), op, Box::new(bound.clone()));
@@ -340,10 +338,8 @@ fn compared(expr: &Expr) -> Option<(&Expr, Operator, &ScalarValue)> {
         (Expr::Literal(literal, _), target) => (target, op.swap()?, literal),
         _ => return None,
     };
-    let is_comparison = matches!(
-        op,
-        Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq
-    );
+    let is_comparison =
+        matches!(op, Operator::Eq | Operator::NotEq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
     (is_comparison && !literal.is_null()).then_some((target, op, literal))
 }
 
@@ -400,7 +396,9 @@ fn follows_from(known: &Expr, wanted: &Expr) -> bool {
             Operator::Lt => order != Ordering::Greater,
             _ => false,
         },
-        Operator::LtEq => matches!(known_op, Operator::Eq | Operator::LtEq | Operator::Lt) && order != Ordering::Greater,
+        Operator::LtEq => {
+            matches!(known_op, Operator::Eq | Operator::LtEq | Operator::Lt) && order != Ordering::Greater
+        }
         _ => false,
     }
 }

@@ -123,7 +123,8 @@ impl Analysis {
         let hasher = self.region.common().hasher.clone();
         for scanned in self.region.scan_version(view, partition, &ordinals, Some(self.schema.version))? {
             let is_visible = |row: usize| scanned.visible.as_ref().is_none_or(|visible| visible.value(row));
-            let rows: Vec<u32> = (0..scanned.batch.num_rows()).filter(|&row| is_visible(row)).map(|row| row as u32).collect();
+            let rows: Vec<u32> =
+                (0..scanned.batch.num_rows()).filter(|&row| is_visible(row)).map(|row| row as u32).collect();
             for (ordinal, column) in self.columns.iter_mut().enumerate() {
                 let sql_type = self.schema.columns[ordinal].sql_type;
                 let reader = ColumnReader::new(scanned.batch.column(ordinal), sql_type)?;
@@ -261,11 +262,8 @@ fn shape_of(sample: &[Value], sampled: u64, distinct: f64) -> (Vec<(Value, f64)>
     // In PostgreSQL's words: all values that there are were seen, and each of them is there again and again.
     let are_all = repeated == runs.len() && runs.len() <= TARGET && distinct <= runs.len() as f64;
     let average = sample.len() as f64 / runs.len().max(1) as f64;
-    let mut common: Vec<&[Value]> = runs
-        .iter()
-        .copied()
-        .filter(|run| are_all || run.len() > 1 && run.len() as f64 > average * 1.25)
-        .collect();
+    let mut common: Vec<&[Value]> =
+        runs.iter().copied().filter(|run| are_all || run.len() > 1 && run.len() as f64 > average * 1.25).collect();
     common.sort_by_key(|run| std::cmp::Reverse(run.len()));
     common.truncate(TARGET);
     let is_common = |run: &[Value]| common.iter().any(|other| std::ptr::eq(*other, run));

@@ -157,11 +157,8 @@ fn check_computed(region: &Arc<Region>, view: &ReadView, rows: &[Vec<Value>]) ->
         let key_of = |row: &Vec<Value>| index_key(index, &schema, |ordinal| row[ordinal].clone());
         for asked in rows {
             let Some(key) = key_of(asked) else { continue };
-            let probe = Probe {
-                index: Arc::clone(index),
-                equal: key.clone(),
-                range: (Bound::Unbounded, Bound::Unbounded),
-            };
+            let probe =
+                Probe { index: Arc::clone(index), equal: key.clone(), range: (Bound::Unbounded, Bound::Unbounded) };
             let is_equal = |row: &Vec<Value>| key_of(row).is_some_and(|other| is_same(&key, &other));
             check_probe(region, view, rows, probe, is_equal)?;
         }

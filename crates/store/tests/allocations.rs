@@ -266,8 +266,7 @@ fn an_indexed_lookup_allocates_less_than_four_kilobytes() {
     for number in [5, 77, 19_999, 50_000] {
         let (mut found, before) = (0, COUNTED.get());
         let open = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-        let probes =
-            [Probe { index: Arc::clone(&definition), equal: vec![Value::Int8(number)], range: open }];
+        let probes = [Probe { index: Arc::clone(&definition), equal: vec![Value::Int8(number)], range: open }];
         let candidates = region.candidates(&snapshot, &probes).expect("the directory is made");
         for partition in candidates.iter() {
             assert!(region.probe(&snapshot, partition, 1, &probes[0], 64, &mut |_| found += 1));

@@ -124,9 +124,8 @@ fn define(
         let name = seen.columns.iter().find(|column| column.id == *id).map_or("?", |column| column.name.as_str());
         check_committed(&committed, *id, name)?;
     }
-    let unique = statement
-        .unique
-        .then_some(Unique { nulls_distinct: !statement.nulls_not_distinct, is_constraint: false });
+    let unique =
+        statement.unique.then_some(Unique { nulls_distinct: !statement.nulls_not_distinct, is_constraint: false });
     let id = engine.catalog().next_id();
     Ok((IndexDef { id, name: String::new(), kind, columns, unique, orders, rows }, names))
 }
@@ -292,11 +291,11 @@ pub(super) fn drop(
             }
             None if state.index(name, |_| false).is_none() && state.is_relation(name) => {
                 let has_key = |region: &&Arc<Region>| region.schema().key_name == name;
-                let tables = state.tables().filter_map(|(_, table)| match table {
+                let mut tables = state.tables().filter_map(|(_, table)| match table {
                     crate::catalog::Table::Grid(region) => Some(region),
                     crate::catalog::Table::File(_) => None,
                 });
-                let table = { tables }.find(has_key).map_or_else(String::new, |region| region.schema().name.clone());
+                let table = tables.find(has_key).map_or_else(String::new, |region| region.schema().name.clone());
                 return Err(required(name, &table));
             }
             None if statement.missing_ok => {

@@ -8,8 +8,8 @@ use ashlar_base::{Error, ErrorCode, IndexDef, IndexKind, IndexOrder, Result, Tab
 use ashlar_store::Region;
 use pg_query::protobuf::Constraint;
 
-use super::index::{check_committed, free_name, is_taken, make};
 use super::exists;
+use super::index::{check_committed, free_name, is_taken, make};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
 use crate::sql_types;

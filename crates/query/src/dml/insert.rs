@@ -13,7 +13,9 @@ use pg_query::protobuf::InferClause;
 
 use super::arbiters;
 use super::with::before;
-use super::{Arbiters, Builder, Cell, Conflict, InsertPlan, Outputs, Source, select_of, target_column, typed, unlimited};
+use super::{
+    Arbiters, Builder, Cell, Conflict, InsertPlan, Outputs, Source, select_of, target_column, typed, unlimited,
+};
 use crate::assign::Assigned;
 use crate::catalog::CatalogState;
 use crate::engine::Engine;

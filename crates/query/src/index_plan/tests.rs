@@ -86,8 +86,7 @@ fn everything_else_is_left_to_the_engine() {
     region.drop_index(&engine.catalog().current().index("by_both", |_| false).unwrap().1);
     assert!(plan(&engine, "SELECT v FROM t WHERE id = 5 AND s = 'text 6'").is_none());
     // More rows than a connection's thread collects, and an index that is gone.
-    let by_text =
-        Arc::new(IndexDef::plain(id, "by_text", IndexKind::Hash, vec![ColumnId(2)]));
+    let by_text = Arc::new(IndexDef::plain(id, "by_text", IndexKind::Hash, vec![ColumnId(2)]));
     region.drop_index(&twice);
     engine.catalog().add_index(&region, &by_text, |_| false).unwrap();
     region.build_index(&by_text).unwrap();

@@ -261,9 +261,7 @@ impl Relation {
             // Indexes have numbers below those of parts of tables.
             oid: index.oid,
             name: index.name.clone(),
-            kind: ConstraintKind::Unique {
-                nulls_distinct: index.unique.is_none_or(|unique| unique.nulls_distinct),
-            },
+            kind: ConstraintKind::Unique { nulls_distinct: index.unique.is_none_or(|unique| unique.nulls_distinct) },
             columns: index.keys.iter().filter_map(|key| key.column).collect(),
             index: index.oid,
         });

@@ -89,7 +89,7 @@ impl Partition {
                 Mutation::Delete { .. } => Datum::Null,
             }));
         }
-        self.prepared = Some(prepared);
+        self.prepared = Some(Box::new(prepared));
         Ok(examined.claims)
     }
 
@@ -152,7 +152,7 @@ impl Partition {
 
     /// What the indexes need of the next row that is written.
     pub(crate) fn set_prepared(&mut self, prepared: Option<Prepared>) {
-        self.prepared = prepared;
+        self.prepared = prepared.map(Box::new);
     }
 
     /// Indexes with expressions get to know a row, before it is added to them.
@@ -196,12 +196,7 @@ impl Partition {
         (!may_repeat(&index.definition, values.clone())).then(|| taken.fingerprint(values))
     }
 
-    fn taken_error<'d>(
-        &self,
-        index: &Index,
-        prepared: &Prepared,
-        value: &impl Fn(usize) -> Datum<'d>,
-    ) -> Error {
+    fn taken_error<'d>(&self, index: &Index, prepared: &Prepared, value: &impl Fn(usize) -> Datum<'d>) -> Error {
         let before = self.indexes.iter().take_while(|other| other.definition.id != index.definition.id);
         let computed = before.filter(|other| other.definition.rows.is_some()).count();
         let computed = match &index.definition.rows {
@@ -209,7 +204,9 @@ impl Partition {
             None => &[],
         };
         match &index.places {
-            Some(places) => taken_error(&index.definition, &self.shape, places.values(computed, |ordinal| value(ordinal))),
+            Some(places) => {
+                taken_error(&index.definition, &self.shape, places.values(computed, |ordinal| value(ordinal)))
+            }
             None => Error::internal("an index without its columns has no values"),
         }
     }

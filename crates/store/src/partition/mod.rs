@@ -42,7 +42,7 @@ pub(crate) struct Partition {
     versions: Versions,
     indexes: Vec<Index>,
     /// What indexes compute of the row that is about to be written.
-    prepared: Option<Prepared>,
+    prepared: Option<Box<Prepared>>,
     /// Where the rows ended at the last round of the compactor.
     last_end: (u64, u32),
     _charge: Charge,

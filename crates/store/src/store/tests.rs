@@ -10,9 +10,7 @@ use ashlar_base::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{
-    INT4, INT8, TEXT, any_value, datums, index_key, is_same, lengths, scan_map, schema, store,
-};
+use crate::testing::{INT4, INT8, TEXT, any_value, datums, index_key, is_same, lengths, scan_map, schema, store};
 use crate::{Applied, Mark, Mutation, Pending, ReadView, ScanBatch};
 
 /// Few, so that transactions meet.
@@ -519,7 +517,8 @@ impl Model {
         let after: Vec<(u8, Option<&BTreeMap<ColumnId, Value>>)> =
             writes.rows.iter().map(|(key, values)| (*key, values.as_ref())).collect();
         let is_known = |values: &&BTreeMap<ColumnId, Value>| values.contains_key(&NAME);
-        let clashes = !stale && after.iter().all(|(_, values)| values.as_ref().is_none_or(is_known))
+        let clashes = !stale
+            && after.iter().all(|(_, values)| values.as_ref().is_none_or(is_known))
             && self.clashes(&after, writes.truncated);
         let result = self.store.commit(&mut transaction.set);
         if empty {

@@ -120,7 +120,8 @@ impl Staged {
                 let pending = self.row(row);
                 let Some(has) = index.of(|ordinal| pending.get(ordinal))? else { continue };
                 let Some(fingerprint) = has.fingerprint else { continue };
-                let other = index.rows.get(&fingerprint).copied().filter(|&other| other != row && self.is_pending(other));
+                let other =
+                    index.rows.get(&fingerprint).copied().filter(|&other| other != row && self.is_pending(other));
                 if other.is_some() || self.committed(region, index, &has).is_some() {
                     return Err(taken_error(&index.definition, shape, has.values.iter().map(Value::as_datum)));
                 }

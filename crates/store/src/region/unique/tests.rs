@@ -150,7 +150,8 @@ fn of_many_writers_of_the_same_values_one_wins_each() {
                         _ => {
                             let mut keys = KeyTransaction::new(store);
                             let row = [Datum::Int8(id), Datum::Int8(v)];
-                            let put = keys.entry(region, &row[..1], |entry| entry.apply(Mutation::Insert { row: &row }));
+                            let put =
+                                keys.entry(region, &row[..1], |entry| entry.apply(Mutation::Insert { row: &row }));
                             put.and_then(|applied| applied).and_then(|_| keys.commit(store))
                         }
                     };
@@ -218,7 +219,7 @@ fn no_snapshot_sees_a_value_twice() {
                 }
             });
         }
-        for _ in 0..500 {
+        for _ in 0..100 {
             let view = ReadView::committed(store.snapshot());
             let rows = scan_all(&region, &view).unwrap();
             assert!(rows.len() <= 1, "{rows:?}");
