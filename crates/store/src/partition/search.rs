@@ -72,3 +72,6 @@ impl Partition {
         rows
     }
 }
+
+#[cfg(test)]
+mod tests;
