@@ -190,10 +190,13 @@ impl Reader<'_> {
     /// A union for each index that conditions ask something of, and for each OR.
     fn unions(&self, known: &[Expr], said: &HashMap<Expr, Said>) -> Vec<Vec<Probe>> {
         let mut unions: Vec<Vec<Probe>> = Vec::new();
-        unions.extend(self.indexes.iter().filter_map(|index| self.ask(index, known, said)));
+        unions.extend(self.indexes.iter().filter_map(|index| self.ask(index, &|wanted| follows(known, wanted), said)));
         for condition in known {
             let Expr::BinaryExpr(BinaryExpr { op: Operator::Or, .. }) = condition else { continue };
             let parts = split_binary(condition, Operator::Or);
+            if parts.len() > UNION_MAX || self.indexes.is_empty() {
+                continue;
+            }
             let union = parts.iter().map(|part| self.best(part, known)).collect::<Option<Vec<_>>>();
             let union: Option<Vec<Probe>> = union.map(|parts| parts.into_iter().flatten().collect());
             unions.extend(union.filter(|union| union.len() <= UNION_MAX));
@@ -205,9 +208,8 @@ impl Reader<'_> {
     fn best(&self, part: &Expr, beside: &[Expr]) -> Option<Vec<Probe>> {
         let own: Vec<Expr> = split_conjunction(part).into_iter().cloned().collect();
         let said = self.said(&own);
-        let mut known = own;
-        known.extend_from_slice(beside);
-        let asked = self.indexes.iter().filter_map(|index| self.ask(index, &known, &said));
+        let holds = |wanted: &Expr| follows(&own, wanted) || follows(beside, wanted);
+        let asked = self.indexes.iter().filter_map(|index| self.ask(index, &holds, &said));
         let weight = |union: &Vec<Probe>| {
             let equal = union.iter().map(|probe| probe.equal.len()).min().unwrap_or(0);
             (equal, std::cmp::Reverse(union.len()))
@@ -215,13 +217,18 @@ impl Reader<'_> {
         asked.max_by_key(weight)
     }
 
-    /// What is asked of an index, where it helps.
-    fn ask(&self, index: &Arc<IndexDef>, known: &[Expr], said: &HashMap<Expr, Said>) -> Option<Vec<Probe>> {
+    /// What is asked of an index, where it helps. `holds` tells of conditions whether they do.
+    fn ask(
+        &self,
+        index: &Arc<IndexDef>,
+        holds: &dyn Fn(&Expr) -> bool,
+        said: &HashMap<Expr, Said>,
+    ) -> Option<Vec<Probe>> {
         let computes = IndexExpressions::of(index);
         if index.rows.is_some() && computes.is_none() {
             return None;
         }
-        if !computes.is_none_or(|computes| implies(known, computes.conditions())) {
+        if !computes.is_none_or(|computes| computes.conditions().iter().all(holds)) {
             return None;
         }
         let mut equals: Vec<Vec<Value>> = vec![Vec::new()];
