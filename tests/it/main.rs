@@ -9,6 +9,7 @@ mod clients;
 mod conflicts;
 mod faults;
 mod http;
+mod life;
 mod model;
 mod pg_wire;
 mod plans;

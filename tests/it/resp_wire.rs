@@ -5,6 +5,7 @@
 //! # targets: ashlar redis
 //! > SET greeting "hello\r\n"      a command, in words as redis-cli reads them
 //! < +OK                           the reply as it comes over the wire, line by line
+//! ~> EXISTS gone                 a command that is sent until its reply is what follows: for what takes time
 //! ?> KEYS *                       a reply whose elements may come in any order: both sides are sorted
 //! >> "*1\r\n$4\r\nPI"             bytes as they are; no reply is read until the file expects one
 //! <~ $* *                         a line with `*` for anything
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use ashlar_tests::process::wait_for;
 use ashlar_tests::tools::repository;
 use ashlar_tests::{Ashlar, Options, Redis, pg, resp};
 
@@ -136,7 +138,10 @@ impl Replay {
                 Line::Comment(_) => continue,
                 Line::Send { connection, send, number } => {
                     let expects = matches!(lines.peek(), Some(Line::Expect { .. }));
-                    let got = self.exchange(connection, send, expects);
+                    let got = match send {
+                        Send::Until { .. } => self.exchange_until(connection, send, lines.clone()),
+                        _ => self.exchange(connection, send, expects),
+                    };
                     (number, got.with_context(|| format!("line {number}"))?)
                 }
                 Line::Expect { connection, number, .. } => bail!("line {number}: {connection}< follows no command"),
@@ -190,7 +195,15 @@ impl Replay {
                     {
                         old.push((text, *glob));
                     }
-                    let mut got = self.exchange(connection, send, true).with_context(|| format!("line {number}"))?;
+                    let got = match send {
+                        // What follows was taken out: it stands before the line that comes next.
+                        Send::Until { .. } => {
+                            let before = file.lines.iter().skip_while(|other| !std::ptr::eq(*other, line)).skip(1);
+                            self.exchange_until(connection, send, before)
+                        }
+                        _ => self.exchange(connection, send, true),
+                    };
+                    let mut got = got.with_context(|| format!("line {number}"))?;
                     if matches!(send, Send::Raw { .. }) {
                         got = self.read_all(connection)?;
                     }
@@ -220,6 +233,10 @@ impl Replay {
                 self.connection(connection)?.get_mut().write_all(bytes)?;
                 Ok(Vec::new())
             }
+            Send::Until { words, .. } => {
+                let command = Send::Command { words: words.clone(), sorted: false, source: String::new() };
+                self.exchange(connection, &command, true)
+            }
             Send::Command { words, sorted, .. } => {
                 let mut bytes = Vec::new();
                 resp::encode(words, &mut bytes);
@@ -237,6 +254,34 @@ impl Replay {
                 Ok(lines)
             }
         }
+    }
+
+    /// Sends until the reply is what the next lines expect; the last reply.
+    fn exchange_until<'l>(
+        &mut self,
+        connection: &str,
+        send: &Send,
+        next: impl Iterator<Item = &'l Line>,
+    ) -> Result<Vec<String>> {
+        let expected: Vec<(&String, bool)> = next
+            .map_while(|line| match line {
+                Line::Expect { text, glob, .. } => Some((text, *glob)),
+                _ => None,
+            })
+            .collect();
+        let fits = |got: &[String]| {
+            got.len() == expected.len()
+                && got
+                    .iter()
+                    .zip(&expected)
+                    .all(|(got, (text, glob))| if *glob { text::glob(text, got) } else { *text == got })
+        };
+        let mut last = Ok(Vec::new());
+        wait_for(PATIENCE, || {
+            last = self.exchange(connection, send, true);
+            last.as_ref().map_or(true, |got| fits(got))
+        });
+        last
     }
 
     /// The next reply of a connection.

@@ -1,63 +1,109 @@
-//! `./x bench`: measures the server beside its rivals on this machine, with real clients, and writes a Markdown table.
-//!
-//! Rules of every benchmark here: rivals run in the same session and the runs are interleaved; the server is pinned to
-//! one core and the client to the other unless the row says otherwise; the figure is the median; what cannot be
-//! measured says why instead of showing a number.
+//! `./x bench`: builds the server and the lab with optimisation, and has the lab measure one of its suites (`crates/lab/src/suite`). By default that
+//! of docs/benchmarks.md, into which its table is put.
 
-mod clients;
-mod data;
-mod first_figures;
-mod grids;
-mod keys;
-mod latency;
-mod machine;
-mod noop;
-mod program;
-mod servers;
-mod table;
-mod tables;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Result, bail};
-use clap::Parser;
+use anyhow::{Context, Result, bail};
 
-/// Options of `./x bench first-figures`.
-#[derive(Parser)]
-#[command(name = "./x bench first-figures", bin_name = "./x bench first-figures")]
-struct Options {
-    /// Cargo profile of the server; `release` is the slowest to build and the fastest to run
-    #[arg(long, default_value = "figures")]
-    profile: String,
-    /// Interleaved runs of each measurement
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    runs: u32,
-    /// Groups of rows, separated by commas: resp, puts, cores, memory, latency, sql, scan, value, copy, json
+use crate::{build, run, setup};
+
+/// The page of the suite `bench`.
+const PAGE: &str = "docs/benchmarks.md";
+
+/// The suite that has a page.
+const SUITE: &str = "bench";
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Which suite: bench for docs/benchmarks.md; geode, hazelcast, impala, tpcc for what others have shown of their products
+    #[arg(default_value = SUITE)]
+    suite: String,
+    /// Groups of rows, separated by commas: shown, and not put into the page
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// A hundredth of the work: shows that everything runs, measures nothing worth keeping
+    /// The least work: shows that everything runs, in minutes; nothing is put into the page
     #[arg(long)]
     quick: bool,
-    /// A tenth of the work: figures that tell the order of things, in some ten minutes
+    /// The sizes that the rows are about, two hours and more; into a table of its own
     #[arg(long, conflicts_with = "quick")]
-    short: bool,
-    /// Leave Hazelcast and Geode out of the rows about memory: their 20 million overwrites take most of an hour
+    full: bool,
+    /// The folder of the runs; what is measured there already is not measured again
     #[arg(long)]
-    no_grids: bool,
-    /// Put the table into docs/benchmarks.md
+    out: Option<PathBuf>,
+    /// Leave the page as it is
     #[arg(long)]
-    write: bool,
+    no_page: bool,
+    /// Cargo profile of both; `release` is the slowest to build and the fastest to run
+    #[arg(long, default_value = "figures")]
+    profile: String,
 }
 
-/// Runs the benchmark of this name.
-pub(crate) fn bench(name: &str, options: &[String]) -> Result<()> {
-    match name {
-        "list" => {
-            println!("first-figures   every row of the table in docs/benchmarks.md (./x bench first-figures --help)");
-            Ok(())
+/// Runs a suite.
+pub(crate) fn bench(options: &Options) -> Result<()> {
+    setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST])?;
+    setup::prefer(setup::JAVA);
+    setup::prefer(setup::LAB);
+    build::programs(&options.profile, &[("ashlar-server", "ashlar"), ("ashlar-lab", "ashlar-lab")])?;
+    let (lab, ashlar) = (run::built(&options.profile, "ashlar-lab")?, run::built(&options.profile, "ashlar")?);
+    let mut command = Command::new(&lab);
+    command.args(arguments(options, &ashlar));
+    let status = command.status().with_context(|| format!("running {}", lab.display()))?;
+    match status.code() {
+        Some(0) => Ok(()),
+        Some(1) => bail!("something could not be measured, or was wrong; the table and the lines above say what"),
+        _ => bail!("nothing was measured ({status})"),
+    }
+}
+
+/// What the lab is told.
+fn arguments(options: &Options, ashlar: &Path) -> Vec<String> {
+    let mut words =
+        vec!["suite".to_owned(), options.suite.clone(), "--ashlar".to_owned(), ashlar.display().to_string()];
+    let mut flag = |name: &str, value: Option<String>| {
+        words.push(name.to_owned());
+        words.extend(value);
+    };
+    if !options.only.is_empty() {
+        flag("--only", Some(options.only.join(",")));
+    }
+    for (name, is_set) in [("--quick", options.quick), ("--full", options.full)] {
+        if is_set {
+            flag(name, None);
         }
-        "first-figures" => {
-            let words = std::iter::once(name.to_owned()).chain(options.iter().cloned());
-            first_figures::run(&Options::parse_from(words))
+    }
+    if let Some(out) = &options.out {
+        flag("--out", Some(out.display().to_string()));
+    }
+    if options.suite == SUITE && !options.no_page && !options.quick && options.only.is_empty() {
+        flag("--page", Some(PAGE.to_owned()));
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn told(words: &[&str]) -> String {
+        let cli = Cli::parse_from([&["bench"], words].concat());
+        arguments(&cli.options, Path::new("target/figures/ashlar")).join(" ")
+    }
+
+    #[test]
+    fn only_whole_runs_of_the_pages_suite_are_written_down() {
+        assert_eq!(told(&[]), "suite bench --ashlar target/figures/ashlar --page docs/benchmarks.md");
+        assert!(told(&["--full"]).ends_with(" --full --page docs/benchmarks.md"));
+        for words in [&["--quick"][..], &["--only", "get,sum"], &["--no-page"], &["geode"]] {
+            assert!(!told(words).contains("--page"), "{words:?}");
         }
-        other => bail!("there is no benchmark {other}; ./x bench list names them"),
+        assert!(told(&["--only", "get,sum", "--out", "x"]).ends_with(" --only get,sum --out x"));
     }
 }

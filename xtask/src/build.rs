@@ -74,15 +74,22 @@ pub(crate) struct TestBinary {
 
 /// Builds the server and every test of the workspace in `profile`; returns the test programs.
 pub(crate) fn workspace(profile: &str) -> Result<Vec<TestBinary>> {
-    let plan = Plan::read(None)?;
+    let plan = Plan::read(&[])?;
     first_or_again(profile, &plan, || cargo_build_with(&["--workspace", "--bins", "--tests"], profile, &plan))
 }
 
-/// Builds the program `ashlar` in `profile` and no test. Of the whole workspace, so that features resolve as they do for the
-/// tests: what is built here is not compiled again for them.
+/// Builds the program `ashlar` in `profile` and no test.
 pub(crate) fn server(profile: &str) -> Result<()> {
-    let plan = Plan::read(Some("ashlar-server"))?;
-    let targets = ["--workspace", "--bin", "ashlar"];
+    programs(profile, &[("ashlar-server", "ashlar")])
+}
+
+/// Builds programs, each named after its package, in `profile` and no test. Of the whole workspace, so that features resolve as they do
+/// for the tests: what is built here is not compiled again for them.
+pub(crate) fn programs(profile: &str, programs: &[(&str, &str)]) -> Result<()> {
+    let packages: Vec<&str> = programs.iter().map(|(package, _)| *package).collect();
+    let plan = Plan::read(&packages)?;
+    let mut targets = vec!["--workspace"];
+    programs.iter().for_each(|(_, program)| targets.extend(["--bin", *program]));
     first_or_again(profile, &plan, || cargo_build_with(&targets, profile, &plan)).map(drop)
 }
 
@@ -200,15 +207,15 @@ struct Plan {
 }
 
 impl Plan {
-    /// The crates of the workspace, or those that one of its packages needs.
-    fn read(package: Option<&str>) -> Result<Plan> {
+    /// The crates of the workspace, or those that some of its packages need.
+    fn read(packages: &[&str]) -> Result<Plan> {
         let host = run::host()?;
         let metadata =
             run::read(Command::new("cargo").args(["metadata", "--format-version", "1", "--filter-platform", &host]))?;
-        Ok(Plan::parse(&serde_json::from_str(&metadata)?, package))
+        Ok(Plan::parse(&serde_json::from_str(&metadata)?, packages))
     }
 
-    fn parse(metadata: &Value, package: Option<&str>) -> Plan {
+    fn parse(metadata: &Value, wanted: &[&str]) -> Plan {
         let slow: HashMap<&str, f64> = SLOW.iter().copied().collect();
         let mut names = HashMap::new();
         for package in metadata["packages"].as_array().into_iter().flatten() {
@@ -228,8 +235,8 @@ impl Plan {
         }
         let weigh = |id: &str| names.get(id).and_then(|name| slow.get(name)).copied().unwrap_or(1.0);
         let mut weights = HashMap::new();
-        let mut open: Vec<&str> =
-            needs.keys().copied().filter(|id| package.is_none_or(|package| names.get(id) == Some(&package))).collect();
+        let is_wanted = |id: &&str| wanted.is_empty() || names.get(id).is_some_and(|name| wanted.contains(name));
+        let mut open: Vec<&str> = needs.keys().copied().filter(is_wanted).collect();
         while let Some(id) = open.pop() {
             if weights.insert(id.to_owned(), weigh(id)).is_none() {
                 open.extend(needs.get(id).into_iter().flatten());

@@ -55,15 +55,8 @@ enum Verb {
     },
     /// Run the client programs of clients/ and the wire conversations against a fresh server
     Conformance,
-    /// Measure, beside Redis, Valkey, PostgreSQL, Hazelcast and Geode in the same run; writes a Markdown table
-    Bench {
-        /// Which benchmark; `list` names them
-        #[arg(default_value = "list")]
-        name: String,
-        /// Options of the benchmark; `--help` lists them
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        options: Vec<String>,
-    },
+    /// Measure, beside Redis, Valkey, PostgreSQL, Hazelcast and Geode in the same run, in half an hour; writes docs/benchmarks.md
+    Bench(bench::Options),
     /// Throw bytes at a decoder, guided by coverage; `list` names the targets, `all` runs each
     Fuzz {
         /// A target of fuzz/
@@ -103,7 +96,7 @@ fn main() -> ExitCode {
             Verb::Check { fast } => check::check(fast),
             Verb::Slt { path } => test::slt(&path),
             Verb::Conformance => test::conformance(),
-            Verb::Bench { name, options } => bench::bench(&name, &options),
+            Verb::Bench(options) => bench::bench(&options),
             Verb::Fuzz { target, seconds } => fuzz::fuzz(&target, seconds),
             Verb::Docs => docs::docs(),
             Verb::Fix => check::fix(),

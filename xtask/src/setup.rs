@@ -87,7 +87,7 @@ pub(crate) const TEST: &[Need] = &[
     },
 ];
 
-/// What programs in Java need; a benchmark goes on without them.
+/// What programs in Java need; benchmarks go on without them.
 pub(crate) const JAVA: &[Need] = &[Need {
     name: "a JDK and Maven",
     why: "the client programs for pgJDBC and Jedis, and Hazelcast and Geode beside Ashlar",

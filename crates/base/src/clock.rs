@@ -2,7 +2,8 @@
 //!
 //! Nothing else in the workspace asks the operating system for the time.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Timestamp;
@@ -23,6 +24,34 @@ pub fn wall_micros() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// Whose time a [`HybridClock`] follows.
+#[derive(Clone, Debug, Default)]
+pub enum Wall {
+    /// The machine's.
+    #[default]
+    Machine,
+    /// One that a test moves: microseconds since 1970-01-01 00:00 UTC.
+    Moved(Arc<AtomicI64>),
+}
+
+impl Wall {
+    /// Microseconds since 1970-01-01 00:00 UTC.
+    #[inline]
+    fn micros(&self) -> u64 {
+        let micros = match self {
+            Self::Machine => wall_micros(),
+            Self::Moved(micros) => micros.load(Ordering::SeqCst),
+        };
+        micros.max(0) as u64
+    }
+}
+
+/// The time of a timestamp: milliseconds since 1970-01-01 00:00 UTC.
+#[inline]
+pub fn millis_of(timestamp: Timestamp) -> u64 {
+    (timestamp.0 >> COUNTER_BITS) / 1000
+}
+
 /// A hybrid logical clock: every tick is greater than every tick before it, and not far behind the wall clock.
 ///
 /// Kulkarni et al., "Logical Physical Clocks", OPODIS 2014. Reading the wall costs more than the rest of a small write,
@@ -30,12 +59,18 @@ pub fn wall_micros() -> i64 {
 #[derive(Debug)]
 pub struct HybridClock {
     last: AtomicU64,
+    wall: Wall,
 }
 
 impl HybridClock {
     /// A clock that has not ticked: what it says is the wall's time, and every tick is later.
     pub fn new() -> Self {
-        let clock = Self { last: AtomicU64::new(1) };
+        Self::following(Wall::Machine)
+    }
+
+    /// Like [`HybridClock::new`], after a wall of the caller's.
+    pub fn following(wall: Wall) -> Self {
+        let clock = Self { last: AtomicU64::new(1), wall };
         clock.advance();
         clock
     }
@@ -47,7 +82,14 @@ impl HybridClock {
 
     /// Catches up with the wall clock.
     pub fn advance(&self) {
-        self.last.fetch_max((wall_micros().max(0) as u64) << COUNTER_BITS, Ordering::SeqCst);
+        self.last.fetch_max(self.wall.micros() << COUNTER_BITS, Ordering::SeqCst);
+    }
+
+    /// What the clock says once it has caught up, without letting it: no tick is earlier, and no later reading of this
+    /// thread is.
+    pub fn peek(&self) -> Timestamp {
+        let wall = self.wall.micros() << COUNTER_BITS;
+        Timestamp(self.last.load(Ordering::SeqCst).max(wall))
     }
 
     /// The last timestamp given out.

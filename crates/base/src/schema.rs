@@ -190,6 +190,48 @@ impl IndexDef {
     }
 }
 
+/// Which rows of a full table give way to new ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// None: the write is refused.
+    #[default]
+    None,
+    /// Those that were used the longest ago, of a sample.
+    Lru,
+    /// Those that are used the least often, of a sample.
+    Lfu,
+    /// Any.
+    Random,
+}
+
+impl Eviction {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::None, Self::Lru, Self::Lfu, Self::Random];
+
+    /// As the option `eviction` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lru => "lru",
+            Self::Lfu => "lfu",
+            Self::Random => "random",
+        }
+    }
+}
+
+/// What a table says about the life of its rows. Zeros say nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LifeOptions {
+    /// Milliseconds that a row lives after it was last written, unless it has an expiry of its own.
+    pub ttl_ms: u64,
+    /// Milliseconds that a row lives after it was last read by its key, or written.
+    pub max_idle_ms: u64,
+    /// Bytes that the rows, indexes and versions of the table may take.
+    pub memory_max: u64,
+    /// Which rows make room for others, where the table or the server has reached its bound.
+    pub eviction: Eviction,
+}
+
 /// The shape of a grid table. Immutable: a change of the table makes another value with a higher `version`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableSchema {
@@ -209,6 +251,8 @@ pub struct TableSchema {
     pub partition_by: Vec<usize>,
     /// The table was declared without a primary key, and its rows are numbered in a hidden last column.
     pub hidden_key: bool,
+    /// How long rows live, and how much memory they may take.
+    pub life: LifeOptions,
 }
 
 impl TableSchema {

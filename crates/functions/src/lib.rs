@@ -9,6 +9,7 @@ pub mod arithmetic;
 pub mod array_agg;
 pub mod array_rows;
 pub mod arrays;
+pub mod bound;
 pub mod bytes;
 pub mod casts;
 pub mod catalog;

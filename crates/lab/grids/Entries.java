@@ -13,6 +13,8 @@ final class Entries implements Product {
 
     private final String version;
     private final Load.Store store;
+    /** The steps of the workload, once the first is done. */
+    private Memory memory;
 
     Entries(String version, Load.Store store) {
         this.version = version;
@@ -26,6 +28,10 @@ final class Entries implements Product {
 
     @Override
     public String[] prepare(Plan plan, Progress progress) throws Exception {
+        if (plan.workload.equals("kv-memory")) {
+            memory = new Memory(store, plan);
+            return new String[0];
+        }
         int keys = plan.integer("keys");
         int bytes = plan.integer("value_bytes");
         int atOnce = Math.max(1, Math.min(BATCH, BATCH_BYTES / bytes));
@@ -39,6 +45,16 @@ final class Entries implements Product {
             }
         }
         return new String[0];
+    }
+
+    @Override
+    public long step(Plan plan, String name, Progress progress) throws Exception {
+        return memory.step(name, progress);
+    }
+
+    @Override
+    public String fault(Plan plan) throws Exception {
+        return memory.fault();
     }
 
     @Override

@@ -7,6 +7,8 @@ import java.util.Map;
  * version                              answers the version of the client's library and of Java
  * workload NAME SIZE=NUMBER ...        what is asked about from now on
  * prepare                              puts the data there; says "at DONE ALL" now and then, and "set TEXT" of what it declared
+ * step NAME                            does a step of a workload that has some; says "at DONE ALL"; answers how many entries it wrote
+ * fault                                answers what is not there that the steps wrote, or nothing
  * measure threads=8 rate=0 warm_up=1 measured=5 seed=1 repetition=1 stores=true
  *                                      one measurement, see {@link Measurement}; a rate of 0 is a closed loop
  * </pre>
@@ -35,6 +37,11 @@ final class Lab implements Lines.Commands {
                     lines.say("set " + declared);
                 }
                 return "";
+            case "step":
+                return Long.toString(product.step(plan, words[1], (done, all) -> lines.say("at " + done + " " + all)));
+            case "fault":
+                String fault = product.fault(plan);
+                return fault == null ? "" : fault;
             case "measure":
                 Map<String, String> how = Plan.named(words, 1);
                 measurement = new Measurement(lines, how);

@@ -7,9 +7,9 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
 /**
- * The conversation with the benchmark that started this program: a command a line on standard input, an answer a line on
+ * The conversation with the lab that started this program: a command a line on standard input, an answer a line on
  * standard output, {@code ok ...} or {@code error ...}. A command that takes long may say lines of its own before. The line {@code stop}
- * has no answer: it asks what is under way to end early. The end of the input ends the program, so that none outlives the benchmark.
+ * has no answer: it asks what is under way to end early. The end of the input ends the program, so that none outlives the lab.
  */
 final class Lines {
     /** Answers one command at a time, given as its words. */

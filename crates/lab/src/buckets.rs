@@ -248,28 +248,60 @@ fn fill<L: Layout>(keys: &[u32], keeps_duplicates: bool) -> Taken {
     }
 }
 
+/// What both layouts take.
+pub(crate) struct Line {
+    /// Of a join's build side, which keeps each row, and not of GROUP BY, which keeps each key once.
+    pub(crate) keeps_duplicates: bool,
+    /// Which buckets are counted.
+    pub(crate) which: &'static str,
+    /// Groups, or rows.
+    pub(crate) entries: u64,
+    before: u64,
+    after: u64,
+}
+
+impl Line {
+    /// Bytes of an entry before the buckets were packed.
+    pub(crate) fn before_each(&self) -> f64 {
+        self.before as f64 / self.entries as f64
+    }
+
+    /// Likewise after.
+    pub(crate) fn after_each(&self) -> f64 {
+        self.after as f64 / self.entries as f64
+    }
+}
+
+/// What the layouts take with these keys.
+pub(crate) fn lines(keys: &[u32]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for keeps_duplicates in [false, true] {
+        let (before, after) = (fill::<Before>(keys, keeps_duplicates), fill::<After>(keys, keeps_duplicates));
+        let entries = if keeps_duplicates { keys.len() as u64 } else { before.keys };
+        for (which, before, after) in
+            [("all buckets", before.bytes, after.bytes), ("filled buckets", before.filled_bytes, after.filled_bytes)]
+        {
+            lines.push(Line { keeps_duplicates, which, entries, before, after });
+        }
+    }
+    lines
+}
+
 /// Says what the layouts take with these keys: of GROUP BY, which keeps each key once, and of a join, which keeps each row.
 pub(crate) fn show(keys: &[u32]) -> Result<()> {
     say::result(&format!(
         "{:<34}{:>12}{:>18}{:>18}{:>12}",
         "hash table of Impala", "entries", "before", "after", "difference"
     ))?;
-    for (what, keeps_duplicates) in [("groups", false), ("rows of a join's build side", true)] {
-        let (before, after) = (fill::<Before>(keys, keeps_duplicates), fill::<After>(keys, keeps_duplicates));
-        let entries = if keeps_duplicates { keys.len() as u64 } else { before.keys };
-        for (which, bytes) in [
-            ("all buckets", [before.bytes, after.bytes]),
-            ("filled buckets", [before.filled_bytes, after.filled_bytes]),
-        ] {
-            let each = bytes.map(|bytes| bytes as f64 / entries as f64);
-            say::result(&format!(
-                "{:<34}{entries:>12}{:>11.2} B each{:>11.2} B each{:>11.1} %",
-                format!("{what}, {which}"),
-                each[0],
-                each[1],
-                100.0 * (each[1] / each[0] - 1.0)
-            ))?;
-        }
+    for line in lines(keys) {
+        let what = if line.keeps_duplicates { "rows of a join's build side" } else { "groups" };
+        let (before, after) = (line.before_each(), line.after_each());
+        say::result(&format!(
+            "{:<34}{:>12}{before:>11.2} B each{after:>11.2} B each{:>11.1} %",
+            format!("{what}, {}", line.which),
+            line.entries,
+            100.0 * (after / before - 1.0)
+        ))?;
     }
     say::result(
         "Without the rows or groups themselves, which lie elsewhere: a group of an integer and a count has some 13 B more.",

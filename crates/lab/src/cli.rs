@@ -11,8 +11,8 @@ use anyhow::{Result, bail};
 use ashlar_telemetry::profile::Kind;
 use clap::{Args, Parser, Subcommand};
 
-use crate::run::Outcome;
-use crate::targets::{NAMED, Plant};
+use crate::suite::{self, Length, SUITES};
+use crate::targets::{Answers, NAMED, Plant};
 use crate::workload::{KINDS, Sizes, hash_build_keys};
 use crate::{buckets, compare, report, run, say, targets};
 
@@ -40,6 +40,12 @@ enum Command {
     Compare(CompareOptions),
     /// Write report.html and report.md of some runs.
     Report(ReportOptions),
+    /// Measure all rows of a table, and write it: `bench` for docs/benchmarks.md, `geode`, `hazelcast`, `impala` and `tpcc` for what
+    /// others have shown of their products.
+    ///
+    /// Without --quick or --full a suite is of a length between the two: of `bench`, half an hour. Exit status 1 if a run failed or had
+    /// wrong answers.
+    Suite(SuiteOptions),
     /// Fill Impala's hash table, in its layouts before and after packing, with the keys of hash-build: bytes of an entry.
     ImpalaBuckets(BucketsOptions),
     /// The target noop, as its own process.
@@ -62,8 +68,8 @@ struct RunOptions {
     /// A workload, as `ashlar-lab list` names them.
     workload: String,
     /// Targets, as `ashlar-lab list` names them, ashlar=PATH of another build, host:port of a running server, or
-    /// lettuce=TARGET for one of them through a client in Java. The lab writes keys `lab:...` and `ashlar_lab_...`, or tables
-    /// `ashlar_lab_...` there.
+    /// lettuce=TARGET for one of them through a client in Java, redis-benchmark=TARGET or pgbench=TARGET through these
+    /// programs. The lab writes keys `lab:...` and `ashlar_lab_...`, or tables `ashlar_lab_...` there.
     #[arg(long, required = true, value_delimiter = ',', value_name = "NAME,...")]
     target: Vec<String>,
     /// Threads, each with a connection; several numbers are measured one after the other [default: 8; 1 for workloads that
@@ -141,6 +147,30 @@ struct ReportOptions {
 }
 
 #[derive(Debug, Args)]
+struct SuiteOptions {
+    /// A suite, as `ashlar-lab list` names them.
+    name: String,
+    /// Rows that are measured, by the names of their groups [default: all; of `bench` those that take long with --full only].
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    only: Vec<String>,
+    /// The least work: shows that everything runs, in a minute or two; measures nothing worth keeping.
+    #[arg(long)]
+    quick: bool,
+    /// The sizes that the rows are about: of `bench`, two hours and more.
+    #[arg(long, conflicts_with = "quick")]
+    full: bool,
+    /// The folder of the runs. What is measured there already is not measured again [default: target/lab/TIME-NAME-LENGTH].
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// A page whose marks `<!-- NAME begin -->` and `<!-- NAME end -->`, with --full `<!-- NAME full begin -->` and so on, get the table.
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
+    /// The program of Ashlar [default: the newest build under target/].
+    #[arg(long, value_name = "PATH")]
+    ashlar: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
 struct BucketsOptions {
     #[command(flatten)]
     sizes: Sizes,
@@ -149,11 +179,9 @@ struct BucketsOptions {
 #[derive(Debug, Args)]
 struct NoopOptions {
     #[arg(long)]
-    value_bytes: u32,
-    #[arg(long)]
     ready_file: PathBuf,
-    #[arg(long)]
-    plant: Option<Plant>,
+    #[command(flatten)]
+    answers: Answers,
 }
 
 #[derive(Debug, Args)]
@@ -178,20 +206,31 @@ pub(crate) fn run() -> ExitCode {
 fn dispatch(command: Command) -> Result<u8> {
     match command {
         Command::List(options) => list(&options).map(|()| 0),
-        Command::Run(options) => match run::run(&options.into_options()?)? {
-            Outcome::Whole => Ok(0),
-            Outcome::Lacking => Ok(1),
-        },
+        Command::Run(options) => Ok(run::run(&options.into_options()?)?.status()),
         Command::Compare(options) => {
             let words = compare::Options { confidence: options.confidence / 100.0, least: options.least / 100.0 };
             let comparison = compare::run(&options.base, &options.test, words, options.out.as_deref())?;
             Ok(comparison.is_worse().map_or(2, u8::from))
         }
         Command::Report(options) => report::run(&options.runs, options.out.as_deref()).map(|()| 0),
-        Command::ImpalaBuckets(options) => buckets::show(&hash_build_keys(&options.sizes)?).map(|()| 0),
-        Command::NoopServer(options) => {
-            targets::serve_noop(options.value_bytes, options.ready_file, options.plant).map(|()| 0)
+        Command::Suite(options) => {
+            let length = match (options.quick, options.full) {
+                (true, _) => Length::Quick,
+                (_, true) => Length::Full,
+                _ => Length::Short,
+            };
+            let options = suite::Options {
+                suite: options.name,
+                only: options.only,
+                length,
+                out: options.out,
+                page: options.page,
+                ashlar: options.ashlar,
+            };
+            Ok(suite::run(&options)?.status())
         }
+        Command::ImpalaBuckets(options) => buckets::show(&hash_build_keys(&options.sizes)?).map(|()| 0),
+        Command::NoopServer(options) => targets::serve_noop(options.answers, options.ready_file).map(|()| 0),
         Command::Relay(options) => targets::serve_relay(options.to, options.ready_file).map(|()| 0),
     }
 }
@@ -214,7 +253,24 @@ fn list(options: &ListOptions) -> Result<()> {
     say::result(
         "  lettuce=TARGET        one of those that speak RESP, through a client in Java, as Hazelcast and Geode are met",
     )?;
+    say::result("  redis-benchmark=TARGET, pgbench=TARGET")?;
+    say::result(
+        "                        one that speaks their protocol, loaded by these programs; they judge no answers",
+    )?;
+    say::result("\nsuites")?;
+    for suite in SUITES {
+        say::result(&format!("  {:<14}{}", suite.name, suite.about))?;
+    }
     say::result("\nfor example: ashlar-lab run kv-get --target ashlar,noop --seconds 2")
+}
+
+/// What these words after `ashlar-lab run` ask for.
+pub(crate) fn run_options(words: &[String]) -> Result<run::Options> {
+    let program = ["ashlar-lab", "run"].map(str::to_owned);
+    match Cli::try_parse_from(program.iter().chain(words))?.command {
+        Command::Run(options) => options.into_options(),
+        _ => bail!("not the words of a run"),
+    }
 }
 
 impl RunOptions {

@@ -18,9 +18,15 @@ pub(crate) fn is_set() -> bool {
     STOP.load(Ordering::Relaxed)
 }
 
+/// Whether somebody waits for signals.
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
 /// From now on the first of these signals sets the flag; later ones are ignored, for the lab is on its way out and has servers to
 /// stop.
 pub(crate) fn watch() -> Result<()> {
+    if WATCHED.swap(true, Ordering::Relaxed) {
+        return Ok(());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut interrupt, mut terminate, mut hangup) = {
         let _inside = runtime.enter();

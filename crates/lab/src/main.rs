@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! cli ─▶ run ─▶ targets (a server) ◀── workload (door::resp, door::pg) ◀── load (threads, clock)
-//!         │             ▲───────────── java (a client in Java, where no thread of the lab speaks to it)
+//!         │             ▲───────────── java (a client in Java, where no thread of the lab speaks to it), foreign (redis-benchmark, pgbench)
 //!         └───▶ record (run.json) ─▶ compare (statistics), report (HTML, Markdown)
+//! cli ─▶ suite ─▶ run, again and again, and a table of what it recorded
 //! ```
 
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@ mod clock;
 mod compare;
 mod cores;
 mod door;
+mod foreign;
 mod interrupt;
 mod java;
 mod load;
@@ -23,6 +25,7 @@ mod report;
 mod run;
 mod say;
 mod statistics;
+mod suite;
 mod targets;
 mod workload;
 

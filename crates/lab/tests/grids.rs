@@ -109,6 +109,25 @@ fn rows_in_hazelcast_are_answered_rightly_by_sql_and_by_predicates() {
 }
 
 #[test]
+fn an_entry_of_a_map_takes_bytes_of_the_live_heap() {
+    let (_guard, path) = folder();
+    let mut command = lab(&["run", "kv-memory", "--target", "hazelcast", "--keys", "20000", "--churn", "2"]);
+    command.args(["--repeat", "1", "--server-cores", "none", "--client-cores", "none", "--out"]).arg(&path);
+    let text = ends(command, 0);
+    assert!(text.contains("alive after") && text.contains("heap"), "{text}");
+    let run = record(&path);
+    let measurements = run["measurements"].as_array().unwrap();
+    for (one, (step, operations)) in measurements.iter().zip([("fresh", 20_000), ("churned", 40_000)]) {
+        assert_eq!((&one["query"], &one["operations"]), (&Value::from(step), &Value::from(operations)), "{one}");
+        assert_eq!(one["errors"], 0, "every value is the last that was written: {one}");
+        let bytes = |name: &str| one["footprint"][name].as_f64().unwrap();
+        let each = (bytes("live_bytes") - bytes("empty_live_bytes")) / 20_000.0;
+        assert!((116.0..2000.0).contains(&each), "{each} bytes an entry: {one}");
+    }
+    assert_eq!(measurements.len(), 2);
+}
+
+#[test]
 fn a_member_that_is_killed_ends_the_run_and_its_client() {
     let (_guard, path) = folder();
     let mut child =

@@ -228,7 +228,10 @@ fn servers_answer_every_workload_rightly() {
             _ => "ashlar,postgres",
         };
         let common = ["--target", targets, "--repeat", "1", "--ashlar", ashlar.to_str().unwrap()];
-        let out = succeeds(run(&path, &[arguments, &common].concat()));
+        let mut command = run(&path, &[arguments, &common].concat());
+        // Where Valkey is installed, if it is not here.
+        command.env("CARGO_TARGET_DIR", target_folder());
+        let out = succeeds(command);
         let run = record(&path);
         for target in run["targets"].as_array().unwrap() {
             if target["name"] == "ashlar" && ashlar.is_file() {
@@ -314,6 +317,27 @@ fn a_target_that_is_killed_in_mid_run_leaves_a_partial_record() {
     let name = path.to_str().unwrap();
     fails(lab(&["compare", name, name]), 2, "has 1 sound repetitions");
     succeeds(lab(&["report", name]));
+}
+
+/// Whoever builds during a run puts another file into the place of the program, which has to start its own servers all the same.
+#[test]
+fn a_program_that_is_replaced_goes_on_with_its_own_servers() {
+    let (guard, path) = folder();
+    let program = guard.path().join("ashlar-lab");
+    std::fs::copy(env!("CARGO_BIN_EXE_ashlar-lab"), &program).unwrap();
+    let mut command = Command::new(&program);
+    command.args(["run", "kv-get", "--target", "noop", "--keys", "500", "--repeat", "2"]).args(SHORT);
+    command.arg("--out").arg(&path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (child, mut errors) = started(command, "measuring noop, 2 threads, repetition 1 of 2");
+    std::fs::remove_file(&program).unwrap();
+    std::fs::write(&program, "no program\n").unwrap();
+    let mut said = String::new();
+    while errors.read_line(&mut said).unwrap() > 0 {}
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0), "{said}");
+    let run = record(&path);
+    assert_eq!((&run["state"], &run["targets"][0]["state"]), (&Value::from("complete"), &Value::from("measured")));
+    assert_eq!(run["targets"][0]["program"], program.to_str().unwrap());
+    assert_eq!(run["measurements"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -72,7 +72,7 @@ async fn analyse(engine: &Engine, region: &Arc<Region>) -> Result<()> {
 fn is_stale(region: &Region) -> bool {
     region
         .statistics()
-        .is_some_and(|known| region.row_count().abs_diff(known.rows) > CHANGED_MIN + known.rows / CHANGED_SHARE)
+        .is_some_and(|known| region.row_estimate().abs_diff(known.rows) > CHANGED_MIN + known.rows / CHANGED_SHARE)
 }
 
 /// Looks at tables again until the engine is gone.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ashlar_base::{
-    ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, Result, ScalarType, Sequence, SqlType, TableSchema,
+    ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, LifeOptions, Result, ScalarType, Sequence, SqlType,
+    TableSchema,
 };
 use ashlar_store::Region;
 use pg_query::NodeEnum;
@@ -23,7 +24,7 @@ mod alter;
 mod defaults;
 mod definition;
 mod index;
-mod options;
+pub(crate) mod options;
 mod sequence;
 mod unique;
 
@@ -45,6 +46,8 @@ pub enum Ddl {
         columns: Vec<String>,
         /// WITH NO DATA
         skip_data: bool,
+        /// How long rows live, and how much memory they may take.
+        life: LifeOptions,
         /// The rows.
         select: Box<SelectPlan>,
     },
@@ -105,8 +108,8 @@ pub fn relation_name(relation: Option<&RangeVar>) -> Result<String> {
 pub async fn run(engine: &Engine, transaction: &mut Transaction, ddl: &Ddl, in_block: bool) -> Result<Done> {
     match ddl {
         Ddl::Create(statement) => create(engine, transaction, statement),
-        Ddl::CreateAs { name, if_not_exists, columns, skip_data, select } => {
-            create_as(engine, transaction, name, *if_not_exists, columns, *skip_data, select).await
+        Ddl::CreateAs { name, if_not_exists, columns, skip_data, life, select } => {
+            create_as(engine, transaction, name, *if_not_exists, columns, *skip_data, *life, select).await
         }
         Ddl::CreateForeign(statement) => create_foreign(engine, transaction, statement).await,
         Ddl::CreateIndex(statement) => index::create(engine, transaction, statement, in_block).await,
@@ -174,6 +177,7 @@ fn put_region(engine: &Engine, transaction: &mut Transaction, name: &str, schema
     Ok(region)
 }
 
+#[expect(clippy::too_many_arguments, reason = "the parts of one statement")]
 async fn create_as(
     engine: &Engine,
     transaction: &mut Transaction,
@@ -181,6 +185,7 @@ async fn create_as(
     if_not_exists: bool,
     names: &[String],
     skip_data: bool,
+    life: LifeOptions,
     select: &SelectPlan,
 ) -> Result<Done> {
     use futures::StreamExt;
@@ -202,7 +207,7 @@ async fn create_as(
         columns.push(definition::column(ordinal, column_name, column.sql_type));
     }
     let schema = definition::finish(engine.catalog().next_id(), name, columns, Vec::new(), None)?;
-    let region = put_region(engine, transaction, name, schema)?;
+    let region = put_region(engine, transaction, name, TableSchema { life, ..schema })?;
     if skip_data {
         return Ok(Done::tag("CREATE TABLE AS"));
     }
@@ -362,14 +367,15 @@ fn truncate(engine: &Engine, transaction: &mut Transaction, statement: &Truncate
     Ok(Done::tag("TRUNCATE TABLE"))
 }
 
-/// What CREATE TABLE AS may say about where its table is kept: what is so anyway.
+/// What CREATE TABLE AS may say about how its table is kept: how long rows live, and what is so anyway.
 ///
 /// # Errors
 /// 42704 for another access method, 22023 and 0A000 for options, `partition_by` among them: the table has a hidden key.
-pub(crate) fn check_storage(access_method: &str, options: &[pg_query::Node]) -> Result<()> {
+pub(crate) fn check_storage(access_method: &str, options: &[pg_query::Node]) -> Result<LifeOptions> {
     definition::check_access_method(access_method)?;
-    match options::table(options)? {
-        None => Ok(()),
+    let options = options::table(options)?;
+    match options.partition_by {
+        None => Ok(options.life),
         Some(_) => Err(Error::unsupported("partition_by of CREATE TABLE AS is not supported")),
     }
 }

@@ -139,6 +139,8 @@ pub struct UpdatePlan {
     pub select: SelectPlan,
     /// Ordinals of the columns that the outputs behind the row are for.
     pub assigned: Vec<usize>,
+    /// The output that says when rows end, where the statement sets that.
+    pub expiry: Option<usize>,
     /// RETURNING
     pub returning: Option<Returning>,
     /// Other tables stand beside the target, which may find a row several times.

@@ -19,11 +19,13 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{FunctionRegistry, TaskContext};
 use datafusion::optimizer::analyzer::Analyzer;
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
 
 use crate::catalog::Catalog;
 use crate::expressions::PgTypePlanner;
+use crate::lookup_join::LookupJoins;
 use crate::plan_cache::PlanCache;
 use crate::{priority, system_tables};
 
@@ -233,8 +235,13 @@ fn session_state(config: &EngineConfig, runtime: Arc<RuntimeEnv>, zone: Zone) ->
     analyzer.rules.insert(6, Arc::new(JsonbOrder));
     analyzer.rules.push(Arc::new(CheckedArithmetic));
     analyzer.rules.push(Arc::new(TextCasts { zone }));
+    let mut physical = PhysicalOptimizer::new().rules;
+    // When it is known which side of a join is the smaller one, and before streams are divided for it.
+    let place = physical.iter().position(|rule| rule.name() == "join_selection").map_or(0, |place| place + 1);
+    physical.insert(place, Arc::new(LookupJoins));
     let state = SessionStateBuilder::new()
         .with_config(session)
+        .with_physical_optimizer_rules(physical)
         .with_runtime_env(runtime)
         // The first planner that knows an operator has it, so ours stands before the engine's.
         .with_expr_planners(ashlar_functions::expr_planners(zone))

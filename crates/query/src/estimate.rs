@@ -175,7 +175,7 @@ fn order(left: &Value, right: &Value) -> Option<std::cmp::Ordering> {
 
 /// What the engine is told of a table: estimates all, because rows come and go.
 pub(crate) fn of_table(region: &Region, schema: &SchemaRef, ordinals: &[usize], part: Option<f64>) -> Statistics {
-    let now = region.row_count() as f64;
+    let now = region.row_estimate() as f64;
     let rows = part.map_or(now, |part| (now * part).ceil());
     let mut statistics = Statistics::new_unknown(schema).with_num_rows(Precision::Inexact(rows as usize));
     let (Some(known), table) = (region.statistics(), region.schema()) else { return statistics };

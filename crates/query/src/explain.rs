@@ -57,7 +57,8 @@ pub async fn query(
 ) -> Result<Vec<String>> {
     let plan = select.physical(engine, parameters, time, &view).await?;
     if !options.analyze {
-        let indexed = select.indexed.iter().map(|indexed| indexed.describe());
+        let short = || select.short.as_ref().and_then(|short| short.describe(parameters));
+        let indexed = select.indexed.as_ref().map(|indexed| indexed.describe()).or_else(short).into_iter();
         let engine = lines(&DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string());
         return Ok(indexed.chain(engine).collect());
     }

@@ -12,7 +12,8 @@ use arrow::datatypes::{Schema, SchemaRef};
 use ashlar_base::PartitionId;
 use ashlar_functions::error::external;
 use ashlar_functions::tree::{any_part, rewrite_parts};
-use ashlar_store::{Partitions, ReadView, Region};
+use ashlar_store::arrow_types::to_arrow_field;
+use ashlar_store::{EXPIRES_AT, ReadView, Region, expires_at_column};
 use datafusion::catalog::Session;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result, Statistics, internal_err};
@@ -28,14 +29,15 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use futures::Stream;
 use futures::future::BoxFuture;
 
+use crate::access::{Access, Candidates};
 use crate::estimate;
-use crate::probes::{self, Asked};
+use crate::probes::Asked;
 
 /// Batches below this many rows are merged into larger ones before they leave the scan.
 const COALESCE_BELOW_ROWS: usize = 1024;
 
 /// A grid table in a plan.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct GridTable {
     region: RegionHandle,
     /// The version of the table's shape that the plan's ordinals mean.
@@ -62,6 +64,42 @@ impl GridTable {
         let version = schema.version;
         let schema = Arc::new(Schema::new(full.fields()[..visible].to_vec()));
         Self { region: RegionHandle(Arc::clone(region)), version, schema }
+    }
+
+    /// The same with the system column behind the others, unless the user has a column of its name.
+    pub fn with_expiry(self) -> Self {
+        let column = expires_at_column();
+        if !self.has_expiry() || self.schema.index_of(&column.name).is_ok() {
+            return self;
+        }
+        let mut fields = self.schema.fields().to_vec();
+        fields.push(Arc::new(to_arrow_field(&column)));
+        Self { schema: Arc::new(Schema::new(fields)), ..self }
+    }
+
+    /// Whether it can have the system column: no column of the user's has its name.
+    pub(crate) fn has_expiry(&self) -> bool {
+        self.region.0.schema().column(&expires_at_column().name).is_none()
+    }
+
+    /// What the region is asked for, for a column of this table.
+    fn ordinal(&self, index: usize) -> usize {
+        if self.is_expiry(index) { EXPIRES_AT } else { index }
+    }
+
+    /// Whether a column of this table is the system column.
+    pub(crate) fn is_expiry(&self, index: usize) -> bool {
+        *self.schema.field(index).name() == expires_at_column().name && self.has_expiry()
+    }
+
+    /// The rows.
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region.0
+    }
+
+    /// The version of the table's shape that ordinals mean.
+    pub(crate) fn version(&self) -> u32 {
+        self.version
     }
 }
 
@@ -148,10 +186,11 @@ impl GridTable {
         let limit = if filters.iter().any(is_never) { Some(0) } else { limit };
         let partitions = self.region.0.partition_count();
         let streams = state.config().target_partitions().clamp(1, usize::from(partitions));
+        let columns = columns.into_iter().map(|index| self.ordinal(index)).collect();
         let scan =
             GridScanExec::new(self.region.clone(), columns, output.len(), scan_schema, predicate, limit, streams)?;
-        let asked = Arc::new(probes::of(&self.region.0, filters));
-        Ok(Arc::new(GridScanExec { version: self.version, asked, ..scan }))
+        let access = Access::of(&self.region.0, filters);
+        Ok(Arc::new(GridScanExec { version: self.version, access, conditions: filters.into(), ..scan }))
     }
 }
 
@@ -171,7 +210,7 @@ fn holds_query(filter: &Expr) -> bool {
 }
 
 /// Drops the table's alias from column references: the scan's schema has bare names.
-fn unqualify(expr: Expr) -> Result<Expr> {
+pub(crate) fn unqualify(expr: Expr) -> Result<Expr> {
     use datafusion::common::Column;
     use datafusion::common::tree_node::Transformed;
     rewrite_parts(expr, |node| {
@@ -193,8 +232,10 @@ pub struct GridScanExec {
     output_count: usize,
     scan_schema: SchemaRef,
     predicate: Option<Arc<dyn PhysicalExpr>>,
-    /// What the predicate asks of the key and of indexes: nothing that it does not ask itself.
-    asked: Arc<Asked>,
+    /// The predicate as the plan has it.
+    conditions: Arc<[Expr]>,
+    /// What the predicate, or what stands above, asks of the key and of indexes.
+    access: Access,
     limit: Option<usize>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
@@ -225,11 +266,77 @@ impl GridScanExec {
             output_count,
             scan_schema,
             predicate,
-            asked: Arc::default(),
+            conditions: Arc::default(),
+            access: Access::default(),
             limit,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
+    }
+
+    /// The same with another way to its rows, and in so many streams, if that is said.
+    pub(crate) fn with_access(&self, access: Access, streams: Option<usize>) -> Self {
+        let properties = match streams {
+            Some(streams) => {
+                Arc::new(self.properties.as_ref().clone().with_partitioning(Partitioning::UnknownPartitioning(streams)))
+            }
+            None => Arc::clone(&self.properties),
+        };
+        Self {
+            region: self.region.clone(),
+            version: self.version,
+            columns: self.columns.clone(),
+            output_count: self.output_count,
+            scan_schema: Arc::clone(&self.scan_schema),
+            predicate: self.predicate.clone(),
+            conditions: Arc::clone(&self.conditions),
+            access,
+            limit: self.limit,
+            properties,
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
+    }
+
+    pub(crate) fn region(&self) -> &Arc<Region> {
+        &self.region.0
+    }
+
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The columns of the table that leave the scan; `None` for the system column.
+    pub(crate) fn output_ordinals(&self) -> impl Iterator<Item = Option<usize>> {
+        let outputs = self.columns.iter().take(self.output_count);
+        outputs.map(|ordinal| (*ordinal != EXPIRES_AT).then_some(*ordinal))
+    }
+
+    /// What rows have to fulfil.
+    pub(crate) fn conditions(&self) -> &[Expr] {
+        &self.conditions
+    }
+
+    /// How it comes by its rows.
+    pub(crate) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// What its conditions ask, where nothing else is asked and every row that fulfils them leaves the scan.
+    pub(crate) fn asked(&self) -> Option<&Asked> {
+        match &self.access {
+            Access::Asked(asked) if self.limit.is_none() => Some(asked),
+            _ => None,
+        }
+    }
+
+    /// Whether every row of the table leaves the scan.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.limit.is_none() && self.predicate.is_none() && self.access.is_whole()
+    }
+
+    /// Rows that leave it at most, as far as is known.
+    pub(crate) fn rows_max(&self) -> Option<usize> {
+        self.limit
     }
 }
 
@@ -241,12 +348,7 @@ impl DisplayAs for GridScanExec {
         if let Some(predicate) = &self.predicate {
             write!(f, ", filter={predicate}")?;
         }
-        if self.asked.key.is_some() {
-            write!(f, ", by its key")?;
-        }
-        if !self.asked.unions.is_empty() {
-            write!(f, ", indexes=[{}]", self.asked.index_names().join(", "))?;
-        }
+        f.write_str(&self.access.describe())?;
         if let Some(limit) = self.limit {
             write!(f, ", limit={limit}")?;
         }
@@ -287,10 +389,14 @@ impl ExecutionPlan for GridScanExec {
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
         let schema = self.schema();
-        if partition.is_some() || self.limit.is_some() || (self.predicate.is_some() && self.asked.part.is_none()) {
+        let part = match &self.access {
+            Access::Asked(asked) => asked.part,
+            Access::Keys(_) | Access::Any(_) | Access::Walks(_) => None,
+        };
+        if partition.is_some() || self.limit.is_some() || (self.predicate.is_some() && part.is_none()) {
             return Ok(Arc::new(Statistics::new_unknown(&schema)));
         }
-        let part = self.predicate.as_ref().and(self.asked.part);
+        let part = self.predicate.as_ref().and(part);
         let output = &self.columns[..self.output_count];
         Ok(Arc::new(estimate::of_table(&self.region.0, &schema, output, part)))
     }
@@ -303,7 +409,7 @@ impl ExecutionPlan for GridScanExec {
         let partitions = usize::from(self.region.0.partition_count());
         let first = partitions * stream_partition / streams;
         let end = partitions * (stream_partition + 1) / streams;
-        let candidates = self.asked.candidates(&self.region.0, &view);
+        let candidates = self.access.candidates(&self.region.0, &view);
         let reader = ScanReader {
             region: Arc::clone(&self.region.0),
             version: self.version,
@@ -312,7 +418,7 @@ impl ExecutionPlan for GridScanExec {
             output: (0..self.output_count).collect(),
             scan_schema: Arc::clone(&self.scan_schema),
             predicate: self.predicate.clone(),
-            asked: Arc::clone(&self.asked),
+            access: self.access.clone(),
             candidates,
             remaining: self.limit,
             partitions: first..end,
@@ -337,9 +443,9 @@ struct ScanReader {
     output: Vec<usize>,
     scan_schema: SchemaRef,
     predicate: Option<Arc<dyn PhysicalExpr>>,
-    asked: Arc<Asked>,
+    access: Access,
     /// The partitions that can have wanted rows.
-    candidates: Option<Partitions>,
+    candidates: Candidates,
     remaining: Option<usize>,
     partitions: std::ops::Range<usize>,
     /// Batches of the current partition, the next one last.
@@ -433,10 +539,10 @@ impl ScanReader {
             let partition = PartitionId(u16::try_from(partition).unwrap_or(u16::MAX));
             // The last one is looked at in any case: it knows whether the table is still what it was.
             let is_last = self.partitions.is_empty();
-            if !is_last && self.candidates.as_ref().is_some_and(|candidates| !candidates.contains(partition)) {
+            if !is_last && !self.candidates.contains(partition) {
                 continue;
             }
-            let scanned = self.asked.scan(&self.region, &self.view, partition, &self.columns, self.version);
+            let scanned = self.access.scan(&self.region, &self.view, partition, &self.columns, self.version);
             let mut batches = scanned.map_err(external)?;
             batches.reverse();
             for scanned in batches {

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use ashlar_base::value::text::Zone;
-use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
-use ashlar_store::{Applied, Mutation, Pending, Region, RowRef};
+use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
+use ashlar_store::Region;
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, BinaryOperator, Expr, FromTable, GroupByExpr, LimitClause, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, Statement as AstStatement, TableFactor, TableWithJoins, UnaryOperator,
@@ -17,10 +17,13 @@ use datafusion::sql::sqlparser::ast::{ObjectName, Value as AstValue};
 use crate::assign::{self, Literal};
 use crate::catalog::{CatalogState, Table};
 use crate::columns::Column;
-use crate::engine::Engine;
 use crate::parameters::number_of;
 use crate::select::names::folded;
-use crate::transaction::Transaction;
+
+pub(crate) mod computed;
+mod run;
+
+use computed::Computed;
 
 /// A constant or a parameter, as a value of one column.
 #[derive(Clone, Debug)]
@@ -33,6 +36,14 @@ pub enum Operand {
         number: usize,
         /// The type that the client was told.
         from: SqlType,
+        /// The type of the column.
+        to: SqlType,
+    },
+    /// The parameter of this number, from 0, an integer: NULL where it is none of the column's type, which then is
+    /// equal to no value.
+    Narrowed {
+        /// From 0.
+        number: usize,
         /// The type of the column.
         to: SqlType,
     },
@@ -49,6 +60,20 @@ impl Operand {
             Self::Parameter { number, from, to } => {
                 let value = parameters.get(*number).ok_or_else(|| missing_parameter(*number))?;
                 assign::parameter(value, *from, *to)
+            }
+            Self::Narrowed { number, to } => {
+                let value = match parameters.get(*number).ok_or_else(|| missing_parameter(*number))? {
+                    Value::Int2(value) => i64::from(*value),
+                    Value::Int4(value) => i64::from(*value),
+                    Value::Int8(value) => *value,
+                    _ => return Ok(Value::Null),
+                };
+                let fitting = match to.scalar() {
+                    ScalarType::Int2 => i16::try_from(value).ok().map(Value::Int2),
+                    ScalarType::Int4 => i32::try_from(value).ok().map(Value::Int4),
+                    _ => Some(Value::Int8(value)),
+                };
+                Ok(fitting.unwrap_or(Value::Null))
             }
         }
     }
@@ -113,6 +138,8 @@ pub struct KeyPlan {
     pub parameter_types: Vec<SqlType>,
     /// Result columns.
     pub columns: Option<Arc<[Column]>>,
+    /// What is computed of the row: in the place of assignments, and of outputs that are no plain columns.
+    computed: Option<Arc<Computed>>,
 }
 
 /// Recognises a statement about one row.
@@ -455,7 +482,16 @@ impl<'a> Builder<'a> {
         let columns = outputs.as_ref().map(|outputs| table_columns(&self.schema, outputs));
         let text = SqlType::Scalar(ScalarType::Text);
         let parameter_types = self.parameter_types.into_iter().map(|known| known.unwrap_or(text)).collect();
-        KeyPlan { region: self.region, schema: self.schema, key, action, outputs, parameter_types, columns }
+        KeyPlan {
+            region: self.region,
+            schema: self.schema,
+            key,
+            action,
+            outputs,
+            parameter_types,
+            columns,
+            computed: None,
+        }
     }
 }
 
@@ -518,195 +554,6 @@ pub fn table_columns(schema: &TableSchema, ordinals: &[usize]) -> Arc<[Column]> 
     ordinals.iter().map(column).collect()
 }
 
-impl KeyPlan {
-    /// Whether it only reads.
-    pub fn is_read(&self) -> bool {
-        matches!(self.action, KeyAction::Read)
-    }
-
-    /// Bytes that it holds, as estimated.
-    pub fn bytes(&self) -> usize {
-        let columns = self.columns.as_ref().map_or(0, |columns| columns.len());
-        let assignments = match &self.action {
-            KeyAction::Update(assignments) => assignments.len(),
-            KeyAction::Read | KeyAction::Delete => 0,
-        };
-        size_of::<Self>()
-            + columns * (size_of::<Column>() + 32)
-            + self.key.len() * (size_of::<Operand>() + 32)
-            + assignments * (size_of::<NewValue>() + 32)
-    }
-
-    /// The word that its command tag begins with.
-    pub fn verb(&self) -> &'static str {
-        match self.action {
-            KeyAction::Read => "SELECT",
-            KeyAction::Update(_) => "UPDATE",
-            KeyAction::Delete => "DELETE",
-        }
-    }
-
-    /// What EXPLAIN shows.
-    pub fn describe(&self) -> Vec<String> {
-        let verb = match self.action {
-            KeyAction::Read => "Key Lookup",
-            KeyAction::Update(_) => "Key Update",
-            KeyAction::Delete => "Key Delete",
-        };
-        let names: Vec<&str> =
-            self.schema.key.iter().map(|ordinal| self.schema.columns[*ordinal].name.as_str()).collect();
-        vec![format!("{verb} on {}", self.schema.name), format!("  Key: ({})", names.join(", "))]
-    }
-
-    /// The key under these parameters; `None` where a part is NULL, which equals nothing.
-    fn key(&self, parameters: &[Value]) -> Result<Option<Vec<Value>>> {
-        let mut key = Vec::with_capacity(self.key.len());
-        for operand in &self.key {
-            let value = operand.value(parameters)?;
-            if value.is_null() {
-                return Ok(None);
-            }
-            key.push(value);
-        }
-        Ok(Some(key))
-    }
-
-    /// Runs outside of any transaction: one trip to the partition, under its lock. `emit` gets the row that comes
-    /// back, column by column. Returns how many rows there were: 0 or 1.
-    ///
-    /// # Errors
-    /// 23502, 22003 and the like; then nothing changed.
-    pub fn run(&self, parameters: &[Value], emit: &mut dyn FnMut(&mut dyn Iterator<Item = Datum<'_>>)) -> Result<u64> {
-        let Some(key) = self.key(parameters)? else { return Ok(0) };
-        let key: Vec<Datum<'_>> = key.iter().map(Value::as_datum).collect();
-        match &self.action {
-            KeyAction::Read => self.region.get(&key, |row| {
-                self.check_shape(row.as_ref())?;
-                Ok(self.emit(row, emit))
-            }),
-            KeyAction::Update(assignments) => self.region.entry(&key, |entry| {
-                self.check_shape(entry.row().as_ref())?;
-                let Some(row) = entry.row() else { return Ok(0) };
-                let changes = self.changes(assignments, &row, parameters)?;
-                let changes: Vec<(usize, Datum<'_>)> =
-                    changes.iter().map(|(column, value)| (*column, value.as_datum())).collect();
-                entry.apply(Mutation::Update { key: &key, changes: &changes })?;
-                Ok(if self.outputs.is_some() { self.emit(entry.row(), emit) } else { 1 })
-            }),
-            KeyAction::Delete => self.region.entry(&key, |entry| {
-                self.check_shape(entry.row().as_ref())?;
-                self.emit(entry.row(), emit);
-                let applied = entry.apply(Mutation::Delete { key: &key })?;
-                Ok(u64::from(applied == Applied::Deleted))
-            }),
-        }
-    }
-
-    /// Runs as part of a transaction.
-    ///
-    /// # Errors
-    /// As [`Self::run`].
-    pub fn run_in(
-        &self,
-        engine: &Engine,
-        transaction: &mut Transaction,
-        parameters: &[Value],
-        emit: &mut dyn FnMut(&mut dyn Iterator<Item = Datum<'_>>),
-    ) -> Result<u64> {
-        let Some(key) = self.key(parameters)? else { return Ok(0) };
-        let key: Vec<Datum<'_>> = key.iter().map(Value::as_datum).collect();
-        let snapshot = transaction.snapshot(engine.store());
-        if self.is_read() {
-            return Ok(match transaction.writes.get(&self.region, &key) {
-                Pending::Deleted => 0,
-                Pending::Row(row) => {
-                    self.check_shape(Some(&row))?;
-                    self.emit(Some(row), emit)
-                }
-                Pending::Untouched => self.region.get_at(&snapshot, &key, |row| {
-                    self.check_shape(row.as_ref())?;
-                    Ok::<u64, Error>(self.emit(row, emit))
-                })?,
-            });
-        }
-        let current = match transaction.writes.get(&self.region, &key) {
-            Pending::Deleted => None,
-            Pending::Row(row) => {
-                self.check_shape(Some(&row))?;
-                Some(row.to_values())
-            }
-            Pending::Untouched => self.region.get_at(&snapshot, &key, |row| {
-                self.check_shape(row.as_ref())?;
-                Ok::<_, Error>(row.map(|row| row.to_values()))
-            })?,
-        };
-        let Some(mut row) = current else { return Ok(0) };
-        if let KeyAction::Update(assignments) = &self.action {
-            for (column, value) in self.changes_of(assignments, |column| row[column].as_datum(), parameters)? {
-                row[column] = value;
-            }
-            let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
-            self.region.check_row(&datums)?;
-            transaction.writes.upsert(&self.region, self.schema.version, &snapshot, &datums)?;
-            transaction.check_values(&self.region)?;
-        } else {
-            transaction.writes.delete(&self.region, self.schema.version, &snapshot, &key)?;
-        }
-        if let Some(outputs) = &self.outputs {
-            emit(&mut outputs.iter().map(|ordinal| row[*ordinal].as_datum()));
-        }
-        Ok(1)
-    }
-
-    /// 40001 where the table was altered since this statement was planned: its ordinals mean other columns now.
-    fn check_shape(&self, row: Option<&RowRef<'_>>) -> Result<()> {
-        match row {
-            Some(row) if row.schema().version != self.schema.version => Err(altered(&self.schema)),
-            _ => Ok(()),
-        }
-    }
-
-    fn emit(&self, row: Option<RowRef<'_>>, emit: &mut dyn FnMut(&mut dyn Iterator<Item = Datum<'_>>)) -> u64 {
-        let Some(row) = row else { return 0 };
-        if let Some(outputs) = &self.outputs {
-            emit(&mut outputs.iter().map(|ordinal| row.get(*ordinal)));
-        }
-        1
-    }
-
-    fn changes(
-        &self,
-        assignments: &[(usize, NewValue)],
-        row: &RowRef<'_>,
-        parameters: &[Value],
-    ) -> Result<Vec<(usize, Value)>> {
-        self.changes_of(assignments, |column| row.get(column), parameters)
-    }
-
-    fn changes_of<'r>(
-        &self,
-        assignments: &[(usize, NewValue)],
-        read: impl Fn(usize) -> Datum<'r>,
-        parameters: &[Value],
-    ) -> Result<Vec<(usize, Value)>> {
-        let mut changes = Vec::with_capacity(assignments.len());
-        for (column, value) in assignments {
-            let value = match value {
-                NewValue::Operand(operand) => operand.value(parameters)?,
-                NewValue::Arithmetic { column, operator, operand, scalar } => {
-                    arithmetic(&read(*column), *operator, &operand.value(parameters)?, *scalar)?
-                }
-            };
-            let definition = &self.schema.columns[*column];
-            if value.is_null() && !definition.nullable {
-                return Err(not_null(&self.schema, *column));
-            }
-            changes.push((*column, value));
-        }
-        Ok(changes)
-    }
-}
-
 /// 40001 for a statement that was planned for another shape of the table.
 pub(crate) fn altered(schema: &TableSchema) -> Error {
     Error::new(
@@ -724,26 +571,4 @@ pub fn not_null(schema: &TableSchema, column: usize) -> Error {
     )
     .with_table(schema.name.clone())
     .with_column(column.clone())
-}
-
-fn arithmetic(left: &Datum<'_>, operator: Arithmetic, right: &Value, scalar: ScalarType) -> Result<Value> {
-    let wide = |datum: &Datum<'_>| match datum {
-        Datum::Int2(value) => Some(i64::from(*value)),
-        Datum::Int4(value) => Some(i64::from(*value)),
-        Datum::Int8(value) => Some(*value),
-        _ => None,
-    };
-    let (Some(left), Some(right)) = (wide(left), wide(&right.as_datum())) else { return Ok(Value::Null) };
-    let result = match operator {
-        Arithmetic::Add => left.checked_add(right),
-        Arithmetic::Subtract => left.checked_sub(right),
-        Arithmetic::Multiply => left.checked_mul(right),
-    };
-    let out_of_range = || Error::new(ErrorCode::NumericOutOfRange, format!("{scalar} out of range"));
-    let result = result.ok_or_else(out_of_range)?;
-    match scalar {
-        ScalarType::Int2 => i16::try_from(result).map(Value::Int2).map_err(|_| out_of_range()),
-        ScalarType::Int4 => i32::try_from(result).map(Value::Int4).map_err(|_| out_of_range()),
-        _ => Ok(Value::Int8(result)),
-    }
 }

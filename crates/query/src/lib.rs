@@ -4,6 +4,7 @@
 //! executed many times. Key lookups and key DML go from there straight to the store; everything else becomes a
 //! DataFusion plan. Knows nothing of sockets, protocols or sessions.
 
+mod access;
 pub mod analyze;
 pub mod assign;
 pub mod catalog;
@@ -26,11 +27,14 @@ mod index_rows;
 mod index_text;
 pub mod key_plan;
 pub mod lift;
+mod lookup_join;
 pub mod parameters;
 pub mod plan_cache;
 mod priority;
 mod probes;
+mod program;
 pub mod select;
+pub mod short_plan;
 pub mod sql_types;
 pub mod statement;
 pub mod system_tables;

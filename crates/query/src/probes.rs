@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use ashlar_base::{Datum, IndexDef, IndexKind, PartitionId, Result, SqlType, TableSchema, Value};
+use arrow::datatypes::SchemaRef;
+use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, SqlType, TableSchema, Value};
 use ashlar_store::arrow_types::to_arrow_type;
 use ashlar_store::{ColumnReader, Partitions, Probe, ReadView, Region, ScanBatch};
 use datafusion::common::ScalarValue;
@@ -52,6 +53,8 @@ pub(crate) struct Asked {
     /// For each index that can be asked, and for each OR whose parts all can be, probes of which one finds the row; none
     /// where the key is known.
     pub(crate) unions: Vec<Vec<Probe>>,
+    /// What is asked of each index that has every row and is on columns alone, in one probe, however many rows that are.
+    pub(crate) plain: Vec<Probe>,
     /// The part of the rows that the conditions leave, as far as ANALYZE knows.
     pub(crate) part: Option<f64>,
 }
@@ -68,13 +71,23 @@ impl Asked {
         names
     }
 
-    /// The partitions that can have such rows; `None`: all.
+    /// Whether few rows are looked at, as far as conditions tell.
+    pub(crate) fn is_narrow(&self) -> bool {
+        let is_narrow = |union: &Vec<Probe>| union.iter().all(|probe| !probe.equal.is_empty());
+        self.key.is_some() || self.unions.iter().any(is_narrow)
+    }
+
+    /// Whether nothing is asked.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.key.is_none() && self.unions.is_empty()
+    }
+
+    /// The partitions that can have such rows, those aside that the view's own transaction has written; `None`: all.
     pub(crate) fn candidates(&self, region: &Region, view: &ReadView) -> Option<Partitions> {
         if let Some(key) = &self.key {
             return Some(Partitions::with_key(region, &datums(key)));
         }
-        // What the transaction itself has written is not in the indexes.
-        if self.unions.is_empty() || view.overlays.contains_key(&region.id()) {
+        if self.unions.is_empty() {
             return None;
         }
         let unions: Vec<&[Probe]> = self.unions.iter().map(Vec::as_slice).collect();
@@ -122,15 +135,20 @@ pub(crate) fn of(region: &Region, conditions: &[Expr]) -> Asked {
     let said = reader.said(&known);
     let of_key = |ordinal: &usize| said.get(&column_by_id(schema.columns[*ordinal].id))?.equal.clone();
     if let key @ Some(_) = schema.key.iter().map(of_key).collect() {
-        return Asked { key, unions: Vec::new(), part: None };
+        return Asked { key, ..Asked::default() };
     }
     let unions = reader.unions(&known, &said);
-    let Some(analysed) = region.statistics() else { return Asked { key: None, unions, part: None } };
+    let of_plain = |union: &Vec<Probe>| match &union[..] {
+        [probe] if probe.index.is_plain() => Some(probe.clone()),
+        _ => None,
+    };
+    let plain = unions.iter().filter_map(of_plain).collect();
+    let Some(analysed) = region.statistics() else { return Asked { key: None, unions, plain, part: None } };
     let estimator = Estimator { schema: &schema, known: &analysed };
     let is_worth = |union: &Vec<Probe>| union.iter().map(|probe| estimator.probe(probe)).sum::<f64>() <= PART_MAX;
     let part = (known.len() == conditions.iter().map(|condition| split_conjunction(condition).len()).sum::<usize>())
         .then(|| estimator.all(&known));
-    Asked { key: None, unions: unions.into_iter().filter(is_worth).collect(), part }
+    Asked { key: None, unions: unions.into_iter().filter(is_worth).collect(), plain, part }
 }
 
 impl Reader<'_> {
@@ -309,6 +327,24 @@ fn note(said: &mut Said, op: Operator, value: Value) {
         Operator::LtEq => said.high = Bound::Included(value),
         _ => {}
     }
+}
+
+/// A column and a constant of its very type: another type may order otherwise.
+pub(crate) fn value_of(
+    schema: &TableSchema,
+    arrow: &SchemaRef,
+    column: &Expr,
+    literal: &ScalarValue,
+) -> Option<(ColumnId, Value)> {
+    let Expr::Column(column) = column else { return None };
+    let ordinal = schema.column(&column.name)?;
+    if literal.is_null() || literal.data_type() != *arrow.fields().get(ordinal)?.data_type() {
+        return None;
+    }
+    let column = &schema.columns[ordinal];
+    let array = literal.to_array().ok()?;
+    let reader = ColumnReader::new(&array, column.sql_type).ok()?;
+    Some((column.id, reader.datum(0).to_value()))
 }
 
 /// Whether conditions hold of every row for which all of the known ones do: those that are among them, and what follows from

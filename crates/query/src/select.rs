@@ -1,6 +1,8 @@
 //! SELECT and everything that reads: text -> DataFusion plan, once; then many executions.
 
+use std::any::Any;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use arrow::array::RecordBatch;
@@ -37,20 +39,25 @@ use datafusion::optimizer::propagate_empty_relation::PropagateEmptyRelation;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::optimizer::simplify_expressions::SimplifyExpressions;
 use datafusion::optimizer::{Optimizer, OptimizerRule};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::planner::PlannerContext;
 use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, Statement as AstStatement, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use crate::access::settle::settle;
 use crate::catalog::{CatalogState, Table};
 use crate::columns::{self, Column};
 use crate::engine::Engine;
 use crate::grid_table::GridTable;
 use crate::index_plan::IndexPlan;
+use crate::program::Program;
+use crate::short_plan::ShortPlan;
 use crate::{parameters, system_tables};
 
 mod balance;
+pub(crate) mod expiry;
 mod from_functions;
 mod gathering;
 mod grouping;
@@ -99,6 +106,8 @@ pub struct SelectPlan {
     pub columns: Arc<[Column]>,
     /// How its rows are found without running it, where they are few.
     pub indexed: Option<Arc<IndexPlan>>,
+    /// The same for more that can be said of one table.
+    pub short: Option<Arc<ShortPlan>>,
 }
 
 /// How far a plan is.
@@ -184,7 +193,18 @@ impl SelectPlan {
                 None => (plan, Stage::Analysed),
             },
         };
-        Ok(Self { plan, stage, reads_clock, parameter_types, parameters_used, columns, indexed: None })
+        let planned =
+            Self { plan, stage, reads_clock, parameter_types, parameters_used, columns, indexed: None, short: None };
+        let short = planned.program(state, None).and_then(|program| ShortPlan::of(program, &planned.parameter_types));
+        Ok(Self { short: short.map(Arc::new), ..planned })
+    }
+
+    /// What it does, or what gives some of its outputs, as steps over the rows of one table: see [`Program`].
+    pub(crate) fn program(&self, state: &SessionState, wanted: Option<&[usize]>) -> Option<Program> {
+        if self.reads_clock || self.stage == Stage::Analysed {
+            return None;
+        }
+        Program::of(state, &self.plan, &self.parameter_types, wanted)
     }
 
     /// The plan ready to run with these parameters.
@@ -213,11 +233,12 @@ impl SelectPlan {
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
             let state = engine.state();
             let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
-            return yielding_joins(plan);
+            return yielding_joins(settle(plan).map_err(from_datafusion)?);
         }
         let context = engine.task_context(Arc::clone(view));
         let runner = Runner { state: Arc::new(engine.state().clone()), context };
-        yielding_joins(per_row::physical(plan, &runner).await.map_err(from_optimiser)?)
+        let plan = per_row::physical(plan, &runner).await.map_err(from_optimiser)?;
+        yielding_joins(settle(plan).map_err(from_datafusion)?)
     }
 
     /// Starts the query. Must run on the engine's pool.
@@ -225,6 +246,26 @@ impl SelectPlan {
     /// # Errors
     /// As [`Self::physical`].
     pub async fn stream(
+        &self,
+        engine: &Engine,
+        values: &[Value],
+        view: Arc<ReadView>,
+        time: StatementTime,
+    ) -> Result<SendableRecordBatchStream> {
+        if let Some(short) = &self.short
+            && let Some(rows) = short.run(engine.store(), &view, values)?
+        {
+            let rows_now = futures::stream::iter([Ok(rows)]);
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows_now)));
+        }
+        self.stream_by_engine(engine, values, view, time).await
+    }
+
+    /// Starts the query as the engine runs it: for who has tried its short plan, or takes rows as they come.
+    ///
+    /// # Errors
+    /// As [`Self::physical`].
+    pub async fn stream_by_engine(
         &self,
         engine: &Engine,
         values: &[Value],
@@ -262,7 +303,7 @@ impl SelectPlan {
             }
             other => Ok(Transformed::no(other)),
         });
-        Ok(Self { plan: replaced.map_err(from_datafusion)?, indexed: None, ..self.clone() })
+        Ok(Self { plan: replaced.map_err(from_datafusion)?, indexed: None, short: None, ..self.clone() })
     }
 
     /// The plan, as far as it is.
@@ -300,7 +341,8 @@ impl SelectPlan {
         });
         walked.map_err(from_datafusion)?;
         let indexed = self.indexed.as_ref().map_or(0, |indexed| indexed.bytes());
-        Ok(bytes + self.columns.len() * size_of::<Column>() + indexed)
+        let short = self.short.as_ref().map_or(0, |short| short.bytes());
+        Ok(bytes + self.columns.len() * size_of::<Column>() + indexed + short)
     }
 
     /// The Arrow schema of the output.
@@ -399,6 +441,11 @@ fn simplify(state: &SessionState, plan: LogicalPlan) -> Result<LogicalPlan> {
     SIMPLIFIER.optimize(plan, state, |_, _| {}).map_err(from_optimiser)
 }
 
+fn as_grid(table: &dyn TableProvider) -> Option<&GridTable> {
+    let table: &dyn Any = table;
+    table.downcast_ref()
+}
+
 /// Plans against one picture of the catalog.
 pub struct Planner<'a> {
     /// Functions, types and options.
@@ -409,12 +456,14 @@ pub struct Planner<'a> {
     pub zone: Zone,
     /// A table that is known to this statement only.
     own: Option<(&'a str, Arc<dyn TableProvider>)>,
+    /// The statement names the system column of tables.
+    names_expiry: AtomicBool,
 }
 
 impl<'a> Planner<'a> {
     /// A planner for an engine's state.
     pub fn new(engine: &'a Engine, catalog: &'a Arc<CatalogState>) -> Self {
-        Self { state: engine.state(), catalog, zone: engine.zone(), own: None }
+        Self { state: engine.state(), catalog, zone: engine.zone(), own: None, names_expiry: AtomicBool::new(false) }
     }
 
     /// A planner that knows one more table by a name.
@@ -433,7 +482,15 @@ impl<'a> Planner<'a> {
     /// What name and type resolution find.
     pub fn logical(&self, mut statement: AstStatement, declared: &[u32]) -> Result<LogicalPlan> {
         let mut hidden = 0;
+        if expiry::is_named(&statement) {
+            self.names_expiry.store(true, Ordering::Relaxed);
+        }
         if let AstStatement::Query(query) = &mut statement {
+            if self.names_expiry.load(Ordering::Relaxed) {
+                let own =
+                    self.own.as_ref().filter(|(_, table)| as_grid(table.as_ref()).is_some_and(GridTable::has_expiry));
+                expiry::hide(self.catalog, own.map(|(name, _)| *name), query)?;
+            }
             scopes::rename_hidden(query)?;
             values::settle(self, query, declared)?;
             scopes::type_recursive(self, query);
@@ -486,7 +543,10 @@ impl<'a> Planner<'a> {
         if let Some((own, provider)) = &self.own
             && *own == table
         {
-            return Ok(Arc::clone(provider));
+            return Ok(match as_grid(provider.as_ref()) {
+                Some(grid) if self.names_expiry.load(Ordering::Relaxed) => Arc::new(grid.clone().with_expiry()),
+                _ => Arc::clone(provider),
+            });
         }
         if name.catalog().is_some_and(|database| database != self.catalog.identity().database) {
             let message = format!("cross-database references are not implemented: \"{name}\"");
@@ -506,7 +566,11 @@ impl<'a> Planner<'a> {
             }
         }
         match self.catalog.table(table) {
-            Some(Table::Grid(region)) => Ok(Arc::new(GridTable::new(region, false))),
+            Some(Table::Grid(region)) => {
+                let table = GridTable::new(region, false);
+                let names_expiry = self.names_expiry.load(Ordering::Relaxed);
+                Ok(Arc::new(if names_expiry { table.with_expiry() } else { table }))
+            }
             Some(Table::File(file)) => Ok(Arc::clone(&file.provider)),
             None => Err(undefined_table(table)),
         }

@@ -22,7 +22,7 @@ use crate::explain::{self, ExplainOptions};
 use crate::grammar::{ParsedStatement, position_of_name};
 use crate::identity::Identity;
 use crate::index_plan::IndexPlan;
-use crate::key_plan::{self, KeyPlan};
+use crate::key_plan::{self, KeyPlan, computed};
 use crate::select::{self, Planner, SelectPlan};
 use crate::sql_types;
 use crate::transaction::Isolation;
@@ -315,6 +315,9 @@ impl Statement {
                 let indexed = asked.and_then(|query| IndexPlan::recognise(catalog, &query, &plan.parameter_types));
                 plan.indexed = indexed.filter(|indexed| indexed.gives(&plan.columns)).map(Arc::new);
                 let (types, columns) = (plan.parameter_types.clone(), Arc::clone(&plan.columns));
+                if let Some(plan) = computed::of_select(engine, &plan) {
+                    return Ok(make(Kind::Key(Box::new(plan)), types, Some(columns)));
+                }
                 Ok(make(Kind::Select(Box::new(plan)), types, Some(columns)))
             }
             NodeEnum::InsertStmt(node) => {
@@ -352,6 +355,9 @@ impl Statement {
                 let plan = UpdatePlan::new(engine, catalog, with, update, declared)?;
                 let types = plan.select.parameter_types.clone();
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
+                if let Some(plan) = computed::of_update(engine, &plan) {
+                    return Ok(make(Kind::Key(Box::new(plan)), types, columns));
+                }
                 Ok(make(Kind::Update(Box::new(plan)), types, columns))
             }
             NodeEnum::DeleteStmt(node) => {
@@ -366,6 +372,9 @@ impl Statement {
                 let plan = DeletePlan::new(engine, catalog, with, delete, declared)?;
                 let types = plan.select.parameter_types.clone();
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
+                if let Some(plan) = computed::of_delete(engine, &plan) {
+                    return Ok(make(Kind::Key(Box::new(plan)), types, columns));
+                }
                 Ok(make(Kind::Delete(Box::new(plan)), types, columns))
             }
             NodeEnum::CreateStmt(node) => Ok(make(Kind::Ddl(Ddl::Create(Box::new(node.clone()))), vec![], None)),
@@ -387,10 +396,6 @@ impl Statement {
                 let inner = node.query.as_ref().and_then(|query| query.node.clone());
                 let inner = inner.ok_or_else(|| Error::internal("EXPLAIN without a statement"))?;
                 let text = statement_text(&inner)?;
-                let is_query = matches!(inner, NodeEnum::SelectStmt(_));
-                if options.analyze && !is_query {
-                    return Err(Error::unsupported("EXPLAIN ANALYZE of a statement that writes is not supported"));
-                }
                 let inner =
                     Self::plan_inner(engine, catalog, &ParsedStatement { text, offset: 0, node: inner }, declared)?;
                 let types = inner.parameter_types.clone();
@@ -468,7 +473,7 @@ fn create_as(engine: &Engine, catalog: &Arc<CatalogState>, node: &protobuf::Crea
     if into.rel.as_ref().is_some_and(|relation| relation.relpersistence == "t") {
         return Err(Error::unsupported("temporary tables are not supported"));
     }
-    crate::ddl::check_storage(&into.access_method, &into.options)?;
+    let life = crate::ddl::check_storage(&into.access_method, &into.options)?;
     let inner = node.query.as_ref().and_then(|query| query.node.clone());
     let inner = inner.ok_or_else(|| Error::internal("CREATE TABLE AS without a query"))?;
     if !matches!(inner, NodeEnum::SelectStmt(_)) {
@@ -481,6 +486,7 @@ fn create_as(engine: &Engine, catalog: &Arc<CatalogState>, node: &protobuf::Crea
         if_not_exists: node.if_not_exists,
         columns: into.col_names.iter().filter_map(sql_types::string_of).map(str::to_owned).collect(),
         skip_data: into.skip_data,
+        life,
         select: Box::new(plan),
     })
 }

@@ -159,6 +159,12 @@ impl Transaction {
         Arc::new(ReadView { snapshot, overlays })
     }
 
+    /// The snapshot with what this transaction wrote to one table on top.
+    pub fn view_of(&self, snapshot: Snapshot, region: &Arc<Region>) -> ReadView {
+        let overlay = if self.writes.is_empty() { None } else { self.writes.overlay(region) };
+        ReadView { snapshot, overlays: overlay.into_iter().map(|overlay| (region.id(), overlay)).collect() }
+    }
+
     /// Remembers this point.
     pub fn mark(&self) -> TransactionMark {
         TransactionMark {

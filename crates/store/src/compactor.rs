@@ -18,6 +18,8 @@ use crate::store::Store;
 
 /// Old versions forgotten in one hold of a partition's lock.
 const TRIM_PER_LOCK: usize = 1024;
+/// Rows ended in one hold of a partition's lock because their time has come.
+const REAPED_PER_LOCK: usize = 256;
 /// Rows that get their new ids in one hold of a partition's lock. So many take 0.07 ms where all 65,536 of a segment took
 /// 4.2 (release build, a million rows in the partition, medians; the machine was busy).
 const MOVED_PER_LOCK: usize = 1024;
@@ -41,8 +43,11 @@ pub(crate) fn round(regions: &[Arc<Region>]) -> CompactionReport {
     for region in regions {
         let before = region.bytes();
         for partition in 0..region.partition_count() {
-            region.compact_partition(PartitionId(partition), &mut report);
+            let rows_min = region.common().compaction_rows_min as usize;
+            let limits = Limits::of_round(rows_min, BYTES_MAX);
+            region.compact_partition(PartitionId(partition), limits, &mut report);
         }
+        region.relieve();
         region.refresh_directories();
         report.bytes_freed += before.saturating_sub(region.bytes());
     }
@@ -50,9 +55,10 @@ pub(crate) fn round(regions: &[Arc<Region>]) -> CompactionReport {
 }
 
 impl Region {
-    fn compact_partition(&self, id: PartitionId, report: &mut CompactionReport) {
+    /// Gives memory of one partition back.
+    pub(crate) fn compact_partition(&self, id: PartitionId, limits: Limits, report: &mut CompactionReport) {
         let registry = &self.common().registry;
-        let limits = Limits { rows_min: self.common().compaction_rows_min as usize, bytes_max: BYTES_MAX };
+        self.reap(id);
         self.piece_by_piece(id, |partition| partition.trim(registry.oldest(), TRIM_PER_LOCK));
         // Left over by a round that did not end.
         self.piece_by_piece(id, |partition| partition.move_rows(MOVED_PER_LOCK));
@@ -83,6 +89,20 @@ impl Region {
 }
 
 impl Region {
+    /// Ends the rows of a partition whose time has come.
+    fn reap(&self, id: PartitionId) {
+        let mut place = Some(0);
+        self.piece_by_piece(id, |partition| {
+            if partition.has_life()
+                && let Some(at) = place
+            {
+                place = partition.reap(at, self.common().stamp(), REAPED_PER_LOCK);
+                return place.is_none();
+            }
+            true
+        });
+    }
+
     /// Does a piece of work under a partition's lock until it says that nothing is left. Whoever waits for the lock
     /// goes first in between.
     fn piece_by_piece(&self, id: PartitionId, mut work: impl FnMut(&mut Partition) -> bool) {

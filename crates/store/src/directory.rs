@@ -132,6 +132,21 @@ impl Partitions {
         partitions
     }
 
+    /// None of a region's.
+    pub fn none(region: &Region) -> Self {
+        Self::of(region.partition_count(), 0)
+    }
+
+    /// One more.
+    pub fn add(&mut self, partition: PartitionId) {
+        self.insert(partition.0);
+    }
+
+    /// Those of another, too.
+    pub fn join(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
+    }
+
     fn of(count: u16, value: u64) -> Self {
         Self(vec![value; usize::from(count).div_ceil(64)].into())
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use ashlar_base::{Datum, Error, Result, TableSchema, Timestamp, Value};
 
 use crate::entry::{Entry, check};
+use crate::life::Deadline;
 use crate::mutation::{Applied, Mutation};
 use crate::partition::Partition;
 use crate::region::Region;
@@ -163,30 +164,33 @@ impl PendingEntry<'_> {
 
     pub(crate) fn apply(&mut self, mutation: Mutation<'_>) -> Result<Applied> {
         let shape = self.region.shape();
-        check(&shape, self.key, &mutation)?;
+        let write = mutation.write();
+        check(&shape, self.key, write)?;
+        let life = (mutation.expiry(), self.row().map_or(Deadline::NONE, |row| row.deadline()));
         let old: Option<Vec<Value>> = self.row().map(|row| {
             let columns = 0..row.schema().columns.len();
             columns.map(|ordinal| row.get(ordinal).to_value()).collect()
         });
         let done = if old.is_some() { Applied::Updated } else { Applied::Inserted };
-        match (mutation, old) {
+        match (write, old) {
             (Mutation::Insert { .. }, Some(_)) => return Err(shape.duplicate(self.key)),
             (Mutation::Insert { row } | Mutation::Upsert { row }, _) => {
-                self.writes.upsert(self.region, self.version, self.snapshot, row)?;
+                self.writes.put_over(self.region, self.version, self.snapshot, row, life)?;
             }
             (Mutation::Update { .. } | Mutation::Delete { .. }, None) => return Ok(Applied::Nothing),
             (Mutation::Update { changes, .. }, Some(old)) => {
                 let mut row: Vec<_> = old.iter().map(Value::as_datum).collect();
-                for (ordinal, datum) in changes {
+                for (ordinal, datum) in changes.iter() {
                     let column = row.get_mut(*ordinal);
                     *column.ok_or_else(|| Error::internal("a change of a column that is not there"))? = datum.clone();
                 }
-                self.writes.upsert(self.region, self.version, self.snapshot, &row)?;
+                self.writes.put_over(self.region, self.version, self.snapshot, &row, life)?;
             }
             (Mutation::Delete { key }, Some(_)) => {
                 self.writes.delete(self.region, self.version, self.snapshot, key)?;
                 return Ok(Applied::Deleted);
             }
+            (Mutation::Living { .. }, _) => return Err(Error::internal("a write says twice how long its row lives")),
         }
         Ok(done)
     }

@@ -13,6 +13,8 @@ use ashlar_base::{Error, ErrorCode, Result};
 #[derive(Debug)]
 pub(crate) struct Account {
     used: AtomicU64,
+    /// The bound of this account alone.
+    max: AtomicU64,
     total: Arc<Total>,
 }
 
@@ -38,7 +40,7 @@ impl Total {
 impl Account {
     /// An account below a store's bound.
     pub(crate) fn new(total: &Arc<Total>) -> Arc<Self> {
-        Arc::new(Self { used: AtomicU64::new(0), total: Arc::clone(total) })
+        Arc::new(Self { used: AtomicU64::new(0), max: AtomicU64::new(u64::MAX), total: Arc::clone(total) })
     }
 
     /// An account without a bound, for arrays that leave the store.
@@ -51,17 +53,33 @@ impl Account {
         self.used.load(Ordering::Relaxed)
     }
 
+    /// Has a bound of its own; `u64::MAX`: none. What is above it stays.
+    pub(crate) fn set_max(&self, max: u64) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    /// Whether less than one part in so many of the bound, or of the store's, is left.
+    pub(crate) fn has_less_than(&self, part: u64) -> bool {
+        let is_below = |used: u64, max: u64| used > max - max / part;
+        is_below(self.used(), self.max.load(Ordering::Relaxed)) || is_below(self.total.used(), self.total.max)
+    }
+
     fn try_add(&self, bytes: u64) -> Result<()> {
+        let own_max = self.max.load(Ordering::Relaxed);
+        let within = |used: u64, max: u64| used.checked_add(bytes).filter(|&after| after <= max);
+        if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| within(used, own_max)).is_err() {
+            return Err(Error::new(ErrorCode::OutOfMemory, "out of memory")
+                .with_detail(format!("memory_max of {own_max} bytes of the table reached"))
+                .with_hint("delete rows, raise memory_max, or let rows make room with eviction"));
+        }
         let max = self.total.max;
-        let added = self.total.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            used.checked_add(bytes).filter(|&after| after <= max)
-        });
+        let added = self.total.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| within(used, max));
         if added.is_err() {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
             return Err(Error::new(ErrorCode::OutOfMemory, "out of memory")
                 .with_detail(format!("memory limit of {} MiB reached", max >> 20))
                 .with_hint("delete rows, or raise store.memory_mib_max"));
         }
-        self.used.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
 

@@ -2,6 +2,8 @@
 
 use ashlar_base::Datum;
 
+use crate::life::Expiry;
+
 /// One write. Rows are in the order of the region's current schema, keys in key order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mutation<'a> {
@@ -27,6 +29,33 @@ pub enum Mutation<'a> {
         /// The row's key.
         key: &'a [Datum<'a>],
     },
+    /// A write that says how long its row lives. Without it, a row that is changed keeps what it has ([`Expiry::Keep`]),
+    /// and one that is new or replaced gets what its table gives ([`Expiry::Table`]).
+    Living {
+        /// Not one of this kind. An update without changes sets the expiry alone.
+        write: &'a Self,
+        /// How long.
+        expiry: Expiry,
+    },
+}
+
+impl Mutation<'_> {
+    /// What it writes, whatever it says about the row's life.
+    pub(crate) fn write(&self) -> &Self {
+        match self {
+            Self::Living { write, .. } => *write,
+            write => write,
+        }
+    }
+
+    /// What it says about the life of the row.
+    pub(crate) fn expiry(&self) -> Expiry {
+        match self {
+            Self::Living { expiry, .. } => *expiry,
+            Self::Update { .. } | Self::Delete { .. } => Expiry::Keep,
+            Self::Insert { .. } | Self::Upsert { .. } => Expiry::Table,
+        }
+    }
 }
 
 /// What a mutation did.

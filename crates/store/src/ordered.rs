@@ -339,11 +339,12 @@ impl OrderedRows {
         &self,
         before: impl Fn(Entry) -> bool,
         within: impl Fn(Entry) -> bool,
-    ) -> impl Iterator<Item = u32> {
+    ) -> impl DoubleEndedIterator<Item = u32> {
         let (start, end) = self.span(before, within);
         let last = if end.entry == 0 { end.leaf } else { end.leaf + 1 };
         let leaves = self.leaves.get(start.leaf..last.max(start.leaf)).unwrap_or_default();
-        leaves.iter().zip(start.leaf..).flat_map(move |(leaf, index)| {
+        leaves.iter().enumerate().flat_map(move |(place, leaf)| {
+            let index = start.leaf + place;
             let first = if index == start.leaf { start.entry } else { 0 };
             let past = if index == end.leaf { end.entry } else { leaf.len() };
             leaf.rows[first..past.max(first)].iter().copied()

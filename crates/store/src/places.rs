@@ -80,6 +80,17 @@ impl Places {
     }
 }
 
+/// Values of a unique index that a row was to have and that another one has.
+#[derive(Debug)]
+pub(crate) struct Clash {
+    pub(crate) index: Arc<IndexDef>,
+    pub(crate) values: Vec<Value>,
+    /// The other row is one of the same writes.
+    pub(crate) is_own: bool,
+    /// What is said of it.
+    pub(crate) error: Error,
+}
+
 /// Whether a row with these values may have a twin.
 pub(crate) fn may_repeat<'d>(definition: &IndexDef, mut values: impl Iterator<Item = Datum<'d>>) -> bool {
     definition.unique.is_none_or(|unique| unique.nulls_distinct && values.any(|value| value.is_null()))

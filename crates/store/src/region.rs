@@ -18,10 +18,12 @@ use ashlar_base::{
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::arrow_types::to_arrow_field;
 use crate::counters::Counters;
 use crate::directory::ByIndex;
 use crate::entry::Entry;
 use crate::key::{self, Placement};
+use crate::life::{Deadline, EXPIRES_AT, Ended, Lives, expires_at_column};
 use crate::memory::{Account, Total};
 use crate::partition::{Partition, Probe, Shared, record_batch};
 use crate::row::RowRef;
@@ -32,7 +34,9 @@ use crate::taken::Taken;
 use crate::writeset::ReadView;
 
 mod analysed;
+mod indexes;
 mod unique;
+pub(crate) mod wanted;
 
 /// What the regions of a store share.
 pub(crate) struct Common {
@@ -62,6 +66,7 @@ pub struct Region {
     places: Arc<[Place]>,
     account: Arc<Account>,
     common: Arc<Common>,
+    lives: Arc<Lives>,
     life: Arc<Life>,
     /// The region is what a transaction sees that has altered it.
     altered: Option<Altered>,
@@ -118,17 +123,21 @@ impl Region {
         let position = |ordinal: &usize| schema.key.iter().position(|key| key == ordinal);
         let positions = by.iter().filter_map(position).collect();
         let placement = Placement::new(&schema.name, positions, &key_types, common.partition_count);
-        Ok(Arc::new(Self {
+        let life = schema.life;
+        let region = Arc::new(Self {
             id: schema.id,
             key_types,
             placement,
             places: (0..common.partition_count).map(|_| Place::default()).collect(),
             account: Account::new(&common.total),
             common: Arc::clone(common),
+            lives: Lives::new(&common.registry),
             life: Arc::default(),
             shape: RwLock::new(Arc::new(shape)),
             altered: None,
-        }))
+        });
+        region.set_bounds(&life);
+        Ok(region)
     }
 
     /// The region as a transaction sees it that gives it another shape, on top of the one of `version`.
@@ -140,6 +149,7 @@ impl Region {
             places: Arc::clone(&base.places),
             account: Arc::clone(&base.account),
             common: Arc::clone(&base.common),
+            lives: Arc::clone(&base.lives),
             life: Arc::clone(&base.life),
             shape: RwLock::new(Arc::clone(shape)),
             altered: Some(Altered { base: Arc::clone(base), version, shape: Arc::clone(shape) }),
@@ -191,7 +201,28 @@ impl Region {
 
     /// Rows that are committed and not ended.
     pub fn row_count(&self) -> u64 {
+        let count = |partition: &Partition| partition.live() - partition.over_count();
+        self.places.iter().map(|place| place.0.lock().as_deref().map_or(0, count)).sum()
+    }
+
+    /// Rows as [`Self::row_count`] has them, and those whose time has come but that nobody has ended yet: for estimates, as
+    /// it looks at no row.
+    pub fn row_estimate(&self) -> u64 {
         self.places.iter().map(|place| place.0.lock().as_ref().map_or(0, |partition| partition.live())).sum()
+    }
+
+    /// Rows whose life ends at a time that is known.
+    pub fn expiring_count(&self) -> u64 {
+        self.places.iter().map(|place| place.0.lock().as_deref().map_or(0, Partition::expiring_count)).sum()
+    }
+
+    /// Rows that ended by themselves, or to make room.
+    pub fn ended(&self) -> Ended {
+        self.lives.ended()
+    }
+
+    pub(crate) fn lives(&self) -> &Arc<Lives> {
+        &self.lives
     }
 
     /// Bytes charged for the region's rows, indexes and versions, those that readers still borrow included.
@@ -269,7 +300,8 @@ impl Region {
         guard.get_or_insert_with(|| {
             let shape = self.shape();
             let hasher = self.common.hasher.clone();
-            let mut partition = Box::new(Partition::new(id, &shape, &self.account, hasher, self.common.segment_rows));
+            let (account, rows) = (&self.account, self.common.segment_rows);
+            let mut partition = Box::new(Partition::new(id, &shape, account, hasher, rows, &self.lives));
             let (directories, taken) = (self.directories().read(), self.life.taken.read());
             partition.start_indexes(&self.every_index(), |index| Shared {
                 taken: taken.get(&index.id).cloned(),
@@ -277,6 +309,18 @@ impl Region {
             });
             partition
         })
+    }
+
+    /// A partition that is not part of the region yet, without indexes, whose memory is the region's.
+    pub(crate) fn partition_alone(&self, id: PartitionId, shape: &Arc<Shape>) -> Partition {
+        let hasher = self.common.hasher.clone();
+        Partition::new(id, shape, &self.account, hasher, self.common.segment_rows, &self.lives)
+    }
+
+    /// The lock of a partition, unless somebody holds it.
+    #[inline]
+    pub(crate) fn try_lock(&self, partition: PartitionId) -> Option<Guard<'_>> {
+        self.places[usize::from(partition.0)].0.try_lock()
     }
 
     /// Whether somebody holds the lock of a partition.
@@ -296,12 +340,11 @@ impl Region {
     /// store in any other way. A key that no row can have is an entry without a row that refuses writes.
     pub fn entry<R>(&self, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
         let Some(partition) = self.partition_of(key) else {
-            let mut nothing = None;
-            return f(&mut Entry::new(self, (PartitionId(0), &mut nothing), key, 0, false));
+            return f(&mut Entry::nowhere(self));
         };
+        self.make_room();
         let hash = self.hash(key);
-        let mut guard = self.lock(partition);
-        f(&mut Entry::new(self, (partition, &mut guard), key, hash, true))
+        f(&mut Entry::new(self, (partition, self.lock(partition)), key, hash))
     }
 
     /// Reads the latest committed row of a key. `f` must not touch the store in any other way.
@@ -310,7 +353,17 @@ impl Region {
         let hash = self.hash(key);
         let guard = self.lock(partition);
         let Some(partition) = guard.as_deref() else { return f(None) };
-        f(partition.locate(hash, key).row.map(|row| self.row(partition, row)))
+        let row = partition.locate(hash, key).row;
+        partition.touch(row);
+        f(row.map(|row| self.row(partition, row)))
+    }
+
+    /// Like [`Region::get`], and the row does not count as used.
+    pub fn peek<R>(&self, key: &[Datum<'_>], f: impl FnOnce(Option<RowRef<'_>>) -> R) -> R {
+        let Some(place) = self.place_of(key) else { return f(None) };
+        let guard = self.lock(place.partition);
+        let Some(partition) = guard.as_deref() else { return f(None) };
+        f(partition.locate(place.hash, key).row.map(|row| self.row(partition, row)))
     }
 
     /// Reads the row of a key that a snapshot sees.
@@ -319,7 +372,9 @@ impl Region {
         let hash = self.hash(key);
         let guard = self.lock(partition);
         let Some(partition) = guard.as_deref() else { return f(None) };
-        f(partition.locate_at(hash, key, snapshot.timestamp()).map(|row| self.row(partition, row)))
+        let row = partition.locate_at(hash, key, snapshot.timestamp());
+        partition.touch(row);
+        f(row.map(|row| self.row(partition, row)))
     }
 
     /// A row in this region's shape; where that is stale in the one that is there, whose version says so.
@@ -336,6 +391,12 @@ impl Region {
     pub(crate) fn has_at(&self, place: KeyPlace, key: &[Datum<'_>], at: Timestamp) -> bool {
         let guard = self.lock(place.partition);
         guard.as_deref().is_some_and(|partition| partition.locate_at(place.hash, key, at).is_some())
+    }
+
+    /// When the life of the row of a key ends that is there at a timestamp that is registered.
+    pub(crate) fn deadline_at(&self, place: KeyPlace, key: &[Datum<'_>], at: Timestamp) -> Option<Deadline> {
+        let guard = self.lock(place.partition);
+        guard.as_deref().and_then(|partition| partition.deadline_at(place.hash, key, at))
     }
 
     /// Visits the latest rows of one partition whose key hash starts with the `bucket_bits` bits of `bucket`. A key
@@ -432,7 +493,7 @@ impl Region {
             if self.is_dropped() {
                 return Err(self.gone());
             }
-            if let Some(wrong) = columns.iter().find(|&&ordinal| ordinal >= shape.schema.columns.len()) {
+            if let Some(wrong) = columns.iter().find(|&&ordinal| !shape.has(ordinal)) {
                 return Err(Error::internal(format!("table \"{}\" has no column {wrong}", shape.schema.name)));
             }
             let hides_all = overlay.is_some_and(|overlay| overlay.truncated());
@@ -441,20 +502,26 @@ impl Region {
                 Some((stored, mut rows)) => {
                     if let Some(overlay) = overlay.filter(|_| !rows.is_empty()) {
                         let mut hidden = HashSet::new();
-                        overlay.for_keys(partition, |key| hidden.extend(stored.find_at(key, at)));
+                        overlay.for_keys(partition, stored, |key| hidden.extend(stored.find_at(key, at)))?;
                         rows.retain(|row| !hidden.contains(row));
                     }
-                    stored.gather(&shape, &rows, columns)?.map(|arrays| (arrays, rows.len()))
+                    // Most partitions have none: nothing is made for them.
+                    let is_none = rows.is_empty();
+                    let arrays = if is_none { Some(Vec::new()) } else { stored.gather(&shape, &rows, columns)? };
+                    arrays.map(|arrays| (arrays, rows.len()))
                 }
                 None => None,
             };
-            let picture = stored.filter(|_| probed.is_none()).map(|stored| {
-                let mut picture = stored.picture(&shape, at, columns);
-                if let Some(overlay) = overlay {
-                    overlay.for_keys(partition, |key| stored.hide(&mut picture, key, at));
+            let picture = match stored.filter(|_| probed.is_none()) {
+                Some(stored) => {
+                    let mut picture = stored.picture(&shape, at, columns);
+                    if let Some(overlay) = overlay {
+                        overlay.for_keys(partition, stored, |key| stored.hide(&mut picture, key, at))?;
+                    }
+                    Some(picture)
                 }
-                picture
-            });
+                None => None,
+            };
             (shape, picture, probed)
         };
         if overlay.is_none() && probed.as_ref().is_some_and(|(_, rows)| *rows == 0) {
@@ -489,90 +556,6 @@ impl Region {
         let guard = self.lock(partition);
         let Some(stored) = guard.as_deref() else { return true };
         stored.shape().schema.version == version && stored.visit_probed(probe, snapshot.timestamp(), rows_max, f)
-    }
-
-    /// The secondary indexes that are on columns and have every row: what finds rows whatever a query asks.
-    pub fn indexes(&self) -> Arc<[Arc<IndexDef>]> {
-        let indexes = self.every_index();
-        if indexes.iter().all(|index| index.is_plain()) {
-            return indexes;
-        }
-        indexes.iter().filter(|index| index.is_plain()).cloned().collect()
-    }
-
-    /// The secondary indexes, those with expressions or predicates included.
-    pub fn every_index(&self) -> Arc<[Arc<IndexDef>]> {
-        Arc::clone(&self.life.indexes.read())
-    }
-
-    /// The secondary indexes, with expressions, with predicates or without, whose columns are all there in the shape that
-    /// this region has.
-    pub fn standing_indexes(&self) -> Vec<Arc<IndexDef>> {
-        let indexes = self.every_index();
-        if indexes.is_empty() {
-            return Vec::new();
-        }
-        let schema = self.schema();
-        indexes.iter().filter(|index| schema.has_columns_of(index)).cloned().collect()
-    }
-
-    /// Has one more index, which [`Self::build_index`] then makes in the partitions that are there.
-    pub fn add_index(&self, definition: &Arc<IndexDef>) {
-        if definition.unique.is_some() {
-            let taken = Taken::new(definition.id, &self.account, &self.common.hasher);
-            self.life.taken.write().insert(definition.id, taken);
-        }
-        let mut indexes = self.life.indexes.write();
-        let more = indexes.iter().cloned().chain([Arc::clone(definition)]).collect();
-        self.life.set_indexes(&mut indexes, more);
-    }
-
-    /// Makes an index in every partition: see [`Self::build_index_in`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn build_index(&self, definition: &Arc<IndexDef>) -> Result<()> {
-        (0..self.partition_count())
-            .map(PartitionId)
-            .try_for_each(|partition| self.build_index_in(partition, definition))?;
-        self.complete_index(definition);
-        Ok(())
-    }
-
-    /// Makes an index in a partition that is there: writes to the others go on meanwhile, and queries use the index where
-    /// it is. One that was dropped meanwhile is not made.
-    ///
-    /// # Errors
-    /// 53200 over the memory bound, 42P01 where the table was dropped, 23505 where values that are to be unique are not,
-    /// and what expressions find.
-    pub fn build_index_in(&self, partition: PartitionId, definition: &Arc<IndexDef>) -> Result<()> {
-        let mut guard = self.lock(partition);
-        if self.is_dropped() {
-            return Err(self.gone());
-        }
-        let is_wanted = self.every_index().iter().any(|index| index.id == definition.id);
-        match guard.as_mut() {
-            Some(partition) if is_wanted => partition.build_index(definition, self.taken(definition.id)),
-            _ => Ok(()),
-        }
-    }
-
-    /// Forgets an index.
-    pub fn drop_index(&self, definition: &IndexDef) {
-        {
-            // Both at once: a partition that is made meanwhile has the index, or nobody asks the directory any more.
-            let mut directories = self.directories().write();
-            let mut indexes = self.life.indexes.write();
-            let left = indexes.iter().filter(|index| index.id != definition.id).cloned().collect();
-            self.life.set_indexes(&mut indexes, left);
-            directories.remove(&definition.id);
-        }
-        for place in self.places.iter() {
-            if let Some(partition) = place.0.lock().as_mut() {
-                partition.drop_index(definition);
-            }
-        }
-        self.life.taken.write().remove(&definition.id);
     }
 
     /// Whether a row may be stored: types, NULLs and limits, with PostgreSQL's errors.
@@ -621,6 +604,7 @@ impl Region {
     /// Has this shape from now on. With every partition locked, whose shape it becomes too.
     pub(crate) fn set_shape(&self, shape: &Arc<Shape>) {
         *self.shape.write() = Arc::clone(shape);
+        self.set_bounds(&shape.schema.life);
         // An index goes with any of its columns.
         let stands = |index: &Arc<IndexDef>| shape.schema.has_columns_of(index);
         let standing: Arc<[Arc<IndexDef>]> = {
@@ -691,14 +675,6 @@ impl std::fmt::Debug for Region {
     }
 }
 
-impl Life {
-    fn set_indexes(&self, indexes: &mut Arc<[Arc<IndexDef>]>, new: Arc<[Arc<IndexDef>]>) {
-        let has_checks = new.iter().any(|index| index.unique.is_some() || !index.is_plain());
-        self.has_checks.store(has_checks, Ordering::Release);
-        *indexes = new;
-    }
-}
-
 impl Common {
     /// A timestamp for a write, and what it must keep. Take it with every lock of the write held.
     pub(crate) fn stamp(&self) -> crate::partition::Stamp {
@@ -715,7 +691,11 @@ pub(crate) fn changed(schema: &TableSchema) -> Error {
 }
 
 fn project(schema: &Schema, columns: &[usize]) -> Schema {
-    Schema::new(columns.iter().map(|&ordinal| Arc::clone(&schema.fields()[ordinal])).collect::<Vec<_>>())
+    let field = |&ordinal: &usize| match ordinal {
+        EXPIRES_AT => Arc::new(to_arrow_field(&expires_at_column())),
+        ordinal => Arc::clone(&schema.fields()[ordinal]),
+    };
+    Schema::new(columns.iter().map(field).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

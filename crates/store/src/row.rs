@@ -2,6 +2,7 @@
 
 use ashlar_base::{Datum, TableSchema, Value};
 
+use crate::life::Deadline;
 use crate::segment::Segment;
 use crate::shape::Shape;
 
@@ -22,6 +23,16 @@ impl<'a> RowRef<'a> {
     #[inline]
     pub fn get(&self, column: usize) -> Datum<'a> {
         self.shape.datum(self.segment, self.offset, column)
+    }
+
+    /// When the row's life ends, as it was said of the row or by its table's `ttl_ms`: milliseconds since 1970. `None`:
+    /// never.
+    pub fn expires_at(&self) -> Option<i64> {
+        self.deadline().millis()
+    }
+
+    pub(crate) fn deadline(&self) -> Deadline {
+        self.segment.deadline(self.offset)
     }
 
     /// Copies all values.

@@ -19,6 +19,8 @@ use crate::key;
 use crate::memory::Account;
 use crate::segment::{Layout, Need, Segment};
 
+mod adopting;
+mod life;
 mod moving;
 
 use moving::{Moving, present};
@@ -162,6 +164,19 @@ impl Rows {
     #[inline]
     pub(crate) fn find(&self, hash: u64, key: &[Datum<'_>]) -> Option<u32> {
         self.find_where(hash, key, |row, segment| !segment.is_dead(row & 0xffff))
+    }
+
+    /// Brings near what a search for a hash looks at first.
+    #[inline]
+    pub(crate) fn prefetch_index(&self, hash: u64) {
+        self.index.prefetch(hash);
+    }
+
+    /// The row that a search for a hash would look at first, and its segment.
+    #[inline]
+    pub(crate) fn guess(&self, hash: u64) -> Option<(&Segment, u32)> {
+        let (slot, offset) = split(present(self.moving.as_deref(), self.index.guess(hash)?));
+        Some((self.segment(slot), offset))
     }
 
     /// Rows in the index, in no order: all that are not ended, and ended ones that are still looked up.
@@ -378,8 +393,7 @@ impl Rows {
 
     /// Adds a row to the index, into room that was reserved.
     pub(crate) fn index(&mut self, hash: u64, row: u32) {
-        let (segments, moving, hasher) = (&self.segments, self.moving.as_deref(), &self.hasher);
-        self.index.insert(hash, row, |row| hash_of(segments, hasher, present(moving, row)));
+        self.index.insert(hash, row);
     }
 
     /// Lets the index name another row of the same key.

@@ -13,6 +13,7 @@ use ashlar_base::{
 };
 
 use crate::arrow_types::to_arrow_field;
+use crate::life::EXPIRES_AT;
 use crate::segment::{Layout, NANOS_PER_MICRO, Segment};
 
 /// See the module.
@@ -141,6 +142,11 @@ impl Shape {
         }
     }
 
+    /// [`Self::place`] of what a scan is asked for: no segment has it where it is no column.
+    pub(crate) fn place_asked(&self, layout: &Arc<Layout>, ordinal: usize) -> Place<'_> {
+        if ordinal == EXPIRES_AT { Place::Missing(Datum::Null) } else { self.place(layout, ordinal) }
+    }
+
     fn missing_value(&self, id: ColumnId) -> Datum<'_> {
         let value = self.missing.iter().find(|(column, _)| *column == id);
         value.map_or(Datum::Null, |(_, value)| value.as_datum())
@@ -153,6 +159,19 @@ impl Shape {
             Place::At(position) => segment.datum(row, position),
             Place::Missing(datum) => datum,
         }
+    }
+
+    /// Whether a scan can be asked for an ordinal.
+    pub(crate) fn has(&self, ordinal: usize) -> bool {
+        ordinal < self.schema.columns.len() || ordinal == EXPIRES_AT
+    }
+
+    /// The type of what a scan is asked for by an ordinal.
+    pub(crate) fn type_of(&self, ordinal: usize) -> SqlType {
+        if ordinal == EXPIRES_AT {
+            return SqlType::Scalar(ScalarType::Timestamptz);
+        }
+        self.schema.columns[ordinal].sql_type
     }
 
     /// The key of a row.

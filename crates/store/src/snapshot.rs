@@ -6,11 +6,11 @@
 //! the snapshot does not include sees the pin, or the timestamp.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ashlar_base::Timestamp;
-use ashlar_base::clock::HybridClock;
+use ashlar_base::clock::{HybridClock, Wall};
 
 /// A slot that nobody uses.
 const EMPTY: u64 = u64::MAX;
@@ -39,6 +39,8 @@ pub(crate) struct Registry {
     holds: AtomicUsize,
     /// Where a free slot is looked for first.
     hint: AtomicUsize,
+    /// Snapshots are to know the time, as rows may end by it.
+    reads_time: AtomicBool,
     clock: HybridClock,
 }
 
@@ -52,13 +54,19 @@ pub(crate) struct Horizon {
 }
 
 impl Registry {
+    #[cfg(test)]
     pub(crate) fn new() -> Arc<Self> {
+        Self::following(Wall::Machine)
+    }
+
+    pub(crate) fn following(wall: Wall) -> Arc<Self> {
         Arc::new(Self {
             chunks: [const { OnceLock::new() }; CHUNK_COUNT],
             open: AtomicUsize::new(0),
             holds: AtomicUsize::new(0),
             hint: AtomicUsize::new(0),
-            clock: HybridClock::new(),
+            reads_time: AtomicBool::new(false),
+            clock: HybridClock::following(wall),
         })
     }
 
@@ -72,8 +80,26 @@ impl Registry {
         self.clock.advance();
     }
 
+    /// The last timestamp given out.
+    pub(crate) fn last(&self) -> Timestamp {
+        self.clock.last()
+    }
+
+    /// The time, as a timestamp: see [`HybridClock::peek`].
+    pub(crate) fn peek(&self) -> Timestamp {
+        self.clock.peek()
+    }
+
+    /// Rows may end by the time from now on: snapshots know it, to the microsecond.
+    pub(crate) fn read_time(&self) {
+        self.reads_time.store(true, Ordering::Release);
+    }
+
     /// Opens a snapshot of everything that is committed.
     pub(crate) fn open(self: &Arc<Self>) -> Snapshot {
+        if self.reads_time.load(Ordering::Acquire) {
+            self.clock.advance();
+        }
         self.open.fetch_add(1, Ordering::SeqCst);
         let slot = self.claim();
         let timestamp = self.clock.last();

@@ -110,7 +110,7 @@ impl Analysis {
             sampled_bytes: 0,
         });
         let charge = Charge::empty(&Account::new(&region.common().total));
-        let stride = region.row_count().div_ceil(SAMPLE_ROWS).max(1);
+        let stride = region.row_estimate().div_ceil(SAMPLE_ROWS).max(1);
         Self { region: Arc::clone(region), columns: columns.collect(), schema, rows: 0, stride, charge }
     }
 

@@ -5,13 +5,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ashlar_base::clock::{Wall, millis_of};
 use ashlar_base::slot::SLOT_COUNT;
-use ashlar_base::{Error, Result, TableId, TableSchema, Timestamp};
+use ashlar_base::{Error, ErrorCode, Result, TableId, TableSchema, Timestamp};
 use foldhash::fast::RandomState;
 use parking_lot::{Mutex, RwLock};
 
 use crate::commit;
 use crate::compactor::{self, CompactionReport, CompactorHandle};
+use crate::life::Ended;
 use crate::memory::{Reservation, Total};
 use crate::region::{Common, Region};
 use crate::segment::ROWS_MAX;
@@ -31,6 +33,8 @@ pub struct StoreConfig {
     pub compaction_rows_min: u32,
     /// Milliseconds between two rounds of the background compactor.
     pub compaction_interval_ms: u64,
+    /// Whose time it is.
+    pub wall: Wall,
 }
 
 impl Default for StoreConfig {
@@ -41,6 +45,7 @@ impl Default for StoreConfig {
             segment_rows_max: ROWS_MAX,
             compaction_rows_min: 64,
             compaction_interval_ms: 250,
+            wall: Wall::Machine,
         }
     }
 }
@@ -52,6 +57,8 @@ pub struct Store {
     compaction_interval_ms: u64,
     /// Held for a round of compaction: two at once would build the same segments.
     compacting: Mutex<()>,
+    /// What was counted of regions that are gone.
+    dropped: Mutex<Ended>,
 }
 
 impl Store {
@@ -66,7 +73,7 @@ impl Store {
         assert!((1..=ROWS_MAX).contains(&config.segment_rows_max), "segment_rows_max is 1 to 65536");
         Arc::new(Self {
             common: Arc::new(Common {
-                registry: Registry::new(),
+                registry: Registry::following(config.wall.clone()),
                 total: Total::new(config.memory_max),
                 hasher: RandomState::default(),
                 partition_count: partitions,
@@ -76,6 +83,7 @@ impl Store {
             regions: RwLock::new(BTreeMap::new()),
             compaction_interval_ms: config.compaction_interval_ms,
             compacting: Mutex::new(()),
+            dropped: Mutex::default(),
         })
     }
 
@@ -95,6 +103,8 @@ impl Store {
         let region = self.regions.write().remove(&id);
         if let Some(region) = region {
             region.drop_rows();
+            let mut dropped = self.dropped.lock();
+            *dropped = dropped.plus(region.ended());
         }
     }
 
@@ -121,7 +131,31 @@ impl Store {
     /// Applies a transaction's writes: all of them, at one timestamp, or none. 40001 when a row that it writes has
     /// changed since it was read; 23505 when an inserted key has appeared; 53200 over the memory bound.
     pub fn commit(&self, writes: &mut WriteSet) -> Result<Timestamp> {
-        commit::commit(&self.common, writes)
+        match commit::commit(&self.common, writes) {
+            Err(error) if error.code() == ErrorCode::OutOfMemory && self.make_room() => {
+                commit::commit(&self.common, writes)
+            }
+            done => done,
+        }
+    }
+
+    /// Lets rows of tables that allow it go, where there is little room: whether there was anything to do.
+    fn make_room(&self) -> bool {
+        let evicting: Vec<_> = self.regions().into_iter().filter(|region| region.evicts()).collect();
+        evicting.iter().for_each(|region| region.relieve());
+        !evicting.is_empty()
+    }
+
+    /// Rows of all tables, since the start, that ended because their time had come, and that made room for others; those
+    /// of tables that were dropped among them.
+    pub fn ended(&self) -> Ended {
+        let dropped = *self.dropped.lock();
+        self.regions().iter().fold(dropped, |sum, region| sum.plus(region.ended()))
+    }
+
+    /// The time by which rows end: milliseconds since 1970-01-01 00:00 UTC. It never goes back.
+    pub fn now_millis(&self) -> i64 {
+        i64::try_from(millis_of(self.common.registry.peek())).unwrap_or(i64::MAX)
     }
 
     /// Bytes charged in all, buffered writes included.

@@ -10,7 +10,8 @@
 //! one is held: writers cannot wait for each other. All values of a commit are looked at and taken under the locks of
 //! their stripes: of two commits that want the same value one gets it, and the other has taken nothing.
 //!
-//! A value has two rows only while a commit is applied that ends the one and begins the other. Longer values are told
+//! A value has two rows only while a commit is applied that ends the one and begins the other. A row whose time has come keeps its
+//! values until somebody ends it for good: whoever wants one does that first (`region::unique`). Longer values are told
 //! apart by 120 bits of SipHash under two random keys, which nobody sees: that two of them are taken for one is less likely
 //! than that memory errs.
 
@@ -78,8 +79,10 @@ pub(crate) struct Claim {
 pub(crate) enum Claimed {
     /// All of them are taken.
     All,
-    /// None is: somebody has this one, or two of them are the same. Its number.
+    /// None is: somebody has this one. Its number.
     Clash(usize),
+    /// None is: two of them are the same. The number of one.
+    Twice(usize),
 }
 
 impl Claim {
@@ -116,7 +119,7 @@ pub(crate) fn claim(claims: &mut [Claim]) -> Result<Claimed> {
     }
     for (group, stripe) in groups.iter().zip(&guards) {
         if let Some(pair) = group.windows(2).find(|pair| pair[0].value == pair[1].value) {
-            return Ok(Claimed::Clash(pair[0].number.max(pair[1].number)));
+            return Ok(Claimed::Twice(pair[0].number.max(pair[1].number)));
         }
         let has_it = |claim: &&Claim| !claim.is_released && stripe.find(claim.hash, claim.value).is_some();
         if let Some(clash) = group.iter().filter(has_it).map(|claim| claim.number).min() {

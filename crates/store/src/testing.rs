@@ -63,6 +63,7 @@ pub(crate) fn schema(id: u32, name: &str, columns: &[(&str, SqlType)], key: &[us
         key_name: format!("{name}_pkey"),
         partition_by: key.to_vec(),
         hidden_key: false,
+        life: Default::default(),
     })
 }
 
@@ -110,6 +111,7 @@ pub(crate) fn scan_all(region: &Arc<Region>, view: &ReadView) -> Result<Vec<Vec<
     }
     check_probes(region, view, &rows)?;
     check_computed(region, view, &rows)?;
+    crate::region::wanted::tests::check(region, view, &rows)?;
     Ok(rows)
 }
 

@@ -72,6 +72,7 @@ fn table(name: &str, columns: &[(&str, SqlType)]) -> Arc<TableSchema> {
         key_name: format!("{name}_pkey"),
         partition_by: vec![0],
         hidden_key: false,
+        life: Default::default(),
     })
 }
 

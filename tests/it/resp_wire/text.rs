@@ -21,6 +21,8 @@ pub(super) enum Line {
 pub(super) enum Send {
     /// A command, as an array of bulk strings.
     Command { words: Vec<Vec<u8>>, sorted: bool, source: String },
+    /// A command that is sent again and again, until the reply is what the file expects.
+    Until { words: Vec<Vec<u8>>, source: String },
     /// Bytes as they are.
     Raw { bytes: Vec<u8>, source: String },
     /// A statement through the other door.
@@ -33,6 +35,7 @@ impl Send {
         match self {
             Self::Command { source, sorted: false, .. } => format!("> {source}"),
             Self::Command { source, sorted: true, .. } => format!("?> {source}"),
+            Self::Until { source, .. } => format!("~> {source}"),
             Self::Raw { source, .. } => format!(">> {source}"),
             Self::Sql { text } => format!("sql> {text}"),
         }
@@ -63,6 +66,10 @@ fn parse_line(line: &str, number: usize) -> Result<Line> {
     if let Some(source) = after(">>") {
         let bytes = words(&source)?.concat();
         return Ok(Line::Send { connection, send: Send::Raw { bytes, source }, number });
+    }
+    if let Some(source) = after("~>") {
+        let words = words(&source)?;
+        return Ok(Line::Send { connection, send: Send::Until { words, source }, number });
     }
     for (mark, sorted) in [(">", false), ("?>", true)] {
         if let Some(source) = after(mark) {

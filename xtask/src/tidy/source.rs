@@ -33,8 +33,6 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("crates/telemetry/src/profile/wall.rs", "threads are sampled so many times a second"),
     ("tests/it/faults.rs", "measures CPU time over a length of time, and repeats a request that may come too early"),
     ("tests/src/process.rs", "polls another process with a deadline; there is no event to wait for"),
-    ("xtask/src/bench/latency.rs", "sends requests at a given rate; the time between them is the measurement"),
-    ("xtask/src/bench/servers.rs", "polls another process with a deadline; there is no event to wait for"),
 ];
 
 /// Where unsafe code may live. The tests count allocations, and an allocator is unsafe to write.

@@ -168,15 +168,15 @@ fn document<'a>(datum: &Datum<'a>) -> &'a str {
     }
 }
 
-/// No key of jsonb is there twice.
-fn is_unique(call: &Call<'_>) -> bool {
+/// Whether the text is as `jsonb` writes it: no key is there twice, and there is one space where one may be.
+fn is_normal(call: &Call<'_>) -> bool {
     call.args.first().is_some_and(|argument| argument.scalar() == ScalarType::Jsonb)
 }
 
 fn found<'a>(call: &Call<'_>, args: &[Datum<'a>]) -> Option<&'a str> {
     let text = document(&args[0]);
     match &args[1] {
-        Datum::Text(key) => path::member(text, key, is_unique(call)),
+        Datum::Text(key) => path::member(text, key, is_normal(call)),
         Datum::Int4(place) => path::item(text, i64::from(*place)),
         _ => None,
     }
@@ -196,8 +196,8 @@ fn followed<'a, 's>(
     text: &'a str,
     mut steps: impl Iterator<Item = Option<&'s str>>,
 ) -> Option<&'a str> {
-    let is_unique = is_unique(call);
-    steps.try_fold(text.trim_matches([' ', '\t', '\n', '\r']), |text, step| path::step(text, step?, is_unique))
+    let is_normal = is_normal(call);
+    steps.try_fold(text.trim_matches([' ', '\t', '\n', '\r']), |text, step| path::step(text, step?, is_normal))
 }
 
 /// The items of a path that is an array.

@@ -5,11 +5,19 @@
 
 use std::borrow::Cow;
 
+use memchr::{memchr2, memmem};
+
 use super::tree::{place_in, unescaped};
 
-/// The value of a key, as it stands in the text; of equal keys the last, unless `is_unique` says that there are none.
-/// None where there is no such key, or no object.
-pub(super) fn member<'a>(text: &'a str, key: &str, is_unique: bool) -> Option<&'a str> {
+/// Bytes of a key that is searched for as it stands.
+const KEY_BYTES_MAX: usize = 60;
+
+/// The value of a key, as it stands in the text; of equal keys the last. `is_normal`: the text is as `jsonb` writes it, no
+/// key is there twice. None where there is no such key, or no object.
+pub(super) fn member<'a>(text: &'a str, key: &str, is_normal: bool) -> Option<&'a str> {
+    if is_normal && let Some(found) = searched(text, key) {
+        return found;
+    }
     let mut steps = Steps::into(text, b'{')?;
     let mut found = None;
     while steps.peek() == b'"' {
@@ -20,13 +28,43 @@ pub(super) fn member<'a>(text: &'a str, key: &str, is_unique: bool) -> Option<&'
         let value = steps.value();
         if is_it {
             found = Some(value);
-            if is_unique {
+            if is_normal {
                 break;
             }
         }
         steps.pass(b',');
     }
     found
+}
+
+/// The value of a key of a normal text, by a search for the key's text, which nothing else than a key looks like: the quotes
+/// of a text within a text have a backslash before them. The outer None: what was found may be the key of an object within
+/// this one, or the key does not stand as it is.
+fn searched<'a>(text: &'a str, key: &str) -> Option<Option<&'a str>> {
+    // What comes after the quote at the end of a text begins with one of four bytes: no key that begins so is searched for.
+    let may_follow = key.starts_with([':', ',', ']', '}']);
+    if key.len() > KEY_BYTES_MAX || may_follow || key.bytes().any(|byte| byte < b' ' || matches!(byte, b'"' | b'\\')) {
+        return None;
+    }
+    let mut wanted = [0; KEY_BYTES_MAX + 4];
+    let (start, end) = (b"\"", b"\": ");
+    let length = start.len() + key.len() + end.len();
+    wanted[..1].copy_from_slice(start);
+    wanted[1..=key.len()].copy_from_slice(key.as_bytes());
+    wanted[1 + key.len()..length].copy_from_slice(end);
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    loop {
+        let Some(at) = memmem::find(&bytes[from..], &wanted[..length]).map(|at| from + at) else { return Some(None) };
+        if at > 0 && bytes[at - 1] == b'\\' {
+            from = at + 1;
+            continue;
+        }
+        if bytes[0] != b'{' || memchr2(b'{', b'[', &bytes[1..at]).is_some() {
+            return None;
+        }
+        return Some(Some(Steps { text, at: at + length }.value()));
+    }
 }
 
 /// The item at a place from 0, or from the end where negative. None where there is none, or no array.
@@ -48,11 +86,11 @@ fn items(text: &str) -> Option<impl Iterator<Item = &str>> {
 }
 
 /// A step of a path: a key, or a place that is a number.
-pub(super) fn step<'a>(text: &'a str, step: &str, is_unique: bool) -> Option<&'a str> {
+pub(super) fn step<'a>(text: &'a str, step: &str, is_normal: bool) -> Option<&'a str> {
     if Steps::into(text, b'[').is_some() {
         return item(text, step.trim().parse().ok()?);
     }
-    member(text, step, is_unique)
+    member(text, step, is_normal)
 }
 
 /// A value as `->>` shows it: strings without quotes; None for null.
@@ -107,15 +145,17 @@ impl<'a> Steps<'a> {
         let bytes = self.text.as_bytes();
         let start = self.at + 1;
         let (mut end, mut is_plain) = (start, true);
-        while let Some(byte) = bytes.get(end) {
-            match byte {
-                b'"' => break,
-                b'\\' => {
-                    is_plain = false;
-                    end += 2;
-                }
-                _ => end += 1,
+        while let Some(more) = bytes.get(end..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+            end += more;
+            if bytes[end] == b'"' {
+                break;
             }
+            is_plain = false;
+            end += 2;
+        }
+        // Of a text that does not end.
+        if bytes.get(end) != Some(&b'"') {
+            end = bytes.len();
         }
         let end = end.min(bytes.len());
         self.at = (end + 1).min(bytes.len());
@@ -158,13 +198,25 @@ impl<'a> Steps<'a> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::tree::{Json, Node, read};
+    use super::super::tree::{Node, read};
     use super::*;
 
     /// Texts with the same keys again and again, every kind of value, escapes and spaces.
     fn document() -> impl Strategy<Value = String> {
-        let string =
-            prop_oneof![Just("a"), Just("b"), Just(""), Just(r"\u0061"), Just(r#"\"}"#), Just(r"\\"), Just("ß,]")];
+        let string = prop_oneof![
+            Just("a"),
+            Just("b"),
+            Just(""),
+            Just(r"\u0061"),
+            Just(r#"\"}"#),
+            Just(r"\\"),
+            Just("ß,]"),
+            Just(r#"\"a\": 1"#),
+            Just(r#"\"a"#),
+            Just(": "),
+            Just(", "),
+            Just("}, ")
+        ];
         let string = string.prop_map(|raw| format!("\"{raw}\"")).boxed();
         let scalar = prop_oneof![
             string.clone(),
@@ -198,13 +250,12 @@ mod tests {
             for key in ["a", "b", "", "\"}", "\\", "ß,]", "c"] {
                 prop_assert_eq!(member(&text, key, false), text_of(tree.field(key)), "{}", key);
                 prop_assert_eq!(step(&text, key, false), text_of(tree.step(key)), "{}", key);
-                let keys = match &tree.value {
-                    Json::Object(entries) => entries.iter().filter(|(name, _)| name == key).count(),
-                    _ => 0,
-                };
-                if keys < 2 {
-                    prop_assert_eq!(member(&text, key, true), text_of(tree.field(key)), "{}", key);
-                }
+            }
+            let normal = ashlar_base::value::json::normalize(&text).unwrap();
+            let normal_tree = read(&normal);
+            for key in ["a", "b", "", "\"}", "\\", "ß,]", "c", "a\": ", "\": ", ": ", ", ", "}, "] {
+                prop_assert_eq!(member(&normal, key, true), text_of(normal_tree.field(key)), "{} in {}", key, normal);
+                prop_assert_eq!(step(&normal, key, true), text_of(normal_tree.step(key)), "{} in {}", key, normal);
             }
             for place in -6..6 {
                 prop_assert_eq!(item(&text, place), text_of(tree.item(place)), "{}", place);

@@ -1,5 +1,4 @@
 import io.lettuce.core.KeyValue;
-import io.lettuce.core.RedisClient;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.codec.ByteArrayCodec;
 import java.nio.charset.StandardCharsets;
@@ -10,7 +9,7 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * The load through Lettuce, at the RESP server of the port given. All threads share one connection, as they do in Hazelcast's
+ * Strings by their keys, through Lettuce. All threads share one connection, as they do in Hazelcast's
  * client: requests that wait at the same time leave together.
  */
 final class LettuceLoad implements Load.Store {
@@ -18,14 +17,6 @@ final class LettuceLoad implements Load.Store {
 
     LettuceLoad(StatefulRedisConnection<byte[], byte[]> connection) {
         this.connection = connection;
-    }
-
-    public static void main(String[] arguments) throws Exception {
-        Lines lines = new Lines();
-        RedisClient client = RedisClient.create("redis://127.0.0.1:" + arguments[0]);
-        lines.serve(new Load(new LettuceLoad(client.connect(ByteArrayCodec.INSTANCE))));
-        client.shutdown();
-        System.exit(0);
     }
 
     @Override
@@ -56,11 +47,6 @@ final class LettuceLoad implements Load.Store {
         replies.forEach(reply -> found.put(
                 new String(reply.getKey(), StandardCharsets.ISO_8859_1), reply.getValueOrElse(null)));
         return found::get;
-    }
-
-    @Override
-    public void remove(String key) {
-        connection.sync().del(bytes(key));
     }
 
     private static byte[] bytes(String key) {

@@ -28,6 +28,7 @@ pub(super) const FILES: &[(&str, &str)] = &files![
     "Lines.java",
     "Load.java",
     "Measurement.java",
+    "Memory.java",
     "Numbers.java",
     "Plan.java",
     "Product.java",

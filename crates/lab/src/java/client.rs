@@ -93,6 +93,22 @@ impl Client {
         Ok(declared)
     }
 
+    /// Does a step of the workload; how many entries it wrote.
+    pub(crate) fn step(&mut self, name: &str, progress: Progress<'_>) -> Result<u64> {
+        let answer = self.process.ask(&format!("step {name}"), PREPARE_PATIENCE, &mut |line| {
+            let counts = line.strip_prefix("at ").and_then(|counts| counts.split_once(' '));
+            let (done, all) = counts.with_context(|| format!("the client said {line:?} in a step"))?;
+            progress(done.parse()?, all.parse()?)
+        })?;
+        answer.parse().with_context(|| format!("a step was answered by {answer:?}"))
+    }
+
+    /// What is not there that all steps up to this one wrote.
+    pub(crate) fn fault(&mut self, _name: &str) -> Result<Option<String>> {
+        let fault = self.process.ask("fault", PREPARE_PATIENCE, &mut |_| Ok(()))?;
+        Ok(Some(fault).filter(|fault| !fault.is_empty()))
+    }
+
     /// Measures once, as [`crate::load::measure`] does. An error means that the client is lost.
     pub(crate) fn measure(
         &mut self,

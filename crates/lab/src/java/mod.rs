@@ -33,7 +33,7 @@ pub(crate) enum Product {
 /// Workloads that the clients in Java have, by the protocol that threads of the lab speak for them.
 pub(crate) fn workloads(door: Door) -> &'static [&'static str] {
     match door {
-        Door::Resp => &["kv-get", "kv-put", "kv-mixed", "kv-batch"],
+        Door::Resp => &["kv-get", "kv-put", "kv-mixed", "kv-batch", "kv-memory"],
         Door::Sql => &["sql-key", "sql-update", "sql-sum", "sql-range", "sql-fetch"],
         Door::Text => &[],
     }

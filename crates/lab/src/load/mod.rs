@@ -13,6 +13,7 @@
 //! costs every request that had to wait, not only the one under way (Tene: "How NOT to measure latency", 2013). A **query**, which
 //! may take longer than a window, has its own loop in `queries`.
 
+mod beside;
 mod queries;
 mod recorder;
 mod worker;
@@ -24,7 +25,9 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::clock::{Clock, Nanos, SECOND};
+use crate::foreign::Told;
 use crate::record::histogram::{self, Latencies};
+pub(crate) use beside::{Beside, ask_beside};
 pub(crate) use queries::measure_query;
 use recorder::{Recorder, Seconds};
 use worker::{Schedule, Tally};
@@ -154,6 +157,8 @@ pub(crate) struct Sample {
     pub(crate) retries: u64,
     /// What was seen of each kind of calls, where there are kinds.
     pub(crate) kinds: Vec<KindSample>,
+    /// What a foreign program said, of whose requests nothing else is known.
+    pub(crate) told: Option<Told>,
     /// Requests of an open loop that were due and never sent.
     pub(crate) unsent: u64,
     /// Why a connection was lost, if one was.
@@ -289,6 +294,7 @@ pub(crate) struct Seen {
     pub(crate) first_error: Option<String>,
     pub(crate) retries: u64,
     pub(crate) kinds: Vec<KindSample>,
+    pub(crate) told: Option<Told>,
     pub(crate) unsent: u64,
     pub(crate) broken: Option<String>,
 }
@@ -303,6 +309,7 @@ impl Seen {
             first_error: None,
             retries: 0,
             kinds: Vec::new(),
+            told: None,
             unsent: 0,
             broken: None,
         }
@@ -327,6 +334,7 @@ impl Seen {
             first_error: self.first_error,
             retries: self.retries,
             kinds: self.kinds,
+            told: self.told,
             unsent: self.unsent,
             broken: self.broken,
             interrupted,

@@ -95,6 +95,7 @@ fn ask(
         first_error: None,
         retries: 0,
         kinds: Vec::new(),
+        told: None,
         unsent: 0,
         broken: None,
         interrupted: false,

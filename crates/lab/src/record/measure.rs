@@ -23,6 +23,8 @@ pub(crate) enum Measure {
     MemoryPeak,
     MemoryAboveData,
     AllocatedPerOperation,
+    EntryMemory,
+    EntryLive,
 }
 
 /// All of them, in the order in which they are shown.
@@ -37,6 +39,8 @@ pub(crate) const MEASURES: &[Measure] = &[
     Measure::MemoryPeak,
     Measure::MemoryAboveData,
     Measure::AllocatedPerOperation,
+    Measure::EntryMemory,
+    Measure::EntryLive,
 ];
 
 impl Measure {
@@ -53,6 +57,8 @@ impl Measure {
             Self::MemoryPeak => "peak memory",
             Self::MemoryAboveData => "peak above the data",
             Self::AllocatedPerOperation => "allocated per operation",
+            Self::EntryMemory => "memory per entry",
+            Self::EntryLive => "live heap per entry",
         }
     }
 
@@ -61,8 +67,16 @@ impl Measure {
         self == Self::CpuPerOperation || self.is_bytes()
     }
 
-    fn is_bytes(self) -> bool {
-        matches!(self, Self::MemoryPeak | Self::MemoryAboveData | Self::AllocatedPerOperation)
+    /// Whether it is counted in bytes.
+    pub(crate) fn is_bytes(self) -> bool {
+        matches!(
+            self,
+            Self::MemoryPeak
+                | Self::MemoryAboveData
+                | Self::AllocatedPerOperation
+                | Self::EntryMemory
+                | Self::EntryLive
+        )
     }
 
     /// Whether more of it is better.
@@ -104,6 +118,8 @@ impl Measure {
                 let profile = measurement.profile(Kind::Allocations)?;
                 profile.total as f64 / (measurement.operations_per_second * profile.seconds)
             }
+            Self::EntryMemory => measurement.footprint?.per_entry(),
+            Self::EntryLive => measurement.footprint?.live_per_entry()?,
         };
         (figure.is_finite() && figure > 0.0).then_some(figure)
     }
@@ -118,6 +134,10 @@ impl Measure {
             Self::CpuPerOperation => 0.01 / measurement.server_cpu_seconds?,
             Self::MemoryPeak => 4096.0 / measurement.server_memory_peak_bytes? as f64,
             Self::MemoryAboveData => 4096.0 / memory_above_data(measurement)?,
+            // A page.
+            Self::EntryMemory | Self::EntryLive => {
+                4096.0 / (self.of(measurement)? * measurement.footprint?.entries as f64)
+            }
             // What one sample of the allocator stands for.
             Self::AllocatedPerOperation => SAMPLED_BYTES / measurement.profile(Kind::Allocations)?.total as f64,
             // The three digits of a histogram.

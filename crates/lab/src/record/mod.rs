@@ -16,12 +16,12 @@ use ashlar_telemetry::profile::Kind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::load::Sample;
+use crate::load::{KindSample, Sample};
 use crate::say;
 use machine::{Commit, Machine};
 
 /// The version of these types. Another shape of the file is another version, and is refused.
-pub(crate) const SCHEMA_VERSION: u32 = 4;
+pub(crate) const SCHEMA_VERSION: u32 = 5;
 
 /// Everything about one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,6 +108,11 @@ pub(crate) enum ClientKind {
     Lab,
     /// A process in Java, with the client library of a product.
     Java,
+    /// redis-benchmark.
+    #[serde(rename = "redis-benchmark")]
+    RedisBenchmark,
+    /// pgbench.
+    Pgbench,
 }
 
 impl ClientKind {
@@ -116,6 +121,8 @@ impl ClientKind {
         match self {
             Self::Lab => "threads of the lab",
             Self::Java => "a client in Java",
+            Self::RedisBenchmark => "redis-benchmark",
+            Self::Pgbench => "pgbench",
         }
     }
 }
@@ -183,6 +190,7 @@ pub(crate) struct Measurement {
     pub(crate) first_error: Option<String>,
     pub(crate) retries: u64,
     pub(crate) kinds: Vec<KindRecord>,
+    pub(crate) beside: Option<KindRecord>,
     pub(crate) latency: LatencySummary,
     pub(crate) histogram: String,
     pub(crate) seconds_file: String,
@@ -191,11 +199,35 @@ pub(crate) struct Measurement {
     pub(crate) server_memory_peak_bytes: Option<u64>,
     pub(crate) server_memory_loaded_bytes: Option<u64>,
     pub(crate) server_live_bytes: Option<u64>,
+    pub(crate) footprint: Option<Footprint>,
     pub(crate) client_cpu_seconds: Option<f64>,
     pub(crate) other_cpu_seconds: Option<f64>,
     pub(crate) metrics_before: Option<String>,
     pub(crate) metrics_after: Option<String>,
     pub(crate) profiles: Vec<ProfileRecord>,
+}
+
+/// What entries take, of steps that put them there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Footprint {
+    pub(crate) entries: u64,
+    pub(crate) empty_bytes: u64,
+    pub(crate) bytes: u64,
+    pub(crate) empty_live_bytes: Option<u64>,
+    pub(crate) live_bytes: Option<u64>,
+}
+
+impl Footprint {
+    /// Resident bytes of an entry above the empty state.
+    pub(crate) fn per_entry(&self) -> f64 {
+        (self.bytes as f64 - self.empty_bytes as f64) / self.entries as f64
+    }
+
+    /// Likewise what is alive in the heap of a JVM.
+    pub(crate) fn live_per_entry(&self) -> Option<f64> {
+        Some((self.live_bytes? as f64 - self.empty_live_bytes? as f64) / self.entries as f64)
+    }
 }
 
 /// One process of a target that stands before other servers.
@@ -214,6 +246,18 @@ pub(crate) struct KindRecord {
     pub(crate) operations: u64,
     pub(crate) retries: u64,
     pub(crate) latency: LatencySummary,
+}
+
+impl KindRecord {
+    /// Of what was seen.
+    pub(crate) fn of(kind: &KindSample) -> Self {
+        Self {
+            name: kind.name.to_owned(),
+            operations: kind.latencies.len(),
+            retries: kind.retries,
+            latency: LatencySummary::of(&kind.latencies),
+        }
+    }
 }
 
 /// A profile of the server, taken while it was measured.
@@ -266,6 +310,7 @@ impl Measurement {
     pub(crate) fn of(target: &str, case: &Case, repetition: u32, sample: &Sample) -> Self {
         let whole = sample.broken.is_none() && !sample.interrupted;
         let completed: u64 = sample.completed.iter().sum();
+        let counted = if sample.seconds > 0.0 { completed as f64 / sample.seconds } else { 0.0 };
         Self {
             target: target.to_owned(),
             threads: case.threads,
@@ -274,24 +319,16 @@ impl Measurement {
             state: if whole { MeasurementState::Complete } else { MeasurementState::Partial },
             reason: sample.broken.clone().or_else(|| sample.interrupted.then(|| "interrupted".to_owned())),
             measured_seconds: sample.seconds,
-            operations: sample.merged.len(),
-            operations_per_second: if sample.seconds > 0.0 { completed as f64 / sample.seconds } else { 0.0 },
+            operations: sample.told.map_or(sample.merged.len(), |told| told.operations),
+            operations_per_second: sample.told.map_or(counted, |told| told.operations_per_second),
             completed_per_second: sample.completed.clone(),
             unsent: sample.unsent,
             errors: sample.errors,
             first_error: sample.first_error.clone(),
             retries: sample.retries,
-            kinds: sample
-                .kinds
-                .iter()
-                .map(|kind| KindRecord {
-                    name: kind.name.to_owned(),
-                    operations: kind.latencies.len(),
-                    retries: kind.retries,
-                    latency: LatencySummary::of(&kind.latencies),
-                })
-                .collect(),
-            latency: LatencySummary::of(&sample.merged),
+            kinds: sample.kinds.iter().map(KindRecord::of).collect(),
+            beside: None,
+            latency: sample.told.map_or_else(|| LatencySummary::of(&sample.merged), |told| told.latency),
             histogram: histogram::encode(&sample.merged),
             seconds_file: String::new(),
             server_cpu_seconds: None,
@@ -299,6 +336,7 @@ impl Measurement {
             server_memory_peak_bytes: None,
             server_memory_loaded_bytes: None,
             server_live_bytes: None,
+            footprint: None,
             client_cpu_seconds: None,
             other_cpu_seconds: None,
             metrics_before: None,

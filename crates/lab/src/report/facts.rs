@@ -1,6 +1,6 @@
 //! How a run was made, as names and texts: the heading of its pages.
 
-use super::plots::HARNESS;
+use super::plots::{HARNESS, HARNESS_FOREIGN};
 use crate::record::{ClientKind, Mode, Run, TargetState};
 use crate::targets::Target;
 use crate::workload::Kind;
@@ -63,7 +63,8 @@ pub(super) fn of(run: &Run) -> Vec<(&'static str, String)> {
             format!("{}, taken in the measured window, which they slow down a little", load.profiles.join(", ")),
         ));
     }
-    let has_harness = run.measurements.iter().any(|one| one.target == HARNESS && one.is_sound());
+    let has_harness =
+        run.measurements.iter().any(|one| [HARNESS, HARNESS_FOREIGN].contains(&&*one.target) && one.is_sound());
     facts.push((
         "harness",
         if has_harness {
@@ -79,7 +80,10 @@ pub(super) fn of(run: &Run) -> Vec<(&'static str, String)> {
         let settings = target.configuration.join("; ");
         let settings = if settings.is_empty() { settings } else { format!(" ({settings})") };
         let built = target.program_changed_at.as_ref().map_or(String::new(), |at| format!(", program of {at}"));
-        let client = if target.client == ClientKind::Java { ", loaded by a client in Java" } else { "" };
+        let client = match target.client {
+            ClientKind::Lab => String::new(),
+            other => format!(", loaded by {}", other.text()),
+        };
         facts.push(("target", format!("{} {version}{built}{client}{settings}", target.name)));
     }
     facts

@@ -18,6 +18,7 @@ const PERCENTILES: [(u64, Percentile); 3] =
 pub(super) fn of(run: &Run) -> Vec<(String, Table)> {
     let tables = [
         ("Each kind of operations", kinds(run)),
+        ("Asked beside on a connection of its own", beside(run)),
         ("Server CPU per operation, by process", parts(run)),
         ("Memory of a JVM, which is mostly the heap that it was given", live(run)),
     ];
@@ -58,6 +59,22 @@ fn kinds(run: &Run) -> Table {
             rows.push(row);
         }
     }
+    Table { columns: columns.map(str::to_owned).to_vec(), rows }
+}
+
+fn beside(run: &Run) -> Table {
+    let mut rows = Vec::new();
+    for (target, case) in run.cells() {
+        let sound: Vec<&KindRecord> =
+            run.of(&target, &case).filter(|one| one.is_sound()).filter_map(|one| one.beside.as_ref()).collect();
+        if let Some(first) = sound.first() {
+            let means: Vec<f64> = sound.iter().map(|kind| kind.latency.mean_us).filter(|mean| *mean > 0.0).collect();
+            let mean = if means.is_empty() { "-".to_owned() } else { Measure::Mean.shown(geometric_mean(&means)) };
+            let answers = sound.iter().map(|kind| kind.operations).sum::<u64>().to_string();
+            rows.push(vec![target.clone(), case.short(), first.name.clone(), answers, mean]);
+        }
+    }
+    let columns = ["target", case_column(run), "what", "answers", Measure::Mean.name()];
     Table { columns: columns.map(str::to_owned).to_vec(), rows }
 }
 
@@ -137,6 +154,11 @@ mod tests {
         assert_eq!(cpu, ["relay 8 relay 125 us", "relay 8 postgres 375 us"]);
         run.measurements.iter_mut().for_each(|one| (one.kinds.clear(), one.server_parts.clear()).1);
         assert!(of(&run).is_empty());
+        let query = KindRecord { name: "analytic query".into(), operations: 3, ..second };
+        run.measurements[0].beside = Some(query);
+        let shown = of(&run);
+        assert!(shown[0].1.rows[0].join(" ").starts_with("relay 8 analytic query 3 "), "{:?}", shown[0].1.rows);
+        run.measurements[0].beside = None;
         run.measurements[0].server_live_bytes = Some(312 << 20);
         assert_eq!(of(&run)[0].1.rows, [["relay", "8", "312 MiB"]]);
     }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use super::figure::Figure;
 use super::flames::Flame;
 use super::html::{element, escape};
-use super::plots::{HARNESS, HARNESS_JAVA};
+use super::plots::{HARNESS, HARNESS_FOREIGN, HARNESS_JAVA};
 use super::table::{Column, Table, case_column, columns, repetitions, wrong};
 use super::{Reported, below, facts, plots, remarks};
 use crate::record::measure::Measure;
@@ -120,7 +120,7 @@ fn figures(run: &Run) -> String {
 
 /// How the row of a target looks.
 fn class(target: &str) -> &'static str {
-    if [HARNESS, HARNESS_JAVA].contains(&target) { "harness" } else { "target" }
+    if [HARNESS, HARNESS_JAVA, HARNESS_FOREIGN].contains(&target) { "harness" } else { "target" }
 }
 
 fn cell(run: &Run, target: &str, case: &Case, column: &Column) -> String {
@@ -130,11 +130,14 @@ fn cell(run: &Run, target: &str, case: &Case, column: &Column) -> String {
         cell.push_str(&element("small", &sureness));
     }
     // What a server keeps in memory is nothing that the harness has a part in.
-    let is_java = run.target(target).is_some_and(|target| target.client == ClientKind::Java);
-    let harness = if is_java { HARNESS_JAVA } else { HARNESS };
+    let harness = match run.target(target).map(|target| target.client) {
+        Some(ClientKind::Java) => HARNESS_JAVA,
+        Some(ClientKind::RedisBenchmark) => HARNESS_FOREIGN,
+        Some(ClientKind::Lab | ClientKind::Pgbench) | None => HARNESS,
+    };
     if target != harness
         && let Column::Measure(measure) = column
-        && !matches!(measure, Measure::MemoryPeak | Measure::MemoryAboveData | Measure::AllocatedPerOperation)
+        && !measure.is_bytes()
         && let Some(alone) = Figure::of(*measure, run.of(harness, case))
     {
         cell.push_str(&element("small", &format!("{harness} {}", alone.shown())));

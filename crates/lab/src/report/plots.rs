@@ -14,6 +14,9 @@ pub(super) const HARNESS: &str = "noop";
 /// Likewise, of clients in Java.
 pub(super) const HARNESS_JAVA: &str = "lettuce=noop";
 
+/// Likewise, of a foreign program.
+pub(super) const HARNESS_FOREIGN: &str = "redis-benchmark=noop";
+
 /// Percentiles that have an interval on the curve: how rare, and which measure.
 const MARKED: [(f64, Measure); 4] =
     [(2.0, Measure::P50), (10.0, Measure::P90), (100.0, Measure::P99), (1000.0, Measure::P999)];
@@ -35,8 +38,12 @@ pub(super) fn html(run: &Run) -> Result<String> {
         if run.load.threads.len() == 1 {
             out.push_str(&bars(run, case).html()?);
         }
-        out.push_str(&percentiles(run, case)?.html()?);
-        out.push_str(&over_time(run, case).html()?);
+        // A foreign program tells of neither.
+        for plot in [percentiles(run, case)?, over_time(run, case)] {
+            if !plot.series.is_empty() {
+                out.push_str(&plot.html()?);
+            }
+        }
     }
     out.push_str("</div>\n");
     Ok(out)
@@ -173,6 +180,7 @@ fn over_time(run: &Run, case: &Case) -> Plot {
         }
     };
     let series = run.targets.iter().flat_map(|target| run.of(&target.name, case)).map(line);
+    let series = series.filter(|series| !series.points.is_empty());
     Plot {
         about: About {
             kind: "over-time",

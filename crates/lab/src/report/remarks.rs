@@ -3,7 +3,7 @@
 //! Shown at the end of a run, on the pages of a report, and with a comparison those about its targets.
 
 use super::figure::Figure;
-use super::plots::{HARNESS, HARNESS_JAVA};
+use super::plots::{HARNESS, HARNESS_FOREIGN, HARNESS_JAVA};
 use crate::cores;
 use crate::record::measure::MEASURES;
 use crate::record::{Case, ClientKind, Measurement, Run, RunState, TargetState};
@@ -53,17 +53,24 @@ fn about_clients(run: &Run) -> Vec<String> {
         let those = run.targets.iter().filter(|target| target.state == TargetState::Measured && target.client == kind);
         those.map(|target| target.name.as_str()).collect()
     };
-    let (lab, java) = (measured(ClientKind::Lab), measured(ClientKind::Java));
     let mut said = Vec::new();
-    if !lab.is_empty() && !java.is_empty() {
-        said.push(format!(
-            "{}: {}; {}: {}. {UNLIKE_CLIENTS}",
-            ClientKind::Lab.text(),
-            lab.join(", "),
-            ClientKind::Java.text(),
-            java.join(", ")
-        ));
+    let all = [ClientKind::Lab, ClientKind::Java, ClientKind::RedisBenchmark, ClientKind::Pgbench];
+    let kinds: Vec<(ClientKind, Vec<&str>)> =
+        all.map(|kind| (kind, measured(kind))).into_iter().filter(|(_, targets)| !targets.is_empty()).collect();
+    if kinds.len() > 1 {
+        let each: Vec<String> =
+            kinds.iter().map(|(kind, targets)| format!("{}: {}", kind.text(), targets.join(", "))).collect();
+        said.push(format!("{}. {UNLIKE_CLIENTS}", each.join("; ")));
     }
+    for (kind, targets) in &kinds {
+        if matches!(kind, ClientKind::RedisBenchmark | ClientKind::Pgbench) {
+            let (client, targets) = (kind.text(), targets.join(", "));
+            said.push(format!(
+                "{targets}: {client} judges no answers but errors; what is stored was looked at afterwards"
+            ));
+        }
+    }
+    let java = measured(ClientKind::Java);
     if !java.is_empty() && run.load.warm_up_seconds < WARM_UP_MIN {
         said.push(format!(
             "a JVM compiles what it runs often: {} had a warm-up of {} s, and are faster after {WARM_UP_MIN} s or more",
@@ -103,7 +110,7 @@ fn of_rows(run: &Run, rows: &[(String, Case)]) -> Vec<String> {
 
 /// What the harness costs by itself with each kind of client, in the first case that it was measured in; the table has the others.
 pub(crate) fn harness(run: &Run) -> Vec<String> {
-    [HARNESS, HARNESS_JAVA].into_iter().filter_map(|harness| harness_alone(run, harness)).collect()
+    [HARNESS, HARNESS_JAVA, HARNESS_FOREIGN].into_iter().filter_map(|harness| harness_alone(run, harness)).collect()
 }
 
 fn harness_alone(run: &Run, harness: &str) -> Option<String> {
@@ -171,16 +178,25 @@ fn client(run: &Run, target: &str, case: &Case) -> Option<f64> {
 
 /// The share of the machine that other programs used while a target was measured, if it was more than a little.
 fn disturbance(run: &Run, target: &str, case: &Case) -> Option<f64> {
+    disturbed(run, run.of(target, case))
+}
+
+/// Likewise in any of these measurements of a run.
+pub(crate) fn disturbed<'a>(run: &Run, all: impl Iterator<Item = &'a Measurement>) -> Option<f64> {
     let share =
         |one: &Measurement| Some(one.other_cpu_seconds? / one.measured_seconds / f64::from(run.machine.cores.max(1)));
-    run.of(target, case).filter_map(share).reduce(f64::max).filter(|share| *share > DISTURBED)
+    all.filter_map(share).reduce(f64::max).filter(|share| *share > DISTURBED)
 }
 
 /// The share that the client used of the cores that it could use: threads of the lab use no more than they are, a JVM has others.
-fn client_share(run: &Run, one: &Measurement) -> Option<f64> {
+pub(crate) fn client_share(run: &Run, one: &Measurement) -> Option<f64> {
     let cores = run.load.client_cores.as_deref().map_or(run.machine.cores as usize, cores::count);
-    let is_java = run.target(&one.target).is_some_and(|target| target.client == ClientKind::Java);
-    let cores = if is_java { cores } else { cores.min(one.threads as usize).max(1) };
+    let cores = match run.target(&one.target).map(|target| target.client) {
+        Some(ClientKind::Java) => cores,
+        // One thread, however many connections.
+        Some(ClientKind::RedisBenchmark | ClientKind::Pgbench) => 1,
+        Some(ClientKind::Lab) | None => cores.min(one.threads as usize).max(1),
+    };
     (one.measured_seconds > 0.0).then_some(one.client_cpu_seconds? / one.measured_seconds / cores as f64)
 }
 

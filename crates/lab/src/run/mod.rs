@@ -18,6 +18,7 @@
 mod one;
 mod profiles;
 mod show;
+mod steps;
 
 use std::path::PathBuf;
 
@@ -26,6 +27,7 @@ use ashlar_telemetry::profile;
 
 use crate::clock::wake_punctually;
 use crate::cores::Cores;
+use crate::foreign::Program;
 use crate::interrupt;
 use crate::java;
 use crate::load::{Pace, Windows};
@@ -37,6 +39,18 @@ use crate::record::{
 };
 use crate::targets::{Plant, Running, Start, Target};
 use crate::workload::{Kind, Place, Sizes, Workload};
+
+/// Nothing was measured, because no target is here.
+#[derive(Debug)]
+pub(crate) struct NobodyHere(String);
+
+impl std::fmt::Display for NobodyHere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "there is no target to measure\n{}", self.0)
+    }
+}
+
+impl std::error::Error for NobodyHere {}
 
 /// What was asked for.
 #[derive(Clone, Debug)]
@@ -71,6 +85,16 @@ pub(crate) enum Outcome {
     Lacking,
 }
 
+impl Outcome {
+    /// The exit status.
+    pub(crate) fn status(self) -> u8 {
+        match self {
+            Self::Whole => 0,
+            Self::Lacking => 1,
+        }
+    }
+}
+
 /// Threads of a workload without queries.
 const THREADS: u32 = 8;
 
@@ -86,6 +110,10 @@ struct Live {
     place: Place,
     /// The least that was resident with the data while nothing was asked, if queries are measured.
     loaded_bytes: Option<u64>,
+    /// The program of others that loads it, where one does.
+    foreign: Option<Program>,
+    /// What was resident, and alive in the heap of a JVM, before the first step, where there are steps.
+    empty: Option<(u64, Option<u64>)>,
 }
 
 /// A run under way.
@@ -104,7 +132,19 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let kind = Kind::find(&options.workload)?;
     let workload = kind.with(&options.sizes)?;
     let targets = parse_targets(&options.targets)?;
-    let queries = queries(kind.name, &workload.queries(), options)?;
+    let queries = match workload.steps() {
+        Some(steps) => {
+            if !options.queries.is_empty() {
+                bail!("{} has steps, all of which are done; it has no --queries", kind.name);
+            }
+            let names: Vec<String> = steps.names().iter().map(|name| (*name).to_owned()).collect();
+            queries(kind.name, &names, options)?
+        }
+        None => queries(kind.name, &workload.queries(), options)?,
+    };
+    if options.rate.is_some() && targets.iter().any(|target| target.foreign().is_some()) {
+        bail!("redis-benchmark and pgbench send as fast as they can; they have no --rate");
+    }
     let threads = match (&options.threads[..], &queries[..]) {
         (given @ [_, ..], []) => given.to_vec(),
         ([], []) => vec![THREADS],
@@ -161,7 +201,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         let reasons = targets.iter().zip(&presence).map(|(target, presence)| {
             format!("{target} is absent: {}", presence.as_ref().err().map_or("", String::as_str))
         });
-        bail!("there is no target to measure\n{}", reasons.collect::<Vec<_>>().join("\n"));
+        return Err(NobodyHere(reasons.collect::<Vec<_>>().join("\n")).into());
     }
     let folder = Folder::create(&path)?;
     let pace = options.rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second });
@@ -175,6 +215,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         cores: server_cores.as_deref(),
         value_bytes: options.sizes.value_bytes.unwrap_or(100),
         plant: options.plant,
+        unparsed: false,
     };
     let mut present = Vec::new();
     for (place, (target, presence)) in targets.iter().zip(presence).enumerate() {
@@ -286,11 +327,12 @@ impl Session {
             address: running.address,
             rows: running.sql,
             postgres: server.is_postgres(),
-            stores: *server != Target::Noop,
+            stores: !matches!(server, Target::Noop | Target::PlainLoop),
             shards: running.shards(),
             engine: matches!(server, Target::Engine(_)),
         };
-        let mut live = Live { name: target.to_string(), running, client, place, loaded_bytes: None };
+        let (name, foreign) = (target.to_string(), target.foreign());
+        let mut live = Live { name, running, client, place, loaded_bytes: None, foreign, empty: None };
         let mut progress = |done, all| {
             bar.at(done, all);
             if interrupt::is_set() { bail!("interrupted while it was loaded") } else { Ok(()) }
@@ -300,6 +342,8 @@ impl Session {
             Some(client) if server == target => client.prepare(&mut progress).map(|declared| {
                 self.record.targets[position].configuration.extend(declared);
             }),
+            // It counts commands without a look at them, which is no way to be filled.
+            _ if foreign.is_some() && *server == Target::Noop => Ok(()),
             _ => self.workload.prepare(place, &mut progress),
         };
         bar.end();
@@ -371,7 +415,10 @@ impl Session {
 
     /// A target that has its data, measured in each case.
     fn sweep(&mut self, live: &mut Live, repetition: u32) -> Result<()> {
-        for case in in_turn(&self.record.load.cases(), repetition) {
+        let cases = self.record.load.cases();
+        // Of steps each begins with what the one before has left.
+        let has_steps = self.workload.steps().is_some();
+        for case in if has_steps { cases } else { in_turn(&cases, repetition) } {
             if case.query.is_some() {
                 // Memory of the load may be given back later, so the least that was there between two queries is what the data has.
                 let now = live.running.resident_bytes();
@@ -417,7 +464,7 @@ impl Session {
     /// One target once. An error means that the target is lost.
     fn measure(&mut self, target: &mut Live, case: &Case, repetition: u32) -> Result<()> {
         let mut one = one::One { session: self, target, case, repetition };
-        let (measurement, seconds) = one.measure()?;
+        let (measurement, seconds) = if one.session.workload.steps().is_some() { one.step()? } else { one.measure()? };
         let mut lost = measurement.reason.clone();
         if measurement.operations == 0 {
             // Nothing can be said of it, and it would be missing in silence.

@@ -1,18 +1,23 @@
 //! One measurement: connections, load, and what server and client used meanwhile.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::{Context, Result};
 
 use super::profiles::Profiling;
 use super::show::Measuring;
 use super::{Live, Session};
 use crate::clock::{Nanos, RealClock, SECOND};
+use crate::foreign;
 use crate::interrupt;
 use crate::java::{Client, Request};
-use crate::load::{Caller, Observer, measure, measure_query};
+use crate::load::{Beside, Caller, Observer, Sample, ask_beside, measure, measure_query};
 use crate::numbers::Numbers;
 use crate::record::histogram::Latencies;
-use crate::record::{Case, Measurement, MeasurementState, ProfileRecord, ServerPart};
-use crate::targets::{Running, Usage, cpu_seconds, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
+use crate::record::{Case, KindRecord, Measurement, MeasurementState, ProfileRecord, ServerPart};
+use crate::targets::{
+    Running, Usage, cpu_seconds, cpu_seconds_of_ended_children, cpu_seconds_of_the_machine, cpu_seconds_of_this_process,
+};
 
 /// A query may have its memory for less than a second.
 const LOOK_AT_QUERIES: Nanos = SECOND / 50;
@@ -38,7 +43,7 @@ impl One<'_> {
         let metrics_before = self.metrics();
         let client = match &callers {
             Callers::Java(client) => Some(client.process_id()),
-            Callers::Threads(_) | Callers::Query(_) => None,
+            Callers::Threads(..) | Callers::Query(_) | Callers::Foreign(_) => None,
         };
         let running = &self.target.running;
         let mut watch = Watch {
@@ -50,13 +55,45 @@ impl One<'_> {
             resident: None,
             server_cpu: Vec::new(),
             profiling: Profiling::new(running.http, &session.profiles, session.windows.measured),
-            client: Meter::of(cpu_seconds_of(client)),
+            client: match &callers {
+                Callers::Foreign(_) => Meter::of(cpu_seconds_with_foreign),
+                _ => Meter::of(cpu_seconds_of(client)),
+            },
             machine: Meter::of(cpu_seconds_of_the_machine),
         };
         let clock = RealClock::start();
         let (pace, windows, stop) = (session.pace, session.windows, interrupt::flag());
+        let mut beside = None;
         let sample = match callers {
-            Callers::Threads(callers) => measure(&clock, pace, windows, callers, stop, &mut watch)?,
+            Callers::Threads(callers, None) => measure(&clock, pace, windows, callers, stop, &mut watch)?,
+            Callers::Threads(callers, Some(mut other)) => {
+                let over = AtomicBool::new(false);
+                let (sample, seen) = std::thread::scope(|scope| {
+                    let (clock, over) = (&clock, &over);
+                    let asking = scope.spawn(move || ask_beside(clock, other.as_mut(), over));
+                    let sample = measure(clock, pace, windows, callers, stop, &mut watch);
+                    over.store(true, Ordering::Relaxed);
+                    match asking.join() {
+                        Ok(seen) => (sample, seen),
+                        Err(panic) => std::panic::resume_unwind(panic),
+                    }
+                });
+                let mut sample = sample?;
+                beside = Some(account(seen, &mut sample));
+                sample
+            }
+            Callers::Foreign(load) => {
+                let mut sample = load.measure(self.case.threads, windows, stop, &mut watch)?;
+                let operations = sample.told.map_or(0, |told| told.operations);
+                if self.target.place.stores
+                    && operations > 0
+                    && let Some(fault) = session.workload.work_fault(self.target.place, operations)?
+                {
+                    sample.errors += 1;
+                    sample.first_error.get_or_insert(fault);
+                }
+                sample
+            }
             Callers::Query(caller) => measure_query(&clock, windows, caller, stop, &mut watch)?,
             Callers::Java(mut client) => {
                 let request = Request {
@@ -74,6 +111,7 @@ impl One<'_> {
         };
         watch.bar.end();
         let mut one = Measurement::of(&self.target.name, self.case, self.repetition, &sample);
+        one.beside = beside;
         let server_cpu = watch.server_cpu.iter().map(|(_, seconds)| seconds).copied().reduce(|all, part| all + part);
         one.server_cpu_seconds = server_cpu;
         if watch.server_cpu.len() > 1 {
@@ -116,6 +154,10 @@ impl One<'_> {
         if let Some(client) = self.target.client.take() {
             return Ok(Callers::Java(client));
         }
+        if let Some(program) = self.target.foreign {
+            let work = session.workload.work().context("no work for a foreign program")?;
+            return Ok(Callers::Foreign(foreign::Load { program, address: place.address, work }));
+        }
         if let Some(query) = &self.case.query {
             return Ok(Callers::Query(session.workload.query_caller(place, query)?));
         }
@@ -126,7 +168,8 @@ impl One<'_> {
             let caller = session.workload.caller(place, numbers);
             callers.push(caller.with_context(|| format!("connection {} of {}", thread + 1, self.case.threads))?);
         }
-        Ok(Callers::Threads(callers))
+        let beside = session.workload.beside(place).context("the connection beside")?;
+        Ok(Callers::Threads(callers, beside))
     }
 
     /// What lives in the heap of a JVM. It is no reason to lose the figures.
@@ -154,14 +197,30 @@ impl One<'_> {
 
 /// Who makes the requests of a measurement.
 enum Callers {
-    Threads(Vec<Box<dyn Caller>>),
+    /// And one that asks something else meanwhile.
+    Threads(Vec<Box<dyn Caller>>, Option<Box<dyn Caller>>),
     Query(Box<dyn Caller>),
     /// A process in Java makes all of them.
     Java(Client),
+    /// A program of others does.
+    Foreign(foreign::Load),
+}
+
+/// What was asked beside the callers; what was wrong with it is wrong with the measurement.
+fn account(seen: Beside, sample: &mut Sample) -> KindRecord {
+    sample.errors += seen.errors;
+    sample.first_error = sample.first_error.take().or(seen.first_error);
+    sample.broken = sample.broken.take().or(seen.broken);
+    KindRecord::of(&seen.calls)
+}
+
+/// CPU seconds of the lab and of foreign programs that have ended.
+fn cpu_seconds_with_foreign() -> Option<f64> {
+    Some(cpu_seconds_of_this_process()? + cpu_seconds_of_ended_children()?)
 }
 
 /// CPU seconds of the lab, and of the process that loads the target for it, if one does.
-fn cpu_seconds_of(client: Option<u32>) -> impl Fn() -> Option<f64> {
+pub(super) fn cpu_seconds_of(client: Option<u32>) -> impl Fn() -> Option<f64> {
     move || Some(cpu_seconds_of_this_process()? + client.map_or(Some(0.0), cpu_seconds)?)
 }
 
@@ -185,22 +244,22 @@ struct Watch<'a> {
 type Reading = Box<dyn Fn() -> Option<f64>>;
 
 /// What was used between two moments.
-struct Meter {
+pub(super) struct Meter {
     read: Reading,
     began: Option<f64>,
-    used: Option<f64>,
+    pub(super) used: Option<f64>,
 }
 
 impl Meter {
-    fn of(read: impl Fn() -> Option<f64> + 'static) -> Self {
+    pub(super) fn of(read: impl Fn() -> Option<f64> + 'static) -> Self {
         Self { read: Box::new(read), began: None, used: None }
     }
 
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.began = (self.read)();
     }
 
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.used = self.began.and_then(|began| Some((self.read)()? - began));
     }
 }

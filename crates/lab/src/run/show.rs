@@ -87,7 +87,11 @@ impl Show {
     /// A measurement has ended.
     pub(super) fn measured(&self, one: &Measurement) {
         let figure = |measure: Measure| measure.of(one).map_or("-".to_owned(), |figure| measure.shown(figure));
-        let last = if one.query.is_some() { Measure::MemoryAboveData } else { Measure::P99 };
+        let last = match (&one.footprint, &one.query) {
+            (Some(_), _) => Measure::EntryMemory,
+            (None, Some(_)) => Measure::MemoryAboveData,
+            (None, None) => Measure::P99,
+        };
         self.note(&format!(
             "{}, {}, repetition {} of {}: {}, p50 {}, {} {}{}{}",
             one.target,

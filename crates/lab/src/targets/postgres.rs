@@ -82,7 +82,7 @@ fn cluster(name: &'static str, program: &Path, start: &Start<'_>) -> Result<(Beh
 }
 
 /// The folder with `initdb` and `postgres`: Debian keeps it off the PATH, one folder a version; the newest is taken.
-pub(super) fn programs() -> Result<PathBuf, String> {
+pub(crate) fn programs() -> Result<PathBuf, String> {
     let version = |folder: &PathBuf| -> u32 {
         let name = folder.parent().and_then(Path::file_name).and_then(|name| name.to_str());
         name.and_then(|name| name.parse().ok()).unwrap_or(0)

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
@@ -17,7 +18,10 @@ use tempfile::TempDir;
 use crate::clock::pause;
 use crate::interrupt;
 
-/// How long a server may take to start, or to stop when asked; a Java machine on a busy core takes long.
+/// How long a server may take to start; a Java machine on a busy core takes long.
+const START_PATIENCE: Duration = Duration::from_secs(180);
+
+/// How long it may take to stop when asked.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
@@ -75,6 +79,17 @@ pub(crate) fn pinned(cores: Option<&str>, program: &Path) -> Command {
 /// An address of the loopback interface that nobody listens on at the moment.
 pub(super) fn free_address() -> Result<SocketAddr> {
     Ok(ashlar_base::net::listen(SocketAddr::from(([127, 0, 0, 1], 0)))?.local_addr()?)
+}
+
+/// The file of this program, by the name that it had when somebody first asked: once another has taken its place, the system has none.
+pub(super) fn own_program() -> Result<PathBuf, String> {
+    static OWN: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    OWN.get_or_init(|| std::env::current_exe().map_err(|error| error.to_string())).clone()
+}
+
+/// This program as it runs, for another process to start: the file may have been replaced or removed since, which a build does.
+pub(super) fn running_program() -> PathBuf {
+    PathBuf::from(format!("/proc/{}/exe", std::process::id()))
 }
 
 /// The program of this name in a folder of the PATH, or why there is none.
@@ -199,7 +214,7 @@ impl Process {
 
     /// Waits until `probe` finds what it looks for.
     pub(super) fn wait_for<T>(&mut self, mut probe: impl FnMut() -> Option<T>) -> Result<T> {
-        let deadline = monotonic() + PATIENCE;
+        let deadline = monotonic() + START_PATIENCE;
         loop {
             if let Some(found) = probe() {
                 return Ok(found);
@@ -211,7 +226,7 @@ impl Process {
                 bail!("interrupted while it started");
             }
             if monotonic() > deadline {
-                bail!("it did not start within {} s:\n{}", PATIENCE.as_secs(), self.last_lines());
+                bail!("it did not start within {} s:\n{}", START_PATIENCE.as_secs(), self.last_lines());
             }
             pause(POLL);
         }

@@ -2,24 +2,24 @@
 //! look at them. What a hop costs at least is measured with it; what a proxy costs beyond that is the proxy's own.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
 
-use super::process::{Process, folder, pinned};
+use super::process::{Process, folder, pinned, running_program};
 use super::{Start, Started, postgres};
 
 /// Room of each direction of a connection.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Starts a PostgreSQL and the relay before it, and waits for the relay's address.
-pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
+pub(super) fn start(start: &Start<'_>) -> Result<Started> {
     let (behind, mut configuration) = postgres::start_behind("postgres", start)?;
     let folder = folder("relay")?;
     let ready = folder.path().join("ready");
-    let mut command = pinned(start.cores, program);
+    let mut command = pinned(start.cores, &running_program());
     command.args(["relay", "--to", &behind.address.to_string(), "--ready-file"]).arg(&ready);
     let mut process = Process::spawn("relay", command, folder)?.before(vec![behind]);
     let address = process.wait_for(|| std::fs::read_to_string(&ready).ok()?.trim().parse::<SocketAddr>().ok())?;

@@ -36,6 +36,18 @@ const JVM: &[&str] = &[
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 ];
 
+/// What it logs: as its distribution has it, and not each step of each statement, which is what it does where nothing is said.
+const LOGGING: &str = "<configuration>
+  <appender name=\"console\" class=\"ch.qos.logback.core.ConsoleAppender\">
+    <encoder><pattern>%d %-5level %logger - %msg%n</pattern></encoder>
+  </appender>
+  <logger name=\"com.zaxxer.hikari\" level=\"error\"/>
+  <logger name=\"com.atomikos\" level=\"error\"/>
+  <logger name=\"io.netty\" level=\"error\"/>
+  <root level=\"info\"><appender-ref ref=\"console\"/></root>
+</configuration>
+";
+
 /// A table, and the column with its warehouse. History belongs to the warehouse that was paid to.
 const TABLES: &[(&str, &str)] = &[
     ("warehouse", "w_id"),
@@ -114,6 +126,7 @@ pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
     let folder = folder("shardingsphere")?;
     let conf = folder.path().join("conf");
     fs::create_dir(&conf)?;
+    fs::write(conf.join("logback.xml"), LOGGING)?;
     let general = general();
     fs::write(conf.join("server.yaml"), &general)?;
     let rules = rules([first.address.port(), second.address.port()]);
@@ -124,7 +137,7 @@ pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
     command.arg(address.port().to_string()).arg(&conf).current_dir(folder.path());
     let mut process = Process::spawn("shardingsphere", command, folder)?.before(vec![first, second]);
     process.wait_for(|| PgClient::connect_within(address, PROBE_TIMEOUT).ok().map(drop))?;
-    let mut settings = vec!["ShardingSphere-Proxy 5.1.0".to_owned(), JVM.join(" ")];
+    let mut settings = vec!["ShardingSphere-Proxy 5.1.0".to_owned(), JVM.join(" "), "logs from info on".to_owned()];
     settings.extend(general.lines().chain(rules.lines()).map(str::to_owned));
     settings.extend(configuration);
     Ok(Started { process, resp: None, sql: Some(address), http: None, configuration: settings })

@@ -91,6 +91,11 @@ pub(crate) fn cpu_seconds_of_this_process() -> Option<f64> {
     Some(ticks(&fs::read_to_string("/proc/self/stat").ok()?)?.own / TICKS_PER_SECOND)
 }
 
+/// CPU seconds that the processes have used which this one has started and which have ended: foreign programs, for servers go on.
+pub(crate) fn cpu_seconds_of_ended_children() -> Option<f64> {
+    Some(ticks(&fs::read_to_string("/proc/self/stat").ok()?)?.ended_children / TICKS_PER_SECOND)
+}
+
 /// CPU seconds that all processes of the machine have used, and that other machines on the same hardware took from it. Interrupts
 /// are left out: they are nobody's.
 pub(crate) fn cpu_seconds_of_the_machine() -> Option<f64> {

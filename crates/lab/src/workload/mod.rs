@@ -4,7 +4,9 @@
 //! connection, [`Workload::verify`] at the end of a repetition, and [`Workload::clear`] where the server is not the lab's own. To add one, add a row to [`KINDS`].
 
 mod analytic;
+mod beside;
 mod choose;
+mod copy;
 mod documents;
 mod keys;
 mod kv;
@@ -26,6 +28,7 @@ use std::net::SocketAddr;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
+use crate::foreign::Work;
 use crate::load::Caller;
 use crate::numbers::Numbers;
 use crate::targets::Target;
@@ -33,7 +36,7 @@ pub(crate) use analytic::hash_build_keys;
 pub(crate) use keys::{key_number, value};
 pub(crate) use shape::Shape;
 use sizes::Field;
-pub(crate) use sizes::{Counted, Sizes, ValueShape};
+pub(crate) use sizes::{Columns, Counted, Protocol, Sizes, ValueShape};
 pub(crate) use structured::{FIELDS, Structured, key_of};
 
 /// The protocol that a workload speaks.
@@ -106,6 +109,26 @@ pub(crate) trait Workload {
         bail!("there is no query {query:?}")
     }
 
+    /// What a foreign program is told to send in place of callers.
+    fn work(&self) -> Option<Work> {
+        None
+    }
+
+    /// Looks whether what such a program left there is right, after so many of its requests; says what is not.
+    fn work_fault(&self, _place: Place, _operations: u64) -> Result<Option<String>> {
+        Ok(None)
+    }
+
+    /// Opens the connection that asks something else for as long as callers call, if there is to be one.
+    fn beside(&self, _place: Place) -> Result<Option<Box<dyn Caller>>> {
+        Ok(None)
+    }
+
+    /// Its steps, if it is measured by what it leaves there.
+    fn steps(&self) -> Option<&dyn Steps> {
+        None
+    }
+
     /// Looks whether what was written is consistent, after the last measurement of a repetition; says what is not. By then no
     /// caller is left.
     ///
@@ -119,6 +142,21 @@ pub(crate) trait Workload {
 
     /// What its sizes are, by the names of their flags.
     fn parameters(&self) -> BTreeMap<String, Value>;
+}
+
+/// Steps of a workload, each of which is done once, in their order, and then the server is looked at.
+pub(crate) trait Steps {
+    /// Their names.
+    fn names(&self) -> &'static [&'static str];
+
+    /// How many entries there are after each.
+    fn entries(&self) -> u64;
+
+    /// Does a step; how many entries it wrote.
+    fn step(&self, place: Place, name: &str, progress: Progress<'_>) -> Result<u64>;
+
+    /// Says what is not there that all steps up to this one wrote.
+    fn fault(&self, place: Place, name: &str) -> Result<Option<String>>;
 }
 
 /// A workload as it is listed.
@@ -143,7 +181,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast is a value read by its key?",
         door: Door::Resp,
         needs_store: false,
-        sizes: &["keys", "value-shape", "value-bytes", "distribution", "pipeline"],
+        sizes: &["keys", "value-shape", "value-bytes", "distribution", "pipeline", "beside-rows"],
         make: |sizes| kv::workload(sizes, kv::Mix::Get),
     },
     Kind {
@@ -171,11 +209,19 @@ pub(crate) const KINDS: &[Kind] = &[
         make: |sizes| kv::workload(sizes, kv::Mix::Batch),
     },
     Kind {
+        name: "kv-memory",
+        question: "How many bytes does an entry take, fresh and after random overwrites?",
+        door: Door::Resp,
+        needs_store: true,
+        sizes: &["keys", "value-bytes", "churn"],
+        make: kv::memory,
+    },
+    Kind {
         name: "sql-key",
         question: "How fast does prepared SQL read one row by its primary key?",
         door: Door::Sql,
         needs_store: false,
-        sizes: &["rows", "distribution"],
+        sizes: &["rows", "distribution", "columns", "protocol"],
         make: |sizes| sql::workload(sizes, Shape::Key),
     },
     Kind {
@@ -183,7 +229,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast does prepared SQL change two columns of one row by its primary key?",
         door: Door::Sql,
         needs_store: false,
-        sizes: &["rows", "distribution"],
+        sizes: &["rows", "distribution", "columns"],
         make: |sizes| sql::workload(sizes, Shape::Update),
     },
     Kind {
@@ -191,7 +237,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast is the sum of one column over all rows?",
         door: Door::Sql,
         needs_store: false,
-        sizes: &["rows"],
+        sizes: &["rows", "columns"],
         make: |sizes| sql::workload(sizes, Shape::Sum),
     },
     Kind {
@@ -204,11 +250,11 @@ pub(crate) const KINDS: &[Kind] = &[
     },
     Kind {
         name: "sql-fetch",
-        question: "How fast are all rows, with a text and twenty integers each, sent to a client?",
+        question: "How fast are all rows sent to a client, by default with a text and twenty integers each?",
         door: Door::Sql,
         needs_store: false,
-        sizes: &["rows"],
-        make: |sizes| sql::workload(sizes, Shape::Fetch),
+        sizes: &["rows", "columns"],
+        make: |sizes| sql::workload(sizes, Shape::Fetch(Columns::All)),
     },
     Kind {
         name: "sql-count",
@@ -231,7 +277,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast does prepared SQL find one row by a column that is not its key, with an index or without?",
         door: Door::Sql,
         needs_store: false,
-        sizes: &["rows", "distribution", "index"],
+        sizes: &["rows", "distribution", "index", "columns"],
         make: |sizes| sql::workload(sizes, Shape::Value),
     },
     Kind {
@@ -249,6 +295,14 @@ pub(crate) const KINDS: &[Kind] = &[
         needs_store: false,
         sizes: &["rows", "range-rows", "index"],
         make: |sizes| sql::workload(sizes, Shape::ValueRange),
+    },
+    Kind {
+        name: "copy-in",
+        question: "How fast are rows of four columns put by COPY into an empty table with a primary key?",
+        door: Door::Sql,
+        needs_store: true,
+        sizes: &["rows"],
+        make: copy::workload,
     },
     Kind {
         name: "tpcb",
@@ -312,6 +366,12 @@ impl Kind {
         if *target == Target::ShardingSphere && self.name != "tpcc" {
             return Err(format!("its rules are those of the tables of tpcc, and {} has others", self.name));
         }
+        if *target == Target::PlainLoop && self.name != "sql-sum" {
+            return Err(format!("it adds up integers, which is not what {} asks for", self.name));
+        }
+        if matches!(target, Target::Remote(_)) && self.name == "kv-memory" {
+            return Err("nobody knows what a server takes that somebody else started".to_owned());
+        }
         Ok(())
     }
 
@@ -352,7 +412,7 @@ mod tests {
         let refusal = Kind::find("kv-get").unwrap().with(&sizes).err().unwrap().to_string();
         assert_eq!(
             refusal,
-            "kv-get has no --rows; it has --keys, --value-shape, --value-bytes, --distribution, --pipeline"
+            "kv-get has no --rows; it has --keys, --value-shape, --value-bytes, --distribution, --pipeline, --beside-rows"
         );
         let sizes = Sizes { value_bytes: Some(1 << 20), pipeline: Some(3), ..Sizes::default() };
         let refusal = Kind::find("kv-get").unwrap().with(&sizes).err().unwrap().to_string();

@@ -7,13 +7,20 @@
 
 use std::io::Write;
 
+use super::sizes::Columns;
 use crate::numbers::mix;
 
 /// The table of the lab.
 pub(crate) const TABLE: &str = "ashlar_lab_rows";
 
 /// Its columns.
-pub(super) const COLUMNS: &str = "id bigint PRIMARY KEY, value bigint, label text, numbers int[]";
+pub(super) fn columns(columns: Columns) -> &'static str {
+    match columns {
+        Columns::All => "id bigint PRIMARY KEY, value bigint, label text, numbers int[]",
+        Columns::Narrow => "id bigint PRIMARY KEY, value bigint, label text",
+        Columns::Pair => "id bigint PRIMARY KEY, value bigint",
+    }
+}
 
 /// The values of the column `value` are below this.
 pub(super) const VALUES: u64 = 1 << 20;
@@ -63,9 +70,17 @@ pub(crate) fn numbers_of(id: u64) -> impl Iterator<Item = u64> {
 }
 
 /// Appends a line of COPY's text form.
-pub(super) fn line(id: u64, out: &mut Vec<u8>) {
+pub(super) fn line(id: u64, columns: Columns, out: &mut Vec<u8>) {
     // Writing to a vector cannot fail.
-    let _ = write!(out, "{id}\t{}\t{}\t{{", value_of(id), label_of(id, 0));
+    let _ = write!(out, "{id}\t{}", value_of(id));
+    if columns == Columns::Pair {
+        return out.push(b'\n');
+    }
+    let _ = write!(out, "\t{}", label_of(id, 0));
+    if columns == Columns::Narrow {
+        return out.push(b'\n');
+    }
+    out.extend_from_slice(b"\t{");
     for (place, number) in numbers_of(id).enumerate() {
         let comma = if place == 0 { "" } else { "," };
         let _ = write!(out, "{comma}{number}");
@@ -147,7 +162,13 @@ mod tests {
     #[test]
     fn a_line_has_what_the_functions_say() {
         let mut bytes = Vec::new();
-        line(42, &mut bytes);
+        for (columns, count) in [(Columns::Pair, 2), (Columns::Narrow, 3)] {
+            bytes.clear();
+            line(42, columns, &mut bytes);
+            assert!(bytes.ends_with(b"\n") && bytes.split(|byte| *byte == b'\t').count() == count);
+        }
+        bytes.clear();
+        line(42, Columns::All, &mut bytes);
         let text = String::from_utf8(bytes).unwrap();
         let columns: Vec<&str> = text.trim_end().split('\t').collect();
         assert_eq!(columns[..3], ["42", &value_of(42).to_string(), &label_of(42, 0)]);

@@ -4,7 +4,7 @@
 
 use super::documents;
 use super::rows::{PICKS, TABLE};
-use super::sizes::{Counted, Field};
+use super::sizes::{Columns, Counted, Field};
 
 /// The field of a document that is summed up.
 pub(super) const SUMMED: &str = "value";
@@ -21,7 +21,7 @@ pub(crate) enum Shape {
     /// Rows between two keys.
     Range,
     /// All rows.
-    Fetch,
+    Fetch(Columns),
     /// How many rows there are.
     Count(Counted),
     /// The sum of a field over all documents.
@@ -35,12 +35,14 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 15] = [
         Self::Key,
         Self::Update,
         Self::Sum,
         Self::Range,
-        Self::Fetch,
+        Self::Fetch(Columns::All),
+        Self::Fetch(Columns::Narrow),
+        Self::Fetch(Columns::Pair),
         Self::Count(Counted::Rows),
         Self::Count(Counted::Keys),
         Self::Count(Counted::Matching),
@@ -56,6 +58,19 @@ impl Shape {
         Self::ALL.into_iter().find(|shape| shape.statement() == statement)
     }
 
+    /// The statement with its only parameter written into it, and the other way round: the number that was written there.
+    pub(super) fn with(self, number: u64) -> String {
+        self.statement().replace("$1", &number.to_string())
+    }
+
+    /// Likewise: whose statement this is, and the number in it.
+    pub(crate) fn of_text(text: &str) -> Option<(Self, u64)> {
+        let statement = Self::Key.statement();
+        let (before, after) = statement.split_once("$1")?;
+        let number = text.strip_prefix(before)?.strip_suffix(after)?;
+        Some((Self::Key, number.parse().ok()?))
+    }
+
     pub(super) fn statement(self) -> String {
         let documents = documents::TABLE;
         match self {
@@ -63,7 +78,9 @@ impl Shape {
             Self::Update => format!("UPDATE {TABLE} SET value = $2, label = $3 WHERE id = $1"),
             Self::Sum => format!("SELECT sum(value) FROM {TABLE}"),
             Self::Range => format!("SELECT id, value FROM {TABLE} WHERE id BETWEEN $1 AND $2"),
-            Self::Fetch => format!("SELECT id, value, label, numbers FROM {TABLE}"),
+            Self::Fetch(Columns::All) => format!("SELECT id, value, label, numbers FROM {TABLE}"),
+            Self::Fetch(Columns::Narrow) => format!("SELECT id, value, label FROM {TABLE}"),
+            Self::Fetch(Columns::Pair) => format!("SELECT id, value FROM {TABLE}"),
             Self::Count(Counted::Rows) => format!("SELECT count(*) FROM {TABLE}"),
             Self::Count(Counted::Keys) => format!("SELECT count(id) FROM {TABLE}"),
             Self::Count(Counted::Matching) => format!("SELECT count(*) FROM {TABLE} WHERE value < $1"),
@@ -89,7 +106,7 @@ impl Shape {
             | Self::Update
             | Self::Sum
             | Self::Range
-            | Self::Fetch
+            | Self::Fetch(_)
             | Self::Count(_)
             | Self::JsonSum(_)
             | Self::Join => None,
@@ -107,5 +124,7 @@ mod tests {
             assert_eq!(Shape::of(&shape.statement()), Some(shape));
         }
         assert_eq!(Shape::of("SELECT 1"), None);
+        assert_eq!(Shape::of_text(&Shape::Key.with(42)), Some((Shape::Key, 42)));
+        assert_eq!(Shape::of_text("SELECT 1"), None);
     }
 }

@@ -73,6 +73,30 @@ pub(crate) enum Field {
     Parameter,
 }
 
+/// The columns of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Columns {
+    /// A number, a text and twenty integers beside the key.
+    #[default]
+    All,
+    /// No integers.
+    Narrow,
+    /// The number only.
+    Pair,
+}
+
+/// How a statement is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Protocol {
+    /// Prepared once, then executed with parameters.
+    #[default]
+    Prepared,
+    /// Each time as text, with the values in it.
+    Text,
+}
+
 /// What ids look like: engines have tables of their own for integers that lie close together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -133,6 +157,19 @@ pub(crate) struct Sizes {
     /// The index on the column that is asked for [default: btree].
     #[arg(long, value_name = "NAME")]
     pub(crate) index: Option<Index>,
+    /// Columns of a row; a narrow one has no array, a pair is the key and a number [default: all].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) columns: Option<Columns>,
+    /// How the statement is sent [default: prepared].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) protocol: Option<Protocol>,
+    /// Rows of a table over which an analytic query runs again and again meanwhile, on a connection of its own; 0 for no such query.
+    /// Of a server whose keys and rows are behind doors of one process [default: 0].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(0..=200_000_000))]
+    pub(crate) beside_rows: Option<u64>,
+    /// Random overwrites for each key [default: 20].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub(crate) churn: Option<u64>,
     /// What is counted [default: rows].
     #[arg(long, value_name = "NAME")]
     pub(crate) counted: Option<Counted>,
@@ -163,6 +200,11 @@ fn scale(text: &str) -> Result<f64, String> {
 }
 
 impl Sizes {
+    /// Whether keys are to be chosen otherwise than evenly.
+    pub(crate) fn is_zipfian(&self) -> bool {
+        self.distribution == Some(Distribution::Zipfian)
+    }
+
     /// The flags that were given.
     pub(super) fn given(&self) -> Vec<&'static str> {
         [
@@ -186,6 +228,10 @@ impl Sizes {
             ("unique-percent", self.unique_percent.is_some()),
             ("ids", self.ids.is_some()),
             ("scale", self.scale.is_some()),
+            ("columns", self.columns.is_some()),
+            ("protocol", self.protocol.is_some()),
+            ("beside-rows", self.beside_rows.is_some()),
+            ("churn", self.churn.is_some()),
         ]
         .into_iter()
         .filter_map(|(flag, given)| given.then_some(flag))

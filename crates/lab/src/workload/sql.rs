@@ -9,12 +9,16 @@ use serde_json::{Value, json};
 use super::choose::Choice;
 use super::rows::{self, ByValue, Sums, VALUES, label_of, value_of};
 use super::shape::{SUMMED, Shape};
-use super::sizes::{Counted, Distribution, Document, Field, Index, Sizes};
+use super::sizes::{Columns, Counted, Distribution, Document, Field, Index, Protocol, Sizes};
 use super::tables::{Table, drop_all, fill, settle};
 use super::{Place, Progress, Workload, documents};
-use crate::door::pg::{PgClient, Tag};
+use crate::door::pg::{PgClient, Row, Tag};
+use crate::foreign::Work;
 use crate::load::{Answer, Caller};
 use crate::numbers::Numbers;
+
+/// The label that a foreign program writes: it has no functions to make those of the rows.
+const FOREIGN_LABEL: &str = "foreign";
 
 /// What the statement is called on each connection.
 const STATEMENT: &str = "lab";
@@ -22,6 +26,7 @@ const STATEMENT: &str = "lab";
 /// What all connections share.
 struct Plan {
     shape: Shape,
+    protocol: Protocol,
     rows: u64,
     range_rows: u64,
     choice: Choice,
@@ -37,6 +42,7 @@ struct Sql {
     distribution: Distribution,
     index: Index,
     document: Document,
+    columns: Columns,
     join_rows: u64,
 }
 
@@ -44,10 +50,11 @@ pub(super) fn workload(sizes: &Sizes, shape: Shape) -> Result<Box<dyn Workload>>
     let shape = match shape {
         Shape::Count(default) => Shape::Count(sizes.counted.unwrap_or(default)),
         Shape::JsonSum(default) => Shape::JsonSum(sizes.field.unwrap_or(default)),
+        Shape::Fetch(default) => Shape::Fetch(sizes.columns.unwrap_or(default)),
         other => other,
     };
     let rows = sizes.rows.unwrap_or(match shape {
-        Shape::Fetch => 100_000,
+        Shape::Fetch(_) => 100_000,
         Shape::ValueRange => 500_000,
         _ => 1_000_000,
     });
@@ -65,14 +72,19 @@ pub(super) fn workload(sizes: &Sizes, shape: Shape) -> Result<Box<dyn Workload>>
     let join_rows = sizes.join_rows.unwrap_or(1000);
     let (summed, by_value, joined) = match shape {
         Shape::Key | Shape::Update | Shape::Value => (0, 0, 0),
-        Shape::Sum | Shape::Range | Shape::Fetch | Shape::JsonSum(_) => (rows, 0, 0),
+        Shape::Sum | Shape::Range | Shape::Fetch(_) | Shape::JsonSum(_) => (rows, 0, 0),
         Shape::Count(_) | Shape::ValueRange => (0, rows, 0),
         Shape::Join => (0, 0, join_rows),
     };
     let (sums, by_value, joined) = (Sums::of(summed), ByValue::of(by_value), rows::joined(joined, rows));
     let document = sizes.document.unwrap_or_default();
-    let plan = Arc::new(Plan { shape, rows, range_rows, choice, sums, by_value, joined });
-    Ok(Box::new(Sql { plan, distribution, index, document, join_rows }))
+    let columns = sizes.columns.unwrap_or_default();
+    if columns == Columns::Pair && matches!(shape, Shape::Key | Shape::Update | Shape::Value) {
+        bail!("a pair has no label, which is asked for; --columns takes all or narrow here");
+    }
+    let protocol = sizes.protocol.unwrap_or_default();
+    let plan = Arc::new(Plan { shape, protocol, rows, range_rows, choice, sums, by_value, joined });
+    Ok(Box::new(Sql { plan, distribution, index, document, columns, join_rows }))
 }
 
 impl Sql {
@@ -80,7 +92,9 @@ impl Sql {
     fn tables(&self) -> Vec<Table> {
         let rows = self.plan.rows;
         let table = |name, columns: &str, rows, line| Table { name, columns: columns.to_owned(), rows, line };
-        let all = || table(rows::TABLE, rows::COLUMNS, rows, Box::new(rows::line));
+        let columns = self.columns;
+        let line = move |id, out: &mut Vec<u8>| rows::line(id, columns, out);
+        let all = || table(rows::TABLE, rows::columns(columns), rows, Box::new(line));
         match self.plan.shape {
             Shape::JsonSum(_) => {
                 let columns = match self.document {
@@ -122,16 +136,53 @@ impl Workload for Sql {
 
     fn caller(&self, place: Place, numbers: Numbers) -> Result<Box<dyn Caller>> {
         let mut client = PgClient::connect(place.address)?;
-        client.prepare(STATEMENT, &self.plan.shape.statement()).context("preparing the statement")?;
+        if self.plan.protocol == Protocol::Prepared {
+            client.prepare(STATEMENT, &self.plan.shape.statement()).context("preparing the statement")?;
+        }
         Ok(Box::new(SqlCaller {
             client,
             plan: self.plan.clone(),
             stores: place.stores,
             numbers,
             asked: (0, 0),
+            text: String::new(),
             answer: Found::default(),
             written: None,
         }))
+    }
+
+    fn work(&self) -> Option<Work> {
+        let Plan { shape, protocol, rows, .. } = *self.plan;
+        let id = format!("\\set id random(0, {})\n", rows - 1);
+        let text = match shape {
+            Shape::Key => format!("{id}{};\n", shape.statement().replace("$1", ":id")),
+            Shape::Update => {
+                let values = format!("\\set value random(0, {})\n", VALUES - 1);
+                let statement = shape.statement().replace("$1", ":id").replace("$2", ":value");
+                format!("{id}{values}{};\n", statement.replace("$3", &format!("'{FOREIGN_LABEL}'")))
+            }
+            Shape::Sum | Shape::Fetch(_) => format!("{};\n", shape.statement()),
+            _ => return None,
+        };
+        Some(Work::Script { text, protocol })
+    }
+
+    fn work_fault(&self, place: Place, operations: u64) -> Result<Option<String>> {
+        let (table, plan) = (rows::TABLE, &self.plan);
+        let mut client = PgClient::connect(place.address)?;
+        let mut number = |sql: &str| -> Result<u64> {
+            let found = client.query(sql)?;
+            found.first().and_then(|row| row.first()?.parse().ok()).with_context(|| format!("{sql}: {found:?}"))
+        };
+        let all = number(&format!("SELECT count(*) FROM {table}"))?;
+        if all != plan.rows {
+            return Ok(Some(format!("{all} rows are there instead of {}", plan.rows)));
+        }
+        if plan.shape != Shape::Update {
+            return Ok(None);
+        }
+        let changed = number(&format!("SELECT count(*) FROM {table} WHERE label = '{FOREIGN_LABEL}'"))?;
+        Ok((changed == 0).then(|| format!("no row is changed after {operations} updates")))
     }
 
     fn clear(&self, place: Place) -> Result<()> {
@@ -142,9 +193,17 @@ impl Workload for Sql {
         let mut named = BTreeMap::from([("rows".to_owned(), self.plan.rows.into())]);
         let mut name = |name: &str, value: Value| drop(named.insert(name.to_owned(), value));
         match self.plan.shape {
-            Shape::Key | Shape::Update => name("distribution", json!(self.distribution)),
+            Shape::Key => {
+                name("distribution", json!(self.distribution));
+                name("columns", json!(self.columns));
+                name("protocol", json!(self.plan.protocol));
+            }
+            Shape::Update => {
+                name("distribution", json!(self.distribution));
+                name("columns", json!(self.columns));
+            }
             Shape::Range => name("range_rows", self.plan.range_rows.into()),
-            Shape::Sum | Shape::Fetch => {}
+            Shape::Sum | Shape::Fetch(_) => name("columns", json!(self.columns)),
             Shape::Count(counted) => name("counted", json!(counted)),
             Shape::JsonSum(field) => {
                 name("field", json!(field));
@@ -153,6 +212,7 @@ impl Workload for Sql {
             Shape::Value => {
                 name("distribution", json!(self.distribution));
                 name("index", json!(self.index));
+                name("columns", json!(self.columns));
             }
             Shape::ValueRange => {
                 name("range_rows", self.plan.range_rows.into());
@@ -171,6 +231,8 @@ struct SqlCaller {
     numbers: Numbers,
     /// The ids, or the values of another column, that the statement under way is about: from the first to before the second.
     asked: (u64, u64),
+    /// The statement under way, where it is sent as text.
+    text: String,
     answer: Found,
     /// The id that was changed last.
     written: Option<u64>,
@@ -195,7 +257,10 @@ impl Caller for SqlCaller {
             Shape::Key => {
                 let id = plan.choice.next(numbers);
                 self.asked = (id, id + 1);
-                client.bind(STATEMENT, &[&id.to_string()]);
+                match plan.protocol {
+                    Protocol::Prepared => client.bind(STATEMENT, &[&id.to_string()]),
+                    Protocol::Text => self.text = plan.shape.with(id),
+                }
             }
             Shape::Update => {
                 let id = plan.choice.next(numbers);
@@ -232,7 +297,7 @@ impl Caller for SqlCaller {
                 client.bind(STATEMENT, &[SUMMED]);
             }
             Shape::Sum
-            | Shape::Fetch
+            | Shape::Fetch(_)
             | Shape::Count(Counted::Rows | Counted::Keys)
             | Shape::JsonSum(Field::Literal)
             | Shape::Join => {
@@ -244,7 +309,10 @@ impl Caller for SqlCaller {
 
     fn call(&mut self, came: &mut dyn FnMut()) -> Result<()> {
         self.answer.tag = None;
-        self.answer.read(&mut self.client, self.plan.shape, self.asked)?;
+        match self.plan.protocol {
+            Protocol::Prepared => self.answer.read(&mut self.client, self.plan.shape, self.asked)?,
+            Protocol::Text => self.answer.read_text(&mut self.client, &self.text)?,
+        }
         came();
         Ok(())
     }
@@ -285,14 +353,9 @@ impl Found {
         self.tag = Some(match shape {
             Shape::Update => client.run(&mut |_| *rows += 1)?,
             Shape::Key | Shape::Sum | Shape::Count(_) | Shape::JsonSum(_) | Shape::Join => {
-                client.run(&mut |mut row| {
-                    *rows += 1;
-                    *sum = row.next_integer();
-                    label.clear();
-                    label.extend_from_slice(row.next().unwrap_or_default());
-                })?
+                client.run(&mut |row| Self::only(row, rows, sum, label))?
             }
-            Shape::Range | Shape::Fetch | Shape::Value | Shape::ValueRange => client.run(&mut |mut row| {
+            Shape::Range | Shape::Fetch(_) | Shape::Value | Shape::ValueRange => client.run(&mut |mut row| {
                 *rows += 1;
                 // What was asked for first: only such rows count.
                 let asked = row.next_integer().is_some_and(|found| (first..end).contains(&found.cast_unsigned()));
@@ -300,6 +363,23 @@ impl Found {
             })?,
         });
         Ok(())
+    }
+
+    /// Sends a statement as text and reads its only row.
+    fn read_text(&mut self, client: &mut PgClient, text: &str) -> Result<()> {
+        (self.rows, self.sum) = (0, None);
+        self.label.clear();
+        let Self { rows, sum, label, .. } = self;
+        self.tag = Some(client.ask(text, &mut |row| Self::only(row, rows, sum, label))?);
+        Ok(())
+    }
+
+    /// A row of which there is to be one.
+    fn only(mut row: Row<'_>, rows: &mut u64, sum: &mut Option<i64>, label: &mut Vec<u8>) {
+        *rows += 1;
+        *sum = row.next_integer();
+        label.clear();
+        label.extend_from_slice(row.next().unwrap_or_default());
     }
 
     /// What is wrong with it.
@@ -324,7 +404,7 @@ impl Found {
                 let expected = plan.sums.between(first, end);
                 (found != 1 || sum != Some(expected)).then(|| format!("the sum is {sum:?} instead of {expected}"))
             }
-            Shape::Range | Shape::Fetch => rows_with_sum(end - first, plan.sums.between(first, end)),
+            Shape::Range | Shape::Fetch(_) => rows_with_sum(end - first, plan.sums.between(first, end)),
             Shape::ValueRange => rows_with_sum(plan.by_value.rows(first, end), plan.by_value.ids(first, end)),
             Shape::Count(counted) => {
                 let matching = counted == Counted::Matching;

@@ -224,19 +224,21 @@ impl CommandDecoder {
 }
 
 /// The two numbers of an array, and how they go wrong.
-struct Header {
+pub(super) struct Header {
     invalid: DecodeError,
     endless: DecodeError,
 }
 
-const ARRAY: Header = Header { invalid: DecodeError::InvalidMultibulkLength, endless: DecodeError::CountTooLong };
-const BULK: Header = Header { invalid: DecodeError::InvalidBulkLength, endless: DecodeError::BulkCountTooLong };
+pub(super) const ARRAY: Header =
+    Header { invalid: DecodeError::InvalidMultibulkLength, endless: DecodeError::CountTooLong };
+pub(super) const BULK: Header =
+    Header { invalid: DecodeError::InvalidBulkLength, endless: DecodeError::BulkCountTooLong };
 
 /// The number at `start` and the place behind its CRLF, or None if more bytes are needed.
 ///
 /// Numbers below 100, which are nearly all, are read in one go; the rest is left to `long_number`.
 #[inline]
-fn number(buf: &[u8], start: usize, header: &Header) -> Result<Option<(i64, usize)>, DecodeError> {
+pub(super) fn number(buf: &[u8], start: usize, header: &Header) -> Result<Option<(i64, usize)>, DecodeError> {
     if let Some(&[a, b, c, ..]) = buf.get(start..) {
         let (tens, ones) = (b.wrapping_sub(b'0'), a.wrapping_sub(b'0'));
         if ones <= 9 && b == b'\r' && c == b'\n' {

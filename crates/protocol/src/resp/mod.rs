@@ -6,6 +6,7 @@ mod decode;
 mod encode;
 mod error;
 mod inline;
+mod peek;
 mod queue;
 
 #[cfg(test)]
@@ -14,4 +15,5 @@ mod tests;
 pub use decode::{Args, Command, CommandDecoder, Limits};
 pub use encode::{ReplyWriter, Version};
 pub use error::DecodeError;
+pub use peek::FirstArguments;
 pub use queue::CommandQueue;

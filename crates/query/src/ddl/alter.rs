@@ -11,7 +11,7 @@ use ashlar_store::Region;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, ConstrType, ObjectType, RenameStmt};
 
-use super::{Done, constraint_kind, defaults, definition, exists, relation_name, sequence, unique};
+use super::{Done, constraint_kind, defaults, definition, exists, options, relation_name, sequence, unique};
 use crate::catalog::{CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
 use crate::key_plan::altered;
@@ -36,13 +36,13 @@ fn refuse_index(kind: i32) -> Result<()> {
     Ok(())
 }
 
-/// The region whose shape may be changed.
-fn alterable(state: &CatalogState, name: &str, missing_ok: bool) -> Result<Option<Arc<Region>>> {
+/// The region whose shape may be changed. `is_kept`: its columns stay as they are.
+fn alterable(state: &CatalogState, name: &str, missing_ok: bool, is_kept: bool) -> Result<Option<Arc<Region>>> {
     match state.table(name) {
         None if missing_ok => Ok(None),
         None => Err(undefined_table(name)),
         Some(Table::File(_)) => Err(Error::unsupported("ALTER of a foreign table is not supported")),
-        Some(Table::Grid(_)) if name == PLAIN_KEYS => Err(no_alter()),
+        Some(Table::Grid(_)) if name == PLAIN_KEYS && !is_kept => Err(no_alter()),
         Some(Table::Grid(region)) => Ok(Some(Arc::clone(region))),
     }
 }
@@ -94,7 +94,8 @@ pub(super) async fn alter(
     refuse_index(statement.objtype)?;
     let name = relation_name(statement.relation.as_ref())?;
     let state = transaction.catalog(engine.catalog());
-    let Some(region) = alterable(&state, &name, statement.missing_ok)? else {
+    let is_kept = statement.cmds.iter().all(sets_options);
+    let Some(region) = alterable(&state, &name, statement.missing_ok, is_kept)? else {
         return Ok(Done::notice(
             "ALTER TABLE",
             ErrorCode::UndefinedTable,
@@ -180,6 +181,8 @@ pub(super) async fn alter(
                     done.notices.push(Error::new(ErrorCode::SuccessfulCompletion, format!("{message}, skipping")));
                 }
             },
+            AlterTableType::AtSetRelOptions => options::set(&mut schema.life, list_of(command))?,
+            AlterTableType::AtResetRelOptions => options::reset(&mut schema.life, list_of(command))?,
             _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }
     }
@@ -201,6 +204,21 @@ pub(super) async fn alter(
     Ok(done)
 }
 
+/// Whether a command is about the options of a table only.
+fn sets_options(command: &pg_query::Node) -> bool {
+    let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { return false };
+    let subtype = AlterTableType::try_from(command.subtype);
+    matches!(subtype, Ok(AlterTableType::AtSetRelOptions | AlterTableType::AtResetRelOptions))
+}
+
+/// The elements of a command's list.
+fn list_of(command: &AlterTableCmd) -> &[pg_query::Node] {
+    match command.def.as_ref().and_then(|def| def.node.as_ref()) {
+        Some(NodeEnum::List(list)) => list.items.as_slice(),
+        _ => &[],
+    }
+}
+
 /// 42601 for what an identity column cannot lose.
 fn refuse_identity(schema: &TableSchema, ordinal: usize) -> Result<()> {
     let column = &schema.columns[ordinal];
@@ -220,11 +238,7 @@ fn restart(schema: &TableSchema, ordinal: usize, command: &AlterTableCmd, in_blo
         let message = format!("column \"{}\" of relation \"{}\" is not an identity column", column.name, schema.name);
         return Err(Error::new(ErrorCode::ObjectNotInPrerequisiteState, message));
     };
-    let elements = match command.def.as_ref().and_then(|def| def.node.as_ref()) {
-        Some(NodeEnum::List(list)) => list.items.as_slice(),
-        _ => &[],
-    };
-    match sequence::restart(elements, counts)? {
+    match sequence::restart(list_of(command), counts)? {
         Some(_) if in_block => Err(Error::unsupported("RESTART in a transaction block is not supported")),
         Some(number) => Ok(number),
         None => Err(Error::unsupported("only RESTART [WITH number] of an identity column can be altered")),
@@ -309,7 +323,7 @@ pub(super) fn rename(
     refuse_index(statement.rename_type)?;
     let name = relation_name(statement.relation.as_ref())?;
     let state = transaction.catalog(engine.catalog());
-    let Some(region) = alterable(&state, &name, statement.missing_ok)? else {
+    let Some(region) = alterable(&state, &name, statement.missing_ok, false)? else {
         return Ok(Done::notice(
             "ALTER TABLE",
             ErrorCode::UndefinedTable,

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, Result, SqlType, TableId, TableSchema};
+use ashlar_base::{
+    ColumnDef, ColumnDefault, ColumnId, Error, ErrorCode, LifeOptions, Result, SqlType, TableId, TableSchema,
+};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{self, ConstrType, CreateStmt};
 
@@ -120,9 +122,9 @@ pub(super) fn table(
         }
         ordinals.push(ordinal);
     }
-    let partition_by = options::table(&statement.options)?;
-    let schema = finish(id, name, columns, ordinals, partition_by.as_deref())?;
-    Ok((TableSchema { key_name, ..schema }, uniques))
+    let options = options::table(&statement.options)?;
+    let schema = finish(id, name, columns, ordinals, options.partition_by.as_deref())?;
+    Ok((TableSchema { key_name, life: options.life, ..schema }, uniques))
 }
 
 /// Completes a shape: key columns are NOT NULL, and a table without a key gets a hidden one.
@@ -164,8 +166,8 @@ pub(super) fn finish(
             vec![ordinal]
         }
     };
-    let (name, key_name) = (name.to_owned(), String::new());
-    Ok(TableSchema { id, name, version: 0, columns, key, key_name, partition_by, hidden_key: is_hidden })
+    let (name, key_name, life) = (name.to_owned(), String::new(), LifeOptions::default());
+    Ok(TableSchema { id, name, version: 0, columns, key, key_name, partition_by, hidden_key: is_hidden, life })
 }
 
 fn unsupported_constraint(kind: ConstrType) -> Error {

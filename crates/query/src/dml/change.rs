@@ -4,12 +4,12 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result, SqlType, TableSchema, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_functions::names::NAME_END;
-use ashlar_store::Region;
+use ashlar_store::{Region, expires_at_column};
 use datafusion::sql::sqlparser::ast::{
-    Assignment, Delete, Expr, FromTable, Ident, SelectItem, SetExpr, Statement as AstStatement, TableFactor,
-    TableWithJoins, Update, UpdateTableFromKind, Value as AstValue, With,
+    Assignment, AssignmentTarget, Delete, Expr, FromTable, Ident, SelectItem, SetExpr, Statement as AstStatement,
+    TableFactor, TableWithJoins, Update, UpdateTableFromKind, Value as AstValue, With,
 };
 
 use super::returning::{Requested, with_new_values};
@@ -19,7 +19,7 @@ use crate::engine::Engine;
 use crate::grid_table::GridTable;
 use crate::key_plan::single;
 use crate::select::names::folded;
-use crate::select::{Planner, SelectPlan};
+use crate::select::{Planner, SelectPlan, expiry};
 
 /// The name of the target in the query that finds the rows, which no user can write: there, and nowhere else in the
 /// statement, its hidden key is visible, and no WITH query stands for it.
@@ -80,7 +80,16 @@ impl UpdatePlan {
         let schema = &target.schema;
         let mut items = target.row_items();
         let mut assigned = Vec::new();
+        let mut ends = None;
         for Assignment { target, value } in split_assignments(update.assignments)? {
+            if names_expiry(&target, schema) {
+                let value = if is_default(&value) { Expr::value(AstValue::Null) } else { value };
+                if ends.replace(typed(value, SqlType::Scalar(ScalarType::Timestamptz))).is_some() {
+                    let message = format!("multiple assignments to same column \"{}\"", expiry::NAME);
+                    return Err(Error::new(ErrorCode::SyntaxError, message));
+                }
+                continue;
+            }
             let ordinal = assigned_column(schema, &target, &value)?;
             if assigned.contains(&ordinal) {
                 return Err(Error::new(
@@ -105,6 +114,14 @@ impl UpdatePlan {
         let requested = Requested::new(engine, update.returning, schema, &target.alias, has_sources)?;
         let first = items.len();
         items.extend_from_slice(requested.items());
+        refuse(
+            ends.is_some() && !requested.items().is_empty(),
+            "RETURNING of more than columns beside SET _expires_at",
+        )?;
+        let expiry = ends.map(|expr| {
+            items.push(SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', format!("e{NAME_END}")) });
+            items.len() - 1
+        });
         let query = select_of(with, items, from, update.selection)?;
         let planner = target.planner(engine, catalog);
         let mut logical = planner.logical(AstStatement::Query(Box::new(query)), declared)?;
@@ -120,9 +137,20 @@ impl UpdatePlan {
             let empty = arrow::array::new_empty_array(field.data_type());
             crate::assign::Assigned::new(&empty, &field, &schema.columns[*ordinal], engine.zone()).map(drop)?;
         }
+        if let Some(place) = expiry {
+            let field = select.schema().field(place).clone();
+            let empty = arrow::array::new_empty_array(field.data_type());
+            crate::assign::Assigned::new(&empty, &field, &expires_at_column(), engine.zone()).map(drop)?;
+        }
         let returning = requested.finish(outputs, &select);
-        Ok(Self { region: target.region, schema: target.schema, select, assigned, returning, has_sources })
+        Ok(Self { region: target.region, schema: target.schema, select, assigned, expiry, returning, has_sources })
     }
+}
+
+/// Whether an assignment is to the system column.
+fn names_expiry(target: &AssignmentTarget, schema: &TableSchema) -> bool {
+    let AssignmentTarget::ColumnName(name) = target else { return false };
+    schema.column(expiry::NAME).is_none() && matches!(&name.0[..], [part] if part.as_ident().is_some_and(expiry::is_it))
 }
 
 /// Whether a value is the word DEFAULT.

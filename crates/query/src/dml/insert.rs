@@ -21,7 +21,7 @@ use crate::catalog::CatalogState;
 use crate::engine::Engine;
 use crate::key_plan::{self, Operand, single};
 use crate::select::names::folded;
-use crate::select::{Planner, SelectPlan};
+use crate::select::{Planner, SelectPlan, expiry};
 use crate::sql_types::ast_of;
 
 impl InsertPlan {
@@ -73,6 +73,10 @@ impl InsertPlan {
         let mut targets = Vec::new();
         for name in &insert.columns {
             let name = single(name).unwrap_or_default();
+            if name == expiry::NAME && schema.column(&name).is_none() {
+                return Err(Error::unsupported(format!("INSERT of {name} is not supported"))
+                    .with_hint("UPDATE the row in the same transaction."));
+            }
             let ordinal = target_column(schema, &name)?;
             if targets.contains(&ordinal) {
                 return Err(Error::new(

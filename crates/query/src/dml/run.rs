@@ -10,7 +10,7 @@ use arrow::datatypes::Schema;
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Error, Result, TableSchema, Value};
 use ashlar_functions::error::from_datafusion;
-use ashlar_store::{ColumnReader, Region, Snapshot};
+use ashlar_store::{ColumnReader, Expiry, Pending, Region, Snapshot, expires_at_column};
 use futures::StreamExt;
 
 use super::{DeletePlan, InsertPlan, Outputs, Returning, Source, UpdatePlan};
@@ -122,6 +122,11 @@ impl Run<'_> {
                     self.engine.zone(),
                 )?);
             }
+            let column = expires_at_column();
+            let ends = plan
+                .expiry
+                .map(|place| Assigned::new(batch.column(place), output.field(place), &column, self.engine.zone()));
+            let ends = ends.transpose()?;
             for row in 0..batch.num_rows() {
                 let key: Vec<Datum<'_>> = schema.key.iter().map(|ordinal| columns[*ordinal].datum(row)).collect();
                 // A join may find a row several times: PostgreSQL updates it once.
@@ -139,22 +144,41 @@ impl Run<'_> {
                 if let Some(row) = returned.row(row, &new) {
                     outcome.keep(row)?;
                 }
+                let expiry = match &ends {
+                    Some(ends) => expiry_of(&ends.value(row)?),
+                    None => Expiry::Keep,
+                };
                 if key_changes {
+                    let expiry = if expiry == Expiry::Keep { self.expiry(plan, &snapshot, &key)? } else { expiry };
                     self.transaction.writes.delete(&plan.region, schema.version, &snapshot, &key)?;
                     moved_bytes.grow(bytes_of(&new))?;
-                    moved.push(new);
+                    moved.push((new, expiry));
                 } else {
                     let datums: Vec<Datum<'_>> = new.iter().map(Value::as_datum).collect();
-                    self.transaction.writes.upsert(&plan.region, schema.version, &snapshot, &datums)?;
+                    self.transaction.writes.put(&plan.region, schema.version, &snapshot, &datums, expiry)?;
                 }
             }
         }
-        for new in moved {
+        for (new, expiry) in moved {
             let datums: Vec<Datum<'_>> = new.iter().map(Value::as_datum).collect();
-            self.transaction.writes.insert(&plan.region, schema.version, &snapshot, &datums)?;
+            let writes = &mut self.transaction.writes;
+            writes.insert_living(&plan.region, schema.version, &snapshot, &datums, expiry)?;
         }
         self.transaction.check_values(&plan.region)?;
         Ok(outcome)
+    }
+
+    /// The life of a row whose key moves. What its table gave it, it gets anew.
+    fn expiry(&self, plan: &UpdatePlan, snapshot: &Snapshot, key: &[Datum<'_>]) -> Result<Expiry> {
+        let ends = match self.transaction.writes.get(&plan.region, key) {
+            Pending::Row(row) => row.expires_at(),
+            Pending::Deleted => None,
+            Pending::Untouched => plan.region.get_at(snapshot, key, |row| row.and_then(|row| row.expires_at())),
+        };
+        Ok(match ends {
+            Some(millis) if plan.schema.life.ttl_ms == 0 => Expiry::At(millis),
+            _ => Expiry::Table,
+        })
     }
 
     /// DELETE
@@ -282,6 +306,14 @@ impl<'b> Returned<'b> {
             Self::Plain(ordinals) => Some(ordinals.iter().map(|ordinal| values[*ordinal].clone()).collect()),
             Self::Found(readers) => Some(readers.iter().map(|reader| reader.datum(row).to_value()).collect()),
         }
+    }
+}
+
+/// What a value of the system column says: a timestamp, or NULL for never.
+fn expiry_of(value: &Value) -> Expiry {
+    match value {
+        Value::Timestamp(micros) => Expiry::At(micros.div_euclid(1000)),
+        _ => Expiry::Never,
     }
 }
 

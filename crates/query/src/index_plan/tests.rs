@@ -25,6 +25,7 @@ fn engine() -> Arc<Engine> {
 fn plan(engine: &Engine, sql: &str) -> Option<Arc<IndexPlan>> {
     match testing::plan(engine, sql).kind {
         Kind::Select(plan) => plan.indexed,
+        Kind::Key(_) => None,
         _ => panic!("{sql} is a query"),
     }
 }

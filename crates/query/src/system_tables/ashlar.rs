@@ -17,7 +17,8 @@ use crate::files::FileTable;
 /// that cannot be listed now.
 pub(super) const TABLES: &[Definition] = &[Definition {
     name: "tables",
-    columns: "name text, kind text, rows bigint, bytes bigint, partitions integer, path text",
+    columns: "name text, kind text, rows bigint, bytes bigint, partitions integer, path text, ttl_ms bigint, \
+        max_idle_ms bigint, memory_max bigint, eviction text, expired bigint, evicted bigint",
     fill: Some(tables),
 }];
 
@@ -25,13 +26,23 @@ fn tables(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     let bigint = |number: u64| Value::Int8(i64::try_from(number).unwrap_or(i64::MAX));
     for (name, table) in picture.catalog.tables() {
         match table {
-            Table::Grid(region) => rows.push([
-                ("name", string(name)),
-                ("kind", string("grid")),
-                ("rows", bigint(region.row_count())),
-                ("bytes", bigint(region.bytes())),
-                ("partitions", Value::Int4(i32::from(region.partition_count()))),
-            ])?,
+            Table::Grid(region) => {
+                let (life, ended) = (region.schema().life, region.ended());
+                let stated = |number: u64| if number == 0 { Value::Null } else { bigint(number) };
+                rows.push([
+                    ("name", string(name)),
+                    ("kind", string("grid")),
+                    ("rows", bigint(region.row_count())),
+                    ("bytes", bigint(region.bytes())),
+                    ("partitions", Value::Int4(i32::from(region.partition_count()))),
+                    ("ttl_ms", stated(life.ttl_ms)),
+                    ("max_idle_ms", stated(life.max_idle_ms)),
+                    ("memory_max", stated(life.memory_max)),
+                    ("eviction", string(life.eviction.name())),
+                    ("expired", bigint(ended.expired)),
+                    ("evicted", bigint(ended.evicted)),
+                ])?;
+            }
             Table::File(file) => rows.push([
                 ("name", string(name)),
                 ("kind", string("file")),

@@ -193,6 +193,7 @@ fn pg_class(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("relkind", string(if relation.is_foreign { "f" } else { "r" })),
             ("relnatts", int2(relation.columns.len())),
             ("relreplident", string(if relation.is_foreign { "n" } else { "d" })),
+            ("reloptions", text_array(&relation.options)),
         ])?;
     }
     for (relation, index) in indexes(&picture.relations) {
@@ -214,6 +215,11 @@ fn pg_class(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
         ])?;
     }
     Ok(())
+}
+
+/// A text[] cell, NULL where there is nothing.
+fn text_array(texts: &[String]) -> Value {
+    if texts.is_empty() { Value::Null } else { Value::Array(texts.iter().map(string).collect()) }
 }
 
 /// Rows, -1 where nobody counted them.

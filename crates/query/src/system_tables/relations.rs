@@ -13,6 +13,7 @@ use ashlar_store::Region;
 use ashlar_store::arrow_types::sql_type_of;
 
 use crate::catalog::{CatalogState, Table};
+use crate::ddl::options;
 use crate::index_rows::IndexExpressions;
 
 /// The schema of the tables.
@@ -41,6 +42,8 @@ pub(super) struct Relation {
     pub(super) is_foreign: bool,
     /// Rows; unknown of files.
     pub(super) rows: Option<u64>,
+    /// What the table says in WITH, as `name=value`.
+    pub(super) options: Vec<String>,
 }
 
 /// An index of a table.
@@ -199,7 +202,8 @@ impl Relation {
                     key_name: schema.key_name.clone(),
                     indexes: primary.into_iter().chain(secondary).collect(),
                     is_foreign: false,
-                    rows: Some(region.row_count()),
+                    rows: Some(region.row_estimate()),
+                    options: options::stated(&schema.life),
                 }
             }
             Table::File(file) => {
@@ -223,6 +227,7 @@ impl Relation {
                     indexes: Vec::new(),
                     is_foreign: true,
                     rows: None,
+                    options: Vec::new(),
                 }
             }
         }

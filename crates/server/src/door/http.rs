@@ -103,12 +103,27 @@ impl Pages {
         gauge(page, "ashlar_store_table_rows", "rows of a grid table", "table", rows);
         let bytes = names.iter().zip(&tables).map(|(schema, table)| (schema.name.as_str(), table.bytes()));
         gauge(page, "ashlar_store_table_bytes", "memory of a grid table", "table", bytes);
+
+        let ended = self.shared.engine.store().ended();
+        let ended = [("expired", ended.expired), ("evicted", ended.evicted)];
+        let help = "rows whose time had come, and rows that made room for others";
+        values(page, "ashlar_store_rows_ended_total", ("counter", help), "why", ended.into_iter());
     }
 }
 
-fn gauge<'a>(page: &mut String, name: &str, help: &str, label: &str, values: impl Iterator<Item = (&'a str, u64)>) {
-    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} gauge");
-    for (key, value) in values {
+fn gauge<'a>(page: &mut String, name: &str, help: &str, label: &str, of: impl Iterator<Item = (&'a str, u64)>) {
+    values(page, name, ("gauge", help), label, of);
+}
+
+fn values<'a>(
+    page: &mut String,
+    name: &str,
+    (kind, help): (&str, &str),
+    label: &str,
+    of: impl Iterator<Item = (&'a str, u64)>,
+) {
+    let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    for (key, value) in of {
         let _ = writeln!(page, "{name}{{{label}=\"{}\"}} {value}", escaped(key));
     }
     page.push('\n');

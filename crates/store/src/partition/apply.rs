@@ -8,7 +8,8 @@ use std::sync::Arc;
 use ashlar_base::{Datum, Result, Timestamp};
 
 use super::versions::Stamp;
-use super::{Located, Partition};
+use super::{Located, Partition, Prepared};
+use crate::life::Expiry;
 use crate::mutation::{Applied, Mutation};
 use crate::rows::split;
 use crate::segment::Need;
@@ -29,6 +30,19 @@ impl Partition {
     /// Applies one write to the key that was located. The row was checked against the shape by the caller.
     pub(crate) fn apply(&mut self, mutation: &Mutation<'_>, key: Located, stamp: Stamp) -> Result<Change> {
         self.trim(stamp.horizon.oldest, TRIM_PER_WRITE);
+        match mutation {
+            Mutation::Living { write, expiry: Expiry::Keep | Expiry::Table } if !self.has_life() => {
+                self.write(write, key, stamp)
+            }
+            Mutation::Living { write, expiry } => self.apply_living(write, *expiry, key, stamp),
+            Mutation::Update { .. } if self.has_life() => self.apply_living(mutation, Expiry::Keep, key, stamp),
+            _ if self.has_life() => self.apply_living(mutation, Expiry::Table, key, stamp),
+            _ => self.write(mutation, key, stamp),
+        }
+    }
+
+    /// Applies the values of a write.
+    pub(super) fn write(&mut self, mutation: &Mutation<'_>, key: Located, stamp: Stamp) -> Result<Change> {
         match (mutation, key.row) {
             (Mutation::Insert { row }, Some(_)) => {
                 let key: Vec<_> = self.shape.key_of(row).cloned().collect();
@@ -66,7 +80,63 @@ impl Partition {
             (Mutation::Update { .. } | Mutation::Delete { .. }, None) => {
                 Ok(Change { applied: Applied::Nothing, row: None })
             }
+            (Mutation::Living { write, expiry }, _) => self.apply_living(write, *expiry, key, stamp),
         }
+    }
+
+    /// Adds a row whose key is new, to a partition that nobody else knows yet. The row was checked by the caller.
+    pub(crate) fn append(&mut self, hash: u64, row: &[Datum<'_>]) -> Result<()> {
+        self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
+        let new = self.rows.push(row.iter());
+        self.rows.index(hash, new);
+        Ok(())
+    }
+
+    /// Takes a row out of a partition that nobody else knows yet.
+    pub(crate) fn retract(&mut self, hash: u64, row: u32) {
+        self.rows.kill(row);
+        self.rows.unindex(hash, row);
+    }
+
+    /// Puts a row back that was taken out: its place in the index is still free.
+    pub(crate) fn restore(&mut self, hash: u64, row: u32) {
+        self.rows.revive(row);
+        self.rows.index(hash, row);
+    }
+
+    /// Makes room for the rows of a partition that nobody else knows, so that [`Self::adopt`] cannot fail, and in the
+    /// key index for so many others.
+    pub(crate) fn reserve_adoption(&mut self, loaded: &mut Self, others: usize) -> Result<()> {
+        if !self.indexes.is_empty() {
+            self.reserve_indexes(loaded.rows.live() as usize + others)?;
+        }
+        self.rows.reserve_adoption(&mut loaded.rows, others)
+    }
+
+    /// Takes over the rows of a partition that nobody else knows: none of them is copied. Their keys are new here. `prepared`
+    /// gives what indexes compute of each, in the order of [`Self::living`].
+    pub(crate) fn adopt(
+        &mut self,
+        loaded: Self,
+        stamp: Stamp,
+        mut prepared: impl FnMut() -> Option<Prepared>,
+    ) -> Result<()> {
+        self.trim(stamp.horizon.oldest, TRIM_PER_WRITE);
+        if self.has_life() {
+            self.bury_keys_of(&loaded, stamp);
+        }
+        self.versions.mark(stamp, self.rows.end());
+        let slots = self.rows.adopt(loaded.rows)?;
+        if !self.indexes.is_empty() {
+            let has_checks = self.has_checks();
+            for row in slots.into_iter().flat_map(|slot| self.rows.alive_in(slot)).collect::<Vec<u32>>() {
+                if has_checks {
+                    self.set_prepared(prepared());
+                }
+                self.add_to_indexes(row);
+            }
+        }
+        Ok(())
     }
 
     /// Writes values, given with their ordinals, over those of a row. False, and nothing is changed, where somebody
@@ -127,14 +197,14 @@ impl Partition {
     }
 
     /// Nobody looks a row up any more.
-    fn unindex(&mut self, hash: u64, row: u32) {
+    pub(super) fn unindex(&mut self, hash: u64, row: u32) {
         self.drop_from_indexes(row);
         self.rows.unindex(hash, row);
     }
 
     /// Ends a row, which `new` is the successor of; true when no snapshot sees it, so that the index need not name it any
     /// more.
-    fn end(&mut self, row: u32, new: Option<u32>, stamp: Stamp) -> bool {
+    pub(super) fn end(&mut self, row: u32, new: Option<u32>, stamp: Stamp) -> bool {
         if !self.indexes.is_empty() {
             self.release_values(row, new);
         }

@@ -5,6 +5,7 @@
 //! pay for one look at an empty list.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, Result, TableId, Value};
 
@@ -13,7 +14,7 @@ use super::computed::bytes_of;
 use super::indexes::Index;
 use crate::memory::Charge;
 use crate::mutation::Mutation;
-use crate::places::{may_repeat, repeated_error, taken_error};
+use crate::places::{Clash, may_repeat, repeated_error, taken_error};
 use crate::taken::{Claim, Claimed, Fingerprint, Taken, claim};
 
 /// Rows of a partition whose expressions are computed at once.
@@ -32,6 +33,20 @@ pub(crate) struct Examined {
     pub(crate) released: HashSet<(TableId, Fingerprint)>,
 }
 
+/// Why a write, or an index, is refused.
+pub(crate) enum Refused {
+    /// Somebody has its values.
+    Clash(Box<Clash>),
+    /// Anything else.
+    Error(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
 impl Partition {
     /// Whether a write has to be looked at before it is made.
     #[inline]
@@ -40,15 +55,13 @@ impl Partition {
             && self.indexes.iter().any(|index| index.taken.is_some() || index.definition.rows.is_some())
     }
 
-    /// Takes the values that a write of one key will have, and computes what its row needs.
+    /// Takes the values that a write of one key will have, and computes what its row needs. No row is there of the key, not
+    /// even one that is over, unless it is `old`.
     ///
     /// # Errors
     /// 23505 where a value is taken, 53200, and what expressions find; nothing is taken then.
-    pub(crate) fn check_write(&mut self, mutation: &Mutation<'_>, old: Option<u32>) -> Result<Vec<Claim>> {
+    pub(crate) fn check_write(&mut self, mutation: &Mutation<'_>, old: Option<u32>) -> Result<Vec<Claim>, Refused> {
         self.prepared = None;
-        if !self.has_checks() {
-            return Ok(Vec::new());
-        }
         let mut examined = Examined::default();
         let prepared = match mutation {
             // The key is found to be there before anything else.
@@ -66,17 +79,19 @@ impl Partition {
                 };
                 self.examine_new(Some(old), &value, 0, &mut examined)?
             }
+            Mutation::Living { .. } => return Err(Error::internal("a write is looked at without its expiry").into()),
         };
         // Several indexes may want values: the number tells which.
         for (number, claim) in examined.claims.iter_mut().enumerate() {
             claim.number = number;
         }
         let wanted: Vec<TableId> = examined.claims.iter().map(|claim| claim.taken.index()).collect();
-        if let Claimed::Clash(number) = claim(&mut examined.claims)? {
+        // Two of them are never the same: they are of different indexes.
+        if let Claimed::Clash(number) | Claimed::Twice(number) = claim(&mut examined.claims)? {
             let index = self.indexes.iter().find(|index| wanted.get(number) == Some(&index.definition.id));
             let index = index.ok_or_else(|| Error::internal("a value is one of an index"))?;
             let old = old.map(|old| self.row(old));
-            return Err(self.taken_error(index, &prepared, &|ordinal| match mutation {
+            return Err(self.clash(index, &prepared, &|ordinal| match mutation {
                 Mutation::Insert { row } | Mutation::Upsert { row } => row[ordinal].clone(),
                 Mutation::Update { changes, .. } => {
                     let changed = changes.iter().rfind(|(changed, _)| *changed == ordinal);
@@ -86,7 +101,7 @@ impl Partition {
                         (None, None) => Datum::Null,
                     }
                 }
-                Mutation::Delete { .. } => Datum::Null,
+                Mutation::Delete { .. } | Mutation::Living { .. } => Datum::Null,
             }));
         }
         self.prepared = Some(Box::new(prepared));
@@ -196,19 +211,20 @@ impl Partition {
         (!may_repeat(&index.definition, values.clone())).then(|| taken.fingerprint(values))
     }
 
-    fn taken_error<'d>(&self, index: &Index, prepared: &Prepared, value: &impl Fn(usize) -> Datum<'d>) -> Error {
+    fn clash<'d>(&self, index: &Index, prepared: &Prepared, value: &impl Fn(usize) -> Datum<'d>) -> Refused {
         let before = self.indexes.iter().take_while(|other| other.definition.id != index.definition.id);
         let computed = before.filter(|other| other.definition.rows.is_some()).count();
         let computed = match &index.definition.rows {
             Some(_) => prepared.values.get(computed).and_then(|values| values.as_deref()).unwrap_or_default(),
             None => &[],
         };
-        match &index.places {
-            Some(places) => {
-                taken_error(&index.definition, &self.shape, places.values(computed, |ordinal| value(ordinal)))
-            }
-            None => Error::internal("an index without its columns has no values"),
-        }
+        let Some(places) = &index.places else {
+            return Error::internal("an index without its columns has no values").into();
+        };
+        let values = places.values(computed, |ordinal| value(ordinal));
+        let error = taken_error(&index.definition, &self.shape, values.clone());
+        let (index, values) = (Arc::clone(&index.definition), values.map(|value| value.to_value()).collect());
+        Refused::Clash(Box::new(Clash { index, values, is_own: false, error }))
     }
 
     /// Computes what an index that is being made needs of the rows that are there.
@@ -240,7 +256,7 @@ impl Partition {
     ///
     /// # Errors
     /// 23505 where one of them is taken.
-    pub(super) fn claim_index(&self, index: &Index) -> Result<()> {
+    pub(super) fn claim_index(&self, index: &Index) -> Result<(), Refused> {
         let Some(taken) = &index.taken else { return Ok(()) };
         let live: Vec<u32> = self.rows.indexed().filter(|&row| !self.rows.is_dead(row)).collect();
         let _charge = Charge::new(self.rows.account(), live.len() * (size_of::<Claim>() + size_of::<u32>()))?;
@@ -249,10 +265,16 @@ impl Partition {
             let value = self.taken_by(index, taken, row);
             claims.extend(value.map(|value| Claim::new(taken, value, self.id, number)));
         }
-        let Claimed::Clash(number) = claim(&mut claims)? else { return Ok(()) };
+        let (number, is_own) = match claim(&mut claims)? {
+            Claimed::All => return Ok(()),
+            Claimed::Clash(number) => (number, false),
+            Claimed::Twice(number) => (number, true),
+        };
         let reader = index.reader(&self.shape, &self.rows);
         let values = reader.into_iter().flat_map(|reader| reader.values(self.rows.entry_of(live[number])));
-        Err(repeated_error(&index.definition, &self.shape, values))
+        let error = repeated_error(&index.definition, &self.shape, values.clone());
+        let (index, values) = (Arc::clone(&index.definition), values.map(|value| value.to_value()).collect());
+        Err(Refused::Clash(Box::new(Clash { index, values, is_own, error })))
     }
 
     #[cfg(test)]

@@ -36,6 +36,15 @@ pub(crate) struct Limits {
     pub(crate) rows_min: usize,
     /// Bytes of living rows that neighbours are merged to.
     pub(crate) bytes_max: usize,
+    /// One dead row of so many makes a run worth rewriting, once the dead are many.
+    pub(crate) dead_share: usize,
+}
+
+impl Limits {
+    /// Those of a round of the compactor.
+    pub(crate) fn of_round(rows_min: usize, bytes_max: usize) -> Self {
+        Self { rows_min, bytes_max, dead_share: DEAD_SHARE }
+    }
 }
 
 /// Neighbouring sealed segments, counted before anything is copied.
@@ -88,9 +97,9 @@ impl Input {
 }
 
 impl Run {
-    fn is_worth(&self, rows_min: usize) -> bool {
-        let many = self.removed >= rows_min.max(1) || self.removed_bytes >= DEAD_BYTES_MIN;
-        (many && self.removed * DEAD_SHARE >= self.kept + self.removed) || self.slots.len() >= SMALL_SEGMENTS
+    fn is_worth(&self, limits: Limits) -> bool {
+        let many = self.removed >= limits.rows_min.max(1) || self.removed_bytes >= DEAD_BYTES_MIN;
+        (many && self.removed * limits.dead_share >= self.kept + self.removed) || self.slots.len() >= SMALL_SEGMENTS
     }
 
     /// Whether the rows of both make one segment. A run of one segment does always: it was one.
@@ -161,7 +170,7 @@ impl Partition {
                     && !self.versions.has_mark_inside((run.sequence, 0), (segment.sequence, segment.len()))
             });
             if !joins {
-                if run.is_worth(limits.rows_min) {
+                if run.is_worth(limits) {
                     break;
                 }
                 run = Run::default();
@@ -170,7 +179,7 @@ impl Partition {
                 run.add(&one);
             }
         }
-        run.is_worth(limits.rows_min).then_some(run)
+        run.is_worth(limits).then_some(run)
     }
 
     /// A segment by itself, if it can be rewritten now.
@@ -205,7 +214,7 @@ impl Partition {
         let bytes = active.bytes() * removed / (active.len() as usize).max(1);
         if !active.is_sealed()
             && (removed >= limits.rows_min.max(1) || bytes >= DEAD_BYTES_MIN)
-            && removed * DEAD_SHARE >= active.len() as usize
+            && removed * limits.dead_share >= active.len() as usize
         {
             self.rows.seal();
         }

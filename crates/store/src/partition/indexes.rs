@@ -12,9 +12,11 @@ use arrow::array::ArrayRef;
 use ashlar_base::{Datum, IndexDef, IndexKind, PartitionId, Result, TableId, Timestamp, Value};
 
 use super::Partition;
+use super::checks::Refused;
 use super::computed::Computed;
 use crate::build::build_array;
 use crate::directory::{Directories, Directory, hashed_lengths};
+use crate::life::EXPIRES_AT;
 use crate::memory::Charge;
 use crate::order::{compare, prefix};
 use crate::ordered::{Entry, OrderedRows};
@@ -74,7 +76,7 @@ pub(super) struct Reader<'p> {
 
 impl<'p> Reader<'p> {
     /// A value of the row that an entry names.
-    fn value(self, entry: u32, position: usize) -> Datum<'p> {
+    pub(super) fn value(self, entry: u32, position: usize) -> Datum<'p> {
         match self.places.keys[position] {
             Place::Column(ordinal) => {
                 let (slot, offset) = split(self.rows.present(entry));
@@ -86,6 +88,11 @@ impl<'p> Reader<'p> {
 
     pub(super) fn values(self, entry: u32) -> impl Iterator<Item = Datum<'p>> + Clone {
         (0..self.places.keys.len()).map(move |position| self.value(entry, position))
+    }
+
+    /// Whether there are values at a position.
+    pub(super) fn has_position(self, position: usize) -> bool {
+        position < self.places.keys.len()
     }
 
     /// The order of the values of two rows.
@@ -144,6 +151,14 @@ impl Index {
         self.computed.as_ref().is_none_or(|computed| computed.has(entry))
     }
 
+    pub(super) fn kind(&self) -> IndexKind {
+        self.definition.kind
+    }
+
+    pub(super) fn entries(&self) -> &OrderedRows {
+        &self.entries
+    }
+
     fn add(&mut self, id: PartitionId, shape: &Shape, rows: &Rows, row: u32) {
         if !self.has(rows.entry_of(row)) {
             return;
@@ -174,7 +189,7 @@ impl Index {
     }
 
     /// Where an entry is: before what a probe asks for, in it, or after it.
-    fn side<'p>(&'p self, reader: Reader<'p>, probe: &'p Probe) -> impl Fn(Entry) -> Ordering + 'p {
+    pub(super) fn side<'p>(&'p self, reader: Reader<'p>, probe: &'p Probe) -> impl Fn(Entry) -> Ordering + 'p {
         let is_hash = self.definition.kind == IndexKind::Hash;
         let hash = is_hash.then(|| reader.rows.hash(probe.equal.iter().map(Value::as_datum)));
         let bound = |bound: &Bound<Value>| match bound {
@@ -229,7 +244,7 @@ impl Partition {
     ///
     /// # Errors
     /// 53200 over the memory bound, 23505 where values that are to be unique are not, and what its expressions find.
-    pub(crate) fn build_index(&mut self, definition: &Arc<IndexDef>, taken: Option<Arc<Taken>>) -> Result<()> {
+    pub(crate) fn build_index(&mut self, definition: &Arc<IndexDef>, taken: Option<Arc<Taken>>) -> Result<(), Refused> {
         if self.indexes.iter().any(|index| index.definition.id == definition.id) {
             return Ok(());
         }
@@ -368,6 +383,9 @@ impl Partition {
     /// XX000 where a stored value is not of its column's type.
     pub(crate) fn gather(&self, shape: &Shape, rows: &[u32], columns: &[usize]) -> Result<Option<Vec<ArrayRef>>> {
         let value = |row: u32, ordinal: usize| {
+            if ordinal == EXPIRES_AT {
+                return self.rows.deadline(row).datum();
+            }
             let (slot, offset) = split(row);
             shape.datum(self.rows.segment(slot), offset, ordinal)
         };
@@ -379,9 +397,8 @@ impl Partition {
                 return Ok(None);
             }
         }
-        let column = |&ordinal: &usize| {
-            build_array(shape.schema.columns[ordinal].sql_type, rows.iter().map(|&row| value(row, ordinal)))
-        };
+        let column =
+            |&ordinal: &usize| build_array(shape.type_of(ordinal), rows.iter().map(|&row| value(row, ordinal)));
         columns.iter().map(column).collect::<Result<_>>().map(Some)
     }
 
@@ -404,18 +421,26 @@ impl Partition {
         }
     }
 
-    /// The row with these values that is there now.
+    /// The row with these values that is there now, ended or over ones aside.
     pub(crate) fn find_live(&self, index: &Arc<IndexDef>, values: &[Value]) -> Option<u32> {
+        self.find_not_ended(index, values, |row| !self.is_over(row))
+    }
+
+    /// The row with these values whose time has come, and that nobody has ended for good.
+    pub(super) fn find_over(&self, index: &Arc<IndexDef>, values: &[Value]) -> Option<u32> {
+        self.find_not_ended(index, values, |row| self.is_over(row))
+    }
+
+    fn find_not_ended(&self, index: &Arc<IndexDef>, values: &[Value], wanted: impl Fn(u32) -> bool) -> Option<u32> {
         let open = (Bound::Unbounded, Bound::Unbounded);
         let probe = Probe { index: Arc::clone(index), equal: values.to_vec(), range: open };
         let (index, reader) = self.index(&probe)?;
         let side = index.side(reader, &probe);
-        let mut found = index.entries.range(|entry| side(entry).is_lt(), |entry| side(entry).is_le());
-        let row = found.find(|&entry| !self.rows.is_dead(self.rows.present(entry)));
-        row.map(|entry| self.rows.present(entry))
+        let found = index.entries.range(|entry| side(entry).is_lt(), |entry| side(entry).is_le());
+        found.map(|entry| self.rows.present(entry)).find(|&row| !self.rows.is_dead(row) && wanted(row))
     }
 
-    fn index(&self, probe: &Probe) -> Option<(&Index, Reader<'_>)> {
+    pub(super) fn index(&self, probe: &Probe) -> Option<(&Index, Reader<'_>)> {
         let index = self.indexes.iter().find(|index| index.definition.id == probe.index.id)?;
         Some((index, index.reader(&self.shape, &self.rows)?))
     }

@@ -10,28 +10,33 @@ mod checks;
 mod compact;
 mod computed;
 mod indexes;
+mod life;
 mod scan;
 mod search;
 mod versions;
+mod walk;
 
 use std::sync::Arc;
 
 use ashlar_base::{Datum, PartitionId, Timestamp};
 use foldhash::fast::RandomState;
 
-pub(crate) use checks::{Examined, Prepared};
+pub(crate) use checks::{Examined, Prepared, Refused};
 pub(crate) use compact::Limits;
 pub use indexes::Probe;
 pub(crate) use indexes::Shared;
-pub(crate) use scan::record_batch;
+pub(crate) use scan::{Picture, record_batch};
 pub(crate) use versions::Stamp;
+pub use walk::Walk;
 
+use crate::life::Lives;
 use crate::memory::{Account, Charge};
 use crate::row::RowRef;
 use crate::rows::{Rows, split};
 use crate::segment::Segment;
 use crate::shape::Shape;
 use indexes::Index;
+use life::Life;
 use versions::Versions;
 
 /// See the module.
@@ -43,6 +48,7 @@ pub(crate) struct Partition {
     indexes: Vec<Index>,
     /// What indexes compute of the row that is about to be written.
     prepared: Option<Box<Prepared>>,
+    life: Life,
     /// Where the rows ended at the last round of the compactor.
     last_end: (u64, u32),
     _charge: Charge,
@@ -80,6 +86,7 @@ impl Partition {
         account: &Arc<Account>,
         hasher: RandomState,
         segment_rows: u32,
+        lives: &Arc<Lives>,
     ) -> Self {
         Self {
             id,
@@ -88,6 +95,7 @@ impl Partition {
             versions: Versions::new(account),
             indexes: Vec::new(),
             prepared: None,
+            life: Life::new(lives, shape.schema.life),
             last_end: (0, 0),
             // The partition itself and its first lists of segments.
             _charge: Charge::forced(account, size_of::<Self>() + 64),
@@ -108,6 +116,11 @@ impl Partition {
         self.rows.total()
     }
 
+    /// Bytes of the rows, ended ones included.
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.rows.in_order().map(|(_, segment)| segment.bytes()).sum()
+    }
+
     /// Whether nobody would miss the partition: no row is there, and no snapshot sees one.
     pub(crate) fn can_go(&self) -> bool {
         self.rows.live() == 0 && self.versions.is_empty()
@@ -122,12 +135,25 @@ impl Partition {
     pub(crate) fn set_shape(&mut self, shape: &Arc<Shape>) {
         self.shape = Arc::clone(shape);
         self.reshape_indexes();
+        self.set_life(shape.schema.life);
     }
 
     /// Finds a key.
     #[inline]
     pub(crate) fn locate(&self, hash: u64, key: &[Datum<'_>]) -> Located {
-        Located { hash, row: self.rows.find(hash, key) }
+        Located { hash, row: self.rows.find(hash, key).filter(|&row| !self.is_over(row)) }
+    }
+
+    /// The first of three steps that bring the row of a key near: see `lookahead`.
+    #[inline]
+    pub(crate) fn prefetch_index(&self, hash: u64) {
+        self.rows.prefetch_index(hash);
+    }
+
+    /// The row that a search for a hash would look at first, and its segment: the second step.
+    #[inline]
+    pub(crate) fn guess(&self, hash: u64) -> Option<(&Segment, u32)> {
+        self.rows.guess(hash)
     }
 
     /// The row with this id.
@@ -142,11 +168,27 @@ impl Partition {
         RowRef::new(shape, self.rows.segment(slot), offset)
     }
 
+    /// The rows that nobody has ended, in the order in which they lie.
+    pub(crate) fn living(&self) -> impl Iterator<Item = u32> {
+        self.rows.living()
+    }
+
+    /// Whether a row is ended.
+    pub(crate) fn is_dead(&self, row: u32) -> bool {
+        self.rows.is_dead(row)
+    }
+
+    /// Finds a key, whether the time of its row has come or not.
+    pub(crate) fn locate_unended(&self, hash: u64, key: &[Datum<'_>]) -> Located {
+        Located { hash, row: self.rows.find(hash, key) }
+    }
+
     /// Whether a snapshot at a timestamp sees a row.
     fn is_visible(&self, segment: &Segment, row: u32, at: Timestamp) -> bool {
         let (_, offset) = split(row);
         self.versions.prefix(at).contains(segment.sequence, offset)
             && (!segment.is_dead(offset) || self.versions.end_of(row).is_some_and(|end| end > at))
+            && !self.has_passed(segment, row, at)
     }
 
     /// Finds the row of a key that a snapshot at a timestamp sees.
@@ -154,8 +196,14 @@ impl Partition {
         self.rows.find_where(hash, key, |row, segment| self.is_visible(segment, row, at))
     }
 
-    /// Whether nothing happened after a timestamp that is registered or held.
+    /// Whether nothing happened after a timestamp that is registered or held. Where rows end by themselves, nobody knows
+    /// without a look at the row.
     pub(crate) fn is_present(&self, at: Timestamp) -> bool {
+        self.versions.is_present(at) && !self.has_life()
+    }
+
+    /// Whether nobody wrote after a timestamp that is registered or held.
+    pub(crate) fn is_unwritten(&self, at: Timestamp) -> bool {
         self.versions.is_present(at)
     }
 
@@ -168,11 +216,19 @@ impl Partition {
         }
     }
 
+    /// A key that another partition has too.
+    pub(crate) fn first_key_in<'p>(&'p self, other: &Self) -> Option<Vec<Datum<'p>>> {
+        self.rows.indexed().find_map(|row| {
+            let key: Vec<_> = self.shape.schema.key.iter().map(|&ordinal| self.row(row).get(ordinal)).collect();
+            other.locate(self.rows.hash_of(row), &key).row.is_some().then_some(key)
+        })
+    }
+
     /// Visits the rows whose key hash starts with these bits.
     pub(crate) fn for_bucket(&self, bucket: u64, bucket_bits: u32, f: &mut dyn FnMut(RowRef<'_>)) {
         for row in self.rows.indexed() {
             let in_bucket = bucket_bits == 0 || self.rows.hash_of(row) >> (64 - bucket_bits) == bucket;
-            if in_bucket && !self.rows.is_dead(row) {
+            if in_bucket && !self.rows.is_dead(row) && !self.is_over(row) {
                 f(self.row(row));
             }
         }

@@ -13,6 +13,7 @@ use ashlar_base::{Datum, Error, Result, Timestamp};
 
 use super::Partition;
 use crate::build::{absent, build_array};
+use crate::life::{Deadline, EXPIRES_AT};
 use crate::region::ScanBatch;
 use crate::rows::split;
 use crate::segment::{Column, Layout};
@@ -32,6 +33,8 @@ struct SegmentPicture {
     columns: Columns,
     /// A bit per row that is not visible; empty when all are visible.
     hidden: Vec<u64>,
+    /// When the life of each row ends, where that is asked for.
+    deadlines: Vec<Deadline>,
 }
 
 enum Columns {
@@ -53,7 +56,7 @@ impl Partition {
             let columns = if segment.is_sealed() {
                 Columns::Sealed(segment.sealed_columns())
             } else {
-                let lend = |&ordinal: &usize| match shape.place(&segment.layout, ordinal) {
+                let lend = |&ordinal: &usize| match shape.place_asked(&segment.layout, ordinal) {
                     Place::At(position) => {
                         let nullable = shape.schema.columns[ordinal].nullable;
                         Some(segment.column(position).share(len as usize, nullable))
@@ -63,13 +66,35 @@ impl Partition {
                 Columns::Lent(projection.iter().map(lend).collect())
             };
             let hidden = segment.dead_words(len).unwrap_or_default();
-            segments.push(SegmentPicture { slot, layout: Arc::clone(&segment.layout), len, columns, hidden });
+            let asked = projection.contains(&EXPIRES_AT);
+            let deadlines = if asked { (0..len).map(|row| segment.deadline(row)).collect() } else { Vec::new() };
+            segments.push(SegmentPicture {
+                slot,
+                layout: Arc::clone(&segment.layout),
+                len,
+                columns,
+                hidden,
+                deadlines,
+            });
         }
         let mut picture = Picture { shape: Arc::clone(shape), segments };
         for row in self.versions.ended_after(at) {
-            picture.set_hidden(row, false);
+            if !self.has_passed(self.rows.segment(split(row).0), row, at) {
+                picture.set_hidden(row, false);
+            }
+        }
+        if self.has_life() {
+            for segment in &mut picture.segments {
+                self.add_passed(segment.slot, at, segment.len, &mut segment.hidden);
+            }
         }
         picture
+    }
+
+    /// All rows, with all columns of a shape in their order: see [`Picture::batches_of`].
+    pub(crate) fn everything(&self, shape: &Arc<Shape>) -> Picture {
+        let columns: Vec<usize> = (0..shape.schema.columns.len()).collect();
+        self.picture(shape, Timestamp(u64::MAX), &columns)
     }
 
     /// Leaves the row of a key out of a picture that was made under the same lock.
@@ -104,8 +129,23 @@ impl Picture {
 
     /// Batches of the projected columns, oldest rows first.
     pub(crate) fn batches(self, projection: &[usize], schema: &SchemaRef) -> Result<Vec<ScanBatch>> {
+        self.batches_as(projection, schema, |index, _| index)
+    }
+
+    /// Batches of some columns of a picture that has all columns in their order.
+    pub(crate) fn batches_of(&self, projection: &[usize], schema: &SchemaRef) -> Result<Vec<ScanBatch>> {
+        self.batches_as(projection, schema, |_, ordinal| ordinal)
+    }
+
+    /// `lent` tells which of the lent columns one is, of its place in the projection and its ordinal.
+    fn batches_as(
+        &self,
+        projection: &[usize],
+        schema: &SchemaRef,
+        lent: impl Fn(usize, usize) -> usize,
+    ) -> Result<Vec<ScanBatch>> {
         let mut batches = Vec::with_capacity(self.segments.len());
-        for segment in self.segments {
+        for segment in &self.segments {
             let len = segment.len as usize;
             let hidden: u32 = segment.hidden.iter().map(|word| word.count_ones()).sum();
             if hidden == segment.len {
@@ -117,13 +157,19 @@ impl Picture {
             });
             let mut arrays = Vec::with_capacity(projection.len());
             for (index, &ordinal) in projection.iter().enumerate() {
+                if ordinal == EXPIRES_AT {
+                    let deadline = |row: usize| segment.deadlines.get(row).copied().unwrap_or(Deadline::NONE);
+                    let values = (0..len).map(|row| deadline(row).datum());
+                    arrays.push(build_array(self.shape.type_of(ordinal), values)?);
+                    continue;
+                }
                 let array = match (&segment.columns, self.shape.place(&segment.layout, ordinal)) {
                     (Columns::Sealed(columns), Place::At(position)) => {
                         columns[position].share(len, self.shape.schema.columns[ordinal].nullable)
                     }
                     (Columns::Lent(arrays), Place::At(_)) => {
-                        let lent = arrays[index].clone();
-                        lent.ok_or_else(|| Error::internal("a column of the active segment was not lent"))?
+                        let array = arrays[lent(index, ordinal)].clone();
+                        array.ok_or_else(|| Error::internal("a column of the active segment was not lent"))?
                     }
                     (_, Place::Missing(datum)) => {
                         let column = &self.shape.schema.columns[ordinal];

@@ -11,7 +11,7 @@ use crate::testing::{numbers, scan_all, store};
 use crate::{ReadView, Store};
 
 const PARTITION: PartitionId = PartitionId(0);
-const LIMITS: Limits = Limits { rows_min: 1, bytes_max: 1 << 20 };
+const LIMITS: Limits = Limits { rows_min: 1, bytes_max: 1 << 20, dead_share: 4 };
 
 fn put(region: &Region, id: i64, v: i64) {
     let row = [Datum::Int8(id), Datum::Int8(v)];
@@ -267,7 +267,7 @@ fn a_run_ends_at_its_bytes() {
         region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).unwrap();
     }
     let pick = |bytes_max| {
-        let limits = Limits { rows_min: 1, bytes_max };
+        let limits = Limits { rows_min: 1, bytes_max, dead_share: 4 };
         let rewrite = region.lock(PARTITION).as_mut().unwrap().pick(limits).expect("half of the rows are dead");
         rewrite.row_counts()
     };
@@ -288,10 +288,12 @@ fn a_segment_is_left_as_it_is_where_new_defaults_are_too_much_for_one() {
     let text = Value::Text("x".repeat(1000).into());
     schema.columns[1].default = Some(ashlar_base::ColumnDefault::Constant(text));
     region.alter(Arc::new(schema)).unwrap();
-    let pick = |bytes_max| region.lock(PARTITION).as_mut().unwrap().pick(Limits { rows_min: 1, bytes_max }).is_some();
+    let pick = |bytes_max| {
+        region.lock(PARTITION).as_mut().unwrap().pick(Limits { rows_min: 1, bytes_max, dead_share: 4 }).is_some()
+    };
     assert!(pick(10_000));
     let counts = |bytes_max| {
-        let limits = Limits { rows_min: 1, bytes_max };
+        let limits = Limits { rows_min: 1, bytes_max, dead_share: 4 };
         region.lock(PARTITION).as_mut().unwrap().pick(limits).map(|rewrite| rewrite.row_counts())
     };
     // The first keeps six rows, the second none.

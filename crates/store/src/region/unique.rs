@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use ashlar_base::{IndexDef, TableId, Value};
 
 use super::Region;
+use crate::places::Clash;
 use crate::row::RowRef;
 use crate::taken::{Fingerprint, Taken};
 
@@ -57,6 +58,31 @@ impl Region {
                 return None;
             }
             partition = now;
+        }
+    }
+
+    /// Ends the row for good that has the values of a clash for itself, if its time has come. With no partition locked. False:
+    /// a row has them, and it is no use to try again.
+    pub(crate) fn bury_holder(&self, clash: &Clash) -> bool {
+        if clash.is_own || !self.lives().is_on() {
+            return false;
+        }
+        // Dropped meanwhile, or free.
+        let Some(taken) = self.taken(clash.index.id) else { return true };
+        let value = taken.fingerprint(clash.values.iter().map(Value::as_datum));
+        let Some(mut partition) = taken.holder(value) else { return true };
+        loop {
+            let mut guard = self.lock(partition);
+            if let Some(stored) = guard.as_mut()
+                && stored.bury_value(&clash.index, &clash.values, self.common.stamp())
+            {
+                return true;
+            }
+            match taken.holder(value) {
+                None => return true,
+                Some(now) if now == partition => return false,
+                Some(now) => partition = now,
+            }
         }
     }
 

@@ -131,6 +131,12 @@ impl Rows {
                     }
                 }
             }
+            let from = self.segment(old.slot);
+            if from.has_life() {
+                for (&(row, _), offset) in origins[start..end].iter().zip(start as u32..) {
+                    segment.inherit(offset, from, split(row).1);
+                }
+            }
             start = end;
         }
         let slots: Vec<u16> = replaced.iter().map(|old| old.slot).collect();

@@ -12,6 +12,7 @@ use ashlar_base::{Datum, Interval, Result, ScalarType, SqlType, Value};
 use super::BYTES_MAX;
 use super::arena::Arena;
 use super::bitmap::Bitmap;
+use super::prefetch;
 use crate::memory::Account;
 
 /// Nanoseconds are what Arrow counts in an interval.
@@ -125,6 +126,30 @@ impl Column {
             Data::Fixed { values, .. } => values.len(),
             Data::Bytes { offsets, bytes } => offsets.len() + bytes.len(),
             Data::List { offsets, items } => offsets.len() + items.bytes(),
+        }
+    }
+
+    /// Brings near what says where a value is, or the value itself where it has a fixed width.
+    #[inline]
+    pub(crate) fn prefetch_place(&self, row: usize) {
+        let (arena, at) = match &self.data {
+            Data::Fixed { values, width } => (values, row * width),
+            Data::Bytes { offsets, .. } | Data::List { offsets, .. } => (offsets, row * size_of::<i32>()),
+            Data::Bits(_) => return,
+        };
+        if let Some(first) = arena.bytes().get(at) {
+            prefetch::line(first);
+        }
+    }
+
+    /// Brings the bytes of a text near. What says where they are is near already.
+    #[inline]
+    pub(crate) fn prefetch_bytes(&self, row: usize) {
+        if let Data::Bytes { offsets, bytes } = &self.data
+            && row < self.len
+        {
+            let (start, end) = (offset(offsets, row), offset(offsets, row + 1));
+            prefetch::bytes(bytes.bytes().get(start..end).unwrap_or_default());
         }
     }
 

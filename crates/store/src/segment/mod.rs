@@ -10,6 +10,8 @@ mod arena;
 mod bitmap;
 mod borrow;
 mod column;
+mod life;
+pub(crate) mod prefetch;
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -26,6 +28,8 @@ pub(crate) const ROWS_MAX: u32 = 1 << 16;
 /// Bytes of text, or array elements, that a column of a segment has at most, unless one row alone has more. What is
 /// copied under a lock when an arena grows, and what a rewrite copies at once, is of this order.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
+/// Columns of a row that are brought near: those of the plain keys and some more.
+const PREFETCHED_COLUMNS: usize = 4;
 /// Rows that the first rows of a segment make room for.
 const ROWS_FIRST: usize = 4;
 
@@ -47,6 +51,7 @@ pub(crate) struct Segment {
     len: u32,
     dead: Option<Dead>,
     dead_count: u32,
+    life: Option<Box<life::Life>>,
     account: Arc<Account>,
     _charge: Charge,
 }
@@ -95,6 +100,7 @@ impl Segment {
             len: 0,
             dead: None,
             dead_count: 0,
+            life: None,
             account: Arc::clone(account),
             _charge: charge,
         }
@@ -221,6 +227,18 @@ impl Segment {
         }
     }
 
+    /// Brings near where the values of a row are said to be, or the values themselves where they have one width.
+    #[inline]
+    pub(crate) fn prefetch_places(&self, row: u32) {
+        self.columns.iter().take(PREFETCHED_COLUMNS).for_each(|column| column.prefetch_place(row as usize));
+    }
+
+    /// Brings the bytes of a row's values near, once their places are.
+    #[inline]
+    pub(crate) fn prefetch_bytes(&self, row: u32) {
+        self.columns.iter().take(PREFETCHED_COLUMNS).for_each(|column| column.prefetch_bytes(row as usize));
+    }
+
     /// One column, to be lent under the partition's lock.
     pub(crate) fn column(&self, position: usize) -> &Column {
         &self.columns[position]
@@ -244,6 +262,7 @@ impl Segment {
             let mut columns = std::mem::take(columns);
             columns.iter_mut().for_each(Column::seal);
             self.columns = Columns::Sealed(Arc::new(columns));
+            self.shrink_life();
         }
     }
 

@@ -13,6 +13,8 @@ use super::*;
 use crate::testing::{INT4, INT8, TEXT, any_value, datums, index_key, is_same, lengths, scan_map, schema, store};
 use crate::{Applied, Mark, Mutation, Pending, ReadView, ScanBatch};
 
+mod life;
+
 /// Few, so that transactions meet.
 const KEYS: u8 = 7;
 
@@ -28,6 +30,8 @@ enum Op {
     TakeBack,
     TransactionUpsert(usize, u8, Value, Value),
     TransactionInsert(usize, u8, Value, Value),
+    /// Rows for which a table without indexes takes a load.
+    TransactionLoad(usize, Vec<(u8, Value, Value)>),
     TransactionDelete(usize, u8),
     TransactionTruncate(usize),
     NewStatement(usize),
@@ -64,6 +68,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => Just(Op::TakeBack),
         6 => (transaction(), key(), name(), tags()).prop_map(|(t, key, name, tags)| Op::TransactionUpsert(t, key, name, tags)),
         4 => (transaction(), key(), name(), tags()).prop_map(|(t, key, name, tags)| Op::TransactionInsert(t, key, name, tags)),
+        4 => (transaction(), proptest::collection::vec((key(), name(), tags()), 0..5))
+            .prop_map(|(t, rows)| Op::TransactionLoad(t, rows)),
         4 => (transaction(), key()).prop_map(|(t, key)| Op::TransactionDelete(t, key)),
         1 => transaction().prop_map(Op::TransactionTruncate),
         3 => transaction().prop_map(Op::NewStatement),
@@ -99,6 +105,14 @@ struct Writes {
     /// The version that the first write of a key saw, and whether it was an insert.
     seen: BTreeMap<u8, (Option<u64>, bool)>,
     truncated: bool,
+}
+
+/// How a transaction writes a row.
+#[derive(Clone, Copy, PartialEq)]
+enum Put {
+    Upsert,
+    Insert,
+    Load,
 }
 
 struct Transaction {
@@ -271,8 +285,13 @@ impl Model {
                 self.lent.push((batches, text));
             }
             Op::TakeBack => self.lent.clear(),
-            Op::TransactionUpsert(index, key, name, tags) => self.transaction_put(*index, *key, name, tags, false),
-            Op::TransactionInsert(index, key, name, tags) => self.transaction_put(*index, *key, name, tags, true),
+            Op::TransactionUpsert(index, key, name, tags) => {
+                self.transaction_put(*index, *key, name, tags, Put::Upsert);
+            }
+            Op::TransactionInsert(index, key, name, tags) => {
+                self.transaction_put(*index, *key, name, tags, Put::Insert);
+            }
+            Op::TransactionLoad(index, rows) => self.transaction_load(*index, rows),
             Op::TransactionDelete(index, key) => self.transaction_delete(*index, *key),
             Op::TransactionTruncate(index) => {
                 let version = self.region.schema().version;
@@ -444,18 +463,35 @@ impl Model {
         })
     }
 
-    fn transaction_put(&mut self, index: usize, key: u8, name: &Value, tags: &Value, insert: bool) {
+    fn transaction_load(&mut self, index: usize, rows: &[(u8, Value, Value)]) {
+        let version = self.region.schema().version;
+        let has_indexes = !self.region.every_index().is_empty();
+        let transaction = &mut self.transactions[index];
+        let started = transaction.set.start_load(&self.region, version, &transaction.snapshot);
+        if *transaction.version.get_or_insert(version) != version {
+            assert_eq!(started.unwrap_err().code(), ErrorCode::SerializationFailure);
+            return;
+        }
+        let put = if started.unwrap() { Put::Load } else { Put::Insert };
+        assert_eq!(put == Put::Insert, has_indexes);
+        for (key, name, tags) in rows {
+            self.transaction_put(index, *key, name, tags, put);
+        }
+    }
+
+    fn transaction_put(&mut self, index: usize, key: u8, name: &Value, tags: &Value, put: Put) {
         let values = self.row(key, name, tags);
         let row = self.ordered(&values);
         let row = datums(&row);
         let version = self.region.schema().version;
         let transaction = &mut self.transactions[index];
         let (set, snapshot) = (&mut transaction.set, &transaction.snapshot);
-        let result = if insert {
-            set.insert(&self.region, version, snapshot, &row)
-        } else {
-            set.upsert(&self.region, version, snapshot, &row)
+        let result = match put {
+            Put::Upsert => set.upsert(&self.region, version, snapshot, &row),
+            Put::Insert => set.insert(&self.region, version, snapshot, &row),
+            Put::Load => set.load(&self.region, version, snapshot, &row),
         };
+        let insert = put != Put::Upsert;
         if *transaction.version.get_or_insert(version) != version {
             assert_eq!(result.unwrap_err().code(), ErrorCode::SerializationFailure);
             return;

@@ -84,7 +84,7 @@ fn claims_are_taken_together_or_not_at_all() {
     assert_eq!((first.len(), second.len()), (1, 1));
     // Two of them are the same.
     let mut same = vec![claim_of(&first, 5, 0), claim_of(&first, 5, 1)];
-    assert!(matches!(claim(&mut same).unwrap(), Claimed::Clash(1)));
+    assert!(matches!(claim(&mut same).unwrap(), Claimed::Twice(1)));
     // One that the same commit gives back has two rows for a while.
     let mut moved = vec![claim_of(&first, 1, 0)];
     moved[0].is_released = true;

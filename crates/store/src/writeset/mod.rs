@@ -8,6 +8,7 @@
 //!   states  beside each row: read timestamp, the row it replaced, partition, what it means
 //! ```
 
+mod load;
 mod overlay;
 mod staged;
 mod unique;
@@ -18,9 +19,11 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, Result, TableId, TableSchema};
 
+pub(crate) use load::Load;
 pub use overlay::{Overlay, ReadView};
 pub(crate) use staged::Staged;
 
+use crate::life::{Deadline, Expiry};
 use crate::region::{Region, changed};
 use crate::row::RowRef;
 use crate::snapshot::{Hold, Snapshot};
@@ -112,17 +115,65 @@ impl WriteSet {
         Ok(staged)
     }
 
-    /// Puts a row in the place of whatever has its key. `version` is that of the schema which the row was made for:
-    /// 40001 if the table has another one by now. `read_at` is the snapshot of the statement: at commit 40001, if
-    /// another commit changed this key after it.
+    /// Puts a row in the place of whatever has its key, whose expiry it keeps. `version` is that of the schema which the
+    /// row was made for: 40001 if the table has another one by now. `read_at` is the snapshot of the statement: at commit
+    /// 40001, if another commit changed this key after it.
     pub fn upsert(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
-        self.staged_mut(region, version, read_at)?.upsert(read_at.timestamp(), row)
+        self.put(region, version, read_at, row, Expiry::Keep)
+    }
+
+    /// Like [`WriteSet::upsert`], and says how long the row lives.
+    pub fn put(
+        &mut self,
+        region: &Arc<Region>,
+        version: u32,
+        read_at: &Snapshot,
+        row: &[Datum<'_>],
+        expiry: Expiry,
+    ) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.upsert(read_at.timestamp(), row, expiry, None)
+    }
+
+    /// Like [`WriteSet::put`], with the deadline of the row that is there.
+    pub(crate) fn put_over(
+        &mut self,
+        region: &Arc<Region>,
+        version: u32,
+        read_at: &Snapshot,
+        row: &[Datum<'_>],
+        life: (Expiry, Deadline),
+    ) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.upsert(read_at.timestamp(), row, life.0, Some(life.1))
     }
 
     /// Adds a row whose key must be new: 23505 at once if the snapshot sees the key or a row with it is pending,
     /// and at commit if it has appeared since. `version` and `read_at` as for [`WriteSet::upsert`].
     pub fn insert(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
-        self.staged_mut(region, version, read_at)?.insert(read_at.timestamp(), row)
+        self.insert_living(region, version, read_at, row, Expiry::Table)
+    }
+
+    /// Like [`WriteSet::insert`], and says how long the row lives.
+    pub fn insert_living(
+        &mut self,
+        region: &Arc<Region>,
+        version: u32,
+        read_at: &Snapshot,
+        row: &[Datum<'_>],
+        expiry: Expiry,
+    ) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.insert(read_at.timestamp(), row, expiry)
+    }
+
+    /// Many rows are about to come for [`WriteSet::load`]. `false`: not in bulk, and they are to be inserted. `version`
+    /// and `read_at` as for [`WriteSet::upsert`]. What was loaded is taken back only as a whole: a mark must not be set
+    /// before the last row has come.
+    pub fn start_load(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot) -> Result<bool> {
+        self.staged_mut(region, version, read_at)?.start_load(read_at.timestamp())
+    }
+
+    /// Like [`WriteSet::insert`], for one of many rows; after [`WriteSet::start_load`].
+    pub fn load(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot, row: &[Datum<'_>]) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.load(read_at.timestamp(), row)
     }
 
     /// Removes the row of a key; `version` and `read_at` as for [`WriteSet::upsert`].
@@ -200,9 +251,9 @@ impl WriteSet {
     }
 
     /// What there is to commit, by table, and the snapshot that is kept for it.
-    pub(crate) fn parts(&mut self) -> (&[Staged], &mut Option<(Snapshot, Hold)>) {
+    pub(crate) fn parts(&mut self) -> (&mut [Staged], &mut Option<(Snapshot, Hold)>) {
         self.staged.sort_by_key(|staged| staged.region().id());
-        (&self.staged, &mut self.first_read)
+        (&mut self.staged, &mut self.first_read)
     }
 
     /// Forgets everything.

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
-use arrow::datatypes::SchemaRef;
-use ashlar_base::{Datum, Error, PartitionId, Result, TableId};
+use arrow::datatypes::{Schema, SchemaRef};
+use ashlar_base::{Datum, Error, PartitionId, Result, TableId, Timestamp};
 
-use super::Staged;
+use super::{Load, Staged};
 use crate::build::build_array;
+use crate::life::{Deadline, EXPIRES_AT};
 use crate::memory::Charge;
-use crate::partition::record_batch;
+use crate::partition::{Partition, Picture, record_batch};
 use crate::reader::ColumnReader;
 use crate::region::ScanBatch;
 use crate::rows::split;
@@ -48,7 +49,17 @@ pub struct Overlay {
     starts: Vec<u32>,
     /// Beside `rows`: whether the key is to be deleted.
     deleted: Vec<bool>,
+    /// What arrived in bulk, in the order of its partitions for each load. Its keys are new: they hide no row.
+    loaded: Vec<Loaded>,
+    /// When those keys were new to the table; `None`: nothing arrived in bulk.
+    loaded_at: Option<Timestamp>,
     _charge: Charge,
+}
+
+/// The rows of one partition that arrived in bulk.
+pub(crate) struct Loaded {
+    pub(crate) partition: PartitionId,
+    pub(crate) rows: Picture,
 }
 
 struct OverlaySegment {
@@ -56,6 +67,8 @@ struct OverlaySegment {
     /// In the order of the layout.
     columns: Vec<ArrayRef>,
     key: Vec<ColumnReader<'static>>,
+    /// When the life of each row ends, where any row has said.
+    deadlines: Vec<Deadline>,
 }
 
 impl Overlay {
@@ -73,7 +86,11 @@ impl Overlay {
                     .expect("a column reads as its own type")
             };
             let key = layout.key.iter().map(reader).collect();
-            segments.push(OverlaySegment { layout, columns, key });
+            let deadlines = match segment.has_life() {
+                true => (0..segment.len()).map(|row| segment.deadline(row)).collect(),
+                false => Vec::new(),
+            };
+            segments.push(OverlaySegment { layout, columns, key, deadlines });
         }
         // Over the bound too: a transaction must be able to look at what it has written.
         let charge = Charge::forced(staged.account(), staged.list_bytes() + staged.row_count());
@@ -86,6 +103,8 @@ impl Overlay {
             rows,
             starts,
             deleted,
+            loaded_at: staged.loads().iter().map(Load::read_at).min(),
+            loaded: staged.loads().iter().flat_map(|load| load.picture(staged.shape())).collect(),
             _charge: charge,
         }
     }
@@ -105,8 +124,19 @@ impl Overlay {
         at(usize::from(partition.0))..at(usize::from(partition.0) + 1)
     }
 
-    /// Visits every pending key of a partition.
-    pub(crate) fn for_keys(&self, partition: PartitionId, mut f: impl FnMut(&[Datum<'_>])) {
+    /// Whether a partition has pending rows or deletions.
+    pub fn touches(&self, partition: PartitionId) -> bool {
+        let is_loaded = || self.loaded.iter().any(|loaded| loaded.partition == partition);
+        self.truncated || !self.range(partition).is_empty() || is_loaded()
+    }
+
+    /// Visits every pending key of a partition that a committed row may have, of which `stored` are all.
+    pub(crate) fn for_keys(
+        &self,
+        partition: PartitionId,
+        stored: &Partition,
+        mut f: impl FnMut(&[Datum<'_>]),
+    ) -> Result<()> {
         let mut key = Vec::new();
         for &row in &self.rows[self.range(partition)] {
             let (slot, offset) = split(row);
@@ -114,6 +144,32 @@ impl Overlay {
             key.extend(self.segments[usize::from(slot)].key.iter().map(|column| column.datum(offset as usize)));
             f(&key);
         }
+        drop(key);
+        // Keys of a load were new. Where somebody has written since, they may not be: then the commit will say so, and
+        // until then this transaction has its own row.
+        if self.loaded_at.is_some_and(|at| !stored.is_present(at)) {
+            let loaded = self.loaded.iter().filter(|loaded| loaded.partition == partition);
+            loaded.map(|loaded| &loaded.rows).try_for_each(|rows| self.for_loaded_keys(rows, &mut f))?;
+        }
+        Ok(())
+    }
+
+    fn for_loaded_keys(&self, rows: &Picture, f: &mut impl FnMut(&[Datum<'_>])) -> Result<()> {
+        let schema = &self.shape.schema;
+        let fields: Vec<_> =
+            schema.key.iter().map(|&ordinal| Arc::clone(&self.shape.arrow.fields()[ordinal])).collect();
+        for ScanBatch { batch, visible } in rows.batches_of(&schema.key, &Arc::new(Schema::new(fields)))? {
+            let reader = |(column, &ordinal): (&ArrayRef, &usize)| {
+                ColumnReader::shared(column, schema.columns[ordinal].sql_type)
+            };
+            let readers = batch.columns().iter().zip(&schema.key).map(reader).collect::<Result<Vec<_>>>()?;
+            let is_visible = |row: &usize| visible.as_ref().is_none_or(|visible| visible.value(*row));
+            for row in (0..batch.num_rows()).filter(is_visible) {
+                let key: Vec<Datum<'_>> = readers.iter().map(|reader| reader.datum(row)).collect();
+                f(&key);
+            }
+        }
+        Ok(())
     }
 
     /// Appends the pending rows of a partition.
@@ -130,7 +186,12 @@ impl Overlay {
         for rows in rows.chunk_by(|left, right| split(*left).0 == split(*right).0) {
             let segment = &self.segments[usize::from(split(rows[0]).0)];
             let offsets = UInt32Array::from_iter_values(rows.iter().map(|&row| split(row).1));
-            let column = |&ordinal: &usize| match self.shape.place(&segment.layout, ordinal) {
+            let deadline = |&row: &u32| segment.deadlines.get(split(row).1 as usize).copied();
+            let column = |&ordinal: &usize| match self.shape.place_asked(&segment.layout, ordinal) {
+                Place::Missing(_) if ordinal == EXPIRES_AT => {
+                    let values = rows.iter().map(|row| deadline(row).unwrap_or(Deadline::NONE).datum());
+                    build_array(self.shape.type_of(ordinal), values)
+                }
                 Place::At(position) => {
                     take(&segment.columns[position], &offsets, None).map_err(|error| Error::internal(error.to_string()))
                 }
@@ -143,12 +204,19 @@ impl Overlay {
             let columns = projection.iter().map(column).collect::<Result<Vec<_>>>()?;
             batches.push(ScanBatch { batch: record_batch(schema, columns, rows.len())?, visible: None });
         }
+        for loaded in self.loaded.iter().filter(|loaded| loaded.partition == partition) {
+            batches.extend(loaded.rows.batches_of(projection, schema)?);
+        }
         Ok(())
     }
 }
 
 impl std::fmt::Debug for Overlay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Overlay").field("rows", &self.rows.len()).field("truncated", &self.truncated).finish()
+        f.debug_struct("Overlay")
+            .field("rows", &self.rows.len())
+            .field("loaded", &self.loaded.len())
+            .field("truncated", &self.truncated)
+            .finish()
     }
 }

@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema, Timestamp, Value};
+use ashlar_base::{Datum, Error, ErrorCode, LifeOptions, PartitionId, Result, TableSchema, Timestamp, Value};
 use parking_lot::Mutex;
 
+use super::load::{Load, LoadedRow};
 use super::unique::PendingValues;
 use super::{Overlay, Pending};
+use crate::life::{Deadline, Expiry, Keep};
 use crate::memory::{Account, Charge};
 use crate::region::{KeyPlace, Region};
 use crate::row::RowRef;
@@ -31,8 +33,14 @@ pub(crate) struct Staged {
     length: Length,
     truncations: Vec<Truncation>,
     alterations: Vec<Alteration>,
+    /// What arrived in bulk, a load for each statement.
+    loads: Vec<Load>,
+    /// Rows of loads that were written again, in order.
+    taken_out: Vec<LoadedRow>,
     expected: Vec<Expected>,
     charge: Charge,
+    /// Rows were given a life of their own.
+    says_life: bool,
     /// The picture of the writes so far, once somebody asked.
     overlay: Mutex<Option<Arc<Overlay>>>,
     /// What pending rows have in unique indexes, as far as somebody asked.
@@ -56,6 +64,10 @@ const DELETED: u8 = 1;
 const INSERTED: u8 = 2;
 /// Taken back.
 const UNDONE: u8 = 4;
+/// The row lives as its table says; without this and the next one it keeps what the row has that it replaces.
+const LIFE_OF_TABLE: u8 = 8;
+/// The row was given a life of its own, which is that of the pending row.
+const LIFE_OF_ROW: u8 = 16;
 
 // Ten million of them lie beside the rows of a large load.
 const _: () = assert!(size_of::<State>() == 16);
@@ -75,6 +87,8 @@ impl State {
 struct Truncation {
     at: Length,
     killed: Vec<u32>,
+    loads: Vec<Load>,
+    taken_out: Vec<LoadedRow>,
 }
 
 /// The table was given another shape. Rows from before stay as they are, and read as the shape of now.
@@ -99,12 +113,14 @@ impl Expected {
     }
 }
 
-/// How much was written: rows, truncations and alterations.
+/// How much was written: rows, truncations, alterations, loads, and rows that were taken out of loads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Length {
     rows: u64,
     truncations: usize,
     alterations: usize,
+    loads: usize,
+    taken_out: usize,
 }
 
 impl Staged {
@@ -120,8 +136,11 @@ impl Staged {
             length: Length::default(),
             truncations: Vec::new(),
             alterations: Vec::new(),
+            loads: Vec::new(),
+            taken_out: Vec::new(),
             expected: Vec::new(),
             charge: Charge::empty(&account),
+            says_life: false,
             overlay: Mutex::new(None),
             values: PendingValues::default(),
         }
@@ -145,7 +164,7 @@ impl Staged {
 
     /// Whether there is more to commit than keys that must not have changed.
     pub(crate) fn changes_anything(&self) -> bool {
-        self.rows.live() > 0 || self.truncates() || !self.alterations.is_empty()
+        self.rows.live() > 0 || self.truncates() || !self.alterations.is_empty() || self.has_loaded()
     }
 
     /// The keys that nobody else may have changed.
@@ -170,7 +189,12 @@ impl Staged {
 
     /// Whether rows are pending that are not deletions.
     pub(crate) fn has_rows(&self) -> bool {
-        self.rows.indexed().any(|row| !self.rows.is_dead(row) && !self.state(row).is_deleted())
+        self.rows.indexed().any(|row| !self.rows.is_dead(row) && !self.state(row).is_deleted()) || self.has_loaded()
+    }
+
+    /// Whether rows that arrived in bulk are pending.
+    fn has_loaded(&self) -> bool {
+        self.loads.iter().any(|load| load.row_count() > 0)
     }
 
     /// Gives the table another shape, for the rows to come and those that are pending.
@@ -220,9 +244,16 @@ impl Staged {
     }
 
     pub(crate) fn get(&self, key: &[Datum<'_>]) -> Pending<'_> {
+        let loaded = || self.find_loaded(self.region.place_of(key)?, key);
+        let loaded_row = || loaded().and_then(|row| self.loads[row.load].row(&self.shape, row));
         match self.rows.find(self.region.hash(key), key) {
             Some(row) if self.state(row).is_deleted() => Pending::Deleted,
             Some(row) => Pending::Row(self.row(row)),
+            None if !self.loads.is_empty()
+                && let Some(row) = loaded_row() =>
+            {
+                Pending::Row(row)
+            }
             None if self.truncates() => Pending::Deleted,
             None => Pending::Untouched,
         }
@@ -248,27 +279,156 @@ impl Staged {
         }
     }
 
-    /// Writes a row in the place of whatever has its key. The row is checked here.
-    pub(crate) fn upsert(&mut self, read_at: Timestamp, row: &[Datum<'_>]) -> Result<()> {
+    /// Writes a row in the place of whatever has its key, and says how long it lives. `known` is the deadline of the
+    /// committed row, where somebody has looked. The row is checked here.
+    pub(crate) fn upsert(
+        &mut self,
+        read_at: Timestamp,
+        row: &[Datum<'_>],
+        expiry: Expiry,
+        known: Option<Deadline>,
+    ) -> Result<()> {
         self.with_key(row, |staged, key, place| {
             let old = staged.rows.find(place.hash, key);
-            staged.write(read_at, place, row, old, 0)
+            let known = || match known {
+                None if !staged.truncates() => staged.region.deadline_at(place, key, read_at),
+                known => known,
+            };
+            let (life, deadline) = staged.life(old, expiry, known);
+            staged.write_living(read_at, place, row, old, life, deadline)
         })
     }
 
+    /// What a pending row says about its life, and when that ends as far as is known: that of a committed row may be
+    /// looked up.
+    fn life(&self, old: Option<u32>, expiry: Expiry, committed: impl FnOnce() -> Option<Deadline>) -> (u8, Deadline) {
+        let ttl_ms = self.shape.schema.life.ttl_ms;
+        let lives = self.region.lives();
+        let given = |expiry, old| Deadline::given(expiry, old, ttl_ms, if ttl_ms > 0 { lives.now() } else { 0 });
+        match (expiry, old) {
+            (Expiry::Keep, Some(old)) if !self.state(old).is_deleted() => {
+                let flags = self.state(old).flags & (LIFE_OF_TABLE | LIFE_OF_ROW);
+                (flags, given(Expiry::Keep, Some(self.rows.deadline(old))))
+            }
+            (Expiry::Keep, None) if ttl_ms == 0 && !lives.is_on() => (0, Deadline::NONE),
+            (Expiry::Keep, None) => (0, given(Expiry::Keep, committed())),
+            // Behind a pending deletion there is a new row.
+            (Expiry::Keep | Expiry::Table, _) => (LIFE_OF_TABLE, given(Expiry::Table, None)),
+            (Expiry::At(_) | Expiry::Never, _) => (LIFE_OF_ROW, given(expiry, None)),
+        }
+    }
+
+    fn write_living(
+        &mut self,
+        read_at: Timestamp,
+        place: KeyPlace,
+        row: &[Datum<'_>],
+        old: Option<u32>,
+        flags: u8,
+        deadline: Deadline,
+    ) -> Result<()> {
+        if deadline < Deadline::NONE {
+            let growth = self.rows.life_growth(None, true, Keep::default());
+            drop(Charge::new(self.charge.account(), growth)?);
+        }
+        let new = self.write(read_at, place, row, old, flags)?;
+        self.rows.set_deadline(new, deadline);
+        self.says_life |= flags & LIFE_OF_ROW != 0;
+        Ok(())
+    }
+
+    /// What a pending row says about its life.
+    pub(crate) fn expiry(&self, row: u32) -> Expiry {
+        match self.state(row).flags & (LIFE_OF_TABLE | LIFE_OF_ROW) {
+            0 => Expiry::Keep,
+            LIFE_OF_TABLE => Expiry::Table,
+            _ => self.rows.deadline(row).expiry(),
+        }
+    }
+
+    /// Whether rows were given a life of their own.
+    pub(crate) fn says_life(&self) -> bool {
+        self.says_life
+    }
+
     /// Writes a row whose key must be new: 23505 if it is pending, or there at `read_at`.
-    pub(crate) fn insert(&mut self, read_at: Timestamp, row: &[Datum<'_>]) -> Result<()> {
+    pub(crate) fn insert(&mut self, read_at: Timestamp, row: &[Datum<'_>], expiry: Expiry) -> Result<()> {
         self.with_key(row, |staged, key, place| {
             let old = staged.rows.find(place.hash, key);
             let exists = match old {
                 Some(old) => !staged.state(old).is_deleted(),
+                None if staged.find_loaded(place, key).is_some() => true,
                 None => !staged.truncates() && staged.region.has_at(place, key, read_at),
             };
             if exists {
                 return Err(staged.shape.duplicate(key));
             }
-            staged.write(read_at, place, row, old, INSERTED)
+            let (life, deadline) = staged.life(old, expiry, || None);
+            staged.write_living(read_at, place, row, old, INSERTED | life, deadline)
         })
+    }
+
+    /// From now on [`Self::load`] takes rows. `false`: it does not, and the rows are to be inserted one by one.
+    pub(crate) fn start_load(&mut self, read_at: Timestamp) -> Result<bool> {
+        // What an index or the table's options have to say of a row is said of rows that were inserted.
+        if !self.region.every_index().is_empty() || self.shape.schema.life != LifeOptions::default() {
+            return Ok(false);
+        }
+        self.loads.push(Load::new(&self.region, read_at)?);
+        self.length.loads += 1;
+        Ok(true)
+    }
+
+    /// Like [`Self::insert`], into the load that was started last.
+    pub(crate) fn load(&mut self, read_at: Timestamp, row: &[Datum<'_>]) -> Result<()> {
+        self.with_key(row, |staged, key, place| {
+            // What the transaction did to the key before, if only to delete it, is in the other rows.
+            let old = if staged.rows.live() > 0 { staged.rows.find(place.hash, key) } else { None };
+            let exists = match old {
+                Some(old) => !staged.state(old).is_deleted(),
+                None => {
+                    staged.find_loaded(place, key).is_some()
+                        || (!staged.truncates() && staged.region.has_at(place, key, read_at))
+                }
+            };
+            if exists {
+                return Err(staged.shape.duplicate(key));
+            }
+            let Self { loads, region, shape, .. } = staged;
+            match loads.last_mut() {
+                Some(load) if old.is_none() => {
+                    load.push(region, shape, place, row)?;
+                    *staged.overlay.get_mut() = None;
+                    Ok(())
+                }
+                _ => {
+                    let (life, deadline) = staged.life(old, Expiry::Table, || None);
+                    staged.write_living(read_at, place, row, old, INSERTED | life, deadline)
+                }
+            }
+        })
+    }
+
+    /// The row of a key that arrived in bulk.
+    fn find_loaded(&self, place: KeyPlace, key: &[Datum<'_>]) -> Option<LoadedRow> {
+        self.loads.iter().enumerate().find_map(|(index, load)| load.find(index, place, key))
+    }
+
+    /// What arrived in bulk.
+    pub(crate) fn loads(&self) -> &[Load] {
+        &self.loads
+    }
+
+    /// Hands out what arrived in bulk, for the commit.
+    pub(crate) fn take_loads(&mut self) -> Vec<Load> {
+        self.taken_out = Vec::new();
+        *self.overlay.get_mut() = None;
+        std::mem::take(&mut self.loads)
+    }
+
+    /// Takes back what was handed out: nothing was committed.
+    pub(crate) fn put_loads(&mut self, loads: Vec<Load>) {
+        self.loads = loads;
     }
 
     /// Checks a row, and hands out its key and where that lives.
@@ -302,7 +462,7 @@ impl Staged {
             row[ordinal] = datum;
         }
         let old = self.rows.find(place.hash, key);
-        self.write(read_at, place, &row, old, DELETED)
+        self.write(read_at, place, &row, old, DELETED).map(drop)
     }
 
     /// Nobody else may change this key after `read_at`. A savepoint does not take this back: what was read was read.
@@ -328,15 +488,16 @@ impl Staged {
         row: &[Datum<'_>],
         old: Option<u32>,
         flags: u8,
-    ) -> Result<()> {
+    ) -> Result<u32> {
         self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
         self.reserve_state()?;
+        let loaded_at = if old.is_none() { self.take_out(place, row) } else { None };
         let new = self.rows.push(row.iter());
         // The first write of a key says since when nobody else may have changed it, and whether it is new.
         let (read_at, flags) = match old {
             Some(old) if self.state(old).is_inserted() => (self.state(old).read_at, flags),
             Some(old) => (self.state(old).read_at, flags & !INSERTED),
-            None => (read_at, flags),
+            None => (loaded_at.unwrap_or(read_at), flags),
         };
         match old {
             Some(old) => {
@@ -350,7 +511,21 @@ impl Staged {
         self.written = u64::from(new) + 1;
         self.length.rows += 1;
         *self.overlay.get_mut() = None;
-        Ok(())
+        Ok(new)
+    }
+
+    /// A row's key is written again: what had arrived in bulk for it goes. Says when that key was new to the table.
+    fn take_out(&mut self, place: KeyPlace, row: &[Datum<'_>]) -> Option<Timestamp> {
+        if self.loads.is_empty() {
+            return None;
+        }
+        let key: Vec<Datum<'_>> = self.shape.key_of(row).cloned().collect();
+        let loaded = self.find_loaded(place, &key)?;
+        self.taken_out.push(loaded);
+        self.length.taken_out += 1;
+        let load = &mut self.loads[loaded.load];
+        load.take_out(loaded);
+        Some(load.read_at())
     }
 
     /// Room for the state of the next row, which goes to the newest segment.
@@ -375,8 +550,10 @@ impl Staged {
             self.rows.kill(row);
         }
         self.values.forget();
-        self.truncations.push(Truncation { at: self.length, killed });
+        let (loads, taken_out) = (std::mem::take(&mut self.loads), std::mem::take(&mut self.taken_out));
+        self.truncations.push(Truncation { at: self.length, killed, loads, taken_out });
         self.length.truncations += 1;
+        (self.length.loads, self.length.taken_out) = (0, 0);
         *self.overlay.get_mut() = None;
     }
 
@@ -388,6 +565,7 @@ impl Staged {
         while self.truncations.len() > to.truncations {
             let Some(truncation) = self.truncations.pop() else { break };
             self.undo_rows(truncation.at.rows.max(to.rows));
+            (self.loads, self.taken_out) = (truncation.loads, truncation.taken_out);
             for row in truncation.killed {
                 self.rows.revive(row);
                 let hash = self.rows.hash_of(row);
@@ -395,6 +573,13 @@ impl Staged {
             }
         }
         self.undo_rows(to.rows);
+        self.loads.truncate(to.loads);
+        while self.taken_out.len() > to.taken_out {
+            let Some(row) = self.taken_out.pop() else { break };
+            if let Some(load) = self.loads.get_mut(row.load) {
+                load.put_back(row);
+            }
+        }
         while self.alterations.len() > to.alterations {
             let Some(alteration) = self.alterations.pop() else { break };
             self.shape = alteration.before;
@@ -445,12 +630,13 @@ impl Staged {
 
     /// Pending rows, deletions included.
     pub(crate) fn row_count(&self) -> usize {
-        self.rows.live() as usize
+        self.rows.live() as usize + self.loads.iter().map(Load::row_count).sum::<usize>()
     }
 
     /// Bytes of the rows written, those that were replaced or taken back among them.
     pub(crate) fn row_bytes(&self) -> usize {
-        self.rows.in_order().map(|(_, segment)| segment.bytes()).sum()
+        let loaded: usize = self.loads.iter().map(Load::row_bytes).sum();
+        self.rows.in_order().map(|(_, segment)| segment.bytes()).sum::<usize>() + loaded
     }
 
     /// Bytes of the lists of `by_partition`.

@@ -7,10 +7,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ashlar_base::{Datum, IndexDef, Result, TableId, Value};
+use ashlar_base::{Datum, IndexDef, PartitionId, Result, TableId, Value};
 use foldhash::fast::RandomState;
 
-use super::{Staged, WriteSet};
+use super::{Load, Staged, WriteSet};
 use crate::memory::Charge;
 use crate::places::{Places, may_repeat, taken_error};
 use crate::region::{Region, changed};
@@ -25,6 +25,8 @@ pub(super) struct PendingValues {
     indexes: Vec<PendingIndex>,
     /// Rows from here on were not looked at.
     seen: u64,
+    /// Nor were the loads from this one on.
+    seen_loads: usize,
     charge: Option<Charge>,
     /// See [`Staged::yields`].
     yields: bool,
@@ -35,7 +37,16 @@ struct PendingIndex {
     places: Places,
     /// `None`: it is not unique, and only what it computes has to be possible.
     taken: Option<Arc<Taken>>,
-    rows: HashMap<Fingerprint, u32, RandomState>,
+    rows: HashMap<Fingerprint, Who, RandomState>,
+}
+
+/// A row that is pending.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    /// Written by itself.
+    Row(u32),
+    /// Arrived in bulk: in which load, in which partition of it, and its id there.
+    Loaded(u32, PartitionId, u32),
 }
 
 impl PendingValues {
@@ -106,22 +117,30 @@ impl Staged {
 
     fn check_new(&self, region: &Region, shape: &Shape, values: &mut PendingValues) -> Result<()> {
         let (rows, end) = self.written_since(values.seen);
-        let written: Vec<u32> = rows.into_iter().filter(|&row| !self.state(row).is_deleted()).collect();
+        let written = rows.into_iter().filter(|&row| !self.state(row).is_deleted()).map(Who::Row);
+        let of_load = |(number, load): (usize, &'_ Load)| {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            load.living().map(move |(partition, row)| Who::Loaded(number, partition, row)).collect::<Vec<Who>>()
+        };
+        let loads = self.loads();
+        let loaded = loads.iter().enumerate().skip(values.seen_loads).flat_map(of_load);
+        let count = loads.iter().skip(values.seen_loads).map(Load::row_count).sum::<usize>();
+        let _charge = Charge::new(self.account(), count * size_of::<Who>())?;
+        let written: Vec<Who> = written.chain(loaded).collect();
         let uniques = values.indexes.iter().filter(|index| index.taken.is_some()).count();
         let entries: usize = values.indexes.iter().map(|index| index.rows.len()).sum();
         // Maps grow by doubling.
-        let bytes = (entries + written.len() * uniques) * 2 * (size_of::<(Fingerprint, u32)>() + 1);
+        let bytes = (entries + written.len() * uniques) * 2 * (size_of::<(Fingerprint, Who)>() + 1);
         match &mut values.charge {
             Some(charge) => charge.try_resize(bytes)?,
             None => values.charge = Some(Charge::new(self.account(), bytes)?),
         }
         for index in &mut values.indexes {
             for &row in &written {
-                let pending = self.row(row);
+                let Some(pending) = self.row_of(row) else { continue };
                 let Some(has) = index.of(|ordinal| pending.get(ordinal))? else { continue };
                 let Some(fingerprint) = has.fingerprint else { continue };
-                let other =
-                    index.rows.get(&fingerprint).copied().filter(|&other| other != row && self.is_pending(other));
+                let other = index.rows.get(&fingerprint).copied().filter(|&other| other != row && self.is_there(other));
                 if other.is_some() || self.committed(region, index, &has).is_some() {
                     return Err(taken_error(&index.definition, shape, has.values.iter().map(Value::as_datum)));
                 }
@@ -129,7 +148,25 @@ impl Staged {
             }
         }
         values.seen = end;
+        values.seen_loads = loads.len();
         Ok(())
+    }
+
+    fn row_of(&self, who: Who) -> Option<RowRef<'_>> {
+        match who {
+            Who::Row(row) => Some(self.row(row)),
+            Who::Loaded(load, partition, row) => self.loads().get(load as usize)?.row_at(self.shape(), partition, row),
+        }
+    }
+
+    /// Whether a pending row still stands for its key.
+    fn is_there(&self, who: Who) -> bool {
+        match who {
+            Who::Row(row) => self.is_pending(row),
+            Who::Loaded(load, partition, row) => {
+                self.loads().get(load as usize).is_some_and(|load| load.is_living(partition, row))
+            }
+        }
     }
 
     /// The key of the row that is committed with values of an index, unless that is about to go or to have others.
@@ -155,8 +192,8 @@ impl Staged {
         };
         let Some(has) = known.of(|ordinal| row[ordinal].clone())? else { return Ok(None) };
         let pending = has.fingerprint.and_then(|value| known.rows.get(&value).copied());
-        if let Some(pending) = pending.filter(|&row| self.is_pending(row)) {
-            return Ok(Some(key_of(&self.row(pending))));
+        if let Some(row) = pending.filter(|&row| self.is_there(row)).and_then(|row| self.row_of(row)) {
+            return Ok(Some(key_of(&row)));
         }
         Ok(self.committed(self.region(), known, &has))
     }

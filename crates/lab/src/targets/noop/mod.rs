@@ -3,13 +3,14 @@
 //!
 //! It is pinned and accounted for like any other target, for it is a process like any other.
 
+mod constant;
 mod http;
 mod pg;
 mod plant;
 mod resp;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -19,17 +20,52 @@ use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) use plant::Plant;
 
-use super::process::{Process, folder, pinned};
+use super::process::{Process, folder, pinned, running_program};
 use super::{Start, Started};
 
 /// Room before each read.
 const READ_BYTES: usize = 64 * 1024;
 
+/// Which of the lab's servers it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It computes nothing that a client asks for.
+    Noop,
+    /// It adds integers up, one by one, whenever it is asked for their sum.
+    PlainLoop,
+}
+
+impl Kind {
+    /// The name of the target, and of its process.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Noop => "noop",
+            Self::PlainLoop => "plain-loop",
+        }
+    }
+}
+
+/// How it answers.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Answers {
+    /// Bytes of a value.
+    #[arg(long)]
+    pub(crate) value_bytes: u32,
+    #[arg(long)]
+    pub(crate) plant: Option<Plant>,
+    /// Commands of a foreign program are counted and not looked at.
+    #[arg(long)]
+    pub(crate) unparsed: bool,
+    /// Sums are added up when they are asked for.
+    #[arg(long)]
+    pub(crate) adds_up: bool,
+}
+
 /// Starts it as a process and waits for its address.
-pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
-    let folder = folder("noop")?;
+pub(super) fn start(kind: Kind, start: &Start<'_>) -> Result<Started> {
+    let folder = folder(kind.name())?;
     let ready = folder.path().join("ready");
-    let mut command = pinned(start.cores, program);
+    let mut command = pinned(start.cores, &running_program());
     let bytes = start.value_bytes.to_string();
     command.args(["noop-server", "--value-bytes", &bytes, "--ready-file"]).arg(&ready);
     let mut configuration = vec![format!("--value-bytes {bytes}")];
@@ -37,7 +73,13 @@ pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
         command.args(["--plant", plant.get_name()]);
         configuration.push(format!("--plant {}", plant.get_name()));
     }
-    let mut process = Process::spawn("noop", command, folder)?;
+    for (flag, is_set) in [("--unparsed", start.unparsed), ("--adds-up", kind == Kind::PlainLoop)] {
+        if is_set {
+            command.arg(flag);
+            configuration.push(flag.to_owned());
+        }
+    }
+    let mut process = Process::spawn(kind.name(), command, folder)?;
     let text = process.wait_for(|| std::fs::read_to_string(&ready).ok())?;
     let mut doors = text.lines().map(str::parse);
     let mut door = || -> Result<Option<SocketAddr>> { Ok(Some(doors.next().context("a door is missing")??)) };
@@ -47,8 +89,8 @@ pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
 /// What that process does, until it is ended: one thread for all connections, as of the servers that it is compared with, for
 /// threads that wake each other cost more than what they do here. The file gets the addresses of its doors, a line each: RESP,
 /// PostgreSQL, HTTP.
-pub(crate) fn serve(value_bytes: u32, ready: PathBuf, plant: Option<Plant>) -> Result<()> {
-    plant::begin(plant)?;
+pub(crate) fn serve(answers: Answers, ready: PathBuf) -> Result<()> {
+    plant::begin(answers.plant)?;
     let profiles = listen()?;
     let profiles_address = profiles.local_addr()?;
     // On a thread of its own: profiles are taken while the other doors are busy.
@@ -63,10 +105,10 @@ pub(crate) fn serve(value_bytes: u32, ready: PathBuf, plant: Option<Plant>) -> R
         let part = ready.with_extension("part");
         std::fs::write(&part, format!("{}\n{}\n{profiles_address}\n", resp.local_addr()?, sql.local_addr()?))?;
         std::fs::rename(part, ready)?;
-        let tables = Arc::new(pg::Tables::default());
+        let tables = Arc::new(pg::Tables::new(answers.adds_up));
         tokio::try_join!(
             accept(&sql, |stream| pg::converse(stream, tables.clone())),
-            accept(&resp, |stream| resp::converse(stream, value_bytes as usize, plant)),
+            accept(&resp, |stream| resp::converse(stream, answers)),
         )?;
         Ok(())
     })

@@ -5,19 +5,25 @@ use ashlar_protocol::resp::{Command, CommandDecoder, Limits, ReplyWriter, Versio
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::Inbox;
-use super::plant::{Plant, strike};
+use super::plant::strike;
+use super::{Answers, Inbox, constant};
 use crate::workload::{FIELDS, Structured, key_number, key_of, value};
 
 /// Answers one connection until its client closes it.
-pub(super) async fn converse(mut stream: TcpStream, value_bytes: usize, plant: Option<Plant>) -> Result<()> {
+pub(super) async fn converse(mut stream: TcpStream, answers: Answers) -> Result<()> {
+    let value_bytes = answers.value_bytes as usize;
     let (limits, mut decoder) = (Limits::default(), CommandDecoder::new());
     let (mut inbox, mut used) = (Inbox::new(), 0);
     let (mut out, mut made) = (Vec::new(), Vec::new());
     while inbox.next(used, &mut stream).await? {
         used = 0;
+        if answers.unparsed
+            && let Some(reply) = constant::reply(inbox.held(), value_bytes)
+        {
+            return constant::converse(stream, inbox, reply).await;
+        }
         while let Some((command, length)) = decoder.decode(&inbox.held()[used..], &limits)? {
-            plant.into_iter().for_each(strike);
+            answers.plant.into_iter().for_each(strike);
             answer(command, value_bytes, &mut made, &mut ReplyWriter::new(&mut out, Version::Resp2));
             used += length;
         }

@@ -1,5 +1,6 @@
 //! The key-value workloads: GET, SET, both, and their batches MGET and MSET; of structured values HGETALL and HSET.
 
+mod memory;
 mod replies;
 mod stored;
 
@@ -10,19 +11,24 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::choose::Choice;
-use super::keys::{key, value};
+use super::keys::{fault, key, value};
 use super::sizes::{Distribution, Sizes, ValueShape};
 use super::structured::{self, FIELDS};
-use super::{Place, Progress, Workload};
+use super::{Place, Progress, Workload, beside};
 use crate::door::pg::PgClient;
 use crate::door::resp::{Reply, RespClient};
+use crate::foreign::Work;
 use crate::load::{Answer, Caller};
 use crate::numbers::Numbers;
+pub(super) use memory::workload as memory;
 use replies::Replies;
 use stored::{FIRST_VERSION, Made, Stored, write_read};
 
 /// Keys are put in by so many SETs at once.
 const PREPARE_BATCH: u64 = 1000;
+
+/// Keys that are looked at after a foreign program.
+const LOOKED_AT: u64 = 1000;
 
 /// Bytes of values that may be under way on a connection: what the kernel holds while neither side reads. With more, a client that
 /// still writes and a server that already answers could wait for each other.
@@ -47,6 +53,8 @@ struct Plan {
     /// Keys of one command.
     batch: usize,
     choice: Choice,
+    /// Rows of the query that runs meanwhile; 0 for none.
+    beside_rows: u64,
 }
 
 struct Kv {
@@ -82,12 +90,16 @@ pub(super) fn workload(sizes: &Sizes, mix: Mix) -> Result<Box<dyn Workload>> {
         },
         batch,
         choice: Choice::of(distribution, keys),
+        beside_rows: sizes.beside_rows.unwrap_or(0),
     };
     Ok(Box::new(Kv { plan: Arc::new(plan), distribution }))
 }
 
 impl Workload for Kv {
     fn prepare(&self, place: Place, progress: Progress<'_>) -> Result<()> {
+        if self.plan.beside_rows > 0 {
+            beside::prepare(place, self.plan.beside_rows, progress)?;
+        }
         if let (Stored::Row, Some(sql)) = (self.plan.stored, place.rows) {
             let (mut client, table) = (PgClient::connect(sql)?, structured::TABLE);
             client.query(&format!("DROP TABLE IF EXISTS {table}"))?;
@@ -128,7 +140,58 @@ impl Workload for Kv {
         }))
     }
 
+    fn work(&self) -> Option<Work> {
+        let plan = &self.plan;
+        let writes = match plan.mix {
+            Mix::Get => false,
+            Mix::Put => true,
+            Mix::Mixed | Mix::Batch => return None,
+        };
+        match plan.stored {
+            Stored::Bytes(value_bytes) => {
+                Some(Work::Keys { writes, keys: plan.keys, value_bytes, pipeline: plan.pipeline })
+            }
+            Stored::Row => None,
+        }
+    }
+
+    /// Some keys all over must have their values, or that which the program writes; and of many writes some must be there.
+    fn work_fault(&self, place: Place, operations: u64) -> Result<Option<String>> {
+        let plan = &self.plan;
+        let Stored::Bytes(bytes) = plan.stored else { return Ok(None) };
+        let mut client = RespClient::connect(place.address)?;
+        let (mut looked_at, mut written) = (0u64, 0u64);
+        for number in (0..plan.keys).step_by(plan.keys.div_ceil(LOOKED_AT).max(1) as usize) {
+            looked_at += 1;
+            write_read(&mut client, plan.stored, number);
+            client.flush()?;
+            let fault = match client.reply()? {
+                Reply::Bulk(Some(value)) if plan.mix == Mix::Put && value.iter().all(|byte| *byte == b'x') => {
+                    written += 1;
+                    (value.len() != bytes).then(|| format!("key {number} has {} bytes instead of {bytes}", value.len()))
+                }
+                Reply::Bulk(Some(value)) => fault(number, bytes, value),
+                other => Some(format!("key {number} was answered by {other}")),
+            };
+            if fault.is_some() {
+                return Ok(fault);
+            }
+        }
+        let is_gone = plan.mix == Mix::Put && written == 0 && operations >= plan.keys;
+        Ok(is_gone.then(|| format!("of {operations} writes none is in any of {looked_at} keys")))
+    }
+
+    fn beside(&self, place: Place) -> Result<Option<Box<dyn Caller>>> {
+        match self.plan.beside_rows {
+            0 => Ok(None),
+            rows => beside::caller(place, rows).map(Some),
+        }
+    }
+
     fn clear(&self, place: Place) -> Result<()> {
+        if self.plan.beside_rows > 0 {
+            beside::clear(place)?;
+        }
         let mut client = RespClient::connect(place.address)?;
         for first in (0..self.plan.keys).step_by(PREPARE_BATCH as usize) {
             let batch = PREPARE_BATCH.min(self.plan.keys - first);
@@ -168,6 +231,9 @@ impl Workload for Kv {
         };
         if plan.mix != Mix::Batch {
             named.insert("value_shape".to_owned(), serde_json::json!(shape));
+        }
+        if plan.mix == Mix::Get {
+            named.insert("beside_rows".to_owned(), plan.beside_rows.into());
         }
         if matches!(plan.mix, Mix::Mixed | Mix::Batch) {
             named.insert("read_percent".to_owned(), plan.read_percent.into());

@@ -48,7 +48,7 @@ const TAMPERED: &[(&str, &str, &str)] = &[
 
 /// Some transactions of each kind, no more than there are undelivered orders, all right; the data is consistent before and after, and is not when a row is tampered with.
 fn holds(target: &Target, rounds: usize, tampered: &[(&str, &str, &str)]) {
-    let start = Start { ashlar: None, cores: None, value_bytes: 100, plant: None };
+    let start = Start { ashlar: None, cores: None, value_bytes: 100, plant: None, unparsed: false };
     if let Err(reason) = target.program(None) {
         assert!(reason.contains(" the PATH"), "{target}: {reason}");
         return;

@@ -2,4 +2,5 @@
 
 mod decode;
 mod encode;
+mod peek;
 mod properties;

@@ -124,6 +124,7 @@ impl Connection {
     /// Runs every whole command of the inbox.
     async fn run_commands(&mut self, session: &mut KeySession) -> Result<(), End> {
         let mut turn = Turn::default();
+        let mut looked_ahead = 0;
         loop {
             let Some((command, used)) = self.decoder.decode(self.inbox.unread(), &self.limits)? else {
                 return Ok(());
@@ -131,6 +132,12 @@ impl Connection {
             let is_empty = command.is_empty();
             let executed = session.execute(command, self.outbox.buffer());
             self.inbox.consume(used);
+            // The first command of a read goes alone, as it mostly is.
+            if looked_ahead == 0 && !self.inbox.unread().is_empty() {
+                looked_ahead = session.look_ahead(self.inbox.unread());
+            } else {
+                looked_ahead = looked_ahead.saturating_sub(1);
+            }
             self.outbox.seal();
             self.commands += u64::from(!is_empty);
             turn.step().await;

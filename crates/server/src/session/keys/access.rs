@@ -30,6 +30,19 @@ pub(super) fn read<R>(
     })
 }
 
+/// Like [`read`], and the row does not count as used.
+pub(super) fn peek<R>(
+    running: &mut Running,
+    region: &Arc<Region>,
+    key: &[Datum<'_>],
+    f: impl FnOnce(Option<RowRef<'_>>) -> R,
+) -> Outcome<R> {
+    Ok(match running {
+        None => region.peek(key, f),
+        Some(transaction) => transaction.get(region, key, f)?,
+    })
+}
+
 /// Reads and changes the row of a key under the lock of its partition.
 #[inline]
 pub(super) fn change<R, E: From<Error>>(

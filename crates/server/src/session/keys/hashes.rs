@@ -13,7 +13,7 @@ use super::error::{KeyError, Outcome};
 use super::rows::Row;
 use super::{KeySession, Reply};
 
-fn style() -> TextStyle {
+pub(super) fn style() -> TextStyle {
     TextStyle::default()
 }
 
@@ -32,7 +32,7 @@ fn column_of(schema: &TableSchema, field: &[u8]) -> Option<usize> {
 }
 
 /// [`column_of`] for writes, where there must be one.
-fn column_to_write(schema: &TableSchema, field: &[u8]) -> Outcome<usize> {
+pub(super) fn column_to_write(schema: &TableSchema, field: &[u8]) -> Outcome<usize> {
     column_of(schema, field).ok_or_else(|| {
         let field = String::from_utf8_lossy(field);
         let message = format!("column \"{field}\" of relation \"{}\" does not exist", schema.name);
@@ -174,7 +174,7 @@ pub(super) fn hstrlen(session: &mut KeySession, args: &Args<'_>, reply: &mut Rep
 }
 
 /// The values that a command gives to columns: no column twice, and no key column.
-struct Changes {
+pub(super) struct Changes {
     values: Vec<(usize, Value)>,
     /// Key columns that were given too, with the value that they have.
     keys: Vec<usize>,
@@ -182,7 +182,7 @@ struct Changes {
 
 impl Changes {
     /// Reads fields and values in pairs. Of a field that comes twice the last value holds.
-    fn parse<'a>(row: &Row, pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Outcome<Self> {
+    pub(super) fn parse<'a>(row: &Row, pairs: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Outcome<Self> {
         let schema = &row.table.schema;
         let mut changes = Self { values: Vec::new(), keys: Vec::new() };
         for (field, bytes) in pairs {
@@ -209,7 +209,7 @@ impl Changes {
     }
 
     /// Writes the values, or inserts the row. Returns how many of the given fields there were not before.
-    fn apply(&self, row: &Row, entry: &mut Entry<'_>, key: &[Datum<'_>]) -> Outcome<usize> {
+    pub(super) fn apply(&self, row: &Row, entry: &mut Entry<'_>, key: &[Datum<'_>]) -> Outcome<usize> {
         let before =
             entry.row().map(|found| self.values.iter().filter(|(ordinal, _)| found.get(*ordinal).is_null()).count());
         match before {

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
 
-use ashlar_base::clock;
+use ashlar_base::{Eviction, clock};
 
 use super::arguments::{Args, is};
 use super::error::Outcome;
@@ -81,10 +81,21 @@ fn memory(session: &KeySession, out: &mut String) -> std::fmt::Result {
     write!(out, "used_memory:{}\r\nused_memory_rss:{}\r\n", process.allocated, process.resident)?;
     write!(
         out,
-        "used_memory_dataset:{}\r\nmaxmemory:{}\r\nmaxmemory_policy:noeviction\r\nmem_allocator:jemalloc\r\n",
+        "used_memory_dataset:{}\r\nmaxmemory:{}\r\nmaxmemory_policy:{}\r\nmem_allocator:jemalloc\r\n",
         service.shared.engine.store().memory_used(),
         memory_max(service),
+        policy(service),
     )
+}
+
+/// Which plain keys go where memory is full, in Redis's words.
+fn policy(service: &KeyService) -> &'static str {
+    match service.kv.schema().life.eviction {
+        Eviction::None => "noeviction",
+        Eviction::Lru => "allkeys-lru",
+        Eviction::Lfu => "allkeys-lfu",
+        Eviction::Random => "allkeys-random",
+    }
 }
 
 fn memory_max(service: &KeyService) -> u64 {
@@ -98,13 +109,16 @@ fn persistence(_: &KeySession, out: &mut String) -> std::fmt::Result {
 
 fn stats(session: &KeySession, out: &mut String) -> std::fmt::Result {
     let service = &session.service;
+    let ended = service.shared.engine.store().ended();
     write!(
         out,
         "total_connections_received:{}\r\ntotal_commands_processed:{}\r\ntotal_error_replies:{}\r\n\
-         expired_keys:0\r\nevicted_keys:0\r\n",
+         expired_keys:{}\r\nevicted_keys:{}\r\n",
         service.connections.load(Ordering::Relaxed),
         service.commands.load(Ordering::Relaxed),
         service.errors.load(Ordering::Relaxed),
+        ended.expired,
+        ended.evicted,
     )
 }
 
@@ -119,7 +133,11 @@ fn cluster(_: &KeySession, out: &mut String) -> std::fmt::Result {
 fn keyspace_section(session: &KeySession, out: &mut String) -> std::fmt::Result {
     match keyspace::count(&session.service) {
         0 => Ok(()),
-        keys => write!(out, "db0:keys={keys},expires=0,avg_ttl=0\r\n"),
+        keys => {
+            let expires: u64 =
+                keyspace::tables(&session.service).iter().map(|table| table.region.expiring_count()).sum();
+            write!(out, "db0:keys={keys},expires={expires},avg_ttl=0\r\n")
+        }
     }
 }
 
@@ -133,7 +151,7 @@ fn parameters(session: &KeySession) -> [(&'static str, String); 9] {
         ("databases", "1".to_owned()),
         ("maxclients", server.connections_max.to_string()),
         ("maxmemory", memory_max(service).to_string()),
-        ("maxmemory-policy", "noeviction".to_owned()),
+        ("maxmemory-policy", policy(service).to_owned()),
         ("port", address.port().to_string()),
         ("proto-max-bulk-len", server.resp_bulk_bytes_max.to_string()),
         ("save", String::new()),

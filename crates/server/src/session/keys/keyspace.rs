@@ -1,4 +1,4 @@
-//! Commands on any name, plain key or row: DEL, EXISTS, TYPE, TTL, DBSIZE.
+//! Commands on any name, plain key or row: DEL, EXISTS, TOUCH, TYPE, DBSIZE.
 //!
 //! Called through the command table. A name that no row can have is a name of nothing, not an error.
 
@@ -14,14 +14,14 @@ use super::rows::{Row, RowTable, Target};
 use super::{KeyService, KeySession, Reply};
 
 /// What a name may stand for.
-enum Named {
+pub(super) enum Named {
     Plain,
     Row(Row),
     /// No row can have this name.
     Nothing,
 }
 
-fn named(session: &mut KeySession, name: &[u8]) -> Named {
+pub(super) fn named(session: &mut KeySession, name: &[u8]) -> Named {
     match session.target(name) {
         Ok(Target::Plain) => Named::Plain,
         Ok(Target::Row(row)) => Named::Row(row),
@@ -33,10 +33,30 @@ impl Named {
     fn exists(&self, session: &mut KeySession, name: &[u8]) -> Outcome<bool> {
         match self {
             Self::Plain => session.plain_exists(name),
+            Self::Row(row) => row.peek(&mut session.running, |found| found.is_some()),
+            Self::Nothing => Ok(false),
+        }
+    }
+
+    /// Like [`Self::exists`], and what is there counts as used.
+    fn touch(&self, session: &mut KeySession, name: &[u8]) -> Outcome<bool> {
+        match self {
+            Self::Plain => {
+                access::read(&mut session.running, &session.service.kv, &[Datum::Bytea(name)], |row| row.is_some())
+            }
             Self::Row(row) => row.read(&mut session.running, |found| found.is_some()),
             Self::Nothing => Ok(false),
         }
     }
+}
+
+pub(super) fn touch(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let mut count = 0;
+    for name in args.from(1) {
+        count += i64::from(named(session, name).touch(session, name)?);
+    }
+    reply.integer(count);
+    Ok(())
 }
 
 pub(super) fn exists(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
@@ -83,7 +103,7 @@ fn delete_one(session: &mut KeySession, name: &[u8]) -> Outcome<bool> {
 }
 
 /// Deletes the row of an entry: whether there was one.
-fn delete(entry: &mut Entry<'_>, key: &[Datum<'_>]) -> Result<bool, Error> {
+pub(super) fn delete(entry: &mut Entry<'_>, key: &[Datum<'_>]) -> Result<bool, Error> {
     let exists = entry.row().is_some();
     if exists {
         entry.apply(Mutation::Delete { key })?;
@@ -116,20 +136,6 @@ pub(super) fn type_of(session: &mut KeySession, args: &Args<'_>, reply: &mut Rep
         Named::Row(_) if exists => "hash",
         Named::Plain | Named::Row(_) | Named::Nothing => "none",
     });
-    Ok(())
-}
-
-/// TTL and PTTL: no key expires.
-pub(super) fn ttl(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    let name = args.at(1);
-    let exists = named(session, name).exists(session, name)?;
-    reply.integer(if exists { -1 } else { -2 });
-    Ok(())
-}
-
-/// PERSIST: there is never an expiration to remove.
-pub(super) fn persist(_: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
-    reply.integer(0);
     Ok(())
 }
 

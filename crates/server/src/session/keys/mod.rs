@@ -10,6 +10,9 @@ mod clients;
 mod connection;
 mod describe;
 mod error;
+mod expiry;
+mod extended;
+mod floats;
 mod glob;
 mod hashes;
 mod info;
@@ -26,9 +29,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use ashlar_base::{Error, ErrorCode, clock};
-use ashlar_protocol::resp::{Command, ReplyWriter, Version};
-use ashlar_store::Region;
+use ashlar_base::{Datum, Error, ErrorCode, clock};
+use ashlar_protocol::resp::{Command, FirstArguments, ReplyWriter, Version};
+use ashlar_store::{LOOKAHEAD_MAX, Region};
 
 use self::access::Running;
 use self::arguments::Args;
@@ -202,6 +205,14 @@ impl KeySession {
             };
         }
         Answered { close: self.closing, error: code }
+    }
+
+    /// Brings near what the commands that wait in the buffer will probably ask for: of how many of them that was.
+    pub fn look_ahead(&self, unread: &[u8]) -> usize {
+        let mut count = 0;
+        let keys = FirstArguments::new(unread).take(LOOKAHEAD_MAX).inspect(|_| count += 1);
+        self.service.kv.look_ahead(keys.flatten().map(Datum::Bytea));
+        count
     }
 
     /// The commands of one read are done: publishes the counters and gives back what a big command left behind.

@@ -118,6 +118,16 @@ impl Row {
         })?
     }
 
+    /// Like [`Self::read`], and the row does not count as used.
+    pub(super) fn peek<R>(&self, running: &mut Running, f: impl FnOnce(Option<RowRef<'_>>) -> R) -> Outcome<R> {
+        access::peek(running, &self.table.region, &self.key(), |row| {
+            if let Some(row) = &row {
+                self.table.check_version(row.schema().version)?;
+            }
+            Ok(f(row))
+        })?
+    }
+
     /// Reads and changes the row under the lock of its partition; `f` also gets the key's values in key order.
     pub(super) fn change<R>(
         &self,
@@ -205,6 +215,6 @@ impl KeySession {
 
     /// Whether there is a plain key of this name.
     pub(super) fn plain_exists(&mut self, name: &[u8]) -> Outcome<bool> {
-        access::read(&mut self.running, &self.service.kv, &[Datum::Bytea(name)], |row| row.is_some())
+        access::peek(&mut self.running, &self.service.kv, &[Datum::Bytea(name)], |row| row.is_some())
     }
 }

@@ -6,15 +6,16 @@
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error};
-use ashlar_store::{Entry, Mutation, Region, RowRef, WriteSet};
+use ashlar_store::{Entry, Expiry, Mutation, Region, RowRef, WriteSet};
 
 use super::access::{self, Running, atomically};
 use super::arguments::{Args, integer, integer_or_error, is, range};
 use super::error::{KeyError, Outcome};
+use super::expiry::{self, Unit};
 use super::{KeySession, Reply};
 
 /// The bytes of a row of `kv`.
-fn value_of(row: &RowRef<'_>, with: impl FnOnce(&[u8])) {
+pub(super) fn value_of(row: &RowRef<'_>, with: impl FnOnce(&[u8])) {
     if let Datum::Bytea(bytes) = row.get(1) {
         with(bytes);
     }
@@ -39,8 +40,15 @@ fn put(entry: &mut Entry<'_>, key: &[u8], value: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Like [`put`], with an expiry; a key that is there may keep its own.
+pub(super) fn put_living(entry: &mut Entry<'_>, key: &[u8], value: &[u8], expiry: Expiry) -> Result<(), Error> {
+    let write = Mutation::Upsert { row: &[Datum::Bytea(key), Datum::Bytea(value)] };
+    entry.apply(Mutation::Living { write: &write, expiry })?;
+    Ok(())
+}
+
 /// The way to plain keys.
-struct Plain<'a> {
+pub(super) struct Plain<'a> {
     kv: &'a Arc<Region>,
     running: &'a mut Running,
 }
@@ -54,7 +62,7 @@ impl Plain<'_> {
 
     /// See [`access::change`].
     #[inline]
-    fn entry<R, E: From<Error>>(
+    pub(super) fn entry<R, E: From<Error>>(
         self,
         key: &[Datum<'_>],
         f: impl FnOnce(&mut Entry<'_>) -> Result<R, E>,
@@ -66,7 +74,7 @@ impl Plain<'_> {
 impl KeySession {
     /// The way to plain keys, once it is sure that `key` is one.
     #[inline]
-    fn plain(&mut self, key: &[u8]) -> Outcome<Plain<'_>> {
+    pub(super) fn plain(&mut self, key: &[u8]) -> Outcome<Plain<'_>> {
         if self.is_row_name(key) {
             return Err(KeyError::WRONG_TYPE);
         }
@@ -95,43 +103,53 @@ pub(super) fn getrange(session: &mut KeySession, args: &Args<'_>, reply: &mut Re
     })
 }
 
-/// The options of SET behind key and value.
+/// The options of SET behind key and value, or of GETEX behind the key.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct SetOptions {
+struct Options<'a> {
     only_if_absent: bool,
     only_if_present: bool,
     return_old: bool,
+    keep_expiry: bool,
+    remove_expiry: bool,
+    /// When the key is to end.
+    time: Option<(Unit, &'a [u8])>,
 }
 
-impl SetOptions {
-    fn parse<'a>(mut words: impl Iterator<Item = &'a [u8]>) -> Outcome<Self> {
+impl<'a> Options<'a> {
+    /// Of two options that exclude each other the second is an error; one that comes twice counts as it comes last.
+    fn parse(mut words: impl Iterator<Item = &'a [u8]>, is_set: bool) -> Outcome<Self> {
         let mut options = Self::default();
-        let mut expiry = None;
         while let Some(word) = words.next() {
-            if is(word, "nx") && !options.only_if_present {
+            if let Some(unit) = Unit::of_word(word) {
+                let is_other = options.time.is_some_and(|(other, _)| other != unit);
+                if options.keep_expiry || options.remove_expiry || is_other {
+                    return Err(KeyError::SYNTAX);
+                }
+                options.time = Some((unit, words.next().ok_or(KeyError::SYNTAX)?));
+            } else if is_set && is(word, "nx") && !options.only_if_present {
                 options.only_if_absent = true;
-            } else if is(word, "xx") && !options.only_if_absent {
+            } else if is_set && is(word, "xx") && !options.only_if_absent {
                 options.only_if_present = true;
-            } else if is(word, "get") {
+            } else if is_set && is(word, "get") {
                 options.return_old = true;
-            } else if is(word, "keepttl") && expiry.is_none() {
-                expiry = Some(None);
-            } else if ["ex", "px", "exat", "pxat"].into_iter().any(|unit| is(word, unit)) && expiry.is_none() {
-                expiry = Some(Some(words.next().ok_or(KeyError::SYNTAX)?));
+            } else if is_set && is(word, "keepttl") && options.time.is_none() {
+                options.keep_expiry = true;
+            } else if !is_set && is(word, "persist") && options.time.is_none() {
+                options.remove_expiry = true;
             } else {
                 return Err(KeyError::SYNTAX);
             }
         }
-        let Some(amount) = expiry else {
-            return Ok(options);
-        };
-        if let Some(amount) = amount
-            && integer_or_error(amount)? <= 0
-        {
-            return Err(KeyError::Redis("ERR invalid expire time in 'set' command"));
-        }
-        // A SET that silently never expires would be wrong.
-        Err(KeyError::Redis("ERR expiry is not supported"))
+        Ok(options)
+    }
+
+    /// The expiry that a value set with these has.
+    fn expiry(&self, session: &KeySession, command: &str) -> Outcome<Expiry> {
+        Ok(match self.time {
+            Some((unit, amount)) => Expiry::At(expiry::time_given(session, unit, amount, command)?),
+            None if self.keep_expiry => Expiry::Keep,
+            None => Expiry::Table,
+        })
     }
 }
 
@@ -143,7 +161,8 @@ pub(super) fn set(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
         reply.ok();
         return Ok(());
     }
-    let options = SetOptions::parse(args.from(3))?;
+    let options = Options::parse(args.from(3), true)?;
+    let expiry = options.expiry(session, "set")?;
     let done = session.plain(key)?.entry(&kv_key, |entry| {
         let row = entry.row();
         let exists = row.is_some();
@@ -152,7 +171,7 @@ pub(super) fn set(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
         }
         let wanted = !(exists && options.only_if_absent || !exists && options.only_if_present);
         if wanted {
-            put(entry, key, value)?;
+            put_living(entry, key, value, expiry)?;
         }
         Ok::<_, Error>(wanted)
     })?;
@@ -162,6 +181,50 @@ pub(super) fn set(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'
         (false, false) => reply.null(),
     }
     Ok(())
+}
+
+fn set_for(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>, unit: Unit, command: &str) -> Outcome {
+    let (key, value) = (args.at(1), args.at(3));
+    let at = expiry::time_given(session, unit, args.at(2), command)?;
+    let kv_key = [Datum::Bytea(key)];
+    session.plain(key)?.entry(&kv_key, |entry| put_living(entry, key, value, Expiry::At(at)))?;
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn setex(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    set_for(session, args, reply, Unit::EX, "setex")
+}
+
+pub(super) fn psetex(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    set_for(session, args, reply, Unit::PX, "psetex")
+}
+
+pub(super) fn getex(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
+    let key = args.at(1);
+    let options = Options::parse(args.from(2), false)?;
+    let kv_key = [Datum::Bytea(key)];
+    // A time that is wrong is an error of a key that is there only.
+    let at = options.time.map(|(unit, amount)| expiry::time_given(session, unit, amount, "getex"));
+    let now = session.now();
+    session.plain(key)?.entry(&kv_key, |entry| {
+        let Some(row) = entry.row() else {
+            reply.null();
+            return Ok(());
+        };
+        let expires = row.expires_at().is_some();
+        let at = at.transpose()?;
+        write_value(Some(row), reply);
+        match at {
+            Some(at) if at <= now => {
+                entry.apply(Mutation::Delete { key: &kv_key })?;
+            }
+            Some(at) => expiry::set_expiry(entry, &kv_key, Expiry::At(at))?,
+            None if options.remove_expiry && expires => expiry::set_expiry(entry, &kv_key, Expiry::Never)?,
+            None => {}
+        }
+        Ok::<_, KeyError>(())
+    })
 }
 
 pub(super) fn setnx(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
@@ -225,7 +288,7 @@ fn add(session: &mut KeySession, key: &[u8], amount: i64, reply: &mut Reply<'_>)
             value_of(&row, |bytes| current = integer(bytes));
         }
         let sum = current.ok_or(KeyError::NOT_AN_INTEGER)?.checked_add(amount).ok_or(KeyError::OVERFLOW)?;
-        put(entry, key, itoa::Buffer::new().format(sum).as_bytes())?;
+        put_living(entry, key, itoa::Buffer::new().format(sum).as_bytes(), Expiry::Keep)?;
         Ok::<_, KeyError>(sum)
     })?;
     reply.integer(sum);
@@ -243,7 +306,7 @@ pub(super) fn append(session: &mut KeySession, args: &Args<'_>, reply: &mut Repl
                 return Err(KeyError::TOO_LONG);
             }
             scratch.extend_from_slice(more);
-            put(entry, key, &scratch)?;
+            put_living(entry, key, &scratch, Expiry::Keep)?;
             Ok(scratch.len())
         })
     });
@@ -273,7 +336,7 @@ pub(super) fn setrange(session: &mut KeySession, args: &Args<'_>, reply: &mut Re
                 scratch.resize(end, 0);
             }
             scratch[offset..end].copy_from_slice(patch);
-            put(entry, key, &scratch)?;
+            put_living(entry, key, &scratch, Expiry::Keep)?;
             Ok(scratch.len())
         })
     });
@@ -345,7 +408,8 @@ pub(super) fn mset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
             let version = service.kv.schema().version;
             let (snapshot, mut writes) = (store.snapshot(), WriteSet::blind());
             for (key, value) in pairs(args) {
-                writes.upsert(&service.kv, version, &snapshot, &[Datum::Bytea(key), Datum::Bytea(value)])?;
+                let row = [Datum::Bytea(key), Datum::Bytea(value)];
+                writes.put(&service.kv, version, &snapshot, &row, Expiry::Table)?;
             }
             store.commit(&mut writes)?;
         }
@@ -381,8 +445,8 @@ pub(super) fn msetnx(session: &mut KeySession, args: &Args<'_>, reply: &mut Repl
 mod tests {
     use super::*;
 
-    fn options(words: &str) -> Result<SetOptions, String> {
-        SetOptions::parse(words.split_whitespace().map(str::as_bytes)).map_err(|error| {
+    fn options(words: &str, is_set: bool) -> Result<Options<'_>, String> {
+        Options::parse(words.split_whitespace().map(str::as_bytes), is_set).map_err(|error| {
             let mut line = Vec::new();
             error.write(&mut line);
             String::from_utf8(line).unwrap().trim_end().to_owned()
@@ -390,22 +454,27 @@ mod tests {
     }
 
     #[test]
-    fn set_takes_conditions_and_get() {
-        let expected = SetOptions { only_if_absent: true, only_if_present: false, return_old: true };
-        assert_eq!(options("NX get"), Ok(expected));
-        assert_eq!(options("xx"), Ok(SetOptions { only_if_present: true, ..SetOptions::default() }));
-        assert_eq!(options(""), Ok(SetOptions::default()));
+    fn set_takes_conditions_expiry_and_get() {
+        let expected = Options { only_if_absent: true, return_old: true, ..Options::default() };
+        assert_eq!(options("NX get", true), Ok(expected));
+        assert_eq!(options("xx", true), Ok(Options { only_if_present: true, ..Options::default() }));
+        assert_eq!(options("", true), Ok(Options::default()));
+        let until = Options { time: Some((Unit::PXAT, b"99")), ..Options::default() };
+        assert_eq!(options("pxat 99", true), Ok(until));
+        // The last of one unit counts.
+        let twice = Options { time: Some((Unit::EX, b"2")), ..Options::default() };
+        assert_eq!(options("ex 1 EX 2", true), Ok(twice));
+        assert_eq!(options("keepttl KEEPTTL", true), Ok(Options { keep_expiry: true, ..Options::default() }));
     }
 
     #[test]
-    fn set_refuses_expiry_after_checking_it_as_redis_does() {
-        for words in ["ex 10", "PX 1", "exat 99", "pxat 99", "keepttl", "nx ex 10 get"] {
-            assert_eq!(options(words), Err("-ERR expiry is not supported".to_owned()), "{words}");
+    fn what_excludes_each_other_is_refused() {
+        for words in ["nx xx", "foo", "ex", "ex 1 px 1", "ex 1 keepttl", "keepttl ex 1", "nx xx ex 10", "persist"] {
+            assert_eq!(options(words, true), Err("-ERR syntax error".to_owned()), "{words}");
         }
-        for words in ["nx xx", "foo", "ex", "ex 1 px 1", "ex 1 keepttl", "nx xx ex 10"] {
-            assert_eq!(options(words), Err("-ERR syntax error".to_owned()), "{words}");
+        for words in ["nx", "get", "keepttl", "ex 1 persist", "persist px 1", "ex 1 exat 1", "pxat"] {
+            assert_eq!(options(words, false), Err("-ERR syntax error".to_owned()), "{words}");
         }
-        assert_eq!(options("ex x"), Err("-ERR value is not an integer or out of range".to_owned()));
-        assert_eq!(options("ex 0"), Err("-ERR invalid expire time in 'set' command".to_owned()));
+        assert_eq!(options("persist", false), Ok(Options { remove_expiry: true, ..Options::default() }));
     }
 }

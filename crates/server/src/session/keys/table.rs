@@ -3,7 +3,7 @@
 //! Called by `mod.rs` for every command. A command that is not in this table does not exist.
 
 use super::{Args, KeySession, Reply};
-use super::{connection, describe, error::Outcome, hashes, info, keyspace, scan, strings, transaction};
+use super::{connection, describe, error::Outcome, expiry, floats, hashes, info, keyspace, scan, strings, transaction};
 
 /// What runs a command: reads the arguments, writes one reply, or returns the error to be written instead.
 pub(super) type Handler = fn(&mut KeySession, &Args<'_>, &mut Reply<'_>) -> Outcome;
@@ -213,14 +213,18 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("decrby",   3, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Decrement the integer value of a key by the given number", strings::decrby),
     row("get",      2, READ_FAST,  ONE_KEY,  Text, "1.0.0", "Get the value of a key", strings::get),
     row("getdel",   2, WRITE_FAST, ONE_KEY,  Text, "6.2.0", "Get the value of a key and delete the key", strings::getdel),
+    row("getex",   -2, WRITE_FAST, ONE_KEY,  Text, "6.2.0", "Get the value of a key, and set or remove its expiration", strings::getex),
     row("getrange", 4, READ,       ONE_KEY,  Text, "2.4.0", "Get a substring of the string stored at a key", strings::getrange),
     row("getset",   3, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Set the string value of a key and return its old value", strings::getset),
     row("incr",     2, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Increment the integer value of a key by one", strings::incr),
     row("incrby",   3, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Increment the integer value of a key by the given amount", strings::incrby),
+    row("incrbyfloat", 3, GROW_FAST, ONE_KEY, Text, "2.6.0", "Increment the float value of a key by the given amount", floats::incrbyfloat),
     row("mget",    -2, READ_FAST,  ALL_KEYS, Text, "1.0.0", "Get the values of all the given keys", strings::mget),
     row("mset",    -3, GROW,       PAIRS,    Text, "1.0.1", "Set multiple keys to multiple values", strings::mset),
     row("msetnx",  -3, GROW,       PAIRS,    Text, "1.0.1", "Set multiple keys to multiple values, only if none of the keys exist", strings::msetnx),
+    row("psetex",   4, GROW,       ONE_KEY,  Text, "2.6.0", "Set the value of a key and its expiration in milliseconds", strings::psetex),
     row("set",     -3, GROW,       ONE_KEY,  Text, "1.0.0", "Set the string value of a key", strings::set),
+    row("setex",    4, GROW,       ONE_KEY,  Text, "2.0.0", "Set the value of a key and its expiration in seconds", strings::setex),
     row("setnx",    3, GROW_FAST,  ONE_KEY,  Text, "1.0.0", "Set the value of a key, only if the key does not exist", strings::setnx),
     row("setrange", 4, GROW,       ONE_KEY,  Text, "2.2.0", "Overwrite part of a string at key starting at the specified offset", strings::setrange),
     row("strlen",   2, READ_FAST,  ONE_KEY,  Text, "2.2.0", "Get the length of the value stored in a key", strings::strlen),
@@ -231,6 +235,7 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("hget",     3, READ_FAST,  ONE_KEY,  Hash, "2.0.0", "Get the value of a column of a row", hashes::hget),
     row("hgetall",  2, READ,       ONE_KEY,  Hash, "2.0.0", "Get all columns of a row that are not NULL, with their values", hashes::hgetall),
     row("hincrby",  4, GROW_FAST,  ONE_KEY,  Hash, "2.0.0", "Increment the integer value of a column by the given number", hashes::hincrby),
+    row("hincrbyfloat", 4, GROW_FAST, ONE_KEY, Hash, "2.6.0", "Increment the float value of a column by the given number", floats::hincrbyfloat),
     row("hkeys",    2, READ,       ONE_KEY,  Hash, "2.0.0", "Get the names of the columns of a row that are not NULL", hashes::hkeys),
     row("hlen",     2, READ_FAST,  ONE_KEY,  Hash, "2.0.0", "Get the number of columns of a row that are not NULL", hashes::hlen),
     row("hmget",   -3, READ_FAST,  ONE_KEY,  Hash, "2.0.0", "Get the values of the given columns of a row", hashes::hmget),
@@ -243,12 +248,18 @@ pub(super) static COMMANDS: &[KnownCommand] = {
     row("dbsize",   1, COUNT,      NO_KEYS,  Server, "1.0.0", "Return the number of keys and addressable rows", keyspace::dbsize),
     row("del",     -2, WRITE,      ALL_KEYS, Generic, "1.0.0", "Delete keys or rows", keyspace::del),
     row("exists",  -2, READ_FAST,  ALL_KEYS, Generic, "1.0.0", "Count how many of the keys or rows exist", keyspace::exists),
+    row("expire",  -3, WRITE_FAST, ONE_KEY,  Generic, "1.0.0", "Set the time to live of a key or row in seconds", expiry::expire),
+    row("expireat", -3, WRITE_FAST, ONE_KEY, Generic, "1.2.0", "Set when a key or row expires, in seconds since 1970", expiry::expireat),
+    row("expiretime", 2, READ_FAST, ONE_KEY, Generic, "7.0.0", "Get when a key or row expires, in seconds since 1970", expiry::expiretime),
     row("keys",     2, SCAN,       NO_KEYS,  Generic, "1.0.0", "Find all keys and rows whose name matches the given pattern", scan::keys),
-    row("persist",  2, WRITE_FAST, ONE_KEY,  Generic, "2.2.0", "Remove the expiration from a key; no key has one", keyspace::persist),
-    row("pttl",     2, READ_FAST,  ONE_KEY,  Generic, "2.6.0", "Get the time to live of a key in milliseconds; no key has one", keyspace::ttl),
+    row("persist",  2, WRITE_FAST, ONE_KEY,  Generic, "2.2.0", "Remove the expiration from a key or row", expiry::persist),
+    row("pexpire", -3, WRITE_FAST, ONE_KEY,  Generic, "2.6.0", "Set the time to live of a key or row in milliseconds", expiry::pexpire),
+    row("pexpireat", -3, WRITE_FAST, ONE_KEY, Generic, "2.6.0", "Set when a key or row expires, in milliseconds since 1970", expiry::pexpireat),
+    row("pexpiretime", 2, READ_FAST, ONE_KEY, Generic, "7.0.0", "Get when a key or row expires, in milliseconds since 1970", expiry::pexpiretime),
+    row("pttl",     2, READ_FAST,  ONE_KEY,  Generic, "2.6.0", "Get the time to live of a key or row in milliseconds", expiry::pttl),
     row("scan",    -2, SCAN,       NO_KEYS,  Generic, "2.8.0", "Incrementally iterate over all keys and rows", scan::scan),
-    row("touch",   -2, READ_FAST,  ALL_KEYS, Generic, "3.2.1", "Count how many of the keys or rows exist", keyspace::exists),
-    row("ttl",      2, READ_FAST,  ONE_KEY,  Generic, "1.0.0", "Get the time to live of a key in seconds; no key has one", keyspace::ttl),
+    row("touch",   -2, READ_FAST,  ALL_KEYS, Generic, "3.2.1", "Count how many of the keys or rows exist, and let them count as used", keyspace::touch),
+    row("ttl",      2, READ_FAST,  ONE_KEY,  Generic, "1.0.0", "Get the time to live of a key or row in seconds", expiry::ttl),
     row("type",     2, READ_FAST,  ONE_KEY,  Generic, "1.0.0", "Determine the type stored at a name: string, hash (a row) or none", keyspace::type_of),
     row("unlink",  -2, WRITE_FAST, ALL_KEYS, Generic, "4.0.0", "Delete keys or rows", keyspace::del),
     // Several commands as one.
@@ -289,7 +300,7 @@ const CLIENT: &[KnownCommand] = &[
     row("kill",     -3, ALONE, NO_KEYS, Connection, "2.4.0", "Close connections of other clients", connection::client_kill),
     row("list",     -2, ADMIN, NO_KEYS, Connection, "2.4.0", "Get the list of client connections", connection::client_list),
     row("no-evict",  3, ADMIN, NO_KEYS, Connection, "7.0.0", "Accepted: no connection is ever evicted", connection::client_switch),
-    row("no-touch",  3, ADMIN, NO_KEYS, Connection, "7.2.0", "Accepted: no command keeps an access time", connection::client_switch),
+    row("no-touch",  3, ADMIN, NO_KEYS, Connection, "7.2.0", "Accepted: reads count as uses all the same", connection::client_switch),
     row("reply",     3, ALONE, NO_KEYS, Connection, "3.2.0", "Instruct the server whether to reply to commands", connection::client_reply),
     row("setinfo",   4, ADMIN, NO_KEYS, Connection, "7.2.0", "Set the name or version of the client library", connection::client_setinfo),
     row("setname",   3, ADMIN, NO_KEYS, Connection, "2.6.9", "Set the current connection name", connection::client_setname),

@@ -18,6 +18,9 @@ use super::{Executed, RowSink, SqlSession};
 /// Rows of COPY FROM STDIN between two turns of the thread's other connections: some tenths of a millisecond.
 const ROWS_PER_TURN: usize = 256;
 
+/// Rows of COPY FROM STDIN from which on they go to the store in bulk: some hundreds for each partition.
+const ROWS_BEFORE_BULK: u64 = 1 << 16;
+
 /// A COPY FROM STDIN that is under way.
 pub(super) struct CopyIn {
     region: Arc<Region>,
@@ -31,6 +34,8 @@ pub(super) struct CopyIn {
     count: u64,
     /// Rows taken since others had their turn.
     unyielded: usize,
+    /// Whether rows go to the store in bulk; `None`: there are too few of them yet.
+    in_bulk: Option<bool>,
     /// Columns that are not of the data and count.
     sequences: Vec<usize>,
     /// The row being put together. What is neither of the data nor counts stays at its default.
@@ -127,6 +132,7 @@ impl SqlSession {
             mark,
             count: 0,
             unyielded: 0,
+            in_bulk: None,
             row,
             style: *self.style(),
         });
@@ -279,10 +285,15 @@ impl CopyIn {
                     return Err(at_line(not_null(&self.schema, ordinal), &self.schema, line));
                 }
             }
-            transaction
-                .writes
-                .insert(&self.region, self.schema.version, &self.snapshot, &datums)
-                .map_err(|error| at_line(error, &self.schema, line))?;
+            let (writes, version) = (&mut transaction.writes, self.schema.version);
+            if self.in_bulk.is_none() && self.count >= ROWS_BEFORE_BULK {
+                self.in_bulk = Some(writes.start_load(&self.region, version, &self.snapshot)?);
+            }
+            let stored = match self.in_bulk {
+                Some(true) => writes.load(&self.region, version, &self.snapshot, &datums),
+                _ => writes.insert(&self.region, version, &self.snapshot, &datums),
+            };
+            stored.map_err(|error| at_line(error, &self.schema, line))?;
             self.count += 1;
         }
         self.unyielded = 0;

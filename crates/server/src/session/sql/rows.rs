@@ -65,7 +65,7 @@ impl RowSource {
         let task = engine.spawn(async move {
             let outcome = async {
                 let plan = plan(&select).ok_or_else(|| Error::internal("a query without a plan"))?;
-                let mut stream = plan.stream(&pool, &parameters, view, time).await?;
+                let mut stream = plan.stream_by_engine(&pool, &parameters, view, time).await?;
                 while let Some(batch) = stream.next().await {
                     let batch = batch.map_err(ashlar_query::from_datafusion)?;
                     if batch.num_rows() > 0 && sender.send(Ok(batch)).await.is_err() {
@@ -168,6 +168,23 @@ impl QueryRows {
             }
         }
     }
+}
+
+/// Hands out the rows of a small batch at once.
+///
+/// # Errors
+/// XX000 where a column is of another type than was announced.
+pub(super) fn put_all<S: RowSink>(batch: &RecordBatch, columns: &[Column], sink: &mut S) -> Result<()> {
+    let readers = batch
+        .columns()
+        .iter()
+        .zip(columns)
+        .map(|(array, column)| ColumnReader::new(array, column.sql_type))
+        .collect::<Result<Vec<ColumnReader<'_>>>>()?;
+    for row in 0..batch.num_rows() {
+        sink.row(columns, &mut readers.iter().map(|reader| reader.datum(row)));
+    }
+    Ok(())
 }
 
 async fn send_batch<S: RowSink>(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_protocol::pg::ValueFormat;
 use ashlar_query::dml::InsertPlan;
 use ashlar_query::dml::run::{self as dml, Outcome, Run};
 use ashlar_query::select::SelectPlan;
@@ -63,7 +64,10 @@ impl SqlSession {
             Kind::Select(plan) => {
                 // A portal with a limit goes on where it stopped: it needs rows that wait.
                 if rows_max == 0
-                    && let Some(count) = self.run_indexed(plan, portal, statement, sink)
+                    && let Some(count) = match self.run_indexed(plan, portal, statement, sink) {
+                        None => self.run_short(plan, portal, statement, sink)?,
+                        found => found,
+                    }
                 {
                     sink.ready().await?;
                     let tag = Tag::Counted("SELECT");
@@ -101,7 +105,14 @@ impl SqlSession {
                 Box::pin(self.run_copy(statement, sink)).await
             }
             Kind::Explain { inner, options } => {
-                let lines = Box::pin(self.run_explain(inner, *options, &portal.parameters)).await?;
+                let lines = match &inner.kind {
+                    Kind::Session(SessionCommand::Execute { name, arguments }) => {
+                        let prepared = Box::pin(self.bound(name, arguments, &portal.formats)).await?;
+                        let Some(inner) = &prepared.statement else { return Ok(Executed::Empty) };
+                        Box::pin(self.run_explain(inner, *options, &prepared.parameters)).await?
+                    }
+                    _ => Box::pin(self.run_explain(inner, *options, &portal.parameters)).await?,
+                };
                 let rows: Vec<Vec<Value>> = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
                 let rows = RowSource::values(rows);
                 self.send_values(portal, statement, rows, Tag::Plain("EXPLAIN"), rows_max, sink).await
@@ -132,6 +143,28 @@ impl SqlSession {
             self.transaction = Some(transaction);
         }
         indexed.run(&snapshot, &portal.parameters, &mut |values| sink.row(&columns, values))
+    }
+
+    /// Answers a query that looks at few rows: how many it gave. None: the engine has to run it.
+    fn run_short<S: RowSink>(
+        &mut self,
+        plan: &SelectPlan,
+        portal: &Portal,
+        statement: &Arc<ashlar_query::Statement>,
+        sink: &mut S,
+    ) -> Result<Option<u64>> {
+        let Some(short) = &plan.short else { return Ok(None) };
+        let columns = portal.columns().or_else(|| self.columns_of(statement)).unwrap_or_else(|| Vec::new().into());
+        let is_idle = self.alone && self.block == Block::None && self.transaction.is_none();
+        let mut transaction = self.take_transaction();
+        let snapshot = transaction.snapshot(self.shared.engine.store());
+        let view = transaction.view_of(snapshot, short.region());
+        if !is_idle {
+            self.transaction = Some(transaction);
+        }
+        let Some(rows) = short.run(self.shared.engine.store(), &view, &portal.parameters)? else { return Ok(None) };
+        super::rows::put_all(&rows, &columns, sink)?;
+        Ok(Some(rows.num_rows() as u64))
     }
 
     /// Starts a query on the pool, under the transaction's view.
@@ -373,6 +406,19 @@ impl SqlSession {
         options: explain::ExplainOptions,
         parameters: &[Value],
     ) -> Result<Vec<String>> {
+        let writes = match &inner.kind {
+            Kind::Key(plan) => !plan.is_read(),
+            kind => matches!(kind, Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_)),
+        };
+        if options.analyze && writes {
+            let planned = explain::ExplainOptions { analyze: false };
+            let mut lines = Box::pin(self.run_explain(inner, planned, parameters)).await?;
+            let started = ashlar_base::clock::monotonic();
+            let rows = Box::pin(self.run_unseen(inner, parameters)).await?;
+            lines.push(format!("Rows: {rows}"));
+            lines.push(format!("Execution Time: {:.3} ms", started.elapsed().as_secs_f64() * 1000.0));
+            return Ok(lines);
+        }
         let head = match &inner.kind {
             Kind::Key(plan) => return Ok(plan.describe()),
             Kind::Insert(plan) => match &plan.source {
@@ -414,6 +460,24 @@ impl SqlSession {
             None => lines,
             Some(head) => std::iter::once(head).chain(lines.into_iter().map(|line| format!("  {line}"))).collect(),
         })
+    }
+
+    /// Runs a statement that writes, for EXPLAIN ANALYZE: what it returns goes nowhere. How many rows it was about.
+    async fn run_unseen(&mut self, statement: &Arc<ashlar_query::Statement>, parameters: &[Value]) -> Result<u64> {
+        let Kind::Key(plan) = &statement.kind else { return Ok(self.run_dml(statement, parameters).await?.count) };
+        self.refuse_write(true, &statement.kind)?;
+        if self.is_direct() {
+            return plan.run(parameters, &mut |_| {});
+        }
+        let engine = Arc::clone(&self.shared.engine);
+        let mut transaction = self.take_transaction();
+        let mark = transaction.mark();
+        let done = plan.run_in(&engine, &mut transaction, parameters, &mut |_| {});
+        if done.is_err() {
+            transaction.rollback_to(&mark, engine.catalog(), engine.store());
+        }
+        self.transaction = Some(transaction);
+        done
     }
 
     async fn run_command<S: RowSink>(
@@ -565,9 +629,24 @@ impl SqlSession {
         rows_max: usize,
         sink: &mut S,
     ) -> Result<Executed> {
+        let mut inner = self.bound(name, arguments, &portal.formats).await?;
+        if inner.statement.is_none() {
+            return Ok(Executed::Empty);
+        }
+        inner.number = portal.number;
+        let executed = Box::pin(self.run(&mut inner, rows_max, sink, false)).await?;
+        *portal = inner;
+        Ok(executed)
+    }
+
+    /// A prepared statement with the values of its arguments, planned for the catalog of now.
+    ///
+    /// # Errors
+    /// 26000, 42601 for another number of arguments, and what evaluating them finds.
+    async fn bound(&mut self, name: &str, arguments: &[String], formats: &Arc<[ValueFormat]>) -> Result<Portal> {
         let prepared = self.prepared(name)?;
         let source = Arc::clone(&prepared.source);
-        let Some(planned) = prepared.planned.clone() else { return Ok(Executed::Empty) };
+        let Some(planned) = prepared.planned.clone() else { return Ok(Portal::empty()) };
         if arguments.len() != planned.parameter_types.len() {
             return Err(Error::new(
                 ErrorCode::SyntaxError,
@@ -580,13 +659,10 @@ impl SqlSession {
             )));
         }
         let values = self.evaluate(arguments, &planned.parameter_types).await?;
-        let mut inner = Portal::new(planned, values, Arc::clone(&portal.formats));
-        inner.number = portal.number;
+        let mut inner = Portal::new(planned, values, Arc::clone(formats));
         inner.source = Some(source);
         self.refresh(&mut inner).await?;
-        let executed = Box::pin(self.run(&mut inner, rows_max, sink, false)).await?;
-        *portal = inner;
-        Ok(executed)
+        Ok(inner)
     }
 
     /// The values of SQL expressions, as the given types.

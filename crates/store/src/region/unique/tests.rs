@@ -8,6 +8,9 @@ use super::*;
 use crate::testing::{numbers, scan_all, store};
 use crate::{Applied, KeyTransaction, Mutation, ReadView, Store, WriteSet};
 
+mod loads;
+mod over;
+
 fn unique_on_v(id: u32) -> Arc<IndexDef> {
     let unique = Some(Unique { nulls_distinct: true, is_constraint: false });
     Arc::new(IndexDef { unique, ..IndexDef::plain(TableId(id), "t_v_key", IndexKind::Btree, vec![ColumnId(1)]) })

@@ -1,0 +1,166 @@
+//! `ashlar-lab suite NAME`: rows of a table, each a question with the runs that answer it, what is wanted, and who the rivals are.
+//!
+//! ```text
+//! Suite ─▶ Group ─▶ Step: the words after `ashlar-lab run`      drive measures steps in turn, keeps each folder, goes on where it was left
+//!               └─▶ Row: what is wanted, and how it is shown    figures makes them of the records, page puts them into a Markdown page
+//! ```
+//!
+//! A suite has no way of its own to start a server or to measure: whatever it shows can be measured again by the command of its step, which
+//! stands in the folder of the run.
+
+mod bench;
+mod drive;
+mod figures;
+mod headlines;
+mod numbers;
+mod page;
+mod select;
+
+pub(crate) use drive::{Options, run};
+
+/// Rows that belong together.
+pub(crate) struct Suite {
+    /// As the command line names it, and the marks of a page.
+    pub(crate) name: &'static str,
+    /// What it shows.
+    pub(crate) about: &'static str,
+    /// What the column with what is wanted is called.
+    pub(crate) wanted: &'static str,
+    pub(crate) groups: &'static [Group],
+}
+
+/// Steps that are measured in turn, and the rows that come of them.
+pub(crate) struct Group {
+    /// As `--only` names it.
+    pub(crate) name: &'static str,
+    /// Whether it takes so long that only the full length has it.
+    pub(crate) long: bool,
+    pub(crate) steps: &'static [Step],
+    pub(crate) rows: &'static [Row],
+}
+
+/// A run. Of several in a group each is measured once in a round, and there are as many rounds as a single one has repetitions.
+pub(crate) struct Step {
+    /// Within its group.
+    pub(crate) name: &'static str,
+    /// The words after `ashlar-lab run`, with sizes in braces; `{half:STEP}` is half of what the first target reached in that step. What is
+    /// not said of windows and repetitions is as the length of the suite has it.
+    pub(crate) words: &'static str,
+}
+
+/// A row of the table.
+pub(crate) struct Row {
+    /// What is asked, with sizes in braces.
+    pub(crate) what: &'static str,
+    /// What is wanted, or what somebody else has shown.
+    pub(crate) wanted: &'static str,
+    /// Steps that it is made of, one after the other: their targets are shown in this order.
+    pub(crate) of: &'static [&'static str],
+    pub(crate) shown: Shown,
+}
+
+/// How a row is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// Operations a second, or rows of a number that the workload has by this name; how much more the first target has than others.
+    Rates { per: Option<&'static str> },
+    /// Likewise; how much of what the first target has others have.
+    RatesOfFirst,
+    /// The largest number of operations a second over all numbers of threads.
+    Best,
+    /// Operations a second by threads.
+    Scaling,
+    /// Mean latency; how much longer others take than the first target.
+    Times,
+    /// From one number of threads to another.
+    Threads { from: u32, to: u32 },
+    /// What the first target has in one step and in the next.
+    Steps { names: [&'static str; 2] },
+    /// Latencies of the first target in one step and in the next.
+    Tails { names: [&'static str; 2] },
+    /// Bytes of an entry after this step of the workload.
+    Entries { after: &'static str },
+    /// How these changed from one step of the workload to another.
+    Change { from: &'static str, to: &'static str },
+    /// Operations of this kind in a minute.
+    PerMinute { kind: &'static str },
+    /// Memory above the data, and mean latency, of a query.
+    Memory { query: &'static str },
+    /// What Impala's layouts take with the keys of the step, which is not run.
+    Buckets,
+}
+
+/// All suites.
+pub(crate) const SUITES: &[Suite] =
+    &[bench::SUITE, headlines::GEODE, headlines::HAZELCAST, headlines::IMPALA, headlines::TPCC];
+
+/// How much work a suite does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// Shows that everything runs, in a minute or two; measures nothing worth keeping.
+    Quick,
+    /// In half an hour.
+    Short,
+    /// What the rows name.
+    Full,
+}
+
+impl Length {
+    /// As folders have it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Quick => "quick",
+            Self::Short => "short",
+            Self::Full => "full",
+        }
+    }
+
+    /// One of the three.
+    fn pick<T>(self, quick: T, short: T, full: T) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Short => short,
+            Self::Full => full,
+        }
+    }
+
+    /// The size of this name.
+    fn size(self, name: &str) -> Option<u64> {
+        Some(match name {
+            "keys" => self.pick(2_000, 100_000, 1_000_000),
+            "rows" => self.pick(5_000, 1_000_000, 10_000_000),
+            "many" => self.pick(5_000, 1_000_000, 1_000_000),
+            "few" => self.pick(1_000, 100_000, 100_000),
+            "documents" => self.pick(1_000, 100_000, 1_000_000),
+            "sales" => self.pick(20_000, 1_000_000, 10_000_000),
+            "warehouses" => self.pick(2, 2, 10),
+            "items" => self.pick(500, 100_000, 100_000),
+            "customers" => self.pick(30, 3_000, 3_000),
+            "churn" => self.pick(2, 20, 20),
+            _ => return None,
+        })
+    }
+
+    /// Numbers of threads of a curve.
+    fn threads(self) -> &'static str {
+        self.pick("1,2", "1,4,16,64,256", "1,2,4,8,16,32,64,128,256,512")
+    }
+
+    /// Seconds of a window.
+    fn seconds(self) -> u32 {
+        self.pick(1, 2, 5)
+    }
+
+    /// Seconds before it; of a JVM, which compiles what it runs often.
+    fn warm_up(self, java: bool) -> u32 {
+        if java { self.pick(0, 15, 60) } else { self.pick(0, 1, 1) }
+    }
+
+    /// Repetitions of each target.
+    fn repeat(self) -> u32 {
+        self.pick(1, 3, 5)
+    }
+}
+
+#[cfg(test)]
+mod tests;

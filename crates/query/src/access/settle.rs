@@ -1,0 +1,184 @@
+//! What stands above a scan and wants few of its rows tells it so: the first in an order, the least and the greatest,
+//! or how many there are.
+//!
+//! Runs over a physical plan when it is made, with the statement's parameters in their places. The operators above a
+//! scan stay and do their whole work, of fewer rows; only a count takes the place of what it counts.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use ashlar_store::{Region, Walk};
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, Partitioning};
+
+use super::count::GridCountExec;
+use super::{Access, walk_of};
+use crate::grid_table::GridScanExec;
+
+/// Rows of a LIMIT that are looked for in each partition: with more, the table had better be sorted.
+const WALKED_MAX: usize = 1024;
+
+/// Looking a row up takes as long as reading so many in their order.
+const WALK_SHARE: u64 = 8;
+
+/// The plan with scans that know how few rows are wanted of them.
+pub(crate) fn settle(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    plan.transform_down(|node| {
+        if let Some(sort) = node.downcast_ref::<SortExec>()
+            && let Some(found) = first_rows(sort)?
+        {
+            return Ok(Transformed::new(found, true, TreeNodeRecursion::Jump));
+        }
+        if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+            if let Some(found) = counted(aggregate) {
+                return Ok(Transformed::new(found, true, TreeNodeRecursion::Jump));
+            }
+            if let Some(found) = ends(aggregate)? {
+                return Ok(Transformed::new(found, true, TreeNodeRecursion::Jump));
+            }
+        }
+        Ok(Transformed::no(node))
+    })
+    .map(|transformed| transformed.data)
+}
+
+/// The scan beneath nodes that hand on every row, and the columns of the table that its outputs are, as the uppermost
+/// node has them; `None` for one that is computed.
+pub(crate) fn scan_beneath(plan: &Arc<dyn ExecutionPlan>) -> Option<(&GridScanExec, Vec<Option<usize>>)> {
+    if let Some(scan) = plan.downcast_ref::<GridScanExec>() {
+        return Some((scan, scan.output_ordinals().collect()));
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let (scan, columns) = scan_beneath(projection.input())?;
+        let column = |expr: &Arc<dyn PhysicalExpr>| columns[expr.downcast_ref::<Column>()?.index()];
+        let columns = projection.expr().iter().map(|output| column(&output.expr)).collect();
+        return Some((scan, columns));
+    }
+    let is_round_robin = |plan: &RepartitionExec| matches!(plan.partitioning(), Partitioning::RoundRobinBatch(_));
+    let hands_on = plan.is::<CooperativeExec>()
+        || plan.downcast_ref::<CoalescePartitionsExec>().is_some_and(|node| node.fetch().is_none())
+        || plan.downcast_ref::<RepartitionExec>().is_some_and(is_round_robin);
+    if !hands_on {
+        return None;
+    }
+    scan_beneath(plan.children().first()?)
+}
+
+/// The plan with another way for its scan, which [`scan_beneath`] has found, to its rows.
+pub(crate) fn with_access(
+    plan: &Arc<dyn ExecutionPlan>,
+    access: &Access,
+    streams: Option<usize>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if let Some(scan) = plan.downcast_ref::<GridScanExec>() {
+        return Ok(Arc::new(scan.with_access(access.clone(), streams)));
+    }
+    let children = plan.children().into_iter().map(|child| with_access(child, access, streams));
+    let children = children.collect::<Result<Vec<_>>>()?;
+    datafusion::physical_plan::execution_plan::replace_children_if_necessary(Arc::clone(plan), children)
+}
+
+/// `ORDER BY ... LIMIT`: each partition gives its first rows.
+fn first_rows(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(fetch) = sort.fetch().filter(|fetch| (1..=WALKED_MAX).contains(fetch)) else { return Ok(None) };
+    let Some((scan, columns)) = scan_beneath(sort.input()) else { return Ok(None) };
+    let order = sort.expr().iter().map(|key| {
+        let column = columns.get(key.expr.downcast_ref::<Column>()?.index()).copied().flatten()?;
+        Some((column, key.options.descending, key.options.nulls_first))
+    });
+    let Some(order) = order.collect::<Option<Vec<_>>>() else { return Ok(None) };
+    let Some(asked) = scan.asked() else { return Ok(None) };
+    let Some(walk) = walk_of(scan.region(), scan.conditions(), &asked.plain, &order, fetch) else { return Ok(None) };
+    // Of the whole table each partition gives so many: reading all of it in order may be less work.
+    let rows = u64::from(scan.region().partition_count()) * fetch as u64;
+    if walk.probe.equal.is_empty() && rows.saturating_mul(WALK_SHARE) > scan.region().row_estimate() {
+        return Ok(None);
+    }
+    let input = with_access(sort.input(), &Access::Walks(Arc::new([walk])), None)?;
+    let sorted = SortExec::new(sort.expr().clone(), input).with_preserve_partitioning(sort.preserve_partitioning());
+    Ok(Some(Arc::new(sorted.with_fetch(sort.fetch()))))
+}
+
+fn is_over_all(aggregate: &AggregateExec) -> bool {
+    aggregate.group_expr().is_true_no_grouping()
+        && aggregate.filter_expr().iter().all(Option::is_none)
+        && !aggregate.aggr_expr().is_empty()
+        && matches!(aggregate.mode(), AggregateMode::Partial | AggregateMode::Single | AggregateMode::SinglePartitioned)
+}
+
+/// min() and max(): each partition gives the rows at the ends of an index.
+fn ends(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    if !is_over_all(aggregate) {
+        return Ok(None);
+    }
+    let Some((scan, columns)) = scan_beneath(aggregate.input()) else { return Ok(None) };
+    let Some(asked) = scan.asked() else { return Ok(None) };
+    let walk = |function: &Arc<AggregateFunctionExpr>| {
+        let backwards = match function.fun().name() {
+            "min" => false,
+            "max" => true,
+            _ => return None,
+        };
+        let [argument] = &function.expressions()[..] else { return None };
+        let column = columns.get(argument.downcast_ref::<Column>()?.index()).copied().flatten()?;
+        let schema = scan.region().schema();
+        // What NaN and the zeros are to the engine's own is its business.
+        if is_float(scan.region(), column) || schema.columns[column].sql_type.is_array() {
+            return None;
+        }
+        let order = [(column, backwards, backwards)];
+        let walk = walk_of(scan.region(), scan.conditions(), &asked.plain, &order, 1)?;
+        Some(Walk { backwards, passes_null: true, ..walk })
+    };
+    let Some(walks) = aggregate.aggr_expr().iter().map(walk).collect::<Option<Vec<Walk>>>() else { return Ok(None) };
+    let input = with_access(aggregate.input(), &Access::Walks(walks.into()), None)?;
+    rebuilt(aggregate, input).map(Some)
+}
+
+fn is_float(region: &Region, ordinal: usize) -> bool {
+    matches!(region.arrow_schema().field(ordinal).data_type(), DataType::Float32 | DataType::Float64)
+}
+
+fn rebuilt(aggregate: &AggregateExec, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let made = AggregateExec::try_new(
+        *aggregate.mode(),
+        Arc::new(aggregate.group_expr().clone()),
+        aggregate.aggr_expr().to_vec(),
+        aggregate.filter_expr().to_vec(),
+        input,
+        aggregate.input_schema(),
+    )?;
+    Ok(Arc::new(made))
+}
+
+/// count(*) of all rows.
+fn counted(aggregate: &AggregateExec) -> Option<Arc<dyn ExecutionPlan>> {
+    if !is_over_all(aggregate) {
+        return None;
+    }
+    let (scan, _) = scan_beneath(aggregate.input())?;
+    let is_count = |function: &Arc<AggregateFunctionExpr>| {
+        let is_constant = |argument: &Arc<dyn PhysicalExpr>| {
+            argument.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null())
+        };
+        function.fun().name() == "count" && !function.is_distinct() && function.expressions().iter().all(is_constant)
+    };
+    let schema = aggregate.schema();
+    let are_counts = aggregate.aggr_expr().iter().all(is_count)
+        && schema.fields().iter().all(|field| *field.data_type() == DataType::Int64);
+    if !are_counts || !scan.is_whole() {
+        return None;
+    }
+    let streams = aggregate.properties().output_partitioning().partition_count();
+    Some(Arc::new(GridCountExec::new(scan.region(), scan.version(), schema, streams)))
+}

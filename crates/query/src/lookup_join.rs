@@ -1,0 +1,574 @@
+//! Joins of few rows with a table that has a key or an index for them: the table is asked for their values only.
+//!
+//! A rule of the physical optimizer puts a [`LookupJoinExec`] in the place of a hash join one side of which is small,
+//! as far as is known, and whose other side is a scan of a grid table with a key or an index on the columns that are
+//! joined. When it runs, it reads the small side to its end, lets the scan find the rows that have its values, and
+//! hash-joins the two: a row without a partner changes nothing in the joins that are taken. Where the small side turns
+//! out to be large, the join is the one that it was.
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, SchemaRef};
+use ashlar_base::{ColumnId, IndexDef, IndexKind, SqlType, Value};
+use ashlar_store::{Probe, Region};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::{JoinType, NullEquality, Result, internal_err};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::expressions::{CastExpr, Column};
+use datafusion::physical_expr::{Distribution, EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, InputDistributionRequirements, Partitioning,
+    PlanProperties,
+};
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+
+use crate::access::settle::{scan_beneath, with_access};
+use crate::access::{Access, Keys, equalities, usable_indexes, value_at};
+use crate::grid_table::GridScanExec;
+
+/// Rows of a small side: a look at the key takes a fraction of a microsecond, and a plan with more of them is no worse
+/// hashed.
+const SMALL_ROWS_MAX: usize = 8192;
+/// A table is asked by keys where it has so many times the rows of the small side: a row that is looked up takes as
+/// long as several that are read in order.
+const TABLE_SHARE: usize = 8;
+/// Rows that conditions on an index leave, where nothing else is known.
+const ASKED_ROWS: usize = 500;
+/// Rows of an index for one of its values, where nothing else is known.
+const ROWS_PER_VALUE: usize = 10;
+
+/// The rule: see the module.
+#[derive(Debug)]
+pub(crate) struct LookupJoins;
+
+impl PhysicalOptimizerRule for LookupJoins {
+    fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
+        let looked_up = plan.transform_up(|node| {
+            let Some(join) = node.downcast_ref::<HashJoinExec>() else { return Ok(Transformed::no(node)) };
+            Ok(match LookupJoinExec::of(join)? {
+                Some(found) => Transformed::yes(Arc::new(found) as Arc<dyn ExecutionPlan>),
+                None => Transformed::no(node),
+            })
+        });
+        looked_up.map(|plan| plan.data)
+    }
+
+    fn name(&self) -> &str {
+        "lookup_joins"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// Rows that leave a plan at most, as far as that can be told without running it.
+fn rows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
+    if let Some(scan) = plan.downcast_ref::<GridScanExec>() {
+        let stored = || usize::try_from(scan.region().row_estimate()).unwrap_or(usize::MAX);
+        let rows = match scan.access() {
+            Access::Asked(asked) if asked.key.is_some() => 1,
+            access if access.is_narrow() => stored().min(ASKED_ROWS),
+            _ => stored(),
+        };
+        return Some(scan.rows_max().map_or(rows, |limit| limit.min(rows)));
+    }
+    if let Some(join) = plan.downcast_ref::<LookupJoinExec>() {
+        return Some(rows_of(&join.small)?.saturating_mul(join.rows_per_key()));
+    }
+    if plan.is::<PlaceholderRowExec>() {
+        return Some(1);
+    }
+    if plan.is::<EmptyExec>() {
+        return Some(0);
+    }
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>()
+        && aggregate.group_expr().is_true_no_grouping()
+    {
+        return Some(1);
+    }
+    // What has one input and gives no more rows than that has.
+    const NARROWING: [&str; 10] = [
+        "ProjectionExec",
+        "FilterExec",
+        "CoalesceBatchesExec",
+        "CoalescePartitionsExec",
+        "CooperativeExec",
+        "RepartitionExec",
+        "SortExec",
+        "AggregateExec",
+        "GlobalLimitExec",
+        "LocalLimitExec",
+    ];
+    let below = match &plan.children()[..] {
+        [input] if NARROWING.contains(&plan.name()) => rows_of(input),
+        _ => None,
+    };
+    below.into_iter().chain(plan.fetch()).min()
+}
+
+/// Where a value of a key comes from.
+#[derive(Clone, Debug)]
+enum Source {
+    /// An expression over the small side; whether its integers are of a wider type than the column's.
+    Joined(Arc<dyn PhysicalExpr>, SqlType, bool),
+    /// A condition of the table's scan.
+    Constant(Value),
+}
+
+/// How the table's rows are found.
+#[derive(Clone, Debug)]
+enum By {
+    Key,
+    Index(Arc<IndexDef>),
+}
+
+/// See the module.
+pub(crate) struct LookupJoinExec {
+    join: Arc<HashJoinExec>,
+    /// The side of the join whose rows are looked up.
+    small: Arc<dyn ExecutionPlan>,
+    /// Whether that is the left one.
+    is_left: bool,
+    /// The other side, with the scan at its bottom.
+    table: Arc<dyn ExecutionPlan>,
+    by: By,
+    sources: Vec<Source>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl LookupJoinExec {
+    /// In the place of a hash join; `None` where that is as good.
+    fn of(join: &HashJoinExec) -> Result<Option<Self>> {
+        if join.null_equality() != NullEquality::NullEqualsNothing || join.null_aware {
+            return Ok(None);
+        }
+        for is_left in [true, false] {
+            let (small, table) = if is_left { (join.left(), join.right()) } else { (join.right(), join.left()) };
+            // In these a row of the table without a partner leaves no trace.
+            let is_taken = match join.join_type() {
+                JoinType::Inner | JoinType::LeftSemi | JoinType::RightSemi => true,
+                JoinType::Left | JoinType::LeftAnti | JoinType::LeftMark => is_left,
+                JoinType::Right | JoinType::RightAnti | JoinType::RightMark => !is_left,
+                JoinType::Full => false,
+            };
+            let Some((scan, columns)) = scan_beneath(table).filter(|_| is_taken) else { continue };
+            let Some(asked) = scan.asked().filter(|asked| asked.key.is_none()) else { continue };
+            let Some(rows) = rows_of(small) else { continue };
+            let stored = usize::try_from(scan.region().row_estimate()).unwrap_or(usize::MAX);
+            // A condition of the table's own may leave fewer rows than there are to be looked up.
+            let others = if asked.is_narrow() { 2 * ASKED_ROWS } else { stored };
+            if rows > SMALL_ROWS_MAX || rows.saturating_mul(TABLE_SHARE) > stored || rows > others {
+                continue;
+            }
+            let joined = Joined { join, is_left, scan, columns: &columns, table };
+            if let Some((by, sources)) = joined.sources(small)? {
+                let properties = PlanProperties::new(
+                    EquivalenceProperties::new(join.schema()),
+                    Partitioning::UnknownPartitioning(1),
+                    EmissionType::Incremental,
+                    Boundedness::Bounded,
+                );
+                return Ok(Some(Self {
+                    join: Arc::new(join.builder().build()?),
+                    small: Arc::clone(small),
+                    is_left,
+                    table: Arc::clone(table),
+                    by,
+                    sources,
+                    properties: Arc::new(properties),
+                    metrics: ExecutionPlanMetricsSet::new(),
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn rows_per_key(&self) -> usize {
+        match self.by {
+            By::Key => 1,
+            By::Index(_) => ROWS_PER_VALUE,
+        }
+    }
+
+    fn scan(&self) -> Result<&GridScanExec> {
+        match scan_beneath(&self.table) {
+            Some((scan, _)) => Ok(scan),
+            None => internal_err!("a lookup join without its table"),
+        }
+    }
+
+    /// The join of the small side with the table, whose rows are found in this way.
+    fn join_of(&self, small: Arc<dyn ExecutionPlan>, access: Option<&Access>) -> Result<Arc<dyn ExecutionPlan>> {
+        let table = match access {
+            Some(access) => with_access(&self.table, access, Some(1))?,
+            None => Arc::clone(&self.table),
+        };
+        let (left, right) = if self.is_left { (small, table) } else { (table, small) };
+        let left: Arc<dyn ExecutionPlan> = match left.output_partitioning().partition_count() {
+            1 => left,
+            _ => Arc::new(CoalescePartitionsExec::new(left)),
+        };
+        let join = self.join.builder().with_new_children(vec![left, right])?;
+        let join = join.with_partition_mode(PartitionMode::CollectLeft).reset_state().build_exec()?;
+        Ok(match join.output_partitioning().partition_count() {
+            1 => join,
+            _ => Arc::new(CoalescePartitionsExec::new(join)),
+        })
+    }
+}
+
+/// A hash join that is looked at.
+struct Joined<'a> {
+    join: &'a HashJoinExec,
+    is_left: bool,
+    scan: &'a GridScanExec,
+    /// The columns of the table that the outputs of its side are.
+    columns: &'a [Option<usize>],
+    table: &'a Arc<dyn ExecutionPlan>,
+}
+
+impl Joined<'_> {
+    /// How the rows of the table are found by those of the small side, if they can be.
+    fn sources(&self, small: &Arc<dyn ExecutionPlan>) -> Result<Option<(By, Vec<Source>)>> {
+        let region: &Arc<Region> = self.scan.region();
+        let (schema, arrow) = (region.schema(), region.arrow_schema());
+        if schema.version != self.scan.version() {
+            return Ok(None);
+        }
+        let constants = equalities(region, self.scan.conditions());
+        let mut joined: Vec<(usize, Source)> = Vec::new();
+        for (left, right) in self.join.on() {
+            let (of_small, of_table) = if self.is_left { (left, right) } else { (right, left) };
+            let Some((ordinal, width)) = self.column(of_table) else { continue };
+            let Some(column) = arrow.fields().get(ordinal) else { continue };
+            let found = of_small.data_type(&small.schema())?;
+            let sql_type = schema.columns[ordinal].sql_type;
+            // Of floats that are equal, one may be written otherwise.
+            let is_float = matches!(column.data_type(), DataType::Float32 | DataType::Float64);
+            let widens = match &width {
+                None if found == *column.data_type() && !is_float && !sql_type.is_array() => false,
+                Some(width) if found == *width => true,
+                _ => continue,
+            };
+            if joined.iter().all(|(known, _)| *known != ordinal) {
+                joined.push((ordinal, Source::Joined(Arc::clone(of_small), sql_type, widens)));
+            }
+        }
+        if joined.is_empty() {
+            return Ok(None);
+        }
+        let source = |ordinal: usize| {
+            let of_join = joined.iter().find(|(known, _)| *known == ordinal).map(|(_, source)| source.clone());
+            let constant = constants.iter().find(|(id, _)| *id == schema.columns[ordinal].id);
+            of_join.or_else(|| constant.map(|(_, value)| Source::Constant(value.clone())))
+        };
+        if !schema.hidden_key
+            && let Some(sources) = schema.key.iter().map(|ordinal| source(*ordinal)).collect::<Option<Vec<_>>>()
+        {
+            return Ok(Some((By::Key, sources)));
+        }
+        for index in usable_indexes(region) {
+            let of_column = |id: &ColumnId| source(schema.columns.iter().position(|column| column.id == *id)?);
+            let sources: Vec<Source> = index.columns.iter().map_while(of_column).collect();
+            let is_whole = index.kind == IndexKind::Btree || sources.len() == index.columns.len();
+            if is_whole && sources.iter().any(|source| matches!(source, Source::Joined(..))) {
+                return Ok(Some((By::Index(index), sources)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The column of the table that an expression over its side is, and the wider integers that it is made.
+    fn column(&self, expr: &Arc<dyn PhysicalExpr>) -> Option<(usize, Option<DataType>)> {
+        if let Some(column) = expr.downcast_ref::<Column>() {
+            if let Some(ordinal) = self.columns.get(column.index()).copied().flatten() {
+                return Some((ordinal, None));
+            }
+            // A projection beneath the join computes it.
+            let projection = self.table.downcast_ref::<datafusion::physical_plan::projection::ProjectionExec>()?;
+            let computed = &projection.expr().get(column.index())?.expr;
+            let (_, below) = scan_beneath(projection.input())?;
+            return widened(computed, &below, &self.scan.region().arrow_schema());
+        }
+        widened(expr, self.columns, &self.scan.region().arrow_schema())
+    }
+}
+
+/// A cast of a column to wider integers.
+fn widened(
+    expr: &Arc<dyn PhysicalExpr>,
+    columns: &[Option<usize>],
+    schema: &SchemaRef,
+) -> Option<(usize, Option<DataType>)> {
+    let cast = expr.downcast_ref::<CastExpr>()?;
+    let ordinal = columns.get(cast.expr().downcast_ref::<Column>()?.index()).copied().flatten()?;
+    let width = |data_type: &DataType| match data_type {
+        DataType::Int16 => Some(2),
+        DataType::Int32 => Some(4),
+        DataType::Int64 => Some(8),
+        _ => None,
+    };
+    let (from, to) = (width(schema.field(ordinal).data_type())?, width(cast.cast_type())?);
+    (from < to).then(|| (ordinal, Some(cast.cast_type().clone())))
+}
+
+impl fmt::Debug for LookupJoinExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LookupJoinExec by {:?} of {:?}", self.by, self.join)
+    }
+}
+
+impl DisplayAs for LookupJoinExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let on: Vec<String> = self.join.on().iter().map(|(left, right)| format!("({left}, {right})")).collect();
+        write!(f, "LookupJoinExec: join_type={:?}, on=[{}]", self.join.join_type(), on.join(", "))?;
+        if let Some(filter) = self.join.filter() {
+            write!(f, ", filter={}", filter.expression())?;
+        }
+        match &self.by {
+            By::Key => write!(f, ", by the key of ")?,
+            By::Index(index) => write!(f, ", by index {} of ", index.name)?,
+        }
+        match self.scan() {
+            Ok(scan) => scan.fmt_as(format, f),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl ExecutionPlan for LookupJoinExec {
+    fn name(&self) -> &str {
+        "LookupJoinExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.small]
+    }
+
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        InputDistributionRequirements::new(vec![Distribution::SinglePartition])
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for (left, right) in self.join.on() {
+            f(left)?;
+            f(right)?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        let (Some(small), true) = (children.pop(), children.is_empty()) else {
+            return internal_err!("a lookup join has one input");
+        };
+        Ok(Arc::new(Self {
+            join: Arc::clone(&self.join),
+            small,
+            is_left: self.is_left,
+            table: Arc::clone(&self.table),
+            by: self.by.clone(),
+            sources: self.sources.clone(),
+            properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(&self, stream_partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        if stream_partition != 0 || self.small.output_partitioning().partition_count() != 1 {
+            return internal_err!("a lookup join reads one stream and gives one");
+        }
+        let scan = self.scan()?;
+        let stored = usize::try_from(scan.region().row_estimate()).unwrap_or(usize::MAX);
+        let run = Run {
+            region: Arc::clone(scan.region()),
+            rows_max: (stored / TABLE_SHARE).clamp(1, SMALL_ROWS_MAX),
+            held: MemoryConsumer::new("LookupJoin").register(context.memory_pool()),
+            looked_up: MetricBuilder::new(&self.metrics).counter("rows_looked_up", 0),
+            metrics: BaselineMetrics::new(&self.metrics, 0),
+            context: Arc::clone(&context),
+            join: Self {
+                join: Arc::clone(&self.join),
+                small: Arc::clone(&self.small),
+                is_left: self.is_left,
+                table: Arc::clone(&self.table),
+                by: self.by.clone(),
+                sources: self.sources.clone(),
+                properties: Arc::clone(&self.properties),
+                metrics: self.metrics.clone(),
+            },
+        };
+        let small = self.small.execute(0, context)?;
+        let stream = futures::stream::once(run.start(small)).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), stream)))
+    }
+}
+
+/// One execution.
+struct Run {
+    join: LookupJoinExec,
+    region: Arc<Region>,
+    rows_max: usize,
+    held: MemoryReservation,
+    looked_up: Count,
+    metrics: BaselineMetrics,
+    context: Arc<TaskContext>,
+}
+
+impl Run {
+    async fn start(self, mut small: SendableRecordBatchStream) -> Result<SendableRecordBatchStream> {
+        let (mut batches, mut rows) = (Vec::new(), 0);
+        let mut is_all = true;
+        while let Some(batch) = small.next().await.transpose()? {
+            rows += batch.num_rows();
+            self.held.try_grow(batch.get_array_memory_size())?;
+            batches.push(batch);
+            if rows > self.rows_max {
+                is_all = false;
+                break;
+            }
+        }
+        let access = if is_all { Some(self.access(&batches)?) } else { None };
+        if is_all {
+            self.looked_up.add(rows);
+        }
+        let rest = (!is_all).then_some(small);
+        let schema = self.join.small.schema();
+        let read = Read { schema: Arc::clone(&schema), batches: Mutex::new(Some((batches, rest, self.held))) };
+        let read = StreamingTableExec::try_new(
+            schema,
+            vec![Arc::new(read) as Arc<dyn PartitionStream>],
+            None,
+            [],
+            false,
+            None,
+        )?;
+        let plan = self.join.join_of(Arc::new(read), access.as_ref())?;
+        let stream = plan.execute(0, self.context)?;
+        let metrics = self.metrics;
+        let counted = stream.inspect_ok(move |batch| metrics.record_output(batch.num_rows()));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.join.schema(), counted)))
+    }
+
+    /// The rows of the table that the rows of the small side may have for partners.
+    fn access(&self, batches: &[RecordBatch]) -> Result<Access> {
+        let mut keys: Vec<Box<[Value]>> = Vec::new();
+        for batch in batches {
+            let mut columns: Vec<Result<(ArrayRef, SqlType, bool), &Value>> = Vec::new();
+            for source in &self.join.sources {
+                columns.push(match source {
+                    Source::Constant(value) => Err(value),
+                    Source::Joined(expr, sql_type, widens) => {
+                        Ok((expr.evaluate(batch)?.into_array(batch.num_rows())?, *sql_type, *widens))
+                    }
+                });
+            }
+            let value = |source: &Result<(ArrayRef, SqlType, bool), &Value>, row: usize| match source {
+                Err(value) => Some((*value).clone()),
+                Ok((array, sql_type, false)) => value_at(array, row, *sql_type).filter(|value| !value.is_null()),
+                Ok((array, sql_type, true)) => narrowed(array, row, *sql_type),
+            };
+            keys.extend((0..batch.num_rows()).filter_map(|row| {
+                // A row with NULL in its key, or what no column can hold, has no partner.
+                columns.iter().map(|source| value(source, row)).collect::<Option<Box<[Value]>>>()
+            }));
+        }
+        Ok(match &self.join.by {
+            By::Key => Access::Keys(Arc::new(Keys::of(&self.region, keys))),
+            By::Index(index) => {
+                let probe = |equal: Box<[Value]>| Probe {
+                    index: Arc::clone(index),
+                    equal: equal.into_vec(),
+                    range: (Bound::Unbounded, Bound::Unbounded),
+                };
+                Access::Any(keys.into_iter().map(probe).collect())
+            }
+        })
+    }
+}
+
+/// An integer as a column's type has it; `None` for NULL and for what it has not.
+fn narrowed(array: &ArrayRef, row: usize, sql_type: SqlType) -> Option<Value> {
+    let wide = match array.data_type() {
+        DataType::Int64 => ashlar_base::ScalarType::Int8,
+        DataType::Int32 => ashlar_base::ScalarType::Int4,
+        _ => return None,
+    };
+    let value = match value_at(array, row, wide.into())? {
+        Value::Int4(value) => i64::from(value),
+        Value::Int8(value) => value,
+        _ => return None,
+    };
+    match sql_type {
+        SqlType::Scalar(ashlar_base::ScalarType::Int2) => i16::try_from(value).ok().map(Value::Int2),
+        SqlType::Scalar(ashlar_base::ScalarType::Int4) => i32::try_from(value).ok().map(Value::Int4),
+        _ => None,
+    }
+}
+
+/// Batches that were read, and a stream that goes on behind them.
+type Remembered = (Vec<RecordBatch>, Option<SendableRecordBatchStream>, MemoryReservation);
+
+/// The small side, read once already.
+struct Read {
+    schema: SchemaRef,
+    batches: Mutex<Option<Remembered>>,
+}
+
+impl fmt::Debug for Read {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("rows that were read")
+    }
+}
+
+impl PartitionStream for Read {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let schema = Arc::clone(&self.schema);
+        let Some((batches, rest, held)) = self.batches.lock().take() else {
+            let twice = futures::stream::once(async { internal_err!("the rows of a lookup join are read once") });
+            return Box::pin(RecordBatchStreamAdapter::new(schema, twice));
+        };
+        let rest = rest.map_or_else(|| futures::stream::empty().boxed(), StreamExt::boxed);
+        let all = futures::stream::iter(batches.into_iter().map(Ok)).chain(rest).map(move |batch| {
+            // Charged until the last has gone.
+            let _charged = &held;
+            batch
+        });
+        Box::pin(RecordBatchStreamAdapter::new(schema, all))
+    }
+}
+
+#[cfg(test)]
+mod tests;

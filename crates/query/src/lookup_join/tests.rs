@@ -1,0 +1,116 @@
+//! Lookup joins give what hash joins give.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use ashlar_base::Value;
+use ashlar_store::ColumnReader;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::physical_plan::execute_stream;
+use futures::TryStreamExt;
+
+use crate::engine::Engine;
+use crate::statement::Kind;
+use crate::testing;
+
+fn engine() -> Arc<Engine> {
+    testing::engine_with(&[
+        "CREATE TABLE big (id integer PRIMARY KEY, g bigint, s text)",
+        "CREATE TABLE pair (a smallint, b integer, x text, PRIMARY KEY (a, b))",
+        "CREATE TABLE few (id bigint, a integer, s text)",
+        "CREATE TABLE plain (id bigint, g bigint, a integer, b integer, x text, s text)",
+        "INSERT INTO big SELECT i, i % 1000, 'text ' || i % 40 FROM generate_series(1, 20000) AS n(i)",
+        "INSERT INTO pair SELECT i % 10, i / 10, 'x' || i FROM generate_series(1, 20000) AS n(i)",
+        "INSERT INTO few VALUES (5, 3, 'text 5'), (5, NULL, NULL), (NULL, 2, 'text 1'), (99999999999, 1, 'none'), \
+         (19999, 9, 'text 7'), (-1, 4, 'text 8'), (700, 100000, 'text 20')",
+        "CREATE INDEX big_g ON big (g)",
+    ])
+}
+
+async fn run(engine: &Engine, sql: &str) -> (Vec<String>, String) {
+    let Kind::Select(plan) = testing::plan(engine, sql).kind else { panic!("{sql} is a query") };
+    let transaction = testing::transaction();
+    let view = transaction.view(engine.store().snapshot(), &engine.catalog().current());
+    let physical = plan.physical(engine, &[], transaction.time, &view).await.unwrap();
+    let shown = DisplayableExecutionPlan::new(physical.as_ref()).indent(false).to_string();
+    let stream = execute_stream(physical, engine.task_context(view)).unwrap();
+    let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
+    let mut rows = Vec::new();
+    for batch in &batches {
+        let readers: Vec<ColumnReader<'_>> = batch
+            .columns()
+            .iter()
+            .zip(plan.columns.iter())
+            .map(|(array, column)| ColumnReader::new(array, column.sql_type).unwrap())
+            .collect();
+        for row in 0..batch.num_rows() {
+            let values: Vec<Value> = readers.iter().map(|reader| reader.datum(row).to_value()).collect();
+            rows.push(format!("{values:?}"));
+        }
+    }
+    rows.sort();
+    (rows, shown)
+}
+
+/// The tables in a query, with a name for each that no key and no index is known of.
+fn unkeyed(sql: &str) -> String {
+    sql.replace("big", "big_copy").replace("pair", "pair_copy")
+}
+
+#[test]
+fn lookup_joins_give_what_hash_joins_give() {
+    let engine = engine();
+    for sql in ["CREATE TABLE big_copy AS SELECT * FROM big", "CREATE TABLE pair_copy AS SELECT * FROM pair"] {
+        testing::alone(&engine, sql).unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    for sql in [
+        "SELECT few.*, big.* FROM few JOIN big ON big.id = few.id",
+        "SELECT few.*, big.* FROM big JOIN few ON few.id = big.id AND big.s <> few.s",
+        "SELECT few.*, big.* FROM few LEFT JOIN big ON big.id = few.id",
+        "SELECT few.*, big.* FROM big RIGHT JOIN few ON big.id = few.id AND big.g > 10",
+        "SELECT * FROM few WHERE EXISTS (SELECT 1 FROM big WHERE big.id = few.id)",
+        "SELECT * FROM few WHERE NOT EXISTS (SELECT 1 FROM big WHERE big.id = few.id AND big.g < 500)",
+        "SELECT big.* FROM big WHERE big.id IN (SELECT id FROM few)",
+        "SELECT few.id, big.id, big.s FROM few JOIN big ON big.g = few.id",
+        "SELECT few.id, big.id FROM few LEFT JOIN big ON big.g = few.id AND big.s = few.s",
+        "SELECT few.a, pair.* FROM few JOIN pair ON pair.a = few.a AND pair.b = few.id",
+        "SELECT few.a, pair.* FROM few LEFT JOIN pair ON pair.a = 3 AND pair.b = few.id",
+        "SELECT few.id, b.id, p.x FROM few JOIN big AS b ON b.id = few.id JOIN pair AS p ON p.a = few.a AND p.b = b.id",
+        "SELECT b.id, c.id FROM big AS b JOIN big AS c ON c.id = b.g WHERE b.id = 77",
+        "SELECT count(*), sum(b.g) FROM (SELECT id FROM few ORDER BY id LIMIT 3) AS f JOIN big AS b ON b.id = f.id",
+    ] {
+        let (found, shown) = runtime.block_on(run(&engine, sql));
+        let (expected, other) = runtime.block_on(run(&engine, &unkeyed(sql)));
+        assert!(shown.contains("LookupJoinExec"), "{sql}\n{shown}");
+        assert!(!other.contains("LookupJoinExec"), "{sql}\n{other}");
+        assert_eq!(found, expected, "{sql}");
+    }
+    // Rows of the table without a partner are asked for, or NULL is equal to NULL: no keys help.
+    for sql in [
+        "SELECT few.*, big.* FROM big LEFT JOIN few ON big.id = few.id WHERE big.g = 7 OR big.g = 5 OR big.s LIKE 'a%'",
+        "SELECT few.id, big.id FROM few FULL JOIN big ON big.id = few.id WHERE few.id IS NULL OR big.g < 5",
+    ] {
+        let (found, shown) = runtime.block_on(run(&engine, sql));
+        let (expected, _) = runtime.block_on(run(&engine, &unkeyed(sql)));
+        assert!(!shown.contains("LookupJoinExec"), "{sql}\n{shown}");
+        assert_eq!(found, expected, "{sql}");
+    }
+    let sql = "SELECT id, a, s FROM few WHERE id NOT IN (SELECT id FROM big)";
+    assert_eq!(runtime.block_on(run(&engine, sql)).0, runtime.block_on(run(&engine, &unkeyed(sql))).0, "{sql}");
+}
+
+#[test]
+fn a_small_side_that_turns_out_large_is_hashed() {
+    let engine = engine();
+    let sql = "INSERT INTO plain SELECT i, 7, 0, 0, NULL, NULL FROM generate_series(1, 20000) AS n(i)";
+    testing::alone(&engine, sql).unwrap();
+    testing::alone(&engine, "CREATE INDEX plain_g ON plain (g)").unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    // An index says that few rows are meant, and they are all there are.
+    let sql = "SELECT count(*), sum(big.g) FROM plain JOIN big ON big.id = plain.id WHERE plain.g = 7";
+    let (found, shown) = runtime.block_on(run(&engine, sql));
+    assert!(shown.contains("LookupJoinExec"), "{shown}");
+    let (expected, _) = runtime.block_on(run(&engine, "SELECT count(*), sum(g) FROM big"));
+    assert_eq!(found, expected);
+}

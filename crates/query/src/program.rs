@@ -1,0 +1,622 @@
+//! What a plan does with the rows of one table, as steps over one batch: for statements that look at few rows.
+//!
+//! The engine's own plans are made anew for each execution, run on the query pool, and come back through a channel: ten
+//! times the work of a statement about a handful of rows. A program is made once of the optimised logical plan, holds
+//! the engine's own expressions, and runs where it is called. `key_plan` runs one over the row of a key, `short_plan`
+//! over the rows that an index finds. Never reads a table: whoever has the rows hands them in.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use ashlar_base::{Datum, Result, SqlType, Value};
+use ashlar_functions::bound::{parameter, with_parameters};
+use ashlar_functions::error::from_datafusion;
+use ashlar_functions::fields::scalar;
+use ashlar_functions::tree::{any_part, rewrite_parts};
+use ashlar_store::{Region, build_array};
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result as PlanResult, ScalarValue, internal_err};
+use datafusion::datasource::{TableProvider, source_as_provider};
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, TableScan};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::sorts::sort::sort_batch;
+
+use crate::grid_table::{GridTable, unqualify};
+use crate::key_plan::missing_parameter;
+use crate::parameters::number_of;
+
+/// See the module.
+pub(crate) struct Program {
+    /// The table.
+    pub(crate) region: Arc<Region>,
+    /// The version of the table's shape that ordinals mean.
+    pub(crate) version: u32,
+    /// Ordinals of the columns that it reads.
+    pub(crate) columns: Vec<usize>,
+    /// What rows have to fulfil, as the plan says it.
+    pub(crate) conditions: Vec<Expr>,
+    /// The same for who looks for rows: what is computed without a column is a placeholder for one of the operands.
+    asked: Vec<Expr>,
+    operands: Vec<Arc<dyn PhysicalExpr>>,
+    /// The conditions as one expression over the columns.
+    condition: Option<Arc<dyn PhysicalExpr>>,
+    schema: SchemaRef,
+    /// How many of the columns the steps read; the others are the conditions' own, behind them.
+    outputs: usize,
+    steps: Vec<Step>,
+    /// Parameters that expressions read: from 0.
+    parameters: Vec<(usize, SqlType)>,
+}
+
+/// What is done with a batch, the result of the step before.
+enum Step {
+    Project {
+        exprs: Vec<Arc<dyn PhysicalExpr>>,
+        schema: SchemaRef,
+    },
+    Sort {
+        by: LexOrdering,
+        fetch: Option<usize>,
+    },
+    Limit {
+        skip: usize,
+        fetch: Option<usize>,
+    },
+    /// Of all rows, without groups.
+    Aggregate {
+        aggregates: Vec<Computed>,
+        schema: SchemaRef,
+    },
+}
+
+/// An aggregate, and its FILTER.
+struct Computed {
+    function: Arc<AggregateFunctionExpr>,
+    args: Vec<Arc<dyn PhysicalExpr>>,
+    filter: Option<Arc<dyn PhysicalExpr>>,
+}
+
+/// An order that rows are wanted in, of columns of the table.
+pub(crate) struct Order {
+    /// Ordinal, descending, NULLs first.
+    pub(crate) columns: Vec<(usize, bool, bool)>,
+    /// Rows that are wanted.
+    pub(crate) count: usize,
+}
+
+/// What the id of an operand begins with: nothing that a parameter's does.
+const OPERAND: &str = "operand ";
+
+/// Programs are made of nothing deeper.
+const STEPS_MAX: usize = 16;
+
+impl Program {
+    /// Of an optimised plan with parameters of these types, of whose outputs `wanted` are wanted, or all; `None` where
+    /// it is about more than one table, or does what no step does.
+    pub(crate) fn of(
+        state: &SessionState,
+        plan: &LogicalPlan,
+        types: &[SqlType],
+        wanted: Option<&[usize]>,
+    ) -> Option<Self> {
+        let mut nodes = Vec::new();
+        let mut node = plan;
+        let scan = loop {
+            if nodes.len() > STEPS_MAX {
+                return None;
+            }
+            node = match node {
+                LogicalPlan::Projection(inner) => {
+                    nodes.push(node);
+                    &inner.input
+                }
+                LogicalPlan::Sort(inner) => {
+                    nodes.push(node);
+                    &inner.input
+                }
+                LogicalPlan::Limit(inner) => {
+                    nodes.push(node);
+                    &inner.input
+                }
+                LogicalPlan::Aggregate(inner) if inner.group_expr.is_empty() => {
+                    nodes.push(node);
+                    &inner.input
+                }
+                LogicalPlan::SubqueryAlias(inner) => &inner.input,
+                LogicalPlan::TableScan(scan) => break scan,
+                _ => return None,
+            };
+        };
+        // What cannot be made here is the engine's to do, or to refuse.
+        Maker { state, types, parameters: Vec::new() }.program(scan, &nodes, wanted).ok().flatten()
+    }
+
+    /// The same for rows that fulfil the conditions.
+    pub(crate) fn without_conditions(mut self) -> Self {
+        self.columns.truncate(self.outputs);
+        self.schema =
+            Arc::new(Schema::new(self.schema.fields().iter().take(self.outputs).cloned().collect::<Vec<_>>()));
+        (self.condition, self.conditions) = (None, Vec::new());
+        (self.asked, self.operands) = (Vec::new(), Vec::new());
+        self
+    }
+
+    /// Bytes that it holds, as estimated.
+    pub(crate) fn bytes(&self) -> usize {
+        const EXPRESSION_BYTES: usize = 512;
+        let steps = self.steps.iter().map(|step| match step {
+            Step::Project { exprs, .. } => exprs.len(),
+            Step::Sort { by, .. } => by.len(),
+            Step::Limit { .. } => 1,
+            Step::Aggregate { aggregates, .. } => aggregates.len() * 2,
+        });
+        let expressions = steps.sum::<usize>() + self.columns.len() + 2 * self.conditions.len() + self.parameters.len();
+        size_of::<Self>() + expressions * EXPRESSION_BYTES
+    }
+
+    /// Whether it computes each row's outputs from that row alone.
+    pub(crate) fn is_row_by_row(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Project { .. } => true,
+            Step::Limit { skip, fetch } => *skip == 0 && *fetch != Some(0),
+            Step::Sort { .. } | Step::Aggregate { .. } => false,
+        })
+    }
+
+    /// The rows that it wants of those that fulfil its conditions, where it begins with that.
+    pub(crate) fn order(&self) -> Option<Order> {
+        let mut exprs: Option<Vec<Arc<dyn PhysicalExpr>>> = None;
+        for (number, step) in self.steps.iter().enumerate() {
+            match step {
+                // What is sorted below may be columns under other names.
+                Step::Project { exprs: outputs, .. } if exprs.is_none() => exprs = Some(outputs.clone()),
+                Step::Sort { by, fetch } => {
+                    let limit = match self.steps.get(number + 1) {
+                        Some(Step::Limit { skip, fetch: Some(fetch) }) => skip.checked_add(*fetch),
+                        _ => None,
+                    };
+                    let count = (*fetch).into_iter().chain(limit).min()?;
+                    let column = |sort: &PhysicalSortExpr| {
+                        let column = sort.expr.downcast_ref::<Column>()?.index();
+                        let column = match &exprs {
+                            Some(outputs) => outputs.get(column)?.downcast_ref::<Column>()?.index(),
+                            None => column,
+                        };
+                        Some((*self.columns.get(column)?, sort.options.descending, sort.options.nulls_first))
+                    };
+                    return Some(Order { columns: by.iter().map(column).collect::<Option<_>>()?, count });
+                }
+                _ => return None,
+            }
+        }
+        None
+    }
+
+    /// The conditions with the parameters in their places. Within [`Self::with_values`].
+    ///
+    /// # Errors
+    /// What evaluating finds.
+    pub(crate) fn conditions_with(&self, types: &[SqlType], values: &[Value]) -> Result<Vec<Expr>> {
+        let literal = |id: &str| -> PlanResult<Option<ScalarValue>> {
+            if let Some(operand) =
+                id.strip_prefix(OPERAND).and_then(|number| self.operands.get(number.parse::<usize>().ok()?))
+            {
+                let one = RecordBatchOptions::new().with_row_count(Some(1));
+                let one = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &one)?;
+                let value = operand.evaluate(&one)?.into_array(1)?;
+                return ScalarValue::try_from_array(&value, 0).map(Some);
+            }
+            let found = number_of(id).and_then(|number| Some((types.get(number)?, values.get(number)?)));
+            Ok(found.and_then(|(sql_type, value)| scalar(*sql_type, value).ok()))
+        };
+        let with_values = |condition: &Expr| {
+            let replaced = rewrite_parts(condition.clone(), |part| {
+                let Expr::Placeholder(placeholder) = part else { return Ok(Transformed::no(part)) };
+                Ok(match literal(&placeholder.id)? {
+                    Some(literal) => Transformed::yes(Expr::Literal(literal, None)),
+                    None => Transformed::no(Expr::Placeholder(placeholder)),
+                })
+            });
+            replaced.map(|replaced| replaced.data).map_err(from_datafusion)
+        };
+        self.asked.iter().map(with_values).collect()
+    }
+
+    /// Calls `run` with the parameters' values where expressions find them.
+    ///
+    /// # Errors
+    /// 42P02 where one is missing.
+    pub(crate) fn with_values<T>(&self, values: &[Value], run: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.parameters.is_empty() {
+            return run();
+        }
+        let mut scalars = Vec::new();
+        for (number, sql_type) in &self.parameters {
+            let value = values.get(*number).ok_or_else(|| missing_parameter(*number))?;
+            if scalars.len() <= *number {
+                scalars.resize(number + 1, None);
+            }
+            scalars[*number] = Some(scalar(*sql_type, value)?);
+        }
+        with_parameters(scalars, run)
+    }
+
+    /// A batch of one row; `read` gives its values by the ordinals of its columns.
+    ///
+    /// # Errors
+    /// XX000 where a value is not of its column's type.
+    pub(crate) fn batch_of<'r>(&self, read: impl Fn(usize) -> Datum<'r>, types: &[SqlType]) -> Result<RecordBatch> {
+        let arrays = self.columns.iter().map(|ordinal| build_array(types[*ordinal], std::iter::once(read(*ordinal))));
+        batch(&self.schema, arrays.collect::<Result<_>>()?, 1).map_err(from_datafusion)
+    }
+
+    /// Columns of the table as a batch of this program.
+    ///
+    /// # Errors
+    /// XX000 where they are of other types.
+    pub(crate) fn rows(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        batch(&self.schema, rows.columns().to_vec(), rows.num_rows()).map_err(from_datafusion)
+    }
+
+    /// No rows.
+    pub(crate) fn no_rows(&self) -> RecordBatch {
+        RecordBatch::new_empty(Arc::clone(&self.schema))
+    }
+
+    /// The schema of the batches that it is given.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// The rows that fulfil the conditions. Within [`Self::with_values`].
+    ///
+    /// # Errors
+    /// What evaluating finds.
+    pub(crate) fn wanted(&self, rows: RecordBatch) -> Result<RecordBatch> {
+        let Some(condition) = &self.condition else { return Ok(rows) };
+        passed(&rows, condition).map_err(from_datafusion)
+    }
+
+    /// What comes out, of rows that fulfil the conditions. Within [`Self::with_values`].
+    ///
+    /// # Errors
+    /// What evaluating finds.
+    pub(crate) fn run(&self, mut rows: RecordBatch) -> Result<RecordBatch> {
+        for step in &self.steps {
+            rows = step.run(rows).map_err(from_datafusion)?;
+        }
+        Ok(rows)
+    }
+}
+
+/// A batch that knows its length even without columns.
+fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> PlanResult<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}
+
+fn values(expr: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> PlanResult<ArrayRef> {
+    expr.evaluate(rows)?.into_array(rows.num_rows())
+}
+
+fn passed(rows: &RecordBatch, condition: &Arc<dyn PhysicalExpr>) -> PlanResult<RecordBatch> {
+    let value = values(condition, rows)?;
+    let passed: &BooleanArray = datafusion::common::cast::as_boolean_array(&value)?;
+    if passed.true_count() == rows.num_rows() {
+        return Ok(rows.clone());
+    }
+    Ok(filter_record_batch(rows, passed)?)
+}
+
+impl Step {
+    fn run(&self, rows: RecordBatch) -> PlanResult<RecordBatch> {
+        match self {
+            // Nothing is evaluated of no rows: constants may be wrong that nobody asks for.
+            Self::Project { schema, .. } if rows.num_rows() == 0 => Ok(RecordBatch::new_empty(Arc::clone(schema))),
+            Self::Project { exprs, schema } => {
+                let arrays = exprs.iter().map(|expr| values(expr, &rows)).collect::<PlanResult<Vec<_>>>()?;
+                batch(schema, arrays, rows.num_rows())
+            }
+            Self::Sort { by, fetch } if rows.num_rows() > 1 => sort_batch(&rows, by, *fetch),
+            Self::Sort { fetch, .. } => Ok(rows.slice(0, fetch.unwrap_or(1).min(rows.num_rows()))),
+            Self::Limit { skip, fetch } => {
+                let skip = (*skip).min(rows.num_rows());
+                Ok(rows.slice(skip, fetch.unwrap_or(usize::MAX).min(rows.num_rows() - skip)))
+            }
+            Self::Aggregate { aggregates, schema } => {
+                let arrays = aggregates.iter().map(|computed| computed.run(&rows)).collect::<PlanResult<Vec<_>>>()?;
+                batch(schema, arrays, 1)
+            }
+        }
+    }
+}
+
+impl Computed {
+    fn run(&self, rows: &RecordBatch) -> PlanResult<ArrayRef> {
+        let mut state = self.function.create_accumulator()?;
+        let rows = match &self.filter {
+            Some(filter) => passed(rows, filter)?,
+            None => rows.clone(),
+        };
+        if rows.num_rows() > 0 {
+            let args = self.args.iter().map(|arg| values(arg, &rows)).collect::<PlanResult<Vec<_>>>()?;
+            state.update_batch(&args)?;
+        }
+        state.evaluate()?.to_array()
+    }
+}
+
+/// Makes one program.
+struct Maker<'a> {
+    state: &'a SessionState,
+    types: &'a [SqlType],
+    parameters: Vec<(usize, SqlType)>,
+}
+
+impl Maker<'_> {
+    /// `nodes` are those above the scan, the uppermost first.
+    fn program(
+        &mut self,
+        scan: &TableScan,
+        nodes: &[&LogicalPlan],
+        wanted: Option<&[usize]>,
+    ) -> PlanResult<Option<Program>> {
+        let provider = source_as_provider(&scan.source)?;
+        let Some(table) = provider.downcast_ref::<GridTable>() else { return Ok(None) };
+        let full = table.schema();
+        let projected: Vec<usize> = match &scan.projection {
+            Some(projection) => projection.clone(),
+            None => (0..full.fields().len()).collect(),
+        };
+        let top = nodes.first().map_or(projected.len(), |node| node.schema().fields().len());
+        let mut needed: Vec<usize> = wanted.map_or_else(|| (0..top).collect(), <[usize]>::to_vec);
+        let mut steps = Vec::new();
+        for node in nodes {
+            let Some(step) = self.step(node, &mut needed)? else { return Ok(None) };
+            steps.push(step);
+        }
+        steps.reverse();
+        if let Some(fetch) = scan.fetch {
+            steps.insert(0, Step::Limit { skip: 0, fetch: Some(fetch) });
+        }
+        let mut columns: Vec<usize> = needed.iter().map(|column| projected[*column]).collect();
+        let outputs = columns.len();
+        let (mut conditions, mut asked, mut operands) = (Vec::new(), Vec::new(), Vec::new());
+        for filter in &scan.filters {
+            check(filter)?;
+            asked.push(self.with_operands(filter.clone(), &mut operands)?);
+            for column in filter.column_refs() {
+                let ordinal = full.index_of(column.name())?;
+                if !columns.contains(&ordinal) {
+                    columns.push(ordinal);
+                }
+            }
+            conditions.push(filter.clone());
+        }
+        if columns.iter().any(|column| table.is_expiry(*column)) {
+            return Ok(None);
+        }
+        let nullable = |field: &Field| field.clone().with_nullable(true);
+        let schema =
+            Arc::new(Schema::new(columns.iter().map(|ordinal| nullable(full.field(*ordinal))).collect::<Vec<Field>>()));
+        let condition = match conjunction(conditions.iter().cloned()) {
+            Some(condition) => {
+                let names = DFSchema::try_from(schema.as_ref().clone())?;
+                Some(self.physical(unqualify(condition)?, &names)?)
+            }
+            None => None,
+        };
+        let (region, version) = (Arc::clone(table.region()), table.version());
+        let parameters = std::mem::take(&mut self.parameters);
+        Ok(Some(Program {
+            region,
+            version,
+            columns,
+            conditions,
+            condition,
+            asked,
+            operands,
+            schema,
+            outputs,
+            steps,
+            parameters,
+        }))
+    }
+
+    /// The step of a node, of whose outputs some are needed: the places of the inputs that it needs for them.
+    fn step(&mut self, node: &LogicalPlan, needed: &mut Vec<usize>) -> PlanResult<Option<Step>> {
+        let nullable = |field: &Field| field.clone().with_nullable(true);
+        Ok(Some(match node {
+            LogicalPlan::Projection(projection) => {
+                let schema = needed.iter().map(|output| nullable(projection.schema.field(*output))).collect::<Vec<_>>();
+                let outputs = needed.iter().map(|output| projection.expr[*output].clone());
+                let exprs = outputs
+                    .map(|expr| self.physical(expr, projection.input.schema()))
+                    .collect::<PlanResult<Vec<_>>>()?;
+                *needed = columns_of(&exprs);
+                let exprs = exprs.into_iter().map(|expr| placed(expr, needed)).collect::<PlanResult<Vec<_>>>()?;
+                Step::Project { exprs, schema: Arc::new(Schema::new(schema)) }
+            }
+            LogicalPlan::Sort(sort) => {
+                let mut by = Vec::new();
+                for key in &sort.expr {
+                    let expr = self.physical(key.expr.clone(), sort.input.schema())?;
+                    let options = arrow::compute::SortOptions { descending: !key.asc, nulls_first: key.nulls_first };
+                    by.push(PhysicalSortExpr { expr, options });
+                }
+                // What goes out comes first, in its order: the steps above count on it.
+                let keys: Vec<Arc<dyn PhysicalExpr>> = by.iter().map(|key| Arc::clone(&key.expr)).collect();
+                needed.extend(
+                    columns_of(&keys).into_iter().filter(|column| !needed.contains(column)).collect::<Vec<_>>(),
+                );
+                for key in &mut by {
+                    key.expr = placed(Arc::clone(&key.expr), needed)?;
+                }
+                let Some(by) = LexOrdering::new(by) else { return Ok(None) };
+                Step::Sort { by, fetch: sort.fetch }
+            }
+            LogicalPlan::Limit(limit) => {
+                let count = |expr: &Option<Box<Expr>>| match expr.as_deref() {
+                    None => Some(None),
+                    Some(Expr::Literal(ScalarValue::Int64(count), _)) => {
+                        count.map_or(Some(None), |count| usize::try_from(count).ok().map(Some))
+                    }
+                    Some(_) => None,
+                };
+                let (Some(skip), Some(fetch)) = (count(&limit.skip), count(&limit.fetch)) else { return Ok(None) };
+                Step::Limit { skip: skip.unwrap_or(0), fetch }
+            }
+            LogicalPlan::Aggregate(aggregate) => {
+                let schema: Vec<Field> =
+                    needed.iter().map(|output| nullable(aggregate.schema.field(*output))).collect();
+                let mut aggregates = Vec::new();
+                let input = aggregate.input.schema();
+                for output in needed.iter() {
+                    let expr = self.bound(aggregate.aggr_expr[*output].clone())?;
+                    let context =
+                        datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext::default();
+                    let lowered = LoweredAggregateBuilder::new(
+                        &expr,
+                        input,
+                        input.as_arrow(),
+                        self.state.execution_props(),
+                        &context,
+                    );
+                    let lowered = lowered.build()?;
+                    // Arguments in an order of their own.
+                    if !lowered.order_bys.is_empty() {
+                        return Ok(None);
+                    }
+                    let args = lowered.aggregate.expressions();
+                    aggregates.push(Computed { function: lowered.aggregate, args, filter: lowered.filter });
+                }
+                let read = aggregates.iter().flat_map(|computed| computed.args.iter().chain(&computed.filter));
+                *needed = columns_of(&read.cloned().collect::<Vec<_>>());
+                for computed in &mut aggregates {
+                    for expr in computed.args.iter_mut().chain(&mut computed.filter) {
+                        *expr = placed(Arc::clone(expr), needed)?;
+                    }
+                }
+                Step::Aggregate { aggregates, schema: Arc::new(Schema::new(schema)) }
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// A condition with a placeholder for each operand of a comparison that is computed without a column.
+    fn with_operands(&mut self, condition: Expr, operands: &mut Vec<Arc<dyn PhysicalExpr>>) -> PlanResult<Expr> {
+        let rewritten = rewrite_parts(condition, |part| {
+            let Expr::BinaryExpr(BinaryExpr { left, op, right }) = part else { return Ok(Transformed::no(part)) };
+            if !matches!(op, Operator::Eq | Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq) {
+                return Ok(Transformed::no(Expr::BinaryExpr(BinaryExpr { left, op, right })));
+            }
+            let mut operand = |side: Box<Expr>| -> PlanResult<Box<Expr>> {
+                let is_simple = match side.as_ref() {
+                    Expr::Literal(..) | Expr::Placeholder(_) => true,
+                    Expr::Cast(cast) => matches!(cast.expr.as_ref(), Expr::Placeholder(_)),
+                    _ => false,
+                };
+                if is_simple || !side.column_refs().is_empty() {
+                    return Ok(side);
+                }
+                operands.push(self.physical(*side, &DFSchema::empty())?);
+                let id = format!("{OPERAND}{}", operands.len() - 1);
+                Ok(Box::new(Expr::Placeholder(Placeholder { id, field: None })))
+            };
+            let (left, right) = (operand(left)?, operand(right)?);
+            Ok(Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right })))
+        })?;
+        Ok(rewritten.data)
+    }
+
+    fn physical(&mut self, expr: Expr, schema: &DFSchema) -> PlanResult<Arc<dyn PhysicalExpr>> {
+        let expr = self.bound(expr)?;
+        self.state.create_physical_expr(expr, schema)
+    }
+
+    /// The expression with something in the place of each parameter that can be evaluated.
+    fn bound(&mut self, expr: Expr) -> PlanResult<Expr> {
+        check(&expr)?;
+        let bound = rewrite_parts(expr, |expr| match expr {
+            Expr::Placeholder(placeholder) => {
+                let number = number_of(&placeholder.id);
+                let known = number.and_then(|number| Some((number, self.types.get(number)?)));
+                let (Some((number, sql_type)), Some(field)) = (known, placeholder.field) else {
+                    return internal_err!("a parameter without a type");
+                };
+                if !self.parameters.iter().any(|(known, _)| *known == number) {
+                    self.parameters.push((number, *sql_type));
+                }
+                Ok(Transformed::yes(parameter(number, field)))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(bound.data)
+    }
+}
+
+/// An error for what cannot be evaluated apart from a plan, or must be evaluated by one.
+fn check(expr: &Expr) -> PlanResult<()> {
+    let is_beyond = any_part(expr, |part| {
+        Ok(part.is_volatile_node()
+            || matches!(
+                part,
+                Expr::ScalarSubquery(_)
+                    | Expr::Exists(_)
+                    | Expr::InSubquery(_)
+                    | Expr::SetComparison(_)
+                    | Expr::OuterReferenceColumn(..)
+                    | Expr::WindowFunction(_)
+                    | Expr::Unnest(_)
+                    | Expr::SimilarTo(_)
+            )
+            || is_heavy(part))
+    })?;
+    if is_beyond { internal_err!("an expression that is not evaluated by itself") } else { Ok(()) }
+}
+
+/// Whether a part of an expression may take long, or make much of little: others wait for the thread that evaluates it.
+fn is_heavy(part: &Expr) -> bool {
+    match part {
+        Expr::ScalarFunction(function) => {
+            let name = function.func.name();
+            matches!(name, "repeat" | "lpad" | "rpad" | "replace" | "array_fill" | "format" | "generate_series")
+                || name.starts_with("regexp")
+        }
+        Expr::BinaryExpr(binary) => matches!(
+            binary.op,
+            Operator::RegexMatch | Operator::RegexIMatch | Operator::RegexNotMatch | Operator::RegexNotIMatch
+        ),
+        _ => false,
+    }
+}
+
+/// The places of the columns that expressions read, each once.
+fn columns_of(exprs: &[Arc<dyn PhysicalExpr>]) -> Vec<usize> {
+    let mut columns: Vec<usize> =
+        exprs.iter().flat_map(|expr| collect_columns(expr)).map(|column| column.index()).collect();
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
+
+/// The expression over a batch that has these columns of its input, in this order.
+fn placed(expr: Arc<dyn PhysicalExpr>, columns: &[usize]) -> PlanResult<Arc<dyn PhysicalExpr>> {
+    let placed = expr.transform(|part| {
+        let Some(column) = part.downcast_ref::<Column>() else { return Ok(Transformed::no(part)) };
+        let Some(place) = columns.iter().position(|kept| *kept == column.index()) else {
+            return internal_err!("a column that is read is not needed");
+        };
+        Ok(Transformed::yes(Arc::new(Column::new(column.name(), place)) as Arc<dyn PhysicalExpr>))
+    });
+    placed.map(|placed| placed.data)
+}

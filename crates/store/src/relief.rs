@@ -1,0 +1,118 @@
+//! Room where there is little: rows of tables that allow it give way to others.
+//!
+//! A table has little room when one part in sixteen of its `memory_max`, or of the server's bound, is left (more where it
+//! has few partitions). Then a write to a table that evicts first lets some rows of one partition go, and gives their
+//! memory back; the compactor does so until there is room again. One thread at a time does that for a table. What a write
+//! takes at once is less than that, so that writes are refused only where nothing more can go: where snapshots hold what
+//! has gone.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ashlar_base::{Eviction, LifeOptions, PartitionId};
+
+use crate::compactor::CompactionReport;
+use crate::partition::Limits;
+use crate::region::Region;
+use crate::segment::BYTES_MAX;
+
+/// One row of so many in a partition goes at once: what is left is copied, so that fewer would cost more copies.
+const EVICTED_SHARE: u64 = 8;
+/// Rows that go in one hold of a partition's lock.
+const EVICTED_PER_LOCK: usize = 512;
+/// No more rows go where one of so many has gone, and its memory has not come back.
+const GONE_SHARE: u64 = 4;
+
+impl Region {
+    /// Takes over what the table says about its memory.
+    pub(crate) fn set_bounds(&self, options: &LifeOptions) {
+        let max = if options.memory_max == 0 { u64::MAX } else { options.memory_max };
+        self.account().set_max(max);
+        self.lives().evicts.store(options.eviction != Eviction::None, Ordering::Release);
+    }
+
+    /// Whether rows of the table give way to others.
+    #[inline]
+    pub(crate) fn evicts(&self) -> bool {
+        self.lives().evicts.load(Ordering::Relaxed)
+    }
+
+    /// Before a write, with no partition locked: lets rows go where there is little room.
+    #[inline]
+    pub(crate) fn make_room(&self) {
+        if self.evicts() && self.has_little() {
+            self.make_room_now();
+        }
+    }
+
+    /// Whether rows have to go. A write may let half of a partition's memory grow, so it is more where partitions are few.
+    fn has_little(&self) -> bool {
+        self.account().has_less_than(self.part())
+    }
+
+    /// Whether the next writes may be refused.
+    fn has_hardly_any(&self) -> bool {
+        self.account().has_less_than(4 * self.part())
+    }
+
+    fn part(&self) -> u64 {
+        u64::from(self.partition_count()).clamp(4, 16)
+    }
+
+    #[cold]
+    fn make_room_now(&self) {
+        let lives = Arc::clone(self.lives());
+        let _one = match lives.relieving.try_lock() {
+            Some(one) => one,
+            // Somebody is at it, and there is enough until he is done.
+            None if !self.has_hardly_any() => return,
+            None => lives.relieving.lock(),
+        };
+        let mut partitions = self.partition_count();
+        while partitions > 0 && self.has_little() {
+            partitions -= 1;
+            let has_freed = self.relieve_next();
+            if has_freed && !self.has_hardly_any() {
+                return;
+            }
+        }
+    }
+
+    /// Lets rows go until there is room, or no more can go.
+    pub(crate) fn relieve(&self) {
+        let lives = Arc::clone(self.lives());
+        let _one = lives.relieving.lock();
+        // Several times round, an eighth each time.
+        for _ in 0..u32::from(self.partition_count()) * EVICTED_SHARE as u32 {
+            if !self.evicts() || !self.has_little() {
+                return;
+            }
+            self.relieve_next();
+        }
+    }
+
+    /// Lets rows of the next partition go: whether any did.
+    fn relieve_next(&self) -> bool {
+        let id = self.lives().next_place.fetch_add(1, Ordering::Relaxed) % u64::from(self.partition_count());
+        let id = PartitionId(id as u16);
+        let mut wanted = None;
+        let mut gone = 0;
+        loop {
+            let mut guard = self.lock(id);
+            let Some(partition) = guard.as_mut() else { return false };
+            let (live, total) = (partition.live(), partition.total());
+            let wanted = *wanted.get_or_insert(live.div_ceil(EVICTED_SHARE));
+            if gone >= wanted || (total - live) > total / GONE_SHARE + wanted {
+                break;
+            }
+            let count = usize::try_from(wanted - gone).unwrap_or(usize::MAX).min(EVICTED_PER_LOCK);
+            match partition.evict(count, self.common().stamp()) {
+                0 => break,
+                evicted => gone += evicted as u64,
+            }
+        }
+        let limits = Limits { rows_min: 1, bytes_max: BYTES_MAX, dead_share: EVICTED_SHARE as usize * 2 };
+        self.compact_partition(id, limits, &mut CompactionReport::default());
+        gone > 0
+    }
+}

@@ -1,0 +1,107 @@
+//! Rows that end by themselves, on a real server: memory comes back without a restart, and stays below its bound.
+
+use std::time::Duration;
+
+use ashlar_tests::process::wait_for;
+use ashlar_tests::resp::{Client, Reply};
+use ashlar_tests::{Ashlar, Options};
+
+use crate::http::{get, series};
+
+const MIB: u64 = 1 << 20;
+
+/// What the allocator, connections and caches may hold above the rows.
+const SLACK: u64 = 64 * MIB;
+
+fn figure(server: &Ashlar, name: &str) -> f64 {
+    let page = get(server.http(), "/metrics").1;
+    series(&page, name).unwrap_or_else(|| panic!("{name} is not in {page}"))
+}
+
+fn words(parts: &[&str]) -> Vec<Vec<u8>> {
+    parts.iter().map(|part| part.as_bytes().to_vec()).collect()
+}
+
+/// Sets keys, a thousand at a time; nothing may be refused.
+fn set(keys: &mut Client, numbers: std::ops::Range<u32>, value: &str, options: &[&str]) {
+    let command = |number: u32| {
+        let mut command = words(&["SET", &format!("key:{number:08}"), value]);
+        command.extend(words(options));
+        command
+    };
+    for first in numbers.clone().step_by(1000) {
+        let commands: Vec<_> = (first..(first + 1000).min(numbers.end)).map(command).collect();
+        for reply in keys.pipeline(&commands).unwrap() {
+            assert_eq!(reply, Reply::Simple("OK".to_owned()));
+        }
+    }
+}
+
+#[test]
+fn a_bounded_table_takes_every_write_and_its_process_stays_small() {
+    const MAX: u64 = 48 * MIB;
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut sql = server.connect();
+    let baseline = server.resident_bytes();
+    sql.query("ALTER TABLE kv SET (memory_max = '48MB', eviction = 'lru')").unwrap();
+    let mut keys = Client::connect(server.resp()).unwrap();
+    // Values of many sizes, so that rows are not overwritten where they lie; keys that come again, and keys that do not.
+    for round in 0..12u32 {
+        let value = "x".repeat(60 + 17 * round as usize);
+        set(&mut keys, 0..20_000, &value, &[]);
+        set(&mut keys, 20_000 + round * 60_000..80_000 + round * 60_000, &value, &[]);
+        let used = figure(&server, r#"ashlar_store_table_bytes{table="kv"}"#);
+        assert!(used <= MAX as f64, "{used} bytes in round {round}");
+        let resident = server.resident_bytes();
+        let most = baseline + MAX + MAX * 15 / 100 + SLACK;
+        assert!(resident <= most, "{} MiB resident in round {round}", resident / MIB);
+    }
+    assert!(figure(&server, r#"ashlar_store_rows_ended_total{why="evicted"}"#) > 100_000.0);
+    let rows: f64 = sql.value("SELECT count(*) FROM kv").unwrap().parse().unwrap();
+    assert_eq!(sql.value("SELECT rows FROM ashlar.tables WHERE name = 'kv'").unwrap().parse::<f64>().unwrap(), rows);
+    assert!(rows > 30_000.0, "only {rows} keys are left");
+    // Those that came last are there.
+    let reply = keys.command(&["EXISTS", "key:00739999"]).unwrap();
+    assert_eq!(reply, Reply::Integer(1));
+    // The bound can be lowered, and refuses where nothing may go.
+    sql.query("ALTER TABLE kv SET (memory_max = '24MB')").unwrap();
+    let shrunk = wait_for(Duration::from_secs(60), || {
+        figure(&server, r#"ashlar_store_table_bytes{table="kv"}"#) <= (24 * MIB) as f64
+    });
+    assert!(shrunk, "rows did not go");
+    sql.query("ALTER TABLE kv SET (memory_max = '1MB', eviction = 'none')").unwrap();
+    let reply = keys.command(&["SET", "one more", &"x".repeat(100_000)]).unwrap();
+    assert!(matches!(&reply, Reply::Error(text) if text.starts_with("OOM ")), "{reply:?}");
+    drop((sql, keys));
+    server.stop();
+}
+
+#[test]
+fn memory_of_what_has_expired_comes_back_to_an_idle_server() {
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut sql = server.connect();
+    let mut keys = Client::connect(server.resp()).unwrap();
+    let bytes = || figure(&server, r#"ashlar_store_table_bytes{table="kv"}"#);
+    let empty = bytes();
+    set(&mut keys, 0..300_000, &"x".repeat(200), &["PX", "600000"]);
+    let filled = bytes();
+    assert!(filled > 300_000.0 * 200.0);
+    let resident = server.resident_bytes();
+    // Half of them have a second left; nobody touches them after that.
+    sql.query("UPDATE kv SET _expires_at = now() + interval '1 second' WHERE key < 'key:00150000'").unwrap();
+    let shrunk = wait_for(Duration::from_secs(60), || bytes() < filled * 0.7);
+    assert!(shrunk, "{} bytes of {filled}", bytes());
+    assert_eq!(sql.value("SELECT count(*) FROM kv").unwrap(), "150000");
+    assert_eq!(keys.command(&["DBSIZE"]).unwrap(), Reply::Integer(150_000));
+    sql.query("UPDATE kv SET _expires_at = now() - interval '1 second'").unwrap();
+    assert_eq!(sql.value("SELECT count(*) FROM kv").unwrap(), "0");
+    let shrunk = wait_for(Duration::from_secs(60), || bytes() <= empty + 1000.0);
+    assert!(shrunk, "{} bytes for no rows", bytes());
+    let returned = wait_for(Duration::from_secs(60), || server.resident_bytes() < resident - 40 * MIB);
+    assert!(returned, "{} MiB of {} are still resident", server.resident_bytes() / MIB, resident / MIB);
+    let reply = keys.command(&["INFO", "stats"]).unwrap();
+    let text = reply.text().unwrap_or_default();
+    assert!(text.contains("expired_keys:300000\r\n"), "{text}");
+    drop((sql, keys));
+    server.stop();
+}
