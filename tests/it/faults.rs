@@ -428,7 +428,7 @@ fn statements_that_are_too_deep_or_too_long_are_refused_or_answered() {
         format!("{}SELECT 1{}", "SELECT * FROM (".repeat(500), ") s".repeat(500)),
         format!("SELECT '{}'::jsonb", "[".repeat(100_000)),
         format!("SELECT '{}'", "x".repeat(20_000_000)),
-        vec!["SELECT 1"; 20_000].join("; "),
+        vec!["SELECT 1"; 5_000].join("; "),
     ];
     for sql in &statements {
         let mut connection = subject.server.connect();

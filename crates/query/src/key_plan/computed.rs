@@ -92,7 +92,7 @@ impl Computed {
 /// An UPDATE of one row by its key.
 pub(crate) fn of_update(engine: &Engine, plan: &UpdatePlan) -> Option<KeyPlan> {
     let schema = &plan.schema;
-    if plan.has_sources || plan.assigned.iter().any(|ordinal| schema.key.contains(ordinal)) {
+    if plan.has_sources || plan.expiry.is_some() || plan.assigned.iter().any(|ordinal| schema.key.contains(ordinal)) {
         return None;
     }
     let row = schema.columns.len();
