@@ -9,7 +9,7 @@ use ashlar_base::{Datum, ErrorCode, Eviction, IndexDef, IndexKind, LifeOptions, 
 use proptest::prelude::*;
 
 use super::super::*;
-use crate::testing::{INT8, numbers};
+use crate::testing::{INT8, numbers, scan_all};
 use crate::{Applied, ColumnReader, EXPIRES_AT, Expiry, Mutation, Probe, ReadView};
 
 const KEYS: i64 = 7;
@@ -526,6 +526,13 @@ impl Model {
         let expected: BTreeMap<i64, (i64, Option<i64>)> =
             table.iter().map(|(key, row)| (*key, (row.v, row.ends))).collect();
         assert_eq!(self.scanned(view), expected);
+        // By every way that rows are found or counted, walks of indexes and lists of keys among them.
+        let mut rows = scan_all(&self.region, view).unwrap();
+        rows.sort_by_key(|row| format!("{:?}", row[0]));
+        let mut seen: Vec<Vec<Value>> =
+            table.iter().map(|(key, row)| vec![Value::Int8(*key), Value::Int8(row.v)]).collect();
+        seen.sort_by_key(|row| format!("{:?}", row[0]));
+        assert_eq!(rows, seen);
         let Some(index) = &self.index else { return };
         for row in table.values() {
             let open = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
