@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ashlar_base::{Datum, IndexDef, PartitionId, Result, TableId, Value};
 use foldhash::fast::RandomState;
 
-use super::{Load, Staged, WriteSet};
+use super::{Staged, WriteSet};
 use crate::memory::Charge;
 use crate::places::{Places, may_repeat, taken_error};
 use crate::region::{Region, changed};
@@ -117,16 +117,15 @@ impl Staged {
 
     fn check_new(&self, region: &Region, shape: &Shape, values: &mut PendingValues) -> Result<()> {
         let (rows, end) = self.written_since(values.seen);
-        let written = rows.into_iter().filter(|&row| !self.state(row).is_deleted()).map(Who::Row);
-        let of_load = |(number, load): (usize, &'_ Load)| {
-            let number = u32::try_from(number).unwrap_or(u32::MAX);
-            load.living().map(move |(partition, row)| Who::Loaded(number, partition, row)).collect::<Vec<Who>>()
-        };
-        let loads = self.loads();
-        let loaded = loads.iter().enumerate().skip(values.seen_loads).flat_map(of_load);
-        let count = loads.iter().skip(values.seen_loads).map(Load::row_count).sum::<usize>();
+        let loads = self.loads().iter().enumerate().skip(values.seen_loads);
+        let count = rows.len() + loads.clone().map(|(_, load)| load.row_count()).sum::<usize>();
         let _charge = Charge::new(self.account(), count * size_of::<Who>())?;
-        let written: Vec<Who> = written.chain(loaded).collect();
+        let mut written: Vec<Who> = Vec::with_capacity(count);
+        written.extend(rows.into_iter().filter(|&row| !self.state(row).is_deleted()).map(Who::Row));
+        for (number, load) in loads {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            written.extend(load.living().map(|(partition, row)| Who::Loaded(number, partition, row)));
+        }
         let uniques = values.indexes.iter().filter(|index| index.taken.is_some()).count();
         let entries: usize = values.indexes.iter().map(|index| index.rows.len()).sum();
         // Maps grow by doubling.
@@ -148,7 +147,7 @@ impl Staged {
             }
         }
         values.seen = end;
-        values.seen_loads = loads.len();
+        values.seen_loads = self.loads().len();
         Ok(())
     }
 
