@@ -3,8 +3,8 @@
 use ashlar_base::{Eviction, LifeOptions, TableSchema};
 
 use super::*;
-use crate::StoreConfig;
 use crate::testing::{INT8, TEXT, lengths, schema};
+use crate::{Expiry, StoreConfig};
 
 fn loaded(store: &Arc<Store>, region: &Arc<Region>, rows: impl Iterator<Item = (i64, i64)>) -> WriteSet {
     let mut writes = WriteSet::new();
@@ -124,6 +124,36 @@ fn a_load_and_an_index_do_not_miss_each_other() {
         region.check();
     }
     assert!(refused_index + refused_load > 0);
+}
+
+/// A commit meets a row that is over, ends it, and tries again: with what arrived in bulk for another table.
+#[test]
+fn a_load_is_whole_when_its_commit_waits_for_a_value() {
+    let store = store(8, 16);
+    let (unique, plain) = (table(&store), store.create_region(numbers(2)).unwrap());
+    for id in 0..20 {
+        let row = [Datum::Int8(id), Datum::Int8(id)];
+        let write = Mutation::Insert { row: &row };
+        let over = Mutation::Living { write: &write, expiry: Expiry::At(1) };
+        unique.entry(&row[..1], |entry| entry.apply(over)).unwrap();
+    }
+    let mut writes = loaded(&store, &plain, (0..500).map(|id| (id, id)));
+    for id in 0..20 {
+        writes.insert(&unique, 1, &store.snapshot(), &[Datum::Int8(100 + id), Datum::Int8(id)]).unwrap();
+    }
+    store.commit(&mut writes).unwrap();
+    assert_eq!((unique.row_count(), plain.row_count()), (20, 500));
+    unique.check();
+    plain.check();
+    // Refused, it has them still.
+    let mut writes = loaded(&store, &plain, (500..600).map(|id| (id, id)));
+    writes.insert(&unique, 1, &store.snapshot(), &[Datum::Int8(200), Datum::Int8(3)]).unwrap();
+    assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::UniqueViolation);
+    assert_eq!((unique.row_count(), plain.row_count()), (20, 500));
+    delete(&unique, 103);
+    store.commit(&mut writes).unwrap();
+    assert_eq!((unique.row_count(), plain.row_count()), (20, 600));
+    plain.check();
 }
 
 /// A commit that finds no memory, makes room and tries again commits what arrived in bulk too.
