@@ -10,6 +10,7 @@ mod conflicts;
 mod faults;
 mod http;
 mod life;
+mod locks;
 mod model;
 mod pg_wire;
 mod plans;

@@ -119,6 +119,8 @@ rooms! {
         pg_message_bytes_max: u32 = 268435456, in 65536..=1073741823;
         /// Bytes of one RESP argument. A longer one ends the connection before it is read.
         resp_bulk_bytes_max: u32 = 268435456, in 1024..=536870912;
+        /// Milliseconds that a RESP command waits for a row that a transaction has locked, before it fails with `-TRYAGAIN`.
+        resp_lock_timeout_ms: u64 = 10000, in 1..=86400000;
         /// KiB of replies that wait for one client. Beyond it the statement pauses until the client reads.
         write_buffer_kib_max: u32 = 256, in 16..=65536;
         /// Milliseconds that a new PostgreSQL connection has to send its startup message, and a connection of the HTTP

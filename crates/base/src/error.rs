@@ -142,6 +142,8 @@ pub enum ErrorCode {
     UntranslatableCharacter,
     /// 40001
     SerializationFailure,
+    /// 40P01
+    DeadlockDetected,
     /// 53200
     OutOfMemory,
     /// 53300
@@ -156,6 +158,8 @@ pub enum ErrorCode {
     ObjectNotInPrerequisiteState,
     /// 55P02
     CantChangeRuntimeParam,
+    /// 55P03
+    LockNotAvailable,
     /// 57014
     QueryCanceled,
     /// 57P01
@@ -253,6 +257,7 @@ impl ErrorCode {
             Self::BadCopyFormat => "22P04",
             Self::UntranslatableCharacter => "22P05",
             Self::SerializationFailure => "40001",
+            Self::DeadlockDetected => "40P01",
             Self::OutOfMemory => "53200",
             Self::TooManyConnections => "53300",
             Self::ProgramLimitExceeded => "54000",
@@ -260,6 +265,7 @@ impl ErrorCode {
             Self::DependentObjects => "2BP01",
             Self::ObjectNotInPrerequisiteState => "55000",
             Self::CantChangeRuntimeParam => "55P02",
+            Self::LockNotAvailable => "55P03",
             Self::QueryCanceled => "57014",
             Self::AdminShutdown => "57P01",
             Self::CannotConnectNow => "57P03",
@@ -279,7 +285,7 @@ impl ErrorCode {
     pub fn resp_prefix(self) -> &'static str {
         match self {
             Self::OutOfMemory => "OOM",
-            Self::SerializationFailure => "TRYAGAIN",
+            Self::SerializationFailure | Self::DeadlockDetected | Self::LockNotAvailable => "TRYAGAIN",
             Self::WrongObjectType => "WRONGTYPE",
             Self::InsufficientPrivilege => "NOPERM",
             Self::InvalidAuthorization => "NOAUTH",

@@ -19,6 +19,7 @@ use crate::catalog::CatalogState;
 use crate::columns::Column;
 use crate::engine::Engine;
 use crate::key_plan::{self, Operand};
+use crate::locking::Subqueries;
 use crate::select::SelectPlan;
 use crate::select::names::folded;
 use crate::sql_types::ast_of;
@@ -145,6 +146,8 @@ pub struct UpdatePlan {
     pub returning: Option<Returning>,
     /// Other tables stand beside the target, which may find a row several times.
     pub has_sources: bool,
+    /// Subqueries that lock rows: their values are parameters behind the statement's own.
+    pub locked: Subqueries,
 }
 
 /// DELETE: the query gives all columns of each target row.
@@ -159,6 +162,8 @@ pub struct DeletePlan {
     pub returning: Option<Returning>,
     /// As in an [`UpdatePlan`].
     pub has_sources: bool,
+    /// As in an [`UpdatePlan`].
+    pub locked: Subqueries,
 }
 
 fn refuse(condition: bool, what: &str) -> Result<()> {

@@ -64,6 +64,11 @@ pub fn holds_local_time(sql: &str) -> bool {
     sql.split('\'').any(|piece| read(piece, Zone::Utc) != read(piece, Zone::Fixed(3600)))
 }
 
+/// Whether a text may hold a query that locks rows: not without the word that the clause begins with.
+pub fn may_lock(sql: &str) -> bool {
+    sql.as_bytes().windows(4).any(|word| word[..3].eq_ignore_ascii_case(b"for") && word[3].is_ascii_whitespace())
+}
+
 /// How many places of one token are tried when the place of a syntax error is looked for.
 const ERROR_CANDIDATES_MAX: usize = 64;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
-use ashlar_store::Region;
+use ashlar_store::{Region, Strength};
 use datafusion::sql::sqlparser::ast::{
     AssignmentTarget, BinaryOperator, Expr, FromTable, GroupByExpr, LimitClause, Query, Select, SelectItem,
     SelectItemQualifiedWildcardKind, SetExpr, Statement as AstStatement, TableFactor, TableWithJoins, UnaryOperator,
@@ -19,6 +19,7 @@ use crate::catalog::{CatalogState, Table};
 use crate::columns::Column;
 use crate::parameters::number_of;
 use crate::select::names::folded;
+use crate::transaction::Policy;
 
 pub(crate) mod computed;
 mod run;
@@ -132,6 +133,8 @@ pub struct KeyPlan {
     schema: Arc<TableSchema>,
     key: Vec<Operand>,
     action: KeyAction,
+    /// SELECT ... FOR UPDATE and its like.
+    lock: Option<(Strength, Policy)>,
     /// Ordinals of the columns that come back; `None` where no rows do.
     outputs: Option<Vec<usize>>,
     /// Types of the parameters.
@@ -487,6 +490,7 @@ impl<'a> Builder<'a> {
             schema: self.schema,
             key,
             action,
+            lock: None,
             outputs,
             parameter_types,
             columns,

@@ -27,6 +27,7 @@ mod index_rows;
 mod index_text;
 pub mod key_plan;
 pub mod lift;
+pub mod locking;
 mod lookup_join;
 pub mod parameters;
 pub mod plan_cache;

@@ -126,6 +126,14 @@ enum Stage {
 /// # Errors
 /// 0A000: the grammar gate has accepted the text before.
 pub fn parse(text: &str) -> Result<AstStatement> {
+    settled(parse_raw(text)?)
+}
+
+/// Parses as [`parse`] does, and leaves the statement as it was written.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_raw(text: &str) -> Result<AstStatement> {
     let text = spelling::plain(text)?;
     let dialect = PostgreSqlDialect {};
     let unsupported = |error: datafusion::sql::sqlparser::parser::ParserError| {
@@ -137,15 +145,20 @@ pub fn parse(text: &str) -> Result<AstStatement> {
         .and_then(|mut parser| parser.parse_statements())
         .map_err(unsupported)?;
     match statements.len() {
-        1 => {
-            let mut statement = statements.remove(0);
-            refuse_locks(&statement)?;
-            rewrite::rewrite(&mut statement)?;
-            balance::balance(&mut statement);
-            Ok(statement)
-        }
+        1 => Ok(statements.remove(0)),
         _ => Err(Error::unsupported("this form of the statement is not supported")),
     }
+}
+
+/// What was parsed, as it is planned: nothing in it locks rows.
+///
+/// # Errors
+/// 0A000 for forms that are not offered.
+pub(crate) fn settled(mut statement: AstStatement) -> Result<AstStatement> {
+    refuse_locks(&statement)?;
+    rewrite::rewrite(&mut statement)?;
+    balance::balance(&mut statement);
+    Ok(statement)
 }
 
 /// 0A000 for a query that wants rows locked, wherever it stands.
@@ -159,7 +172,8 @@ fn refuse_locks(statement: &AstStatement) -> Result<()> {
     }
     match walk::visit(statement, &mut Locks) {
         ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(()) => Err(Error::unsupported("SELECT ... FOR UPDATE and FOR SHARE are not supported")),
+        ControlFlow::Break(()) => Err(Error::unsupported("FOR UPDATE and FOR SHARE are not supported in this place")
+            .with_hint("Lock the rows in a SELECT of its own, in the same transaction.")),
     }
 }
 
@@ -314,6 +328,18 @@ impl SelectPlan {
     /// Whether it holds `now()` or the like.
     pub(crate) fn reads_clock(&self) -> bool {
         self.reads_clock
+    }
+
+    /// The first rows of the query.
+    ///
+    /// # Errors
+    /// As DataFusion's builder.
+    pub(crate) fn limited(&self, rows: usize) -> Result<Self> {
+        let plan = LogicalPlanBuilder::from(self.plan.clone()).limit(0, Some(rows));
+        let plan = plan.and_then(LogicalPlanBuilder::build).map_err(from_datafusion)?;
+        // The limit is still to be moved to where it saves work.
+        let stage = if self.stage == Stage::Optimised { Stage::General } else { self.stage };
+        Ok(Self { plan, stage, indexed: None, short: None, ..self.clone() })
     }
 
     /// Whether it holds a function that gives another value for each row.

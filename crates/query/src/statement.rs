@@ -19,10 +19,11 @@ use crate::ddl::{Ddl, relation_name};
 use crate::dml::{Conflict, DeletePlan, InsertPlan, Outputs, Source, UpdatePlan, arbiters, split_with};
 use crate::engine::Engine;
 use crate::explain::{self, ExplainOptions};
-use crate::grammar::{ParsedStatement, position_of_name};
+use crate::grammar::{self, ParsedStatement, position_of_name};
 use crate::identity::Identity;
 use crate::index_plan::IndexPlan;
 use crate::key_plan::{self, KeyPlan, computed};
+use crate::locking::{self, LockPlan, Planned};
 use crate::select::{self, Planner, SelectPlan};
 use crate::sql_types;
 use crate::transaction::Isolation;
@@ -60,6 +61,8 @@ pub enum Kind {
     Key(Box<KeyPlan>),
     /// A query.
     Select(Box<SelectPlan>),
+    /// A query that locks its rows.
+    Lock(Box<LockPlan>),
     /// INSERT
     Insert(Box<InsertPlan>),
     /// UPDATE
@@ -189,6 +192,7 @@ impl Kind {
         Ok(match self {
             Self::Key(plan) => plan.bytes(),
             Self::Select(plan) => plan.bytes()?,
+            Self::Lock(plan) => plan.bytes()?,
             Self::Insert(plan) => {
                 let source = match &plan.source {
                     Source::Values { rows, computed } => {
@@ -248,6 +252,14 @@ impl Statement {
     /// As [`Self::plan`].
     pub fn plan_key(catalog: &Arc<CatalogState>, parsed: &ParsedStatement, declared: &[u32]) -> Result<Option<Self>> {
         match &parsed.node {
+            NodeEnum::SelectStmt(node) if !node.locking_clause.is_empty() => {
+                let found =
+                    locking::plan_key(catalog, &parsed.text, declared).map_err(|error| place(error, &parsed.text))?;
+                let Some(plan) = found else { return Ok(None) };
+                check_width(plan.columns.as_deref())?;
+                Ok(Some(Self::of_key(catalog, &parsed.text, plan)))
+            }
+            NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_) if grammar::may_lock(&parsed.text) => Ok(None),
             NodeEnum::SelectStmt(_) | NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_) => {
                 let ast = select::parse(&parsed.text).map_err(|error| place(error, &parsed.text))?;
                 let found = key_plan::recognise(catalog, &ast, declared).map_err(|error| place(error, &parsed.text))?;
@@ -290,14 +302,20 @@ impl Statement {
         };
         match &parsed.node {
             NodeEnum::SelectStmt(node) => {
-                if !node.locking_clause.is_empty() {
-                    return Err(Error::unsupported("SELECT ... FOR UPDATE and FOR SHARE are not supported"));
-                }
                 if node.into_clause.is_some() {
                     return Err(Error::unsupported("SELECT INTO is not supported")
                         .with_hint("Use CREATE TABLE ... AS SELECT ..."));
                 }
                 check_with(node.with_clause.as_ref())?;
+                if !node.locking_clause.is_empty() {
+                    return Ok(match locking::plan(engine, catalog, &parsed.text, declared)? {
+                        Planned::Key(plan) => Self::of_key(catalog, &parsed.text, plan),
+                        Planned::Rows(plan) => {
+                            let (types, columns) = (plan.parameter_types.clone(), Arc::clone(&plan.columns));
+                            make(Kind::Lock(Box::new(plan)), types, Some(columns))
+                        }
+                    });
+                }
                 if let Some(items) = configure::recognise(node)? {
                     let columns: Arc<[Column]> = items.iter().map(|item| Column::text(&item.column)).collect();
                     let types = configure::parameter_types(&items);
@@ -345,15 +363,18 @@ impl Statement {
             }
             NodeEnum::UpdateStmt(node) => {
                 check_with(node.with_clause.as_ref())?;
-                let ast = select::parse(&parsed.text)?;
-                if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {
+                let found = locking::take_out(engine, catalog, &parsed.text, declared)?;
+                if let Some(plan) = key_plan::recognise(catalog, &found.statement, declared)?
+                    && found.subqueries.is_empty()
+                {
                     return Ok(Self::of_key(catalog, &parsed.text, plan));
                 }
-                let (with, AstStatement::Update(update)) = split_with(ast) else {
+                let (with, AstStatement::Update(update)) = split_with(found.statement) else {
                     return Err(Error::internal("an UPDATE is parsed as one"));
                 };
-                let plan = UpdatePlan::new(engine, catalog, with, update, declared)?;
-                let types = plan.select.parameter_types.clone();
+                let mut plan = UpdatePlan::new(engine, catalog, with, update, &found.declared)?;
+                let types = found.subqueries.parameter_types(&plan.select)?;
+                plan.locked = found.subqueries;
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
                 if let Some(plan) = computed::of_update(engine, &plan) {
                     return Ok(make(Kind::Key(Box::new(plan)), types, columns));
@@ -362,15 +383,18 @@ impl Statement {
             }
             NodeEnum::DeleteStmt(node) => {
                 check_with(node.with_clause.as_ref())?;
-                let ast = select::parse(&parsed.text)?;
-                if let Some(plan) = key_plan::recognise(catalog, &ast, declared)? {
+                let found = locking::take_out(engine, catalog, &parsed.text, declared)?;
+                if let Some(plan) = key_plan::recognise(catalog, &found.statement, declared)?
+                    && found.subqueries.is_empty()
+                {
                     return Ok(Self::of_key(catalog, &parsed.text, plan));
                 }
-                let (with, AstStatement::Delete(delete)) = split_with(ast) else {
+                let (with, AstStatement::Delete(delete)) = split_with(found.statement) else {
                     return Err(Error::internal("a DELETE is parsed as one"));
                 };
-                let plan = DeletePlan::new(engine, catalog, with, delete, declared)?;
-                let types = plan.select.parameter_types.clone();
+                let mut plan = DeletePlan::new(engine, catalog, with, delete, &found.declared)?;
+                let types = found.subqueries.parameter_types(&plan.select)?;
+                plan.locked = found.subqueries;
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
                 if let Some(plan) = computed::of_delete(engine, &plan) {
                     return Ok(make(Kind::Key(Box::new(plan)), types, columns));

@@ -26,6 +26,7 @@ mod empty;
 pub mod functions;
 mod information_schema;
 mod layout;
+mod locks;
 pub mod objects;
 mod pg_catalog;
 mod relations;
@@ -55,7 +56,7 @@ struct Picture {
 /// The schemas with their tables.
 const SCHEMAS: &[(&str, &[&[Definition]])] = &[
     ("information_schema", &[information_schema::TABLES]),
-    ("pg_catalog", &[pg_catalog::TABLES, empty::TABLES]),
+    ("pg_catalog", &[pg_catalog::TABLES, empty::TABLES, locks::TABLES]),
     (OWN_SCHEMA, &[ashlar::TABLES]),
 ];
 

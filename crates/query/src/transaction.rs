@@ -1,5 +1,7 @@
 //! A transaction as the session holds it: buffered writes, the snapshot it reads, its draft of the catalog.
 
+mod locking;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -8,6 +10,9 @@ use ashlar_functions::times::StatementTime;
 use ashlar_store::{Mark, ReadView, Region, Snapshot, Store, WriteSet};
 
 use crate::catalog::{Catalog, CatalogDraft, CatalogState, Table};
+
+use locking::Locks;
+pub use locking::{Locked, Policy};
 
 /// Which snapshot statements read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +47,7 @@ const LIGHT_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone)]
 pub struct TransactionMark {
     writes: Mark,
+    locks: usize,
     catalog: usize,
     indexes: (usize, usize),
 }
@@ -72,6 +78,7 @@ pub struct Transaction {
     dropped: Vec<TableIndex>,
     /// It is committed as soon as one statement has run.
     pub is_one_statement: bool,
+    locks: Locks,
 }
 
 impl Transaction {
@@ -90,6 +97,7 @@ impl Transaction {
             made: Vec::new(),
             dropped: Vec::new(),
             is_one_statement: false,
+            locks: Locks::default(),
         }
     }
 
@@ -169,13 +177,20 @@ impl Transaction {
     pub fn mark(&self) -> TransactionMark {
         TransactionMark {
             writes: self.writes.mark(),
+            locks: self.locks_mark(),
             catalog: self.catalog.as_ref().map_or(0, CatalogDraft::mark),
             indexes: (self.made.len(), self.dropped.len()),
         }
     }
 
-    /// Undoes what came after a mark.
+    /// Undoes what came after a mark, and lets go the rows that were locked after it.
     pub fn rollback_to(&mut self, mark: &TransactionMark, catalog: &Catalog, store: &Store) {
+        self.undo_to(mark, catalog, store);
+        self.release_to(mark);
+    }
+
+    /// Undoes what came after a mark: what was locked stays locked, for the statement to begin again.
+    pub fn undo_to(&mut self, mark: &TransactionMark, catalog: &Catalog, store: &Store) {
         let (made, dropped) = mark.indexes;
         for (region, index) in self.made.drain(made.min(self.made.len())..) {
             region.drop_index(&index);
@@ -190,14 +205,19 @@ impl Transaction {
         }
     }
 
-    /// Makes everything visible at once.
+    /// Makes everything visible at once. Locks go with the transaction.
     ///
     /// # Errors
-    /// 40001 where another transaction changed what this one built on; then nothing was done.
-    pub fn commit(mut self, catalog: &Catalog, store: &Store) -> Result<()> {
+    /// 40001 where another transaction changed what this one built on; then nothing was done. 55P03 where it has to wait
+    /// first, as [`Self::is_stopped`] tells; then it can be tried again.
+    pub fn commit(&mut self, catalog: &Catalog, store: &Store) -> Result<()> {
+        let done = self.commit_work(catalog, store);
+        if done.is_err() && self.is_stopped() {
+            return done;
+        }
         let restarts = std::mem::take(&mut self.restarts);
         let (made, dropped) = (std::mem::take(&mut self.made), std::mem::take(&mut self.dropped));
-        if let Err(error) = self.commit_work(catalog, store) {
+        if let Err(error) = done {
             made.iter().for_each(|(region, index)| region.drop_index(index));
             return Err(error);
         }
@@ -251,7 +271,7 @@ impl Transaction {
             || self.catalog.as_ref().is_some_and(|draft| draft.has_lost(index))
     }
 
-    fn commit_work(mut self, catalog: &Catalog, store: &Store) -> Result<()> {
+    fn commit_work(&mut self, catalog: &Catalog, store: &Store) -> Result<()> {
         let draft = self.catalog.take();
         // What is validated is held by the writes themselves, until the store has validated it. This snapshot would
         // outlive that, and every row that the commit changes would have to be kept for it.
@@ -259,14 +279,22 @@ impl Transaction {
         let writes = &mut self.writes;
         let mut commit_rows = || if writes.is_empty() { Ok(()) } else { store.commit(writes).map(drop) };
         let Some(draft) = draft else {
-            return commit_rows();
+            let done = commit_rows();
+            self.note_stop();
+            return done;
         };
-        match catalog.publish(&draft, commit_rows) {
+        let done = catalog.publish(&draft, commit_rows);
+        self.note_stop();
+        match done {
             Ok(dropped) => {
                 for table in dropped {
                     store.drop_region(table);
                 }
                 Ok(())
+            }
+            Err(error) if self.is_stopped() => {
+                self.catalog = Some(draft);
+                Err(error)
             }
             Err(error) => {
                 Self::discard(draft, catalog, store);

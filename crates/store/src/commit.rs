@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableId, Timestamp};
 
+use crate::locks::{LockRequest, Strength, stopped};
 use crate::memory::Charge;
 use crate::mutation::Mutation;
 use crate::partition::{Partition, Prepared, Since, Stamp};
@@ -33,97 +34,107 @@ struct Locked<'a> {
     guards: Vec<(PartitionId, Guard<'a>)>,
     /// What indexes compute of the rows, in the order in which they are applied; empty where they compute nothing.
     prepared: VecDeque<Prepared>,
-    /// Rows that arrived in bulk, by the place of their partition's guard, and each with the number of its load.
-    loaded: Vec<Vec<(usize, Box<Partition>)>>,
+    /// Rows that arrived in bulk. They stay here until nothing can fail any more.
+    loads: &'a mut [Load],
     /// Their keys were new then.
     loaded_at: Timestamp,
     _charge: Charge,
 }
 
 /// Why nothing was committed.
-enum Stopped {
+enum Failed {
+    /// Somebody else has locked a row.
+    Stopped(LockRequest),
     /// A row of a region was to have values that another one has.
     Clash(Arc<Region>, Box<Clash>),
     Error(Error),
 }
 
-impl From<Error> for Stopped {
+impl From<Error> for Failed {
     fn from(error: Error) -> Self {
         Self::Error(error)
     }
 }
 
 pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp> {
-    let timestamp = loop {
+    loop {
         match attempt(common, writes) {
-            Ok(timestamp) => break timestamp,
-            Err(Stopped::Error(error)) => return Err(error),
+            Ok(timestamp) => return Ok(timestamp),
+            Err(Failed::Error(error)) => return Err(error),
+            Err(Failed::Stopped(request)) => {
+                writes.stop(request);
+                return Err(stopped());
+            }
             // A row whose time has come is in nobody's way. It is ended without the commit's locks: others may have its own.
-            Err(Stopped::Clash(region, clash)) if region.bury_holder(&clash) => {}
-            Err(Stopped::Clash(_, clash)) => return Err(clash.error),
+            Err(Failed::Clash(region, clash)) if region.bury_holder(&clash) => {}
+            Err(Failed::Clash(_, clash)) => return Err(clash.error),
         }
-    };
-    writes.clear();
-    Ok(timestamp)
+    }
 }
 
 /// Commits, or leaves everything as it was, what arrived in bulk included.
-fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp, Stopped> {
-    let is_blind = writes.is_blind();
-    let ignored = writes.ignored_indexes();
+fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp, Failed> {
+    let (is_blind, owner, ignored) = (writes.is_blind(), writes.owner(), writes.ignored_indexes());
     let (staged, first_read) = writes.parts();
-    let written: Vec<usize> =
-        staged.iter().enumerate().filter(|(_, staged)| !staged.is_empty()).map(|(number, _)| number).collect();
-    let charge = |&number: &usize| Charge::new(staged[number].account(), staged[number].list_bytes());
-    let charges = written.iter().map(charge).collect::<Result<Vec<_>>>()?;
-    let mut loads: Vec<Vec<Load>> = written.iter().map(|&number| staged[number].take_loads()).collect();
-    let mut locked: Vec<Locked<'_>> = Vec::with_capacity(written.len());
-    for ((&number, loads), charge) in written.iter().zip(&mut loads).zip(charges) {
-        locked.push(Locked::new(&staged[number], loads, charge));
-    }
-    let done = prepare(common, &mut locked, is_blind, &ignored);
-    if let Err(stopped) = done {
-        let parts: Vec<_> = locked.into_iter().map(Locked::give_back).collect();
-        for ((number, mut loads), parts) in written.into_iter().zip(loads).zip(parts) {
-            parts.into_iter().for_each(|(load, partition, part)| loads[load].put_part(partition, part));
-            staged[number].put_loads(loads);
+    // Beside what is only read. Whoever has to wait, or to make room, tries the same again.
+    let mut loads: Vec<Vec<Load>> = staged.iter_mut().map(Staged::take_loads).collect();
+    let done = commit_all(common, staged, &mut loads, (is_blind, owner), &ignored).map(|(timestamp, locked)| {
+        // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
+        *first_read = None;
+        let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
+        locked.iter().for_each(Locked::set_shape);
+        locked.into_iter().try_for_each(|locked| locked.apply(stamp)).map(|()| timestamp)
+    });
+    match done {
+        Ok(applied) => {
+            writes.clear();
+            applied.map_err(Failed::Error)
         }
-        return Err(stopped);
+        Err(failed) => {
+            writes.parts().0.iter_mut().zip(loads).for_each(|(staged, loads)| staged.put_loads(loads));
+            Err(failed)
+        }
     }
-    // After the values: whoever gave back one that is taken here has an earlier timestamp.
-    let timestamp = common.registry.tick();
-    // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
-    *first_read = None;
-    let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
-    locked.iter().for_each(Locked::set_shape);
-    locked.into_iter().try_for_each(|locked| locked.apply(stamp))?;
-    Ok(timestamp)
 }
 
-/// Looks at everything, makes room, and takes values.
-fn prepare(
-    common: &Arc<Common>,
-    locked: &mut [Locked<'_>],
-    is_blind: bool,
+/// Locks what is written, and does all that can fail.
+fn commit_all<'a>(
+    common: &Common,
+    staged: &'a [Staged],
+    loads: &'a mut [Vec<Load>],
+    (is_blind, owner): (bool, u64),
     ignored: &[TableId],
-) -> Result<(), Stopped> {
+) -> Result<(Timestamp, Vec<Locked<'a>>), Failed> {
+    let is_written =
+        |staged: &Staged, loads: &[Load]| !staged.is_empty() || loads.iter().any(|load| load.row_count() > 0);
+    let written = staged.iter().zip(loads).filter(|(staged, loads)| is_written(staged, loads));
+    let mut locked = written.map(|(staged, loads)| Locked::new(staged, loads)).collect::<Result<Vec<_>>>()?;
     locked.iter().try_for_each(Locked::check_region)?;
+    if let Some(request) = locked.iter().find_map(|locked| locked.lock_of_others(owner)) {
+        return Err(Failed::Stopped(request));
+    }
     if !is_blind {
         locked.iter().try_for_each(Locked::validate_expected)?;
         locked.iter().try_for_each(Locked::validate)?;
     }
     locked.iter_mut().for_each(|locked| locked.bury(common));
-    let reserved = locked.iter_mut().try_for_each(Locked::reserve).map_err(Stopped::Error);
-    reserved.and_then(|()| checks::take_values(locked, ignored)).inspect_err(|_| {
+    let reserved = locked.iter_mut().try_for_each(Locked::reserve).map_err(Failed::Error);
+    if let Err(failed) = reserved.and_then(|()| checks::take_values(&mut locked, ignored)) {
         locked.iter_mut().for_each(Locked::unreserve);
-    })
+        return Err(failed);
+    }
+    // After the values: whoever gave back one that is taken here has an earlier timestamp.
+    Ok((common.registry.tick(), locked))
 }
 
 impl<'a> Locked<'a> {
     /// Locks what the writes touch.
-    fn new(staged: &'a Staged, loads: &mut [Load], charge: Charge) -> Self {
+    fn new(staged: &'a Staged, loads: &'a mut [Load]) -> Result<Self> {
+        let charge = Charge::new(staged.account(), staged.list_bytes())?;
         let (rows, starts) = staged.by_partition();
-        let expected: BTreeSet<u16> = staged.expected().iter().map(|expected| expected.place.partition.0).collect();
+        let expected = staged.expected().iter().map(|expected| expected.place.partition.0);
+        let expected: BTreeSet<u16> =
+            expected.chain(staged.watched().iter().map(|watched| watched.place.partition.0)).collect();
         let touched = |partition: &u16| {
             let at = usize::from(*partition);
             let whole = staged.truncates() || staged.altered_at().is_some();
@@ -131,26 +142,10 @@ impl<'a> Locked<'a> {
             whole || starts[at] < starts[at + 1] || expected.contains(partition) || is_loaded
         };
         let region = staged.region();
-        let partitions: Vec<_> = (0..region.partition_count()).filter(touched).map(PartitionId).collect();
+        let partitions = (0..region.partition_count()).filter(touched).map(PartitionId);
+        let guards = partitions.map(|partition| (partition, region.lock(partition))).collect();
         let loaded_at = loads.iter().map(Load::read_at).min().unwrap_or(Timestamp(0));
-        let parts_of = |&partition: &PartitionId| {
-            loads
-                .iter_mut()
-                .enumerate()
-                .filter_map(|(number, load)| Some((number, load.take_part(partition)?)))
-                .collect()
-        };
-        let loaded = partitions.iter().map(parts_of).collect();
-        let guards = partitions.into_iter().map(|partition| (partition, region.lock(partition))).collect();
-        Self { staged, rows, starts, guards, prepared: VecDeque::new(), loaded, loaded_at, _charge: charge }
-    }
-
-    /// What arrived in bulk, with the numbers of its loads and its partitions, for another try.
-    fn give_back(self) -> Vec<(usize, PartitionId, Box<Partition>)> {
-        let Self { guards, loaded, .. } = self;
-        let ids: Vec<PartitionId> = guards.iter().map(|(partition, _)| *partition).collect();
-        let parts = ids.into_iter().zip(loaded);
-        parts.flat_map(|(id, parts)| parts.into_iter().map(move |(number, part)| (number, id, part))).collect()
+        Ok(Self { staged, rows, starts, guards, prepared: VecDeque::new(), loads, loaded_at, _charge: charge })
     }
 
     fn range(&self, partition: PartitionId) -> std::ops::Range<usize> {
@@ -167,15 +162,41 @@ impl<'a> Locked<'a> {
         Ok(())
     }
 
-    /// Nobody else has changed a key that was only read.
+    /// What has to be waited for, where somebody else has locked what is to be written.
+    fn lock_of_others(&self, owner: u64) -> Option<LockRequest> {
+        let region = self.staged.region();
+        let attention = region.attention();
+        if !attention.is_wanted() {
+            return None;
+        }
+        if self.staged.truncates() || self.staged.altered_at().is_some() {
+            return attention.request_any(owner);
+        }
+        let stops = |hash: u64, deletes: bool| {
+            let strength = if deletes { Strength::Update } else { Strength::NoKeyUpdate };
+            attention.forbidden(hash, owner).covers(deletes).then(|| attention.request(hash, strength))
+        };
+        let mut key = Vec::new();
+        self.guards.iter().find_map(|(partition, _)| {
+            let written = self.rows[self.range(*partition)].iter().find_map(|&row| {
+                read_key(self.staged, row, &mut key);
+                stops(region.hash(&key), self.staged.state(row).is_deleted())
+            });
+            let mut loaded = self.loads.iter().filter_map(|load| load.part(*partition)).flat_map(Partition::hashes);
+            written.or_else(|| loaded.find_map(|hash| stops(hash, false)))
+        })
+    }
+
+    /// Nobody else has changed a key that was only read, or has touched one that is watched.
     fn validate_expected(&self) -> Result<()> {
+        for watched in self.staged.watched() {
+            if watched.is_touched() || watched.has_ended(self.stored(watched.place.partition)?) {
+                return Err(self.conflict());
+            }
+        }
         let mut key = Vec::new();
         for expected in self.staged.expected() {
-            let partition = expected.place.partition;
-            let Ok(guard) = self.guards.binary_search_by_key(&partition, |(partition, _)| *partition) else {
-                return Err(Error::internal("a partition whose keys were read is not locked"));
-            };
-            let Some(stored) = self.guards[guard].1.as_deref() else { continue };
+            let Some(stored) = self.stored(expected.place.partition)? else { continue };
             if stored.is_present(expected.read_at) {
                 continue;
             }
@@ -186,6 +207,14 @@ impl<'a> Locked<'a> {
             }
         }
         Ok(())
+    }
+
+    /// A partition that was locked; `None` where nothing was ever written to it.
+    fn stored(&self, partition: PartitionId) -> Result<Option<&Partition>> {
+        match self.guards.binary_search_by_key(&partition, |(partition, _)| *partition) {
+            Ok(guard) => Ok(self.guards[guard].1.as_deref()),
+            Err(_) => Err(Error::internal("a partition whose keys were read is not locked")),
+        }
     }
 
     /// Nobody else has changed a key since it was read in order to write it.
@@ -203,9 +232,10 @@ impl<'a> Locked<'a> {
             return Err(self.conflict());
         }
         let mut key = Vec::new();
-        for (index, (partition, guard)) in self.guards.iter().enumerate() {
+        for (partition, guard) in &self.guards {
             let Some(stored) = guard.as_deref() else { continue };
-            for (_, loaded) in self.loaded[index].iter().filter(|_| !stored.is_present(self.loaded_at)) {
+            let loaded = self.loads.iter().filter_map(|load| load.part(*partition));
+            for loaded in loaded.filter(|_| !stored.is_present(self.loaded_at)) {
                 if let Some(key) = loaded.first_key_in(stored) {
                     return Err(self.staged.shape().duplicate(&key));
                 }
@@ -236,13 +266,14 @@ impl<'a> Locked<'a> {
     fn bury(&mut self, common: &Common) {
         let mut key = Vec::new();
         for index in 0..self.guards.len() {
-            let range = self.range(self.guards[index].0);
+            let partition = self.guards[index].0;
+            let range = self.range(partition);
             let (_, guard) = &mut self.guards[index];
             let Some(stored) = guard.as_mut().filter(|stored| stored.has_checks() && stored.has_life()) else {
                 continue;
             };
             let stamp = common.stamp();
-            for (_, loaded) in &self.loaded[index] {
+            for loaded in self.loads.iter().filter_map(|load| load.part(partition)) {
                 stored.bury_keys_of(loaded, stamp);
             }
             for &row in &self.rows[range] {
@@ -260,12 +291,14 @@ impl<'a> Locked<'a> {
         let staged = self.staged;
         let columns = staged.schema().columns.len();
         for index in 0..self.guards.len() {
-            let range = self.range(self.guards[index].0);
-            let loaded = &mut self.loaded[index];
-            if range.is_empty() && loaded.is_empty() && self.guards[index].1.is_none() {
+            let partition = self.guards[index].0;
+            let range = self.range(partition);
+            let loaded = || self.loads.iter().filter_map(|load| load.part(partition));
+            let is_loaded = loaded().next().is_some();
+            if range.is_empty() && !is_loaded && self.guards[index].1.is_none() {
                 continue;
             }
-            let others = range.len() + loaded.iter().map(|(_, loaded)| loaded.live() as usize).sum::<usize>();
+            let others = range.len() + loaded().map(|loaded| loaded.live() as usize).sum::<usize>();
             let count = range.len();
             let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
@@ -274,9 +307,10 @@ impl<'a> Locked<'a> {
             if staged.altered_at().is_some() {
                 stored.set_shape(staged.shape());
             }
-            loaded.iter_mut().try_for_each(|(_, loaded)| stored.reserve_adoption(loaded, others))?;
+            let mut loaded = self.loads.iter_mut().filter_map(|load| load.part_mut(partition));
+            loaded.try_for_each(|loaded| stored.reserve_adoption(loaded, others))?;
             // Rows of a load are the last ones then, and what room is after them is not known yet.
-            stored.reserve_rows(needs, staged.truncates() || !loaded.is_empty())?;
+            stored.reserve_rows(needs, staged.truncates() || is_loaded)?;
             if staged.says_life() || stored.has_life() {
                 drop(Charge::new(staged.region().account(), count * LIFE_BYTES_MAX)?);
             }
@@ -304,17 +338,26 @@ impl<'a> Locked<'a> {
         let staged = self.staged;
         let columns = staged.schema().columns.len();
         let (mut key, mut values): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::with_capacity(columns));
-        let loaded = std::mem::take(&mut self.loaded);
-        for ((partition, mut guard), loaded) in std::mem::take(&mut self.guards).into_iter().zip(loaded) {
+        let attention = staged.region().attention();
+        if staged.truncates() && attention.is_wanted() {
+            attention.touch_all();
+        }
+        for (partition, mut guard) in std::mem::take(&mut self.guards) {
             let range = self.range(partition);
-            if range.is_empty() && loaded.is_empty() && guard.is_none() {
+            let is_loaded = self.loads.iter().any(|load| load.part(partition).is_some());
+            if range.is_empty() && !is_loaded && guard.is_none() {
                 continue;
             }
             let stored = staged.region().partition_mut(partition, &mut guard);
             if staged.truncates() {
                 stored.truncate(stamp);
             }
-            for (_, loaded) in loaded {
+            // With the partition locked, so that no watch is missed that was there before.
+            let is_watched = attention.is_wanted();
+            for loaded in self.loads.iter_mut().filter_map(|load| load.take_part(partition)) {
+                if is_watched {
+                    loaded.hashes().for_each(|hash| attention.touch(hash));
+                }
                 stored.adopt(*loaded, stamp, || self.prepared.pop_front())?;
             }
             let has_checks = stored.has_checks();
@@ -336,6 +379,9 @@ impl<'a> Locked<'a> {
                 };
                 let mutation = Mutation::Living { write: &mutation, expiry: staged.expiry(row) };
                 stored.apply(&mutation, located, stamp)?;
+                if is_watched {
+                    attention.touch(located.hash);
+                }
             }
             stored.unreserve();
         }

@@ -7,8 +7,9 @@ use parking_lot::MutexGuard;
 
 use crate::key;
 use crate::key_transaction::PendingEntry;
+use crate::locks::{Forbidden, LockRequest, Strength, stopped};
 use crate::mutation::{Applied, Mutation};
-use crate::partition::{Located, Refused, Stamp};
+use crate::partition::{Change, Located, Refused, Stamp};
 use crate::places::Clash;
 use crate::region::{Guard, Region};
 use crate::row::RowRef;
@@ -34,7 +35,23 @@ struct StoredEntry<'a> {
     partition: Guard<'a>,
     key: &'a [Datum<'a>],
     located: Located,
+    /// Whose locks do not stop it.
+    owner: u64,
+    obstacle: Obstacle,
+    /// A write was refused because of a lock that forbids it.
+    stopped: Option<Strength>,
     stamp: Option<Stamp>,
+}
+
+/// What a write of an entry must look at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// Nothing: nearly always.
+    None,
+    /// Somebody may watch the key.
+    Watched,
+    /// Somebody else has locked the row.
+    Locked(Forbidden),
 }
 
 impl<'a> Entry<'a> {
@@ -43,7 +60,9 @@ impl<'a> Entry<'a> {
         (id, partition): (PartitionId, Guard<'a>),
         key: &'a [Datum<'a>],
         hash: u64,
+        owner: u64,
     ) -> Self {
+        let obstacle = region.obstacle(hash, owner);
         let located = match partition.as_deref() {
             Some(partition) => {
                 let located = partition.locate(hash, key);
@@ -52,7 +71,17 @@ impl<'a> Entry<'a> {
             }
             None => Located { hash, row: None },
         };
-        Self(Place::Stored(StoredEntry { region, id, partition, key, located, stamp: None }))
+        Self(Place::Stored(StoredEntry {
+            region,
+            id,
+            partition,
+            key,
+            located,
+            owner,
+            obstacle,
+            stopped: None,
+            stamp: None,
+        }))
     }
 
     /// Of a key that no row can have.
@@ -71,6 +100,28 @@ impl<'a> Entry<'a> {
             Place::Stored(entry) => entry.row(),
             Place::Pending(entry) => entry.row(),
             Place::Nowhere(_) => None,
+        }
+    }
+
+    /// Whether the row may be deleted: what is done before a DELETE must not be done twice.
+    ///
+    /// # Errors
+    /// 55P03 where somebody else has locked it.
+    pub fn check_delete(&mut self) -> Result<()> {
+        match &mut self.0 {
+            Place::Stored(entry) if entry.obstacle != Obstacle::None => entry.check_lock(true),
+            Place::Stored(_) | Place::Pending(_) | Place::Nowhere(_) => Ok(()),
+        }
+    }
+
+    /// The lock because of which the last write was refused.
+    pub(crate) fn stopped_by(&self) -> Option<LockRequest> {
+        match &self.0 {
+            Place::Stored(entry) => {
+                let strength = entry.stopped?;
+                Some(entry.region.attention().request(entry.located.hash, strength))
+            }
+            Place::Pending(_) | Place::Nowhere(_) => None,
         }
     }
 
@@ -108,6 +159,15 @@ impl StoredEntry<'_> {
         if self.partition.is_none() && matches!(write, Mutation::Update { .. } | Mutation::Delete { .. }) {
             return Ok(Applied::Nothing);
         }
+        if self.obstacle != Obstacle::None {
+            // A key that is taken is refused at once, unless somebody may be changing its row.
+            let is_taken = matches!(write, Mutation::Insert { .. })
+                && self.located.row.is_some()
+                && self.obstacle != Obstacle::Locked(Forbidden::Change);
+            if !is_taken {
+                self.check_lock(matches!(write, Mutation::Delete { .. }))?;
+            }
+        }
         let partition = self.region.partition_mut(self.id, &mut self.partition);
         check(partition.shape(), self.key, write)?;
         partition.check_life(&mutation, self.located)?;
@@ -116,10 +176,30 @@ impl StoredEntry<'_> {
         }
         let stamp = *self.stamp.get_or_insert_with(|| self.region.common().stamp());
         let change = partition.apply(&mutation, self.located, stamp)?;
+        Ok(self.note(&change))
+    }
+
+    /// What was done is seen by this entry, and by whoever watches the key.
+    #[inline]
+    fn note(&mut self, change: &Change) -> Applied {
         if change.applied != Applied::Nothing {
             self.located.row = change.row;
+            if self.obstacle != Obstacle::None {
+                self.region.attention().touch(self.located.hash);
+            }
         }
-        Ok(change.applied)
+        change.applied
+    }
+
+    #[cold]
+    fn check_lock(&mut self, deletes: bool) -> Result<()> {
+        match self.obstacle {
+            Obstacle::Locked(forbidden) if forbidden.covers(deletes) => {
+                self.stopped = Some(if deletes { Strength::Update } else { Strength::NoKeyUpdate });
+                Err(stopped())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The same where an index is unique, or computes something.
@@ -149,17 +229,14 @@ impl StoredEntry<'_> {
         let stamp = *self.stamp.get_or_insert_with(|| self.region.common().stamp());
         let partition = self.region.partition_mut(self.id, &mut self.partition);
         let change = partition.apply(mutation, self.located, stamp).inspect_err(|_| unclaim(&claims))?;
-        if change.applied != Applied::Nothing {
-            self.located.row = change.row;
-        }
-        Ok(change.applied)
+        Ok(self.note(&change))
     }
 
     /// Ends the row for good that has values which this one is to have, if its time has come: whether there was one. It may
     /// be in another partition, whose lock nobody may wait for who has one: this one is given up meanwhile.
     ///
     /// # Errors
-    /// 40001 where this key's row, or the table, is another one by then.
+    /// 40001 where this key's row, or the table, is another one by then; 55P03 where somebody has locked the row.
     fn bury_holder(&mut self, clash: &Clash) -> Result<bool> {
         let region = self.region;
         if !region.lives().is_on() {
@@ -184,7 +261,12 @@ impl StoredEntry<'_> {
         self.located = partition.locate(hash, key);
         let is_same_shape = shape.is_some_and(|shape| Arc::ptr_eq(&shape, partition.shape()));
         let now = self.row().map(|row| (row.to_values(), row.expires_at()));
-        if is_same_shape && now == before { Ok(has_buried) } else { Err(conflict()) }
+        if !is_same_shape || now != before {
+            return Err(conflict());
+        }
+        // Somebody may have locked the row, or watch it by now. Rows are not deleted here.
+        self.obstacle = region.obstacle(hash, self.owner);
+        self.check_lock(false).map(|()| has_buried)
     }
 }
 

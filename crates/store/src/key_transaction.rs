@@ -10,6 +10,7 @@ use ashlar_base::{Datum, Error, Result, TableSchema, Timestamp, Value};
 
 use crate::entry::{Entry, check};
 use crate::life::Deadline;
+use crate::locks::{LockHolder, LockRequest, Watch};
 use crate::mutation::{Applied, Mutation};
 use crate::partition::Partition;
 use crate::region::Region;
@@ -23,7 +24,7 @@ use crate::writeset::{Mark, Pending, WriteSet};
 pub struct KeyTransaction {
     snapshot: Snapshot,
     writes: WriteSet,
-    /// Keys were given that must be as they were at a snapshot of their own.
+    /// Keys were given that nobody may have touched.
     watches: bool,
 }
 
@@ -37,13 +38,24 @@ impl KeyTransaction {
         Self { snapshot: store.snapshot(), writes: WriteSet::new(), watches: false }
     }
 
-    /// Commits only if nobody has changed this key after `since`.
+    /// What this holder has locked, its commit may write.
+    pub fn allow(&mut self, holder: &LockHolder) {
+        self.writes.set_owner(holder.id());
+    }
+
+    /// Commits only if nobody touches this key before that.
     ///
     /// # Errors
     /// 40001: the table is gone or has another shape, which counts as a change; 53200 over the memory bound.
-    pub fn watch(&mut self, region: &Arc<Region>, since: &Snapshot, key: &[Datum<'_>]) -> Result<()> {
+    pub fn watch(&mut self, region: &Arc<Region>, watch: &Watch) -> Result<()> {
         self.watches = true;
-        self.writes.expect(region, region.version(), since, key)
+        self.writes.expect_untouched(region, region.version(), &self.snapshot, watch)
+    }
+
+    /// Every key that was read or written, as a lock: with all of them nobody else changes any. In the order in which to
+    /// take them.
+    pub fn requests(&self) -> Vec<LockRequest> {
+        self.writes.requests()
     }
 
     /// Reads the row of a key. `f` must not touch the store in any other way.
@@ -114,18 +126,31 @@ impl KeyTransaction {
     /// Makes the writes visible at once.
     ///
     /// # Errors
-    /// 40001 where somebody else has changed a key that this one watched, read or wrote; 53200 over the memory bound.
-    /// Nothing was changed then.
-    pub fn commit(self, store: &Store) -> Result<()> {
+    /// 40001 where somebody else has changed a key that this one watched, read or wrote; 55P03 where somebody else has locked
+    /// one; 53200 over the memory bound. Nothing was changed then.
+    pub fn commit(self, store: &Store) -> Result<(), Failed> {
         let Self { snapshot, mut writes, watches } = self;
         // The write set holds what its commit must know; for a snapshot that is open old rows would be kept.
         drop(snapshot);
         // What was only read was so at the snapshot: nothing could tell that from now.
-        if writes.changes_anything() || watches {
-            store.commit(&mut writes)?;
+        if (writes.changes_anything() || watches)
+            && let Err(error) = store.commit(&mut writes)
+        {
+            return Err(Failed { error, is_stopped: writes.take_stopped().is_some(), requests: writes.requests() });
         }
         Ok(())
     }
+}
+
+/// A commit that changed nothing.
+#[derive(Debug)]
+pub struct Failed {
+    /// Why.
+    pub error: Error,
+    /// Because somebody else has locked a row: whoever can wait does.
+    pub is_stopped: bool,
+    /// Every key that the transaction has read or written, as a lock, in the order in which to take them.
+    pub requests: Vec<LockRequest>,
 }
 
 impl Region {

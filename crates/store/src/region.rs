@@ -21,9 +21,9 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use crate::arrow_types::to_arrow_field;
 use crate::counters::Counters;
 use crate::directory::ByIndex;
-use crate::entry::Entry;
 use crate::key::{self, Placement};
 use crate::life::{Deadline, EXPIRES_AT, Ended, Lives, expires_at_column};
+use crate::locks::{Attention, LockTable, stopped};
 use crate::memory::{Account, Total};
 use crate::partition::{Partition, Probe, Shared, record_batch};
 use crate::row::RowRef;
@@ -37,11 +37,13 @@ mod analysed;
 mod indexes;
 mod unique;
 pub(crate) mod wanted;
+mod writing;
 
 /// What the regions of a store share.
 pub(crate) struct Common {
     pub(crate) registry: Arc<Registry>,
     pub(crate) total: Arc<Total>,
+    pub(crate) locks: Arc<LockTable>,
     pub(crate) hasher: RandomState,
     pub(crate) partition_count: u16,
     pub(crate) segment_rows: u32,
@@ -67,6 +69,7 @@ pub struct Region {
     account: Arc<Account>,
     common: Arc<Common>,
     lives: Arc<Lives>,
+    attention: Arc<Attention>,
     life: Arc<Life>,
     /// The region is what a transaction sees that has altered it.
     altered: Option<Altered>,
@@ -132,6 +135,7 @@ impl Region {
             account: Account::new(&common.total),
             common: Arc::clone(common),
             lives: Lives::new(&common.registry),
+            attention: Attention::new(schema.id, &common.locks),
             life: Arc::default(),
             shape: RwLock::new(Arc::new(shape)),
             altered: None,
@@ -150,6 +154,7 @@ impl Region {
             account: Arc::clone(&base.account),
             common: Arc::clone(&base.common),
             lives: Arc::clone(&base.lives),
+            attention: Arc::clone(&base.attention),
             life: Arc::clone(&base.life),
             shape: RwLock::new(Arc::clone(shape)),
             altered: Some(Altered { base: Arc::clone(base), version, shape: Arc::clone(shape) }),
@@ -334,17 +339,6 @@ impl Region {
 
     pub(crate) fn account(&self) -> &Arc<Account> {
         &self.account
-    }
-
-    /// Reads and writes the row of one key under its partition's lock, as one atomic step. `f` must not touch the
-    /// store in any other way. A key that no row can have is an entry without a row that refuses writes.
-    pub fn entry<R>(&self, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
-        let Some(partition) = self.partition_of(key) else {
-            return f(&mut Entry::nowhere(self));
-        };
-        self.make_room();
-        let hash = self.hash(key);
-        f(&mut Entry::new(self, (partition, self.lock(partition)), key, hash))
     }
 
     /// Reads the latest committed row of a key. `f` must not touch the store in any other way.
@@ -631,10 +625,19 @@ impl Region {
     }
 
     /// Removes all rows at once: how many there were. Open snapshots go on seeing them.
+    ///
+    /// # Errors
+    /// 42P01 where the table was dropped, 55P03 where somebody has locked a row.
     pub fn truncate(&self) -> Result<u64> {
         let guards = self.lock_all();
         if self.is_dropped() {
             return Err(self.gone());
+        }
+        if self.attention.is_wanted() {
+            if self.attention.request_any(0).is_some() {
+                return Err(stopped());
+            }
+            self.attention.touch_all();
         }
         let stamp = self.common.stamp();
         // Each is let go as soon as it is empty, as those of a commit are.

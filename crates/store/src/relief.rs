@@ -106,7 +106,9 @@ impl Region {
                 break;
             }
             let count = usize::try_from(wanted - gone).unwrap_or(usize::MAX).min(EVICTED_PER_LOCK);
-            match partition.evict(count, self.common().stamp()) {
+            // With the partition locked, as every writer asks.
+            let attention = self.attention().is_wanted().then(|| self.attention().as_ref());
+            match partition.evict(count, self.common().stamp(), attention) {
                 0 => break,
                 evicted => gone += evicted as u64,
             }

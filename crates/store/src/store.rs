@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::commit;
 use crate::compactor::{self, CompactionReport, CompactorHandle};
 use crate::life::Ended;
+use crate::locks::{LockStatistics, LockTable};
 use crate::memory::{Reservation, Total};
 use crate::region::{Common, Region};
 use crate::segment::ROWS_MAX;
@@ -71,10 +72,12 @@ impl Store {
         let partitions = config.partition_count;
         assert!(partitions.is_power_of_two() && partitions <= SLOT_COUNT, "partition_count is a power of two");
         assert!((1..=ROWS_MAX).contains(&config.segment_rows_max), "segment_rows_max is 1 to 65536");
+        let total = Total::new(config.memory_max);
         Arc::new(Self {
             common: Arc::new(Common {
                 registry: Registry::following(config.wall.clone()),
-                total: Total::new(config.memory_max),
+                locks: LockTable::new(&total),
+                total,
                 hasher: RandomState::default(),
                 partition_count: partitions,
                 segment_rows: config.segment_rows_max,
@@ -129,7 +132,8 @@ impl Store {
     }
 
     /// Applies a transaction's writes: all of them, at one timestamp, or none. 40001 when a row that it writes has
-    /// changed since it was read; 23505 when an inserted key has appeared; 53200 over the memory bound.
+    /// changed since it was read; 23505 when an inserted key has appeared; 53200 over the memory bound; 55P03 where
+    /// somebody else has locked a row, which [`WriteSet::take_stopped`] then names.
     pub fn commit(&self, writes: &mut WriteSet) -> Result<Timestamp> {
         match commit::commit(&self.common, writes) {
             Err(error) if error.code() == ErrorCode::OutOfMemory && self.make_room() => {
@@ -156,6 +160,11 @@ impl Store {
     /// The time by which rows end: milliseconds since 1970-01-01 00:00 UTC. It never goes back.
     pub fn now_millis(&self) -> i64 {
         i64::try_from(millis_of(self.common.registry.peek())).unwrap_or(i64::MAX)
+    }
+
+    /// What the locks of rows are doing.
+    pub fn lock_statistics(&self) -> LockStatistics {
+        self.common.locks.statistics()
     }
 
     /// Bytes charged in all, buffered writes included.

@@ -13,7 +13,7 @@ use crate::random::Random;
 
 const ACCOUNTS: u64 = 200;
 
-/// Runs the statements as one transaction; false when another one was first (40001).
+/// Runs the statements as one transaction; false when another one was first (40001) or waits for this one (40P01).
 fn try_transaction(connection: &mut Connection, statements: &[String]) -> bool {
     let mut run = || -> anyhow::Result<()> {
         connection.query("BEGIN")?;
@@ -25,7 +25,7 @@ fn try_transaction(connection: &mut Connection, statements: &[String]) -> bool {
     };
     match run() {
         Ok(()) => true,
-        Err(error) if error.to_string().starts_with("40001") => {
+        Err(error) if ["40001", "40P01"].iter().any(|code| error.to_string().starts_with(code)) => {
             // The conflict may come before COMMIT; outside a block this is a warning.
             connection.query("ROLLBACK").unwrap();
             false

@@ -18,6 +18,7 @@ use crate::catalog::CatalogState;
 use crate::engine::Engine;
 use crate::grid_table::GridTable;
 use crate::key_plan::single;
+use crate::locking::Subqueries;
 use crate::select::names::folded;
 use crate::select::{Planner, SelectPlan, expiry};
 
@@ -143,7 +144,9 @@ impl UpdatePlan {
             crate::assign::Assigned::new(&empty, &field, &expires_at_column(), engine.zone()).map(drop)?;
         }
         let returning = requested.finish(outputs, &select);
-        Ok(Self { region: target.region, schema: target.schema, select, assigned, expiry, returning, has_sources })
+        let locked = Subqueries::default();
+        let (region, schema) = (target.region, target.schema);
+        Ok(Self { region, schema, select, assigned, expiry, returning, has_sources, locked })
     }
 }
 
@@ -231,6 +234,7 @@ impl DeletePlan {
         let outputs = requested.outputs(&logical, first)?;
         let select = SelectPlan::from_logical(engine.state(), logical)?;
         let returning = requested.finish(outputs, &select);
-        Ok(Self { region: target.region, schema: target.schema, select, returning, has_sources })
+        let locked = Subqueries::default();
+        Ok(Self { region: target.region, schema: target.schema, select, returning, has_sources, locked })
     }
 }

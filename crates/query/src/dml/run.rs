@@ -98,6 +98,14 @@ impl Run<'_> {
     /// # Errors
     /// As [`Self::insert`].
     pub async fn update(&mut self, plan: &UpdatePlan) -> Result<Outcome> {
+        if plan.locked.is_empty() {
+            return self.update_rows(plan).await;
+        }
+        let values = Box::pin(self.lock_subqueries(&plan.locked, &plan.select)).await?;
+        self.with(&values).update_rows(plan).await
+    }
+
+    async fn update_rows(&mut self, plan: &UpdatePlan) -> Result<Outcome> {
         let snapshot = self.transaction.snapshot(self.engine.store());
         let schema = &plan.schema;
         let output = plan.select.schema();
@@ -133,6 +141,9 @@ impl Run<'_> {
                 if let Some(seen) = &mut seen
                     && !seen.add(schema, &key)?
                 {
+                    continue;
+                }
+                if !self.transaction.lock_to_write(&plan.region, &key, key_changes, &snapshot)? {
                     continue;
                 }
                 let mut new: Vec<Value> = columns.iter().map(|reader| reader.datum(row).to_value()).collect();
@@ -186,6 +197,19 @@ impl Run<'_> {
     /// # Errors
     /// As [`Self::insert`].
     pub async fn delete(&mut self, plan: &DeletePlan) -> Result<Outcome> {
+        if plan.locked.is_empty() {
+            return self.delete_rows(plan).await;
+        }
+        let values = Box::pin(self.lock_subqueries(&plan.locked, &plan.select)).await?;
+        self.with(&values).delete_rows(plan).await
+    }
+
+    /// The same with other parameters.
+    fn with<'p>(&'p mut self, parameters: &'p [Value]) -> Run<'p> {
+        Run { engine: self.engine, catalog: self.catalog, transaction: &mut *self.transaction, parameters }
+    }
+
+    async fn delete_rows(&mut self, plan: &DeletePlan) -> Result<Outcome> {
         let snapshot = self.transaction.snapshot(self.engine.store());
         let schema = &plan.schema;
         let mut outcome = Outcome::new(self.engine.store());
@@ -200,6 +224,9 @@ impl Run<'_> {
                 if let Some(seen) = &mut seen
                     && !seen.add(schema, &key)?
                 {
+                    continue;
+                }
+                if !self.transaction.lock_to_write(&plan.region, &key, true, &snapshot)? {
                     continue;
                 }
                 self.transaction.writes.delete(&plan.region, schema.version, &snapshot, &key)?;

@@ -92,7 +92,8 @@ impl Computed {
 /// An UPDATE of one row by its key.
 pub(crate) fn of_update(engine: &Engine, plan: &UpdatePlan) -> Option<KeyPlan> {
     let schema = &plan.schema;
-    if plan.has_sources || plan.expiry.is_some() || plan.assigned.iter().any(|ordinal| schema.key.contains(ordinal)) {
+    let writes_key = plan.assigned.iter().any(|ordinal| schema.key.contains(ordinal));
+    if plan.has_sources || !plan.locked.is_empty() || plan.expiry.is_some() || writes_key {
         return None;
     }
     let row = schema.columns.len();
@@ -109,7 +110,7 @@ pub(crate) fn of_update(engine: &Engine, plan: &UpdatePlan) -> Option<KeyPlan> {
 
 /// A DELETE of one row by its key.
 pub(crate) fn of_delete(engine: &Engine, plan: &DeletePlan) -> Option<KeyPlan> {
-    if plan.has_sources {
+    if plan.has_sources || !plan.locked.is_empty() {
         return None;
     }
     make(engine, &plan.select, &plan.schema, KeyAction::Delete, (Vec::new(), Vec::new()), plan.returning.as_ref())
@@ -165,6 +166,7 @@ fn of_program(
         schema: Arc::clone(schema),
         key,
         action,
+        lock: None,
         outputs: None,
         parameter_types: select.parameter_types.clone(),
         columns: None,

@@ -1,18 +1,28 @@
 //! Running a statement about one row: straight to the partition that owns the key.
 
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, Value};
-use ashlar_store::{Applied, Mutation, Pending, RowRef};
+use ashlar_store::{Applied, Mutation, Pending, RowRef, Snapshot, Strength, Way};
 
 use super::computed::Made;
 use super::{Arithmetic, KeyAction, KeyPlan, NewValue, Operand, altered, not_null};
 use crate::columns::Column;
 use crate::engine::Engine;
-use crate::transaction::Transaction;
+use crate::transaction::{Locked, Policy, Transaction};
 
 impl KeyPlan {
+    /// The same query, locking its row.
+    pub(crate) fn locking(self, strength: Strength, policy: Policy) -> Self {
+        Self { lock: Some((strength, policy)), ..self }
+    }
+
+    /// How it locks its row, where it is a query that does.
+    pub fn locks(&self) -> Option<Strength> {
+        self.lock.map(|(strength, _)| strength)
+    }
+
     /// Whether it only reads.
     pub fn is_read(&self) -> bool {
-        matches!(self.action, KeyAction::Read)
+        matches!(self.action, KeyAction::Read) && self.lock.is_none()
     }
 
     /// Bytes that it holds, as estimated.
@@ -41,6 +51,7 @@ impl KeyPlan {
     /// What EXPLAIN shows.
     pub fn describe(&self) -> Vec<String> {
         let verb = match self.action {
+            KeyAction::Read if self.lock.is_some() => "Key Lock",
             KeyAction::Read => "Key Lookup",
             KeyAction::Update(_) => "Key Update",
             KeyAction::Delete => "Key Delete",
@@ -66,11 +77,16 @@ impl KeyPlan {
     }
 
     /// Runs outside of any transaction: one trip to the partition, under its lock. `emit` gets the row that comes
-    /// back, column by column. Returns how many rows there were: 0 or 1.
+    /// back, column by column. Returns how many rows there were: 0 or 1. Not for a query that locks.
     ///
     /// # Errors
-    /// 23502, 22003 and the like; then nothing changed.
-    pub fn run(&self, parameters: &[Value], emit: &mut dyn FnMut(&mut dyn Iterator<Item = Datum<'_>>)) -> Result<u64> {
+    /// 23502, 22003 and the like; then nothing changed. 55P03 where somebody else has locked the row: `way` knows it then.
+    pub fn run(
+        &self,
+        way: &mut Way,
+        parameters: &[Value],
+        emit: &mut dyn FnMut(&mut dyn Iterator<Item = Datum<'_>>),
+    ) -> Result<u64> {
         let Some(key) = self.key(parameters)? else { return Ok(0) };
         let key: Vec<Datum<'_>> = key.iter().map(Value::as_datum).collect();
         match &self.action {
@@ -78,7 +94,7 @@ impl KeyPlan {
                 self.check_shape(row.as_ref())?;
                 self.show(row, parameters, emit)
             }),
-            KeyAction::Update(assignments) => self.region.entry(&key, |entry| {
+            KeyAction::Update(assignments) => self.region.entry_with(way, &key, |entry| {
                 self.check_shape(entry.row().as_ref())?;
                 let Some(row) = entry.row() else { return Ok(0) };
                 let Some(made) = self.changes(assignments, &row, parameters)? else { return Ok(0) };
@@ -90,10 +106,14 @@ impl KeyPlan {
                 }
                 Ok(if self.outputs.is_some() { self.emit(entry.row(), emit) } else { 1 })
             }),
-            KeyAction::Delete => self.region.entry(&key, |entry| {
+            KeyAction::Delete => self.region.entry_with(way, &key, |entry| {
                 self.check_shape(entry.row().as_ref())?;
-                if self.show(entry.row(), parameters, emit)? == 0 {
-                    return Ok(0);
+                // A row that does not fulfil the conditions is not waited for, and one that is waited for is not shown.
+                let Some(returned) = self.returned(entry.row().as_ref(), parameters)? else { return Ok(0) };
+                entry.check_delete()?;
+                match &returned {
+                    Some(returned) => emit(&mut returned.iter().map(Value::as_datum)),
+                    None => drop(self.emit(entry.row(), emit)),
                 }
                 let applied = entry.apply(Mutation::Delete { key: &key })?;
                 Ok(u64::from(applied == Applied::Deleted))
@@ -140,25 +160,25 @@ impl KeyPlan {
             })?,
         };
         let Some(mut row) = current else { return Ok(0) };
-        let mut returned = None;
-        if let KeyAction::Update(assignments) = &self.action {
-            let made = self.changes_of(assignments, |column| row[column].as_datum(), parameters)?;
-            let Some(made) = made else { return Ok(0) };
-            for (column, value) in made.changes {
+        let read = |column: usize| row[column].as_datum();
+        let made = match &self.action {
+            KeyAction::Update(assignments) => self.changes_of(assignments, read, parameters)?,
+            KeyAction::Read | KeyAction::Delete => self.made(read, parameters)?,
+        };
+        // Only a row that fulfils the conditions is locked.
+        let Some(Made { changes, returned }) = made else { return Ok(0) };
+        if !self.lock_in(transaction, &key, &snapshot)? {
+            return Ok(0);
+        }
+        if matches!(self.action, KeyAction::Update(_)) {
+            for (column, value) in changes {
                 row[column] = value;
             }
-            returned = made.returned;
             let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
             self.region.check_row(&datums)?;
             transaction.writes.upsert(&self.region, self.schema.version, &snapshot, &datums)?;
             transaction.check_values(&self.region)?;
-        } else {
-            if let Some(computed) = &self.computed {
-                let Some(made) = computed.of(&self.schema, |column| row[column].as_datum(), parameters)? else {
-                    return Ok(0);
-                };
-                returned = made.returned;
-            }
+        } else if matches!(self.action, KeyAction::Delete) {
             transaction.writes.delete(&self.region, self.schema.version, &snapshot, &key)?;
         }
         if let Some(returned) = &returned {
@@ -168,6 +188,18 @@ impl KeyPlan {
             emit(&mut outputs.iter().map(|ordinal| row[*ordinal].as_datum()));
         }
         Ok(1)
+    }
+
+    /// Locks the row as the clause says, or because it is to be changed. False: it is not there for this statement.
+    fn lock_in(&self, transaction: &mut Transaction, key: &[Datum<'_>], snapshot: &Snapshot) -> Result<bool> {
+        let Some((strength, policy)) = self.lock else {
+            return transaction.lock_to_write(&self.region, key, matches!(self.action, KeyAction::Delete), snapshot);
+        };
+        match transaction.lock_row(&self.region, key, strength, policy, snapshot)? {
+            Locked::Current => Ok(true),
+            Locked::Changed => Err(transaction.begin_again()),
+            Locked::Gone | Locked::Taken => Ok(false),
+        }
     }
 
     /// 40001 where the table was altered since this statement was planned: its ordinals mean other columns now.
@@ -193,11 +225,32 @@ impl KeyPlan {
         parameters: &[Value],
         emit: &mut dyn FnMut(&mut dyn Iterator<Item = Datum<'_>>),
     ) -> Result<u64> {
-        let (Some(computed), Some(read)) = (&self.computed, &row) else { return Ok(self.emit(row, emit)) };
-        let Some(made) = computed.of(&self.schema, |column| read.get(column), parameters)? else { return Ok(0) };
-        let Some(returned) = made.returned else { return Ok(self.emit(row, emit)) };
-        emit(&mut returned.iter().map(Value::as_datum));
-        Ok(1)
+        match self.returned(row.as_ref(), parameters)? {
+            None => Ok(0),
+            Some(None) => Ok(self.emit(row, emit)),
+            Some(Some(returned)) => {
+                emit(&mut returned.iter().map(Value::as_datum));
+                Ok(1)
+            }
+        }
+    }
+
+    /// What is computed of a row as it is: within, `None` where its plain columns come back. `None` where there is no row, or
+    /// one that does not fulfil the conditions.
+    fn returned(&self, row: Option<&RowRef<'_>>, parameters: &[Value]) -> Result<Option<Option<Vec<Value>>>> {
+        let Some(row) = row else { return Ok(None) };
+        if self.computed.is_none() {
+            return Ok(Some(None));
+        }
+        Ok(self.made(|column| row.get(column), parameters)?.map(|made| made.returned))
+    }
+
+    /// What is computed of a row that is not changed.
+    fn made<'r>(&self, read: impl Fn(usize) -> Datum<'r>, parameters: &[Value]) -> Result<Option<Made>> {
+        match &self.computed {
+            Some(computed) => computed.of(&self.schema, read, parameters),
+            None => Ok(Some(Made { changes: Vec::new(), returned: None })),
+        }
     }
 
     fn changes(

@@ -97,6 +97,17 @@ impl Pages {
         ];
         gauge(page, "ashlar_store_memory_bytes", "rows and indexes, and their limit", "kind", store.into_iter());
 
+        let locks = self.shared.engine.store().lock_statistics();
+        let now = [("held", locks.rows), ("waiting", locks.waiting)];
+        let help = "rows that are locked or watched, and who waits for one";
+        gauge(page, "ashlar_store_locks", help, "kind", now.into_iter());
+        let waits = [("begun", locks.waits), ("abandoned", locks.abandoned), ("deadlock", locks.deadlocks)];
+        let help = "waits for locked rows, and how they ended badly";
+        counter(page, "ashlar_store_lock_waits_total", help, "kind", waits.into_iter());
+        let waited = [("ended", locks.waited_micros)];
+        let help = "time waited for locked rows";
+        counter(page, "ashlar_store_lock_wait_microseconds_total", help, "kind", waited.into_iter());
+
         let tables = self.shared.engine.catalog().grid_tables();
         let names: Vec<_> = tables.iter().map(|table| table.schema()).collect();
         let rows = names.iter().zip(&tables).map(|(schema, table)| (schema.name.as_str(), table.row_count()));
@@ -107,12 +118,16 @@ impl Pages {
         let ended = self.shared.engine.store().ended();
         let ended = [("expired", ended.expired), ("evicted", ended.evicted)];
         let help = "rows whose time had come, and rows that made room for others";
-        values(page, "ashlar_store_rows_ended_total", ("counter", help), "why", ended.into_iter());
+        counter(page, "ashlar_store_rows_ended_total", help, "why", ended.into_iter());
     }
 }
 
 fn gauge<'a>(page: &mut String, name: &str, help: &str, label: &str, of: impl Iterator<Item = (&'a str, u64)>) {
     values(page, name, ("gauge", help), label, of);
+}
+
+fn counter<'a>(page: &mut String, name: &str, help: &str, label: &str, of: impl Iterator<Item = (&'a str, u64)>) {
+    values(page, name, ("counter", help), label, of);
 }
 
 fn values<'a>(

@@ -5,20 +5,21 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, Result, TableId};
+use ashlar_base::{Datum, Error, PartitionId, Result, TableId};
 
-use super::{Locked, Stopped, read_key};
+use super::{Failed, Locked, read_key};
 use crate::memory::Charge;
 use crate::partition::Examined;
 use crate::places::{Clash, Places, taken_error};
 use crate::taken::{Claim, Claimed, claim};
+use crate::writeset::Load;
 
 /// Takes the values of all rows. `ignored` are indexes that the same transaction drops.
 ///
 /// # Errors
 /// 23505 where somebody has a value, 40001 where the statement that wrote the row wants to be tried again then; 53200, and
 /// what expressions find.
-pub(super) fn take_values(locked: &mut [Locked<'_>], ignored: &[TableId]) -> Result<(), Stopped> {
+pub(super) fn take_values(locked: &mut [Locked<'_>], ignored: &[TableId]) -> Result<(), Failed> {
     let mut examined = Examined::default();
     // By the number of a claim: which of `locked`, and its row.
     let mut rows: Vec<(usize, Written)> = Vec::new();
@@ -31,7 +32,7 @@ pub(super) fn take_values(locked: &mut [Locked<'_>], ignored: &[TableId]) -> Res
         let indexes = staged.region().every_index();
         let uniques = indexes.iter().filter(|index| index.unique.is_some()).count();
         let bytes = uniques * (size_of::<Claim>() + 32) + size_of::<(usize, Written)>() + 64;
-        let loaded: usize = locked.loaded.iter().flatten().map(|(_, loaded)| loaded.live() as usize).sum();
+        let loaded = locked.loads.iter().map(Load::row_count).sum::<usize>();
         charges.push(Charge::new(staged.account(), bytes * (staged.row_count() + loaded))?);
         locked.examine(number, &mut rows, &mut examined)?;
     }
@@ -62,20 +63,21 @@ pub(super) fn take_values(locked: &mut [Locked<'_>], ignored: &[TableId]) -> Res
 enum Written {
     /// Of the rows that were written one by one.
     Row(u32),
-    /// One that arrived in bulk: the place of its partition's guard, which of the loads there, and its id in that.
-    Loaded(u32, u32, u32),
+    /// One that arrived in bulk: in which load, in which partition of it, and its id there.
+    Loaded(u32, PartitionId, u32),
 }
 
 impl Locked<'_> {
     fn examine(&mut self, number: usize, rows: &mut Vec<(usize, Written)>, examined: &mut Examined) -> Result<()> {
         let staged = self.staged;
         let mut key: Vec<Datum<'_>> = Vec::new();
-        for (index, (partition, guard)) in self.guards.iter().enumerate() {
+        for (partition, guard) in &self.guards {
             let Some(stored) = guard.as_deref().filter(|stored| stored.has_checks()) else { continue };
-            for (which, (_, loaded)) in self.loaded[index].iter().enumerate() {
+            for (load, loads) in self.loads.iter().enumerate() {
+                let Some(loaded) = loads.part(*partition) else { continue };
                 for row in loaded.living() {
                     let new = loaded.row_as(staged.shape(), row);
-                    rows.push((number, Written::Loaded(index as u32, which as u32, row)));
+                    rows.push((number, Written::Loaded(load as u32, *partition, row)));
                     let prepared = stored.examine_new(None, &|ordinal| new.get(ordinal), rows.len() - 1, examined)?;
                     self.prepared.push_back(prepared);
                 }
@@ -99,15 +101,15 @@ impl Locked<'_> {
     }
 
     /// What is said of a row whose value somebody else has.
-    fn clash(&self, index: TableId, row: Written, is_own: bool) -> Stopped {
+    fn clash(&self, index: TableId, row: Written, is_own: bool) -> Failed {
         let shape = self.staged.shape();
         let row = match row {
-            Written::Row(row) => self.staged.row(row),
-            Written::Loaded(guard, which, row) => self.loaded[guard as usize][which as usize].1.row_as(shape, row),
+            Written::Row(row) => Some(self.staged.row(row)),
+            Written::Loaded(load, partition, row) => self.loads[load as usize].row_at(shape, partition, row),
         };
         let indexes = self.staged.region().every_index();
         let clash = indexes.iter().find(|known| known.id == index).and_then(|definition| {
-            let places = Places::of(definition, shape)?;
+            let (places, row) = (Places::of(definition, shape)?, row?);
             let computed = places.compute(definition, |ordinal| row.get(ordinal)).ok()??;
             let values = places.values(&computed, |ordinal| row.get(ordinal));
             let error =
@@ -116,8 +118,8 @@ impl Locked<'_> {
             Some(Clash { index: Arc::clone(definition), values, is_own, error })
         });
         match clash {
-            Some(clash) => Stopped::Clash(Arc::clone(self.staged.region()), Box::new(clash)),
-            None => Stopped::Error(Error::internal("a value is one of an index")),
+            Some(clash) => Failed::Clash(Arc::clone(self.staged.region()), Box::new(clash)),
+            None => Failed::Error(Error::internal("a value is one of an index")),
         }
     }
 }

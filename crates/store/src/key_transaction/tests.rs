@@ -102,7 +102,7 @@ fn nobody_changes_what_was_read() {
         write(&mut one, &region, 2, 20);
         other(&region);
         assert_eq!(read(&mut one, &region, 1), Some(10), "a snapshot stays");
-        assert_eq!(one.commit(&store).unwrap_err().code(), ErrorCode::SerializationFailure, "{number}");
+        assert_eq!(one.commit(&store).unwrap_err().error.code(), ErrorCode::SerializationFailure, "{number}");
         assert_eq!(get(&region, 2), None);
         // What only reads was so when it began.
         let mut two = KeyTransaction::new(&store);
@@ -120,29 +120,58 @@ fn a_row_that_appears_is_a_change() {
     assert_eq!(read(&mut one, &region, 1), None);
     write(&mut one, &region, 2, 20);
     put(&region, 1, 10);
-    assert_eq!(one.commit(&store).unwrap_err().code(), ErrorCode::SerializationFailure);
+    assert_eq!(one.commit(&store).unwrap_err().error.code(), ErrorCode::SerializationFailure);
 }
 
 #[test]
-fn a_watched_key_holds_from_its_snapshot_on() {
+fn a_watched_key_holds_from_its_watch_on() {
     let store = store(4, 16);
     let region = store.create_region(numbers(1)).unwrap();
     put(&region, 1, 10);
-    let (key, since) = ([Datum::Int8(1)], store.snapshot());
-    assert!(!region.has_changed(&since, &key));
-    let commit = || {
+    let watch_of = |id: i64| region.watch(&[Datum::Int8(id)]).unwrap();
+    let watch = watch_of(1);
+    let commit = |watch: &Watch| {
         let mut one = KeyTransaction::new(&store);
-        one.watch(&region, &since, &key)?;
-        one.commit(&store)
+        one.watch(&region, watch).map_err(|error| error.code())?;
+        one.commit(&store).map_err(|failed| failed.error.code())
     };
-    commit().unwrap();
+    assert_eq!(commit(&watch), Ok(()));
     put(&region, 2, 20);
-    commit().unwrap();
+    assert_eq!(commit(&watch), Ok(()));
     put(&region, 1, 10);
-    assert!(region.has_changed(&since, &key));
-    assert_eq!(commit().unwrap_err().code(), ErrorCode::SerializationFailure);
+    assert!(watch.is_touched(&region));
+    assert_eq!(commit(&watch), Err(ErrorCode::SerializationFailure));
+    // A key that came and went again, and one that a transaction writes.
+    let (third, fourth) = (watch_of(3), watch_of(4));
+    put(&region, 3, 30);
+    let key = [Datum::Int8(3)];
+    region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).unwrap();
+    assert_eq!(commit(&third), Err(ErrorCode::SerializationFailure));
+    let mut writer = KeyTransaction::new(&store);
+    write(&mut writer, &region, 4, 40);
+    assert!(!fourth.is_touched(&region));
+    writer.commit(&store).unwrap();
+    assert!(fourth.is_touched(&region));
+    // Nobody pays for a watch that has ended.
+    drop((watch, third, fourth));
+    assert_eq!((region.locked_rows(), store.lock_statistics().rows), (0, 0));
+    let fifth = watch_of(5);
+    region.truncate().unwrap();
+    assert!(fifth.is_touched(&region));
     store.drop_region(region.id());
-    assert_eq!(commit().unwrap_err().code(), ErrorCode::SerializationFailure);
+    assert_eq!(commit(&watch_of(6)), Err(ErrorCode::SerializationFailure));
+}
+
+#[test]
+fn nothing_is_kept_for_a_watch() {
+    let store = store(4, 16);
+    let region = store.create_region(numbers(1)).unwrap();
+    put(&region, 1, 10);
+    let _watch = region.watch(&[Datum::Int8(1)]).unwrap();
+    put(&region, 1, 11);
+    let before = region.bytes();
+    (0..10_000).for_each(|v| put(&region, 1, v));
+    assert_eq!(region.bytes(), before);
 }
 
 /// Each of two transactions writes its key if the other's is empty: at snapshots alone both could.

@@ -14,6 +14,7 @@ use super::apply::Change;
 use super::versions::Stamp;
 use super::{Located, Partition};
 use crate::life::{Deadline, Expiry, Keep, Lives, Unit};
+use crate::locks::Attention;
 use crate::memory::Charge;
 use crate::mutation::{Applied, Mutation};
 use crate::rows::split;
@@ -160,6 +161,11 @@ impl Partition {
         segment.touch(offset, self.life.unit(), now, || shared.random());
     }
 
+    /// Whether the life of a row ends by itself, as far as is said now.
+    pub(crate) fn is_mortal(&self, row: u32) -> bool {
+        self.life.is_on && (self.life.idle().is_some() || self.rows.deadline(row) < Deadline::NONE)
+    }
+
     /// Rows whose life has ended by now, and that nobody has ended for good.
     pub(crate) fn over_count(&self) -> u64 {
         if !self.life.is_on {
@@ -299,9 +305,12 @@ impl Partition {
     }
 
     /// Ends rows for good so that others have room: about as many as said, the least wanted of several times as many that
-    /// are picked at random. Gives how many.
-    pub(crate) fn evict(&mut self, count: usize, stamp: Stamp) -> usize {
-        let Some(sample) = self.sample(count) else { return 0 };
+    /// are picked at random. Gives how many. `attention` where rows of the table are locked, which stay, or watched.
+    pub(crate) fn evict(&mut self, count: usize, stamp: Stamp, attention: Option<&Attention>) -> usize {
+        let Some(mut sample) = self.sample(count) else { return 0 };
+        if let Some(attention) = attention {
+            sample.retain(|&row| attention.lets_go(self.rows.hash_of(row)));
+        }
         for &row in &sample {
             self.end_for_good(row, None, stamp);
         }

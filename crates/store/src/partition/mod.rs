@@ -21,6 +21,7 @@ use std::sync::Arc;
 use ashlar_base::{Datum, PartitionId, Timestamp};
 use foldhash::fast::RandomState;
 
+pub(crate) use apply::Change;
 pub(crate) use checks::{Examined, Prepared, Refused};
 pub(crate) use compact::Limits;
 pub use indexes::Probe;
@@ -142,6 +143,11 @@ impl Partition {
     #[inline]
     pub(crate) fn locate(&self, hash: u64, key: &[Datum<'_>]) -> Located {
         Located { hash, row: self.rows.find(hash, key).filter(|&row| !self.is_over(row)) }
+    }
+
+    /// The hashes of the keys that are in the index.
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = u64> {
+        self.rows.indexed().map(|row| self.rows.hash_of(row))
     }
 
     /// The first of three steps that bring the row of a key near: see `lookahead`.

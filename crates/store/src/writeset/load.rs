@@ -93,14 +93,14 @@ impl Load {
         self.parts[usize::from(partition.0)].as_deref()
     }
 
+    /// The same, for the commit to make room.
+    pub(crate) fn part_mut(&mut self, partition: PartitionId) -> Option<&mut Partition> {
+        self.parts[usize::from(partition.0)].as_deref_mut()
+    }
+
     /// Hands out the rows of a partition.
     pub(crate) fn take_part(&mut self, partition: PartitionId) -> Option<Box<Partition>> {
         self.parts[usize::from(partition.0)].take()
-    }
-
-    /// Takes the rows of a partition back.
-    pub(crate) fn put_part(&mut self, partition: PartitionId, part: Box<Partition>) {
-        self.parts[usize::from(partition.0)] = Some(part);
     }
 
     /// The rows that were not taken out, with their partitions.

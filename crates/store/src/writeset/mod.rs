@@ -24,6 +24,7 @@ pub use overlay::{Overlay, ReadView};
 pub(crate) use staged::Staged;
 
 use crate::life::{Deadline, Expiry};
+use crate::locks::{LockRequest, Watch};
 use crate::region::{Region, changed};
 use crate::row::RowRef;
 use crate::snapshot::{Hold, Snapshot};
@@ -38,6 +39,10 @@ pub struct WriteSet {
     is_blind: bool,
     /// See [`WriteSet::ignore_indexes`].
     ignored: Vec<TableId>,
+    /// Who may write what is locked: the [`LockHolder`](crate::LockHolder) of this number.
+    owner: u64,
+    /// What its last commit was stopped by.
+    stopped: Option<LockRequest>,
 }
 
 /// What a write set knows of a key.
@@ -68,6 +73,32 @@ impl WriteSet {
 
     pub(crate) fn is_blind(&self) -> bool {
         self.is_blind
+    }
+
+    /// Locks of this holder do not stop its commit.
+    pub fn set_owner(&mut self, holder: u64) {
+        self.owner = holder;
+    }
+
+    pub(crate) fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    pub(crate) fn stop(&mut self, request: LockRequest) {
+        self.stopped = Some(request);
+    }
+
+    /// What the last commit was stopped by: it can be tried again when that is locked.
+    pub fn take_stopped(&mut self) -> Option<LockRequest> {
+        self.stopped.take()
+    }
+
+    /// Every key that was read or written and that nobody else may change, as a lock, in the order in which to take them.
+    pub(crate) fn requests(&self) -> Vec<LockRequest> {
+        let mut requests: Vec<LockRequest> = self.staged.iter().flat_map(Staged::requests).collect();
+        requests.sort_by_key(LockRequest::order);
+        requests.dedup_by_key(|request| request.order());
+        requests
     }
 
     /// Whether a commit would do nothing.
@@ -213,6 +244,17 @@ impl WriteSet {
         key: &[Datum<'_>],
     ) -> Result<()> {
         self.staged_mut(region, version, read_at)?.expect(read_at.timestamp(), key)
+    }
+
+    /// At commit 40001, if somebody else has touched a watched key.
+    pub(crate) fn expect_untouched(
+        &mut self,
+        region: &Arc<Region>,
+        version: u32,
+        read_at: &Snapshot,
+        watch: &Watch,
+    ) -> Result<()> {
+        self.staged_mut(region, version, read_at)?.expect_untouched(watch)
     }
 
     /// Whether a commit changes anything: not if all there is are keys that must not have changed.

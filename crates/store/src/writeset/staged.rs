@@ -11,6 +11,7 @@ use super::load::{Load, LoadedRow};
 use super::unique::PendingValues;
 use super::{Overlay, Pending};
 use crate::life::{Deadline, Expiry, Keep};
+use crate::locks::{LockRequest, Sight, Strength, Watch};
 use crate::memory::{Account, Charge};
 use crate::region::{KeyPlace, Region};
 use crate::row::RowRef;
@@ -38,6 +39,7 @@ pub(crate) struct Staged {
     /// Rows of loads that were written again, in order.
     taken_out: Vec<LoadedRow>,
     expected: Vec<Expected>,
+    watched: Vec<Sight>,
     charge: Charge,
     /// Rows were given a life of their own.
     says_life: bool,
@@ -139,6 +141,7 @@ impl Staged {
             loads: Vec::new(),
             taken_out: Vec::new(),
             expected: Vec::new(),
+            watched: Vec::new(),
             charge: Charge::empty(&account),
             says_life: false,
             overlay: Mutex::new(None),
@@ -159,7 +162,7 @@ impl Staged {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        !self.changes_anything() && self.expected.is_empty()
+        !self.changes_anything() && self.expected.is_empty() && self.watched.is_empty()
     }
 
     /// Whether there is more to commit than keys that must not have changed.
@@ -170,6 +173,17 @@ impl Staged {
     /// The keys that nobody else may have changed.
     pub(crate) fn expected(&self) -> &[Expected] {
         &self.expected
+    }
+
+    /// The keys that nobody may have touched.
+    pub(crate) fn watched(&self) -> &[Sight] {
+        &self.watched
+    }
+
+    /// The keys that nobody else may have changed, as locks.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = LockRequest> {
+        let attention = self.region.attention();
+        self.expected.iter().map(|expected| attention.request(expected.place.hash, Strength::Update))
     }
 
     /// Whether the committed rows are to go.
@@ -419,14 +433,16 @@ impl Staged {
         &self.loads
     }
 
-    /// Hands out what arrived in bulk, for the commit.
+    /// Hands out what arrived in bulk, for the commit, without which there is nothing of it here.
     pub(crate) fn take_loads(&mut self) -> Vec<Load> {
-        self.taken_out = Vec::new();
+        if self.loads.is_empty() {
+            return Vec::new();
+        }
         *self.overlay.get_mut() = None;
         std::mem::take(&mut self.loads)
     }
 
-    /// Takes back what was handed out: nothing was committed.
+    /// Takes back what a commit was handed that did nothing.
     pub(crate) fn put_loads(&mut self, loads: Vec<Load>) {
         self.loads = loads;
     }
@@ -477,6 +493,13 @@ impl Staged {
         let bytes: usize = key.iter().map(|datum| size_of::<Value>() + Need::of(datum).bytes).sum();
         self.charge.try_resize(self.charge.bytes() as usize + bytes)?;
         self.expected.push(Expected { place, read_at, key: key.iter().map(Datum::to_value).collect() });
+        Ok(())
+    }
+
+    /// Nobody may touch a watched key.
+    pub(crate) fn expect_untouched(&mut self, watch: &Watch) -> Result<()> {
+        self.charge.try_resize(self.charge.bytes() as usize + 2 * size_of::<Sight>())?;
+        self.watched.push(watch.sight());
         Ok(())
     }
 

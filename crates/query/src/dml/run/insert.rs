@@ -9,7 +9,7 @@ use ashlar_functions::error::from_datafusion;
 use ashlar_functions::times::StatementTime;
 use ashlar_functions::times::clock::with_time;
 use ashlar_store::arrow_types::to_arrow_field;
-use ashlar_store::{ColumnReader, Mutation, Pending, ReadView, RowRef, Snapshot, build_array};
+use ashlar_store::{ColumnReader, Mutation, Pending, ReadView, RowRef, Snapshot, Way, build_array};
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::physical_expr::PhysicalExpr;
 use futures::StreamExt;
@@ -49,8 +49,8 @@ pub fn insert_inline(
 /// Inserts one row of constants and parameters in one trip to its partition, outside of any transaction.
 ///
 /// # Errors
-/// As [`insert_inline`].
-pub fn insert_one(plan: &InsertPlan, parameters: &[Value]) -> Result<Outcome> {
+/// As [`insert_inline`]; 55P03 where somebody has locked the key, which `way` knows then.
+pub fn insert_one(plan: &InsertPlan, way: &mut Way, parameters: &[Value]) -> Result<Outcome> {
     let Source::Values { rows, .. } = &plan.source else {
         return Err(Error::internal("only a VALUES list is inserted inline"));
     };
@@ -60,7 +60,7 @@ pub fn insert_one(plan: &InsertPlan, parameters: &[Value]) -> Result<Outcome> {
     let row = row_of(plan, cells, parameters, None, &[])?;
     let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
     let key: Vec<Datum<'_>> = plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect();
-    let inserted = plan.region.entry(&key, |entry| {
+    let inserted = plan.region.entry_with(way, &key, |entry| {
         if entry.schema().version != plan.schema.version {
             return Err(altered(&plan.schema));
         }
@@ -222,9 +222,12 @@ impl<'a> InsertSink<'a> {
         let plan = self.plan;
         let version = plan.schema.version;
         let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
+        let key = || plan.schema.key.iter().map(|ordinal| datums[*ordinal].clone()).collect::<Vec<Datum<'_>>>();
         if matches!(plan.conflict, Conflict::Fail) {
-            transaction.writes.insert(&plan.region, version, &self.snapshot, &datums)?;
-            return self.count(row);
+            return match transaction.writes.insert(&plan.region, version, &self.snapshot, &datums) {
+                Ok(()) => self.count(row),
+                Err(error) => Err(transaction.taken(&plan.region, &key(), error, &self.snapshot)),
+            };
         }
         let Some(existing) = self.existing(transaction, &datums)? else {
             if matches!(plan.conflict, Conflict::Update { .. }) {
@@ -237,7 +240,8 @@ impl<'a> InsertSink<'a> {
                     transaction.writes.upsert(&plan.region, version, &self.snapshot, &datums)?;
                 }
                 Arbiters::Indexes(_) => {
-                    transaction.writes.insert(&plan.region, version, &self.snapshot, &datums)?;
+                    let done = transaction.writes.insert(&plan.region, version, &self.snapshot, &datums);
+                    done.map_err(|error| transaction.taken(&plan.region, &key(), error, &self.snapshot))?;
                 }
             }
             return self.count(row);
@@ -255,6 +259,9 @@ impl<'a> InsertSink<'a> {
             .with_hint(
                 "Ensure that no rows proposed for insertion within the same command have duplicate constrained values.",
             ));
+        }
+        if !transaction.lock_to_write(&plan.region, &key, false, &self.snapshot)? {
+            return Err(transaction.begin_again());
         }
         let both = batch_of(&plan.schema, &[existing.clone(), row.clone()], &self.parameters)?;
         if let Some(filter) = filter {

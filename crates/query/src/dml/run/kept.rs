@@ -18,12 +18,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn new(store: &Store) -> Self {
+    pub(crate) fn new(store: &Store) -> Self {
         Self { count: 0, rows: Vec::new(), held: Some(store.reservation()) }
     }
 
     /// Keeps a row.
-    pub(super) fn keep(&mut self, row: Vec<Value>) -> Result<()> {
+    pub(crate) fn keep(&mut self, row: Vec<Value>) -> Result<()> {
         self.hold(&row)?;
         self.rows.push(row);
         Ok(())

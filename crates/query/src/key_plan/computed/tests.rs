@@ -1,6 +1,7 @@
 //! Statements by key that compute give what the engine gives: values, types, errors.
 
 use ashlar_base::ErrorCode;
+use ashlar_store::Way;
 use datafusion::sql::sqlparser::ast::Statement as AstStatement;
 
 use super::*;
@@ -73,7 +74,8 @@ fn by_key(
     let Kind::Key(plan) = &planned.kind else { panic!("{sql} is about one key") };
     let values = values(&planned.parameter_types);
     let mut rows: Vec<Vec<Value>> = Vec::new();
-    let count = plan.run(&values, &mut |row| rows.push(row.map(|datum| datum.to_value()).collect()));
+    let count =
+        plan.run(&mut Way::default(), &values, &mut |row| rows.push(row.map(|datum| datum.to_value()).collect()));
     let types = planned.columns.iter().flat_map(|columns| columns.iter()).map(|column| column.sql_type).collect();
     let given = count.map(|count| (count, rows, types)).map_err(|error| (error.code(), error.message().to_owned()));
     (given, values)

@@ -9,6 +9,7 @@
 
 use std::io;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use ashlar_base::ErrorCode;
 use ashlar_protocol::resp::{CommandDecoder, DecodeError, Limits};
@@ -20,7 +21,7 @@ use super::idle::IdleTimer;
 use super::turn::Turn;
 use super::wire::{Inbox, Outbox};
 use super::{Context, FAREWELL};
-use crate::session::keys::KeySession;
+use crate::session::keys::{Answered, KeySession};
 use crate::shutdown::Phase;
 
 /// Arguments of one command: as many as Redis takes.
@@ -130,7 +131,10 @@ impl Connection {
                 return Ok(());
             };
             let is_empty = command.is_empty();
-            let executed = session.execute(command, self.outbox.buffer());
+            let mut executed = session.execute(command, self.outbox.buffer());
+            if executed.waits {
+                executed = Box::pin(self.run_waiting(session)).await?;
+            }
             self.inbox.consume(used);
             // The first command of a read goes alone, as it mostly is.
             if looked_ahead == 0 && !self.inbox.unread().is_empty() {
@@ -150,6 +154,33 @@ impl Connection {
             }
             if self.outbox.pending() >= self.flush_bytes {
                 self.flush(session).await?;
+            }
+        }
+    }
+
+    /// Runs the first command of the inbox, which waits for a row that somebody has locked. What came before it is sent.
+    async fn run_waiting(&mut self, session: &mut KeySession) -> Result<Answered, End> {
+        self.flush(session).await?;
+        let client = Arc::clone(session.client());
+        let mut patience = session.patience();
+        loop {
+            let waited = tokio::select! {
+                biased;
+                waited = session.wait(&mut patience) => waited,
+                () = self.context.stop.reached(Phase::Ending) => return Err(End::Left),
+                () = client.killed() => return Err(End::Killed),
+            };
+            let Some((command, _)) = self.decoder.decode(self.inbox.unread(), &self.limits)? else {
+                return Err(End::Left);
+            };
+            let out = self.outbox.buffer();
+            let executed = match waited {
+                Ok(()) => session.execute(command, out),
+                Err(error) => session.refuse_waiting(command, error, out),
+            };
+            if !executed.waits {
+                session.end_waiting();
+                return Ok(executed);
             }
         }
     }

@@ -1,20 +1,62 @@
 //! One row, read or changed: in the store, or in the transaction that EXEC is running.
 //!
-//! Called by every handler that touches a key, so that no command knows whether it runs alone.
+//! Called by every handler that touches a key, so that no command knows whether it runs alone, nor whether it had to wait
+//! for a row that somebody has locked: then it fails with nothing changed, its connection waits, and it runs once more.
 
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode};
-use ashlar_store::{Entry, KeyTransaction, Region, RowRef};
+use ashlar_store::{Entry, Failed, KeyTransaction, LockRequest, Region, RowRef, Way};
 
 use super::KeyService;
 use super::error::Outcome;
 
-/// The transaction that commands are part of while EXEC runs them; none for a command by itself.
-pub(super) type Running = Option<Box<KeyTransaction>>;
+/// What commands run in.
+#[derive(Default)]
+pub(super) struct Running {
+    /// The transaction that commands are part of while EXEC runs them; none for a command by itself.
+    pub(super) transaction: Option<Box<KeyTransaction>>,
+    /// What the command has waited for, and what has stopped it.
+    pub(super) way: Way,
+    /// Locks that the command wants before it runs once more, in the order in which to take them.
+    pub(super) wanted: Vec<LockRequest>,
+}
 
-/// Attempts of a command on several keys whose snapshot others overtake, before it says so.
-pub(super) const ATTEMPTS_MAX: usize = 100;
+/// Attempts of a command on several keys whose snapshot others overtake, before it locks them.
+const ATTEMPTS_FEW: usize = 3;
+
+/// Attempts with the keys locked, before it says so: by then it is not others' writes.
+const ATTEMPTS_MAX: usize = 100;
+
+impl Running {
+    /// A transaction that may write what the command has locked.
+    pub(super) fn begin(&self, service: &KeyService) -> KeyTransaction {
+        let mut transaction = KeyTransaction::new(service.shared.engine.store());
+        if let Some(holder) = self.way.holder() {
+            transaction.allow(holder);
+        }
+        transaction
+    }
+
+    /// Whether the command was stopped and is to run once more.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.way.is_stopped() || !self.wanted.is_empty()
+    }
+
+    /// What is to become of the `attempt`th try, from 1, which has failed: true for another one at once.
+    pub(super) fn tries_again(&mut self, failed: &mut Failed, attempt: usize) -> bool {
+        let is_conflict = failed.error.code() == ErrorCode::SerializationFailure;
+        let is_locked = self.way.holder().is_some_and(|holder| !holder.is_empty());
+        let attempts_max = if is_locked { ATTEMPTS_MAX } else { ATTEMPTS_FEW };
+        if is_conflict && attempt < attempts_max {
+            return true;
+        }
+        if failed.is_stopped || is_conflict && !is_locked {
+            self.wanted = std::mem::take(&mut failed.requests);
+        }
+        false
+    }
+}
 
 /// Reads the row of a key under the lock of its partition.
 #[inline]
@@ -24,7 +66,7 @@ pub(super) fn read<R>(
     key: &[Datum<'_>],
     f: impl FnOnce(Option<RowRef<'_>>) -> R,
 ) -> Outcome<R> {
-    Ok(match running {
+    Ok(match &mut running.transaction {
         None => region.get(key, f),
         Some(transaction) => transaction.get(region, key, f)?,
     })
@@ -37,7 +79,7 @@ pub(super) fn peek<R>(
     key: &[Datum<'_>],
     f: impl FnOnce(Option<RowRef<'_>>) -> R,
 ) -> Outcome<R> {
-    Ok(match running {
+    Ok(match &mut running.transaction {
         None => region.peek(key, f),
         Some(transaction) => transaction.get(region, key, f)?,
     })
@@ -51,8 +93,8 @@ pub(super) fn change<R, E: From<Error>>(
     key: &[Datum<'_>],
     f: impl FnOnce(&mut Entry<'_>) -> Result<R, E>,
 ) -> Result<R, E> {
-    match running {
-        None => region.entry(key, f),
+    match &mut running.transaction {
+        None => region.entry_with(&mut running.way, key, f),
         Some(transaction) => transaction.entry(region, key, f)?,
     }
 }
@@ -64,19 +106,23 @@ pub(super) fn atomically<R>(
     running: &mut Running,
     mut work: impl FnMut(&mut KeyTransaction) -> Result<R, Error>,
 ) -> Outcome<R> {
-    if let Some(transaction) = running {
+    if let Some(transaction) = &mut running.transaction {
         return Ok(work(transaction)?);
     }
     let store = service.shared.engine.store();
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let mut transaction = KeyTransaction::new(store);
-        let done = work(&mut transaction).and_then(|result| transaction.commit(store).map(|()| result));
-        match done {
-            Ok(result) => return Ok(result),
-            Err(error) if error.code() == ErrorCode::SerializationFailure && attempt < ATTEMPTS_MAX => {}
-            Err(error) => return Err(error.into()),
+        let mut transaction = running.begin(service);
+        let mut failed = match work(&mut transaction) {
+            Err(error) => Failed { error, is_stopped: false, requests: transaction.requests() },
+            Ok(result) => match transaction.commit(store) {
+                Ok(()) => return Ok(result),
+                Err(failed) => failed,
+            },
+        };
+        if !running.tries_again(&mut failed, attempt) {
+            return Err(failed.error.into());
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The RESP door makes one [`KeySession`] for each connection and hands it every decoded command. A plain key is a
 //! row of the table `kv`; `table:{key}` is a row of any table, as a hash of its columns. No SQL and no DataFusion
-//! here, and nothing waits: a command runs to its end under the locks of the partitions it touches.
+//! here, and a command waits for nothing but a row that a transaction has locked: it runs to its end under the locks of
+//! the partitions it touches.
 
 mod access;
 mod arguments;
@@ -23,6 +24,7 @@ mod scan;
 mod strings;
 mod table;
 mod transaction;
+mod waiting;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,9 +39,10 @@ use self::access::Running;
 use self::arguments::Args;
 pub use self::clients::{Client, Clients};
 use self::clients::{LastCommand, Registration};
-use self::error::KeyError;
+use self::error::{KeyError, Outcome};
 use self::rows::TableCache;
 use self::transaction::{Queue, Watches};
+pub use self::waiting::Patience;
 use super::Shared;
 
 type Reply<'a> = ReplyWriter<'a>;
@@ -93,6 +96,8 @@ pub struct Answered {
     pub close: bool,
     /// The command was answered with an error.
     pub error: Option<ErrorCode>,
+    /// The command was not answered: it runs once more when [`KeySession::wait`] has waited.
+    pub waits: bool,
 }
 
 /// Whether replies are written, as CLIENT REPLY chose.
@@ -118,7 +123,7 @@ pub struct KeySession {
     queue: Option<Box<Queue>>,
     /// What WATCH named.
     watches: Option<Box<Watches>>,
-    /// What EXEC is running.
+    /// What EXEC is running, and what the command waits for.
     running: Running,
     /// Texts and values on their way; kept between commands, bounded by [`SCRATCH_BYTES_KEPT`].
     scratch: Vec<u8>,
@@ -155,7 +160,7 @@ impl KeySession {
             tables: TableCache::default(),
             queue: None,
             watches: None,
-            running: None,
+            running: Running::default(),
             scratch: Vec::new(),
             commands: 0,
             errors: 0,
@@ -172,7 +177,7 @@ impl KeySession {
     #[inline]
     pub fn execute(&mut self, command: Command<'_>, out: &mut Vec<u8>) -> Answered {
         if command.is_empty() {
-            return Answered { close: false, error: None };
+            return Answered { close: false, error: None, waits: false };
         }
         self.commands += 1;
         let start = out.len();
@@ -188,8 +193,19 @@ impl KeySession {
             }
             Err(error) => Err(self.refused(&args, error)),
         };
+        self.answer(start, outcome, out)
+    }
+
+    /// What became of a command whose reply begins at `start`.
+    #[inline]
+    fn answer(&mut self, start: usize, outcome: Outcome, out: &mut Vec<u8>) -> Answered {
         let mut code = None;
         if let Err(error) = outcome {
+            if self.running.is_stopped() {
+                self.commands -= 1;
+                out.truncate(start);
+                return Answered { close: false, error: None, waits: true };
+            }
             code = Some(error.code());
             self.errors += 1;
             // A handler that failed half way has written half a reply.
@@ -204,7 +220,7 @@ impl KeySession {
                 Replies::Off => Replies::Off,
             };
         }
-        Answered { close: self.closing, error: code }
+        Answered { close: self.closing, error: code, waits: false }
     }
 
     /// Brings near what the commands that wait in the buffer will probably ask for: of how many of them that was.

@@ -355,7 +355,7 @@ fn load(entry: &Entry<'_>, scratch: &mut Vec<u8>) {
 
 pub(super) fn mget(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<'_>) -> Outcome {
     reply.array(args.len() - 1);
-    if session.running.is_some() {
+    if session.running.transaction.is_some() {
         return mget_in_transaction(session, args, reply);
     }
     // One snapshot for all keys: an MSET is seen whole or not at all.
@@ -403,15 +403,23 @@ pub(super) fn mset(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply<
     check_pairs(session, args, "mset")?;
     let service = &session.service;
     let store = service.shared.engine.store();
-    match &mut session.running {
+    let running = &mut session.running;
+    match &mut running.transaction {
         None => {
             let version = service.kv.schema().version;
             let (snapshot, mut writes) = (store.snapshot(), WriteSet::blind());
+            if let Some(holder) = running.way.holder() {
+                writes.set_owner(holder.id());
+            }
             for (key, value) in pairs(args) {
                 let row = [Datum::Bytea(key), Datum::Bytea(value)];
                 writes.put(&service.kv, version, &snapshot, &row, Expiry::Table)?;
             }
-            store.commit(&mut writes)?;
+            let committed = store.commit(&mut writes);
+            if let Some(request) = writes.take_stopped() {
+                running.way.stop(request);
+            }
+            committed?;
         }
         Some(transaction) => {
             for (key, value) in pairs(args) {

@@ -1,11 +1,12 @@
 //! MULTI, EXEC, DISCARD, WATCH and UNWATCH: commands that are queued, and run as one commit of the store.
 //!
 //! ```text
-//! WATCH    a snapshot: the key must be as it was then
+//! WATCH    a flag that whoever writes the key sets: no snapshot is held for a client that takes its time
 //! MULTI    from now on commands are checked and queued
 //! EXEC     a transaction of the store: watched keys, then every command, then the commit
 //!             a watched key was changed  -> null, and nothing was done
-//!             another key was changed    -> once more, from the start: nobody has seen anything; TRYAGAIN after a hundred times
+//!             another key was changed    -> once more, from the start: nobody has seen anything; after some times with all keys
+//!                                           locked, so that nobody is faster again
 //! ```
 //!
 //! As in Redis, a command that fails in EXEC is answered with its error, and the others are done all the same.
@@ -13,12 +14,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, Value};
+use ashlar_base::{Datum, Error, ErrorCode, Value};
 use ashlar_protocol::resp::{CommandQueue, ReplyWriter};
 use ashlar_query::Engine;
-use ashlar_store::{KeyTransaction, Region, Reservation, Snapshot};
+use ashlar_store::{Failed, KeyTransaction, Region, Reservation, Watch};
 
-use super::access::ATTEMPTS_MAX;
 use super::arguments::{Args, is};
 use super::error::{KeyError, Outcome};
 use super::rows::Target;
@@ -36,7 +36,7 @@ pub(super) struct Queue {
 /// Keys that must not change until EXEC.
 #[derive(Default)]
 pub(super) struct Watches {
-    keys: Vec<Watch>,
+    keys: Vec<Watched>,
     /// Their names: what is watched already stays watched from then.
     names: HashSet<Box<[u8]>>,
     /// The epoch of the catalog in which they were named: a table that comes or goes changes what names mean.
@@ -44,10 +44,10 @@ pub(super) struct Watches {
     held: Option<Reservation>,
 }
 
-struct Watch {
+/// A key that must not change: none where no row can have it.
+struct Watched {
     region: Arc<Region>,
-    key: Box<[Value]>,
-    since: Snapshot,
+    watch: Option<Watch>,
 }
 
 impl Queue {
@@ -58,18 +58,19 @@ impl Queue {
 
 impl Watches {
     fn have_changed(&self, engine: &Engine) -> bool {
-        let changed = |watch: &Watch| {
-            let key: Vec<_> = watch.key.iter().map(Value::as_datum).collect();
-            watch.region.is_dropped() || watch.region.has_changed(&watch.since, &key)
+        let changed = |watched: &Watched| {
+            let is_touched = |watch: &Watch| watch.is_touched(&watched.region);
+            watched.region.is_dropped() || watched.watch.as_ref().is_some_and(is_touched)
         };
         !self.keys.is_empty() && (self.epoch != engine.catalog().epoch() || self.keys.iter().any(changed))
     }
 
     /// The keys become a part of what the commit checks.
     fn join(&self, transaction: &mut KeyTransaction) -> Result<(), Error> {
-        for watch in &self.keys {
-            let key: Vec<_> = watch.key.iter().map(Value::as_datum).collect();
-            transaction.watch(&watch.region, &watch.since, &key)?;
+        for watched in &self.keys {
+            if let Some(watch) = &watched.watch {
+                transaction.watch(&watched.region, watch)?;
+            }
         }
         Ok(())
     }
@@ -121,7 +122,7 @@ impl KeySession {
     /// 40001: the whole has to be run again.
     fn run_queued(&mut self, args: &Args<'_>, out: &mut Vec<u8>) -> Outcome {
         let start = out.len();
-        let mark = self.running.as_ref().map(|transaction| transaction.mark());
+        let mark = self.running.transaction.as_ref().map(|transaction| transaction.mark());
         let outcome = self.find(args).and_then(|command| {
             let mut reply = ReplyWriter::new(out, self.version);
             (command.handler)(self, args, &mut reply)
@@ -133,7 +134,7 @@ impl KeySession {
             self.errors += 1;
             out.truncate(start);
             error.write(out);
-            if let (Some(transaction), Some(mark)) = (&mut self.running, mark) {
+            if let (Some(transaction), Some(mark)) = (&mut self.running.transaction, mark) {
                 transaction.rollback_to(mark);
             }
         }
@@ -143,32 +144,45 @@ impl KeySession {
     /// Runs a queue once: whether it was committed.
     ///
     /// # Errors
-    /// 40001 where a key has changed meanwhile; what makes the whole impossible.
-    fn run_queue(&mut self, queue: &Queue, watches: Option<&Watches>, out: &mut Vec<u8>) -> Outcome {
+    /// What makes the whole impossible; within, 40001 where a key has changed meanwhile, and 55P03 where one is locked.
+    fn run_queue(
+        &mut self,
+        queue: &Queue,
+        watches: Option<&Watches>,
+        out: &mut Vec<u8>,
+    ) -> Outcome<Result<(), Failed>> {
         let service = Arc::clone(&self.service);
         let store = service.shared.engine.store();
-        let mut transaction = Box::new(KeyTransaction::new(store));
-        if let Some(watches) = watches {
-            watches.join(&mut transaction)?;
+        let mut transaction = Box::new(self.running.begin(&service));
+        if let Some(watches) = watches
+            && let Err(error) = watches.join(&mut transaction)
+        {
+            return Ok(Err(Failed { error, is_stopped: false, requests: transaction.requests() }));
         }
-        self.running = Some(transaction);
+        self.running.transaction = Some(transaction);
         for command in queue.commands.iter() {
             let mut outcome = self.run_queued(&Args::new(command), out);
             if out.len() > REPLY_BYTES_MAX {
                 outcome = Err(KeyError::Redis("ERR the replies are too long, ask for less in one transaction"));
             }
-            if outcome.is_err() {
-                self.running = None;
-                return outcome;
+            if let Err(error) = outcome {
+                let transaction = self.running.transaction.take();
+                return match (error, transaction) {
+                    (KeyError::Sql(error), Some(transaction)) if error.code() == ErrorCode::SerializationFailure => {
+                        Ok(Err(Failed { error, is_stopped: false, requests: transaction.requests() }))
+                    }
+                    (error, _) => Err(error),
+                };
             }
         }
         let engine = &service.shared.engine;
-        match self.running.take() {
+        match self.running.transaction.take() {
             // Names may have come to mean something else than what is watched: a change, which the next look finds.
-            Some(_) if watches.is_some_and(|watches| watches.epoch != engine.catalog().epoch()) => {
-                Err(Error::new(ErrorCode::SerializationFailure, "the catalog has changed").into())
+            Some(transaction) if watches.is_some_and(|watches| watches.epoch != engine.catalog().epoch()) => {
+                let error = Error::new(ErrorCode::SerializationFailure, "the catalog has changed");
+                Ok(Err(Failed { error, is_stopped: false, requests: transaction.requests() }))
             }
-            Some(transaction) => Ok(transaction.commit(store)?),
+            Some(transaction) => Ok(transaction.commit(store)),
             None => Err(KeyError::Redis("ERR the transaction is gone")),
         }
     }
@@ -215,14 +229,23 @@ pub(super) fn exec(session: &mut KeySession, _: &Args<'_>, reply: &mut Reply<'_>
         attempt += 1;
         session.errors = errors;
         let mut replies = Vec::new();
-        match session.run_queue(&queue, watches.as_deref(), &mut replies) {
+        match session.run_queue(&queue, watches.as_deref(), &mut replies)? {
             Ok(()) => {
                 reply.array(queue.commands.len());
                 reply.append(&replies);
                 return Ok(());
             }
-            Err(KeyError::Sql(error)) if error.code() == ErrorCode::SerializationFailure && attempt < ATTEMPTS_MAX => {}
-            Err(error) => return Err(error),
+            Err(mut failed) => {
+                if session.running.tries_again(&mut failed, attempt) {
+                    continue;
+                }
+                if session.running.is_stopped() {
+                    // It runs once more when it has its locks.
+                    session.client().queued(Some(queue.commands.len()));
+                    (session.queue, session.watches) = (Some(queue), watches);
+                }
+                return Err(failed.error.into());
+            }
         }
     }
 }
@@ -235,28 +258,33 @@ pub(super) fn watch(session: &mut KeySession, args: &Args<'_>, reply: &mut Reply
     let engine = &service.shared.engine;
     // Before the names are looked up: a table that comes between the two is noticed.
     let epoch = engine.catalog().epoch();
-    let since = engine.store().snapshot();
     let mut watches = session.watches.take().unwrap_or_else(|| Box::new(Watches { epoch, ..Watches::default() }));
     let mut outcome: Outcome = Ok(());
     for name in args.from(1) {
         if watches.names.contains(name) {
             continue;
         }
-        let (region, key) = match session.target(name) {
-            Ok(Target::Plain) => (Arc::clone(&service.kv), Box::from([Value::Bytea(name.into())])),
-            Ok(Target::Row(row)) => row.into_parts(),
-            // Nothing has this name, and only a change of the catalog could change that.
-            Err(_) => (Arc::clone(&service.kv), Box::from([])),
-        };
+        let target = session.target(name);
         let held = watches.held.get_or_insert_with(|| engine.store().reservation());
-        // The name, in the set and in the key; the lists may grow to twice their size.
-        let bytes = 2 * (size_of::<Watch>() + size_of::<Box<[u8]>>()) + size_of_val(&*key) + 2 * name.len();
+        // The lists may grow to twice their size.
+        let bytes = 2 * (size_of::<Watched>() + size_of::<Box<[u8]>>()) + Watch::BYTES + 2 * name.len();
         if let Err(error) = held.grow(bytes) {
             outcome = Err(error.into());
             break;
         }
+        let (region, watch) = match target {
+            Ok(Target::Plain) => (Arc::clone(&service.kv), service.kv.watch(&[Datum::Bytea(name)])),
+            Ok(Target::Row(row)) => {
+                let (region, key) = row.into_parts();
+                let key: Vec<Datum<'_>> = key.iter().map(Value::as_datum).collect();
+                let watch = region.watch(&key);
+                (region, watch)
+            }
+            // Nothing has this name, and only a change of the catalog could change that.
+            Err(_) => (Arc::clone(&service.kv), None),
+        };
         watches.names.insert(name.into());
-        watches.keys.push(Watch { region, key, since: since.clone() });
+        watches.keys.push(Watched { region, watch });
     }
     session.watches = Some(watches);
     outcome?;

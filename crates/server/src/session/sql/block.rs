@@ -26,6 +26,12 @@ pub(super) struct Savepoint {
     portals_made: u64,
 }
 
+impl Savepoint {
+    pub(super) fn mark(&self) -> &TransactionMark {
+        &self.mark
+    }
+}
+
 impl SqlSession {
     /// The picture of the catalog that the next statement sees.
     pub(super) fn catalog(&self) -> Arc<CatalogState> {
@@ -56,7 +62,9 @@ impl SqlSession {
     /// A transaction as this session's settings want it.
     pub(super) fn fresh_transaction(&self) -> Transaction {
         let Modes { isolation, read_only, deferrable } = self.settings.modes;
-        Transaction::new(isolation, read_only, deferrable)
+        let mut transaction = Transaction::new(isolation, read_only, deferrable);
+        transaction.set_pid(self.identity.pid);
+        transaction
     }
 
     /// The current transaction, begun now if there is none.
@@ -97,15 +105,33 @@ impl SqlSession {
     /// Commits a transaction: here, or beside the other clients of this thread where that takes long.
     ///
     /// # Errors
-    /// 40001 where another transaction was first.
-    pub(super) async fn commit(&self, transaction: Transaction) -> Result<()> {
-        let engine = Arc::clone(&self.shared.engine);
-        if transaction.is_light() {
-            return transaction.commit(engine.catalog(), engine.store());
+    /// 40001 where another transaction was first; what waiting for a row finds that somebody else has locked.
+    pub(super) async fn commit(&self, mut transaction: Transaction) -> Result<()> {
+        let engine = &self.shared.engine;
+        loop {
+            let done = if transaction.is_light() {
+                transaction.commit(engine.catalog(), engine.store())
+            } else {
+                // Not on the query pool, whose threads yield to those of the doors: a commit holds locks that these wait
+                // for.
+                let engine = Arc::clone(engine);
+                let work = tokio::task::spawn_blocking(move || {
+                    let done = transaction.commit(engine.catalog(), engine.store());
+                    (transaction, done)
+                });
+                let done;
+                (transaction, done) =
+                    work.await.map_err(|error| Error::internal(format!("a commit failed: {error}")))?;
+                done
+            };
+            if done.is_ok() || !transaction.is_stopped() {
+                return done;
+            }
+            if let Err(error) = Box::pin(self.wait_to_commit(&mut transaction)).await {
+                transaction.rollback(engine.catalog(), engine.store());
+                return Err(error);
+            }
         }
-        // Not on the query pool, whose threads yield to those of the doors: a commit holds locks that these wait for.
-        let work = tokio::task::spawn_blocking(move || transaction.commit(engine.catalog(), engine.store()));
-        work.await.map_err(|error| Error::internal(format!("a commit failed: {error}")))?
     }
 
     fn rollback(&mut self) {
@@ -125,7 +151,10 @@ impl SqlSession {
         self.cancel.reset();
         match self.block {
             Block::None => self.rollback(),
-            Block::Open | Block::Failed => self.block = Block::Failed,
+            Block::Open | Block::Failed => {
+                self.release_failed();
+                self.block = Block::Failed;
+            }
         }
     }
 

@@ -35,7 +35,10 @@ impl SqlSession {
         if let Some(statement) = portal.statement.clone() {
             let source = match &statement.kind {
                 Kind::Select(_) => self.query(&statement, Vec::new())?,
-                Kind::Key(plan) => self.row_now(plan)?,
+                Kind::Key(plan) if plan.locks().is_none() => self.row_now(plan)?,
+                Kind::Key(_) | Kind::Lock(_) => {
+                    return Err(Error::unsupported("a cursor that locks rows is not supported"));
+                }
                 _ => return Err(Error::internal("a cursor has a query")),
             };
             portal.progress = Progress::Open(source, Tag::Counted("FETCH"));

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 use ashlar_protocol::pg::ValueFormat;
 use ashlar_query::dml::InsertPlan;
 use ashlar_query::dml::run::{self as dml, Outcome, Run};
+use ashlar_query::key_plan::KeyPlan;
 use ashlar_query::select::SelectPlan;
 use ashlar_query::statement::{Kind, SessionCommand};
-use ashlar_query::transaction::{Isolation, Transaction};
-use ashlar_query::{CatalogState, Column, ddl, explain};
+use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
+use ashlar_query::{CatalogState, Column, ddl};
+use ashlar_store::Way;
 
 use super::block::aborted;
 use super::carried::Carried;
@@ -77,6 +79,12 @@ impl SqlSession {
                 let source = self.query(statement, portal.parameters.clone())?;
                 portal.progress = Progress::Open(source, Tag::Counted("SELECT"));
                 self.send_rows(portal, statement, rows_max, sink).await
+            }
+            Kind::Lock(_) => {
+                self.refuse_write(true, &statement.kind)?;
+                let outcome = self.run_in_transaction(statement, None, &portal.parameters).await?;
+                let rows = RowSource::Values { rows: outcome.rows.into_iter(), _memory: outcome.held };
+                self.send_values(portal, statement, rows, Tag::Counted("SELECT"), rows_max, sink).await
             }
             Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) => {
                 let is_direct = self.is_direct();
@@ -220,7 +228,7 @@ impl SqlSession {
     }
 
     /// Whether a write may go straight to the store: it is the whole transaction.
-    fn is_direct(&self) -> bool {
+    pub(super) fn is_direct(&self) -> bool {
         self.alone && self.block == Block::None && self.transaction.is_none() && !self.settings.modes.read_only
     }
 
@@ -240,24 +248,15 @@ impl SqlSession {
         // Others of this transaction may follow, and read what this one did.
         let is_fixed = !self.alone && self.settings.modes.isolation == Isolation::RepeatableRead;
         let reads_latest = plan.is_read() && is_first && !is_fixed;
-        let count = if reads_latest || self.is_direct() {
-            let count = plan.run(&portal.parameters, &mut |values| sink.row(columns, values))?;
+        let count = if reads_latest || self.is_direct() && plan.locks().is_none() {
+            let count = self.key_alone(plan, &portal.parameters, |values| sink.row(columns, values)).await?;
             if !plan.is_read() {
                 sink.settled();
             }
             count
         } else {
             self.refuse_write(!plan.is_read(), &statement.kind)?;
-            let engine = Arc::clone(&self.shared.engine);
-            let mut transaction = self.take_transaction();
-            let mark = transaction.mark();
-            let done =
-                plan.run_in(&engine, &mut transaction, &portal.parameters, &mut |values| sink.row(columns, values));
-            if done.is_err() {
-                transaction.rollback_to(&mark, engine.catalog(), engine.store());
-            }
-            self.transaction = Some(transaction);
-            done?
+            self.key_in_transaction(plan, &portal.parameters, |values| sink.row(columns, values)).await?
         };
         sink.ready().await?;
         let tag = Tag::Counted(plan.verb());
@@ -267,8 +266,44 @@ impl SqlSession {
         Ok(if reached_limit { Executed::Suspended } else { Executed::Complete(tag.after(count)) })
     }
 
+    /// Runs a statement about one row by itself: once more after each wait for the row.
+    pub(super) async fn key_alone(
+        &self,
+        plan: &KeyPlan,
+        parameters: &[Value],
+        mut emit: impl FnMut(&mut dyn Iterator<Item = Datum<'_>>),
+    ) -> Result<u64> {
+        let mut way = Way::new(self.identity.pid);
+        loop {
+            match plan.run(&mut way, parameters, &mut emit) {
+                Err(_) if way.is_stopped() => Box::pin(self.wait_on(&mut way)).await?,
+                done => return done,
+            }
+        }
+    }
+
+    /// The same as a part of a transaction.
+    pub(super) async fn key_in_transaction(
+        &mut self,
+        plan: &KeyPlan,
+        parameters: &[Value],
+        mut emit: impl FnMut(&mut dyn Iterator<Item = Datum<'_>>),
+    ) -> Result<u64> {
+        let engine = Arc::clone(&self.shared.engine);
+        loop {
+            let mut transaction = self.take_transaction();
+            let mark = transaction.mark();
+            let done = plan.run_in(&engine, &mut transaction, parameters, &mut emit);
+            let is_stopped = self.end_attempt(transaction, &mark, done.is_err());
+            if !is_stopped {
+                return done;
+            }
+            Box::pin(self.wait_for_locks()).await?;
+        }
+    }
+
     /// 25006 in a read-only transaction.
-    fn refuse_write(&self, writes: bool, kind: &Kind) -> Result<()> {
+    pub(super) fn refuse_write(&self, writes: bool, kind: &Kind) -> Result<()> {
         let read_only = match &self.transaction {
             Some(transaction) => transaction.read_only,
             None => self.settings.modes.read_only,
@@ -281,47 +316,57 @@ impl SqlSession {
             Kind::Update(_) => "UPDATE",
             Kind::Delete(_) => "DELETE",
             Kind::Key(plan) => plan.verb(),
+            Kind::Lock(_) => "SELECT",
             Kind::Copy(_) => "COPY FROM",
             _ => "this statement",
         };
-        Err(Error::new(ErrorCode::ReadOnlyTransaction, format!("cannot execute {what} in a read-only transaction")))
+        let locks = match kind {
+            Kind::Key(plan) => plan.locks(),
+            Kind::Lock(plan) => Some(plan.strength()),
+            _ => None,
+        };
+        let clause = locks.map_or(String::new(), |strength| format!(" {}", strength.clause()));
+        let message = format!("cannot execute {what}{clause} in a read-only transaction");
+        Err(Error::new(ErrorCode::ReadOnlyTransaction, message))
     }
 
-    async fn run_dml(&mut self, statement: &Arc<ashlar_query::Statement>, parameters: &[Value]) -> Result<Outcome> {
+    pub(super) async fn run_dml(
+        &mut self,
+        statement: &Arc<ashlar_query::Statement>,
+        parameters: &[Value],
+    ) -> Result<Outcome> {
         self.refuse_write(true, &statement.kind)?;
         let inline = match &statement.kind {
-            Kind::Insert(plan) if plan.is_inline() && dml::value_rows(plan) <= Some(INLINE_ROWS_MAX) => Some(plan),
+            Kind::Insert(plan) if plan.is_inline() && dml::value_rows(plan) <= Some(INLINE_ROWS_MAX) => {
+                Some(plan.as_ref())
+            }
             _ => None,
         };
         if !self.is_direct() {
-            let transaction = self.take_transaction();
-            let mark = transaction.mark();
-            let (mut transaction, outcome) = match inline {
-                Some(plan) => insert_here(self, transaction, plan, parameters),
-                None => Box::pin(self.on_pool(transaction, statement, parameters)).await?,
-            };
-            if outcome.is_err() {
-                let engine = &self.shared.engine;
-                transaction.rollback_to(&mark, engine.catalog(), engine.store());
-            }
-            self.transaction = Some(transaction);
-            return outcome;
+            return self.run_in_transaction(statement, inline, parameters).await;
         }
         if let Some(plan) = inline
             && dml::value_rows(plan) == Some(1)
             && plan.is_one_trip()
         {
-            return dml::insert_one(plan, parameters);
+            let mut way = Way::new(self.identity.pid);
+            loop {
+                match dml::insert_one(plan, &mut way, parameters) {
+                    Err(_) if way.is_stopped() => Box::pin(self.wait_on(&mut way)).await?,
+                    done => return done,
+                }
+            }
         }
-        // The statement is a transaction of its own: a conflict is nobody's business but ours.
+        // The statement is a transaction of its own: a conflict is nobody's business but ours. At first it locks nothing;
+        // after a conflict it locks what it changes, so that nobody is faster once more.
         let mut tries = 0;
         loop {
             let mut transaction = self.fresh_transaction();
             transaction.is_one_statement = true;
-            let (transaction, outcome) = match inline {
-                Some(plan) => insert_here(self, transaction, plan, parameters),
-                None => Box::pin(self.on_pool(transaction, statement, parameters)).await?,
-            };
+            transaction.set_optimistic(tries == 0);
+            self.transaction = Some(transaction);
+            let outcome = self.run_in_transaction(statement, inline, parameters).await;
+            let Some(transaction) = self.transaction.take() else { return Err(outcome.err().unwrap_or_else(lost)) };
             let outcome = outcome?;
             match self.commit(transaction).await {
                 Ok(()) => return Ok(outcome),
@@ -331,6 +376,42 @@ impl SqlSession {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Runs DML, or a query that locks its rows, as a part of a transaction: once more after each wait for a row.
+    pub(super) async fn run_in_transaction(
+        &mut self,
+        statement: &Arc<ashlar_query::Statement>,
+        inline: Option<&InsertPlan>,
+        parameters: &[Value],
+    ) -> Result<Outcome> {
+        loop {
+            let transaction = self.take_transaction();
+            let mark = transaction.mark();
+            let (transaction, outcome) = match inline {
+                Some(plan) => insert_here(self, transaction, plan, parameters),
+                None => Box::pin(self.on_pool(transaction, statement, parameters)).await?,
+            };
+            let is_stopped = self.end_attempt(transaction, &mark, outcome.is_err());
+            if !is_stopped {
+                return outcome;
+            }
+            Box::pin(self.wait_for_locks()).await?;
+        }
+    }
+
+    /// Takes the transaction back from a statement, and undoes what that did if it has failed. True where the statement has
+    /// to begin again after a wait: what it has locked stays locked then.
+    fn end_attempt(&mut self, mut transaction: Transaction, mark: &TransactionMark, has_failed: bool) -> bool {
+        let engine = &self.shared.engine;
+        let is_stopped = has_failed && transaction.is_stopped();
+        if is_stopped {
+            transaction.undo_to(mark, engine.catalog(), engine.store());
+        } else if has_failed {
+            transaction.rollback_to(mark, engine.catalog(), engine.store());
+        }
+        self.transaction = Some(transaction);
+        is_stopped
     }
 
     /// Runs DML on the query pool, or computes the defaults of a COPY; the transaction goes there and comes back.
@@ -356,6 +437,7 @@ impl SqlSession {
                         Kind::Insert(plan) => run.insert(plan).await,
                         Kind::Update(plan) => run.update(plan).await,
                         Kind::Delete(plan) => run.delete(plan).await,
+                        Kind::Lock(plan) => run.lock(plan).await,
                         Kind::Copy(plan) => run.copy_defaults(plan).await,
                         _ => Err(Error::internal("only DML runs as DML")),
                     }
@@ -398,86 +480,6 @@ impl SqlSession {
         let done = done?;
         self.notices.extend(done.notices.into_iter().map(|error| Notice { severity: "NOTICE", error }));
         Ok(Executed::Complete(done.tag))
-    }
-
-    async fn run_explain(
-        &mut self,
-        inner: &Arc<ashlar_query::Statement>,
-        options: explain::ExplainOptions,
-        parameters: &[Value],
-    ) -> Result<Vec<String>> {
-        let writes = match &inner.kind {
-            Kind::Key(plan) => !plan.is_read(),
-            kind => matches!(kind, Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_)),
-        };
-        if options.analyze && writes {
-            let planned = explain::ExplainOptions { analyze: false };
-            let mut lines = Box::pin(self.run_explain(inner, planned, parameters)).await?;
-            let started = ashlar_base::clock::monotonic();
-            let rows = Box::pin(self.run_unseen(inner, parameters)).await?;
-            lines.push(format!("Rows: {rows}"));
-            lines.push(format!("Execution Time: {:.3} ms", started.elapsed().as_secs_f64() * 1000.0));
-            return Ok(lines);
-        }
-        let head = match &inner.kind {
-            Kind::Key(plan) => return Ok(plan.describe()),
-            Kind::Insert(plan) => match &plan.source {
-                ashlar_query::dml::Source::Values { rows, .. } => {
-                    return Ok(vec![
-                        format!("Insert on {}", plan.schema.name),
-                        format!("  Values: rows={}", rows.len()),
-                    ]);
-                }
-                ashlar_query::dml::Source::Query(_) => Some(format!("Insert on {}", plan.schema.name)),
-            },
-            Kind::Update(plan) => Some(format!("Update on {}", plan.schema.name)),
-            Kind::Delete(plan) => Some(format!("Delete on {}", plan.schema.name)),
-            Kind::Select(_) => None,
-            _ => return Err(Error::unsupported("EXPLAIN of this statement is not supported")),
-        };
-        let engine = self.engine()?;
-        let mut transaction = self.take_transaction();
-        let time = transaction.time;
-        let catalog = transaction.catalog(engine.catalog());
-        let snapshot = transaction.snapshot(engine.store());
-        let view = transaction.view(snapshot, &catalog);
-        if self.block != Block::None || !transaction.is_clean() {
-            self.transaction = Some(transaction);
-        }
-        let (pool, inner, parameters) = (Arc::clone(&engine), Arc::clone(inner), parameters.to_vec());
-        let cancel = self.cancel.clone();
-        let lines = engine
-            .on_pool(async move {
-                let select = select_of(&inner).ok_or_else(|| Error::internal("a statement without its query"))?;
-                tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => Err(cancel.error()),
-                    lines = explain::query(&pool, select, &parameters, view, time, options) => lines,
-                }
-            })
-            .await??;
-        Ok(match head {
-            None => lines,
-            Some(head) => std::iter::once(head).chain(lines.into_iter().map(|line| format!("  {line}"))).collect(),
-        })
-    }
-
-    /// Runs a statement that writes, for EXPLAIN ANALYZE: what it returns goes nowhere. How many rows it was about.
-    async fn run_unseen(&mut self, statement: &Arc<ashlar_query::Statement>, parameters: &[Value]) -> Result<u64> {
-        let Kind::Key(plan) = &statement.kind else { return Ok(self.run_dml(statement, parameters).await?.count) };
-        self.refuse_write(true, &statement.kind)?;
-        if self.is_direct() {
-            return plan.run(parameters, &mut |_| {});
-        }
-        let engine = Arc::clone(&self.shared.engine);
-        let mut transaction = self.take_transaction();
-        let mark = transaction.mark();
-        let done = plan.run_in(&engine, &mut transaction, parameters, &mut |_| {});
-        if done.is_err() {
-            transaction.rollback_to(&mark, engine.catalog(), engine.store());
-        }
-        self.transaction = Some(transaction);
-        done
     }
 
     async fn run_command<S: RowSink>(
@@ -740,6 +742,7 @@ fn insert_here(
 pub(super) fn select_of(statement: &ashlar_query::Statement) -> Option<&SelectPlan> {
     match &statement.kind {
         Kind::Select(plan) => Some(plan),
+        Kind::Lock(plan) => Some(plan.select()),
         Kind::Update(plan) => Some(&plan.select),
         Kind::Delete(plan) => Some(&plan.select),
         Kind::Insert(plan) => match &plan.source {

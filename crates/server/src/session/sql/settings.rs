@@ -51,6 +51,8 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("client_encoding", "UTF8", Rule::Encoding, true),
     ("client_min_messages", "notice", Rule::OneOf(SEVERITIES), false),
     ("DateStyle", "ISO, MDY", Rule::Only(&["iso, mdy", "iso", "iso,mdy", "mdy", "mdy, iso", "iso, us", "us"]), true),
+    // Deadlocks are found when they arise: this is how long PostgreSQL waits before it looks.
+    ("deadlock_timeout", "1000", Rule::Milliseconds, false),
     ("default_table_access_method", "grid", Rule::OneOf(&["grid", "heap"]), false),
     ("default_tablespace", "", Rule::Only(&[""]), false),
     ("default_transaction_deferrable", "off", Rule::Bool, false),
@@ -64,7 +66,6 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("IntervalStyle", "postgres", Rule::Only(&["postgres"]), true),
     ("is_superuser", "on", Rule::Fixed, true),
     ("jit", "off", Rule::Bool, false),
-    // Nothing waits for locks.
     ("lock_timeout", "0", Rule::Milliseconds, false),
     ("maintenance_work_mem", "65536", Rule::Kilobytes(1024), false),
     ("max_identifier_length", "63", Rule::Fixed, false),
@@ -112,6 +113,7 @@ pub(super) struct Settings {
     /// The modes of transactions to come.
     pub(super) modes: Modes,
     pub(super) statement_timeout_ms: u64,
+    pub(super) lock_timeout_ms: u64,
     /// The least severe of what a client wants to be told, as a number of [`SEVERITIES`].
     min_severity: usize,
     pub(super) idle_session_timeout_ms: u64,
@@ -152,6 +154,7 @@ impl Settings {
             style: TextStyle::default(),
             modes: Modes::default(),
             statement_timeout_ms: 0,
+            lock_timeout_ms: 0,
             min_severity: 0,
             idle_session_timeout_ms: 0,
             idle_in_transaction_timeout_ms: 0,
@@ -294,6 +297,7 @@ impl Settings {
                     self.min_severity = SEVERITIES.iter().position(|severity| severity == value).unwrap_or(0);
                 }
                 "statement_timeout" => self.statement_timeout_ms = value.parse().unwrap_or(0),
+                "lock_timeout" => self.lock_timeout_ms = value.parse().unwrap_or(0),
                 "idle_session_timeout" => self.idle_session_timeout_ms = value.parse().unwrap_or(0),
                 "idle_in_transaction_session_timeout" => {
                     self.idle_in_transaction_timeout_ms = value.parse().unwrap_or(0);

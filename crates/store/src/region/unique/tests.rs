@@ -155,7 +155,8 @@ fn of_many_writers_of_the_same_values_one_wins_each() {
                             let row = [Datum::Int8(id), Datum::Int8(v)];
                             let put =
                                 keys.entry(region, &row[..1], |entry| entry.apply(Mutation::Insert { row: &row }));
-                            put.and_then(|applied| applied).and_then(|_| keys.commit(store))
+                            put.and_then(|applied| applied)
+                                .and_then(|_| keys.commit(store).map_err(|failed| failed.error))
                         }
                     };
                     match done {

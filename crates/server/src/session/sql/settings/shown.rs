@@ -14,6 +14,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("client_encoding", "Sets the client's character set encoding."),
     ("client_min_messages", "Sets the message levels that are sent to the client."),
     ("DateStyle", "Sets the display format for date and time values."),
+    ("deadlock_timeout", "Sets the time to wait on a lock before checking for deadlock."),
     ("default_table_access_method", "Sets the default table access method for new tables."),
     ("default_tablespace", "Sets the default tablespace to create tables and indexes in."),
     ("default_transaction_deferrable", "Sets the default deferrable status of new transactions."),

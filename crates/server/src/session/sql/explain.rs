@@ -1,0 +1,102 @@
+//! EXPLAIN and EXPLAIN ANALYZE: what a session shows of a statement, and runs to see what it takes.
+//!
+//! Called by `run`. The plan's lines are the query crate's.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, Result, Value};
+use ashlar_query::explain;
+use ashlar_query::statement::Kind;
+
+use super::run::select_of;
+use super::{Block, SqlSession};
+
+impl SqlSession {
+    /// The lines of EXPLAIN for a statement.
+    ///
+    /// # Errors
+    /// 0A000 for statements that have no plan to show, and what planning and, with ANALYZE, running them finds.
+    pub(super) async fn run_explain(
+        &mut self,
+        inner: &Arc<ashlar_query::Statement>,
+        options: explain::ExplainOptions,
+        parameters: &[Value],
+    ) -> Result<Vec<String>> {
+        let writes = match &inner.kind {
+            Kind::Key(plan) => !plan.is_read(),
+            kind => matches!(kind, Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Lock(_)),
+        };
+        let locked = match &inner.kind {
+            Kind::Update(plan) => !plan.locked.is_empty(),
+            Kind::Delete(plan) => !plan.locked.is_empty(),
+            _ => false,
+        };
+        if locked {
+            return Err(Error::unsupported("EXPLAIN of a statement whose subqueries lock rows is not supported"));
+        }
+        if options.analyze && writes {
+            let planned = explain::ExplainOptions { analyze: false };
+            let mut lines = Box::pin(self.run_explain(inner, planned, parameters)).await?;
+            let started = ashlar_base::clock::monotonic();
+            let rows = Box::pin(self.run_unseen(inner, parameters)).await?;
+            lines.push(format!("Rows: {rows}"));
+            lines.push(format!("Execution Time: {:.3} ms", started.elapsed().as_secs_f64() * 1000.0));
+            return Ok(lines);
+        }
+        let head = match &inner.kind {
+            Kind::Key(plan) => return Ok(plan.describe()),
+            Kind::Insert(plan) => match &plan.source {
+                ashlar_query::dml::Source::Values { rows, .. } => {
+                    return Ok(vec![
+                        format!("Insert on {}", plan.schema.name),
+                        format!("  Values: rows={}", rows.len()),
+                    ]);
+                }
+                ashlar_query::dml::Source::Query(_) => Some(format!("Insert on {}", plan.schema.name)),
+            },
+            Kind::Update(plan) => Some(format!("Update on {}", plan.schema.name)),
+            Kind::Delete(plan) => Some(format!("Delete on {}", plan.schema.name)),
+            Kind::Select(_) => None,
+            Kind::Lock(_) => Some("LockRows".to_owned()),
+            _ => return Err(Error::unsupported("EXPLAIN of this statement is not supported")),
+        };
+        let engine = self.engine()?;
+        let mut transaction = self.take_transaction();
+        let time = transaction.time;
+        let catalog = transaction.catalog(engine.catalog());
+        let snapshot = transaction.snapshot(engine.store());
+        let view = transaction.view(snapshot, &catalog);
+        if self.block != Block::None || !transaction.is_clean() {
+            self.transaction = Some(transaction);
+        }
+        let (pool, inner, parameters) = (Arc::clone(&engine), Arc::clone(inner), parameters.to_vec());
+        let cancel = self.cancel.clone();
+        let lines = engine
+            .on_pool(async move {
+                let select = select_of(&inner).ok_or_else(|| Error::internal("a statement without its query"))?;
+                tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Err(cancel.error()),
+                    lines = explain::query(&pool, select, &parameters, view, time, options) => lines,
+                }
+            })
+            .await??;
+        Ok(match head {
+            None => lines,
+            Some(head) => std::iter::once(head).chain(lines.into_iter().map(|line| format!("  {line}"))).collect(),
+        })
+    }
+
+    /// Runs a statement that writes or locks, for EXPLAIN ANALYZE: what it returns goes nowhere. How many rows it was about.
+    async fn run_unseen(&mut self, statement: &Arc<ashlar_query::Statement>, parameters: &[Value]) -> Result<u64> {
+        self.refuse_write(true, &statement.kind)?;
+        match &statement.kind {
+            Kind::Key(plan) if self.is_direct() && plan.locks().is_none() => {
+                self.key_alone(plan, parameters, |_| {}).await
+            }
+            Kind::Key(plan) => self.key_in_transaction(plan, parameters, |_| {}).await,
+            Kind::Lock(_) => Ok(self.run_in_transaction(statement, None, parameters).await?.rows.len() as u64),
+            _ => Ok(self.run_dml(statement, parameters).await?.count),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Those who wait for each other.
+//!
+//! Called when an owner has entered a queue, which is the only moment at which a circle can close, and it closes through
+//! that owner. The map of waits is locked, so nobody who waits stops waiting meanwhile; whoever does not wait is in no circle.
+
+use std::collections::HashSet;
+use std::fmt::Write;
+
+use ashlar_base::{Error, ErrorCode};
+use foldhash::fast::RandomState;
+
+use super::Owner;
+use super::table::{LockTable, Waits};
+
+/// Parties of a circle that are told.
+const TOLD_MAX: usize = 10;
+
+/// Somebody who is waited for, and through whom that was found.
+struct Step {
+    owner: Owner,
+    from: usize,
+}
+
+/// 40P01, where an owner that has begun to wait is waited for by somebody whom it waits for.
+pub(super) fn deadlock(table: &LockTable, waits: &Waits, owner: Owner) -> Option<Error> {
+    let mut steps = vec![Step { owner, from: 0 }];
+    let mut known: HashSet<u64, RandomState> = HashSet::default();
+    let mut at = 0;
+    while at < steps.len() {
+        let waits_for = steps_from(table, waits, steps[at].owner);
+        for next in waits_for {
+            if next.id == owner.id {
+                return Some(error(waits, &steps, at));
+            }
+            if known.insert(next.id) {
+                steps.push(Step { owner: next, from: at });
+            }
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Whom an owner waits for: those who stand before it, and those who hold what it or one of them wants. Who stands behind
+/// another waits for all that this one waits for, whether or not the two conflict: somebody between them does.
+fn steps_from(table: &LockTable, waits: &Waits, owner: Owner) -> Vec<Owner> {
+    let Some(waiting) = waits.get(&owner.id).filter(|waiting| waiting.is_queued()) else { return Vec::new() };
+    let id = waiting.request.row();
+    let rows = table.shard(id);
+    let Some(row) = rows.get(&id) else { return Vec::new() };
+    let (mut found, mut mask) = (Vec::new(), waiting.request.strength.mask());
+    for queued in row.queue().take_while(|queued| queued.owner != owner) {
+        found.push(queued.owner);
+        mask |= queued.strength.mask();
+    }
+    let holders = row.holders().filter(|held| held.owner != owner && mask & held.strength.bit() != 0);
+    found.extend(holders.map(|held| held.owner));
+    found
+}
+
+/// The circle in PostgreSQL's words: who waits for what, and who is in the way.
+fn error(waits: &Waits, steps: &[Step], last: usize) -> Error {
+    let mut circle = vec![last];
+    while let Some(step) = circle.last().copied().filter(|step| *step != 0) {
+        circle.push(steps[step].from);
+    }
+    circle.reverse();
+    let mut detail = String::new();
+    for (place, &step) in circle.iter().take(TOLD_MAX).enumerate() {
+        let owner = steps[step].owner;
+        let next = circle.get(place + 1).map_or(steps[0].owner, |&next| steps[next].owner);
+        let Some(waiting) = waits.get(&owner.id) else { continue };
+        let (mode, (table, hash)) = (waiting.request.strength.mode(), waiting.request.order());
+        let separator = if place == 0 { "" } else { "\n" };
+        // Writing to a String cannot fail.
+        let _ = write!(
+            detail,
+            "{separator}{} waits for {mode} on row {hash:016x} of relation {table}; blocked by {}.",
+            name(owner, true),
+            name(next, false)
+        );
+    }
+    Error::new(ErrorCode::DeadlockDetected, "deadlock detected").with_detail(detail)
+}
+
+fn name(owner: Owner, begins: bool) -> String {
+    match (owner.pid, begins) {
+        (0, true) => "A RESP client".to_owned(),
+        (0, false) => "a RESP client".to_owned(),
+        (pid, true) => format!("Process {pid}"),
+        (pid, false) => format!("process {pid}"),
+    }
+}

@@ -1,0 +1,259 @@
+//! Row locks: who holds a row and how, who waits for it, and who wants to hear of its next change.
+//!
+//! ```text
+//!   Attention   one a region: how many of its rows somebody locks or watches. A writer of a table that nobody has locked
+//!               a row of looks at this number and at nothing else
+//!   shards      (table, hash of the key) -> who holds the row, who waits in which order, who watches
+//!   waits       who waits for which row: one map, because two who wait for each other may wait in different shards
+//! ```
+//! Used by the key path and by commits, which must not write what somebody else has locked, and by sessions, which lock
+//! and wait. Rows carry nothing: a row that nobody has locked has no entry anywhere. A key is known by its hash: should two
+//! keys of a table ever share one, they share their locks too, which makes somebody wait and nobody wrong.
+//!
+//! **What makes a lock hold.** A writer looks at the attention with the partition locked. Whoever has taken a lock passes
+//! through that partition's lock before it relies on the row. So a writer that did not see the row lock has finished by
+//! then and is read, and one that comes later sees it.
+//!
+//! Order of the mutexes: partition, then waits, then a shard. Nothing here blocks: to wait is to return a future.
+
+mod deadlock;
+mod holder;
+mod table;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use ashlar_base::{Error, ErrorCode, TableId};
+
+pub use holder::{LockHolder, LockWait, Way};
+pub use table::LockStatistics;
+pub(crate) use table::LockTable;
+pub(crate) use watch::Sight;
+pub use watch::Watch;
+
+/// How a row is locked: PostgreSQL's four ways, each of which forbids others all that the one before it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Strength {
+    /// FOR KEY SHARE: the row stays, with its key.
+    KeyShare,
+    /// FOR SHARE: the row stays as it is.
+    Share,
+    /// FOR NO KEY UPDATE, and UPDATE of columns that are not in the key.
+    NoKeyUpdate,
+    /// FOR UPDATE, and DELETE.
+    Update,
+}
+
+impl Strength {
+    /// Whether two transactions cannot have a row in these ways at one time. (PostgreSQL's manual, table "Conflicting
+    /// Row-Level Locks".)
+    pub fn conflicts(self, other: Self) -> bool {
+        self.mask() & other.bit() != 0
+    }
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
+    /// The bits of the ways that it conflicts with.
+    fn mask(self) -> u8 {
+        match self {
+            Self::KeyShare => 0b1000,
+            Self::Share => 0b1100,
+            Self::NoKeyUpdate => 0b1110,
+            Self::Update => 0b1111,
+        }
+    }
+
+    /// The clause that asks for it.
+    pub fn clause(self) -> &'static str {
+        match self {
+            Self::KeyShare => "FOR KEY SHARE",
+            Self::Share => "FOR SHARE",
+            Self::NoKeyUpdate => "FOR NO KEY UPDATE",
+            Self::Update => "FOR UPDATE",
+        }
+    }
+
+    /// The mode that PostgreSQL shows for it in `pg_locks`.
+    pub fn mode(self) -> &'static str {
+        match self {
+            Self::KeyShare => "AccessShareLock",
+            Self::Share => "RowShareLock",
+            Self::NoKeyUpdate => "ExclusiveLock",
+            Self::Update => "AccessExclusiveLock",
+        }
+    }
+}
+
+/// Who holds and waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// Unique for the life of the store; 0 is nobody.
+    pub(crate) id: u64,
+    /// The number of the session, as its client knows it; 0 for one of the RESP door.
+    pub(crate) pid: i32,
+}
+
+impl Owner {
+    /// Somebody who holds nothing.
+    pub(crate) const NOBODY: Self = Self { id: 0, pid: 0 };
+}
+
+/// A row in the table of locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct RowId {
+    pub(crate) table: TableId,
+    pub(crate) hash: u64,
+}
+
+/// Rows of one region that somebody locks or watches.
+pub(crate) struct Attention {
+    table: TableId,
+    /// Entries of the region in the shards.
+    rows: AtomicU32,
+    locks: Arc<LockTable>,
+}
+
+impl Attention {
+    pub(crate) fn new(table: TableId, locks: &Arc<LockTable>) -> Arc<Self> {
+        Arc::new(Self { table, rows: AtomicU32::new(0), locks: Arc::clone(locks) })
+    }
+
+    /// Whether a writer must look further. Asked with the partition locked.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.rows.load(Ordering::Relaxed) != 0
+    }
+
+    /// How many rows are locked or watched.
+    pub(crate) fn rows(&self) -> u32 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn locks(&self) -> &Arc<LockTable> {
+        &self.locks
+    }
+
+    fn row(&self, hash: u64) -> RowId {
+        RowId { table: self.table, hash }
+    }
+
+    /// What somebody else's locks forbid.
+    pub(crate) fn forbidden(&self, hash: u64, owner: u64) -> Forbidden {
+        self.locks.forbidden(self.row(hash), owner)
+    }
+
+    /// What a writer of a row has to wait for, where somebody else has locked it.
+    pub(crate) fn request(self: &Arc<Self>, hash: u64, strength: Strength) -> LockRequest {
+        LockRequest { attention: Arc::clone(self), hash, strength }
+    }
+
+    /// Any row of the region that somebody else has locked.
+    pub(crate) fn request_any(self: &Arc<Self>, owner: u64) -> Option<LockRequest> {
+        let hash = self.locks.any_held(self.table, owner)?;
+        Some(self.request(hash, Strength::Update))
+    }
+
+    /// A row was written: tells whoever watches it. With the partition locked.
+    #[cold]
+    pub(crate) fn touch(&self, hash: u64) {
+        self.locks.touch(self.row(hash));
+    }
+
+    /// Whether a row may go to make room: not while somebody has locked it. Tells whoever watches it that it goes. With the
+    /// partition locked.
+    #[cold]
+    pub(crate) fn lets_go(&self, hash: u64) -> bool {
+        let is_free = self.forbidden(hash, Owner::NOBODY.id) == Forbidden::Nothing;
+        if is_free {
+            self.touch(hash);
+        }
+        is_free
+    }
+
+    /// All rows were.
+    #[cold]
+    pub(crate) fn touch_all(&self) {
+        self.locks.touch_all(self.table);
+    }
+
+    /// Who holds which of the region's rows, and who waits.
+    pub(crate) fn list(&self) -> Vec<LockInfo> {
+        self.locks.list(self.table)
+    }
+}
+
+/// What the locks of others forbid to do with a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forbidden {
+    /// Nothing.
+    Nothing,
+    /// To delete it.
+    Delete,
+    /// To write it.
+    Write,
+    /// To write it, by who may be changing it or about to.
+    Change,
+}
+
+impl Forbidden {
+    /// Whether a write is.
+    pub(crate) fn covers(self, deletes: bool) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Delete => deletes,
+            Self::Write | Self::Change => true,
+        }
+    }
+}
+
+/// A row that somebody wants to lock.
+#[derive(Clone)]
+pub struct LockRequest {
+    attention: Arc<Attention>,
+    hash: u64,
+    strength: Strength,
+}
+
+impl LockRequest {
+    fn row(&self) -> RowId {
+        self.attention.row(self.hash)
+    }
+
+    /// The order in which whoever wants several locks takes them, so that two such never wait for each other.
+    pub fn order(&self) -> (TableId, u64) {
+        (self.attention.table, self.hash)
+    }
+}
+
+impl std::fmt::Debug for LockRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LockRequest({:?} {:?})", self.row(), self.strength)
+    }
+}
+
+/// A lock, or a wish for one, as `pg_locks` shows it.
+#[derive(Clone, Debug)]
+pub struct LockInfo {
+    /// The session's number; 0 for one of the RESP door.
+    pub pid: i32,
+    /// The hash of the row's key: the same for all who lock the same row, and without a meaning otherwise.
+    pub row: u64,
+    /// How it is locked.
+    pub strength: Strength,
+    /// Since when its owner waits for it; `None`: it is held.
+    pub waits_since: Option<Instant>,
+}
+
+/// 55P03, which says that a write was stopped by somebody's lock before it changed anything. Whoever can wait does, and
+/// tries again; a client hears of it where nobody can.
+pub(crate) fn stopped() -> Error {
+    Error::new(ErrorCode::LockNotAvailable, "could not obtain lock on row: another transaction has locked it")
+        .with_hint("retry the statement")
+}
+
+#[cfg(test)]
+mod tests;
