@@ -3,10 +3,11 @@
 use std::thread;
 
 use ashlar_tests::Ashlar;
+use ashlar_tests::pg::{self, Connection};
 use ashlar_tests::resp::{Client, Reply};
 
 /// Runs `work` on so many connections at once.
-fn at_once(ashlar: &Ashlar, work: impl Fn(&mut ashlar_tests::pg::Connection) + Sync) {
+fn at_once(ashlar: &Ashlar, work: impl Fn(&mut Connection) + Sync) {
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| work(&mut ashlar.connect()));
@@ -68,4 +69,188 @@ fn transactions_of_keys_are_seen_whole() {
     });
     let moved = 1000 - MOVES as i64;
     assert_eq!(own.value("SELECT n FROM purse WHERE id = 1").unwrap(), moved.to_string());
+}
+
+/// Rows of one value by four writers: by statements of one row and of several, in blocks, and over RESP. One of them has it.
+#[test]
+fn of_the_writers_of_a_unique_value_one_wins() {
+    const VALUES: usize = 200;
+    let ashlar = Ashlar::shared();
+    let mut own = ashlar.connect();
+    own.query("CREATE TABLE prize (id integer PRIMARY KEY, v integer UNIQUE, other integer UNIQUE)").unwrap();
+    let won: usize = thread::scope(|scope| {
+        let writers = (0..4usize).map(|writer| {
+            let ashlar = &ashlar;
+            scope.spawn(move || {
+                let mut connection = ashlar.connect();
+                let mut keys = Client::connect(ashlar.resp()).unwrap();
+                let mut won = 0;
+                for v in 0..VALUES {
+                    let id = v * 4 + writer;
+                    let done = match (v + writer) % 4 {
+                        0 => connection.query(&format!("INSERT INTO prize VALUES ({id}, {v}, {id})")).is_ok(),
+                        1 => {
+                            let spare = 1_000_000 + id;
+                            let rows = format!("({id}, {v}, {id}), ({spare}, {spare}, {spare})");
+                            connection.query(&format!("INSERT INTO prize VALUES {rows}")).is_ok()
+                        }
+                        2 => {
+                            connection.query("BEGIN").unwrap();
+                            let inserted =
+                                connection.query(&format!("INSERT INTO prize VALUES ({id}, {v}, {id})")).is_ok();
+                            connection.query(if inserted { "COMMIT" } else { "ROLLBACK" }).is_ok() && inserted
+                        }
+                        _ => {
+                            let (name, value) = (format!("prize:{{{id}}}"), v.to_string());
+                            let reply = keys.command(&["HSET", &name, "v", &value, "other", &id.to_string()]).unwrap();
+                            matches!(reply, Reply::Integer(_))
+                        }
+                    };
+                    won += usize::from(done);
+                }
+                won
+            })
+        });
+        let writers: Vec<_> = writers.collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    });
+    assert_eq!(won, VALUES);
+    let counted = own.value(&format!("SELECT count(*) || ' ' || count(DISTINCT v) FROM prize WHERE v < {VALUES}"));
+    assert_eq!(counted.unwrap(), format!("{VALUES} {VALUES}"));
+    // What lost has left nothing behind: every value that is not there is free.
+    let repeated = "SELECT count(*) FROM prize GROUP BY v HAVING count(*) > 1";
+    assert_eq!(own.value(&format!("SELECT count(*) FROM ({repeated}) AS q")).unwrap(), "0");
+    own.query("DELETE FROM prize").unwrap();
+    own.query(&format!("INSERT INTO prize SELECT i, i, i FROM generate_series(0, {}) AS g(i)", VALUES * 4)).unwrap();
+}
+
+#[test]
+fn on_conflict_with_a_unique_index_never_ends_in_a_duplicate_value() {
+    let ashlar = Ashlar::shared();
+    let mut own = ashlar.connect();
+    own.query("CREATE TABLE tally (id serial PRIMARY KEY, word text UNIQUE, n integer NOT NULL)").unwrap();
+    at_once(&ashlar, |connection| {
+        for word in (0..300).step_by(2) {
+            let rows = format!("INSERT INTO tally (word, n) VALUES ('w{word}', 1), ('w{}', 1)", word + 1);
+            connection.query(&format!("{rows} ON CONFLICT (word) DO UPDATE SET n = tally.n + 1")).unwrap();
+        }
+    });
+    assert_eq!(own.value("SELECT count(*) || ' ' || min(n) || ' ' || max(n) FROM tally").unwrap(), "300 4 4");
+    own.query("TRUNCATE tally").unwrap();
+    at_once(&ashlar, |connection| {
+        for word in 0..300 {
+            let row = format!("INSERT INTO tally (word, n) VALUES ('w{word}', 1)");
+            connection.query(&format!("{row} ON CONFLICT DO NOTHING")).unwrap();
+        }
+    });
+    assert_eq!(own.value("SELECT count(*) || ' ' || sum(n) FROM tally").unwrap(), "300 300");
+}
+
+/// What a key's command may not write is refused with the error of SQL, alone and in EXEC, and nothing has changed.
+#[test]
+fn commands_of_keys_keep_values_unique() {
+    let ashlar = Ashlar::shared();
+    let mut own = ashlar.connect();
+    own.query("CREATE TABLE seat (id integer PRIMARY KEY, n integer UNIQUE)").unwrap();
+    own.query("INSERT INTO seat VALUES (1, 10), (2, 20)").unwrap();
+    let mut keys = Client::connect(ashlar.resp()).unwrap();
+    let mut refused = |words: &[&str]| match keys.command(words).unwrap() {
+        Reply::Error(text) => assert!(text.contains("duplicate key value violates unique constraint"), "{text}"),
+        other => panic!("{words:?}: {other:?}"),
+    };
+    refused(&["HSET", "seat:{2}", "n", "10"]);
+    refused(&["HSET", "seat:{3}", "n", "20"]);
+    refused(&["HINCRBY", "seat:{1}", "n", "10"]);
+    keys.command(&["MULTI"]).unwrap();
+    keys.command(&["HSET", "seat:{3}", "n", "30"]).unwrap();
+    keys.command(&["HSET", "seat:{4}", "n", "30"]).unwrap();
+    let Reply::Array(replies) = keys.command(&["EXEC"]).unwrap() else { panic!("EXEC failed") };
+    assert!(matches!(&replies[..], [Reply::Integer(1), Reply::Error(_)]), "{replies:?}");
+    let rows = own.value("SELECT string_agg(id || '=' || n, ' ' ORDER BY id) FROM seat").unwrap();
+    assert_eq!(rows, "1=10 2=20 3=30");
+}
+
+/// A COPY, with `meanwhile` before its last row: its SQLSTATE, if it fails.
+fn copy(connection: &mut Connection, table: &str, rows: &str, meanwhile: impl FnOnce()) -> Option<String> {
+    let sql = format!("COPY {table} FROM STDIN\0");
+    connection.send(&pg::message(b'Q', &[sql.as_bytes()])).unwrap();
+    assert_eq!(connection.read().unwrap().kind, b'G');
+    let (most, last) = rows.trim_end().rsplit_once('\n').unwrap();
+    connection.send(&pg::message(b'd', &[most.as_bytes(), b"\n"])).unwrap();
+    meanwhile();
+    connection.send(&pg::message(b'd', &[last.as_bytes(), b"\n"])).unwrap();
+    connection.send(&pg::message(b'c', &[])).unwrap();
+    let mut error = None;
+    loop {
+        let message = connection.read().unwrap();
+        match message.kind {
+            b'E' => error = message.field(b'C'),
+            b'Z' => return error,
+            _ => {}
+        }
+    }
+}
+
+/// So many rows are loaded in bulk, which a table with indexes does not take: one that is made meanwhile is obeyed.
+#[test]
+fn a_large_copy_obeys_an_index_that_is_made_meanwhile() {
+    const ROWS: u32 = 70_000;
+    let ashlar = Ashlar::shared();
+    let (mut copies, mut own) = (ashlar.connect(), ashlar.connect());
+    let rows = |v: &dyn Fn(u32) -> u32| (0..ROWS).map(|id| format!("{id}\t{}\n", v(id))).collect::<String>();
+    let count = |own: &mut Connection| own.value("SELECT count(*) || ' ' || count(DISTINCT v) FROM loaded").unwrap();
+    for (v, expected, left) in
+        [(&(|id| id) as &dyn Fn(u32) -> u32, None, "70000 70000"), (&|id| id % 69_999, Some("23505"), "0 0")]
+    {
+        own.query("CREATE TABLE loaded (id integer PRIMARY KEY, v integer)").unwrap();
+        let failed = copy(&mut copies, "loaded", &rows(v), || {
+            own.query("CREATE UNIQUE INDEX ON loaded (v)").unwrap();
+            own.query("CREATE INDEX ON loaded ((v + 1)) WHERE v > 60000").unwrap();
+        });
+        assert_eq!(failed.as_deref(), expected);
+        assert_eq!(count(&mut own), left);
+        let behind = own.value("SELECT count(*) FROM loaded WHERE v + 1 > 69000 AND v > 60000").unwrap();
+        assert_eq!(behind, if expected.is_some() { "0" } else { "1000" });
+        own.query("DROP TABLE loaded").unwrap();
+    }
+    // As a restore does it: rows first, in one transaction with the constraints.
+    for (v, fails) in [(&(|id| id) as &dyn Fn(u32) -> u32, false), (&|id| id % 69_999, true)] {
+        copies.query("BEGIN").unwrap();
+        copies.query("CREATE TABLE loaded (id integer PRIMARY KEY, v integer)").unwrap();
+        assert_eq!(copy(&mut copies, "loaded", &rows(v), || {}), None);
+        let made = copies.query("ALTER TABLE loaded ADD CONSTRAINT loaded_v UNIQUE (v)");
+        assert_eq!(made.is_err(), fails, "{made:?}");
+        copies.query("COMMIT").unwrap();
+        if !fails {
+            assert_eq!(count(&mut own), "70000 70000");
+            own.query("INSERT INTO loaded VALUES (-1, 69999)").unwrap_err();
+            own.query("DROP TABLE loaded").unwrap();
+        }
+    }
+}
+
+/// What a key that has expired had is free at once, whichever door asks.
+#[test]
+fn values_of_rows_that_expire_are_free() {
+    let ashlar = Ashlar::shared();
+    let mut own = ashlar.connect();
+    own.query("CREATE TABLE lease (id integer PRIMARY KEY, place text UNIQUE) WITH (ttl_ms = 3600000)").unwrap();
+    let mut keys = Client::connect(ashlar.resp()).unwrap();
+    for round in 0..60 {
+        let (first, second) = (format!("lease:{{{}}}", round * 2), format!("lease:{{{}}}", round * 2 + 1));
+        let place = format!("place {}", round % 3);
+        assert!(matches!(keys.command(&["HSET", &first, "place", &place]).unwrap(), Reply::Integer(1)));
+        let refused = keys.command(&["HSET", &second, "place", &place]).unwrap();
+        assert!(matches!(refused, Reply::Error(_)), "{refused:?}");
+        // Its time comes with no write but this one.
+        assert!(matches!(keys.command(&["PEXPIREAT", &first, "1"]).unwrap(), Reply::Integer(1)));
+        if round % 2 == 0 {
+            assert!(matches!(keys.command(&["HSET", &second, "place", &place]).unwrap(), Reply::Integer(1)));
+        } else {
+            own.query(&format!("INSERT INTO lease VALUES ({}, '{place}')", round * 2 + 1)).unwrap();
+        }
+        own.query(&format!("UPDATE lease SET _expires_at = '2001-01-01' WHERE id = {}", round * 2 + 1)).unwrap();
+    }
+    assert_eq!(own.value("SELECT count(*) FROM lease").unwrap(), "0");
+    own.query("DROP TABLE lease").unwrap();
 }

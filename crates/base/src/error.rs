@@ -50,6 +50,8 @@ pub enum ErrorCode {
     WrongObjectType,
     /// 42P16
     InvalidTableDefinition,
+    /// 42P17
+    InvalidObjectDefinition,
     /// 42P10
     InvalidColumnReference,
     /// 42P18
@@ -209,6 +211,7 @@ impl ErrorCode {
             Self::CannotCoerce => "42846",
             Self::WrongObjectType => "42809",
             Self::InvalidTableDefinition => "42P16",
+            Self::InvalidObjectDefinition => "42P17",
             Self::InvalidColumnReference => "42P10",
             Self::IndeterminateDatatype => "42P18",
             Self::InsufficientPrivilege => "42501",
@@ -307,6 +310,7 @@ impl ErrorCode {
             | Self::DatatypeMismatch
             | Self::CannotCoerce
             | Self::InvalidTableDefinition
+            | Self::InvalidObjectDefinition
             | Self::InvalidColumnReference
             | Self::IndeterminateDatatype
             | Self::InvalidSchemaName

@@ -18,7 +18,8 @@ pub mod value;
 pub use error::{Error, ErrorCode, Result};
 pub use ids::{ColumnId, PartitionId, Slot, TableId, Timestamp};
 pub use schema::{
-    ColumnDef, ColumnDefault, Eviction, IndexDef, IndexKind, LifeOptions, Sequence, SequenceKind, TableSchema,
+    ColumnDef, ColumnDefault, Eviction, IndexDef, IndexKind, IndexOrder, IndexRows, LifeOptions, Sequence,
+    SequenceKind, TableSchema, Unique,
 };
 pub use types::{ScalarType, SqlType};
 pub use value::{Datum, Interval, Value};

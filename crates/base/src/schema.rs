@@ -1,6 +1,10 @@
 //! What a table is made of, as the catalog, the store and the doors share it.
 
-use crate::{ColumnId, SqlType, TableId, Value};
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{ColumnId, Result, SqlType, TableId, Value};
 
 /// Where the value of a column that an INSERT does not name comes from.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,8 +90,11 @@ pub enum IndexKind {
     Hash,
 }
 
+/// Column ids from this one on stand for expressions of an index, in its own order: no column has one.
+const EXPRESSION_IDS: u32 = u32::MAX - 63;
+
 /// A secondary index of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct IndexDef {
     /// Unique among tables and indexes, for as long as the server runs.
     pub id: TableId,
@@ -95,8 +102,92 @@ pub struct IndexDef {
     pub name: String,
     /// How it finds rows.
     pub kind: IndexKind,
-    /// The columns that it is on, in its order; never empty.
+    /// The columns that it is on, in its order; never empty. An expression among them has an id of no column, see
+    /// [`Self::expression_id`].
     pub columns: Vec<ColumnId>,
+    /// Whether two rows may not have the same values.
+    pub unique: Option<Unique>,
+    /// What was said about the order of each of its columns. An index can be read from either end: nothing but the catalog
+    /// depends on it.
+    pub orders: Vec<IndexOrder>,
+    /// Its expressions and its predicate, where it has any.
+    pub rows: Option<Arc<dyn IndexRows>>,
+}
+
+/// That two rows may not have the same values in the columns of an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unique {
+    /// NULLS DISTINCT: rows with a NULL in one of the columns have nothing in common.
+    pub nulls_distinct: bool,
+    /// It is a constraint of the table, which the index belongs to.
+    pub is_constraint: bool,
+}
+
+/// How an index was declared to order one of its columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexOrder {
+    /// DESC
+    pub descending: bool,
+    /// NULLS FIRST
+    pub nulls_first: bool,
+}
+
+/// What an index computes of rows: the values of its expressions, and which rows it has at all. Always the same of the
+/// same row.
+pub trait IndexRows: fmt::Debug + Send + Sync {
+    /// The columns that are read.
+    fn inputs(&self) -> &[ColumnId];
+
+    /// Of each row, given by the values of `inputs`, the values of the index's expressions in their order; `None`: the row is
+    /// not in the index.
+    ///
+    /// # Errors
+    /// What an expression finds, such as a division by zero.
+    fn compute(&self, rows: &[Vec<Value>]) -> Result<Vec<Option<Box<[Value]>>>>;
+
+    /// Whether every row is in the index.
+    fn has_all_rows(&self) -> bool;
+
+    /// The types of the expressions.
+    fn types(&self) -> &[SqlType];
+
+    /// An expression as PostgreSQL writes it in an index, with the names that columns have now.
+    fn text(&self, expression: usize, schema: &TableSchema) -> String;
+
+    /// For whoever made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl PartialEq for IndexDef {
+    /// An index never changes: the id tells.
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for IndexDef {}
+
+impl IndexDef {
+    /// One on columns, with every row, that says nothing about how often a value is there.
+    pub fn plain(id: TableId, name: impl Into<String>, kind: IndexKind, columns: Vec<ColumnId>) -> Self {
+        let orders = vec![IndexOrder::default(); columns.len()];
+        Self { id, name: name.into(), kind, columns, unique: None, orders, rows: None }
+    }
+
+    /// The id that stands for an expression among the columns of an index.
+    pub fn expression_id(expression: usize) -> ColumnId {
+        ColumnId(EXPRESSION_IDS + u32::try_from(expression).unwrap_or(u32::MAX - EXPRESSION_IDS))
+    }
+
+    /// Which expression an id among the columns stands for; `None`: it is a column.
+    pub fn expression(id: ColumnId) -> Option<usize> {
+        id.0.checked_sub(EXPRESSION_IDS).map(|expression| expression as usize)
+    }
+
+    /// Whether it is on columns alone, and has every row.
+    pub fn is_plain(&self) -> bool {
+        self.rows.is_none()
+    }
 }
 
 /// Which rows of a full table give way to new ones.
@@ -170,9 +261,11 @@ impl TableSchema {
         self.visible_columns().iter().position(|column| column.name == name)
     }
 
-    /// Whether every column of an index is there.
+    /// Whether every column that an index reads is there.
     pub fn has_columns_of(&self, index: &IndexDef) -> bool {
-        index.columns.iter().all(|id| self.columns.iter().any(|column| column.id == *id))
+        let inputs = index.rows.as_ref().map_or(&[][..], |rows| rows.inputs());
+        let mut read = index.columns.iter().filter(|id| IndexDef::expression(**id).is_none()).chain(inputs);
+        read.all(|id| self.columns.iter().any(|column| column.id == *id))
     }
 
     /// The columns that a user sees.

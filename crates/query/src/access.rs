@@ -85,8 +85,7 @@ impl Access {
     /// What conditions ask, all of which hold for a wanted row.
     pub(crate) fn of(region: &Region, conditions: &[Expr]) -> Self {
         let asked = probes::of(region, conditions);
-        let is_narrow = asked.key.is_some() || asked.probes.iter().any(|probe| !probe.equal.is_empty());
-        if is_narrow || conditions.is_empty() {
+        if asked.is_narrow() || conditions.is_empty() {
             return Self::Asked(Arc::new(asked));
         }
         listed(region, conditions).unwrap_or_else(|| Self::Asked(Arc::new(asked)))
@@ -95,14 +94,14 @@ impl Access {
     /// Whether few rows are looked at, as far as that is known.
     pub(crate) fn is_narrow(&self) -> bool {
         match self {
-            Self::Asked(asked) => asked.key.is_some() || asked.probes.iter().any(|probe| !probe.equal.is_empty()),
+            Self::Asked(asked) => asked.is_narrow(),
             Self::Keys(_) | Self::Any(_) | Self::Walks(_) => true,
         }
     }
 
     /// Whether every row of the table is looked at.
     pub(crate) fn is_whole(&self) -> bool {
-        matches!(self, Self::Asked(asked) if asked.key.is_none() && asked.probes.is_empty())
+        matches!(self, Self::Asked(asked) if asked.is_nothing())
     }
 
     /// The partitions that can have wanted rows.
@@ -110,9 +109,7 @@ impl Access {
         let overlay = view.overlays.get(&region.id()).cloned();
         let of_probes = |probes: &[Probe]| region.candidates(&view.snapshot, probes);
         let partitions = match self {
-            Self::Asked(asked) if asked.key.is_some() || overlay.is_none() => asked.candidates(region, view),
-            Self::Asked(asked) if asked.probes.is_empty() => None,
-            Self::Asked(asked) => of_probes(&asked.probes),
+            Self::Asked(asked) => asked.candidates(region, view),
             Self::Keys(keys) => {
                 let mut partitions = Partitions::none(region);
                 keys.by_partition.keys().for_each(|partition| partitions.add(*partition));
@@ -151,11 +148,8 @@ impl Access {
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Asked(asked) if asked.key.is_some() => ", by its key".to_owned(),
-            Self::Asked(asked) if asked.probes.is_empty() => String::new(),
-            Self::Asked(asked) => {
-                let names: Vec<&str> = asked.probes.iter().map(|probe| probe.index.name.as_str()).collect();
-                format!(", indexes=[{}]", names.join(", "))
-            }
+            Self::Asked(asked) if asked.unions.is_empty() => String::new(),
+            Self::Asked(asked) => format!(", indexes=[{}]", asked.index_names().join(", ")),
             Self::Keys(keys) => format!(", by {} keys", keys.count),
             Self::Any(probes) => {
                 let name = probes.first().map_or("", |probe| probe.index.name.as_str());
@@ -244,9 +238,12 @@ fn listed(region: &Region, conditions: &[Expr]) -> Option<Access> {
     found.map(|(_, probes)| Access::Any(probes.into()))
 }
 
-/// The indexes that have an entry for every row, of plain columns.
+/// The indexes that have an entry for every row, of plain columns: what a partial index leaves out, or an index of
+/// expressions has computed, nobody walks or counts here.
 pub(crate) fn usable_indexes(region: &Region) -> Vec<Arc<IndexDef>> {
-    region.standing_indexes()
+    let mut standing = region.standing_indexes();
+    standing.retain(|index| index.is_plain());
+    standing
 }
 
 /// The values of which a column must have one: of `IN`, `= ANY`, and of equalities between OR.

@@ -97,7 +97,7 @@ impl CatalogState {
 
     /// Whether any table has a secondary index.
     pub(crate) fn has_indexes(&self) -> bool {
-        self.tables.values().any(|table| matches!(table, Table::Grid(region) if !region.indexes().is_empty()))
+        self.tables.values().any(|table| matches!(table, Table::Grid(region) if !region.every_index().is_empty()))
     }
 
     /// The secondary index of this name, and its table. `is_gone` tells of indexes that count no more.

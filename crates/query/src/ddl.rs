@@ -26,6 +26,7 @@ mod definition;
 mod index;
 pub(crate) mod options;
 mod sequence;
+mod unique;
 
 /// The name of the hidden key of a table without a primary key: one that no user's column has.
 pub const HIDDEN_KEY: &str = "\u{1}rowid";
@@ -116,7 +117,7 @@ pub async fn run(engine: &Engine, transaction: &mut Transaction, ddl: &Ddl, in_b
             index::drop(engine, transaction, statement, in_block)
         }
         Ddl::Drop(statement) => drop_tables(engine, transaction, statement),
-        Ddl::Alter(statement) => alter::alter(engine, transaction, statement, in_block),
+        Ddl::Alter(statement) => alter::alter(engine, transaction, statement, in_block).await,
         Ddl::Rename(statement) => alter::rename(engine, transaction, statement, in_block),
         Ddl::Truncate(statement) => truncate(engine, transaction, statement, in_block),
     }
@@ -136,11 +137,17 @@ fn create(engine: &Engine, transaction: &mut Transaction, statement: &CreateStmt
     if state.is_relation(&name) {
         return if statement.if_not_exists { Ok(skipping("CREATE TABLE", &name)) } else { Err(exists(&name)) };
     }
-    let mut schema = definition::table(engine, &state, engine.catalog().next_id(), &name, statement)?;
+    let (mut schema, uniques) = definition::table(engine, &state, engine.catalog().next_id(), &name, statement)?;
     if !schema.hidden_key {
         schema.key_name = key_name(&state, &schema)?;
     }
-    put_region(engine, transaction, &name, schema)?;
+    let indexes = unique::of_table(engine, &state, &schema, uniques, transaction)?;
+    let region = put_region(engine, transaction, &name, schema)?;
+    for index in indexes {
+        let index = Arc::new(index);
+        region.add_index(&index);
+        region.complete_index(&index);
+    }
     Ok(Done::tag("CREATE TABLE"))
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ashlar_base::value::text::Zone;
-use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, TableSchema};
+use ashlar_base::{Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, TableSchema};
 use ashlar_store::Region;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{
@@ -24,6 +24,7 @@ use crate::select::SelectPlan;
 use crate::select::names::folded;
 use crate::sql_types::ast_of;
 
+pub(crate) mod arbiters;
 mod change;
 mod conflict;
 mod insert;
@@ -76,6 +77,17 @@ pub enum Conflict {
     },
 }
 
+/// What tells that a proposed row exists already: ON CONFLICT.
+#[derive(Clone, Debug)]
+pub enum Arbiters {
+    /// The primary key, and every unique index that there is when the statement runs.
+    Any,
+    /// The primary key.
+    Key,
+    /// Unique indexes.
+    Indexes(Vec<Arc<IndexDef>>),
+}
+
 /// RETURNING: what comes back of each row.
 pub struct Returning {
     /// Where it comes from.
@@ -106,6 +118,8 @@ pub struct InsertPlan {
     pub source: Source,
     /// ON CONFLICT
     pub conflict: Conflict,
+    /// What it is about.
+    pub arbiters: Arbiters,
     /// RETURNING
     pub returning: Option<Returning>,
     /// Defaults that are expressions: ordinal and query of one value.

@@ -117,7 +117,7 @@ impl Engine {
         let runtime =
             RuntimeEnvBuilder::new().with_memory_pool(Arc::new(memory)).build_arc().map_err(from_datafusion)?;
         let state = session_state(config, runtime, Zone::Utc, Operators::Own)?;
-        Ok(Arc::new(Self {
+        let engine = Arc::new(Self {
             store,
             catalog,
             state,
@@ -127,7 +127,9 @@ impl Engine {
             operators: Operators::Own,
             config: config.clone(),
             others: Mutex::new(Vec::new()),
-        }))
+        });
+        drop(engine.spawn(crate::analyze::refresh(Arc::downgrade(&engine)))?);
+        Ok(engine)
     }
 
     /// The engine for sessions in a time zone, with these operators: it shares rows, names, threads and memory with this

@@ -16,7 +16,6 @@ use ashlar_functions::tree::{any_part, rewrite_parts};
 use ashlar_store::arrow_types::to_arrow_field;
 use ashlar_store::{EXPIRES_AT, ReadView, Region, expires_at_column};
 use datafusion::catalog::Session;
-use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result, Statistics, internal_err};
 use datafusion::datasource::{TableProvider, TableType};
@@ -32,6 +31,7 @@ use futures::Stream;
 use futures::future::BoxFuture;
 
 use crate::access::{Access, Candidates};
+use crate::estimate;
 use crate::probes::Asked;
 
 /// Batches below this many rows are merged into larger ones before they leave the scan.
@@ -127,8 +127,8 @@ impl TableProvider for GridTable {
     }
 
     fn statistics(&self) -> Option<Statistics> {
-        let rows = usize::try_from(self.region.0.row_estimate()).unwrap_or(usize::MAX);
-        Some(Statistics::new_unknown(&self.schema).with_num_rows(Precision::Inexact(rows)))
+        let ordinals: Vec<usize> = (0..self.schema.fields().len()).collect();
+        Some(estimate::of_table(&self.region.0, &self.schema, &ordinals, None))
     }
 
     // As `async_trait` would make it, but with the answer at once. A future that holds expressions and borrows anything
@@ -392,12 +392,16 @@ impl ExecutionPlan for GridScanExec {
 
     fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
         let schema = self.schema();
-        let mut statistics = Statistics::new_unknown(&schema);
-        if partition.is_none() && self.predicate.is_none() && self.limit.is_none() {
-            let rows = usize::try_from(self.region.0.row_estimate()).unwrap_or(usize::MAX);
-            statistics = statistics.with_num_rows(Precision::Inexact(rows));
+        let part = match &self.access {
+            Access::Asked(asked) => asked.part,
+            Access::Keys(_) | Access::Any(_) | Access::Walks(_) => None,
+        };
+        if partition.is_some() || self.limit.is_some() || (self.predicate.is_some() && part.is_none()) {
+            return Ok(Arc::new(Statistics::new_unknown(&schema)));
         }
-        Ok(Arc::new(statistics))
+        let part = self.predicate.as_ref().and(part);
+        let output = &self.columns[..self.output_count];
+        Ok(Arc::new(estimate::of_table(&self.region.0, &schema, output, part)))
     }
 
     fn execute(&self, stream_partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {

@@ -5,6 +5,7 @@
 //! DataFusion plan. Knows nothing of sockets, protocols or sessions.
 
 mod access;
+pub mod analyze;
 pub mod assign;
 pub mod catalog;
 pub mod columns;
@@ -14,6 +15,7 @@ mod counting;
 pub mod ddl;
 pub mod dml;
 pub mod engine;
+mod estimate;
 pub mod explain;
 pub mod expressions;
 pub mod files;
@@ -21,6 +23,8 @@ pub mod grammar;
 pub mod grid_table;
 pub mod identity;
 pub mod index_plan;
+mod index_rows;
+mod index_text;
 pub mod key_plan;
 pub mod lift;
 pub mod locking;

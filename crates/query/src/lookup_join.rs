@@ -81,7 +81,7 @@ impl PhysicalOptimizerRule for LookupJoins {
 /// Rows that leave a plan at most, as far as that can be told without running it.
 fn rows_of(plan: &Arc<dyn ExecutionPlan>) -> Option<usize> {
     if let Some(scan) = plan.downcast_ref::<GridScanExec>() {
-        let stored = || usize::try_from(scan.region().row_count()).unwrap_or(usize::MAX);
+        let stored = || usize::try_from(scan.region().row_estimate()).unwrap_or(usize::MAX);
         let rows = match scan.access() {
             Access::Asked(asked) if asked.key.is_some() => 1,
             access if access.is_narrow() => stored().min(ASKED_ROWS),
@@ -172,9 +172,9 @@ impl LookupJoinExec {
             let Some((scan, columns)) = scan_beneath(table).filter(|_| is_taken) else { continue };
             let Some(asked) = scan.asked().filter(|asked| asked.key.is_none()) else { continue };
             let Some(rows) = rows_of(small) else { continue };
-            let stored = usize::try_from(scan.region().row_count()).unwrap_or(usize::MAX);
+            let stored = usize::try_from(scan.region().row_estimate()).unwrap_or(usize::MAX);
             // A condition of the table's own may leave fewer rows than there are to be looked up.
-            let others = if asked.probes.iter().any(|probe| !probe.equal.is_empty()) { 2 * ASKED_ROWS } else { stored };
+            let others = if asked.is_narrow() { 2 * ASKED_ROWS } else { stored };
             if rows > SMALL_ROWS_MAX || rows.saturating_mul(TABLE_SHARE) > stored || rows > others {
                 continue;
             }
@@ -407,7 +407,7 @@ impl ExecutionPlan for LookupJoinExec {
             return internal_err!("a lookup join reads one stream and gives one");
         }
         let scan = self.scan()?;
-        let stored = usize::try_from(scan.region().row_count()).unwrap_or(usize::MAX);
+        let stored = usize::try_from(scan.region().row_estimate()).unwrap_or(usize::MAX);
         let run = Run {
             region: Arc::clone(scan.region()),
             rows_max: (stored / TABLE_SHARE).clamp(1, SMALL_ROWS_MAX),

@@ -320,6 +320,16 @@ impl SelectPlan {
         Ok(Self { plan: replaced.map_err(from_datafusion)?, indexed: None, short: None, ..self.clone() })
     }
 
+    /// The plan, as far as it is.
+    pub(crate) fn logical(&self) -> &LogicalPlan {
+        &self.plan
+    }
+
+    /// Whether it holds `now()` or the like.
+    pub(crate) fn reads_clock(&self) -> bool {
+        self.reads_clock
+    }
+
     /// The first rows of the query.
     ///
     /// # Errors

@@ -57,7 +57,7 @@ impl ShortPlan {
         let access = Access::of(&self.program.region, &conditions);
         if let (Some(order), Access::Asked(asked)) = (&self.order, &access)
             && asked.key.is_none()
-            && let Some(walk) = walk_of(&self.program.region, &conditions, &asked.probes, &order.columns, order.count)
+            && let Some(walk) = walk_of(&self.program.region, &conditions, &asked.plain, &order.columns, order.count)
         {
             return Ok(Some(Access::Walks(Arc::new([walk]))));
         }

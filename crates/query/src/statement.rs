@@ -11,11 +11,12 @@ use datafusion::sql::sqlparser::ast::Statement as AstStatement;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{self, OverridingKind, TransactionStmtKind, VariableSetKind};
 
+use crate::analyze;
 use crate::catalog::CatalogState;
 use crate::columns::Column;
 use crate::copy::CopyPlan;
 use crate::ddl::{Ddl, relation_name};
-use crate::dml::{Conflict, DeletePlan, InsertPlan, Outputs, Source, UpdatePlan, split_with};
+use crate::dml::{Conflict, DeletePlan, InsertPlan, Outputs, Source, UpdatePlan, arbiters, split_with};
 use crate::engine::Engine;
 use crate::explain::{self, ExplainOptions};
 use crate::grammar::{self, ParsedStatement, position_of_name};
@@ -167,8 +168,10 @@ pub enum SessionCommand {
     },
     /// CLOSE; `None` for ALL
     Close(Option<String>),
-    /// VACUUM: a round of compaction.
-    Vacuum,
+    /// VACUUM: a round of compaction; then ANALYZE of these tables, where it says so.
+    Vacuum(Option<Vec<analyze::Target>>),
+    /// ANALYZE of these tables; of all, where none is named.
+    Analyze(Vec<analyze::Target>),
 }
 
 /// Modes of a transaction; `None` where not said.
@@ -337,7 +340,12 @@ impl Statement {
             }
             NodeEnum::InsertStmt(node) => {
                 check_with(node.with_clause.as_ref())?;
-                let (with, AstStatement::Insert(insert)) = split_with(select::parse(&parsed.text)?) else {
+                let target = arbiters::target(node);
+                let text = match target {
+                    Some(named) if !arbiters::is_plain(named) => without_target(node)?,
+                    _ => parsed.text.clone(),
+                };
+                let (with, AstStatement::Insert(insert)) = split_with(select::parse(&text)?) else {
                     return Err(Error::internal("an INSERT is parsed as one"));
                 };
                 let overriding = match OverridingKind::try_from(node.r#override) {
@@ -348,7 +356,7 @@ impl Statement {
                     }
                     _ => false,
                 };
-                let plan = InsertPlan::new(engine, catalog, with, insert, overriding, declared)?;
+                let plan = InsertPlan::new(engine, catalog, with, insert, overriding, target, declared)?;
                 let types = plan.parameter_types.clone();
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
                 Ok(make(Kind::Insert(Box::new(plan)), types, columns))
@@ -432,6 +440,15 @@ impl Statement {
             }
         }
     }
+}
+
+/// An INSERT without what its ON CONFLICT names, which DataFusion's parser does not know.
+fn without_target(node: &protobuf::InsertStmt) -> Result<String> {
+    let mut node = node.clone();
+    if let Some(conflict) = &mut node.on_conflict_clause {
+        conflict.infer = None;
+    }
+    statement_text(&NodeEnum::InsertStmt(Box::new(node)))
 }
 
 /// 0A000 for a WITH query that changes something.
@@ -604,11 +621,33 @@ fn session_command(node: &NodeEnum, text: &str) -> Result<SessionCommand> {
         NodeEnum::ClosePortalStmt(node) => {
             SessionCommand::Close((!node.portalname.is_empty()).then(|| node.portalname.clone()))
         }
-        NodeEnum::VacuumStmt(node) if node.is_vacuumcmd => SessionCommand::Vacuum,
-        // There are no statistics to gather: the planner asks the tables themselves.
-        NodeEnum::VacuumStmt(_) => SessionCommand::Nothing("ANALYZE"),
+        NodeEnum::VacuumStmt(node) if node.is_vacuumcmd => {
+            let analyses = node.options.iter().any(|option| {
+                matches!(&option.node, Some(NodeEnum::DefElem(option)) if option.defname == "analyze" && !is_off(option))
+            });
+            SessionCommand::Vacuum(if analyses { Some(analyzed(&node.rels)?) } else { None })
+        }
+        NodeEnum::VacuumStmt(node) => SessionCommand::Analyze(analyzed(&node.rels)?),
         _ => return Err(Error::unsupported(format!("{} is not supported", unsupported::command(node, text)))),
     })
+}
+
+/// Whether an option says no.
+fn is_off(option: &protobuf::DefElem) -> bool {
+    matches!(crate::ddl::option_text(option).as_deref(), Some("false" | "off" | "0"))
+}
+
+/// The tables that ANALYZE names.
+fn analyzed(relations: &[pg_query::Node]) -> Result<Vec<analyze::Target>> {
+    let named = relations.iter().filter_map(|relation| match &relation.node {
+        Some(NodeEnum::VacuumRelation(relation)) => Some(relation),
+        _ => None,
+    });
+    let target = |relation: &protobuf::VacuumRelation| {
+        let columns = relation.va_cols.iter().filter_map(sql_types::string_of).map(str::to_owned).collect();
+        Ok(analyze::Target { table: relation_name(relation.relation.as_ref())?, columns })
+    };
+    named.map(|relation| target(relation)).collect()
 }
 
 /// The name of a setting as its result column has it: PostgreSQL writes three of its own in capitals.

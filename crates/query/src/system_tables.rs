@@ -30,10 +30,12 @@ mod locks;
 pub mod objects;
 mod pg_catalog;
 mod relations;
+mod statistics;
 mod types;
 
 use layout::{Layout, Rows};
 use relations::Relation;
+pub(crate) use relations::plain_type;
 
 /// A system table.
 struct Definition {

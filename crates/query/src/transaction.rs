@@ -79,6 +79,8 @@ pub struct Transaction {
     made: Vec<TableIndex>,
     /// Indexes that go when this commits.
     dropped: Vec<TableIndex>,
+    /// It is committed as soon as one statement has run.
+    pub is_one_statement: bool,
     locks: Locks,
 }
 
@@ -97,6 +99,7 @@ impl Transaction {
             restarts: Vec::new(),
             made: Vec::new(),
             dropped: Vec::new(),
+            is_one_statement: false,
             locks: Locks::default(),
         }
     }
@@ -197,6 +200,7 @@ impl Transaction {
             region.drop_index(&index);
         }
         self.dropped.truncate(dropped);
+        self.ignore_dropped();
         self.writes.rollback_to(mark.writes.clone());
         if let Some(draft) = &mut self.catalog {
             for table in catalog.rollback_to(draft, mark.catalog) {
@@ -248,6 +252,21 @@ impl Transaction {
     /// An index goes when this commits.
     pub(crate) fn drop_index(&mut self, region: Arc<Region>, index: Arc<IndexDef>) {
         self.dropped.push((region, index));
+        self.ignore_dropped();
+    }
+
+    /// What is written from now on need not be unique in indexes that go.
+    fn ignore_dropped(&mut self) {
+        self.writes.ignore_indexes(self.dropped.iter().map(|(_, index)| index.id));
+    }
+
+    /// What was written to a table is looked at by its unique indexes, at the end of a statement: by the commit, where that
+    /// follows at once.
+    ///
+    /// # Errors
+    /// 23505
+    pub fn check_values(&mut self, region: &Region) -> Result<()> {
+        if self.is_one_statement { Ok(()) } else { self.writes.check_values(region) }
     }
 
     /// Whether an index goes when this commits: by itself, or with its table or a column.

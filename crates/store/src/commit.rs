@@ -2,24 +2,28 @@
 //! room is made, and then everything is applied, into the room that was made.
 //!
 //! Called by `Store::commit`. Partitions are locked in the order of (table, partition), so that two commits cannot
-//! wait for each other, and each is let go as soon as its rows are applied. A snapshot that includes the timestamp was
+//! wait for each other; values of unique indexes are taken under locks that come after all of them (`commit::checks`). Each
+//! partition is let go as soon as its rows are applied. A snapshot that includes the timestamp was
 //! opened after every lock was taken, so it waits at a partition whose rows are still to come, and one that does not
 //! include it was seen by the horizon, which came later still: nobody sees half a commit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, Timestamp};
+use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableId, Timestamp};
 
 use crate::locks::{LockRequest, Strength, stopped};
 use crate::memory::Charge;
 use crate::mutation::Mutation;
-use crate::partition::{Partition, Since, Stamp};
-use crate::region::{Common, Guard, changed};
+use crate::partition::{Partition, Prepared, Since, Stamp};
+use crate::places::Clash;
+use crate::region::{Common, Guard, Region, changed};
 use crate::writeset::{Load, Staged, WriteSet};
 
 /// What is kept of a row's life at most.
 const LIFE_BYTES_MAX: usize = 13;
+
+mod checks;
 
 /// The writes of one region, with its partitions locked.
 struct Locked<'a> {
@@ -28,6 +32,8 @@ struct Locked<'a> {
     rows: Vec<u32>,
     starts: Vec<u32>,
     guards: Vec<(PartitionId, Guard<'a>)>,
+    /// What indexes compute of the rows, in the order in which they are applied; empty where they compute nothing.
+    prepared: VecDeque<Prepared>,
     /// Rows that arrived in bulk. They stay here until nothing can fail any more.
     loads: &'a mut [Load],
     /// Their keys were new then.
@@ -39,6 +45,8 @@ struct Locked<'a> {
 enum Failed {
     /// Somebody else has locked a row.
     Stopped(LockRequest),
+    /// A row of a region was to have values that another one has.
+    Clash(Arc<Region>, Box<Clash>),
     Error(Error),
 }
 
@@ -49,11 +57,28 @@ impl From<Error> for Failed {
 }
 
 pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp> {
-    let (is_blind, owner) = (writes.is_blind(), writes.owner());
+    loop {
+        match attempt(common, writes) {
+            Ok(timestamp) => return Ok(timestamp),
+            Err(Failed::Error(error)) => return Err(error),
+            Err(Failed::Stopped(request)) => {
+                writes.stop(request);
+                return Err(stopped());
+            }
+            // A row whose time has come is in nobody's way. It is ended without the commit's locks: others may have its own.
+            Err(Failed::Clash(region, clash)) if region.bury_holder(&clash) => {}
+            Err(Failed::Clash(_, clash)) => return Err(clash.error),
+        }
+    }
+}
+
+/// Commits, or leaves everything as it was, what arrived in bulk included.
+fn attempt(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Timestamp, Failed> {
+    let (is_blind, owner, ignored) = (writes.is_blind(), writes.owner(), writes.ignored_indexes());
     let (staged, first_read) = writes.parts();
     // Beside what is only read. Whoever has to wait, or to make room, tries the same again.
     let mut loads: Vec<Vec<Load>> = staged.iter_mut().map(Staged::take_loads).collect();
-    let done = commit_all(common, staged, &mut loads, (is_blind, owner)).map(|(timestamp, locked)| {
+    let done = commit_all(common, staged, &mut loads, (is_blind, owner), &ignored).map(|(timestamp, locked)| {
         // The transaction's own snapshot has done its work: without it, what this commit ends need not be kept.
         *first_read = None;
         let stamp = Stamp { timestamp, horizon: common.registry.horizon(timestamp) };
@@ -63,17 +88,11 @@ pub(crate) fn commit(common: &Arc<Common>, writes: &mut WriteSet) -> Result<Time
     match done {
         Ok(applied) => {
             writes.clear();
-            applied
+            applied.map_err(Failed::Error)
         }
         Err(failed) => {
             writes.parts().0.iter_mut().zip(loads).for_each(|(staged, loads)| staged.put_loads(loads));
-            match failed {
-                Failed::Error(error) => Err(error),
-                Failed::Stopped(request) => {
-                    writes.stop(request);
-                    Err(stopped())
-                }
-            }
+            Err(failed)
         }
     }
 }
@@ -84,6 +103,7 @@ fn commit_all<'a>(
     staged: &'a [Staged],
     loads: &'a mut [Vec<Load>],
     (is_blind, owner): (bool, u64),
+    ignored: &[TableId],
 ) -> Result<(Timestamp, Vec<Locked<'a>>), Failed> {
     let is_written =
         |staged: &Staged, loads: &[Load]| !staged.is_empty() || loads.iter().any(|load| load.row_count() > 0);
@@ -93,16 +113,18 @@ fn commit_all<'a>(
     if let Some(request) = locked.iter().find_map(|locked| locked.lock_of_others(owner)) {
         return Err(Failed::Stopped(request));
     }
-    let timestamp = common.registry.tick();
     if !is_blind {
         locked.iter().try_for_each(Locked::validate_expected)?;
         locked.iter().try_for_each(Locked::validate)?;
     }
-    if let Err(error) = locked.iter_mut().try_for_each(Locked::reserve) {
+    locked.iter_mut().for_each(|locked| locked.bury(common));
+    let reserved = locked.iter_mut().try_for_each(Locked::reserve).map_err(Failed::Error);
+    if let Err(failed) = reserved.and_then(|()| checks::take_values(&mut locked, ignored)) {
         locked.iter_mut().for_each(Locked::unreserve);
-        return Err(error.into());
+        return Err(failed);
     }
-    Ok((timestamp, locked))
+    // After the values: whoever gave back one that is taken here has an earlier timestamp.
+    Ok((common.registry.tick(), locked))
 }
 
 impl<'a> Locked<'a> {
@@ -123,7 +145,7 @@ impl<'a> Locked<'a> {
         let partitions = (0..region.partition_count()).filter(touched).map(PartitionId);
         let guards = partitions.map(|partition| (partition, region.lock(partition))).collect();
         let loaded_at = loads.iter().map(Load::read_at).min().unwrap_or(Timestamp(0));
-        Ok(Self { staged, rows, starts, guards, loads, loaded_at, _charge: charge })
+        Ok(Self { staged, rows, starts, guards, prepared: VecDeque::new(), loads, loaded_at, _charge: charge })
     }
 
     fn range(&self, partition: PartitionId) -> std::ops::Range<usize> {
@@ -240,6 +262,30 @@ impl<'a> Locked<'a> {
             .with_table(&self.staged.schema().name)
     }
 
+    /// Where values are unique, rows of the keys whose time has come end for good: what they have is free.
+    fn bury(&mut self, common: &Common) {
+        let mut key = Vec::new();
+        for index in 0..self.guards.len() {
+            let partition = self.guards[index].0;
+            let range = self.range(partition);
+            let (_, guard) = &mut self.guards[index];
+            let Some(stored) = guard.as_mut().filter(|stored| stored.has_checks() && stored.has_life()) else {
+                continue;
+            };
+            let stamp = common.stamp();
+            for loaded in self.loads.iter().filter_map(|load| load.part(partition)) {
+                stored.bury_keys_of(loaded, stamp);
+            }
+            for &row in &self.rows[range] {
+                read_key(self.staged, row, &mut key);
+                let hash = self.staged.region().hash(&key);
+                if stored.locate(hash, &key).row.is_none() {
+                    stored.bury_key(&key, hash, stamp);
+                }
+            }
+        }
+    }
+
     /// Room for every row.
     fn reserve(&mut self) -> Result<()> {
         let staged = self.staged;
@@ -312,17 +358,23 @@ impl<'a> Locked<'a> {
                 if is_watched {
                     loaded.hashes().for_each(|hash| attention.touch(hash));
                 }
-                stored.adopt(*loaded, stamp)?;
+                stored.adopt(*loaded, stamp, || self.prepared.pop_front())?;
             }
+            let has_checks = stored.has_checks();
             for &row in &self.rows[range] {
                 read_key(staged, row, &mut key);
-                let located = stored.locate(staged.region().hash(&key), &key);
+                let hash = staged.region().hash(&key);
+                // What is over was ended before its values were looked at. What has come to be over since has them still.
+                let located = if has_checks { stored.locate_unended(hash, &key) } else { stored.locate(hash, &key) };
                 let mutation = if staged.state(row).is_deleted() {
                     Mutation::Delete { key: &key }
                 } else {
                     let row = staged.row(row);
                     values.clear();
                     values.extend((0..columns).map(|ordinal| row.get(ordinal)));
+                    if has_checks {
+                        stored.set_prepared(self.prepared.pop_front());
+                    }
                     Mutation::Upsert { row: &values }
                 };
                 let mutation = Mutation::Living { write: &mutation, expiry: staged.expiry(row) };

@@ -182,23 +182,28 @@ pub(crate) fn hashed_lengths(kind: IndexKind, columns: usize) -> impl Iterator<I
 
 impl Region {
     /// The partitions that may have a row, visible to the snapshot, which all of these probes find; `None`: any may.
-    pub fn candidates(&self, _: &Snapshot, probes: &[Probe]) -> Option<Partitions> {
+    pub fn candidates(&self, snapshot: &Snapshot, probes: &[Probe]) -> Option<Partitions> {
+        let asked: Vec<&[Probe]> = probes.iter().map(std::slice::from_ref).collect();
+        self.candidates_of(snapshot, &asked)
+    }
+
+    /// The partitions that may have a row, visible to the snapshot, which one probe of each of these lists finds; `None`: any
+    /// may.
+    pub fn candidates_of(&self, _: &Snapshot, asked: &[&[Probe]]) -> Option<Partitions> {
         let count = self.partition_count();
-        let mut asked = Vec::new();
+        let mut known: Vec<Vec<(Arc<Directory>, u64)>> = Vec::new();
         {
             let directories = self.directories().read();
-            for probe in probes {
-                let Some(current) = directories.get(&probe.index.id).and_then(|found| found.current.as_ref()) else {
-                    continue;
-                };
-                let columns = probe.index.columns.len();
-                let length = hashed_lengths(probe.index.kind, columns).filter(|length| *length <= probe.equal.len());
-                if let Some(length) = length.max() {
-                    asked.push((Arc::clone(current), self.hash_values(&probe.equal[..length])));
-                }
-            }
+            let of = |probe: &Probe| {
+                let current = directories.get(&probe.index.id)?.current.as_ref()?;
+                let lengths = hashed_lengths(probe.index.kind, probe.index.columns.len());
+                let length = lengths.filter(|length| *length <= probe.equal.len()).max()?;
+                Some((Arc::clone(current), self.hash_values(&probe.equal[..length])))
+            };
+            // A list of which one probe says nothing says nothing.
+            known.extend(asked.iter().filter_map(|union| union.iter().map(of).collect::<Option<Vec<_>>>()));
         }
-        if asked.is_empty() {
+        if known.is_empty() {
             return None;
         }
         // The snapshot has read the clock, and so knows of every writer with an earlier timestamp that it has the lock.
@@ -209,8 +214,18 @@ impl Region {
             .for_each(|busy_one| busy.insert(busy_one));
         fence(Ordering::Acquire);
         let mut partitions = Partitions::of(count, u64::MAX);
-        for (directory, hash) in asked {
-            directory.keep(hash, &mut partitions, &busy);
+        for union in known {
+            if let [(directory, hash)] = &union[..] {
+                directory.keep(*hash, &mut partitions, &busy);
+                continue;
+            }
+            let mut any = Partitions::of(count, 0);
+            for (directory, hash) in &union {
+                let mut one = Partitions::of(count, u64::MAX);
+                directory.keep(*hash, &mut one, &busy);
+                any.0.iter_mut().zip(&one.0).for_each(|(any, one)| *any |= one);
+            }
+            partitions.0.iter_mut().zip(&any.0).for_each(|(kept, any)| *kept &= any);
         }
         if count < 64 {
             partitions.0[0] &= (1 << count) - 1;
@@ -224,12 +239,15 @@ impl Region {
 
     /// Makes the directories that are missing, too full or too large. Called by one thread at a time.
     pub(crate) fn refresh_directories(&self) {
-        let indexes = self.indexes();
+        let indexes = self.every_index();
         if indexes.is_empty() && self.directories().read().is_empty() {
             return;
         }
         self.directories().write().retain(|id, _| indexes.iter().any(|index| index.id == *id));
         for index in indexes.iter() {
+            if let Some(taken) = self.taken(index.id) {
+                taken.shrink();
+            }
             let (mut entries, mut added) = (0, 0);
             let complete = self.all_partitions().all(|partition| {
                 let guard = self.lock(partition);
@@ -281,7 +299,7 @@ impl Region {
         {
             let mut directories = self.directories().write();
             // One that was dropped meanwhile, or that is being dropped, must not have one that nobody fills.
-            if !self.indexes().iter().any(|there| there.id == index) {
+            if !self.every_index().iter().any(|there| there.id == index) {
                 directories.remove(&index);
                 return;
             }

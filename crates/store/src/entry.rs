@@ -1,15 +1,20 @@
 //! One key under its partition's lock: the key path, and whatever reads a row in order to change it.
 
-use ashlar_base::{Datum, Error, PartitionId, Result, TableSchema};
+use std::sync::Arc;
+
+use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema};
+use parking_lot::MutexGuard;
 
 use crate::key;
 use crate::key_transaction::PendingEntry;
 use crate::locks::{Forbidden, LockRequest, Strength, stopped};
 use crate::mutation::{Applied, Mutation};
-use crate::partition::{Located, Partition, Stamp};
-use crate::region::Region;
+use crate::partition::{Change, Located, Refused, Stamp};
+use crate::places::Clash;
+use crate::region::{Guard, Region};
 use crate::row::RowRef;
 use crate::shape::Shape;
+use crate::taken::unclaim;
 
 /// See the module. All writes of one entry have one timestamp: others see all of them or none.
 pub struct Entry<'a>(Place<'a>);
@@ -20,14 +25,18 @@ enum Place<'a> {
     Stored(StoredEntry<'a>),
     /// To a transaction.
     Pending(PendingEntry<'a>),
+    /// Nowhere: no row can have the key.
+    Nowhere(&'a Region),
 }
 
 struct StoredEntry<'a> {
     region: &'a Region,
     id: PartitionId,
-    partition: &'a mut Option<Box<Partition>>,
+    partition: Guard<'a>,
     key: &'a [Datum<'a>],
     located: Located,
+    /// Whose locks do not stop it.
+    owner: u64,
     obstacle: Obstacle,
     /// A write was refused because of a lock that forbids it.
     stopped: Option<Strength>,
@@ -43,18 +52,17 @@ pub(crate) enum Obstacle {
     Watched,
     /// Somebody else has locked the row.
     Locked(Forbidden),
-    /// No row can have this key.
-    NoSuchKey,
 }
 
 impl<'a> Entry<'a> {
     pub(crate) fn new(
         region: &'a Region,
-        (id, partition): (PartitionId, &'a mut Option<Box<Partition>>),
+        (id, partition): (PartitionId, Guard<'a>),
         key: &'a [Datum<'a>],
         hash: u64,
-        obstacle: Obstacle,
+        owner: u64,
     ) -> Self {
+        let obstacle = region.obstacle(hash, owner);
         let located = match partition.as_deref() {
             Some(partition) => {
                 let located = partition.locate(hash, key);
@@ -63,7 +71,22 @@ impl<'a> Entry<'a> {
             }
             None => Located { hash, row: None },
         };
-        Self(Place::Stored(StoredEntry { region, id, partition, key, located, obstacle, stopped: None, stamp: None }))
+        Self(Place::Stored(StoredEntry {
+            region,
+            id,
+            partition,
+            key,
+            located,
+            owner,
+            obstacle,
+            stopped: None,
+            stamp: None,
+        }))
+    }
+
+    /// Of a key that no row can have.
+    pub(crate) fn nowhere(region: &'a Region) -> Self {
+        Self(Place::Nowhere(region))
     }
 
     pub(crate) fn pending(entry: PendingEntry<'a>) -> Self {
@@ -74,11 +97,9 @@ impl<'a> Entry<'a> {
     #[inline]
     pub fn row(&self) -> Option<RowRef<'_>> {
         match &self.0 {
-            Place::Stored(entry) => {
-                let partition = entry.partition.as_deref()?;
-                entry.located.row.map(|row| partition.row(row))
-            }
+            Place::Stored(entry) => entry.row(),
             Place::Pending(entry) => entry.row(),
+            Place::Nowhere(_) => None,
         }
     }
 
@@ -89,7 +110,7 @@ impl<'a> Entry<'a> {
     pub fn check_delete(&mut self) -> Result<()> {
         match &mut self.0 {
             Place::Stored(entry) if entry.obstacle != Obstacle::None => entry.check_lock(true),
-            Place::Stored(_) | Place::Pending(_) => Ok(()),
+            Place::Stored(_) | Place::Pending(_) | Place::Nowhere(_) => Ok(()),
         }
     }
 
@@ -100,15 +121,16 @@ impl<'a> Entry<'a> {
                 let strength = entry.stopped?;
                 Some(entry.region.attention().request(entry.located.hash, strength))
             }
-            Place::Pending(_) => None,
+            Place::Pending(_) | Place::Nowhere(_) => None,
         }
     }
 
     /// The schema that rows and changes are in the order of.
-    pub fn schema(&self) -> std::sync::Arc<TableSchema> {
+    pub fn schema(&self) -> Arc<TableSchema> {
         match &self.0 {
             Place::Stored(entry) => entry.region.schema(),
             Place::Pending(entry) => entry.schema(),
+            Place::Nowhere(region) => region.schema(),
         }
     }
 
@@ -118,11 +140,17 @@ impl<'a> Entry<'a> {
         match &mut self.0 {
             Place::Stored(entry) => entry.apply(mutation),
             Place::Pending(entry) => entry.apply(mutation),
+            Place::Nowhere(region) => apply_nowhere(region, mutation.write()),
         }
     }
 }
 
 impl StoredEntry<'_> {
+    fn row(&self) -> Option<RowRef<'_>> {
+        let partition = self.partition.as_deref()?;
+        self.located.row.map(|row| partition.row(row))
+    }
+
     fn apply(&mut self, mutation: Mutation<'_>) -> Result<Applied> {
         if self.region.is_dropped() {
             return Err(self.region.gone());
@@ -140,28 +168,27 @@ impl StoredEntry<'_> {
                 self.check_lock(matches!(write, Mutation::Delete { .. }))?;
             }
         }
-        if self.obstacle == Obstacle::NoSuchKey {
-            // The row's check names the column that is wrong.
-            if let Mutation::Insert { row } | Mutation::Upsert { row } = write {
-                self.region.check_row(row)?;
-            }
-            return match write {
-                Mutation::Update { .. } | Mutation::Delete { .. } => Ok(Applied::Nothing),
-                _ => Err(Error::internal("a write to a key that no row can have")),
-            };
-        }
-        let partition = self.region.partition_mut(self.id, self.partition);
+        let partition = self.region.partition_mut(self.id, &mut self.partition);
         check(partition.shape(), self.key, write)?;
         partition.check_life(&mutation, self.located)?;
+        if partition.has_checks() {
+            return self.apply_checked(&mutation);
+        }
         let stamp = *self.stamp.get_or_insert_with(|| self.region.common().stamp());
         let change = partition.apply(&mutation, self.located, stamp)?;
+        Ok(self.note(&change))
+    }
+
+    /// What was done is seen by this entry, and by whoever watches the key.
+    #[inline]
+    fn note(&mut self, change: &Change) -> Applied {
         if change.applied != Applied::Nothing {
             self.located.row = change.row;
             if self.obstacle != Obstacle::None {
                 self.region.attention().touch(self.located.hash);
             }
         }
-        Ok(change.applied)
+        change.applied
     }
 
     #[cold]
@@ -173,6 +200,89 @@ impl StoredEntry<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The same where an index is unique, or computes something.
+    fn apply_checked(&mut self, mutation: &Mutation<'_>) -> Result<Applied> {
+        let write = mutation.write();
+        let claims = loop {
+            let partition = self.region.partition_mut(self.id, &mut self.partition);
+            if self.located.row.is_none()
+                && partition.has_life()
+                && matches!(write, Mutation::Insert { .. } | Mutation::Upsert { .. })
+            {
+                // What the row of the key that is over has is free.
+                let stamp = self.stamp.unwrap_or_else(|| self.region.common().stamp());
+                partition.bury_key(self.key, self.located.hash, stamp);
+            }
+            match partition.check_write(write, self.located.row) {
+                Ok(claims) => break claims,
+                Err(Refused::Error(error)) => return Err(error),
+                Err(Refused::Clash(clash)) => {
+                    if !self.bury_holder(&clash)? {
+                        return Err(clash.error);
+                    }
+                }
+            }
+        };
+        // After the values: whoever gave back one that is taken here has an earlier timestamp.
+        let stamp = *self.stamp.get_or_insert_with(|| self.region.common().stamp());
+        let partition = self.region.partition_mut(self.id, &mut self.partition);
+        let change = partition.apply(mutation, self.located, stamp).inspect_err(|_| unclaim(&claims))?;
+        Ok(self.note(&change))
+    }
+
+    /// Ends the row for good that has values which this one is to have, if its time has come: whether there was one. It may
+    /// be in another partition, whose lock nobody may wait for who has one: this one is given up meanwhile.
+    ///
+    /// # Errors
+    /// 40001 where this key's row, or the table, is another one by then; 55P03 where somebody has locked the row.
+    fn bury_holder(&mut self, clash: &Clash) -> Result<bool> {
+        let region = self.region;
+        if !region.lives().is_on() {
+            return Ok(false);
+        }
+        let conflict = || {
+            let message = "could not serialize access due to concurrent update";
+            Error::new(ErrorCode::SerializationFailure, message).with_table(&region.schema().name)
+        };
+        if self.stamp.is_some() {
+            // Others must not see what was written already without the rest.
+            return Err(conflict());
+        }
+        let shape = self.partition.as_deref().map(|partition| Arc::clone(partition.shape()));
+        let before = self.row().map(|row| (row.to_values(), row.expires_at()));
+        let has_buried = MutexGuard::unlocked(&mut self.partition, || region.bury_holder(clash));
+        if region.is_dropped() {
+            return Err(region.gone());
+        }
+        let (key, hash) = (self.key, self.located.hash);
+        let partition = region.partition_mut(self.id, &mut self.partition);
+        self.located = partition.locate(hash, key);
+        let is_same_shape = shape.is_some_and(|shape| Arc::ptr_eq(&shape, partition.shape()));
+        let now = self.row().map(|row| (row.to_values(), row.expires_at()));
+        if !is_same_shape || now != before {
+            return Err(conflict());
+        }
+        // Somebody may have locked the row, or watch it by now. Rows are not deleted here.
+        self.obstacle = region.obstacle(hash, self.owner);
+        self.check_lock(false).map(|()| has_buried)
+    }
+}
+
+/// A write to a key that no row can have.
+fn apply_nowhere(region: &Region, write: &Mutation<'_>) -> Result<Applied> {
+    if region.is_dropped() {
+        return Err(region.gone());
+    }
+    match write {
+        Mutation::Update { .. } | Mutation::Delete { .. } => Ok(Applied::Nothing),
+        Mutation::Insert { row } | Mutation::Upsert { row } => {
+            // The row's check names the column that is wrong.
+            region.check_row(row)?;
+            Err(Error::internal("a write to a key that no row can have"))
+        }
+        Mutation::Living { write, .. } => apply_nowhere(region, write),
     }
 }
 

@@ -94,13 +94,23 @@ impl KeyTransaction {
         };
         let version = region.version();
         self.writes.expect(region, version, &self.snapshot, key)?;
+        let before = region.has_checks().then(|| self.writes.mark());
         let guard = region.lock(place.partition);
         let committed = guard.as_deref().and_then(|partition| {
             let row = partition.locate_at(place.hash, key, self.snapshot.timestamp());
             row.map(|row| (partition, row))
         });
         let Self { snapshot, writes, .. } = self;
-        Ok(f(&mut Entry::pending(PendingEntry { region, key, version, snapshot, writes, committed })))
+        let done = f(&mut Entry::pending(PendingEntry { region, key, version, snapshot, writes, committed }));
+        // Without the lock: values are those of other partitions.
+        drop(guard);
+        if let Some(before) = before
+            && let Err(error) = self.writes.check_values(region)
+        {
+            self.writes.rollback_to(before);
+            return Err(error);
+        }
+        Ok(done)
     }
 
     /// Where the writes are now.

@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use ashlar_base::Datum;
+use ashlar_base::{Datum, Value};
 
 /// The order of two values of one column, or of one and what it is compared with.
 pub(crate) fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Ordering {
@@ -22,6 +22,13 @@ pub(crate) fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Ordering {
             _ => integer(left).cmp(&integer(right)),
         },
     }
+}
+
+/// The order of two values as indexes have it; `None` where they are not of one kind, or of one that nobody orders.
+pub fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
+    let is_ordered = |value: &Value| !matches!(value, Value::Array(_) | Value::Interval(_));
+    let is_same = std::mem::discriminant(left) == std::mem::discriminant(right);
+    (is_same && is_ordered(left)).then(|| compare(&left.as_datum(), &right.as_datum()))
 }
 
 /// Eight bytes of a value: one that is smaller never has a larger prefix.

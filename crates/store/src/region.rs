@@ -4,7 +4,7 @@
 //! of the table's shape. A lock is held for one key operation, or while a scan picks up what it will read, and
 //! never across anything that waits. Lock order: table id, then partition, then the shape.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,17 +21,22 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::arrow_types::to_arrow_field;
 use crate::counters::Counters;
-use crate::directory::{ByIndex, Directories};
+use crate::directory::ByIndex;
 use crate::key::{self, Placement};
 use crate::life::{Deadline, EXPIRES_AT, Ended, Lives, expires_at_column};
 use crate::locks::{Attention, LockTable, stopped};
 use crate::memory::{Account, Total};
-use crate::partition::{Partition, Probe, record_batch};
+use crate::partition::{Partition, Probe, Shared, record_batch};
 use crate::row::RowRef;
 use crate::shape::Shape;
 use crate::snapshot::{Registry, Snapshot};
+use crate::statistics::TableStatistics;
+use crate::taken::Taken;
 use crate::writeset::ReadView;
 
+mod analysed;
+mod indexes;
+mod unique;
 pub(crate) mod wanted;
 mod writing;
 
@@ -57,7 +62,7 @@ static LOCK: Name = Name::new("partition lock");
 impl Place {
     /// Locks it. Whoever has to wait is seen to do so.
     #[inline]
-    fn lock(&self) -> Guard<'_> {
+    pub(crate) fn lock(&self) -> Guard<'_> {
         self.0.try_lock().unwrap_or_else(|| self.wait())
     }
 
@@ -95,6 +100,12 @@ struct Life {
     indexes: RwLock<Arc<[Arc<IndexDef>]>>,
     /// Of each index, which partitions have which values. A partition that is made fills them too.
     directories: RwLock<ByIndex>,
+    /// Of each unique index, which values are taken.
+    taken: RwLock<HashMap<TableId, Arc<Taken>>>,
+    /// There are indexes that are unique, or that compute something.
+    has_checks: AtomicBool,
+    /// What ANALYZE found.
+    statistics: RwLock<Option<Arc<TableStatistics>>>,
     /// Set with every partition locked.
     dropped: AtomicBool,
 }
@@ -313,9 +324,11 @@ impl Region {
             let hasher = self.common.hasher.clone();
             let (account, rows) = (&self.account, self.common.segment_rows);
             let mut partition = Box::new(Partition::new(id, &shape, account, hasher, rows, &self.lives));
-            let directories = self.directories().read();
-            let of = |index: &IndexDef| -> Directories { directories.get(&index.id).cloned().unwrap_or_default() };
-            partition.start_indexes(&self.indexes(), of);
+            let (directories, taken) = (self.directories().read(), self.life.taken.read());
+            partition.start_indexes(&self.every_index(), |index| Shared {
+                taken: taken.get(&index.id).cloned(),
+                directories: directories.get(&index.id).cloned().unwrap_or_default(),
+            });
             partition
         })
     }
@@ -432,7 +445,21 @@ impl Region {
         version: Option<u32>,
         probes: &[Probe],
     ) -> Result<Vec<ScanBatch>> {
-        self.scan_found(view, partition, columns, version, |stored, at| stored.probed(probes, at))
+        let asked: Vec<Vec<Probe>> = probes.iter().map(|probe| vec![probe.clone()]).collect();
+        self.scan_searched(view, partition, columns, version, &asked)
+    }
+
+    /// Like [`Region::scan_version`], for somebody who wants rows only that one probe of each list finds. Others may be among
+    /// them: indexes are used where they leave few rows of the partition.
+    pub fn scan_searched(
+        &self,
+        view: &ReadView,
+        partition: PartitionId,
+        columns: &[usize],
+        version: Option<u32>,
+        asked: &[Vec<Probe>],
+    ) -> Result<Vec<ScanBatch>> {
+        self.scan_found(view, partition, columns, version, |stored, at| stored.searched(asked, at))
     }
 
     /// Like [`Region::scan_version`], for somebody who wants the row of one key only. What the view's own transaction has
@@ -542,70 +569,6 @@ impl Region {
         stored.shape().schema.version == version && stored.visit_probed(probe, snapshot.timestamp(), rows_max, f)
     }
 
-    /// The secondary indexes.
-    pub fn indexes(&self) -> Arc<[Arc<IndexDef>]> {
-        Arc::clone(&self.life.indexes.read())
-    }
-
-    /// The secondary indexes whose columns are all there, in the shape that this region has.
-    pub fn standing_indexes(&self) -> Vec<Arc<IndexDef>> {
-        let indexes = self.indexes();
-        if indexes.is_empty() {
-            return Vec::new();
-        }
-        let schema = self.schema();
-        indexes.iter().filter(|index| schema.has_columns_of(index)).cloned().collect()
-    }
-
-    /// Has one more index, which [`Self::build_index`] then makes in the partitions that are there.
-    pub fn add_index(&self, definition: &Arc<IndexDef>) {
-        let mut indexes = self.life.indexes.write();
-        *indexes = indexes.iter().cloned().chain([Arc::clone(definition)]).collect();
-    }
-
-    /// Makes an index in every partition: see [`Self::build_index_in`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn build_index(&self, definition: &Arc<IndexDef>) -> Result<()> {
-        (0..self.partition_count())
-            .map(PartitionId)
-            .try_for_each(|partition| self.build_index_in(partition, definition))
-    }
-
-    /// Makes an index in a partition that is there: writes to the others go on meanwhile, and queries use the index where
-    /// it is. One that was dropped meanwhile is not made.
-    ///
-    /// # Errors
-    /// 53200 over the memory bound, 42P01 where the table was dropped.
-    pub fn build_index_in(&self, partition: PartitionId, definition: &Arc<IndexDef>) -> Result<()> {
-        let mut guard = self.lock(partition);
-        if self.is_dropped() {
-            return Err(self.gone());
-        }
-        let is_wanted = self.indexes().iter().any(|index| index.id == definition.id);
-        match guard.as_mut() {
-            Some(partition) if is_wanted => partition.build_index(definition),
-            _ => Ok(()),
-        }
-    }
-
-    /// Forgets an index.
-    pub fn drop_index(&self, definition: &IndexDef) {
-        {
-            // Both at once: a partition that is made meanwhile has the index, or nobody asks the directory any more.
-            let mut directories = self.directories().write();
-            let mut indexes = self.life.indexes.write();
-            *indexes = indexes.iter().filter(|index| index.id != definition.id).cloned().collect();
-            directories.remove(&definition.id);
-        }
-        for place in self.places.iter() {
-            if let Some(partition) = place.lock().as_mut() {
-                partition.drop_index(definition);
-            }
-        }
-    }
-
     /// Whether a row may be stored: types, NULLs and limits, with PostgreSQL's errors.
     pub fn check_row(&self, row: &[Datum<'_>]) -> Result<()> {
         self.shape.read().check_row(row)
@@ -660,9 +623,11 @@ impl Region {
             if indexes.iter().all(stands) {
                 return;
             }
-            *indexes = indexes.iter().filter(|index| stands(index)).cloned().collect();
+            let left = indexes.iter().filter(|index| stands(index)).cloned().collect();
+            self.life.set_indexes(&mut indexes, left);
             Arc::clone(&indexes)
         };
+        self.life.taken.write().retain(|id, _| standing.iter().any(|index| index.id == *id));
         self.directories().write().retain(|id, _| standing.iter().any(|index| index.id == *id));
     }
 
@@ -707,6 +672,7 @@ impl Region {
         let mut guards = self.lock_all();
         self.life.dropped.store(true, Ordering::Release);
         self.directories().write().clear();
+        self.life.taken.write().clear();
         for guard in &mut guards {
             **guard = None;
         }
@@ -719,6 +685,7 @@ impl Region {
                 partition.check();
             }
         }
+        self.check_taken();
     }
 }
 

@@ -5,8 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ashlar_base::{
-    ColumnDef, ColumnId, Datum, IndexKind, Interval, PartitionId, Result, ScalarType, SqlType, TableId, TableSchema,
-    Value,
+    ColumnDef, ColumnId, Datum, IndexDef, IndexKind, IndexRows, Interval, PartitionId, Result, ScalarType, SqlType,
+    TableId, TableSchema, Value,
 };
 use proptest::prelude::*;
 
@@ -110,6 +110,7 @@ pub(crate) fn scan_all(region: &Arc<Region>, view: &ReadView) -> Result<Vec<Vec<
         assert_eq!(counted, count, "a scan without columns counts the same rows");
     }
     check_probes(region, view, &rows)?;
+    check_computed(region, view, &rows)?;
     crate::region::wanted::tests::check(region, view, &rows)?;
     Ok(rows)
 }
@@ -149,6 +150,94 @@ fn check_probes(region: &Arc<Region>, view: &ReadView, rows: &[Vec<Value>]) -> R
         }
     }
     Ok(())
+}
+
+/// The same of indexes with expressions and predicates.
+fn check_computed(region: &Arc<Region>, view: &ReadView, rows: &[Vec<Value>]) -> Result<()> {
+    let schema = region.schema();
+    for index in region.every_index().iter().filter(|index| !index.is_plain() && schema.has_columns_of(index)) {
+        let key_of = |row: &Vec<Value>| index_key(index, &schema, |ordinal| row[ordinal].clone());
+        for asked in rows {
+            let Some(key) = key_of(asked) else { continue };
+            let probe =
+                Probe { index: Arc::clone(index), equal: key.clone(), range: (Bound::Unbounded, Bound::Unbounded) };
+            let is_equal = |row: &Vec<Value>| key_of(row).is_some_and(|other| is_same(&key, &other));
+            check_probe(region, view, rows, probe, is_equal)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn is_same(left: &[Value], right: &[Value]) -> bool {
+    left.iter().zip(right).all(|(left, right)| compare(&left.as_datum(), &right.as_datum()).is_eq())
+}
+
+/// What a row has in an index; `None`: it is not in it.
+pub(crate) fn index_key(index: &IndexDef, schema: &TableSchema, value: impl Fn(usize) -> Value) -> Option<Vec<Value>> {
+    let ordinal = |id: &ColumnId| schema.columns.iter().position(|column| column.id == *id).unwrap();
+    let computed = match &index.rows {
+        None => Box::default(),
+        Some(rows) => {
+            let inputs = rows.inputs().iter().map(|id| value(ordinal(id))).collect();
+            rows.compute(&[inputs]).unwrap().pop().unwrap()?
+        }
+    };
+    let of = |id: &ColumnId| match IndexDef::expression(*id) {
+        Some(expression) => computed[expression].clone(),
+        None => value(ordinal(id)),
+    };
+    Some(index.columns.iter().map(of).collect())
+}
+
+/// An index that computes: the length of a text, or the texts of even length alone, or both.
+#[derive(Debug)]
+pub(crate) struct Lengths {
+    inputs: [ColumnId; 1],
+    types: Vec<SqlType>,
+    is_partial: bool,
+}
+
+/// An index on a column of texts: see [`Lengths`].
+pub(crate) fn lengths(id: TableId, column: ColumnId, computes: bool, is_partial: bool) -> IndexDef {
+    let columns = vec![if computes { IndexDef::expression_id(0) } else { column }];
+    let types = if computes { vec![INT4] } else { Vec::new() };
+    let rows: Arc<dyn IndexRows> = Arc::new(Lengths { inputs: [column], types, is_partial });
+    IndexDef { rows: Some(rows), ..IndexDef::plain(id, format!("i{id}"), IndexKind::Btree, columns) }
+}
+
+impl IndexRows for Lengths {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.inputs
+    }
+
+    fn compute(&self, rows: &[Vec<Value>]) -> Result<Vec<Option<Box<[Value]>>>> {
+        let compute = |row: &Vec<Value>| {
+            let length = match &row[0] {
+                Value::Text(text) => Some(text.len() as i32),
+                _ => None,
+            };
+            let is_in = !self.is_partial || length.is_some_and(|length| length % 2 == 0);
+            let value = length.map_or(Value::Null, Value::Int4);
+            is_in.then(|| self.types.iter().map(|_| value.clone()).collect())
+        };
+        Ok(rows.iter().map(compute).collect())
+    }
+
+    fn has_all_rows(&self) -> bool {
+        !self.is_partial
+    }
+
+    fn types(&self) -> &[SqlType] {
+        &self.types
+    }
+
+    fn text(&self, _: usize, _: &TableSchema) -> String {
+        "length(name)".to_owned()
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
 }
 
 fn check_probe(

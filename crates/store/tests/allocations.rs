@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use ashlar_base::{ColumnDef, ColumnId, Datum, IndexDef, IndexKind, ScalarType, SqlType, TableId, TableSchema, Value};
-use ashlar_store::{Applied, Mutation, Region, Store, StoreConfig, WriteSet};
+use ashlar_store::{Applied, Mutation, Probe, Region, Store, StoreConfig, WriteSet};
 
 thread_local! {
     /// Allocations of this thread, and its bytes that are allocated now; other tests run on others.
@@ -163,7 +163,7 @@ fn load(region: &Arc<Region>, store: &Store, rows: impl Iterator<Item = Vec<Valu
 
 /// On the second column.
 fn index(region: &Region, id: u32, kind: IndexKind) {
-    let index = Arc::new(IndexDef { id: TableId(id), name: format!("i{id}"), kind, columns: vec![ColumnId(1)] });
+    let index = Arc::new(IndexDef::plain(TableId(id), format!("i{id}"), kind, vec![ColumnId(1)]));
     region.add_index(&index);
     region.build_index(&index).expect("there is memory");
 }
@@ -248,4 +248,32 @@ fn a_small_row_costs_at_most_24_bytes_more() {
     drop(writes);
     let more = region.bytes() as f64 / f64::from(rows) - 12.0;
     assert!(more <= 24.0, "{more} bytes more a row");
+}
+
+#[test]
+fn an_indexed_lookup_allocates_less_than_four_kilobytes() {
+    const ROWS: u32 = 20_000;
+    let store = Store::new(StoreConfig { partition_count: 256, ..StoreConfig::default() });
+    let region = store.create_region(table("kv", &[("key", BYTEA), ("n", INT8)])).unwrap();
+    index(&region, 2, IndexKind::Btree);
+    let mut buffer = [0; 8];
+    for number in 0..ROWS {
+        let row = [Datum::Bytea(key_name(number, &mut buffer)), Datum::Int8(i64::from(number))];
+        region.entry(&row[..1], |entry| entry.apply(Mutation::Insert { row: &row })).unwrap();
+    }
+    store.compact();
+    let definition = region.indexes()[0].clone();
+    let snapshot = store.snapshot();
+    for number in [5, 77, 19_999, 50_000] {
+        let (mut found, before) = (0, COUNTED.get());
+        let open = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        let probes = [Probe { index: Arc::clone(&definition), equal: vec![Value::Int8(number)], range: open }];
+        let candidates = region.candidates(&snapshot, &probes).expect("the directory is made");
+        for partition in candidates.iter() {
+            assert!(region.probe(&snapshot, partition, 1, &probes[0], 64, &mut |_| found += 1));
+        }
+        assert_eq!(found, usize::from(number < i64::from(ROWS)));
+        let allocated = COUNTED.get().1 - before.1;
+        assert!(COUNTED.get().0 - before.0 < 20 && allocated < 4096, "{allocated} bytes");
+    }
 }

@@ -98,10 +98,10 @@ fn first_rows(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     });
     let Some(order) = order.collect::<Option<Vec<_>>>() else { return Ok(None) };
     let Some(asked) = scan.asked() else { return Ok(None) };
-    let Some(walk) = walk_of(scan.region(), scan.conditions(), &asked.probes, &order, fetch) else { return Ok(None) };
+    let Some(walk) = walk_of(scan.region(), scan.conditions(), &asked.plain, &order, fetch) else { return Ok(None) };
     // Of the whole table each partition gives so many: reading all of it in order may be less work.
     let rows = u64::from(scan.region().partition_count()) * fetch as u64;
-    if walk.probe.equal.is_empty() && rows.saturating_mul(WALK_SHARE) > scan.region().row_count() {
+    if walk.probe.equal.is_empty() && rows.saturating_mul(WALK_SHARE) > scan.region().row_estimate() {
         return Ok(None);
     }
     let input = with_access(sort.input(), &Access::Walks(Arc::new([walk])), None)?;
@@ -137,7 +137,7 @@ fn ends(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
             return None;
         }
         let order = [(column, backwards, backwards)];
-        let walk = walk_of(scan.region(), scan.conditions(), &asked.probes, &order, 1)?;
+        let walk = walk_of(scan.region(), scan.conditions(), &asked.plain, &order, 1)?;
         Some(Walk { backwards, passes_null: true, ..walk })
     };
     let Some(walks) = aggregate.aggr_expr().iter().map(walk).collect::<Option<Vec<Walk>>>() else { return Ok(None) };

@@ -9,9 +9,9 @@ use ashlar_base::{ColumnDefault, ColumnId, Error, ErrorCode, Result, SequenceKin
 use ashlar_functions::error::undefined_table;
 use ashlar_store::Region;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, ObjectType, RenameStmt};
+use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, ConstrType, ObjectType, RenameStmt};
 
-use super::{Done, defaults, definition, exists, options, relation_name, sequence};
+use super::{Done, constraint_kind, defaults, definition, exists, options, relation_name, sequence, unique};
 use crate::catalog::{CatalogDraft, CatalogState, Table};
 use crate::engine::Engine;
 use crate::key_plan::altered;
@@ -85,7 +85,7 @@ fn apply(
 }
 
 /// ALTER TABLE
-pub(super) fn alter(
+pub(super) async fn alter(
     engine: &Engine,
     transaction: &mut Transaction,
     statement: &AlterTableStmt,
@@ -105,6 +105,7 @@ pub(super) fn alter(
     let mut schema = TableSchema::clone(&region.schema());
     let mut done = Done::tag("ALTER TABLE");
     let mut restarts = Vec::new();
+    let (mut added, mut dropped) = (Vec::new(), Vec::new());
     for command in &statement.cmds {
         let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
         let subtype = AlterTableType::try_from(command.subtype).unwrap_or(AlterTableType::Undefined);
@@ -155,12 +156,48 @@ pub(super) fn alter(
                 let ordinal = schema.column(&command.name).ok_or_else(|| no_column(&schema, &command.name))?;
                 restarts.push((schema.columns[ordinal].id, restart(&schema, ordinal, command, in_block)?));
             }
+            AlterTableType::AtAddConstraint => {
+                let constraint = command.def.as_ref().and_then(|def| def.node.as_ref());
+                let Some(NodeEnum::Constraint(constraint)) = constraint else { continue };
+                match constraint_kind(constraint.contype) {
+                    ConstrType::ConstrUnique => added.push(unique::stated(constraint, None)?),
+                    ConstrType::ConstrPrimary => {
+                        return Err(Error::unsupported("adding a primary key to a table is not supported"));
+                    }
+                    _ => return Err(Error::unsupported("adding a constraint of this kind is not supported")),
+                }
+            }
+            AlterTableType::AtDropConstraint => match unique::find(&region, transaction, &command.name) {
+                Some(index) => dropped.push(index),
+                None if !schema.hidden_key && schema.key_name == command.name => {
+                    return Err(Error::unsupported("dropping the primary key of a table is not supported"));
+                }
+                None => {
+                    let name = &command.name;
+                    let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", schema.name);
+                    if !command.missing_ok {
+                        return Err(Error::new(ErrorCode::UndefinedObject, message));
+                    }
+                    done.notices.push(Error::new(ErrorCode::SuccessfulCompletion, format!("{message}, skipping")));
+                }
+            },
             AlterTableType::AtSetRelOptions => options::set(&mut schema.life, list_of(command))?,
             AlterTableType::AtResetRelOptions => options::reset(&mut schema.life, list_of(command))?,
             _ => return Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }
     }
+    // What a constraint finds in the rows must not come after another part of the statement is done.
+    if !added.is_empty() && (added.len() > 1 || schema != *region.schema()) {
+        return Err(Error::unsupported("adding a constraint beside other changes in one ALTER TABLE is not supported")
+            .with_hint("Use statements of their own."));
+    }
     apply(engine, transaction, &name, &region, schema, in_block)?;
+    for index in dropped {
+        transaction.drop_index(Arc::clone(&region), index);
+    }
+    for constraint in added {
+        unique::add(engine, transaction, &region, constraint).await?;
+    }
     for (column, number) in restarts {
         region.restart_numbers(column, number);
     }
@@ -231,6 +268,10 @@ fn add_column(
     definition.id = id;
     if constraints.primary_key.is_some() {
         return Err(Error::unsupported("adding a primary key to a table is not supported"));
+    }
+    if !constraints.uniques.is_empty() {
+        return Err(Error::unsupported("adding a column with a UNIQUE constraint is not supported")
+            .with_hint("Add the column, then the constraint."));
     }
     match &definition.default {
         Some(ColumnDefault::Constant(_)) | None => {}

@@ -8,6 +8,7 @@ use ashlar_base::{
 use pg_query::NodeEnum;
 use pg_query::protobuf::{self, ConstrType, CreateStmt};
 
+use super::unique::{self, Stated};
 use super::{constraint_kind, defaults, hidden_key, options, sequence};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
@@ -18,6 +19,8 @@ use crate::sql_types;
 pub(super) struct ColumnConstraints {
     /// PRIMARY KEY, with the name it was given, which may be empty.
     pub(super) primary_key: Option<String>,
+    /// UNIQUE
+    pub(super) uniques: Vec<Stated>,
 }
 
 /// A nullable column without a default.
@@ -35,7 +38,8 @@ pub(super) fn check_access_method(name: &str) -> Result<()> {
     }
 }
 
-/// The shape that CREATE TABLE describes. `key_name` is what the constraint was called, empty where it was not.
+/// The shape that CREATE TABLE describes, and its UNIQUE constraints. `key_name` is what the constraint was called, empty
+/// where it was not.
 ///
 /// # Errors
 /// 42P16, 42701, 42703 and 0A000 as PostgreSQL has them.
@@ -45,7 +49,7 @@ pub(super) fn table(
     id: TableId,
     name: &str,
     statement: &CreateStmt,
-) -> Result<TableSchema> {
+) -> Result<(TableSchema, Vec<Stated>)> {
     check_access_method(&statement.access_method)?;
     if statement.relation.as_ref().is_some_and(|relation| relation.relpersistence == "t") {
         return Err(Error::unsupported("temporary tables are not supported"));
@@ -55,6 +59,7 @@ pub(super) fn table(
     }
     let mut columns: Vec<ColumnDef> = Vec::new();
     let mut key: Option<(Vec<String>, String)> = None;
+    let mut uniques = Vec::new();
     let set_key = |names: Vec<String>, given: String, key: &mut Option<(Vec<String>, String)>| {
         if key.replace((names, given)).is_some() {
             return Err(Error::new(
@@ -77,6 +82,7 @@ pub(super) fn table(
                 if let Some(given) = constraints.primary_key {
                     set_key(vec![column.name.clone()], given, &mut key)?;
                 }
+                uniques.extend(constraints.uniques);
                 columns.push(column);
             }
             Some(NodeEnum::Constraint(constraint)) => match constraint_kind(constraint.contype) {
@@ -87,6 +93,7 @@ pub(super) fn table(
                     let names = constraint.keys.iter().filter_map(sql_types::string_of).map(str::to_owned).collect();
                     set_key(names, constraint.conname.clone(), &mut key)?;
                 }
+                ConstrType::ConstrUnique => uniques.push(unique::stated(constraint, None)?),
                 other => return Err(unsupported_constraint(other)),
             },
             _ => return Err(Error::unsupported("this element of CREATE TABLE is not supported")),
@@ -94,6 +101,10 @@ pub(super) fn table(
     }
     for constraint in &statement.constraints {
         if let Some(NodeEnum::Constraint(constraint)) = &constraint.node {
+            if constraint_kind(constraint.contype) == ConstrType::ConstrUnique {
+                uniques.push(unique::stated(constraint, None)?);
+                continue;
+            }
             return Err(unsupported_constraint(constraint_kind(constraint.contype)));
         }
     }
@@ -113,7 +124,7 @@ pub(super) fn table(
     }
     let options = options::table(&statement.options)?;
     let schema = finish(id, name, columns, ordinals, options.partition_by.as_deref())?;
-    Ok(TableSchema { key_name, life: options.life, ..schema })
+    Ok((TableSchema { key_name, life: options.life, ..schema }, uniques))
 }
 
 /// Completes a shape: key columns are NOT NULL, and a table without a key gets a hidden one.
@@ -161,7 +172,6 @@ pub(super) fn finish(
 
 fn unsupported_constraint(kind: ConstrType) -> Error {
     let what = match kind {
-        ConstrType::ConstrUnique => "UNIQUE constraints other than the primary key are",
         ConstrType::ConstrCheck => "CHECK constraints are",
         ConstrType::ConstrForeign => "FOREIGN KEY constraints are",
         ConstrType::ConstrExclusion => "EXCLUDE constraints are",
@@ -225,6 +235,9 @@ pub(super) fn column_def(
             }
             ConstrType::ConstrPrimary => {
                 constraints.primary_key = Some(constraint.conname.clone());
+            }
+            ConstrType::ConstrUnique => {
+                constraints.uniques.push(unique::stated(constraint, Some(&definition.colname))?);
             }
             ConstrType::ConstrGenerated => return Err(Error::unsupported("generated columns are not supported")),
             other => return Err(unsupported_constraint(other)),

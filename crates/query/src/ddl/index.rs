@@ -1,17 +1,22 @@
 //! CREATE INDEX and DROP INDEX.
 //!
 //! No answer depends on an index. So one that is made can be used at once, by everybody, in a block too, and a ROLLBACK
-//! takes it away again; one that is dropped in a block goes when that commits.
+//! takes it away again; one that is dropped in a block goes when that commits. A unique index holds for others from the
+//! moment on that it is being made.
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, IndexDef, IndexKind, PartitionId, Result, TableSchema};
+use ashlar_base::{Error, ErrorCode, IndexDef, IndexKind, IndexOrder, PartitionId, Result, TableSchema, Unique};
+use ashlar_store::Region;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{DropStmt, IndexElem, IndexStmt, SortByDir, SortByNulls};
 
 use super::{Done, alter, exists, object_name, relation_name};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
+use crate::index_rows::{self, IndexExpressions, Planned};
+use crate::index_text::{self, Text};
+use crate::statement::expression_text;
 use crate::transaction::Transaction;
 
 /// Bytes of a name: what is longer is cut where a statement is read.
@@ -37,40 +42,19 @@ pub(super) async fn create(
     if table == alter::PLAIN_KEYS {
         return Err(alter::no_alter());
     }
-    let schema = region.committed().schema();
     let kind = kind(&statement.access_method)?;
-    check_form(statement)?;
-    let mut columns = Vec::new();
-    let mut names = Vec::new();
-    for parameter in &statement.index_params {
-        let Some(NodeEnum::IndexElem(element)) = &parameter.node else { continue };
-        let ordinal = column(&region.schema(), element)?;
-        let column = &region.schema().columns[ordinal];
-        if !schema.columns.iter().any(|known| known.id == column.id) {
-            let message = format!("an index on column \"{}\" in the block that adds it is not supported", column.name);
-            return Err(Error::unsupported(message).with_hint("COMMIT first."));
-        }
-        if column.sql_type.is_array() || !column.sql_type.scalar().can_be_key() {
-            return Err(Error::unsupported(format!(
-                "an index on a column of type {} is not supported",
-                column.sql_type
-            ))
-            .with_table(&schema.name)
-            .with_column(&column.name));
-        }
-        columns.push(column.id);
-        names.push(column.name.clone());
-    }
-    if columns.len() > COLUMNS_MAX {
+    check_form(statement, kind)?;
+    let (definition, names) = define(engine, &state, &region, statement, kind)?;
+    if definition.columns.len() > COLUMNS_MAX {
         let message = format!("cannot use more than {COLUMNS_MAX} columns in an index");
         return Err(Error::new(ErrorCode::TooManyColumns, message));
     }
-    if kind == IndexKind::Hash && columns.len() > 1 {
+    if kind == IndexKind::Hash && definition.columns.len() > 1 {
         return Err(Error::unsupported("access method \"hash\" does not support multicolumn indexes"));
     }
     let is_taken = |name: &str| is_taken(&state, transaction, name);
     let name = match statement.idxname.as_str() {
-        "" => free_name(&schema.name, &names, is_taken),
+        "" => free_name(&region.schema().name, &names, "idx", is_taken),
         given => given.to_owned(),
     };
     if is_taken(&name) {
@@ -80,32 +64,142 @@ pub(super) async fn create(
         let message = format!("relation \"{name}\" already exists, skipping");
         return Ok(Done::notice("CREATE INDEX", ErrorCode::DuplicateTable, message));
     }
-    let definition = Arc::new(IndexDef { id: engine.catalog().next_id(), name, kind, columns });
-    engine.catalog().add_index(&region, &definition, |index| transaction.has_dropped_index(index))?;
-    transaction.made_index(Arc::clone(&region), Arc::clone(&definition));
+    make(engine, transaction, &region, IndexDef { name, ..definition }).await?;
+    Ok(Done::tag("CREATE INDEX"))
+}
+
+/// What an index is on, still without its name, and what its columns contribute to that.
+fn define(
+    engine: &Engine,
+    state: &Arc<CatalogState>,
+    region: &Arc<Region>,
+    statement: &IndexStmt,
+    kind: IndexKind,
+) -> Result<(IndexDef, Vec<String>)> {
+    let (seen, committed) = (region.schema(), region.committed().schema());
+    let (mut columns, mut orders, mut names) = (Vec::new(), Vec::new(), Vec::new());
+    let mut expressions = Vec::new();
+    for parameter in &statement.index_params {
+        let Some(NodeEnum::IndexElem(element)) = &parameter.node else { continue };
+        let order = order(element)?;
+        if kind == IndexKind::Hash && order != IndexOrder::default() {
+            let what = if order.descending { "ASC/DESC" } else { "NULLS FIRST/LAST" };
+            return Err(Error::unsupported(format!("access method \"hash\" does not support {what} options")));
+        }
+        orders.push(order);
+        let planned = match &element.expr {
+            None => Planned::Column(column(&seen, &element.name)?),
+            Some(expr) => index_rows::expression(engine, state, &seen, &expression_text(expr)?)?,
+        };
+        let (sql_type, name) = match planned {
+            Planned::Column(ordinal) => {
+                let column = &seen.columns[ordinal];
+                check_committed(&committed, column.id, &column.name)?;
+                columns.push(column.id);
+                (column.sql_type, column.name.clone())
+            }
+            Planned::Expression(expr, sql_type) => {
+                let node = element.expr.as_ref().ok_or_else(|| Error::internal("an expression has its tree"))?;
+                columns.push(IndexDef::expression_id(expressions.len()));
+                let name = index_text::name_of(node);
+                expressions.push((name.clone(), expr, sql_type, Text::of_key(node, &seen)?));
+                (sql_type, name)
+            }
+        };
+        if sql_type.is_array() || !sql_type.scalar().can_be_key() {
+            let error = Error::unsupported(format!("an index on a column of type {sql_type} is not supported"));
+            return Err(error.with_table(&seen.name).with_column(&name));
+        }
+        names.push(name);
+    }
+    let predicate = match &statement.where_clause {
+        None => None,
+        Some(node) => {
+            let conjuncts = index_rows::conjuncts(engine, state, &seen, &expression_text(node)?)?;
+            Some((conjuncts, Text::of(node, &seen)?))
+        }
+    };
+    let rows = IndexExpressions::new(engine, &seen, expressions, predicate)?;
+    for id in rows.iter().flat_map(|rows| rows.inputs()) {
+        let name = seen.columns.iter().find(|column| column.id == *id).map_or("?", |column| column.name.as_str());
+        check_committed(&committed, *id, name)?;
+    }
+    let unique =
+        statement.unique.then_some(Unique { nulls_distinct: !statement.nulls_not_distinct, is_constraint: false });
+    let id = engine.catalog().next_id();
+    Ok((IndexDef { id, name: String::new(), kind, columns, unique, orders, rows }, names))
+}
+
+/// 0A000 for a column that others do not see yet.
+pub(super) fn check_committed(committed: &TableSchema, id: ashlar_base::ColumnId, name: &str) -> Result<()> {
+    if committed.columns.iter().any(|known| known.id == id) {
+        return Ok(());
+    }
+    let message = format!("an index on column \"{name}\" in the block that adds it is not supported");
+    Err(Error::unsupported(message).with_hint("COMMIT first."))
+}
+
+/// Makes an index of a table that there is.
+///
+/// # Errors
+/// 23505 where values that are to be unique are not, 42P07 where somebody has taken the name; what was made goes with the
+/// transaction.
+pub(super) async fn make(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    region: &Arc<Region>,
+    definition: IndexDef,
+) -> Result<()> {
+    let definition = Arc::new(definition);
+    engine.catalog().add_index(region, &definition, |index| transaction.has_dropped_index(index))?;
+    transaction.made_index(Arc::clone(region), Arc::clone(&definition));
     for partition in (0..region.partition_count()).map(PartitionId) {
         region.build_index_in(partition, &definition)?;
         // Whoever wants to cancel gets a turn.
         tokio::task::yield_now().await;
     }
-    Ok(Done::tag("CREATE INDEX"))
+    transaction.writes.check_values(region).map_err(|error| cannot_create(&definition, error))?;
+    region.complete_index(&definition);
+    if definition.unique.is_some() {
+        // From now on it is what ON CONFLICT can name.
+        engine.catalog().replan();
+    }
+    Ok(())
+}
+
+/// What is wrong with rows that the same transaction has written.
+fn cannot_create(definition: &IndexDef, error: Error) -> Error {
+    if error.code() != ErrorCode::UniqueViolation || error.fields().constraint.as_deref() != Some(&definition.name) {
+        return error;
+    }
+    let message = format!("could not create unique index \"{}\"", definition.name);
+    let detail = error.fields().detail.as_deref().unwrap_or_default();
+    let detail = detail.replace(" already exists.", " is duplicated.");
+    Error::new(ErrorCode::UniqueViolation, message).with_detail(detail).with_constraint(definition.name.clone())
 }
 
 /// Whether a table or an index has this name, those that the transaction has dropped aside.
-fn is_taken(state: &CatalogState, transaction: &Transaction, name: &str) -> bool {
+pub(super) fn is_taken(state: &CatalogState, transaction: &Transaction, name: &str) -> bool {
     match state.index(name, |_| false) {
         Some(_) => state.index(name, |index| transaction.has_dropped_index(index)).is_some(),
         None => state.is_relation(name),
     }
 }
 
-/// `table_column_idx`, or the first of `table_column_idx1`, ... that is free. As in PostgreSQL the longer part is cut
-/// where a name would be longer than a statement can say.
-fn free_name(table: &str, columns: &[String], is_taken: impl Fn(&str) -> bool) -> String {
+/// `table_column_idx`, or the first of `table_column_idx1`, ... that is free; `label` is what it ends with. As in PostgreSQL
+/// the longer part is cut where a name would be longer than a statement can say, and a column that stands twice is told
+/// apart.
+pub(super) fn free_name(table: &str, columns: &[String], label: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut told_apart: Vec<String> = Vec::with_capacity(columns.len());
+    for column in columns {
+        let numbered = (0u32..).map(|number| if number == 0 { column.clone() } else { format!("{column}{number}") });
+        let mut free = numbered.filter(|name| !told_apart.contains(name));
+        told_apart.extend(free.next());
+    }
     let mut number = 0u32;
     loop {
-        let end = if number == 0 { "idx".to_owned() } else { format!("idx{number}") };
-        let (mut table, mut columns) = (table.to_owned(), columns.join("_"));
+        let end = if number == 0 { label.to_owned() } else { format!("{label}{number}") };
+        let (mut table, mut columns) = (table.to_owned(), told_apart.join("_"));
         while table.len() + columns.len() + end.len() + 2 > NAME_BYTES_MAX {
             let longer = if table.len() > columns.len() { &mut table } else { &mut columns };
             longer.pop();
@@ -130,13 +224,12 @@ fn kind(access_method: &str) -> Result<IndexKind> {
     }
 }
 
-/// 0A000 for what an index cannot be yet.
-fn check_form(statement: &IndexStmt) -> Result<()> {
-    let refused = if statement.unique {
-        "CREATE UNIQUE INDEX"
-    } else if statement.where_clause.is_some() {
-        "CREATE INDEX ... WHERE"
-    } else if !statement.index_including_params.is_empty() {
+/// 0A000 for what an index cannot be.
+fn check_form(statement: &IndexStmt, kind: IndexKind) -> Result<()> {
+    if statement.unique && kind == IndexKind::Hash {
+        return Err(Error::unsupported("access method \"hash\" does not support unique indexes"));
+    }
+    let refused = if !statement.index_including_params.is_empty() {
         "CREATE INDEX ... INCLUDE"
     } else if !statement.options.is_empty() {
         "CREATE INDEX ... WITH"
@@ -148,22 +241,24 @@ fn check_form(statement: &IndexStmt) -> Result<()> {
     Err(Error::unsupported(format!("{refused} is not supported")))
 }
 
-/// The ordinal of the column that an element of an index is.
-fn column(schema: &TableSchema, element: &IndexElem) -> Result<usize> {
-    if element.expr.is_some() {
-        return Err(Error::unsupported("an index on an expression is not supported"));
-    }
+/// How an element of an index is to be ordered. NULLs come first in descending order, unless it says otherwise.
+fn order(element: &IndexElem) -> Result<IndexOrder> {
     if !element.collation.is_empty() || !element.opclass.is_empty() {
         return Err(Error::unsupported("an index with a collation or an operator class is not supported"));
     }
-    let is_descending = SortByDir::try_from(element.ordering) == Ok(SortByDir::SortbyDesc);
-    let is_first = SortByNulls::try_from(element.nulls_ordering) == Ok(SortByNulls::SortbyNullsFirst);
-    if is_descending || is_first {
-        return Err(Error::unsupported("an index in descending order, or with NULLs first, is not supported")
-            .with_hint("Leave the order out: equal values and ranges are found by any."));
-    }
-    schema.column(&element.name).ok_or_else(|| {
-        let message = format!("column \"{}\" does not exist", element.name);
+    let descending = SortByDir::try_from(element.ordering) == Ok(SortByDir::SortbyDesc);
+    let nulls_first = match SortByNulls::try_from(element.nulls_ordering) {
+        Ok(SortByNulls::SortbyNullsFirst) => true,
+        Ok(SortByNulls::SortbyNullsLast) => false,
+        _ => descending,
+    };
+    Ok(IndexOrder { descending, nulls_first })
+}
+
+/// The ordinal of a column that an index is on.
+fn column(schema: &TableSchema, name: &str) -> Result<usize> {
+    schema.column(name).ok_or_else(|| {
+        let message = format!("column \"{name}\" does not exist");
         Error::new(ErrorCode::UndefinedColumn, message)
     })
 }
@@ -186,14 +281,22 @@ pub(super) fn drop(
         let Some(name) = object_name(object, statement.missing_ok, &mut done)? else { continue };
         let name = name.as_str();
         match state.index(name, |index| transaction.has_dropped_index(index)) {
+            Some((region, index)) if index.unique.is_some_and(|unique| unique.is_constraint) => {
+                return Err(required(name, &region.schema().name));
+            }
             Some(found) => dropped.push(found),
             None if state.table(name).is_some() => {
                 return Err(Error::new(ErrorCode::WrongObjectType, format!("\"{name}\" is not an index"))
                     .with_hint("Use DROP TABLE to remove a table."));
             }
             None if state.index(name, |_| false).is_none() && state.is_relation(name) => {
-                let message = format!("cannot drop index {name} because the primary key of its table requires it");
-                return Err(Error::new(ErrorCode::DependentObjects, message));
+                let has_key = |region: &&Arc<Region>| region.schema().key_name == name;
+                let mut tables = state.tables().filter_map(|(_, table)| match table {
+                    crate::catalog::Table::Grid(region) => Some(region),
+                    crate::catalog::Table::File(_) => None,
+                });
+                let table = tables.find(has_key).map_or_else(String::new, |region| region.schema().name.clone());
+                return Err(required(name, &table));
             }
             None if statement.missing_ok => {
                 let message = format!("index \"{name}\" does not exist, skipping");
@@ -206,4 +309,11 @@ pub(super) fn drop(
         transaction.drop_index(region, index);
     }
     Ok(done)
+}
+
+/// 2BP01 for the index of a constraint.
+fn required(name: &str, table: &str) -> Error {
+    let message = format!("cannot drop index {name} because constraint {name} on table {table} requires it");
+    Error::new(ErrorCode::DependentObjects, message)
+        .with_hint(format!("You can drop constraint {name} on table {table} instead."))
 }

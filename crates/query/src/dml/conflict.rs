@@ -1,4 +1,4 @@
-//! ON CONFLICT: the key that it is about, and what becomes of the row that has it.
+//! ON CONFLICT: what becomes of the row that has the key or the values of a proposed one. Which these are: `arbiters`.
 
 use std::sync::Arc;
 
@@ -7,51 +7,28 @@ use ashlar_functions::error::from_datafusion;
 use ashlar_functions::walk;
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::sql::sqlparser::ast::{Assignment, ConflictTarget, Expr, OnConflictAction, OnInsert};
+use datafusion::sql::sqlparser::ast::{Assignment, Expr, OnConflictAction, OnInsert};
 
 use super::change::{default_of, is_default};
 use super::parameters::{ParametersRead, parameter_schema};
-use super::{Builder, Conflict, assigned_column, split_assignments, target_column, typed};
-use crate::key_plan::{self, single};
+use super::{Builder, Conflict, assigned_column, split_assignments, typed};
+use crate::key_plan;
 use crate::select::Planner;
 use crate::select::names::folded;
 
 impl Builder<'_> {
-    pub(super) fn conflict(&mut self, on: Option<OnInsert>, alias: &str) -> Result<Conflict> {
+    /// `has_target`: it names what it is about.
+    pub(super) fn conflict(&mut self, on: Option<OnInsert>, has_target: bool, alias: &str) -> Result<Conflict> {
         let on = match on {
             None => return Ok(Conflict::Fail),
             Some(OnInsert::OnConflict(on)) => on,
             Some(_) => return Err(Error::unsupported("ON DUPLICATE KEY is not supported")),
         };
-        match &on.conflict_target {
-            None => {}
-            Some(ConflictTarget::Columns(names)) => {
-                let mut ordinals = Vec::new();
-                for name in names {
-                    ordinals.push(target_column(self.schema, &folded(name))?);
-                }
-                ordinals.sort_unstable();
-                let mut key = self.schema.key.clone();
-                key.sort_unstable();
-                if ordinals != key || self.schema.hidden_key {
-                    return Err(no_constraint());
-                }
-            }
-            Some(ConflictTarget::OnConstraint(name)) => {
-                let name = single(name).unwrap_or_default();
-                if self.schema.hidden_key || name != self.schema.key_name {
-                    return Err(Error::new(
-                        ErrorCode::UndefinedObject,
-                        format!("constraint \"{name}\" for table \"{}\" does not exist", self.schema.name),
-                    ));
-                }
-            }
-        }
         let update = match on.action {
             OnConflictAction::DoNothing => return Ok(Conflict::Nothing),
             OnConflictAction::DoUpdate(update) => update,
         };
-        if on.conflict_target.is_none() {
+        if !has_target {
             return Err(Error::new(
                 ErrorCode::SyntaxError,
                 "ON CONFLICT DO UPDATE requires inference specification or constraint name",
@@ -142,13 +119,6 @@ impl Builder<'_> {
         let physical = self.engine.state().create_physical_expr(logical, schema).map_err(from_datafusion)?;
         Ok((physical, sql_type))
     }
-}
-
-fn no_constraint() -> Error {
-    Error::new(
-        ErrorCode::InvalidColumnReference,
-        "there is no unique or exclusion constraint matching the ON CONFLICT specification",
-    )
 }
 
 fn holds_query(expr: &Expr) -> bool {

@@ -9,9 +9,13 @@ use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, Insert, Query, SelectItem, SetExpr, Statement as AstStatement, TableObject,
     Value as AstValue, Values, With,
 };
+use pg_query::protobuf::InferClause;
 
+use super::arbiters;
 use super::with::before;
-use super::{Builder, Cell, Conflict, InsertPlan, Outputs, Source, select_of, target_column, typed, unlimited};
+use super::{
+    Arbiters, Builder, Cell, Conflict, InsertPlan, Outputs, Source, select_of, target_column, typed, unlimited,
+};
 use crate::assign::Assigned;
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
@@ -21,7 +25,7 @@ use crate::select::{Planner, SelectPlan, expiry};
 use crate::sql_types::ast_of;
 
 impl InsertPlan {
-    /// Plans an INSERT. `overriding`: it says OVERRIDING SYSTEM VALUE.
+    /// Plans an INSERT. `overriding`: it says OVERRIDING SYSTEM VALUE. `target` is what its ON CONFLICT names.
     ///
     /// # Errors
     /// What names and types find.
@@ -31,6 +35,7 @@ impl InsertPlan {
         with: Option<With>,
         insert: Insert,
         overriding: bool,
+        target: Option<&InferClause>,
         declared: &[u32],
     ) -> Result<Self> {
         let TableObject::TableName(name) = &insert.table else {
@@ -46,12 +51,13 @@ impl InsertPlan {
             check_generated(&schema, &targets, &source)?;
         }
         let alias = insert.table_alias.as_ref().map_or(name, |alias| folded(&alias.alias));
-        let conflict = plan.conflict(insert.on, &alias)?;
+        let arbiters = arbiters::of(engine, catalog, &region, target)?;
+        let conflict = plan.conflict(insert.on, target.is_some(), &alias)?;
         let returning = plan.returning(insert.returning, &alias)?;
         let parameter_types = plan.finish_parameters();
         let defaults = default_plans(engine, catalog, &schema, |ordinal| is_wanted(&targets, &source, ordinal))?;
         let zone = engine.zone();
-        Ok(Self { region, targets, source, conflict, returning, defaults, parameter_types, zone, schema })
+        Ok(Self { region, targets, source, conflict, arbiters, returning, defaults, parameter_types, zone, schema })
     }
 
     fn targets(schema: &TableSchema, insert: &Insert) -> Result<Vec<usize>> {
@@ -92,6 +98,16 @@ impl InsertPlan {
     /// Whether a default gives another value each time, such as `random()`.
     pub fn has_volatile_default(&self) -> bool {
         self.defaults.iter().any(|(_, plan)| plan.is_volatile())
+    }
+
+    /// Whether one trip to the partition of its row does all there is to do: nothing but that row's own key tells whether it
+    /// is there already.
+    pub fn is_one_trip(&self) -> bool {
+        match (&self.conflict, &self.arbiters) {
+            (Conflict::Fail, _) | (Conflict::Nothing, Arbiters::Key) => true,
+            (Conflict::Nothing, Arbiters::Any) => !self.region.has_checks(),
+            _ => false,
+        }
     }
 
     /// Whether it runs without the engine: constants and parameters, into rows as they are.

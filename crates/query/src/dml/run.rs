@@ -89,6 +89,7 @@ impl Run<'_> {
                 }
             }
         }
+        self.transaction.check_values(&plan.region)?;
         sink.finish(self.engine, self.parameters, view, self.transaction.time).await
     }
 
@@ -174,6 +175,7 @@ impl Run<'_> {
             let writes = &mut self.transaction.writes;
             writes.insert_living(&plan.region, schema.version, &snapshot, &datums, expiry)?;
         }
+        self.transaction.check_values(&plan.region)?;
         Ok(outcome)
     }
 

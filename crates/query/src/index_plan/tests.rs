@@ -81,14 +81,13 @@ fn everything_else_is_left_to_the_engine() {
     let (region, _) = engine.catalog().current().index("by_v", |_| false).unwrap();
     let id = engine.catalog().next_id();
     let columns = vec![ColumnId(0), ColumnId(0), ColumnId(2)];
-    let twice = Arc::new(IndexDef { id, name: "twice".to_owned(), kind: IndexKind::Btree, columns });
+    let twice = Arc::new(IndexDef::plain(id, "twice", IndexKind::Btree, columns));
     engine.catalog().add_index(&region, &twice, |_| false).unwrap();
     region.build_index(&twice).unwrap();
     region.drop_index(&engine.catalog().current().index("by_both", |_| false).unwrap().1);
     assert!(plan(&engine, "SELECT v FROM t WHERE id = 5 AND s = 'text 6'").is_none());
     // More rows than a connection's thread collects, and an index that is gone.
-    let by_text =
-        Arc::new(IndexDef { id, name: "by_text".to_owned(), kind: IndexKind::Hash, columns: vec![ColumnId(2)] });
+    let by_text = Arc::new(IndexDef::plain(id, "by_text", IndexKind::Hash, vec![ColumnId(2)]));
     region.drop_index(&twice);
     engine.catalog().add_index(&region, &by_text, |_| false).unwrap();
     region.build_index(&by_text).unwrap();

@@ -177,6 +177,7 @@ impl KeyPlan {
             let datums: Vec<Datum<'_>> = row.iter().map(Value::as_datum).collect();
             self.region.check_row(&datums)?;
             transaction.writes.upsert(&self.region, self.schema.version, &snapshot, &datums)?;
+            transaction.check_values(&self.region)?;
         } else if matches!(self.action, KeyAction::Delete) {
             transaction.writes.delete(&self.region, self.schema.version, &snapshot, &key)?;
         }

@@ -21,7 +21,7 @@ use datafusion::logical_expr::{
 use super::functions::cast;
 use super::objects::{self, ObjectKind};
 use super::pg_catalog::{DATABASE_OID, NAMESPACES, OWNER_OID};
-use super::relations::{self, Relation};
+use super::relations::{self, ConstraintKind, Relation};
 use crate::catalog::{CatalogState, Table};
 
 /// The metadata key of a field whose numbers are those of objects: it names the type, such as `regclass`.
@@ -337,19 +337,23 @@ impl BoundFunction {
             None => Int64Array::from(vec![0; args[0].len()]),
         };
         let numbers = cast(&args[0], &DataType::Int64)?;
-        let definition = |(oid, column): (Option<i64>, Option<i64>)| {
-            let (oid, column) = (oid?, column?);
+        let pretty = match args.get(2) {
+            Some(pretty) => cast(pretty, &DataType::Boolean)?.as_boolean().clone(),
+            None => BooleanArray::from(vec![false; args[0].len()]),
+        };
+        let definition = |((oid, column), pretty): ((Option<i64>, Option<i64>), Option<bool>)| {
+            let (oid, column, is_pretty) = (oid?, column?, pretty?);
             let (relation, index) = relations::index(&relations, oid)?;
             match usize::try_from(column) {
-                Ok(0) => Some(index_text(relation, index)),
+                Ok(0) => Some(index_text(relation, index, is_pretty)),
                 Ok(column) => {
-                    let ordinal = index.columns.get(column - 1);
-                    Some(ordinal.map_or_else(String::new, |ordinal| quote_ident(&relation.columns[*ordinal].name)))
+                    let key = index.keys.get(column - 1);
+                    Some(key.map_or_else(String::new, |key| key.text[usize::from(is_pretty)].clone()))
                 }
                 Err(_) => Some(String::new()),
             }
         };
-        let rows = numbers.as_primitive::<Int64Type>().iter().zip(columns.iter());
+        let rows = numbers.as_primitive::<Int64Type>().iter().zip(columns.iter()).zip(pretty.iter());
         Ok(Arc::new(rows.map(definition).collect::<StringArray>()))
     }
 
@@ -423,22 +427,46 @@ fn key_columns(relation: &Relation, ordinals: &[usize]) -> String {
     names.join(", ")
 }
 
-/// A definition that PostgreSQL could run.
-pub(super) fn index_text(relation: &Relation, index: &relations::Index) -> String {
-    format!(
-        "CREATE {}INDEX {} ON public.{} USING {} ({})",
-        if index.is_primary { "UNIQUE " } else { "" },
+/// A definition that PostgreSQL could run. Pretty: without the schema, and the parentheses that nobody needs.
+pub(super) fn index_text(relation: &Relation, index: &relations::Index, is_pretty: bool) -> String {
+    let key = |key: &relations::IndexKey| {
+        let order = match (key.order.descending, key.order.nulls_first) {
+            (false, false) => "",
+            (false, true) => " NULLS FIRST",
+            (true, true) => " DESC",
+            (true, false) => " DESC NULLS LAST",
+        };
+        format!("{}{order}", key.text[usize::from(is_pretty)])
+    };
+    let keys: Vec<String> = index.keys.iter().map(key).collect();
+    let mut text = format!(
+        "CREATE {}INDEX {} ON {}{} USING {} ({})",
+        if index.unique.is_some() { "UNIQUE " } else { "" },
         quote_ident(&index.name),
+        if is_pretty { "" } else { "public." },
         quote_ident(&relation.name),
         match index.kind {
             IndexKind::Btree => "btree",
             IndexKind::Hash => "hash",
         },
-        key_columns(relation, &index.columns)
-    )
+        keys.join(", ")
+    );
+    if index.unique.is_some_and(|unique| !unique.nulls_distinct) {
+        text.push_str(" NULLS NOT DISTINCT");
+    }
+    if let Some(predicate) = &index.predicate {
+        text.push_str(" WHERE ");
+        text.push_str(&predicate[usize::from(is_pretty)]);
+    }
+    text
 }
 
 fn constraint_text(relation: &Relation, constraint: &relations::Constraint) -> String {
     let columns = key_columns(relation, &constraint.columns);
-    if constraint.is_primary { format!("PRIMARY KEY ({columns})") } else { format!("NOT NULL {columns}") }
+    match constraint.kind {
+        ConstraintKind::Primary => format!("PRIMARY KEY ({columns})"),
+        ConstraintKind::Unique { nulls_distinct: true } => format!("UNIQUE ({columns})"),
+        ConstraintKind::Unique { nulls_distinct: false } => format!("UNIQUE NULLS NOT DISTINCT ({columns})"),
+        ConstraintKind::NotNull => format!("NOT NULL {columns}"),
+    }
 }

@@ -6,7 +6,7 @@ use ashlar_base::{Result, ScalarType, Sequence, SequenceKind, SqlType, Value};
 
 use super::layout::{Rows, int4, maybe, string, yes_or_no};
 use super::pg_catalog::NAMESPACES;
-use super::relations::{default_text, identity, plain_type};
+use super::relations::{ConstraintKind, default_text, identity, plain_type};
 use super::types::type_name;
 use super::{Definition, Picture};
 
@@ -130,7 +130,14 @@ fn table_constraints(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             rows.push([
                 ("constraint_name", string(constraint.name)),
                 ("table_name", string(&relation.name)),
-                ("constraint_type", string(if constraint.is_primary { "PRIMARY KEY" } else { "CHECK" })),
+                (
+                    "constraint_type",
+                    string(match constraint.kind {
+                        ConstraintKind::Primary => "PRIMARY KEY",
+                        ConstraintKind::Unique { .. } => "UNIQUE",
+                        ConstraintKind::NotNull => "CHECK",
+                    }),
+                ),
             ])?;
         }
     }
@@ -139,13 +146,16 @@ fn table_constraints(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
 
 fn key_column_usage(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     for relation in &picture.relations {
-        for (position, ordinal) in relation.key.iter().enumerate() {
-            rows.push([
-                ("constraint_name", string(&relation.key_name)),
-                ("table_name", string(&relation.name)),
-                ("column_name", string(&relation.columns[*ordinal].name)),
-                ("ordinal_position", int4(position + 1)),
-            ])?;
+        let constraints = relation.constraints();
+        for constraint in constraints.iter().filter(|one| one.kind != ConstraintKind::NotNull) {
+            for (position, ordinal) in constraint.columns.iter().enumerate() {
+                rows.push([
+                    ("constraint_name", string(&constraint.name)),
+                    ("table_name", string(&relation.name)),
+                    ("column_name", string(&relation.columns[*ordinal].name)),
+                    ("ordinal_position", int4(position + 1)),
+                ])?;
+            }
         }
     }
     Ok(())

@@ -5,8 +5,8 @@
 
 use ashlar_base::{IndexKind, Result, SqlType, Value};
 
-use super::layout::{Rows, int2, int2_array, string};
-use super::relations::{PUBLIC, Relation, default_text, identity, indexes};
+use super::layout::{Rows, int2, int2_array, maybe, string};
+use super::relations::{ConstraintKind, IndexKey, PUBLIC, Relation, default_text, identity, indexes};
 use super::{Definition, Picture, types};
 use crate::catalog::Table;
 
@@ -160,6 +160,15 @@ pub(super) const TABLES: &[Definition] = &[
         fill: Some(pg_tables),
     },
     Definition {
+        name: "pg_stats",
+        columns: "schemaname text = public, tablename text, attname text, inherited boolean = false, null_frac real, \
+            avg_width integer, n_distinct real, most_common_vals text, most_common_freqs real[], \
+            histogram_bounds text, correlation real, most_common_elems text, most_common_elem_freqs real[], \
+            elem_count_histogram real[], range_length_histogram text, range_empty_frac real, \
+            range_bounds_histogram text",
+        fill: Some(super::statistics::fill),
+    },
+    Definition {
         name: "pg_indexes",
         columns: "schemaname text = public, tablename text, indexname text, tablespace text, indexdef text",
         fill: Some(pg_indexes),
@@ -201,7 +210,7 @@ fn pg_class(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("reltuples", tuples(relation)),
             ("relhasindex", Value::Bool(false)),
             ("relkind", string("i")),
-            ("relnatts", int2(index.columns.len())),
+            ("relnatts", int2(index.keys.len())),
             ("relreplident", string("n")),
         ])?;
     }
@@ -243,15 +252,14 @@ fn pg_attribute(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             )?;
         }
     }
-    for (relation, index) in indexes(&picture.relations) {
-        for (position, ordinal) in index.columns.iter().enumerate() {
-            let column = &relation.columns[*ordinal];
+    for (_, index) in indexes(&picture.relations) {
+        for (position, key) in index.keys.iter().enumerate() {
             attribute(
                 rows,
                 index.oid,
                 position + 1,
-                &column.name,
-                column.sql_type,
+                &key.name,
+                key.sql_type,
                 [("attnotnull", Value::Bool(false)), ("atthasdef", Value::Bool(false)), ("attidentity", string(""))],
             )?;
         }
@@ -305,17 +313,25 @@ fn pg_attrdef(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
 
 fn pg_index(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     for (relation, index) in indexes(&picture.relations) {
-        let collation = |ordinal: &usize| Value::Int8(types::physical(relation.columns[*ordinal].sql_type).collation);
+        let collation = |key: &IndexKey| Value::Int8(types::physical(key.sql_type).collation);
+        let option = |key: &IndexKey| usize::from(key.order.descending) + 2 * usize::from(key.order.nulls_first);
+        let expressions: Vec<&str> =
+            index.keys.iter().filter(|key| key.column.is_none()).map(|key| key.text[0].as_str()).collect();
         rows.push([
             ("indexrelid", Value::Int8(index.oid)),
             ("indrelid", Value::Int8(relation.oid)),
-            ("indnatts", int2(index.columns.len())),
-            ("indnkeyatts", int2(index.columns.len())),
-            ("indisunique", Value::Bool(index.is_primary)),
+            ("indnatts", int2(index.keys.len())),
+            ("indnkeyatts", int2(index.keys.len())),
+            ("indisunique", Value::Bool(index.unique.is_some())),
+            ("indnullsnotdistinct", Value::Bool(index.unique.is_some_and(|unique| !unique.nulls_distinct))),
             ("indisprimary", Value::Bool(index.is_primary)),
-            ("indkey", int2_array(index.columns.iter().map(|ordinal| ordinal + 1))),
-            ("indcollation", Value::Array(index.columns.iter().map(collation).collect())),
-            ("indoption", int2_array(index.columns.iter().map(|_| 0))),
+            ("indisvalid", Value::Bool(index.is_valid)),
+            ("indkey", int2_array(index.keys.iter().map(|key| key.column.map_or(0, |ordinal| ordinal + 1)))),
+            ("indcollation", Value::Array(index.keys.iter().map(collation).collect())),
+            ("indoption", int2_array(index.keys.iter().map(option))),
+            ("indexprs", maybe((!expressions.is_empty()).then(|| expressions.join(", ")))),
+            // As `pg_get_expr` is mostly asked to print it.
+            ("indpred", maybe(index.predicate.as_ref().map(|predicate| predicate[1].clone()))),
         ])?;
     }
     Ok(())
@@ -324,16 +340,21 @@ fn pg_index(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
 fn pg_constraint(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     for relation in &picture.relations {
         for constraint in relation.constraints() {
+            let kind = match constraint.kind {
+                ConstraintKind::Primary => "p",
+                ConstraintKind::Unique { .. } => "u",
+                ConstraintKind::NotNull => "n",
+            };
             rows.push([
                 ("oid", Value::Int8(constraint.oid)),
                 ("conname", string(constraint.name)),
-                ("contype", string(if constraint.is_primary { "p" } else { "n" })),
+                ("contype", string(kind)),
                 ("conrelid", Value::Int8(relation.oid)),
-                ("conindid", Value::Int8(if constraint.is_primary { relation.key_oid() } else { 0 })),
+                ("conindid", Value::Int8(constraint.index)),
                 ("confupdtype", string(" ")),
                 ("confdeltype", string(" ")),
                 ("confmatchtype", string(" ")),
-                ("connoinherit", Value::Bool(constraint.is_primary)),
+                ("connoinherit", Value::Bool(constraint.kind != ConstraintKind::NotNull)),
                 ("conkey", int2_array(constraint.columns.iter().map(|ordinal| ordinal + 1))),
             ])?;
         }
@@ -428,7 +449,7 @@ fn pg_indexes(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
         rows.push([
             ("tablename", string(&relation.name)),
             ("indexname", string(&index.name)),
-            ("indexdef", string(super::bound::index_text(relation, index))),
+            ("indexdef", string(super::bound::index_text(relation, index, false))),
         ])?;
     }
     Ok(())

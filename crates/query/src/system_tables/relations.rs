@@ -4,11 +4,17 @@
 //! constraints and defaults get OIDs that follow from their table's.
 
 use ashlar_base::value::text::{self, TextStyle};
-use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, IndexKind, ScalarType, Sequence, SqlType, TableSchema, Value};
+use ashlar_base::{
+    ColumnDef, ColumnDefault, ColumnId, IndexDef, IndexKind, IndexOrder, ScalarType, Sequence, SqlType, TableSchema,
+    Unique, Value,
+};
+use ashlar_functions::quoting::quote_ident;
+use ashlar_store::Region;
 use ashlar_store::arrow_types::sql_type_of;
 
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::options;
+use crate::index_rows::IndexExpressions;
 
 /// The schema of the tables.
 pub(super) const PUBLIC: &str = "public";
@@ -46,13 +52,90 @@ pub(super) struct Index {
     pub(super) oid: i64,
     /// Its name.
     pub(super) name: String,
-    /// Ordinals of its columns, in its order.
-    pub(super) columns: Vec<usize>,
+    /// What it is on, in its order.
+    pub(super) keys: Vec<IndexKey>,
     /// How it finds rows. That of a primary key finds them by hash, but of PostgreSQL's methods only this one can be
     /// unique: another definition would be none that PostgreSQL takes.
     pub(super) kind: IndexKind,
     /// It is the primary key's.
     pub(super) is_primary: bool,
+    /// Two rows may not have the same values.
+    pub(super) unique: Option<Unique>,
+    /// Its predicate: as PostgreSQL prints it, and without the parentheses that nobody needs.
+    pub(super) predicate: Option<[String; 2]>,
+    /// It was made in every partition.
+    pub(super) is_valid: bool,
+}
+
+/// What an index is on.
+pub(super) struct IndexKey {
+    /// The ordinal of the column; `None`: it is an expression.
+    pub(super) column: Option<usize>,
+    /// As PostgreSQL prints it, and without the parentheses that nobody needs.
+    pub(super) text: [String; 2],
+    /// The name of the index's own column.
+    pub(super) name: String,
+    /// Its type.
+    pub(super) sql_type: SqlType,
+    /// How it was declared to be ordered.
+    pub(super) order: IndexOrder,
+}
+
+impl IndexKey {
+    fn of_column(schema: &TableSchema, ordinal: usize, order: IndexOrder) -> Self {
+        let column = &schema.columns[ordinal];
+        let text = quote_ident(&column.name);
+        let name = column.name.clone();
+        Self { column: Some(ordinal), text: [text.clone(), text], name, sql_type: column.sql_type, order }
+    }
+}
+
+impl Index {
+    fn new(region: &Region, schema: &TableSchema, index: &IndexDef) -> Self {
+        let computes = IndexExpressions::of(index);
+        let key = |(position, id): (usize, &ColumnId)| {
+            let order = index.orders.get(position).copied().unwrap_or_default();
+            let Some(expression) = IndexDef::expression(*id) else {
+                let ordinal = schema.columns.iter().position(|column| column.id == *id)?;
+                return Some(IndexKey::of_column(schema, ordinal, order));
+            };
+            let (computes, sql_type) = (computes?, *index.rows.as_ref()?.types().get(expression)?);
+            let text = [false, true].map(|is_pretty| computes.expression_text(expression, schema, is_pretty));
+            Some(IndexKey { column: None, text, name: computes.name(expression).to_owned(), sql_type, order })
+        };
+        let predicate = |computes: &IndexExpressions| {
+            Some([computes.predicate_text(schema, false)?, computes.predicate_text(schema, true)?])
+        };
+        Self {
+            oid: i64::from(index.id.0),
+            name: index.name.clone(),
+            keys: index.columns.iter().enumerate().filter_map(key).collect(),
+            kind: index.kind,
+            is_primary: false,
+            unique: index.unique,
+            predicate: computes.and_then(predicate),
+            is_valid: region.is_complete(index),
+        }
+    }
+
+    /// Whether it is that of a UNIQUE constraint.
+    pub(super) fn is_unique_constraint(&self) -> bool {
+        !self.is_primary && self.unique.is_some_and(|unique| unique.is_constraint)
+    }
+}
+
+/// What a constraint says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConstraintKind {
+    /// PRIMARY KEY
+    Primary,
+    /// UNIQUE
+    Unique {
+        /// NULLS DISTINCT
+        nulls_distinct: bool,
+    },
+    /// NOT NULL of one column.
+    NotNull,
 }
 
 /// A constraint of a table.
@@ -61,10 +144,12 @@ pub(super) struct Constraint {
     pub(super) oid: i64,
     /// As PostgreSQL would name it.
     pub(super) name: String,
-    /// The primary key; otherwise the NOT NULL of one column.
-    pub(super) is_primary: bool,
+    /// What it says.
+    pub(super) kind: ConstraintKind,
     /// Ordinals of its columns.
     pub(super) columns: Vec<usize>,
+    /// The OID of its index; 0 where it has none.
+    pub(super) index: i64,
 }
 
 /// All indexes, each with its table.
@@ -93,22 +178,22 @@ impl Relation {
         match table {
             Table::Grid(region) => {
                 let schema: &TableSchema = &region.schema();
-                let ordinal = |id: &ColumnId| schema.columns.iter().position(|column| column.id == *id);
                 let primary = (!schema.hidden_key).then(|| Index {
                     oid: oid | INDEX_BIT,
                     name: schema.key_name.clone(),
-                    columns: schema.key.clone(),
+                    keys: schema
+                        .key
+                        .iter()
+                        .map(|&ordinal| IndexKey::of_column(schema, ordinal, IndexOrder::default()))
+                        .collect(),
                     kind: IndexKind::Btree,
                     is_primary: true,
+                    unique: Some(Unique { nulls_distinct: true, is_constraint: true }),
+                    predicate: None,
+                    is_valid: true,
                 });
                 let secondary = region.standing_indexes();
-                let secondary = secondary.iter().map(|index| Index {
-                    oid: i64::from(index.id.0),
-                    name: index.name.clone(),
-                    columns: index.columns.iter().filter_map(ordinal).collect(),
-                    kind: index.kind,
-                    is_primary: false,
-                });
+                let secondary = secondary.iter().map(|index| Index::new(region, schema, index));
                 Self {
                     oid,
                     name: name.to_owned(),
@@ -167,22 +252,33 @@ impl Relation {
         self.oid * PARTS_PER_TABLE + i64::try_from(part).unwrap_or(PARTS_PER_TABLE - 1)
     }
 
-    /// Primary key first, then what must not be NULL.
+    /// Primary key first, then what is unique, then what must not be NULL.
     pub(super) fn constraints(&self) -> Vec<Constraint> {
         let primary = self.has_key().then(|| Constraint {
             oid: self.part_oid(0),
             name: self.key_name.clone(),
-            is_primary: true,
+            kind: ConstraintKind::Primary,
             columns: self.key.clone(),
+            index: self.key_oid(),
+        });
+        let unique = self.indexes.iter().filter(|index| index.is_unique_constraint());
+        let unique = unique.map(|index| Constraint {
+            // Indexes have numbers below those of parts of tables.
+            oid: index.oid,
+            name: index.name.clone(),
+            kind: ConstraintKind::Unique { nulls_distinct: index.unique.is_none_or(|unique| unique.nulls_distinct) },
+            columns: index.keys.iter().filter_map(|key| key.column).collect(),
+            index: index.oid,
         });
         let not_null = self.columns.iter().enumerate().filter(|(_, column)| !column.nullable);
         let not_null = not_null.map(|(ordinal, column)| Constraint {
             oid: self.part_oid(ordinal + 1),
             name: format!("{}_{}_not_null", self.name, column.name),
-            is_primary: false,
+            kind: ConstraintKind::NotNull,
             columns: vec![ordinal],
+            index: 0,
         });
-        primary.into_iter().chain(not_null).collect()
+        primary.into_iter().chain(unique).chain(not_null).collect()
     }
 }
 
@@ -218,7 +314,7 @@ fn constant_text(sql_type: SqlType, value: &Value) -> String {
 }
 
 /// PostgreSQL's name of a type, without modifiers.
-pub(super) fn plain_type(sql_type: SqlType) -> String {
+pub(crate) fn plain_type(sql_type: SqlType) -> String {
     let scalar = match sql_type.scalar() {
         ScalarType::Numeric { .. } => "numeric".to_owned(),
         ScalarType::Varchar { .. } => "character varying".to_owned(),

@@ -330,7 +330,7 @@ fn a_commit_of_indexed_rows_is_whole_however_little_memory_there_is() {
     let store = Store::new(config);
     let region = store.create_region(numbers(1)).unwrap();
     for (id, kind) in [(100, IndexKind::Btree), (101, IndexKind::Hash)] {
-        let index = Arc::new(IndexDef { id: TableId(id), name: format!("i{id}"), kind, columns: vec![ColumnId(1)] });
+        let index = Arc::new(IndexDef::plain(TableId(id), format!("i{id}"), kind, vec![ColumnId(1)]));
         region.add_index(&index);
         region.build_index(&index).unwrap();
     }

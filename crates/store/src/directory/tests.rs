@@ -15,7 +15,7 @@ fn put(region: &Region, id: i64, v: i64) {
 }
 
 fn index_on_v(region: &Region, kind: IndexKind) -> Arc<IndexDef> {
-    let index = Arc::new(IndexDef { id: TableId(9), name: "i".to_owned(), kind, columns: vec![ColumnId(1)] });
+    let index = Arc::new(IndexDef::plain(TableId(9), "i", kind, vec![ColumnId(1)]));
     region.add_index(&index);
     region.build_index(&index).unwrap();
     index

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ashlar_base::{Datum, Result, Timestamp};
 
 use super::versions::Stamp;
-use super::{Located, Partition};
+use super::{Located, Partition, Prepared};
 use crate::life::Expiry;
 use crate::mutation::{Applied, Mutation};
 use crate::rows::split;
@@ -72,7 +72,7 @@ impl Partition {
                 Ok(self.succeed(key.hash, Some(old), new, stamp))
             }
             (Mutation::Delete { .. }, Some(old)) => {
-                if self.end(old, stamp) {
+                if self.end(old, None, stamp) {
                     self.unindex(key.hash, old);
                 }
                 Ok(Change { applied: Applied::Deleted, row: None })
@@ -113,21 +113,27 @@ impl Partition {
         self.rows.reserve_adoption(&mut loaded.rows, others)
     }
 
-    /// Takes over the rows of a partition that nobody else knows: none of them is copied. Their keys are new here.
-    pub(crate) fn adopt(&mut self, loaded: Self, stamp: Stamp) -> Result<()> {
+    /// Takes over the rows of a partition that nobody else knows: none of them is copied. Their keys are new here. `prepared`
+    /// gives what indexes compute of each, in the order of [`Self::living`].
+    pub(crate) fn adopt(
+        &mut self,
+        loaded: Self,
+        stamp: Stamp,
+        mut prepared: impl FnMut() -> Option<Prepared>,
+    ) -> Result<()> {
         self.trim(stamp.horizon.oldest, TRIM_PER_WRITE);
         if self.has_life() {
-            let keys = loaded.shape.schema.key.clone();
-            for row in loaded.rows.indexed() {
-                let key: Vec<_> = keys.iter().map(|&ordinal| loaded.row(row).get(ordinal)).collect();
-                self.bury_key(&key, loaded.rows.hash_of(row), stamp);
-            }
+            self.bury_keys_of(&loaded, stamp);
         }
         self.versions.mark(stamp, self.rows.end());
         let slots = self.rows.adopt(loaded.rows)?;
         if !self.indexes.is_empty() {
-            for slot in slots {
-                self.rows.alive_in(slot).for_each(|row| self.add_to_indexes(row));
+            let has_checks = self.has_checks();
+            for row in slots.into_iter().flat_map(|slot| self.rows.alive_in(slot)).collect::<Vec<u32>>() {
+                if has_checks {
+                    self.set_prepared(prepared());
+                }
+                self.add_to_indexes(row);
             }
         }
         Ok(())
@@ -177,14 +183,15 @@ impl Partition {
 
     /// A new row takes the place of the old one of its key, if there was one.
     fn succeed(&mut self, hash: u64, old: Option<u32>, new: u32, stamp: Stamp) -> Change {
+        // First, because the old row's end looks at what both have in unique indexes.
+        self.add_to_indexes(new);
         match old {
-            Some(old) if self.end(old, stamp) => {
+            Some(old) if self.end(old, Some(new), stamp) => {
                 self.drop_from_indexes(old);
                 self.rows.reindex(hash, old, new);
             }
             _ => self.rows.index(hash, new),
         }
-        self.add_to_indexes(new);
         let applied = if old.is_some() { Applied::Updated } else { Applied::Inserted };
         Change { applied, row: Some(new) }
     }
@@ -195,8 +202,12 @@ impl Partition {
         self.rows.unindex(hash, row);
     }
 
-    /// Ends a row; true when no snapshot sees it, so that the index need not name it any more.
-    pub(super) fn end(&mut self, row: u32, stamp: Stamp) -> bool {
+    /// Ends a row, which `new` is the successor of; true when no snapshot sees it, so that the index need not name it any
+    /// more.
+    pub(super) fn end(&mut self, row: u32, new: Option<u32>, stamp: Stamp) -> bool {
+        if !self.indexes.is_empty() {
+            self.release_values(row, new);
+        }
         let (slot, offset) = split(row);
         let seen = self.versions.is_seen(stamp, self.rows.segment(slot).sequence, offset);
         self.rows.kill(row);
@@ -223,6 +234,7 @@ impl Partition {
     /// Gives back segments that were made for rows that did not come.
     pub(crate) fn unreserve(&mut self) {
         self.rows.unreserve();
+        self.set_prepared(None);
         self.settle_indexes();
     }
 
@@ -230,6 +242,7 @@ impl Partition {
     pub(crate) fn truncate(&mut self, stamp: Stamp) -> u64 {
         let live = self.rows.live();
         if stamp.horizon.oldest >= stamp.timestamp {
+            self.release_all();
             self.rows.clear();
             self.versions.clear();
             self.clear_indexes();
@@ -238,7 +251,7 @@ impl Partition {
         self.rows.seal();
         let rows: Vec<u32> = self.rows.indexed().filter(|&row| !self.rows.is_dead(row)).collect();
         for row in rows {
-            if self.end(row, stamp) {
+            if self.end(row, None, stamp) {
                 let hash = self.rows.hash_of(row);
                 self.unindex(hash, row);
             }

@@ -9,40 +9,48 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, TableId, Timestamp, Value};
+use ashlar_base::{Datum, IndexDef, IndexKind, PartitionId, Result, TableId, Timestamp, Value};
 
 use super::Partition;
+use super::checks::Refused;
+use super::computed::Computed;
 use crate::build::build_array;
 use crate::directory::{Directories, Directory, hashed_lengths};
 use crate::life::EXPIRES_AT;
 use crate::memory::Charge;
 use crate::order::{compare, prefix};
 use crate::ordered::{Entry, OrderedRows};
+use crate::places::{Place, Places};
 use crate::row::RowRef;
 use crate::rows::{Rows, split};
 use crate::segment::Need;
 use crate::shape::Shape;
+use crate::taken::Taken;
 
-/// Rows of a partition that are looked up and copied one by one, under its lock.
-const PROBED_MAX: usize = 4096;
 /// Bytes of a partition's rows that are copied at once. Nobody charges them: they are few, and soon gone.
 const GATHERED_BYTES_MAX: usize = 1 << 20;
-/// So few are looked up whatever else there is.
-const PROBED_FEW: usize = 16;
-/// Looking a row up takes as long as reading so many in their order.
-const PROBED_SHARE: u64 = 16;
-
 /// One of them.
 pub(super) struct Index {
-    definition: Arc<IndexDef>,
-    /// The ordinals of its columns in the shape of now; `None` where one is not there: the index goes, unless the shape
+    pub(super) definition: Arc<IndexDef>,
+    /// Where its values are in the shape of now; `None` where a column is not there: the index goes, unless the shape
     /// is taken back before any row comes.
-    ordinals: Option<Vec<usize>>,
+    pub(super) places: Option<Places>,
     entries: OrderedRows,
+    /// Of an index with expressions or a predicate: the rows that it has, and the values of the expressions.
+    pub(super) computed: Option<Computed>,
+    /// Of a unique one: which values are taken, in all partitions.
+    pub(super) taken: Option<Arc<Taken>>,
     /// What tells others which values are here: see `directory`.
     directories: Directories,
     /// Entries that the current directory has got from here.
     told: u64,
+}
+
+/// What an index shares with those of other partitions.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) taken: Option<Arc<Taken>>,
+    pub(crate) directories: Directories,
 }
 
 /// What a query asks of an index: rows with these values in its first columns, and a range in the next one.
@@ -50,9 +58,10 @@ pub(super) struct Index {
 pub struct Probe {
     /// Which index.
     pub index: Arc<IndexDef>,
-    /// Values of its first columns; none is NULL.
+    /// Values of its first columns; NULL stands for NULLs.
     pub equal: Vec<Value>,
-    /// Bounds of the next column; both open where there is none. NULLs are never within.
+    /// Bounds of the next column; both open where there is none. NULLs are above all values: they are within only where
+    /// NULL is a bound, or none is given.
     pub range: (Bound<Value>, Bound<Value>),
 }
 
@@ -61,23 +70,29 @@ pub struct Probe {
 pub(super) struct Reader<'p> {
     shape: &'p Shape,
     rows: &'p Rows,
-    ordinals: &'p [usize],
+    places: &'p Places,
+    computed: Option<&'p Computed>,
 }
 
 impl<'p> Reader<'p> {
     /// A value of the row that an entry names.
     pub(super) fn value(self, entry: u32, position: usize) -> Datum<'p> {
-        let (slot, offset) = split(self.rows.present(entry));
-        self.shape.datum(self.rows.segment(slot), offset, self.ordinals[position])
+        match self.places.keys[position] {
+            Place::Column(ordinal) => {
+                let (slot, offset) = split(self.rows.present(entry));
+                self.shape.datum(self.rows.segment(slot), offset, ordinal)
+            }
+            Place::Computed(expression) => self.computed.map_or(Datum::Null, |values| values.get(entry, expression)),
+        }
     }
 
-    fn values(self, entry: u32) -> impl Iterator<Item = Datum<'p>> + Clone {
-        (0..self.ordinals.len()).map(move |position| self.value(entry, position))
+    pub(super) fn values(self, entry: u32) -> impl Iterator<Item = Datum<'p>> + Clone {
+        (0..self.places.keys.len()).map(move |position| self.value(entry, position))
     }
 
     /// Whether there are values at a position.
     pub(super) fn has_position(self, position: usize) -> bool {
-        position < self.ordinals.len()
+        position < self.places.keys.len()
     }
 
     /// The order of the values of two rows.
@@ -102,7 +117,7 @@ impl<'p> Reader<'p> {
 
     /// Tells a directory that the values of an entry are in a partition.
     fn tell(self, kind: IndexKind, entry: u32, partition: PartitionId, directory: &Directory) {
-        for length in hashed_lengths(kind, self.ordinals.len()) {
+        for length in hashed_lengths(kind, self.places.keys.len()) {
             directory.add(self.rows.hash(self.values(entry).take(length)), partition);
         }
     }
@@ -113,14 +128,27 @@ impl<'p> Reader<'p> {
     }
 }
 
-fn ordinals_of(definition: &IndexDef, shape: &Shape) -> Option<Vec<usize>> {
-    let ordinal = |id: &ColumnId| shape.schema.columns.iter().position(|column| column.id == *id);
-    definition.columns.iter().map(ordinal).collect()
-}
-
 impl Index {
-    fn reader<'p>(&'p self, shape: &'p Shape, rows: &'p Rows) -> Option<Reader<'p>> {
-        Some(Reader { shape, rows, ordinals: self.ordinals.as_deref()? })
+    /// In a partition without rows.
+    fn new(definition: &Arc<IndexDef>, shape: &Shape, rows: &Rows, shared: Shared) -> Self {
+        Self {
+            definition: Arc::clone(definition),
+            places: Places::of(definition, shape),
+            entries: OrderedRows::new(rows.account()),
+            computed: definition.rows.as_ref().map(|_| Computed::new(rows.account())),
+            taken: shared.taken,
+            directories: shared.directories,
+            told: 0,
+        }
+    }
+
+    pub(super) fn reader<'p>(&'p self, shape: &'p Shape, rows: &'p Rows) -> Option<Reader<'p>> {
+        Some(Reader { shape, rows, places: self.places.as_ref()?, computed: self.computed.as_ref() })
+    }
+
+    /// Whether it has a row, given by the id that entries have.
+    pub(super) fn has(&self, entry: u32) -> bool {
+        self.computed.as_ref().is_none_or(|computed| computed.has(entry))
     }
 
     pub(super) fn kind(&self) -> IndexKind {
@@ -132,8 +160,11 @@ impl Index {
     }
 
     fn add(&mut self, id: PartitionId, shape: &Shape, rows: &Rows, row: u32) {
-        let Self { definition, ordinals: Some(ordinals), entries, directories, told } = self else { return };
-        let reader = Reader { shape, rows, ordinals };
+        if !self.has(rows.entry_of(row)) {
+            return;
+        }
+        let Self { definition, places: Some(places), entries, computed, directories, told, .. } = self else { return };
+        let reader = Reader { shape, rows, places, computed: computed.as_ref() };
         let new = reader.entry(definition.kind, row);
         entries.insert(new, |entry| reader.is_before(entry, new.row));
         *told += 1;
@@ -143,11 +174,18 @@ impl Index {
     }
 
     fn drop(&mut self, shape: &Shape, rows: &Rows, row: u32) {
-        let Self { definition, ordinals: Some(ordinals), entries, .. } = self else { return };
-        let reader = Reader { shape, rows, ordinals };
+        let entry = rows.entry_of(row);
+        if !self.has(entry) {
+            return;
+        }
+        let Self { definition, places: Some(places), entries, computed, .. } = self else { return };
+        let reader = Reader { shape, rows, places, computed: computed.as_ref() };
         let old = reader.entry(definition.kind, row);
         let found = entries.remove(old, |entry| reader.is_before(entry, old.row));
         assert!(found, "a row that is looked up is in every index");
+        if let Some(computed) = computed {
+            computed.remove(entry);
+        }
     }
 
     /// Where an entry is: before what a probe asks for, in it, or after it.
@@ -177,7 +215,7 @@ impl Index {
                     return order;
                 }
             }
-            if probe.equal.len() == reader.ordinals.len() {
+            if probe.equal.len() == reader.places.keys.len() {
                 return Ordering::Equal;
             }
             let value = reader.value(entry.row, probe.equal.len());
@@ -205,39 +243,33 @@ impl Partition {
     /// Makes an index of the rows that are there.
     ///
     /// # Errors
-    /// 53200 over the memory bound.
-    pub(crate) fn build_index(&mut self, definition: &Arc<IndexDef>) -> Result<()> {
+    /// 53200 over the memory bound, 23505 where values that are to be unique are not, and what its expressions find.
+    pub(crate) fn build_index(&mut self, definition: &Arc<IndexDef>, taken: Option<Arc<Taken>>) -> Result<(), Refused> {
         if self.indexes.iter().any(|index| index.definition.id == definition.id) {
             return Ok(());
         }
-        let Some(ordinals) = ordinals_of(definition, &self.shape) else { return Ok(()) };
-        let reader = Reader { shape: &self.shape, rows: &self.rows, ordinals: &ordinals };
+        let shared = Shared { taken, directories: Directories::default() };
+        let mut index = Index::new(definition, &self.shape, &self.rows, shared);
+        if index.places.is_none() {
+            return Ok(());
+        }
+        self.compute_index(&mut index)?;
+        self.claim_index(&index)?;
+        let Some(reader) = index.reader(&self.shape, &self.rows) else { return Ok(()) };
         let count = self.rows.total() as usize;
         let _charge = Charge::new(self.rows.account(), count * size_of::<Entry>())?;
         let mut entries = Vec::with_capacity(count);
-        entries.extend(self.rows.indexed().map(|row| reader.entry(definition.kind, row)));
+        let indexed = self.rows.indexed().filter(|&row| index.has(self.rows.entry_of(row)));
+        entries.extend(indexed.map(|row| reader.entry(definition.kind, row)));
         let entries = OrderedRows::of(self.rows.account(), entries, |left, right| reader.compare(left, right))?;
-        self.indexes.push(Index {
-            definition: Arc::clone(definition),
-            ordinals: Some(ordinals),
-            entries,
-            // There is none before every partition has the index.
-            directories: Directories::default(),
-            told: 0,
-        });
+        self.indexes.push(Index { entries, ..index });
         Ok(())
     }
 
     /// Has these indexes, as a partition without rows.
-    pub(crate) fn start_indexes(
-        &mut self,
-        definitions: &[Arc<IndexDef>],
-        directories: impl Fn(&IndexDef) -> Directories,
-    ) {
+    pub(crate) fn start_indexes(&mut self, definitions: &[Arc<IndexDef>], shared: impl Fn(&IndexDef) -> Shared) {
         for definition in definitions {
-            let (ordinals, entries) = (ordinals_of(definition, &self.shape), OrderedRows::new(self.rows.account()));
-            let directories = directories(definition);
-            self.indexes.push(Index { definition: Arc::clone(definition), ordinals, entries, directories, told: 0 });
+            self.indexes.push(Index::new(definition, &self.shape, &self.rows, shared(definition)));
         }
     }
 
@@ -273,7 +305,7 @@ impl Partition {
     /// Columns may be at other ordinals, or gone.
     pub(super) fn reshape_indexes(&mut self) {
         for index in &mut self.indexes {
-            index.ordinals = ordinals_of(&index.definition, &self.shape);
+            index.places = Places::of(&index.definition, &self.shape);
         }
     }
 
@@ -285,7 +317,7 @@ impl Partition {
     /// The shape stands, and no more rows come: an index goes with any of its columns, and what was charged for rows that
     /// did not come is given back.
     pub(crate) fn settle_indexes(&mut self) {
-        self.indexes.retain(|index| index.ordinals.is_some());
+        self.indexes.retain(|index| index.places.is_some());
         self.indexes.iter_mut().for_each(|index| index.entries.settle());
     }
 
@@ -297,6 +329,7 @@ impl Partition {
     }
 
     pub(super) fn add_to_indexes(&mut self, row: u32) {
+        self.add_computed(row);
         let Self { id, indexes, shape, rows, .. } = self;
         indexes.iter_mut().for_each(|index| index.add(*id, shape, rows, row));
     }
@@ -307,7 +340,10 @@ impl Partition {
     }
 
     pub(super) fn clear_indexes(&mut self) {
-        self.indexes.iter_mut().for_each(|index| index.entries.clear());
+        for index in &mut self.indexes {
+            index.entries.clear();
+            index.computed.iter_mut().for_each(Computed::clear);
+        }
     }
 
     /// Whether values, given with their ordinals, are other than a row's in a column that an index is on.
@@ -317,25 +353,12 @@ impl Partition {
         values: impl Iterator<Item = (usize, &'v Datum<'d>)> + Clone,
     ) -> bool {
         let (slot, offset) = split(row);
-        self.indexes.iter().filter_map(|index| index.ordinals.as_ref()).flatten().any(|&indexed| {
+        self.indexes.iter().filter_map(|index| index.places.as_ref()).flat_map(Places::watched).any(|indexed| {
             let changed = values.clone().filter(|(ordinal, _)| *ordinal == indexed).last();
             changed.is_some_and(|(_, value)| {
                 compare(&self.shape.datum(self.rows.segment(slot), offset, indexed), value).is_ne()
             })
         })
-    }
-
-    /// The rows of the probe that finds the fewest, as far as a snapshot sees them and in the order of the index.
-    /// `None`: reading all rows is no more work.
-    pub(crate) fn probed(&self, probes: &[Probe], at: Timestamp) -> Option<Vec<u32>> {
-        let counted = probes.iter().filter_map(|probe| Some((self.count_probed(probe)?, probe)));
-        let (count, probe) = counted.min_by_key(|(count, _)| *count)?;
-        if count > PROBED_MAX || count as u64 * PROBED_SHARE > self.rows.live() && count > PROBED_FEW {
-            return None;
-        }
-        let mut rows = Vec::with_capacity(count);
-        self.for_probed(probe, at, |row| rows.push(row));
-        Some(rows)
     }
 
     /// Calls `f` with the rows of a probe that a snapshot sees; false, without a call, where an index would name more
@@ -398,6 +421,25 @@ impl Partition {
         }
     }
 
+    /// The row with these values that is there now, ended or over ones aside.
+    pub(crate) fn find_live(&self, index: &Arc<IndexDef>, values: &[Value]) -> Option<u32> {
+        self.find_not_ended(index, values, |row| !self.is_over(row))
+    }
+
+    /// The row with these values whose time has come, and that nobody has ended for good.
+    pub(super) fn find_over(&self, index: &Arc<IndexDef>, values: &[Value]) -> Option<u32> {
+        self.find_not_ended(index, values, |row| self.is_over(row))
+    }
+
+    fn find_not_ended(&self, index: &Arc<IndexDef>, values: &[Value], wanted: impl Fn(u32) -> bool) -> Option<u32> {
+        let open = (Bound::Unbounded, Bound::Unbounded);
+        let probe = Probe { index: Arc::clone(index), equal: values.to_vec(), range: open };
+        let (index, reader) = self.index(&probe)?;
+        let side = index.side(reader, &probe);
+        let found = index.entries.range(|entry| side(entry).is_lt(), |entry| side(entry).is_le());
+        found.map(|entry| self.rows.present(entry)).find(|&row| !self.rows.is_dead(row) && wanted(row))
+    }
+
     pub(super) fn index(&self, probe: &Probe) -> Option<(&Index, Reader<'_>)> {
         let index = self.indexes.iter().find(|index| index.definition.id == probe.index.id)?;
         Some((index, index.reader(&self.shape, &self.rows)?))
@@ -407,12 +449,18 @@ impl Partition {
     pub(super) fn rename_in_indexes(&mut self, renamed: &[(u32, u32)]) {
         let Self { indexes, shape, rows, .. } = self;
         for index in indexes {
-            let Index { definition, ordinals: Some(ordinals), entries, .. } = index else { continue };
-            let reader = Reader { shape, rows, ordinals };
+            let Index { definition, places: Some(places), entries, computed, .. } = index else { continue };
             for &(old, new) in renamed {
+                if computed.as_mut().is_some_and(|computed| !computed.copy(old, new)) {
+                    continue;
+                }
+                let reader = Reader { shape, rows, places, computed: computed.as_ref() };
                 let found = entries.remove(reader.named(definition.kind, old), |entry| reader.is_before(entry, old));
                 assert!(found, "a row that moves is in every index");
                 entries.insert(reader.named(definition.kind, new), |entry| reader.is_before(entry, new));
+                if let Some(computed) = computed {
+                    computed.remove(old);
+                }
             }
         }
     }
@@ -424,7 +472,9 @@ impl Partition {
             let all: Vec<u32> = index.entries.range(|_| false, |_| true).collect();
             assert_eq!(all.len(), index.entries.len());
             let mut found: Vec<u32> = all.iter().map(|&entry| self.rows.present(entry)).collect();
-            let mut expected: Vec<u32> = self.rows.indexed().collect();
+            self.check_computed(index);
+            let mut expected: Vec<u32> =
+                self.rows.indexed().filter(|&row| index.has(self.rows.entry_of(row))).collect();
             found.sort_unstable();
             expected.sort_unstable();
             assert_eq!(found, expected, "an index has the rows that the key index has");

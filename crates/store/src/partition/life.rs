@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use ashlar_base::clock::millis_of;
-use ashlar_base::{Datum, Eviction, LifeOptions, Result, Timestamp};
+use ashlar_base::{Datum, Eviction, IndexDef, LifeOptions, Result, Timestamp, Value};
 
 use super::apply::Change;
 use super::versions::Stamp;
@@ -236,15 +236,49 @@ impl Partition {
     }
 
     /// Ends the row of a key for good: one whose time has come, for the key is about to be that of another row.
-    pub(super) fn bury_key(&mut self, key: &[Datum<'_>], hash: u64, stamp: Stamp) {
+    pub(crate) fn bury_key(&mut self, key: &[Datum<'_>], hash: u64, stamp: Stamp) {
         if let Some(row) = self.rows.find(hash, key) {
             self.end_for_good(row, Some(hash), stamp);
             self.life.shared.count_expired(1);
         }
     }
 
+    /// Ends the rows of the keys for good that another partition's rows have: they are over, for those keys are new.
+    pub(crate) fn bury_keys_of(&mut self, loaded: &Self, stamp: Stamp) {
+        let keys = loaded.shape.schema.key.clone();
+        for row in loaded.rows.indexed() {
+            let key: Vec<_> = keys.iter().map(|&ordinal| loaded.row(row).get(ordinal)).collect();
+            self.bury_key(&key, loaded.rows.hash_of(row), stamp);
+        }
+    }
+
+    /// Ends a row for good that has values of a unique index and whose time has come: whether there was one.
+    pub(crate) fn bury_value(&mut self, index: &Arc<IndexDef>, values: &[Value], stamp: Stamp) -> bool {
+        let Some(row) = self.find_over(index, values) else { return false };
+        self.end_for_good(row, None, stamp);
+        self.life.shared.count_expired(1);
+        true
+    }
+
+    /// Ends all rows for good whose time has come: how many there were.
+    ///
+    /// # Errors
+    /// 53200 over the memory bound.
+    pub(crate) fn bury_all(&mut self, stamp: Stamp) -> Result<usize> {
+        if !self.life.is_on {
+            return Ok(0);
+        }
+        let _charge = Charge::new(self.rows.account(), self.rows.live() as usize * size_of::<u32>())?;
+        let over: Vec<u32> = self.rows.living().filter(|&row| self.is_over(row)).collect();
+        for &row in &over {
+            self.end_for_good(row, None, stamp);
+        }
+        self.life.shared.count_expired(over.len() as u64);
+        Ok(over.len())
+    }
+
     fn end_for_good(&mut self, row: u32, hash: Option<u64>, stamp: Stamp) {
-        if self.end(row, stamp) {
+        if self.end(row, None, stamp) {
             let hash = hash.unwrap_or_else(|| self.rows.hash_of(row));
             self.unindex(hash, row);
         }

@@ -6,10 +6,13 @@
 //! for anything, and never takes another lock.
 
 mod apply;
+mod checks;
 mod compact;
+mod computed;
 mod indexes;
 mod life;
 mod scan;
+mod search;
 mod versions;
 mod walk;
 
@@ -18,8 +21,11 @@ use std::sync::Arc;
 use ashlar_base::{Datum, PartitionId, Timestamp};
 use foldhash::fast::RandomState;
 
+pub(crate) use apply::Change;
+pub(crate) use checks::{Examined, Prepared, Refused};
 pub(crate) use compact::Limits;
 pub use indexes::Probe;
+pub(crate) use indexes::Shared;
 pub(crate) use scan::{Picture, record_batch};
 pub(crate) use versions::Stamp;
 pub use walk::Walk;
@@ -41,6 +47,8 @@ pub(crate) struct Partition {
     rows: Rows,
     versions: Versions,
     indexes: Vec<Index>,
+    /// What indexes compute of the row that is about to be written.
+    prepared: Option<Box<Prepared>>,
     life: Life,
     /// Where the rows ended at the last round of the compactor.
     last_end: (u64, u32),
@@ -87,6 +95,7 @@ impl Partition {
             rows: Rows::new(account, hasher, segment_rows),
             versions: Versions::new(account),
             indexes: Vec::new(),
+            prepared: None,
             life: Life::new(lives, shape.schema.life),
             last_end: (0, 0),
             // The partition itself and its first lists of segments.
@@ -163,6 +172,21 @@ impl Partition {
     pub(crate) fn row_as<'p>(&'p self, shape: &'p Shape, row: u32) -> RowRef<'p> {
         let (slot, offset) = split(row);
         RowRef::new(shape, self.rows.segment(slot), offset)
+    }
+
+    /// The rows that nobody has ended, in the order in which they lie.
+    pub(crate) fn living(&self) -> impl Iterator<Item = u32> {
+        self.rows.living()
+    }
+
+    /// Whether a row is ended.
+    pub(crate) fn is_dead(&self, row: u32) -> bool {
+        self.rows.is_dead(row)
+    }
+
+    /// Finds a key, whether the time of its row has come or not.
+    pub(crate) fn locate_unended(&self, hash: u64, key: &[Datum<'_>]) -> Located {
+        Located { hash, row: self.rows.find(hash, key) }
     }
 
     /// Whether a snapshot at a timestamp sees a row.

@@ -29,7 +29,7 @@ fn ids(region: &Arc<Region>, view: &ReadView) -> Vec<i64> {
 }
 
 fn index(region: &Region, id: u32, kind: IndexKind) {
-    let index = Arc::new(IndexDef { id: TableId(id), name: format!("i{id}"), kind, columns: vec![ColumnId(1)] });
+    let index = Arc::new(IndexDef::plain(TableId(id), format!("i{id}"), kind, vec![ColumnId(1)]));
     region.add_index(&index);
     region.build_index(&index).unwrap();
 }

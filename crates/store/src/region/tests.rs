@@ -370,7 +370,7 @@ fn an_index_is_made_while_others_write() {
     let region = store.create_region(numbers(1)).unwrap();
     let index = |id| {
         let kind = if id % 2 == 0 { IndexKind::Btree } else { IndexKind::Hash };
-        Arc::new(IndexDef { id: TableId(id), name: format!("i{id}"), kind, columns: vec![ColumnId(1)] })
+        Arc::new(IndexDef::plain(TableId(id), format!("i{id}"), kind, vec![ColumnId(1)]))
     };
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -425,7 +425,7 @@ fn an_index_that_finds_no_memory_is_not_there() {
     while put(id).is_ok() {
         id += 1;
     }
-    let made = IndexDef { id: TableId(9), name: "i".to_owned(), kind: IndexKind::Btree, columns: vec![ColumnId(1)] };
+    let made = IndexDef::plain(TableId(9), "i", IndexKind::Btree, vec![ColumnId(1)]);
     let made = Arc::new(made);
     let used = store.memory_used();
     region.add_index(&made);

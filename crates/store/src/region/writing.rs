@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, PartitionId};
+use ashlar_base::Datum;
 
 use super::Region;
 use crate::entry::{Entry, Obstacle};
@@ -32,19 +32,22 @@ impl Region {
 
     fn entry_by<R>(&self, owner: u64, key: &[Datum<'_>], f: impl FnOnce(&mut Entry<'_>) -> R) -> R {
         let Some(partition) = self.partition_of(key) else {
-            let mut nothing = None;
-            return f(&mut Entry::new(self, (PartitionId(0), &mut nothing), key, 0, Obstacle::NoSuchKey));
+            return f(&mut Entry::nowhere(self));
         };
         self.make_room();
         let hash = self.hash(key);
-        let mut guard = self.lock(partition);
-        let obstacle = if self.attention.is_wanted() { self.obstacle(hash, owner) } else { Obstacle::None };
-        f(&mut Entry::new(self, (partition, &mut guard), key, hash, obstacle))
+        f(&mut Entry::new(self, (partition, self.lock(partition)), key, hash, owner))
     }
 
-    /// What stands in the way of a write where rows of the region are locked or watched.
+    /// What stands in the way of a write, with the partition locked.
+    #[inline]
+    pub(crate) fn obstacle(&self, hash: u64, owner: u64) -> Obstacle {
+        if self.attention.is_wanted() { self.attended(hash, owner) } else { Obstacle::None }
+    }
+
+    /// The same where rows of the region are locked or watched.
     #[cold]
-    fn obstacle(&self, hash: u64, owner: u64) -> Obstacle {
+    fn attended(&self, hash: u64, owner: u64) -> Obstacle {
         match self.attention.forbidden(hash, owner) {
             Forbidden::Nothing => Obstacle::Watched,
             forbidden => Obstacle::Locked(forbidden),

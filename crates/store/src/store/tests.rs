@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use ashlar_base::{
-    ColumnDef, ColumnDefault, ColumnId, Datum, ErrorCode, IndexDef, IndexKind, ScalarType, SqlType, TableId, Value,
+    ColumnDef, ColumnDefault, ColumnId, Datum, ErrorCode, IndexDef, IndexKind, ScalarType, SqlType, TableId, Unique,
+    Value,
 };
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{INT4, INT8, TEXT, any_value, datums, scan_map, schema, store};
+use crate::testing::{INT4, INT8, TEXT, any_value, datums, index_key, is_same, lengths, scan_map, schema, store};
 use crate::{Applied, Mark, Mutation, Pending, ReadView, ScanBatch};
 
 mod life;
@@ -44,13 +45,16 @@ enum Op {
     DropColumn,
     Rename,
     AddIndex(IndexKind),
+    /// Of which form, whether unique, whether NULLs are distinct.
+    AddSpecial(u8, bool, bool),
     DropIndex(usize),
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let key = || 0..KEYS;
     // Often of one size, so that rows are overwritten where they lie.
-    let name = || prop_oneof![any_value(TEXT), "[a-z]{3}".prop_map(|text| Value::Text(text.into()))];
+    let few = || "[ab]{1,2}".prop_map(|text| Value::Text(text.into()));
+    let name = || prop_oneof![any_value(TEXT), "[a-z]{3}".prop_map(|text| Value::Text(text.into())), few()];
     let tags = || prop_oneof![any_value(SqlType::Array(ScalarType::Text)), Just(Value::Null)];
     let transaction = || 0..2usize;
     let op = prop_oneof![
@@ -79,6 +83,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::DropColumn),
         1 => Just(Op::Rename),
         2 => prop_oneof![Just(IndexKind::Btree), Just(IndexKind::Hash)].prop_map(Op::AddIndex),
+        2 => (0..4u8, any::<bool>(), any::<bool>()).prop_map(|(form, unique, distinct)| Op::AddSpecial(form, unique, distinct)),
         1 => (0..3usize).prop_map(Op::DropIndex),
     ];
     proptest::collection::vec(op, 1..70)
@@ -215,6 +220,8 @@ impl Model {
                     let error = result.unwrap_err();
                     assert_eq!(error.code(), ErrorCode::UniqueViolation, "{old:?}");
                     assert_eq!(error.fields().constraint.as_deref(), Some("t_pkey"));
+                } else if self.clashes(&[(*key, Some(&values))], false) {
+                    self.refused(result);
                 } else {
                     assert_eq!(result.unwrap(), Applied::Inserted);
                     self.put(*key, values);
@@ -222,7 +229,12 @@ impl Model {
             }
             Op::Upsert(key, name, tags) => {
                 let values = self.row(*key, name, tags);
-                let applied = self.write(*key, &values, true).unwrap();
+                let result = self.write(*key, &values, true);
+                if self.clashes(&[(*key, Some(&values))], false) {
+                    self.refused(result);
+                    return;
+                }
+                let applied = result.unwrap();
                 let known = self.now.contains_key(key);
                 assert_eq!(applied, if known { Applied::Updated } else { Applied::Inserted });
                 self.put(*key, values);
@@ -232,12 +244,16 @@ impl Model {
                 let (asked, change) = (self.key(*key), name.as_datum());
                 let asked = datums(&asked);
                 let mutation = Mutation::Update { key: &asked, changes: &[(ordinal, change)] };
-                let applied = self.region.entry(&asked, |entry| entry.apply(mutation)).unwrap();
+                let result = self.region.entry(&asked, |entry| entry.apply(mutation));
                 match self.now.get(key).cloned() {
-                    None => assert_eq!(applied, Applied::Nothing),
+                    None => assert_eq!(result.unwrap(), Applied::Nothing),
                     Some(mut version) => {
-                        assert_eq!(applied, Applied::Updated);
                         version.values.insert(NAME, name.clone());
+                        if self.clashes(&[(*key, Some(&version.values))], false) {
+                            self.refused(result);
+                            return;
+                        }
+                        assert_eq!(result.unwrap(), Applied::Updated);
                         self.put(*key, version.values);
                     }
                 }
@@ -332,8 +348,9 @@ impl Model {
                 self.alter(schema);
             }
             Op::AddIndex(kind) => self.add_index(*kind),
+            Op::AddSpecial(form, unique, distinct) => self.add_special(*form, *unique, *distinct),
             Op::DropIndex(which) => {
-                if let Some(index) = self.region.indexes().get(*which) {
+                if let Some(index) = self.region.every_index().get(*which) {
                     self.region.drop_index(index);
                 }
             }
@@ -346,9 +363,64 @@ impl Model {
         let added = self.region.schema().columns.iter().map(|column| column.id).find(|id| id.0 >= 4);
         let columns = added.filter(|_| kind == IndexKind::Btree).into_iter().chain([NAME]).collect();
         let id = TableId(self.next_index);
-        let index = Arc::new(IndexDef { id, name: format!("i{}", self.next_index), kind, columns });
+        let index = Arc::new(IndexDef::plain(id, format!("i{}", self.next_index), kind, columns));
         self.region.add_index(&index);
         self.region.build_index(&index).unwrap();
+    }
+
+    /// On the name, on its length, on names of even length, or on the length of those.
+    fn add_special(&mut self, form: u8, is_unique: bool, nulls_distinct: bool) {
+        self.next_index += 1;
+        let id = TableId(self.next_index);
+        let plain = || IndexDef::plain(id, format!("i{id}"), IndexKind::Btree, vec![NAME]);
+        let index = if form == 0 { plain() } else { lengths(id, NAME, form != 2, form > 1) };
+        let unique = is_unique.then_some(Unique { nulls_distinct, is_constraint: false });
+        let index = Arc::new(IndexDef { unique, ..index });
+        self.region.add_index(&index);
+        let result = self.region.build_index(&index);
+        let values = self.now.values().map(|version| &version.values);
+        if self.repeats(&index, values) {
+            let error = result.unwrap_err();
+            assert_eq!(error.code(), ErrorCode::UniqueViolation);
+            assert!(error.message().starts_with("could not create unique index"), "{error}");
+            self.region.drop_index(&index);
+        } else {
+            result.unwrap();
+        }
+    }
+
+    /// Whether two rows have the same in a unique index.
+    fn repeats<'v>(&self, index: &IndexDef, rows: impl Iterator<Item = &'v BTreeMap<ColumnId, Value>>) -> bool {
+        let Some(unique) = index.unique else { return false };
+        let schema = self.region.schema();
+        let key = |values: &BTreeMap<ColumnId, Value>| {
+            index_key(index, &schema, |ordinal| values[&schema.columns[ordinal].id].clone())
+        };
+        let counts = |key: &Vec<Value>| !(unique.nulls_distinct && key.iter().any(Value::is_null));
+        let keys: Vec<Vec<Value>> = rows.filter_map(key).filter(counts).collect();
+        keys.iter().enumerate().any(|(number, key)| keys[..number].iter().any(|other| is_same(key, other)))
+    }
+
+    /// Whether the rows that are there would have the same in a unique index once these are written.
+    fn clashes(&self, writes: &[(u8, Option<&BTreeMap<ColumnId, Value>>)], truncated: bool) -> bool {
+        let mut after: BTreeMap<u8, &BTreeMap<ColumnId, Value>> = BTreeMap::new();
+        if !truncated {
+            after.extend(self.now.iter().map(|(key, version)| (*key, &version.values)));
+        }
+        for (key, values) in writes {
+            match values {
+                Some(values) => drop(after.insert(*key, *values)),
+                None => drop(after.remove(key)),
+            }
+        }
+        self.region.every_index().iter().any(|index| self.repeats(index, after.values().copied()))
+    }
+
+    fn refused<T: std::fmt::Debug>(&self, result: Result<T>) {
+        let error = result.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::UniqueViolation, "{error}");
+        let name = error.fields().constraint.clone().unwrap();
+        assert!(self.region.every_index().iter().any(|index| index.name == name && index.unique.is_some()), "{name}");
     }
 
     fn alter(&mut self, mut schema: TableSchema) {
@@ -393,7 +465,7 @@ impl Model {
 
     fn transaction_load(&mut self, index: usize, rows: &[(u8, Value, Value)]) {
         let version = self.region.schema().version;
-        let has_indexes = !self.region.indexes().is_empty();
+        let has_indexes = !self.region.every_index().is_empty();
         let transaction = &mut self.transactions[index];
         let started = transaction.set.start_load(&self.region, version, &transaction.snapshot);
         if *transaction.version.get_or_insert(version) != version {
@@ -478,6 +550,12 @@ impl Model {
             .filter(|key| writes.seen[key].0 != now(key))
             .map(|key| (writes.seen[key].0.is_none(), writes.seen[key].1))
             .collect();
+        let after: Vec<(u8, Option<&BTreeMap<ColumnId, Value>>)> =
+            writes.rows.iter().map(|(key, values)| (*key, values.as_ref())).collect();
+        let is_known = |values: &&BTreeMap<ColumnId, Value>| values.contains_key(&NAME);
+        let clashes = !stale
+            && after.iter().all(|(_, values)| values.as_ref().is_none_or(is_known))
+            && self.clashes(&after, writes.truncated);
         let result = self.store.commit(&mut transaction.set);
         if empty {
             result.unwrap();
@@ -492,6 +570,8 @@ impl Model {
                 ErrorCode::SerializationFailure => assert!(serialization),
                 code => panic!("{code:?}"),
             }
+        } else if clashes {
+            self.refused(result);
         } else {
             result.unwrap();
             if writes.truncated {

@@ -103,6 +103,21 @@ impl Load {
         self.parts[usize::from(partition.0)].take()
     }
 
+    /// The rows that were not taken out, with their partitions.
+    pub(crate) fn living(&self) -> impl Iterator<Item = (PartitionId, u32)> {
+        self.filled().flat_map(|(id, part)| part.living().map(move |row| (id, row)))
+    }
+
+    /// Whether a row is there that was not taken out.
+    pub(crate) fn is_living(&self, partition: PartitionId, row: u32) -> bool {
+        self.part(partition).is_some_and(|part| !part.is_dead(row))
+    }
+
+    /// A row by its partition, as a shape has it.
+    pub(crate) fn row_at<'l>(&'l self, shape: &'l Shape, partition: PartitionId, row: u32) -> Option<RowRef<'l>> {
+        self.part(partition).map(|part| part.row_as(shape, row))
+    }
+
     fn filled(&self) -> impl Iterator<Item = (PartitionId, &Partition)> {
         (0..self.parts.len() as u16).map(PartitionId).filter_map(|id| Some((id, self.part(id)?)))
     }

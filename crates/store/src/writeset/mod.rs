@@ -11,14 +11,13 @@
 mod load;
 mod overlay;
 mod staged;
+mod unique;
 
 #[cfg(test)]
 use std::collections::HashMap;
 use std::sync::Arc;
 
-#[cfg(test)]
-use ashlar_base::TableId;
-use ashlar_base::{Datum, Result, TableSchema};
+use ashlar_base::{Datum, Result, TableId, TableSchema};
 
 pub(crate) use load::Load;
 pub use overlay::{Overlay, ReadView};
@@ -38,6 +37,8 @@ pub struct WriteSet {
     first_read: Option<(Snapshot, Hold)>,
     /// See [`WriteSet::blind`].
     is_blind: bool,
+    /// See [`WriteSet::ignore_indexes`].
+    ignored: Vec<TableId>,
     /// Who may write what is locked: the [`LockHolder`](crate::LockHolder) of this number.
     owner: u64,
     /// What its last commit was stopped by.

@@ -8,6 +8,7 @@ use ashlar_base::{Datum, Error, ErrorCode, LifeOptions, PartitionId, Result, Tab
 use parking_lot::Mutex;
 
 use super::load::{Load, LoadedRow};
+use super::unique::PendingValues;
 use super::{Overlay, Pending};
 use crate::life::{Deadline, Expiry, Keep};
 use crate::locks::{LockRequest, Sight, Strength, Watch};
@@ -44,6 +45,8 @@ pub(crate) struct Staged {
     says_life: bool,
     /// The picture of the writes so far, once somebody asked.
     overlay: Mutex<Option<Arc<Overlay>>>,
+    /// What pending rows have in unique indexes, as far as somebody asked.
+    pub(super) values: PendingValues,
 }
 
 /// What a pending row means.
@@ -142,6 +145,7 @@ impl Staged {
             charge: Charge::empty(&account),
             says_life: false,
             overlay: Mutex::new(None),
+            values: PendingValues::default(),
         }
     }
 
@@ -221,9 +225,32 @@ impl Staged {
             })?;
         let before = std::mem::replace(&mut self.shape, Arc::new(shape));
         self.alterations.push(Alteration { before, read_at });
+        self.values.forget();
         self.length.alterations += 1;
         *self.overlay.get_mut() = None;
         Ok(())
+    }
+
+    /// The row of a key that is pending, a deletion included.
+    pub(super) fn pending_row(&self, key: &[Datum<'_>]) -> Option<u32> {
+        self.rows.find(self.region.hash(key), key)
+    }
+
+    /// Pending rows that were written at or after a place, in order, and the place after the last.
+    pub(super) fn written_since(&self, from: u64) -> (Vec<u32>, u64) {
+        let mut written = Vec::new();
+        for (slot, segment) in self.rows.in_order() {
+            let first = u64::from(slot) << 16;
+            let start = from.saturating_sub(first).min(u64::from(segment.len())) as u32;
+            let alive = (start..segment.len()).filter(|&offset| !segment.is_dead(offset));
+            written.extend(alive.map(|offset| u32::from(slot) << 16 | offset));
+        }
+        (written, self.written)
+    }
+
+    /// Whether a pending row still stands for its key.
+    pub(super) fn is_pending(&self, row: u32) -> bool {
+        !self.rows.is_dead(row)
     }
 
     pub(crate) fn length(&self) -> Length {
@@ -358,7 +385,7 @@ impl Staged {
     /// From now on [`Self::load`] takes rows. `false`: it does not, and the rows are to be inserted one by one.
     pub(crate) fn start_load(&mut self, read_at: Timestamp) -> Result<bool> {
         // What an index or the table's options have to say of a row is said of rows that were inserted.
-        if !self.region.indexes().is_empty() || self.shape.schema.life != LifeOptions::default() {
+        if !self.region.every_index().is_empty() || self.shape.schema.life != LifeOptions::default() {
             return Ok(false);
         }
         self.loads.push(Load::new(&self.region, read_at)?);
@@ -545,6 +572,7 @@ impl Staged {
             self.rows.unindex(hash, row);
             self.rows.kill(row);
         }
+        self.values.forget();
         let (loads, taken_out) = (std::mem::take(&mut self.loads), std::mem::take(&mut self.taken_out));
         self.truncations.push(Truncation { at: self.length, killed, loads, taken_out });
         self.length.truncations += 1;
@@ -556,6 +584,7 @@ impl Staged {
         if self.length == to {
             return;
         }
+        self.values.forget();
         while self.truncations.len() > to.truncations {
             let Some(truncation) = self.truncations.pop() else { break };
             self.undo_rows(truncation.at.rows.max(to.rows));

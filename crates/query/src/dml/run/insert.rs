@@ -18,7 +18,7 @@ use super::check;
 use super::kept::{Outcome, Seen, bytes_of};
 use crate::assign::Assigned;
 use crate::dml::returning::{ROWS, rows_schema};
-use crate::dml::{Cell, Conflict, InsertPlan, Outputs, Source};
+use crate::dml::{Arbiters, Cell, Conflict, InsertPlan, Outputs, Source};
 use crate::engine::Engine;
 use crate::key_plan::{altered, missing_parameter};
 use crate::transaction::Transaction;
@@ -42,6 +42,7 @@ pub fn insert_inline(
         let row = sink.row_of_cells(cells, parameters, None, &[])?;
         sink.put(transaction, row)?;
     }
+    transaction.check_values(&plan.region)?;
     Ok(sink.finish_plain())
 }
 
@@ -95,6 +96,10 @@ pub fn value_rows(plan: &InsertPlan) -> Option<usize> {
         Source::Values { rows, .. } => Some(rows.len()),
         Source::Query(_) => None,
     }
+}
+
+fn key_of<'d>(schema: &TableSchema, row: &[Datum<'d>]) -> Vec<Datum<'d>> {
+    schema.key.iter().map(|ordinal| row[*ordinal].clone()).collect()
 }
 
 fn row_of(
@@ -224,26 +229,28 @@ impl<'a> InsertSink<'a> {
                 Err(error) => Err(transaction.taken(&plan.region, &key(), error, &self.snapshot)),
             };
         }
-        let key = key();
-        let existing = match transaction.writes.get(&plan.region, &key) {
-            Pending::Deleted => None,
-            Pending::Row(existing) => Some(values_of(plan, &existing)?),
-            Pending::Untouched => plan.region.get_at(&self.snapshot, &key, |existing| {
-                existing.map(|existing| values_of(plan, &existing)).transpose()
-            })?,
-        };
-        let Some(existing) = existing else {
+        let Some(existing) = self.existing(transaction, &datums)? else {
             if matches!(plan.conflict, Conflict::Update { .. }) {
-                self.touched.add(&plan.schema, &key)?;
+                self.touched.add(&plan.schema, &key_of(&plan.schema, &datums))?;
             }
             // Whoever is first with the same key: the other's transaction is tried again and finds the row, which is what
-            // ON CONFLICT promises. An insert would fail with 23505.
-            transaction.writes.upsert(&plan.region, version, &self.snapshot, &datums)?;
+            // ON CONFLICT promises. An insert would fail with 23505, as it must where the conflict is not about the key.
+            match &plan.arbiters {
+                Arbiters::Any | Arbiters::Key => {
+                    transaction.writes.upsert(&plan.region, version, &self.snapshot, &datums)?;
+                }
+                Arbiters::Indexes(_) => {
+                    let done = transaction.writes.insert(&plan.region, version, &self.snapshot, &datums);
+                    done.map_err(|error| transaction.taken(&plan.region, &key(), error, &self.snapshot))?;
+                }
+            }
             return self.count(row);
         };
         let Conflict::Update { assignments, filter, .. } = &plan.conflict else {
             return Ok(());
         };
+        let owned: Vec<Datum<'_>> = existing.iter().map(Value::as_datum).collect();
+        let key = key_of(&plan.schema, &owned);
         if self.touched.contains(&plan.schema, &key) {
             return Err(Error::new(
                 ErrorCode::CardinalityViolation,
@@ -275,6 +282,54 @@ impl<'a> InsertSink<'a> {
         let datums: Vec<Datum<'_>> = updated.iter().map(Value::as_datum).collect();
         transaction.writes.upsert(&plan.region, version, &self.snapshot, &datums)?;
         self.count(updated)
+    }
+
+    /// The row that a proposed one meets, as this transaction sees it.
+    fn existing(&self, transaction: &mut Transaction, row: &[Datum<'_>]) -> Result<Option<Vec<Value>>> {
+        let plan = self.plan;
+        let indexes = match &plan.arbiters {
+            Arbiters::Indexes(indexes) => indexes.clone(),
+            Arbiters::Key => Vec::new(),
+            Arbiters::Any if !plan.region.has_checks() => Vec::new(),
+            Arbiters::Any => {
+                let mut standing = plan.region.standing_indexes();
+                standing.retain(|index| index.unique.is_some() && plan.region.is_complete(index));
+                standing
+            }
+        };
+        if !matches!(plan.arbiters, Arbiters::Indexes(_)) {
+            let found = self.at_key(transaction, &key_of(&plan.schema, row))?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        let version = plan.schema.version;
+        for index in indexes {
+            let key = transaction.writes.conflicting(&plan.region, version, &self.snapshot, index.id, row)?;
+            let Some(key) = key else { continue };
+            let key: Vec<Datum<'_>> = key.iter().map(Value::as_datum).collect();
+            if let Some(found) = self.at_key(transaction, &key)? {
+                return Ok(Some(found));
+            }
+            // Committed after the statement's snapshot: to change it then is a conflict, to leave it is none.
+            let found = plan.region.get(&key, |row| row.map(|row| values_of(plan, &row)).transpose())?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The row of a key, as this transaction sees it.
+    fn at_key(&self, transaction: &Transaction, key: &[Datum<'_>]) -> Result<Option<Vec<Value>>> {
+        let plan = self.plan;
+        match transaction.writes.get(&plan.region, key) {
+            Pending::Deleted => Ok(None),
+            Pending::Row(existing) => values_of(plan, &existing).map(Some),
+            Pending::Untouched => plan.region.get_at(&self.snapshot, key, |existing| {
+                existing.map(|existing| values_of(plan, &existing)).transpose()
+            }),
+        }
     }
 
     fn count(&mut self, row: Vec<Value>) -> Result<()> {

@@ -161,6 +161,12 @@ impl SqlSession {
             None => return Err(Error::internal("the end of data without a COPY")),
         }
         self.take_rows().await?;
+        if let (Some(copy), Some(transaction)) = (&self.copy, &mut self.transaction)
+            && let Err(error) = transaction.check_values(&copy.region)
+        {
+            self.end_copy();
+            return Err(error);
+        }
         self.deadline = None;
         let count = self.copy.take().map_or(0, |copy| copy.count);
         Ok(format!("COPY {count}"))

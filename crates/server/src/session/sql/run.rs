@@ -347,6 +347,7 @@ impl SqlSession {
         }
         if let Some(plan) = inline
             && dml::value_rows(plan) == Some(1)
+            && plan.is_one_trip()
         {
             let mut way = Way::new(self.identity.pid);
             loop {
@@ -361,6 +362,7 @@ impl SqlSession {
         let mut tries = 0;
         loop {
             let mut transaction = self.fresh_transaction();
+            transaction.is_one_statement = true;
             transaction.set_optimistic(tries == 0);
             self.transaction = Some(transaction);
             let outcome = self.run_in_transaction(statement, inline, parameters).await;
@@ -572,7 +574,11 @@ impl SqlSession {
                 Some(_) => done("CLOSE CURSOR"),
                 None => Err(super::cursor::no_cursor(name)),
             },
-            SessionCommand::Vacuum => {
+            SessionCommand::Analyze(targets) => {
+                self.analyze(targets).await?;
+                done("ANALYZE")
+            }
+            SessionCommand::Vacuum(analyzed) => {
                 if self.is_in_block() {
                     return Err(Error::new(
                         ErrorCode::ActiveTransaction,
@@ -581,9 +587,26 @@ impl SqlSession {
                 }
                 let store = Arc::clone(self.shared.engine.store());
                 self.beside_pool(move || store.compact()).await?;
+                if let Some(targets) = analyzed {
+                    self.analyze(targets).await?;
+                }
                 done("VACUUM")
             }
         }
+    }
+
+    /// Gathers statistics of tables, on the query pool.
+    async fn analyze(&mut self, targets: &[ashlar_query::analyze::Target]) -> Result<()> {
+        let (engine, catalog, targets) = (self.engine()?, self.catalog(), targets.to_vec());
+        let (pool, cancel) = (Arc::clone(&engine), self.cancel.clone());
+        let done = engine.on_pool(async move {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(cancel.error()),
+                done = ashlar_query::analyze::run(&pool, &catalog, &targets) => done,
+            }
+        });
+        done.await?
     }
 
     /// Rows of a command, for as many Executes as the client takes.

@@ -127,12 +127,8 @@ fn a_walk_passes_over_what_the_transaction_has_taken_away() {
     let store = store(1, 64);
     let columns: [(&str, SqlType); 2] = [("id", INT8), ("s", TEXT)];
     let region = store.create_region(schema(1, "t", &columns, &[0])).unwrap();
-    let index = ashlar_base::IndexDef {
-        id: ashlar_base::TableId(9),
-        name: "by_s".into(),
-        kind: IndexKind::Btree,
-        columns: vec![region.schema().columns[1].id],
-    };
+    let column = region.schema().columns[1].id;
+    let index = ashlar_base::IndexDef::plain(ashlar_base::TableId(9), "by_s", IndexKind::Btree, vec![column]);
     let index = Arc::new(index);
     region.add_index(&index);
     region.build_index(&index).unwrap();

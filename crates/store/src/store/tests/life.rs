@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use ashlar_base::clock::Wall;
-use ashlar_base::{Datum, ErrorCode, Eviction, IndexDef, IndexKind, LifeOptions, PartitionId, TableId, Value};
+use ashlar_base::{Datum, ErrorCode, Eviction, IndexDef, IndexKind, LifeOptions, PartitionId, TableId, Unique, Value};
 use proptest::prelude::*;
 
 use super::super::*;
-use crate::testing::{INT8, numbers};
+use crate::testing::{INT8, numbers, scan_all};
 use crate::{Applied, ColumnReader, EXPIRES_AT, Expiry, Mutation, Probe, ReadView};
 
 const KEYS: i64 = 7;
@@ -36,6 +36,7 @@ enum Op {
     Evict(usize),
     Compact,
     Index,
+    Unique,
 }
 
 /// What a write says: a time from now, or one of the others.
@@ -62,6 +63,8 @@ impl Life {
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let key = || 0..KEYS;
+    // Few, so that rows want the same.
+    let v = || prop_oneof![1 => any::<i64>(), 2 => 0..5i64];
     let life = || {
         prop_oneof![
             3 => Just(Life::Unsaid),
@@ -79,9 +82,9 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     ];
     let ttl = || prop_oneof![Just(0u64), 50..400u64];
     let op = prop_oneof![
-        6 => (key(), any::<i64>(), life()).prop_map(|(key, v, life)| Op::Insert(key, v, life)),
-        6 => (key(), any::<i64>(), life()).prop_map(|(key, v, life)| Op::Upsert(key, v, life)),
-        6 => (key(), any::<i64>(), life()).prop_map(|(key, v, life)| Op::Update(key, v, life)),
+        6 => (key(), v(), life()).prop_map(|(key, v, life)| Op::Insert(key, v, life)),
+        6 => (key(), v(), life()).prop_map(|(key, v, life)| Op::Upsert(key, v, life)),
+        6 => (key(), v(), life()).prop_map(|(key, v, life)| Op::Update(key, v, life)),
         3 => key().prop_map(Op::Delete),
         6 => (key(), life()).prop_map(|(key, life)| Op::Expire(key, life)),
         4 => key().prop_map(Op::Get),
@@ -90,13 +93,14 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         4 => Just(Op::OpenSnapshot),
         3 => (0..4usize).prop_map(Op::DropSnapshot),
         2 => Just(Op::Begin),
-        5 => (key(), any::<i64>(), life()).prop_map(|(key, v, life)| Op::Put(key, v, life)),
+        5 => (key(), v(), life()).prop_map(|(key, v, life)| Op::Put(key, v, life)),
         2 => key().prop_map(Op::Remove),
-        3 => (key(), any::<i64>()).prop_map(|(key, v)| Op::Add(key, v)),
+        3 => (key(), v()).prop_map(|(key, v)| Op::Add(key, v)),
         4 => Just(Op::Commit),
         1 => (1..4usize).prop_map(Op::Evict),
         5 => Just(Op::Compact),
         1 => Just(Op::Index),
+        1 => Just(Op::Unique),
     ];
     proptest::collection::vec(op, 1..90)
 }
@@ -134,6 +138,8 @@ struct Model {
     snapshots: Vec<(Snapshot, Table)>,
     transaction: Option<Transaction>,
     index: Option<Arc<IndexDef>>,
+    /// Two rows may not have the same value.
+    is_unique: bool,
 }
 
 impl Model {
@@ -158,7 +164,19 @@ impl Model {
             snapshots: Vec::new(),
             transaction: None,
             index: None,
+            is_unique: false,
         }
+    }
+
+    /// Whether another row that is there has a value, and may have it alone.
+    fn clashes(&self, key: i64, v: i64) -> bool {
+        self.is_unique && self.living().iter().any(|(other, row)| *other != key && row.v == v)
+    }
+
+    fn refused(&mut self, key: i64, done: Result<Applied>) {
+        let error = done.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::UniqueViolation, "{error}");
+        self.touch(key);
     }
 
     fn is_over(&self, row: &Row) -> bool {
@@ -211,8 +229,9 @@ impl Model {
             Op::Insert(key, v, life) => {
                 let done = self.write(key, Mutation::Insert { row: &[Datum::Int8(key), Datum::Int8(v)] }, life);
                 if self.get(key).is_some() {
-                    assert_eq!(done.unwrap_err().code(), ErrorCode::UniqueViolation);
-                    self.touch(key);
+                    self.refused(key, done);
+                } else if self.clashes(key, v) {
+                    self.refused(key, done);
                 } else {
                     assert_eq!(done.unwrap(), Applied::Inserted);
                     self.put(key, v, life.expiry(self.now).unwrap_or(Expiry::Table));
@@ -221,12 +240,20 @@ impl Model {
             Op::Upsert(key, v, life) => {
                 let done = self.write(key, Mutation::Upsert { row: &[Datum::Int8(key), Datum::Int8(v)] }, life);
                 let known = self.get(key).is_some();
+                if self.clashes(key, v) {
+                    self.refused(key, done);
+                    return;
+                }
                 assert_eq!(done.unwrap(), if known { Applied::Updated } else { Applied::Inserted });
                 self.put(key, v, life.expiry(self.now).unwrap_or(Expiry::Table));
             }
             Op::Update(key, v, life) => {
                 let asked = [Datum::Int8(key)];
                 let done = self.write(key, Mutation::Update { key: &asked, changes: &[(1, Datum::Int8(v))] }, life);
+                if self.get(key).is_some() && self.clashes(key, v) {
+                    self.refused(key, done);
+                    return;
+                }
                 self.updated(key, Some(v), done.unwrap(), life);
             }
             Op::Expire(key, life) => {
@@ -322,13 +349,14 @@ impl Model {
             Op::Index => {
                 let columns = vec![self.region.schema().columns[1].id];
                 let id = TableId(100);
-                let index = Arc::new(IndexDef { id, name: "i".to_owned(), kind: IndexKind::Btree, columns });
+                let index = Arc::new(IndexDef::plain(id, "i", IndexKind::Btree, columns));
                 if self.index.is_none() {
                     self.region.add_index(&index);
                     self.region.build_index(&index).unwrap();
                     self.index = Some(index);
                 }
             }
+            Op::Unique => self.make_unique(),
         }
     }
 
@@ -336,6 +364,39 @@ impl Model {
         let Some(old) = self.get(key) else { return assert_eq!(done, Applied::Nothing) };
         assert_eq!(done, Applied::Updated);
         self.put(key, v.unwrap_or(old.v), life.expiry(self.now).unwrap_or(Expiry::Keep));
+    }
+
+    fn make_unique(&mut self) {
+        if self.is_unique {
+            return;
+        }
+        let unique = Some(Unique { nulls_distinct: true, is_constraint: false });
+        let columns = vec![self.region.schema().columns[1].id];
+        let index = IndexDef { unique, ..IndexDef::plain(TableId(101), "u", IndexKind::Btree, columns) };
+        let index = Arc::new(index);
+        self.region.add_index(&index);
+        let done = self.region.build_index(&index);
+        let living = self.living();
+        let values: BTreeSet<i64> = living.values().map(|row| row.v).collect();
+        if values.len() < living.len() {
+            assert_eq!(done.unwrap_err().code(), ErrorCode::UniqueViolation);
+            self.region.drop_index(&index);
+            return;
+        }
+        done.unwrap();
+        self.is_unique = true;
+        self.index.get_or_insert(index);
+    }
+
+    /// Whether rows would have the same value once a transaction has written its own.
+    fn would_clash(&self, writes: &BTreeMap<i64, (Option<(i64, Expiry)>, bool)>) -> bool {
+        let mut after: BTreeMap<i64, i64> = self.living().iter().map(|(key, row)| (*key, row.v)).collect();
+        for (key, (write, _)) in writes {
+            after.remove(key);
+            after.extend(write.map(|(v, _)| (*key, v)));
+        }
+        let mut written = writes.iter().filter_map(|(key, (write, _))| Some((key, write.as_ref()?.0)));
+        self.is_unique && written.any(|(key, v)| after.iter().any(|(other, same)| other != key && *same == v))
     }
 
     fn commit(&mut self) {
@@ -349,7 +410,13 @@ impl Model {
             .filter(|(key, _)| has_changed(key))
             .map(|(key, (_, is_new))| *is_new && !open.sees.contains_key(key))
             .collect();
+        let clashes = self.would_clash(&open.writes);
         let done = self.store.commit(&mut open.set);
+        if conflicts.is_empty() && clashes {
+            let error = done.unwrap_err();
+            assert_eq!(error.code(), ErrorCode::UniqueViolation, "{error}");
+            return;
+        }
         if conflicts.is_empty() {
             done.unwrap();
             for (key, (write, _)) in open.writes {
@@ -459,6 +526,13 @@ impl Model {
         let expected: BTreeMap<i64, (i64, Option<i64>)> =
             table.iter().map(|(key, row)| (*key, (row.v, row.ends))).collect();
         assert_eq!(self.scanned(view), expected);
+        // By every way that rows are found or counted, walks of indexes and lists of keys among them.
+        let mut rows = scan_all(&self.region, view).unwrap();
+        rows.sort_by_key(|row| format!("{:?}", row[0]));
+        let mut seen: Vec<Vec<Value>> =
+            table.iter().map(|(key, row)| vec![Value::Int8(*key), Value::Int8(row.v)]).collect();
+        seen.sort_by_key(|row| format!("{:?}", row[0]));
+        assert_eq!(rows, seen);
         let Some(index) = &self.index else { return };
         for row in table.values() {
             let open = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);

@@ -1,0 +1,457 @@
+//! Indexes on expressions and with predicates: what they compute of a row, and which conditions they answer.
+//!
+//! Made by `ddl::index`; the store calls `compute` for each row that is written and knows nothing else of it; `probes` asks
+//! which parts of a query's conditions an index knows. An expression is planned as a query over its table plans it, so that both
+//! have become the same by the same steps.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use ashlar_base::{ColumnId, Error, ErrorCode, IndexRows, Result, SqlType, TableSchema, Value};
+use ashlar_functions::error::from_datafusion;
+use ashlar_functions::quoting::quote_ident;
+use ashlar_functions::tree::{any_part, each_part, rewrite_parts};
+use ashlar_store::{ColumnReader, build_array};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema};
+use datafusion::logical_expr::utils::split_conjunction;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Volatility};
+use datafusion::physical_expr::PhysicalExpr;
+
+use crate::catalog::CatalogState;
+use crate::engine::Engine;
+use crate::index_text::Text;
+use crate::select::{self, Planner, SelectPlan};
+
+/// Parts of an expression at most: it is computed on threads with small stacks.
+const PARTS_MAX: usize = 100;
+
+/// See the module.
+pub(crate) struct IndexExpressions {
+    inputs: Vec<ColumnId>,
+    input_types: Vec<SqlType>,
+    input_schema: SchemaRef,
+    types: Vec<SqlType>,
+    expressions: Vec<Expression>,
+    predicate: Option<Predicate>,
+}
+
+/// Columns in it have the names of [`by_id`].
+struct Expression {
+    name: String,
+    logical: Expr,
+    physical: Arc<dyn PhysicalExpr>,
+    text: Text,
+}
+
+struct Predicate {
+    conjuncts: Vec<Expr>,
+    physical: Arc<dyn PhysicalExpr>,
+    text: Text,
+}
+
+impl fmt::Debug for IndexExpressions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexExpressions").field("inputs", &self.inputs).finish_non_exhaustive()
+    }
+}
+
+/// What an expression of an index came to.
+pub(crate) enum Planned {
+    /// It is one of the table's columns.
+    Column(usize),
+    /// It has to be computed.
+    Expression(Expr, SqlType),
+}
+
+/// The name of a column that stays when the column gets another one.
+fn by_id(id: ColumnId) -> String {
+    format!("#{id}")
+}
+
+/// A column under that name.
+pub(crate) fn column_by_id(id: ColumnId) -> Expr {
+    Expr::Column(Column::new_unqualified(by_id(id)))
+}
+
+/// An expression with its columns named by their ids.
+///
+/// # Errors
+/// 42703 for a column that the table does not have.
+pub(crate) fn named_by_ids(expr: Expr, schema: &TableSchema) -> Result<Expr> {
+    let mut missing = None;
+    let renamed = rewrite_parts(expr, |part| {
+        Ok(match part {
+            Expr::Column(column) => match schema.column(&column.name) {
+                Some(ordinal) => Transformed::yes(column_by_id(schema.columns[ordinal].id)),
+                None => {
+                    missing = Some(column.name.clone());
+                    Transformed::no(Expr::Column(column))
+                }
+            },
+            Expr::Alias(alias) => Transformed::yes(*alias.expr),
+            other => Transformed::no(other),
+        })
+    });
+    let renamed = renamed.map_err(from_datafusion)?.data;
+    match missing {
+        None => Ok(renamed),
+        Some(name) => Err(Error::new(ErrorCode::UndefinedColumn, format!("column \"{name}\" does not exist"))),
+    }
+}
+
+/// What the planner is told about, and how it calls that in errors.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    Expression,
+    Predicate,
+}
+
+impl Part {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Expression => "expression",
+            Self::Predicate => "predicate",
+        }
+    }
+}
+
+/// Plans an expression over a table: the optimised plan of a query of it.
+fn plan(engine: &Engine, catalog: &Arc<CatalogState>, query: &str, part: Part) -> Result<SelectPlan> {
+    let plan = SelectPlan::new(&Planner::new(engine, catalog), select::parse(query)?, &[])?;
+    let mut refused = None;
+    let walked = ashlar_functions::tree::each_node_with_subqueries(plan.logical(), |node| {
+        let found = match node {
+            LogicalPlan::Aggregate(_) => Some((ErrorCode::GroupingError, "aggregate functions are")),
+            LogicalPlan::Window(_) => Some((ErrorCode::WindowingError, "window functions are")),
+            LogicalPlan::Unnest(_) => Some((ErrorCode::FeatureNotSupported, "set-returning functions are")),
+            _ => None,
+        };
+        refused = refused.or(found);
+        Ok(TreeNodeRecursion::Continue)
+    });
+    walked.map_err(from_datafusion)?;
+    let name = match part {
+        Part::Expression => "index expressions",
+        Part::Predicate => "index predicates",
+    };
+    if let Some((code, what)) = refused {
+        return Err(Error::new(code, format!("{what} not allowed in {name}")));
+    }
+    if !plan.parameter_types.is_empty() {
+        return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
+    }
+    if plan.reads_clock() {
+        return Err(mutable(part));
+    }
+    Ok(plan)
+}
+
+/// 42P17
+fn mutable(part: Part) -> Error {
+    let message = format!("functions in index {} must be marked IMMUTABLE", part.name());
+    Error::new(ErrorCode::InvalidObjectDefinition, message)
+}
+
+fn too_hard(part: Part) -> Error {
+    Error::unsupported(format!("this index {} is not supported", part.name()))
+}
+
+/// Plans an expression of an index, given as its text.
+///
+/// # Errors
+/// What planning finds, 42P17 for one whose value may change, 0A000 for what an index cannot compute.
+pub(crate) fn expression(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    schema: &TableSchema,
+    text: &str,
+) -> Result<Planned> {
+    let query = format!("SELECT ({text}) AS value FROM {}", quote_ident(&schema.name));
+    let plan = plan(engine, catalog, &query, Part::Expression)?;
+    let sql_type = plan.columns.first().map(|column| column.sql_type);
+    let sql_type = sql_type.ok_or_else(|| Error::internal("a query of an expression has an output"))?;
+    match plan.logical() {
+        LogicalPlan::TableScan(scan) if scan.filters.is_empty() => {
+            let name = scan.projected_schema.field(0).name();
+            schema.column(name).map(Planned::Column).ok_or_else(|| too_hard(Part::Expression))
+        }
+        LogicalPlan::Projection(projection) if matches!(*projection.input, LogicalPlan::TableScan(_)) => {
+            let expr = projection.expr.first().cloned().ok_or_else(|| too_hard(Part::Expression))?;
+            if let Expr::Column(column) = expr.clone().unalias() {
+                return schema.column(&column.name).map(Planned::Column).ok_or_else(|| too_hard(Part::Expression));
+            }
+            check(&expr, projection.input.schema(), Part::Expression)?;
+            Ok(Planned::Expression(named_by_ids(expr, schema)?, sql_type))
+        }
+        _ => Err(too_hard(Part::Expression)),
+    }
+}
+
+/// The conditions that a predicate consists of, all of which hold where it does.
+///
+/// # Errors
+/// As [`expression`].
+pub(crate) fn conjuncts(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    schema: &TableSchema,
+    text: &str,
+) -> Result<Vec<Expr>> {
+    let query = format!("SELECT 1 AS one FROM {} WHERE {text}", quote_ident(&schema.name));
+    let plan = plan(engine, catalog, &query, Part::Predicate)?;
+    let mut found: Vec<Expr> = Vec::new();
+    let mut input = plan.logical();
+    loop {
+        input = match input {
+            LogicalPlan::Projection(projection) => projection.input.as_ref(),
+            LogicalPlan::Filter(filter) => {
+                found.extend(split_conjunction(&filter.predicate).into_iter().cloned());
+                filter.input.as_ref()
+            }
+            LogicalPlan::TableScan(scan) => {
+                found.extend(scan.filters.iter().flat_map(split_conjunction).cloned());
+                break;
+            }
+            // It never holds.
+            LogicalPlan::EmptyRelation(_) => {
+                found = vec![Expr::Literal(datafusion::common::ScalarValue::Boolean(Some(false)), None)];
+                break;
+            }
+            _ => return Err(too_hard(Part::Predicate)),
+        };
+    }
+    let visible = ashlar_store::arrow_types::to_arrow_field;
+    let fields: Vec<Field> = schema.visible_columns().iter().map(visible).collect();
+    let table = DFSchema::try_from(Schema::new(fields)).map_err(from_datafusion)?;
+    let mut named = Vec::with_capacity(found.len());
+    for condition in found {
+        check(&unqualified(condition.clone())?, &table, Part::Predicate)?;
+        named.push(named_by_ids(condition, schema)?);
+    }
+    Ok(named)
+}
+
+fn unqualified(expr: Expr) -> Result<Expr> {
+    let bare = rewrite_parts(expr, |part| {
+        Ok(match part {
+            Expr::Column(column) => Transformed::yes(Expr::Column(Column::new_unqualified(column.name))),
+            other => Transformed::no(other),
+        })
+    });
+    bare.map(|bare| bare.data).map_err(from_datafusion)
+}
+
+/// 42P17 for what is not the same whenever it is computed, 0A000 and 54001 for what is too much.
+fn check(expr: &Expr, schema: &DFSchema, part: Part) -> Result<()> {
+    let has_query = any_part(expr, |part| {
+        Ok(matches!(part, Expr::ScalarSubquery(_) | Expr::Exists(_) | Expr::InSubquery(_) | Expr::SetComparison(_)))
+    });
+    if has_query.map_err(from_datafusion)? {
+        return Err(Error::unsupported(format!("cannot use subquery in index {}", part.name())));
+    }
+    let (mut parts, mut is_mutable) = (0, false);
+    let walked = each_part(expr, |node| {
+        parts += 1;
+        is_mutable |= match node {
+            Expr::ScalarFunction(call) => {
+                let given = node.get_type(schema)?;
+                let taken = call.args.iter().map(|argument| argument.get_type(schema));
+                let taken = taken.collect::<datafusion::common::Result<Vec<DataType>>>()?;
+                // What reads or gives a time with a zone may depend on that of the session, and dates written or read as
+                // text on how they are written.
+                let reads_zone = is_zoned(&given) || taken.iter().any(is_zoned);
+                let (takes_time, takes_text) = (taken.iter().any(DataType::is_temporal), taken.iter().any(is_text));
+                let writes = is_text(&given) && takes_time;
+                let reads = given.is_temporal() && takes_text && !takes_time;
+                call.func.signature().volatility != Volatility::Immutable || reads_zone || writes || reads
+            }
+            Expr::Cast(cast) => depends_on_settings(&cast.expr.get_type(schema)?, cast.field.data_type()),
+            Expr::TryCast(cast) => depends_on_settings(&cast.expr.get_type(schema)?, cast.field.data_type()),
+            _ => false,
+        };
+        Ok(TreeNodeRecursion::Continue)
+    });
+    walked.map_err(from_datafusion)?;
+    if is_mutable {
+        return Err(mutable(part));
+    }
+    if parts > PARTS_MAX {
+        return Err(Error::new(ErrorCode::StatementTooComplex, format!("the index {} is too complex", part.name())));
+    }
+    Ok(())
+}
+
+fn is_zoned(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(TimeUnit::Microsecond, Some(_)))
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+/// Whether a cast depends on the time zone or on how dates are written.
+fn depends_on_settings(from: &DataType, to: &DataType) -> bool {
+    is_zoned(from) != is_zoned(to) || is_text(from) && to.is_temporal() || from.is_temporal() && is_text(to)
+}
+
+impl IndexExpressions {
+    /// `None` where there is nothing to compute.
+    ///
+    /// # Errors
+    /// What the engine finds wrong with the expressions.
+    pub(crate) fn new(
+        engine: &Engine,
+        schema: &TableSchema,
+        expressions: Vec<(String, Expr, SqlType, Text)>,
+        predicate: Option<(Vec<Expr>, Text)>,
+    ) -> Result<Option<Arc<dyn IndexRows>>> {
+        if expressions.is_empty() && predicate.is_none() {
+            return Ok(None);
+        }
+        let mut inputs = Vec::new();
+        let conditions = predicate.iter().flat_map(|(conjuncts, _)| conjuncts);
+        for expr in expressions.iter().map(|(_, expr, ..)| expr).chain(conditions) {
+            for column in expr.column_refs() {
+                let known = schema.columns.iter().find(|known| by_id(known.id) == column.name);
+                let known = known.ok_or_else(|| Error::internal("an index reads the table's columns"))?;
+                if !inputs.contains(&known.id) {
+                    inputs.push(known.id);
+                }
+            }
+        }
+        // Of a predicate that reads nothing, so that there is a column for each row.
+        let columns = inputs.iter().filter_map(|id| schema.columns.iter().find(|column| column.id == *id));
+        let input_types: Vec<SqlType> = columns.clone().map(|column| column.sql_type).collect();
+        let field = |column: &ashlar_base::ColumnDef| {
+            let field = ashlar_store::arrow_types::to_arrow_field(column);
+            field.with_name(by_id(column.id)).with_nullable(true)
+        };
+        let input_schema = Arc::new(Schema::new(columns.map(field).collect::<Vec<Field>>()));
+        let df_schema = DFSchema::try_from(input_schema.as_ref().clone()).map_err(from_datafusion)?;
+        let physical =
+            |expr: &Expr| engine.state().create_physical_expr(expr.clone(), &df_schema).map_err(from_datafusion);
+        let types = expressions.iter().map(|(_, _, sql_type, _)| *sql_type).collect();
+        let expressions = expressions
+            .into_iter()
+            .map(|(name, logical, _, text)| Ok(Expression { name, physical: physical(&logical)?, logical, text }))
+            .collect::<Result<_>>()?;
+        let predicate = match predicate {
+            None => None,
+            Some((conjuncts, text)) => {
+                let all = datafusion::logical_expr::utils::conjunction(conjuncts.iter().cloned());
+                let always = Expr::Literal(datafusion::common::ScalarValue::Boolean(Some(true)), None);
+                let physical = physical(&all.unwrap_or(always))?;
+                Some(Predicate { conjuncts, physical, text })
+            }
+        };
+        Ok(Some(Arc::new(Self { inputs, input_types, input_schema, types, expressions, predicate })))
+    }
+
+    /// What an index computes, as this module made it.
+    pub(crate) fn of(index: &ashlar_base::IndexDef) -> Option<&Self> {
+        index.rows.as_ref()?.as_any().downcast_ref()
+    }
+
+    /// The expressions, with columns named by their ids.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        self.expressions.iter().map(|expression| &expression.logical)
+    }
+
+    /// What must hold of every row that is asked for, with columns named by their ids.
+    pub(crate) fn conditions(&self) -> &[Expr] {
+        self.predicate.as_ref().map_or(&[], |predicate| &predicate.conjuncts)
+    }
+
+    /// An expression as PostgreSQL prints it.
+    pub(crate) fn expression_text(&self, expression: usize, schema: &TableSchema, is_pretty: bool) -> String {
+        self.expressions.get(expression).map_or_else(String::new, |found| found.text.show(schema, is_pretty))
+    }
+
+    /// The name of the index's column that an expression is.
+    pub(crate) fn name(&self, expression: usize) -> &str {
+        self.expressions.get(expression).map_or("expr", |found| found.name.as_str())
+    }
+
+    /// The predicate as PostgreSQL prints it.
+    pub(crate) fn predicate_text(&self, schema: &TableSchema, is_pretty: bool) -> Option<String> {
+        self.predicate.as_ref().map(|predicate| predicate.text.show(schema, is_pretty))
+    }
+
+    fn batch(&self, rows: &[Vec<Value>]) -> Result<RecordBatch> {
+        let array = |(position, sql_type): (usize, &SqlType)| {
+            build_array(*sql_type, rows.iter().map(|row| row[position].as_datum()))
+        };
+        let arrays = self.input_types.iter().enumerate().map(array).collect::<Result<Vec<ArrayRef>>>()?;
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(rows.len()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.input_schema), arrays, &options)
+            .map_err(|error| Error::internal(error.to_string()))
+    }
+}
+
+fn evaluate(expr: &Arc<dyn PhysicalExpr>, batch: &RecordBatch) -> Result<ArrayRef> {
+    let value = expr.evaluate(batch).and_then(|value| value.into_array(batch.num_rows()));
+    value.map_err(from_datafusion)
+}
+
+impl IndexRows for IndexExpressions {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.inputs
+    }
+
+    fn compute(&self, rows: &[Vec<Value>]) -> Result<Vec<Option<Box<[Value]>>>> {
+        let batch = self.batch(rows)?;
+        let is_in: Vec<bool> = match &self.predicate {
+            None => vec![true; rows.len()],
+            Some(predicate) => {
+                let held = evaluate(&predicate.physical, &batch)?;
+                let held = held.as_boolean_opt().ok_or_else(|| Error::internal("a predicate is a boolean"))?;
+                held.iter().map(|held| held == Some(true)).collect()
+            }
+        };
+        // Expressions are computed of the rows alone that the predicate has let in.
+        let wanted: Vec<Vec<Value>>;
+        let batch = if is_in.iter().all(|is_in| *is_in) || self.expressions.is_empty() {
+            batch
+        } else {
+            wanted = rows.iter().zip(&is_in).filter(|(_, is_in)| **is_in).map(|(row, _)| row.clone()).collect();
+            self.batch(&wanted)?
+        };
+        let mut arrays = Vec::with_capacity(self.expressions.len());
+        if batch.num_rows() > 0 {
+            for expression in &self.expressions {
+                arrays.push(evaluate(&expression.physical, &batch)?);
+            }
+        }
+        let readers = arrays.iter().zip(&self.types).map(|(array, sql_type)| ColumnReader::new(array, *sql_type));
+        let readers = readers.collect::<Result<Vec<_>>>()?;
+        let mut next = 0;
+        let values = is_in.iter().map(|is_in| {
+            is_in.then(|| {
+                let row = next;
+                next += 1;
+                readers.iter().map(|reader| reader.datum(row).to_value()).collect()
+            })
+        });
+        Ok(values.collect())
+    }
+
+    fn has_all_rows(&self) -> bool {
+        self.predicate.is_none()
+    }
+
+    fn types(&self) -> &[SqlType] {
+        &self.types
+    }
+
+    fn text(&self, expression: usize, schema: &TableSchema) -> String {
+        self.expression_text(expression, schema, true)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

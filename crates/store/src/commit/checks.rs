@@ -1,0 +1,125 @@
+//! What unique indexes and expressions say of the rows of a commit, before anything is changed.
+//!
+//! Called by `commit` with all its partitions locked and with room for its rows made. All values that the commit's rows
+//! will have are taken at once, or none; those that it gives back are given back as rows end.
+
+use std::sync::Arc;
+
+use ashlar_base::{Datum, Error, PartitionId, Result, TableId};
+
+use super::{Failed, Locked, read_key};
+use crate::memory::Charge;
+use crate::partition::Examined;
+use crate::places::{Clash, Places, taken_error};
+use crate::taken::{Claim, Claimed, claim};
+use crate::writeset::Load;
+
+/// Takes the values of all rows. `ignored` are indexes that the same transaction drops.
+///
+/// # Errors
+/// 23505 where somebody has a value, 40001 where the statement that wrote the row wants to be tried again then; 53200, and
+/// what expressions find.
+pub(super) fn take_values(locked: &mut [Locked<'_>], ignored: &[TableId]) -> Result<(), Failed> {
+    let mut examined = Examined::default();
+    // By the number of a claim: which of `locked`, and its row.
+    let mut rows: Vec<(usize, Written)> = Vec::new();
+    let mut charges = Vec::new();
+    for (number, locked) in locked.iter_mut().enumerate() {
+        let staged = locked.staged;
+        if !staged.region().has_checks() {
+            continue;
+        }
+        let indexes = staged.region().every_index();
+        let uniques = indexes.iter().filter(|index| index.unique.is_some()).count();
+        let bytes = uniques * (size_of::<Claim>() + 32) + size_of::<(usize, Written)>() + 64;
+        let loaded = locked.loads.iter().map(Load::row_count).sum::<usize>();
+        charges.push(Charge::new(staged.account(), bytes * (staged.row_count() + loaded))?);
+        locked.examine(number, &mut rows, &mut examined)?;
+    }
+    let Examined { mut claims, released } = examined;
+    claims.retain(|claim| !ignored.contains(&claim.taken.index()));
+    if claims.is_empty() {
+        return Ok(());
+    }
+    for claim in &mut claims {
+        let truncates = rows.get(claim.number).is_some_and(|(number, _)| locked[*number].staged.truncates());
+        claim.is_released = truncates || released.contains(&(claim.taken.index(), claim.value));
+    }
+    let indexes: Vec<TableId> = claims.iter().map(|claim| claim.taken.index()).collect();
+    let numbers: Vec<usize> = claims.iter().map(|claim| claim.number).collect();
+    // A row may want values of several indexes: from here on a claim's number is its own.
+    claims.iter_mut().enumerate().for_each(|(number, claim)| claim.number = number);
+    let (number, is_own) = match claim(&mut claims)? {
+        Claimed::All => return Ok(()),
+        Claimed::Clash(number) => (number, false),
+        Claimed::Twice(number) => (number, true),
+    };
+    let (locked_number, row) = rows[numbers[number]];
+    Err(locked[locked_number].clash(indexes[number], row, is_own))
+}
+
+/// A row of a commit.
+#[derive(Clone, Copy)]
+enum Written {
+    /// Of the rows that were written one by one.
+    Row(u32),
+    /// One that arrived in bulk: in which load, in which partition of it, and its id there.
+    Loaded(u32, PartitionId, u32),
+}
+
+impl Locked<'_> {
+    fn examine(&mut self, number: usize, rows: &mut Vec<(usize, Written)>, examined: &mut Examined) -> Result<()> {
+        let staged = self.staged;
+        let mut key: Vec<Datum<'_>> = Vec::new();
+        for (partition, guard) in &self.guards {
+            let Some(stored) = guard.as_deref().filter(|stored| stored.has_checks()) else { continue };
+            for (load, loads) in self.loads.iter().enumerate() {
+                let Some(loaded) = loads.part(*partition) else { continue };
+                for row in loaded.living() {
+                    let new = loaded.row_as(staged.shape(), row);
+                    rows.push((number, Written::Loaded(load as u32, *partition, row)));
+                    let prepared = stored.examine_new(None, &|ordinal| new.get(ordinal), rows.len() - 1, examined)?;
+                    self.prepared.push_back(prepared);
+                }
+            }
+            for &row in &self.rows[self.range(*partition)] {
+                read_key(staged, row, &mut key);
+                // Rows that were over are ended already.
+                let old = stored.locate_unended(staged.region().hash(&key), &key).row;
+                let old = old.filter(|_| !staged.truncates());
+                if staged.state(row).is_deleted() {
+                    old.iter().for_each(|old| stored.examine_old(*old, examined));
+                    continue;
+                }
+                let new = staged.row(row);
+                rows.push((number, Written::Row(row)));
+                let prepared = stored.examine_new(old, &|ordinal| new.get(ordinal), rows.len() - 1, examined)?;
+                self.prepared.push_back(prepared);
+            }
+        }
+        Ok(())
+    }
+
+    /// What is said of a row whose value somebody else has.
+    fn clash(&self, index: TableId, row: Written, is_own: bool) -> Failed {
+        let shape = self.staged.shape();
+        let row = match row {
+            Written::Row(row) => Some(self.staged.row(row)),
+            Written::Loaded(load, partition, row) => self.loads[load as usize].row_at(shape, partition, row),
+        };
+        let indexes = self.staged.region().every_index();
+        let clash = indexes.iter().find(|known| known.id == index).and_then(|definition| {
+            let (places, row) = (Places::of(definition, shape)?, row?);
+            let computed = places.compute(definition, |ordinal| row.get(ordinal)).ok()??;
+            let values = places.values(&computed, |ordinal| row.get(ordinal));
+            let error =
+                if self.staged.yields() { self.conflict() } else { taken_error(definition, shape, values.clone()) };
+            let values = values.map(|value| value.to_value()).collect();
+            Some(Clash { index: Arc::clone(definition), values, is_own, error })
+        });
+        match clash {
+            Some(clash) => Failed::Clash(Arc::clone(self.staged.region()), Box::new(clash)),
+            None => Failed::Error(Error::internal("a value is one of an index")),
+        }
+    }
+}

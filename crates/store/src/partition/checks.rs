@@ -1,0 +1,298 @@
+//! What must be known of a row before it is written: the values of expressions, and whether those of unique indexes are
+//! free.
+//!
+//! Called by `entry` and `commit` before they apply a write, and by `apply` where a row ends. Tables without such indexes
+//! pay for one look at an empty list.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ashlar_base::{Datum, Error, Result, TableId, Value};
+
+use super::Partition;
+use super::computed::bytes_of;
+use super::indexes::Index;
+use crate::memory::Charge;
+use crate::mutation::Mutation;
+use crate::places::{Clash, may_repeat, repeated_error, taken_error};
+use crate::taken::{Claim, Claimed, Fingerprint, Taken, claim};
+
+/// Rows of a partition whose expressions are computed at once.
+const ROWS_COMPUTED: usize = 1024;
+
+/// What the indexes with expressions or predicates compute of a row, in their order; `None`: the row is not in the index.
+pub(crate) struct Prepared {
+    values: Vec<Option<Box<[Value]>>>,
+    _charge: Charge,
+}
+
+/// What writes will take and give back of the values of unique indexes.
+#[derive(Default)]
+pub(crate) struct Examined {
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) released: HashSet<(TableId, Fingerprint)>,
+}
+
+/// Why a write, or an index, is refused.
+pub(crate) enum Refused {
+    /// Somebody has its values.
+    Clash(Box<Clash>),
+    /// Anything else.
+    Error(Error),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl Partition {
+    /// Whether a write has to be looked at before it is made.
+    #[inline]
+    pub(crate) fn has_checks(&self) -> bool {
+        !self.indexes.is_empty()
+            && self.indexes.iter().any(|index| index.taken.is_some() || index.definition.rows.is_some())
+    }
+
+    /// Takes the values that a write of one key will have, and computes what its row needs. No row is there of the key, not
+    /// even one that is over, unless it is `old`.
+    ///
+    /// # Errors
+    /// 23505 where a value is taken, 53200, and what expressions find; nothing is taken then.
+    pub(crate) fn check_write(&mut self, mutation: &Mutation<'_>, old: Option<u32>) -> Result<Vec<Claim>, Refused> {
+        self.prepared = None;
+        let mut examined = Examined::default();
+        let prepared = match mutation {
+            // The key is found to be there before anything else.
+            Mutation::Insert { .. } if old.is_some() => return Ok(Vec::new()),
+            Mutation::Delete { .. } => return Ok(Vec::new()),
+            Mutation::Insert { row } | Mutation::Upsert { row } => {
+                self.examine_new(old, &|ordinal| row[ordinal].clone(), 0, &mut examined)?
+            }
+            Mutation::Update { changes, .. } => {
+                let Some(old) = old else { return Ok(Vec::new()) };
+                let before = self.row(old);
+                let value = |ordinal| {
+                    let changed = changes.iter().rfind(|(changed, _)| *changed == ordinal);
+                    changed.map_or_else(|| before.get(ordinal), |(_, value)| value.clone())
+                };
+                self.examine_new(Some(old), &value, 0, &mut examined)?
+            }
+            Mutation::Living { .. } => return Err(Error::internal("a write is looked at without its expiry").into()),
+        };
+        // Several indexes may want values: the number tells which.
+        for (number, claim) in examined.claims.iter_mut().enumerate() {
+            claim.number = number;
+        }
+        let wanted: Vec<TableId> = examined.claims.iter().map(|claim| claim.taken.index()).collect();
+        // Two of them are never the same: they are of different indexes.
+        if let Claimed::Clash(number) | Claimed::Twice(number) = claim(&mut examined.claims)? {
+            let index = self.indexes.iter().find(|index| wanted.get(number) == Some(&index.definition.id));
+            let index = index.ok_or_else(|| Error::internal("a value is one of an index"))?;
+            let old = old.map(|old| self.row(old));
+            return Err(self.clash(index, &prepared, &|ordinal| match mutation {
+                Mutation::Insert { row } | Mutation::Upsert { row } => row[ordinal].clone(),
+                Mutation::Update { changes, .. } => {
+                    let changed = changes.iter().rfind(|(changed, _)| *changed == ordinal);
+                    match (changed, &old) {
+                        (Some((_, value)), _) => value.clone(),
+                        (None, Some(old)) => old.get(ordinal),
+                        (None, None) => Datum::Null,
+                    }
+                }
+                Mutation::Delete { .. } | Mutation::Living { .. } => Datum::Null,
+            }));
+        }
+        self.prepared = Some(Box::new(prepared));
+        Ok(examined.claims)
+    }
+
+    /// Computes what the indexes need of a row that will be written, and notes which values it will take, and which the
+    /// row of its key gives back. `number` is what the claims are known by.
+    ///
+    /// # Errors
+    /// What expressions find, 53200.
+    pub(crate) fn examine_new<'d>(
+        &self,
+        old: Option<u32>,
+        value: &impl Fn(usize) -> Datum<'d>,
+        number: usize,
+        examined: &mut Examined,
+    ) -> Result<Prepared> {
+        let prepared = self.prepare(value)?;
+        let mut computed = prepared.values.iter();
+        for index in &self.indexes {
+            let nothing: &[Value] = &[];
+            let values = match &index.definition.rows {
+                None => Some(nothing),
+                Some(_) => computed.next().and_then(|values| values.as_deref()),
+            };
+            let (Some(taken), Some(places)) = (&index.taken, &index.places) else { continue };
+            let wanted = values.and_then(|computed| {
+                let values = places.values(computed, |ordinal| value(ordinal));
+                (!may_repeat(&index.definition, values.clone())).then(|| taken.fingerprint(values))
+            });
+            let given = old.and_then(|old| self.taken_by(index, taken, old));
+            if wanted == given {
+                continue;
+            }
+            examined.claims.extend(wanted.map(|wanted| Claim::new(taken, wanted, self.id, number)));
+            examined.released.extend(given.map(|given| (index.definition.id, given)));
+        }
+        Ok(prepared)
+    }
+
+    /// Notes which values a row gives back that will end.
+    pub(crate) fn examine_old(&self, old: u32, examined: &mut Examined) {
+        for index in &self.indexes {
+            let Some(taken) = &index.taken else { continue };
+            let given = self.taken_by(index, taken, old);
+            examined.released.extend(given.map(|given| (index.definition.id, given)));
+        }
+    }
+
+    /// Computes what the indexes need of a row.
+    fn prepare<'d>(&self, value: &impl Fn(usize) -> Datum<'d>) -> Result<Prepared> {
+        let mut values = Vec::new();
+        for index in self.indexes.iter().filter(|index| index.definition.rows.is_some()) {
+            values.push(match &index.places {
+                Some(places) => places.compute(&index.definition, value)?,
+                None => None,
+            });
+        }
+        let bytes = values.iter().flatten().map(|values| bytes_of(values)).sum();
+        Ok(Prepared { values, _charge: Charge::new(self.rows.account(), bytes)? })
+    }
+
+    /// What the indexes need of the next row that is written.
+    pub(crate) fn set_prepared(&mut self, prepared: Option<Prepared>) {
+        self.prepared = prepared.map(Box::new);
+    }
+
+    /// Indexes with expressions get to know a row, before it is added to them.
+    pub(super) fn add_computed(&mut self, row: u32) {
+        let Some(prepared) = self.prepared.take() else { return };
+        let entry = self.rows.entry_of(row);
+        let computing = self.indexes.iter_mut().filter_map(|index| index.computed.as_mut());
+        for (computed, values) in computing.zip(prepared.values) {
+            if let Some(values) = values {
+                computed.add(entry, values);
+            }
+        }
+    }
+
+    /// A row ends: its values are free, those aside that the row in its place has.
+    pub(super) fn release_values(&self, old: u32, new: Option<u32>) {
+        for index in &self.indexes {
+            let Some(taken) = &index.taken else { continue };
+            let Some(value) = self.taken_by(index, taken, old) else { continue };
+            if new.and_then(|new| self.taken_by(index, taken, new)) != Some(value) {
+                taken.release(value);
+            }
+        }
+    }
+
+    /// The rows that are there are about to be forgotten all at once.
+    pub(super) fn release_all(&self) {
+        if self.indexes.iter().any(|index| index.taken.is_some()) {
+            let live = self.rows.indexed().filter(|&row| !self.rows.is_dead(row));
+            live.for_each(|row| self.release_values(row, None));
+        }
+    }
+
+    /// The value of a unique index that a row has for itself.
+    fn taken_by(&self, index: &Index, taken: &Taken, row: u32) -> Option<Fingerprint> {
+        let entry = self.rows.entry_of(row);
+        if !index.has(entry) {
+            return None;
+        }
+        let values = index.reader(&self.shape, &self.rows)?.values(entry);
+        (!may_repeat(&index.definition, values.clone())).then(|| taken.fingerprint(values))
+    }
+
+    fn clash<'d>(&self, index: &Index, prepared: &Prepared, value: &impl Fn(usize) -> Datum<'d>) -> Refused {
+        let before = self.indexes.iter().take_while(|other| other.definition.id != index.definition.id);
+        let computed = before.filter(|other| other.definition.rows.is_some()).count();
+        let computed = match &index.definition.rows {
+            Some(_) => prepared.values.get(computed).and_then(|values| values.as_deref()).unwrap_or_default(),
+            None => &[],
+        };
+        let Some(places) = &index.places else {
+            return Error::internal("an index without its columns has no values").into();
+        };
+        let values = places.values(computed, |ordinal| value(ordinal));
+        let error = taken_error(&index.definition, &self.shape, values.clone());
+        let (index, values) = (Arc::clone(&index.definition), values.map(|value| value.to_value()).collect());
+        Refused::Clash(Box::new(Clash { index, values, is_own: false, error }))
+    }
+
+    /// Computes what an index that is being made needs of the rows that are there.
+    pub(super) fn compute_index(&self, index: &mut Index) -> Result<()> {
+        let Index { definition, places: Some(places), computed: Some(computed), .. } = index else { return Ok(()) };
+        let Some(expressions) = &definition.rows else { return Ok(()) };
+        let all: Vec<u32> = self.rows.indexed().collect();
+        for rows in all.chunks(ROWS_COMPUTED) {
+            let inputs: Vec<Vec<Value>> = rows
+                .iter()
+                .map(|&row| {
+                    let row = self.row(row);
+                    places.inputs(|ordinal| row.get(ordinal))
+                })
+                .collect();
+            let found = expressions.compute(&inputs)?;
+            let bytes = found.iter().flatten().map(|values| bytes_of(values) + size_of::<(u32, Box<[Value]>)>()).sum();
+            let _charge = Charge::new(self.rows.account(), bytes)?;
+            for (&row, values) in rows.iter().zip(found) {
+                if let Some(values) = values {
+                    computed.add(self.rows.entry_of(row), values);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the values of the rows that are there for an index that is being made.
+    ///
+    /// # Errors
+    /// 23505 where one of them is taken.
+    pub(super) fn claim_index(&self, index: &Index) -> Result<(), Refused> {
+        let Some(taken) = &index.taken else { return Ok(()) };
+        let live: Vec<u32> = self.rows.indexed().filter(|&row| !self.rows.is_dead(row)).collect();
+        let _charge = Charge::new(self.rows.account(), live.len() * (size_of::<Claim>() + size_of::<u32>()))?;
+        let mut claims: Vec<Claim> = Vec::with_capacity(live.len());
+        for (number, &row) in live.iter().enumerate() {
+            let value = self.taken_by(index, taken, row);
+            claims.extend(value.map(|value| Claim::new(taken, value, self.id, number)));
+        }
+        let (number, is_own) = match claim(&mut claims)? {
+            Claimed::All => return Ok(()),
+            Claimed::Clash(number) => (number, false),
+            Claimed::Twice(number) => (number, true),
+        };
+        let reader = index.reader(&self.shape, &self.rows);
+        let values = reader.into_iter().flat_map(|reader| reader.values(self.rows.entry_of(live[number])));
+        let error = repeated_error(&index.definition, &self.shape, values.clone());
+        let (index, values) = (Arc::clone(&index.definition), values.map(|value| value.to_value()).collect());
+        Err(Refused::Clash(Box::new(Clash { index, values, is_own, error })))
+    }
+
+    #[cfg(test)]
+    pub(super) fn check_computed(&self, index: &Index) {
+        let (Some(places), Some(computed)) = (&index.places, &index.computed) else { return };
+        for row in self.rows.indexed() {
+            let stored = self.row(row);
+            let expected = places.compute(&index.definition, |ordinal| stored.get(ordinal)).unwrap();
+            assert_eq!(computed.values(self.rows.entry_of(row)), expected.as_deref(), "what is computed stays so");
+        }
+    }
+
+    /// The values of a unique index that rows of this partition have for themselves.
+    #[cfg(test)]
+    pub(crate) fn taken_here(&self, id: TableId) -> Vec<Fingerprint> {
+        let Some(index) = self.indexes.iter().find(|index| index.definition.id == id) else { return Vec::new() };
+        let Some(taken) = &index.taken else { return Vec::new() };
+        let live = self.rows.indexed().filter(|&row| !self.rows.is_dead(row));
+        live.filter_map(|row| self.taken_by(index, taken, row)).collect()
+    }
+}

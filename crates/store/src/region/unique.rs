@@ -1,0 +1,104 @@
+//! Unique indexes of a region: whether they hold yet, and who has a value.
+//!
+//! Called by commits and by the buffered writes of transactions.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ashlar_base::{IndexDef, TableId, Value};
+
+use super::Region;
+use crate::places::Clash;
+use crate::row::RowRef;
+use crate::taken::{Fingerprint, Taken};
+
+impl Region {
+    /// Whether writes have to be looked at before they are made: an index is unique, or has expressions or a predicate.
+    pub fn has_checks(&self) -> bool {
+        self.life.has_checks.load(Ordering::Acquire)
+    }
+
+    /// Which values of a unique index are taken.
+    pub(crate) fn taken(&self, index: TableId) -> Option<Arc<Taken>> {
+        self.life.taken.read().get(&index).cloned()
+    }
+
+    /// Whether an index is done: one that is unique holds for all rows.
+    pub fn is_complete(&self, index: &IndexDef) -> bool {
+        index.unique.is_none() || self.taken(index.id).is_some_and(|taken| taken.is_complete())
+    }
+
+    /// An index was made in every partition.
+    pub fn complete_index(&self, index: &IndexDef) {
+        if let Some(taken) = self.taken(index.id) {
+            taken.complete();
+        }
+    }
+
+    /// The row that has values of a unique index for itself now; `f` gets it under the lock of its partition, and must not
+    /// touch the store in any other way.
+    pub(crate) fn holder<R>(
+        &self,
+        index: &Arc<IndexDef>,
+        taken: &Taken,
+        value: Fingerprint,
+        values: &[Value],
+        f: impl FnOnce(RowRef<'_>) -> R,
+    ) -> Option<R> {
+        let mut partition = taken.holder(value)?;
+        loop {
+            let guard = self.lock(partition);
+            let stored = guard.as_deref().and_then(|stored| Some((stored, stored.find_live(index, values)?)));
+            if let Some((stored, row)) = stored {
+                return Some(f(self.row(stored, row)));
+            }
+            // It has ended, or another partition has the value by now.
+            let now = taken.holder(value)?;
+            if now == partition {
+                return None;
+            }
+            partition = now;
+        }
+    }
+
+    /// Ends the row for good that has the values of a clash for itself, if its time has come. With no partition locked. False:
+    /// a row has them, and it is no use to try again.
+    pub(crate) fn bury_holder(&self, clash: &Clash) -> bool {
+        if clash.is_own || !self.lives().is_on() {
+            return false;
+        }
+        // Dropped meanwhile, or free.
+        let Some(taken) = self.taken(clash.index.id) else { return true };
+        let value = taken.fingerprint(clash.values.iter().map(Value::as_datum));
+        let Some(mut partition) = taken.holder(value) else { return true };
+        loop {
+            let mut guard = self.lock(partition);
+            if let Some(stored) = guard.as_mut()
+                && stored.bury_value(&clash.index, &clash.values, self.common.stamp())
+            {
+                return true;
+            }
+            match taken.holder(value) {
+                None => return true,
+                Some(now) if now == partition => return false,
+                Some(now) => partition = now,
+            }
+        }
+    }
+
+    /// What is taken is what rows have.
+    #[cfg(test)]
+    pub(super) fn check_taken(&self) {
+        for (id, taken) in self.life.taken.read().iter() {
+            let guards = self.lock_all();
+            let stored = guards.iter().filter_map(|guard| guard.as_deref());
+            let found: Vec<Fingerprint> = stored.flat_map(|partition| partition.taken_here(*id)).collect();
+            assert!(taken.is_settled(), "every value has one row");
+            assert_eq!(found.len(), taken.len(), "what is taken is what rows have");
+            assert!(found.into_iter().all(|value| taken.holder(value).is_some()), "what rows have is taken");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! Unique indexes and buffered writes: what a statement has written must not have values of other rows.
+//!
+//! Called at the end of each statement, so that it learns of a clash and not only the commit, and for ON CONFLICT. What
+//! counts are all rows of the statement at once: values may change hands within it. Others may take a value before the
+//! commit, which looks again (`commit::checks`).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ashlar_base::{Datum, IndexDef, PartitionId, Result, TableId, Value};
+use foldhash::fast::RandomState;
+
+use super::{Staged, WriteSet};
+use crate::memory::Charge;
+use crate::places::{Places, may_repeat, taken_error};
+use crate::region::{Region, changed};
+use crate::row::RowRef;
+use crate::shape::Shape;
+use crate::snapshot::Snapshot;
+use crate::taken::{Fingerprint, Taken};
+
+/// Who has which values among pending rows. Filled as far as somebody asked, and forgotten whenever rows are taken back.
+#[derive(Default)]
+pub(super) struct PendingValues {
+    indexes: Vec<PendingIndex>,
+    /// Rows from here on were not looked at.
+    seen: u64,
+    /// Nor were the loads from this one on.
+    seen_loads: usize,
+    charge: Option<Charge>,
+    /// See [`Staged::yields`].
+    yields: bool,
+}
+
+struct PendingIndex {
+    definition: Arc<IndexDef>,
+    places: Places,
+    /// `None`: it is not unique, and only what it computes has to be possible.
+    taken: Option<Arc<Taken>>,
+    rows: HashMap<Fingerprint, Who, RandomState>,
+}
+
+/// A row that is pending.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Who {
+    /// Written by itself.
+    Row(u32),
+    /// Arrived in bulk: in which load, in which partition of it, and its id there.
+    Loaded(u32, PartitionId, u32),
+}
+
+impl PendingValues {
+    pub(super) fn forget(&mut self) {
+        let yields = self.yields;
+        *self = Self { yields, ..Self::default() };
+    }
+
+    /// The indexes are those of now. Those that the transaction drops are asked nothing.
+    fn refresh(&mut self, region: &Region, shape: &Shape, ignored: &[TableId]) {
+        let wanted = region.every_index();
+        let wanted = wanted.iter().filter(|index| {
+            let is_asked = index.unique.is_some() || !index.is_plain();
+            is_asked && !ignored.contains(&index.id) && shape.schema.has_columns_of(index)
+        });
+        let wanted: Vec<&Arc<IndexDef>> = wanted.collect();
+        if wanted.iter().map(|index| index.id).eq(self.indexes.iter().map(|index| index.definition.id)) {
+            return;
+        }
+        self.forget();
+        for definition in wanted {
+            let Some(places) = Places::of(definition, shape) else { continue };
+            let taken = region.taken(definition.id);
+            let definition = Arc::clone(definition);
+            self.indexes.push(PendingIndex { definition, places, taken, rows: HashMap::default() });
+        }
+    }
+}
+
+/// What a row has in an index: its values, and their fingerprint where no other row may have them.
+struct Has {
+    values: Vec<Value>,
+    fingerprint: Option<Fingerprint>,
+}
+
+impl PendingIndex {
+    /// `None`: the row is not in the index.
+    fn of<'d>(&self, value: impl Fn(usize) -> Datum<'d> + Clone) -> Result<Option<Has>> {
+        let Some(computed) = self.places.compute(&self.definition, value.clone())? else { return Ok(None) };
+        let values = self.places.values(&computed, |ordinal| value(ordinal));
+        let fingerprint = match &self.taken {
+            Some(taken) if !may_repeat(&self.definition, values.clone()) => Some(taken.fingerprint(values.clone())),
+            _ => None,
+        };
+        Ok(Some(Has { values: values.map(|value| value.to_value()).collect(), fingerprint }))
+    }
+}
+
+impl Staged {
+    /// A value that somebody else takes before the commit is a conflict, and no violation: the statement that wrote the row
+    /// would have done something else.
+    pub(crate) fn yields(&self) -> bool {
+        self.values.yields
+    }
+
+    /// Looks at the rows that were written since the last time.
+    ///
+    /// # Errors
+    /// 23505 where a row has values of another one, and what expressions find.
+    pub(super) fn check_values(&mut self, ignored: &[TableId]) -> Result<()> {
+        let (region, shape) = (Arc::clone(self.region()), Arc::clone(self.shape()));
+        let mut values = std::mem::take(&mut self.values);
+        values.refresh(&region, &shape, ignored);
+        let done = self.check_new(&region, &shape, &mut values);
+        self.values = values;
+        done
+    }
+
+    fn check_new(&self, region: &Region, shape: &Shape, values: &mut PendingValues) -> Result<()> {
+        let (rows, end) = self.written_since(values.seen);
+        let loads = self.loads().iter().enumerate().skip(values.seen_loads);
+        let count = rows.len() + loads.clone().map(|(_, load)| load.row_count()).sum::<usize>();
+        let _charge = Charge::new(self.account(), count * size_of::<Who>())?;
+        let mut written: Vec<Who> = Vec::with_capacity(count);
+        written.extend(rows.into_iter().filter(|&row| !self.state(row).is_deleted()).map(Who::Row));
+        for (number, load) in loads {
+            let number = u32::try_from(number).unwrap_or(u32::MAX);
+            written.extend(load.living().map(|(partition, row)| Who::Loaded(number, partition, row)));
+        }
+        let uniques = values.indexes.iter().filter(|index| index.taken.is_some()).count();
+        let entries: usize = values.indexes.iter().map(|index| index.rows.len()).sum();
+        // Maps grow by doubling.
+        let bytes = (entries + written.len() * uniques) * 2 * (size_of::<(Fingerprint, Who)>() + 1);
+        match &mut values.charge {
+            Some(charge) => charge.try_resize(bytes)?,
+            None => values.charge = Some(Charge::new(self.account(), bytes)?),
+        }
+        for index in &mut values.indexes {
+            for &row in &written {
+                let Some(pending) = self.row_of(row) else { continue };
+                let Some(has) = index.of(|ordinal| pending.get(ordinal))? else { continue };
+                let Some(fingerprint) = has.fingerprint else { continue };
+                let other = index.rows.get(&fingerprint).copied().filter(|&other| other != row && self.is_there(other));
+                if other.is_some() || self.committed(region, index, &has).is_some() {
+                    return Err(taken_error(&index.definition, shape, has.values.iter().map(Value::as_datum)));
+                }
+                index.rows.insert(fingerprint, row);
+            }
+        }
+        values.seen = end;
+        values.seen_loads = self.loads().len();
+        Ok(())
+    }
+
+    fn row_of(&self, who: Who) -> Option<RowRef<'_>> {
+        match who {
+            Who::Row(row) => Some(self.row(row)),
+            Who::Loaded(load, partition, row) => self.loads().get(load as usize)?.row_at(self.shape(), partition, row),
+        }
+    }
+
+    /// Whether a pending row still stands for its key.
+    fn is_there(&self, who: Who) -> bool {
+        match who {
+            Who::Row(row) => self.is_pending(row),
+            Who::Loaded(load, partition, row) => {
+                self.loads().get(load as usize).is_some_and(|load| load.is_living(partition, row))
+            }
+        }
+    }
+
+    /// The key of the row that is committed with values of an index, unless that is about to go or to have others.
+    fn committed(&self, region: &Region, index: &PendingIndex, has: &Has) -> Option<Vec<Value>> {
+        let (fingerprint, taken) = (has.fingerprint?, index.taken.as_ref()?);
+        if self.truncates() {
+            return None;
+        }
+        let key = region.holder(&index.definition, taken, fingerprint, &has.values, |row| key_of(&row))?;
+        let datums: Vec<Datum<'_>> = key.iter().map(Value::as_datum).collect();
+        self.pending_row(&datums).is_none().then_some(key)
+    }
+
+    /// The key of the row, pending or committed, whose values of an index a row would have.
+    fn conflicting(&mut self, index: TableId, row: &[Datum<'_>], ignored: &[TableId]) -> Result<Option<Vec<Value>>> {
+        self.check_values(ignored)?;
+        if ignored.contains(&index) {
+            return Ok(None);
+        }
+        let Some(known) = self.values.indexes.iter().find(|known| known.definition.id == index) else {
+            // Dropped since the statement was planned.
+            return Err(changed(self.schema()));
+        };
+        let Some(has) = known.of(|ordinal| row[ordinal].clone())? else { return Ok(None) };
+        let pending = has.fingerprint.and_then(|value| known.rows.get(&value).copied());
+        if let Some(row) = pending.filter(|&row| self.is_there(row)).and_then(|row| self.row_of(row)) {
+            return Ok(Some(key_of(&row)));
+        }
+        Ok(self.committed(self.region(), known, &has))
+    }
+}
+
+fn key_of(row: &RowRef<'_>) -> Vec<Value> {
+    row.schema().key.iter().map(|&ordinal| row.get(ordinal).to_value()).collect()
+}
+
+impl WriteSet {
+    /// Indexes that this transaction drops: what they would say of its rows does not count.
+    pub fn ignore_indexes(&mut self, indexes: impl Iterator<Item = TableId>) {
+        self.ignored = indexes.collect();
+    }
+
+    pub(crate) fn ignored_indexes(&self) -> Vec<TableId> {
+        self.ignored.clone()
+    }
+
+    /// Looks at what was written to a region since the last time: at the end of a statement.
+    ///
+    /// # Errors
+    /// 23505 where a row has values of another one in a unique index, 53200, and what expressions of indexes find.
+    pub fn check_values(&mut self, region: &Region) -> Result<()> {
+        if !region.has_checks() {
+            return Ok(());
+        }
+        let Self { staged, ignored, .. } = self;
+        match staged.iter_mut().find(|staged| staged.region().id() == region.id()) {
+            Some(staged) => staged.check_values(ignored),
+            None => Ok(()),
+        }
+    }
+
+    /// The key of the row whose values of a unique index a row would have: ON CONFLICT. From then on this transaction's commit fails with
+    /// 40001, not with 23505, where somebody else takes a value of its rows meanwhile. `version` and `read_at` as for
+    /// [`WriteSet::upsert`].
+    ///
+    /// # Errors
+    /// As [`Self::check_values`], and 40001 where the table has another shape.
+    pub fn conflicting(
+        &mut self,
+        region: &Arc<Region>,
+        version: u32,
+        read_at: &Snapshot,
+        index: TableId,
+        row: &[Datum<'_>],
+    ) -> Result<Option<Vec<Value>>> {
+        let ignored = std::mem::take(&mut self.ignored);
+        let found = self.staged_mut(region, version, read_at).and_then(|staged| {
+            staged.values.yields = true;
+            staged.conflicting(index, row, &ignored)
+        });
+        self.ignored = ignored;
+        found
+    }
+}
