@@ -43,7 +43,7 @@ impl Mutation<'_> {
     /// What it writes, whatever it says about the row's life.
     pub(crate) fn write(&self) -> &Self {
         match self {
-            Self::Living { write, .. } => *write,
+            Self::Living { write, .. } => write,
             write => write,
         }
     }

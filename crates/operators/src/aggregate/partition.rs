@@ -82,7 +82,7 @@ impl Partition {
     ///
     /// # Errors
     /// What the aggregates find.
-    pub(crate) fn to_rows(&mut self) -> Result<Rows> {
+    pub(crate) fn take_rows(&mut self) -> Result<Rows> {
         let values = self.states.iter_mut().map(|state| state.state()).collect::<Result<Vec<_>>>()?;
         let filters = vec![None; values.len()];
         let taken = self.groups.take();
@@ -94,7 +94,7 @@ impl Partition {
     ///
     /// # Errors
     /// What the aggregates find.
-    pub(crate) fn to_batch(&mut self, spec: &Spec, schema: &SchemaRef, is_partial: bool) -> Result<RecordBatch> {
+    pub(crate) fn take_batch(&mut self, spec: &Spec, schema: &SchemaRef, is_partial: bool) -> Result<RecordBatch> {
         let rows = self.len();
         let taken = self.groups.take();
         let mut columns = spec.packing.unpack(taken.keys, taken.null)?;
@@ -114,7 +114,7 @@ impl Partition {
     /// # Errors
     /// Where the disk has no room for them.
     pub(crate) fn spill(&mut self, spec: &Spec, secret: Secret, files: &Files) -> Result<()> {
-        let batch = self.to_batch(spec, &spec.partial_schema, true)?;
+        let batch = self.take_batch(spec, &spec.partial_schema, true)?;
         let mut empty = Self::new(spec, secret, &files.memory)?;
         empty.runs = std::mem::take(&mut self.runs);
         let batches: Vec<RecordBatch> = (0..batch.num_rows())

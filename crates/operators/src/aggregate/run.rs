@@ -87,7 +87,7 @@ impl Run {
             return Ok((self.spec, self.files, small.map(Work::Table).into_iter().collect()));
         };
         if let Some(mut small) = small {
-            let rows = small.to_rows()?;
+            let rows = small.take_rows()?;
             large.add(&self.spec, &self.files, &rows, 0, &mut Order::default())?;
         }
         let work = settled(large, &self.spec, &self.files, 0)?;
@@ -151,7 +151,7 @@ impl Stream<'_> {
 
     fn leave_front(&mut self) -> Result<()> {
         let Some(mut front) = self.front.take().filter(|front| front.len() > 0) else { return Ok(()) };
-        let rows = front.to_rows()?;
+        let rows = front.take_rows()?;
         self.add_to_large(&rows)
     }
 
@@ -162,7 +162,7 @@ impl Stream<'_> {
             *small = Some(front);
             return Ok(());
         };
-        let rows = front.to_rows()?;
+        let rows = front.take_rows()?;
         rows.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, rows.packed.len());
         match together.add(&whole(&rows, &self.hashes, &self.rows), Wish::IfFree) {
@@ -190,7 +190,7 @@ impl Left {
                 let Some(work) = left.work.lock().pop() else { return Ok::<_, DataFusionError>(None) };
                 match work {
                     Work::Table(mut table) => {
-                        let batch = table.to_batch(&left.spec, &left.spec.schema, false)?;
+                        let batch = table.take_batch(&left.spec, &left.spec.schema, false)?;
                         let rows = left.files.batch_rows;
                         let slices: Vec<Result<RecordBatch>> = (0..batch.num_rows())
                             .step_by(rows)

@@ -1,3 +1,5 @@
+//! The node beside the engine's two stages, of which every answer is compared.
+
 use std::fmt;
 use std::sync::Arc;
 

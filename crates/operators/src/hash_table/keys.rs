@@ -538,26 +538,14 @@ fn lengths(form: Form, array: &ArrayRef) -> Box<dyn Fn(usize) -> usize + '_> {
 
 /// Hands out the texts of an array; those of NULLs are any.
 fn texts(form: Form, array: &ArrayRef, mut put: impl FnMut(usize, &[u8])) {
-    let mut all = |value: &mut dyn FnMut(usize, &mut dyn FnMut(&[u8]))| {
-        (0..array.len()).for_each(|row| value(row, &mut |bytes| put(row, bytes)));
-    };
+    fn of<T: ByteArrayType>(array: &GenericByteArray<T>, mut put: impl FnMut(usize, &[u8])) {
+        (0..array.len()).for_each(|row| put(row, array.value(row).as_ref()));
+    }
     match (form, array.data_type()) {
-        (Form::Bytes { is_large: false }, DataType::Utf8) => {
-            let array = array.as_bytes::<Utf8Type>();
-            all(&mut |row, put| put(array.value(row).as_bytes()));
-        }
-        (Form::Bytes { is_large: false }, _) => {
-            let array = array.as_bytes::<BinaryType>();
-            all(&mut |row, put| put(array.value(row)));
-        }
-        (_, DataType::LargeUtf8) => {
-            let array = array.as_bytes::<LargeUtf8Type>();
-            all(&mut |row, put| put(array.value(row).as_bytes()));
-        }
-        _ => {
-            let array = array.as_bytes::<LargeBinaryType>();
-            all(&mut |row, put| put(array.value(row)));
-        }
+        (Form::Bytes { is_large: false }, DataType::Utf8) => of(array.as_bytes::<Utf8Type>(), &mut put),
+        (Form::Bytes { is_large: false }, _) => of(array.as_bytes::<BinaryType>(), &mut put),
+        (_, DataType::LargeUtf8) => of(array.as_bytes::<LargeUtf8Type>(), &mut put),
+        _ => of(array.as_bytes::<LargeBinaryType>(), &mut put),
     }
 }
 

@@ -1,3 +1,5 @@
+//! Columns of every type, packed and unpacked.
+
 use arrow::array::*;
 use arrow::compute::{concat, take};
 use arrow::datatypes::TimeUnit;
