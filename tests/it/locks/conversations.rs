@@ -19,10 +19,11 @@ pub(super) const ALL: &[(&str, &str)] = &[
         1: BEGIN
         1: UPDATE lk SET v = v + 1 WHERE id = 1
         2& UPDATE lk SET v = v + 100 WHERE id = 1
-        3& UPDATE lk SET v = v + 1000 WHERE id + 0 = 1 RETURNING v
+        3& UPDATE lk SET v = v + 1000 WHERE id + 0 = 1 RETURNING id
         1: COMMIT
         2.
         3.
+        1: SELECT v FROM lk WHERE id = 1
         1: BEGIN
         1: UPDATE lk SET v = 0 WHERE id = 1
         2: BEGIN
