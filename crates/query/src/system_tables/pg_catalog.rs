@@ -254,12 +254,17 @@ fn pg_attribute(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     }
     for (_, index) in indexes(&picture.relations) {
         for (position, key) in index.keys.iter().enumerate() {
+            // A hash index holds hashes.
+            let sql_type = match index.kind {
+                IndexKind::Btree => key.sql_type,
+                IndexKind::Hash => ashlar_base::ScalarType::Int4.into(),
+            };
             attribute(
                 rows,
                 index.oid,
                 position + 1,
                 &key.name,
-                key.sql_type,
+                sql_type,
                 [("attnotnull", Value::Bool(false)), ("atthasdef", Value::Bool(false)), ("attidentity", string(""))],
             )?;
         }
