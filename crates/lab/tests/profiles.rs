@@ -58,19 +58,38 @@ fn named(table: &str, title: &str) -> Vec<String> {
     rows.map(|line| line.rsplit("  ").next().unwrap().to_owned()).collect()
 }
 
+/// Tries to find a plant. Where others have used the machine a run may have fallen behind, and what it was slow in may be they.
+const TRIES: usize = 4;
+
 /// A profile of this kind names the function of each plant among the first so many.
 fn is_found(kind: &str, title: &str, plants: &[(&str, &str, usize)]) {
+    for plant in plants {
+        for tries_left in (0..TRIES).rev() {
+            let Err(found) = look_for(kind, title, plant) else { break };
+            assert!(tries_left > 0 && found.contains("DISTURBED"), "{found}");
+        }
+    }
+}
+
+/// What was found instead, if the function is not among the first.
+fn look_for(kind: &str, title: &str, (plant, function, first): &(&str, &str, usize)) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let base = run(folder.path(), "base", &["--profile", kind]);
-    for (plant, function, first) in plants {
-        let test = run(folder.path(), plant, &["--profile", kind, "--plant", plant]);
-        let table = text(&["compare", base.to_str().unwrap(), test.to_str().unwrap()]);
-        let named = named(&table, title);
-        let is_planted = |name: &String| name.ends_with(&format!("noop::plant::{function}"));
-        assert!(named.iter().take(*first).any(is_planted), "{plant} is not among the first {first}:\n{table}");
-        let page = std::fs::read_to_string(test.join(format!("difference-noop-2-{kind}-test.svg"))).unwrap();
-        assert!(page.contains(&format!("noop::plant::{function}")), "{plant}");
+    let test = run(folder.path(), plant, &["--profile", kind, "--plant", plant]);
+    let output = lab(&["compare", base.to_str().unwrap(), test.to_str().unwrap()]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    let said = format!("{table}\n{}", String::from_utf8_lossy(&output.stderr));
+    if !matches!(output.status.code(), Some(0 | 1)) {
+        return Err(said);
     }
+    let named = named(&table, title);
+    let is_planted = |name: &String| name.ends_with(&format!("noop::plant::{function}"));
+    if !named.iter().take(*first).any(is_planted) {
+        return Err(format!("{plant} is not among the first {first}:\n{said}"));
+    }
+    let page = std::fs::read_to_string(test.join(format!("difference-noop-2-{kind}-test.svg"))).unwrap();
+    assert!(page.contains(&format!("noop::plant::{function}")), "{plant}");
+    Ok(())
 }
 
 #[test]
