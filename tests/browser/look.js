@@ -252,7 +252,7 @@ function judgePlot(plot, wanted, width, say) {
     }
     if (drawn.marks.some((mark) => !mark.shown)) say(`has a mark of ${series.name} that is not seen`);
     if (wanted.rising && points.some(([, y], place) => place && y > points[place - 1][1] + PIXELS)) say(`has a curve of ${series.name} that falls`);
-    if (points.some(([x], place) => place && x <= points[place - 1][0])) say(`has points of ${series.name} out of their order`);
+    if (points.some(([x], place) => place && x < points[place - 1][0])) say(`has points of ${series.name} out of their order`);
     const scaled = (figure) => (wanted.logarithmic ? Math.log(figure) : figure);
     points.forEach(([, y], place) => series.figures?.[place] !== undefined && places.push([scaled(series.figures[place]), y]));
     drawn.marks.forEach((mark, place) => series.marks[place] !== undefined && places.push([scaled(series.marks[place]), mark.y]));

@@ -151,11 +151,11 @@ fn watch(pid: u32, stop: &str, dir: &Path) -> Result<Child> {
         .context("sh")
 }
 
-/// Memory of a process in bytes that is resident now, from `/proc`.
+/// Memory of a process in bytes that is resident now, without what it has mapped of files, from `/proc`.
 pub fn resident_bytes(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS: the process has ended")?;
+        status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no RssAnon: the process has ended")?;
     let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
     Ok(kib * 1024)
 }

@@ -370,7 +370,12 @@ impl SqlSession {
             let outcome = outcome?;
             match self.commit(transaction).await {
                 Ok(()) => return Ok(outcome),
-                Err(error) if error.code() == ErrorCode::SerializationFailure && tries < CONFLICT_RETRIES_MAX => {
+                // A value that somebody else has taken meanwhile is there when the statement begins again: then it is an
+                // error of the statement's, or what its ON CONFLICT is for.
+                Err(error)
+                    if matches!(error.code(), ErrorCode::SerializationFailure | ErrorCode::UniqueViolation)
+                        && tries < CONFLICT_RETRIES_MAX =>
+                {
                     tries += 1;
                 }
                 Err(error) => return Err(error),
