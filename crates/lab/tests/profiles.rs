@@ -1,11 +1,12 @@
 //! The program says which function is to blame: regressions are planted into its own server, and found by their names.
 //!
-//! So few requests that the servers are mostly idle: these tests run beside others.
+//! So few requests that the servers are mostly idle: these tests run beside others, though not beside each other.
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 /// A short run under a small load, with the cores left to the system.
 const SMALL: &[&str] = &[
@@ -51,12 +52,16 @@ fn run(folder: &Path, name: &str, arguments: &[&str]) -> PathBuf {
     out
 }
 
-/// The functions that differ most, from the table under this title.
-fn named(table: &str, title: &str) -> Vec<String> {
+/// The functions that grew most, from the table under this title: what they took, others may have lost.
+fn grown(table: &str, title: &str) -> Vec<String> {
     let rows = table.lines().skip_while(|line| !line.starts_with(title)).skip(1);
     let rows = rows.take_while(|line| line.starts_with(&" ".repeat(30)));
-    rows.map(|line| line.rsplit("  ").next().unwrap().to_owned()).collect()
+    let grown = rows.filter(|line| line.split_whitespace().nth(2).is_some_and(|difference| difference.starts_with('+')));
+    grown.map(|line| line.rsplit("  ").next().unwrap().to_owned()).collect()
 }
+
+/// One run at a time: beside each other they would find what disturbs them.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Tries to find a plant. Where others have used the machine a run may have fallen behind, and what it was slow in may be they.
 const TRIES: usize = 4;
@@ -73,6 +78,7 @@ fn is_found(kind: &str, title: &str, plants: &[(&str, &str, usize)]) {
 
 /// What was found instead, if the function is not among the first.
 fn look_for(kind: &str, title: &str, (plant, function, first): &(&str, &str, usize)) -> Result<(), String> {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let base = run(folder.path(), "base", &["--profile", kind]);
     let test = run(folder.path(), plant, &["--profile", kind, "--plant", plant]);
@@ -82,9 +88,9 @@ fn look_for(kind: &str, title: &str, (plant, function, first): &(&str, &str, usi
     if !matches!(output.status.code(), Some(0 | 1)) {
         return Err(said);
     }
-    let named = named(&table, title);
+    let grown = grown(&table, title);
     let is_planted = |name: &String| name.ends_with(&format!("noop::plant::{function}"));
-    if !named.iter().take(*first).any(is_planted) {
+    if !grown.iter().take(*first).any(is_planted) {
         return Err(format!("{plant} is not among the first {first}:\n{said}"));
     }
     let page = std::fs::read_to_string(test.join(format!("difference-noop-2-{kind}-test.svg"))).unwrap();
@@ -116,6 +122,7 @@ fn a_function_that_allocates_is_found_by_what_was_allocated() {
 
 #[test]
 fn a_run_with_profiles_is_unlike_one_without() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let (with, without) = (run(folder.path(), "with", &["--profile", "cpu"]), run(folder.path(), "without", &[]));
     let output = lab(&["compare", with.to_str().unwrap(), without.to_str().unwrap()]);

@@ -261,12 +261,12 @@ impl Transaction {
     }
 
     /// What was written to a table is looked at by its unique indexes, at the end of a statement: by the commit, where that
-    /// follows at once.
+    /// follows at once. Not after ON CONFLICT: the commit takes no value that is there for a violation then.
     ///
     /// # Errors
-    /// 23505
+    /// 23505, 40001
     pub fn check_values(&mut self, region: &Region) -> Result<()> {
-        if self.is_one_statement { Ok(()) } else { self.writes.check_values(region) }
+        if self.is_one_statement && !self.writes.yields(region) { Ok(()) } else { self.writes.check_values(region) }
     }
 
     /// Whether an index goes when this commits: by itself, or with its table or a column.

@@ -10,7 +10,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableId, Timestamp};
+use ashlar_base::{Datum, Error, PartitionId, Result, TableId, Timestamp};
 
 use crate::locks::{LockRequest, Strength, stopped};
 use crate::memory::Charge;
@@ -258,8 +258,7 @@ impl<'a> Locked<'a> {
     }
 
     fn conflict(&self) -> Error {
-        Error::new(ErrorCode::SerializationFailure, "could not serialize access due to concurrent update")
-            .with_table(&self.staged.schema().name)
+        self.staged.conflict()
     }
 
     /// Where values are unique, rows of the keys whose time has come end for good: what they have is free.

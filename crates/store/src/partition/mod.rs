@@ -197,6 +197,11 @@ impl Partition {
             && !self.has_passed(segment, row, at)
     }
 
+    /// Whether a snapshot at a timestamp, registered or held, sees a row.
+    pub(crate) fn is_seen_at(&self, row: u32, at: Timestamp) -> bool {
+        self.is_visible(self.rows.segment(split(row).0), row, at)
+    }
+
     /// Finds the row of a key that a snapshot at a timestamp sees.
     pub(crate) fn locate_at(&self, hash: u64, key: &[Datum<'_>], at: Timestamp) -> Option<u32> {
         self.rows.find_where(hash, key, |row, segment| self.is_visible(segment, row, at))

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use ashlar_base::{IndexDef, TableId, Value};
 
 use super::Region;
+use crate::partition::Partition;
 use crate::places::Clash;
-use crate::row::RowRef;
 use crate::taken::{Fingerprint, Taken};
 
 impl Region {
@@ -35,22 +35,22 @@ impl Region {
         }
     }
 
-    /// The row that has values of a unique index for itself now; `f` gets it under the lock of its partition, and must not
-    /// touch the store in any other way.
+    /// The row that has values of a unique index for itself now; `f` gets its partition, locked, and its id there, and
+    /// must not touch the store in any other way.
     pub(crate) fn holder<R>(
         &self,
         index: &Arc<IndexDef>,
         taken: &Taken,
         value: Fingerprint,
         values: &[Value],
-        f: impl FnOnce(RowRef<'_>) -> R,
+        f: impl FnOnce(&Partition, u32) -> R,
     ) -> Option<R> {
         let mut partition = taken.holder(value)?;
         loop {
             let guard = self.lock(partition);
             let stored = guard.as_deref().and_then(|stored| Some((stored, stored.find_live(index, values)?)));
             if let Some((stored, row)) = stored {
-                return Some(f(self.row(stored, row)));
+                return Some(f(stored, row));
             }
             // It has ended, or another partition has the value by now.
             let now = taken.holder(value)?;

@@ -382,6 +382,12 @@ impl Staged {
         })
     }
 
+    /// The error of a commit that somebody else was faster than.
+    pub(crate) fn conflict(&self) -> Error {
+        Error::new(ErrorCode::SerializationFailure, "could not serialize access due to concurrent update")
+            .with_table(&self.schema().name)
+    }
+
     /// From now on [`Self::load`] takes rows. `false`: it does not, and the rows are to be inserted one by one.
     pub(crate) fn start_load(&mut self, read_at: Timestamp) -> Result<bool> {
         // What an index or the table's options have to say of a row is said of rows that were inserted.

@@ -29,7 +29,7 @@ pub(super) struct PendingValues {
     seen_loads: usize,
     charge: Option<Charge>,
     /// See [`Staged::yields`].
-    yields: bool,
+    yields: Option<Snapshot>,
 }
 
 struct PendingIndex {
@@ -51,7 +51,7 @@ enum Who {
 
 impl PendingValues {
     pub(super) fn forget(&mut self) {
-        let yields = self.yields;
+        let yields = self.yields.take();
         *self = Self { yields, ..Self::default() };
     }
 
@@ -96,16 +96,16 @@ impl PendingIndex {
 }
 
 impl Staged {
-    /// A value that somebody else takes before the commit is a conflict, and no violation: the statement that wrote the row
-    /// would have done something else.
+    /// A value that somebody else has taken since the last statement with ON CONFLICT began is a conflict, and no violation:
+    /// the statement would do something else now.
     pub(crate) fn yields(&self) -> bool {
-        self.values.yields
+        self.values.yields.is_some()
     }
 
     /// Looks at the rows that were written since the last time.
     ///
     /// # Errors
-    /// 23505 where a row has values of another one, and what expressions find.
+    /// 23505 where a row has values of another one, 40001 for what [`Self::yields`] says, and what expressions find.
     pub(super) fn check_values(&mut self, ignored: &[TableId]) -> Result<()> {
         let (region, shape) = (Arc::clone(self.region()), Arc::clone(self.shape()));
         let mut values = std::mem::take(&mut self.values);
@@ -140,8 +140,12 @@ impl Staged {
                 let Some(has) = index.of(|ordinal| pending.get(ordinal))? else { continue };
                 let Some(fingerprint) = has.fingerprint else { continue };
                 let other = index.rows.get(&fingerprint).copied().filter(|&other| other != row && self.is_there(other));
-                if other.is_some() || self.committed(region, index, &has).is_some() {
-                    return Err(taken_error(&index.definition, shape, has.values.iter().map(Value::as_datum)));
+                let clash = || taken_error(&index.definition, shape, has.values.iter().map(Value::as_datum));
+                if other.is_some() {
+                    return Err(clash());
+                }
+                if let Some((_, is_new)) = self.committed(region, index, &has, values.yields.as_ref()) {
+                    return Err(if is_new { self.conflict() } else { clash() });
                 }
                 index.rows.insert(fingerprint, row);
             }
@@ -168,15 +172,25 @@ impl Staged {
         }
     }
 
-    /// The key of the row that is committed with values of an index, unless that is about to go or to have others.
-    fn committed(&self, region: &Region, index: &PendingIndex, has: &Has) -> Option<Vec<Value>> {
+    /// The key of the row that is committed with values of an index, unless that is about to go or to have others; and
+    /// whether a snapshot does not see it yet.
+    fn committed(
+        &self,
+        region: &Region,
+        index: &PendingIndex,
+        has: &Has,
+        seen: Option<&Snapshot>,
+    ) -> Option<(Vec<Value>, bool)> {
         let (fingerprint, taken) = (has.fingerprint?, index.taken.as_ref()?);
         if self.truncates() {
             return None;
         }
-        let key = region.holder(&index.definition, taken, fingerprint, &has.values, |row| key_of(&row))?;
+        let (key, is_new) = region.holder(&index.definition, taken, fingerprint, &has.values, |stored, row| {
+            let is_new = seen.is_some_and(|seen| !stored.is_seen_at(row, seen.timestamp()));
+            (key_of(&region.row(stored, row)), is_new)
+        })?;
         let datums: Vec<Datum<'_>> = key.iter().map(Value::as_datum).collect();
-        self.pending_row(&datums).is_none().then_some(key)
+        self.pending_row(&datums).is_none().then_some((key, is_new))
     }
 
     /// The key of the row, pending or committed, whose values of an index a row would have.
@@ -194,7 +208,7 @@ impl Staged {
         if let Some(row) = pending.filter(|&row| self.is_there(row)).and_then(|row| self.row_of(row)) {
             return Ok(Some(key_of(&row)));
         }
-        Ok(self.committed(self.region(), known, &has))
+        Ok(self.committed(self.region(), known, &has, None).map(|(key, _)| key))
     }
 }
 
@@ -215,7 +229,8 @@ impl WriteSet {
     /// Looks at what was written to a region since the last time: at the end of a statement.
     ///
     /// # Errors
-    /// 23505 where a row has values of another one in a unique index, 53200, and what expressions of indexes find.
+    /// 23505 where a row has values of another one in a unique index, 40001 where it has them since somebody asked by
+    /// [`Self::conflicting`], 53200, and what expressions of indexes find.
     pub fn check_values(&mut self, region: &Region) -> Result<()> {
         if !region.has_checks() {
             return Ok(());
@@ -225,6 +240,11 @@ impl WriteSet {
             Some(staged) => staged.check_values(ignored),
             None => Ok(()),
         }
+    }
+
+    /// Whether the commit fails with 40001 where a value was taken meanwhile: see [`Self::conflicting`].
+    pub fn yields(&self, region: &Region) -> bool {
+        self.staged.iter().any(|staged| staged.region().id() == region.id() && staged.yields())
     }
 
     /// The key of the row whose values of a unique index a row would have: ON CONFLICT. From then on this transaction's commit fails with
@@ -243,7 +263,7 @@ impl WriteSet {
     ) -> Result<Option<Vec<Value>>> {
         let ignored = std::mem::take(&mut self.ignored);
         let found = self.staged_mut(region, version, read_at).and_then(|staged| {
-            staged.values.yields = true;
+            staged.values.yields = Some(read_at.clone());
             staged.conflicting(index, row, &ignored)
         });
         self.ignored = ignored;

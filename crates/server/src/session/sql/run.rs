@@ -367,18 +367,15 @@ impl SqlSession {
             self.transaction = Some(transaction);
             let outcome = self.run_in_transaction(statement, inline, parameters).await;
             let Some(transaction) = self.transaction.take() else { return Err(outcome.err().unwrap_or_else(lost)) };
-            let outcome = outcome?;
-            match self.commit(transaction).await {
-                Ok(()) => return Ok(outcome),
-                // A value that somebody else has taken meanwhile is there when the statement begins again: then it is an
-                // error of the statement's, or what its ON CONFLICT is for.
-                Err(error)
-                    if matches!(error.code(), ErrorCode::SerializationFailure | ErrorCode::UniqueViolation)
-                        && tries < CONFLICT_RETRIES_MAX =>
-                {
+            let done = match outcome {
+                Ok(outcome) => self.commit(transaction).await.map(|()| outcome),
+                Err(error) => Err(error),
+            };
+            match done {
+                Err(error) if error.code() == ErrorCode::SerializationFailure && tries < CONFLICT_RETRIES_MAX => {
                     tries += 1;
                 }
-                Err(error) => return Err(error),
+                done => return done,
             }
         }
     }

@@ -204,6 +204,40 @@ fn commits_with_several_values_do_not_wait_for_each_other() {
     region.check();
 }
 
+/// ON CONFLICT has found nothing, and then somebody takes the value: the statement begins again, and does something else. A
+/// value that was taken before it began, and that it did not ask for, is an error that no other try mends.
+#[test]
+fn a_value_taken_since_somebody_asked_is_a_conflict() {
+    let store = store(8, 8);
+    let region = table(&store);
+    insert(&region, 1, 1).unwrap();
+    let asks = |v: i64, is_taken: bool| {
+        let snapshot = store.snapshot();
+        let mut writes = WriteSet::new();
+        let row = [Datum::Int8(100 + v), Datum::Int8(v)];
+        assert_eq!(writes.conflicting(&region, 1, &snapshot, TableId(100), &row).unwrap(), None);
+        writes.insert(&region, 1, &snapshot, &row).unwrap();
+        if is_taken {
+            insert(&region, v, v).unwrap();
+        }
+        // The next row of the same statement asks too.
+        let next = [Datum::Int8(200 + v), Datum::Int8(200 + v)];
+        writes.conflicting(&region, 1, &snapshot, TableId(100), &next).map(drop)
+    };
+    asks(2, false).unwrap();
+    let error = asks(3, true).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SerializationFailure);
+    // What an ON CONFLICT DO UPDATE writes is not asked for.
+    let mut writes = WriteSet::new();
+    let snapshot = store.snapshot();
+    let row = [Datum::Int8(9), Datum::Int8(1)];
+    assert_eq!(writes.conflicting(&region, 1, &snapshot, TableId(100), &row).unwrap(), Some(vec![Value::Int8(1)]));
+    writes.upsert(&region, 1, &snapshot, &[Datum::Int8(1), Datum::Int8(3)]).unwrap();
+    assert!(writes.yields(&region));
+    assert_eq!(writes.check_values(&region).unwrap_err().code(), ErrorCode::UniqueViolation);
+    region.check();
+}
+
 /// A value goes from row to row; no snapshot sees it twice.
 #[test]
 fn no_snapshot_sees_a_value_twice() {
