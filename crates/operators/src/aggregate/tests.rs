@@ -147,7 +147,7 @@ fn scrambled(number: u64) -> u64 {
 fn rows(count: u64, groups: u64) -> RecordBatch {
     let key = |row: u64| scrambled(row) % groups;
     let all = || 0..count;
-    let some = |row: u64| scrambled(row + 7) % 5 != 0;
+    let some = |row: u64| !scrambled(row + 7).is_multiple_of(5);
     let fields = vec![
         Field::new("small", DataType::Int32, true),
         Field::new("id", DataType::Int64, false),
@@ -272,7 +272,7 @@ fn sums_of_bigints_are_exact() {
         // From small ones to such that need more than 64 bits, with NULLs and filters now and then.
         let shift = 63 - (round / 3).min(63);
         let value = |row: u64| scrambled(row * 31 + round) as i64 >> shift;
-        let is_null = |row: u64| round % 5 == 4 && row % 3 == 0;
+        let is_null = |row: u64| round % 5 == 4 && row.is_multiple_of(3);
         let values: Int64Array = (0..64).map(|row| (!is_null(row)).then_some(value(row))).collect();
         let filter: Option<BooleanArray> = (round % 7 == 6).then(|| (0..64).map(|row| Some(row % 2 == 0)).collect());
         let ids: Vec<usize> = (0..64).map(|row| (scrambled(row + round) % (round + 1)) as usize).collect();

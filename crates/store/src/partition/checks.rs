@@ -113,6 +113,10 @@ impl Partition {
     ///
     /// # Errors
     /// What expressions find, 53200.
+    #[expect(
+        clippy::redundant_closure,
+        reason = "the closure's values live as long as what is computed, which the function's do not say"
+    )]
     pub(crate) fn examine_new<'d>(
         &self,
         old: Option<u32>,
@@ -211,6 +215,10 @@ impl Partition {
         (!may_repeat(&index.definition, values.clone())).then(|| taken.fingerprint(values))
     }
 
+    #[expect(
+        clippy::redundant_closure,
+        reason = "the closure's values live as long as what is computed, which the function's do not say"
+    )]
     fn clash<'d>(&self, index: &Index, prepared: &Prepared, value: &impl Fn(usize) -> Datum<'d>) -> Refused {
         let before = self.indexes.iter().take_while(|other| other.definition.id != index.definition.id);
         let computed = before.filter(|other| other.definition.rows.is_some()).count();

@@ -84,6 +84,10 @@ struct Has {
 
 impl PendingIndex {
     /// `None`: the row is not in the index.
+    #[expect(
+        clippy::redundant_closure,
+        reason = "the closure's values live as long as what is computed, which the function's do not say"
+    )]
     fn of<'d>(&self, value: impl Fn(usize) -> Datum<'d> + Clone) -> Result<Option<Has>> {
         let Some(computed) = self.places.compute(&self.definition, value.clone())? else { return Ok(None) };
         let values = self.places.values(&computed, |ordinal| value(ordinal));
