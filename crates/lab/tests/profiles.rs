@@ -56,8 +56,8 @@ fn run(folder: &Path, name: &str, arguments: &[&str]) -> PathBuf {
 fn grown(table: &str, title: &str) -> Vec<String> {
     let rows = table.lines().skip_while(|line| !line.starts_with(title)).skip(1);
     let rows = rows.take_while(|line| line.starts_with(&" ".repeat(30)));
-    let grown = rows.filter(|line| line.split_whitespace().nth(2).is_some_and(|difference| difference.starts_with('+')));
-    grown.map(|line| line.rsplit("  ").next().unwrap().to_owned()).collect()
+    let cells = rows.map(|line| line.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect::<Vec<&str>>());
+    cells.filter(|cells| cells[2].starts_with('+')).map(|cells| cells[3].to_owned()).collect()
 }
 
 /// One run at a time: beside each other they would find what disturbs them.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use ashlar_base::{ColumnId, IndexDef, IndexKind, TableId, Value};
+use ashlar_base::{ColumnId, ErrorCode, IndexDef, IndexKind, TableId, Value};
 
 use crate::testing::{datums, kv, numbers, scan_all, store};
 use crate::{Applied, Mutation, ReadView, Region, Snapshot, Store, StoreConfig, WriteSet};
