@@ -303,7 +303,7 @@ impl IndexExpressions {
     ///
     /// # Errors
     /// What the engine finds wrong with the expressions.
-    pub(crate) fn new(
+    pub(crate) fn plan(
         engine: &Engine,
         schema: &TableSchema,
         expressions: Vec<(String, Expr, SqlType, Text)>,

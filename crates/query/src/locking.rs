@@ -79,7 +79,7 @@ pub(crate) enum Planned {
     /// One row by its key.
     Key(KeyPlan),
     /// Any rows.
-    Rows(LockPlan),
+    Rows(Box<LockPlan>),
 }
 
 /// Plans a query with a locking clause.
@@ -90,7 +90,7 @@ pub(crate) fn plan(engine: &Engine, catalog: &Arc<CatalogState>, text: &str, dec
     let (clauses, statement) = parse(text)?;
     match by_key(catalog, &statement, &clauses, declared)? {
         Some(plan) => Ok(Planned::Key(plan)),
-        None => Ok(Planned::Rows(LockPlan::new(engine, catalog, statement, &clauses, declared)?)),
+        None => Ok(Planned::Rows(Box::new(LockPlan::new(engine, catalog, statement, &clauses, declared)?))),
     }
 }
 
@@ -221,22 +221,22 @@ impl LockPlan {
 fn rename(from: &mut TableWithJoins, alias: &str) -> bool {
     let factors = std::iter::once(&mut from.relation).chain(from.joins.iter_mut().map(|join| &mut join.relation));
     for factor in factors {
-        match factor {
+        let is_renamed = match factor {
             TableFactor::Table { name, alias: own, args: None, .. } => {
                 let known = own.as_ref().map(|own| folded(&own.name)).or_else(|| key_plan::single(name));
-                if known.as_deref() == Some(alias) {
+                let is_it = known.as_deref() == Some(alias);
+                if is_it {
                     let name_of = Ident::with_quote('"', alias);
                     *own = Some(TableAlias { explicit: true, name: name_of, columns: Vec::new(), at: None });
                     *name = ObjectName::from(vec![Ident::with_quote('"', TARGET)]);
-                    return true;
                 }
+                is_it
             }
-            TableFactor::NestedJoin { table_with_joins, .. } => {
-                if rename(table_with_joins, alias) {
-                    return true;
-                }
-            }
-            _ => {}
+            TableFactor::NestedJoin { table_with_joins, .. } => rename(table_with_joins, alias),
+            _ => false,
+        };
+        if is_renamed {
+            return true;
         }
     }
     false

@@ -602,8 +602,7 @@ fn is_heavy(part: &Expr) -> bool {
 
 /// The places of the columns that expressions read, each once.
 fn columns_of(exprs: &[Arc<dyn PhysicalExpr>]) -> Vec<usize> {
-    let mut columns: Vec<usize> =
-        exprs.iter().flat_map(|expr| collect_columns(expr)).map(|column| column.index()).collect();
+    let mut columns: Vec<usize> = exprs.iter().flat_map(collect_columns).map(|column| column.index()).collect();
     columns.sort_unstable();
     columns.dedup();
     columns

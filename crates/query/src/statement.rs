@@ -312,7 +312,7 @@ impl Statement {
                         Planned::Key(plan) => Self::of_key(catalog, &parsed.text, plan),
                         Planned::Rows(plan) => {
                             let (types, columns) = (plan.parameter_types.clone(), Arc::clone(&plan.columns));
-                            make(Kind::Lock(Box::new(plan)), types, Some(columns))
+                            make(Kind::Lock(plan), types, Some(columns))
                         }
                     });
                 }
@@ -647,7 +647,7 @@ fn analyzed(relations: &[pg_query::Node]) -> Result<Vec<analyze::Target>> {
         let columns = relation.va_cols.iter().filter_map(sql_types::string_of).map(str::to_owned).collect();
         Ok(analyze::Target { table: relation_name(relation.relation.as_ref())?, columns })
     };
-    named.map(|relation| target(relation)).collect()
+    named.map(target).collect()
 }
 
 /// The name of a setting as its result column has it: PostgreSQL writes three of its own in capitals.

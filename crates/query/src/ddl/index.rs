@@ -119,7 +119,7 @@ fn define(
             Some((conjuncts, Text::of(node, &seen)?))
         }
     };
-    let rows = IndexExpressions::new(engine, &seen, expressions, predicate)?;
+    let rows = IndexExpressions::plan(engine, &seen, expressions, predicate)?;
     for id in rows.iter().flat_map(|rows| rows.inputs()) {
         let name = seen.columns.iter().find(|column| column.id == *id).map_or("?", |column| column.name.as_str());
         check_committed(&committed, *id, name)?;

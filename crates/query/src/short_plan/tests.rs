@@ -14,15 +14,14 @@ use crate::testing;
 use crate::transaction::Transaction;
 
 fn engine() -> Arc<Engine> {
-    let engine = testing::engine_with(&[
+    testing::engine_with(&[
         "CREATE TABLE t (id integer, part smallint, v integer, s text, n numeric(10,2), PRIMARY KEY (part, id))",
         "CREATE TABLE few (id integer PRIMARY KEY)",
         "INSERT INTO t SELECT i, i % 5, CASE WHEN i % 7 <> 0 THEN i % 50 END, 'name ' || i % 13, i / 4.0 \
          FROM generate_series(1, 6000) AS g(i)",
         "CREATE INDEX by_v ON t (v)",
         "CREATE INDEX by_both ON t (s, v, id)",
-    ]);
-    engine
+    ])
 }
 
 fn select(engine: &Engine, sql: &str) -> Arc<SelectPlan> {

@@ -1,5 +1,7 @@
 //! What is taken, value by value and all at once.
 
+use std::slice::from_ref;
+
 use ashlar_base::Value;
 
 use super::*;
@@ -62,7 +64,7 @@ fn values_are_told_apart_and_equal_ones_are_not() {
         (Value::Int2(7), Value::Int8(7)),
     ];
     for (left, right) in equal {
-        let (one, other) = (fingerprint(&taken, &[left.clone()]), fingerprint(&taken, &[right.clone()]));
+        let (one, other) = (fingerprint(&taken, from_ref(&left)), fingerprint(&taken, from_ref(&right)));
         assert_eq!(one, other, "{left:?} and {right:?}");
     }
 }

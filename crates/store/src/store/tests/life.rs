@@ -119,12 +119,14 @@ struct Row {
 
 type Table = BTreeMap<i64, Row>;
 
+/// What becomes of each key: `None` it goes; and whether it must be new.
+type Writes = BTreeMap<i64, (Option<(i64, Expiry)>, bool)>;
+
 struct Transaction {
     set: WriteSet,
     snapshot: Snapshot,
     sees: Table,
-    /// What becomes of each key: `None` it goes; and whether it must be new.
-    writes: BTreeMap<i64, (Option<(i64, Expiry)>, bool)>,
+    writes: Writes,
 }
 
 struct Model {
@@ -228,9 +230,7 @@ impl Model {
         match *op {
             Op::Insert(key, v, life) => {
                 let done = self.write(key, Mutation::Insert { row: &[Datum::Int8(key), Datum::Int8(v)] }, life);
-                if self.get(key).is_some() {
-                    self.refused(key, done);
-                } else if self.clashes(key, v) {
+                if self.get(key).is_some() || self.clashes(key, v) {
                     self.refused(key, done);
                 } else {
                     assert_eq!(done.unwrap(), Applied::Inserted);
@@ -389,7 +389,7 @@ impl Model {
     }
 
     /// Whether rows would have the same value once a transaction has written its own.
-    fn would_clash(&self, writes: &BTreeMap<i64, (Option<(i64, Expiry)>, bool)>) -> bool {
+    fn would_clash(&self, writes: &Writes) -> bool {
         let mut after: BTreeMap<i64, i64> = self.living().iter().map(|(key, row)| (*key, row.v)).collect();
         for (key, (write, _)) in writes {
             after.remove(key);
