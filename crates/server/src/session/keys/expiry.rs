@@ -94,7 +94,8 @@ impl Conditions {
     fn hold(self, current: Option<i64>, new: i64) -> bool {
         match current {
             None => !self.if_any && !self.if_later,
-            Some(current) => !self.if_none && !(self.if_later && new <= current) && !(self.if_sooner && new >= current),
+            Some(_) if self.if_none => false,
+            Some(current) => (new > current || !self.if_later) && (new < current || !self.if_sooner),
         }
     }
 }
