@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::partition::{Files, Partition};
 use super::partitions::{Order, PARTITIONS, Partitions, all_rows, is_full, whole};
 use super::spec::{Rows, Spec};
+use super::waiting::Waiting;
 use crate::hash_table::hash::Secret;
 use crate::memory::Wish;
 
@@ -76,10 +77,11 @@ impl Run {
             hashes: Vec::new(),
             rows: Vec::new(),
             order: Order::default(),
+            waiting: Waiting::new(self.files.memory.charge()),
         };
         while let Some(batch) = input.next().await.transpose()? {
             if batch.num_rows() > 0 {
-                stream.add(&self.spec.rows(&batch)?)?;
+                stream.add(self.spec.rows(&batch)?)?;
             }
         }
         stream.finish()
@@ -142,22 +144,26 @@ struct Stream<'a> {
     hashes: Vec<u64>,
     rows: Vec<u32>,
     order: Order,
+    /// Rows that go to the large tables soon.
+    waiting: Waiting,
 }
 
 impl Stream<'_> {
-    fn add(&mut self, batch: &Rows) -> Result<()> {
+    fn add(&mut self, batch: Rows) -> Result<()> {
         self.run.came.fetch_add(batch.packed.len() as u64, Ordering::Relaxed);
         if self.front.is_some() && self.run.is_short.load(Ordering::Relaxed) {
             self.leave_front()?;
         }
-        let Some(front) = &mut self.front else { return self.add_to_large(batch) };
+        let Some(front) = &mut self.front else {
+            return if self.waiting.push(batch) { self.add_waiting() } else { Ok(()) };
+        };
         batch.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, batch.packed.len());
-        match front.add(&whole(batch, &self.hashes, &self.rows, self.run.to_come()), Wish::IfFree) {
+        match front.add(&whole(&batch, &self.hashes, &self.rows, self.run.to_come()), Wish::IfFree) {
             Err(error) if is_full(&error) => {
                 self.run.is_short.store(true, Ordering::Relaxed);
                 self.leave_front()?;
-                self.add_to_large(batch)
+                self.add_to_large(&batch)
             }
             Ok(()) if front.len() > FRONT_GROUPS => self.leave_front(),
             other => other,
@@ -169,6 +175,14 @@ impl Stream<'_> {
         self.run.large()?.add(spec, files, batch, self.run.to_come(), self.first, &mut self.order)
     }
 
+    fn add_waiting(&mut self) -> Result<()> {
+        if let Some(rows) = self.waiting.take()? {
+            self.add_to_large(&rows)?;
+        }
+        self.waiting.settle();
+        Ok(())
+    }
+
     fn leave_front(&mut self) -> Result<()> {
         let Some(mut front) = self.front.take().filter(|front| front.len() > 0) else { return Ok(()) };
         let rows = front.take_rows()?;
@@ -176,6 +190,7 @@ impl Stream<'_> {
     }
 
     fn finish(mut self) -> Result<()> {
+        self.add_waiting()?;
         let Some(mut front) = self.front.take().filter(|front| front.len() > 0) else { return Ok(()) };
         let mut small = self.run.small.lock();
         let Some(together) = small.as_mut() else {
