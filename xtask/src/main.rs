@@ -69,6 +69,8 @@ enum Verb {
     },
     /// Interpret the tests of the store's unsafe code with Miri: undefined behaviour, data races; some minutes
     Miri,
+    /// Run the store's threads under thousands of schedules, with shuttle's locks and atomics in the place of the machine's
+    Shuttle,
     /// Write the generated reference pages and the API documentation
     Docs,
     /// Format the sources and apply what clippy can repair by itself
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
             Verb::Bench(options) => bench::bench(&options),
             Verb::Fuzz { target, seconds } => fuzz::fuzz(&target, seconds),
             Verb::Miri => proofs::miri(),
+            Verb::Shuttle => proofs::shuttle(),
             Verb::Docs => docs::docs(),
             Verb::Fix => check::fix(),
             Verb::Ci => run::run("sh", &[".ci/run"]),

@@ -1,4 +1,4 @@
-//! `./x miri`: what the ordinary tests of the store cannot show, in a build of its own under the target directory.
+//! `./x miri` and `./x shuttle`: what the ordinary tests of the store cannot show, each in a build of its own under the target directory.
 //!
 //! Only the crate `store` and what it stands on is built: neither has a C library under it, which Miri could not interpret.
 
@@ -19,6 +19,9 @@ const UNSAFE: &[&str] = &["segment::"];
 const RACES: &[&str] =
     &["snapshot::tests::threads", "segment::arena::tests::readers", "segment::arena::tests::what_is_given"];
 const SCHEDULES: u32 = 16;
+
+/// The tests that run under shuttle.
+const INTERLEAVINGS: &str = "interleavings::";
 
 /// Interprets the tests of the unsafe modules: reads of what is not there or not written, broken borrows, data races.
 pub(crate) fn miri() -> Result<()> {
@@ -61,4 +64,18 @@ fn install_miri() -> Result<()> {
         "rustup",
         &["toolchain", "install", NIGHTLY, "--profile", "minimal", "--component", "miri", "--component", "rust-src"],
     )
+}
+
+/// Runs the store's threads under schedules that are drawn by lot: with shuttle's locks and atomics in the place of the machine's.
+pub(crate) fn shuttle() -> Result<()> {
+    let status = Command::new("cargo")
+        .args(["test", "--package", "ashlar-store", "--lib", "--profile", run::PROFILE, "--target-dir"])
+        .arg(std::path::absolute(run::target_dir().join("shuttle"))?)
+        .args(["--", INTERLEAVINGS])
+        .env("CARGO_ENCODED_RUSTFLAGS", ["--cfg", "shuttle", "-Cdebug-assertions"].join("\u{1f}"))
+        .status()?;
+    if !status.success() {
+        bail!("there is a schedule under which a test fails, or nothing could be run ({status})");
+    }
+    Ok(())
 }

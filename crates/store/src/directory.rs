@@ -16,7 +16,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use ashlar_base::{Datum, IndexKind, PartitionId, Result, TableId, Value};
 
@@ -25,6 +24,8 @@ use crate::memory::{Account, Charge};
 use crate::partition::Probe;
 use crate::region::Region;
 use crate::snapshot::Snapshot;
+use crate::sync::MutexGuard;
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Lines of a value.
 const LINES: u64 = 3;
@@ -293,7 +294,7 @@ impl Region {
             while let Some(prefix) = from {
                 let mut guard = self.lock(partition);
                 from = guard.as_mut().and_then(|stored| stored.fill(index, next, prefix, ENTRIES_PER_LOCK));
-                parking_lot::MutexGuard::unlock_fair(guard);
+                MutexGuard::unlock_fair(guard);
             }
         }
         {
