@@ -78,6 +78,36 @@ impl Charge {
         Ok(())
     }
 
+    /// Charges bytes that must be had, whether the pool has them or not.
+    pub(crate) fn take(&mut self, bytes: usize) {
+        self.memory.grow(bytes);
+        self.bytes += bytes;
+    }
+
+    /// Makes room for so many values, charged before it is taken: the old ones are held meanwhile. Grows by a quarter at
+    /// least. Who calls settles afterwards.
+    ///
+    /// # Errors
+    /// Where the pool has none left.
+    pub(crate) fn room<T>(&mut self, values: &mut Vec<T>, count: usize, wish: Wish) -> Result<()> {
+        if count <= values.capacity() {
+            return Ok(());
+        }
+        let wanted = count.max(values.len() + values.len() / 4);
+        self.grow(wanted * size_of::<T>(), wish)?;
+        values.reserve_exact(wanted - values.len());
+        Ok(())
+    }
+
+    /// The same for so many values more.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn room_for_more<T>(&mut self, values: &mut Vec<T>, more: usize, wish: Wish) -> Result<()> {
+        let count = values.len() + more;
+        self.room(values, count, wish)
+    }
+
     /// Is of so many bytes from now on: those that are held, whether the pool has them or not.
     pub(crate) fn settle(&mut self, bytes: usize) {
         if bytes > self.bytes {

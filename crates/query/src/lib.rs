@@ -40,6 +40,7 @@ pub mod select;
 pub mod short_plan;
 pub mod sql_types;
 pub mod statement;
+mod steps;
 pub mod system_tables;
 #[cfg(test)]
 mod testing;

@@ -7,11 +7,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
-use arrow::compute::filter_record_batch;
+use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use ashlar_base::{Datum, Result, SqlType, Value};
-use ashlar_functions::bound::{parameter, with_parameters};
+use ashlar_functions::bound::parameter;
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::fields::scalar;
 use ashlar_functions::tree::{any_part, rewrite_parts};
@@ -23,16 +22,14 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, TableScan};
-use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::aggregate::LoweredAggregateBuilder;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
-use datafusion::physical_plan::sorts::sort::sort_batch;
 
 use crate::grid_table::{GridTable, unqualify};
-use crate::key_plan::missing_parameter;
 use crate::parameters::number_of;
+use crate::steps::{Computed, EXPRESSION_BYTES, Step, Steps, batch, passed};
 
 /// See the module.
 pub(crate) struct Program {
@@ -52,37 +49,7 @@ pub(crate) struct Program {
     schema: SchemaRef,
     /// How many of the columns the steps read; the others are the conditions' own, behind them.
     outputs: usize,
-    steps: Vec<Step>,
-    /// Parameters that expressions read: from 0.
-    parameters: Vec<(usize, SqlType)>,
-}
-
-/// What is done with a batch, the result of the step before.
-enum Step {
-    Project {
-        exprs: Vec<Arc<dyn PhysicalExpr>>,
-        schema: SchemaRef,
-    },
-    Sort {
-        by: LexOrdering,
-        fetch: Option<usize>,
-    },
-    Limit {
-        skip: usize,
-        fetch: Option<usize>,
-    },
-    /// Of all rows, without groups.
-    Aggregate {
-        aggregates: Vec<Computed>,
-        schema: SchemaRef,
-    },
-}
-
-/// An aggregate, and its FILTER.
-struct Computed {
-    function: Arc<AggregateFunctionExpr>,
-    args: Vec<Arc<dyn PhysicalExpr>>,
-    filter: Option<Arc<dyn PhysicalExpr>>,
+    steps: Steps,
 }
 
 /// An order that rows are wanted in, of columns of the table.
@@ -99,6 +66,41 @@ const OPERAND: &str = "operand ";
 /// Programs are made of nothing deeper.
 const STEPS_MAX: usize = 16;
 
+/// The nodes that steps can be made of, the uppermost first, and what is below them; `None` where there are too many.
+fn above(plan: &LogicalPlan) -> Option<(Vec<&LogicalPlan>, &LogicalPlan)> {
+    let mut nodes = Vec::new();
+    let mut node = plan;
+    while nodes.len() <= STEPS_MAX {
+        let input = match node {
+            LogicalPlan::Projection(inner) => &inner.input,
+            LogicalPlan::Sort(inner) => &inner.input,
+            LogicalPlan::Limit(inner) => &inner.input,
+            LogicalPlan::Aggregate(inner) if inner.group_expr.is_empty() => &inner.input,
+            LogicalPlan::SubqueryAlias(inner) => &inner.input,
+            source => return Some((nodes, source)),
+        };
+        if !matches!(node, LogicalPlan::SubqueryAlias(_)) {
+            nodes.push(node);
+        }
+        node = input;
+    }
+    None
+}
+
+/// The steps of an optimised plan that reads no table, over one row without columns; `None` where there is a table, or
+/// what no step does.
+pub(crate) fn without_table(state: &SessionState, plan: &LogicalPlan, types: &[SqlType]) -> Option<Steps> {
+    let (nodes, source) = above(plan)?;
+    let LogicalPlan::EmptyRelation(source) = source else { return None };
+    if !source.produce_one_row || nodes.is_empty() {
+        return None;
+    }
+    let mut maker = Maker { state, types, parameters: Vec::new() };
+    let mut needed = (0..plan.schema().fields().len()).collect();
+    let steps = maker.steps(&nodes, &mut needed).ok().flatten()?;
+    Some(Steps::new(steps, maker.parameters))
+}
+
 impl Program {
     /// Of an optimised plan with parameters of these types, of whose outputs `wanted` are wanted, or all; `None` where
     /// it is about more than one table, or does what no step does.
@@ -108,34 +110,8 @@ impl Program {
         types: &[SqlType],
         wanted: Option<&[usize]>,
     ) -> Option<Self> {
-        let mut nodes = Vec::new();
-        let mut node = plan;
-        let scan = loop {
-            if nodes.len() > STEPS_MAX {
-                return None;
-            }
-            node = match node {
-                LogicalPlan::Projection(inner) => {
-                    nodes.push(node);
-                    &inner.input
-                }
-                LogicalPlan::Sort(inner) => {
-                    nodes.push(node);
-                    &inner.input
-                }
-                LogicalPlan::Limit(inner) => {
-                    nodes.push(node);
-                    &inner.input
-                }
-                LogicalPlan::Aggregate(inner) if inner.group_expr.is_empty() => {
-                    nodes.push(node);
-                    &inner.input
-                }
-                LogicalPlan::SubqueryAlias(inner) => &inner.input,
-                LogicalPlan::TableScan(scan) => break scan,
-                _ => return None,
-            };
-        };
+        let (nodes, source) = above(plan)?;
+        let LogicalPlan::TableScan(scan) = source else { return None };
         // What cannot be made here is the engine's to do, or to refuse.
         Maker { state, types, parameters: Vec::new() }.program(scan, &nodes, wanted).ok().flatten()
     }
@@ -152,20 +128,13 @@ impl Program {
 
     /// Bytes that it holds, as estimated.
     pub(crate) fn bytes(&self) -> usize {
-        const EXPRESSION_BYTES: usize = 512;
-        let steps = self.steps.iter().map(|step| match step {
-            Step::Project { exprs, .. } => exprs.len(),
-            Step::Sort { by, .. } => by.len(),
-            Step::Limit { .. } => 1,
-            Step::Aggregate { aggregates, .. } => aggregates.len() * 2,
-        });
-        let expressions = steps.sum::<usize>() + self.columns.len() + 2 * self.conditions.len() + self.parameters.len();
-        size_of::<Self>() + expressions * EXPRESSION_BYTES
+        let expressions = self.columns.len() + 2 * self.conditions.len();
+        size_of::<Self>() + self.steps.bytes() + expressions * EXPRESSION_BYTES
     }
 
     /// Whether it computes each row's outputs from that row alone.
     pub(crate) fn is_row_by_row(&self) -> bool {
-        self.steps.iter().all(|step| match step {
+        self.steps.all().iter().all(|step| match step {
             Step::Project { .. } => true,
             Step::Limit { skip, fetch } => *skip == 0 && *fetch != Some(0),
             Step::Sort { .. } | Step::Aggregate { .. } => false,
@@ -175,12 +144,12 @@ impl Program {
     /// The rows that it wants of those that fulfil its conditions, where it begins with that.
     pub(crate) fn order(&self) -> Option<Order> {
         let mut exprs: Option<Vec<Arc<dyn PhysicalExpr>>> = None;
-        for (number, step) in self.steps.iter().enumerate() {
+        for (number, step) in self.steps.all().iter().enumerate() {
             match step {
                 // What is sorted below may be columns under other names.
                 Step::Project { exprs: outputs, .. } if exprs.is_none() => exprs = Some(outputs.clone()),
                 Step::Sort { by, fetch } => {
-                    let limit = match self.steps.get(number + 1) {
+                    let limit = match self.steps.all().get(number + 1) {
                         Some(Step::Limit { skip, fetch: Some(fetch) }) => skip.checked_add(*fetch),
                         _ => None,
                     };
@@ -236,18 +205,7 @@ impl Program {
     /// # Errors
     /// 42P02 where one is missing.
     pub(crate) fn with_values<T>(&self, values: &[Value], run: impl FnOnce() -> Result<T>) -> Result<T> {
-        if self.parameters.is_empty() {
-            return run();
-        }
-        let mut scalars = Vec::new();
-        for (number, sql_type) in &self.parameters {
-            let value = values.get(*number).ok_or_else(|| missing_parameter(*number))?;
-            if scalars.len() <= *number {
-                scalars.resize(number + 1, None);
-            }
-            scalars[*number] = Some(scalar(*sql_type, value)?);
-        }
-        with_parameters(scalars, run)
+        self.steps.with_values(values, run)
     }
 
     /// A batch of one row; `read` gives its values by the ordinals of its columns.
@@ -290,68 +248,8 @@ impl Program {
     ///
     /// # Errors
     /// What evaluating finds.
-    pub(crate) fn run(&self, mut rows: RecordBatch) -> Result<RecordBatch> {
-        for step in &self.steps {
-            rows = step.run(rows).map_err(from_datafusion)?;
-        }
-        Ok(rows)
-    }
-}
-
-/// A batch that knows its length even without columns.
-fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> PlanResult<RecordBatch> {
-    let options = RecordBatchOptions::new().with_row_count(Some(rows));
-    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
-}
-
-fn values(expr: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> PlanResult<ArrayRef> {
-    expr.evaluate(rows)?.into_array(rows.num_rows())
-}
-
-fn passed(rows: &RecordBatch, condition: &Arc<dyn PhysicalExpr>) -> PlanResult<RecordBatch> {
-    let value = values(condition, rows)?;
-    let passed: &BooleanArray = datafusion::common::cast::as_boolean_array(&value)?;
-    if passed.true_count() == rows.num_rows() {
-        return Ok(rows.clone());
-    }
-    Ok(filter_record_batch(rows, passed)?)
-}
-
-impl Step {
-    fn run(&self, rows: RecordBatch) -> PlanResult<RecordBatch> {
-        match self {
-            // Nothing is evaluated of no rows: constants may be wrong that nobody asks for.
-            Self::Project { schema, .. } if rows.num_rows() == 0 => Ok(RecordBatch::new_empty(Arc::clone(schema))),
-            Self::Project { exprs, schema } => {
-                let arrays = exprs.iter().map(|expr| values(expr, &rows)).collect::<PlanResult<Vec<_>>>()?;
-                batch(schema, arrays, rows.num_rows())
-            }
-            Self::Sort { by, fetch } if rows.num_rows() > 1 => sort_batch(&rows, by, *fetch),
-            Self::Sort { fetch, .. } => Ok(rows.slice(0, fetch.unwrap_or(1).min(rows.num_rows()))),
-            Self::Limit { skip, fetch } => {
-                let skip = (*skip).min(rows.num_rows());
-                Ok(rows.slice(skip, fetch.unwrap_or(usize::MAX).min(rows.num_rows() - skip)))
-            }
-            Self::Aggregate { aggregates, schema } => {
-                let arrays = aggregates.iter().map(|computed| computed.run(&rows)).collect::<PlanResult<Vec<_>>>()?;
-                batch(schema, arrays, 1)
-            }
-        }
-    }
-}
-
-impl Computed {
-    fn run(&self, rows: &RecordBatch) -> PlanResult<ArrayRef> {
-        let mut state = self.function.create_accumulator()?;
-        let rows = match &self.filter {
-            Some(filter) => passed(rows, filter)?,
-            None => rows.clone(),
-        };
-        if rows.num_rows() > 0 {
-            let args = self.args.iter().map(|arg| values(arg, &rows)).collect::<PlanResult<Vec<_>>>()?;
-            state.update_batch(&args)?;
-        }
-        state.evaluate()?.to_array()
+    pub(crate) fn run(&self, rows: RecordBatch) -> Result<RecordBatch> {
+        self.steps.run(rows)
     }
 }
 
@@ -379,12 +277,7 @@ impl Maker<'_> {
         };
         let top = nodes.first().map_or(projected.len(), |node| node.schema().fields().len());
         let mut needed: Vec<usize> = wanted.map_or_else(|| (0..top).collect(), <[usize]>::to_vec);
-        let mut steps = Vec::new();
-        for node in nodes {
-            let Some(step) = self.step(node, &mut needed)? else { return Ok(None) };
-            steps.push(step);
-        }
-        steps.reverse();
+        let Some(mut steps) = self.steps(nodes, &mut needed)? else { return Ok(None) };
         if let Some(fetch) = scan.fetch {
             steps.insert(0, Step::Limit { skip: 0, fetch: Some(fetch) });
         }
@@ -416,20 +309,20 @@ impl Maker<'_> {
             None => None,
         };
         let (region, version) = (Arc::clone(table.region()), table.version());
-        let parameters = std::mem::take(&mut self.parameters);
-        Ok(Some(Program {
-            region,
-            version,
-            columns,
-            conditions,
-            condition,
-            asked,
-            operands,
-            schema,
-            outputs,
-            steps,
-            parameters,
-        }))
+        let steps = Steps::new(steps, std::mem::take(&mut self.parameters));
+        Ok(Some(Program { region, version, columns, conditions, condition, asked, operands, schema, outputs, steps }))
+    }
+
+    /// The steps of nodes, the uppermost first, of whose outputs some are needed: the places of the inputs that are needed
+    /// for them.
+    fn steps(&mut self, nodes: &[&LogicalPlan], needed: &mut Vec<usize>) -> PlanResult<Option<Vec<Step>>> {
+        let mut steps = Vec::new();
+        for node in nodes {
+            let Some(step) = self.step(node, needed)? else { return Ok(None) };
+            steps.push(step);
+        }
+        steps.reverse();
+        Ok(Some(steps))
     }
 
     /// The step of a node, of whose outputs some are needed: the places of the inputs that it needs for them.

@@ -52,7 +52,7 @@ use crate::columns::{self, Column};
 use crate::engine::Engine;
 use crate::grid_table::GridTable;
 use crate::index_plan::IndexPlan;
-use crate::program::Program;
+use crate::program::{self, Program};
 use crate::short_plan::ShortPlan;
 use crate::{parameters, system_tables};
 
@@ -209,8 +209,18 @@ impl SelectPlan {
         };
         let planned =
             Self { plan, stage, reads_clock, parameter_types, parameters_used, columns, indexed: None, short: None };
-        let short = planned.program(state, None).and_then(|program| ShortPlan::of(program, &planned.parameter_types));
+        let short = planned.short_plan(state);
         Ok(Self { short: short.map(Arc::new), ..planned })
+    }
+
+    fn short_plan(&self, state: &SessionState) -> Option<ShortPlan> {
+        if let Some(program) = self.program(state, None) {
+            return ShortPlan::of(program, &self.parameter_types);
+        }
+        if self.reads_clock || self.stage == Stage::Analysed {
+            return None;
+        }
+        program::without_table(state, &self.plan, &self.parameter_types).map(ShortPlan::without_table)
     }
 
     /// What it does, or what gives some of its outputs, as steps over the rows of one table: see [`Program`].

@@ -1,4 +1,5 @@
-//! Statements that look at few rows of one table, found by its key or an index: run where they are called.
+//! Statements that look at few rows of one table, found by its key or an index, or at no table at all: run where they are
+//! called.
 //!
 //! Called by sessions for queries, before the query pool is asked, and by `select` on the pool for what else reads
 //! rows: UPDATE, DELETE, the source of an INSERT. The conditions say how the rows are found, with the parameters in
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use ashlar_base::{PartitionId, Result, SqlType, Value};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::tree::rewrite_parts;
@@ -20,6 +21,7 @@ use datafusion::logical_expr::{BinaryExpr, Cast, Expr, Operator};
 
 use crate::access::{Access, walk_of};
 use crate::program::{Order, Program};
+use crate::steps::{Steps, batch};
 
 /// Rows that are looked at: a fraction of a millisecond, which others on the same thread wait for.
 const ROWS_MAX: usize = 2048;
@@ -27,7 +29,17 @@ const ROWS_MAX: usize = 2048;
 const BYTES_MAX: usize = 1 << 20;
 
 /// See the module.
-pub struct ShortPlan {
+pub struct ShortPlan(Source);
+
+/// Where its rows come from.
+enum Source {
+    Table(FewRows),
+    /// One row without columns.
+    Nothing(Steps),
+}
+
+/// Few rows of a table.
+struct FewRows {
     program: Program,
     order: Option<Order>,
     types: Vec<SqlType>,
@@ -38,19 +50,55 @@ impl ShortPlan {
     pub(crate) fn of(program: Program, types: &[SqlType]) -> Option<Self> {
         let order = program.order().filter(|order| order.count <= ROWS_MAX);
         let is_short = !program.conditions.is_empty() || order.is_some();
-        is_short.then(|| Self { order, types: types.to_vec(), program })
+        is_short.then(|| Self(Source::Table(FewRows { order, types: types.to_vec(), program })))
     }
 
-    /// The table.
-    pub fn region(&self) -> &Arc<Region> {
-        &self.program.region
+    /// Of steps over one row without columns.
+    pub(crate) fn without_table(steps: Steps) -> Self {
+        Self(Source::Nothing(steps))
+    }
+
+    /// The table, if there is one.
+    pub fn region(&self) -> Option<&Arc<Region>> {
+        match &self.0 {
+            Source::Table(rows) => Some(&rows.program.region),
+            Source::Nothing(_) => None,
+        }
     }
 
     /// Bytes that it holds, as estimated.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Self>() + self.program.bytes()
+        size_of::<Self>()
+            + match &self.0 {
+                Source::Table(rows) => rows.program.bytes(),
+                Source::Nothing(steps) => steps.bytes(),
+            }
     }
 
+    /// What EXPLAIN shows, with these parameters.
+    pub(crate) fn describe(&self, parameters: &[Value]) -> Option<String> {
+        match &self.0 {
+            Source::Table(rows) => rows.describe(parameters),
+            Source::Nothing(_) => Some("Short Plan without a table, in the place of".to_owned()),
+        }
+    }
+
+    /// What the statement finds; `None` where the engine has to run it.
+    ///
+    /// # Errors
+    /// What evaluating finds, 40001 where the table has another shape by now, 53200.
+    pub fn run(&self, store: &Store, view: &ReadView, parameters: &[Value]) -> Result<Option<RecordBatch>> {
+        match &self.0 {
+            Source::Table(rows) => rows.run(store, view, parameters),
+            Source::Nothing(steps) => steps.with_values(parameters, || {
+                let one = batch(&Arc::new(Schema::empty()), Vec::new(), 1).map_err(from_datafusion)?;
+                steps.run(one).map(Some)
+            }),
+        }
+    }
+}
+
+impl FewRows {
     /// How rows are found with these parameters; `None` where many may have to be looked at.
     fn access(&self, parameters: &[Value]) -> Result<Option<Access>> {
         let conditions = self.conditions(parameters)?;
@@ -87,18 +135,13 @@ impl ShortPlan {
         self.program.conditions_with(&self.types, parameters)?.into_iter().map(plain).collect()
     }
 
-    /// What EXPLAIN shows, with these parameters.
-    pub(crate) fn describe(&self, parameters: &[Value]) -> Option<String> {
+    fn describe(&self, parameters: &[Value]) -> Option<String> {
         let access = self.program.with_values(parameters, || self.access(parameters)).ok().flatten()?;
         let table = &self.program.region.schema().name;
         Some(format!("Short Plan on {table}{}, where it looks at {ROWS_MAX} rows at most; else", access.describe()))
     }
 
-    /// What the statement finds; `None` where the engine has to run it.
-    ///
-    /// # Errors
-    /// What evaluating finds, 40001 where the table has another shape by now, 53200.
-    pub fn run(&self, store: &Store, view: &ReadView, parameters: &[Value]) -> Result<Option<RecordBatch>> {
+    fn run(&self, store: &Store, view: &ReadView, parameters: &[Value]) -> Result<Option<RecordBatch>> {
         let (program, region) = (&self.program, &self.program.region);
         let Some(access) = program.with_values(parameters, || self.access(parameters))? else { return Ok(None) };
         let candidates = access.candidates(region, view);

@@ -12,7 +12,7 @@ use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion_physical_expr::expressions::Literal;
 use datafusion_physical_plan::aggregates::AggregateExec;
 
-use super::states::{Counts, SUM_TYPE, State, Stock, Sums};
+use super::states::{Counts, FloatSums, State, Stock, Sums, is_ordered, of_extremes};
 use crate::hash_table::keys::{Packed, Packing};
 use crate::memory::Memory;
 
@@ -26,11 +26,31 @@ struct Aggregate {
     state_fields: Vec<FieldRef>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Whose state an aggregate has.
+#[derive(Clone, PartialEq, Eq)]
 enum Kind {
     Count,
-    Sum,
+    /// With results of this type.
+    Sum(DataType),
+    FloatSum,
+    /// Of values of this type.
+    Min(DataType),
+    Max(DataType),
+    /// The engine's.
     Stock,
+}
+
+impl Kind {
+    fn of(name: &str, types: &[DataType], result: &DataType) -> Self {
+        match (name, types) {
+            ("count", [_]) => Self::Count,
+            ("sum", [value]) if Sums::can(value, result) => Self::Sum(result.clone()),
+            ("sum", [DataType::Float64]) if *result == DataType::Float64 => Self::FloatSum,
+            ("min", [value]) if is_ordered(value) && value == result => Self::Min(value.clone()),
+            ("max", [value]) if is_ordered(value) && value == result => Self::Max(value.clone()),
+            _ => Self::Stock,
+        }
+    }
 }
 
 /// See the module.
@@ -153,19 +173,19 @@ impl Aggregate {
             arg.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null())
         };
         let types = args.iter().map(|arg| arg.data_type(input)).collect::<Result<Vec<_>>>()?;
-        let kind = match (expr.fun().name(), &types[..]) {
-            _ if expr.is_distinct() => Kind::Stock,
-            ("count", [_]) => Kind::Count,
-            ("sum", [DataType::Int64]) if *expr.field().data_type() == SUM_TYPE => Kind::Sum,
-            _ => Kind::Stock,
+        let kind = match expr.is_distinct() {
+            true => Kind::Stock,
+            false => Kind::of(expr.fun().name(), &types, expr.field().data_type()),
         };
         if kind == Kind::Count && args.iter().all(is_constant) {
             args.clear();
         }
         let own = |data_type| vec![Arc::new(Field::new(format!("{}[state]", expr.name()), data_type, true))];
-        let state_fields = match kind {
+        let state_fields = match &kind {
             Kind::Count => own(DataType::Int64),
-            Kind::Sum => own(SUM_TYPE),
+            Kind::Sum(result) => own(Sums::state_type(result)),
+            Kind::FloatSum => own(DataType::Float64),
+            Kind::Min(value) | Kind::Max(value) => own(value.clone()),
             Kind::Stock => expr.state_fields()?,
         };
         Ok(Self { expr: Arc::clone(expr), args, filter, kind, state_fields })
@@ -173,9 +193,12 @@ impl Aggregate {
 
     fn state(&self, memory: &Arc<Memory>) -> Result<Box<dyn State>> {
         let charge = memory.charge();
-        Ok(match self.kind {
+        Ok(match &self.kind {
             Kind::Count => Box::new(Counts::new(charge)),
-            Kind::Sum => Box::new(Sums::new(charge)),
+            Kind::Sum(result) => Box::new(Sums::new(result.clone(), charge)),
+            Kind::FloatSum => Box::new(FloatSums::new(charge)),
+            Kind::Min(value) => of_extremes(value, false, charge)?,
+            Kind::Max(value) => of_extremes(value, true, charge)?,
             Kind::Stock => Box::new(Stock::new(self.accumulator()?, charge)),
         })
     }

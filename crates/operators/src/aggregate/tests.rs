@@ -28,7 +28,7 @@ use datafusion_physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion_physical_plan::{ExecutionPlan, collect};
 
 use super::rule::HashAggregates;
-use super::states::{State, Sums};
+use super::states::{State, Sums, of_extremes};
 use crate::memory::{Memory, Wish};
 
 /// A stream of batches that are there.
@@ -193,6 +193,12 @@ fn all_aggregates() -> Vec<Wanted> {
         Wanted(avg_udaf(), "number", false, None),
         Wanted(min_udaf(), "value", false, None),
         Wanted(max_udaf(), "word", false, None),
+        Wanted(sum_udaf(), "id", false, None),
+        Wanted(sum_udaf(), "wide", false, Some("flag")),
+        Wanted(min_udaf(), "wide", false, None),
+        Wanted(max_udaf(), "small", false, Some("flag")),
+        Wanted(min_udaf(), "double", false, None),
+        Wanted(max_udaf(), "number", false, None),
     ]
 }
 
@@ -262,11 +268,48 @@ fn what_does_not_fit_goes_through_files() {
     }
 }
 
+fn memory() -> Arc<Memory> {
+    let reservation = MemoryConsumer::new("test").register(&context(1 << 30).runtime_env().memory_pool);
+    Arc::new(Memory::new(reservation, Gauge::new()))
+}
+
+#[test]
+fn nan_is_the_greatest_float_and_groups_without_values_are_null() {
+    for (is_max, expected) in [(true, [Some(f64::NAN), Some(-1.0), None]), (false, [Some(2.0), Some(-4.0), None])] {
+        let mut state = of_extremes(&DataType::Float64, is_max, memory().charge()).unwrap();
+        let values: ArrayRef = Arc::new(Float64Array::from(vec![
+            Some(2.0),
+            Some(f64::NAN),
+            Some(f64::INFINITY),
+            Some(-1.0),
+            Some(-4.0),
+            None,
+        ]));
+        state.reserve(3, Wish::IfFree).unwrap();
+        state.update(&[values], &[0, 0, 0, 1, 1, 2], None, 3).unwrap();
+        let expected: ArrayRef = Arc::new(Float64Array::from(expected.to_vec()));
+        assert_eq!(&state.evaluate().unwrap(), &expected);
+    }
+}
+
+#[test]
+fn a_sum_that_is_no_bigint_is_refused() {
+    for values in [vec![i64::MAX, 1], vec![i64::MIN, -1]] {
+        let mut sums = Sums::new(DataType::Int64, memory().charge());
+        sums.reserve(1, Wish::IfFree).unwrap();
+        sums.update(&[Arc::new(Int64Array::from(values.clone()))], &[0, 0], None, 1).unwrap();
+        assert!(sums.evaluate().unwrap_err().to_string().contains("bigint out of range"));
+        // There and back within the range.
+        sums.update(&[Arc::new(Int64Array::from(vec![values[0], -1, 1]))], &[0, 0, 0], None, 1).unwrap();
+        let expected: ArrayRef = Arc::new(Int64Array::from(vec![values[0]]));
+        assert_eq!(&sums.evaluate().unwrap(), &expected);
+    }
+}
+
 #[test]
 fn sums_of_bigints_are_exact() {
-    let reservation = MemoryConsumer::new("test").register(&context(1 << 30).runtime_env().memory_pool);
-    let memory = Arc::new(Memory::new(reservation, Gauge::new()));
-    let mut sums = Sums::new(memory.charge());
+    let memory = memory();
+    let mut sums = Sums::new(DataType::Decimal128(38, 0), memory.charge());
     let mut twin: Vec<Option<i128>> = Vec::new();
     for round in 0..200_u64 {
         // From small ones to such that need more than 64 bits, with NULLs and filters now and then.

@@ -95,16 +95,16 @@ impl Groups {
             }
         }
         match &mut self.stored {
-            Stored::Word32(words) => room(words, more, &mut self.charge, wish)?,
-            Stored::Word64(words) => room(words, more, &mut self.charge, wish)?,
-            Stored::Word128(words) => room(words, more, &mut self.charge, wish)?,
+            Stored::Word32(words) => self.charge.room_for_more(words, more, wish)?,
+            Stored::Word64(words) => self.charge.room_for_more(words, more, wish)?,
+            Stored::Word128(words) => self.charge.room_for_more(words, more, wish)?,
             Stored::Bytes(keys, hashes) => {
                 if u32::try_from(keys.bytes.len() + bytes).is_err() {
                     return resources_err!("a partition of an aggregation has more than 4 GiB of keys");
                 }
-                room(&mut keys.bytes, bytes, &mut self.charge, wish)?;
-                room(&mut keys.ends, more, &mut self.charge, wish)?;
-                room(hashes, more, &mut self.charge, wish)?;
+                self.charge.room_for_more(&mut keys.bytes, bytes, wish)?;
+                self.charge.room_for_more(&mut keys.ends, more, wish)?;
+                self.charge.room_for_more(hashes, more, wish)?;
             }
         }
         let held = self.held();
@@ -178,17 +178,6 @@ impl Groups {
 pub(crate) struct TakenKeys {
     pub(crate) keys: Keys,
     pub(crate) null: Option<usize>,
-}
-
-/// Room for more values, charged before it is taken: both the old ones and the new ones are held meanwhile.
-fn room<T>(values: &mut Vec<T>, more: usize, charge: &mut Charge, wish: Wish) -> Result<()> {
-    if values.capacity() - values.len() >= more {
-        return Ok(());
-    }
-    let wanted = grown(values.len(), more);
-    charge.grow(wanted * size_of::<T>(), wish)?;
-    values.reserve_exact(wanted - values.len());
-    Ok(())
 }
 
 /// Waits for the directory's lines of some rows at the same time.

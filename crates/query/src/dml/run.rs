@@ -10,7 +10,7 @@ use arrow::datatypes::Schema;
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Error, Result, TableSchema, Value};
 use ashlar_functions::error::from_datafusion;
-use ashlar_store::{ColumnReader, Expiry, Pending, Region, Snapshot, expires_at_column};
+use ashlar_store::{ColumnReader, Expiry, Region, Snapshot};
 use futures::StreamExt;
 
 use super::{DeletePlan, InsertPlan, Outputs, Returning, Source, UpdatePlan};
@@ -20,16 +20,21 @@ use crate::copy::CopyPlan;
 use crate::engine::Engine;
 use crate::key_plan::not_null;
 use crate::select::SelectPlan;
+use crate::statement::Kind;
 use crate::transaction::Transaction;
 
+mod change;
 mod insert;
 mod kept;
 
 pub use insert::{insert_inline, insert_one, value_rows};
 pub use kept::Outcome;
 
+use change::{Delete, Update};
 use insert::InsertSink;
-use kept::{Seen, bytes_of};
+
+/// Rows that are changed on the thread of a connection: others on it wait meanwhile.
+const CHANGED_MAX: usize = 256;
 
 /// What running needs beside the plan.
 pub struct Run<'a> {
@@ -106,90 +111,46 @@ impl Run<'_> {
     }
 
     async fn update_rows(&mut self, plan: &UpdatePlan) -> Result<Outcome> {
-        let snapshot = self.transaction.snapshot(self.engine.store());
-        let schema = &plan.schema;
-        let output = plan.select.schema();
-        let mut outcome = Outcome::new(self.engine.store());
-        let mut seen = plan.has_sources.then(|| Seen::new(self.engine.store()));
-        // Keys that move: all old ones leave before the new ones come, so that a shift by one does not collide.
-        let key_changes = plan.assigned.iter().any(|ordinal| schema.key.contains(ordinal));
-        let mut moved = Vec::new();
-        let mut moved_bytes = self.engine.store().reservation();
-        let mut stream = self.start(&plan.select, snapshot.clone()).await?;
+        let mut update = Update::new(self, plan);
+        let mut stream = self.start(&plan.select, update.snapshot.clone()).await?;
         while let Some(batch) = stream.next().await {
-            let batch = batch.map_err(from_datafusion)?;
-            let columns = readers(&batch, schema)?;
-            let returned = Returned::new(plan.returning.as_ref(), &plan.select, &batch)?;
-            let mut assigned = Vec::new();
-            for (number, ordinal) in plan.assigned.iter().enumerate() {
-                let place = schema.columns.len() + number;
-                assigned.push(Assigned::new(
-                    batch.column(place),
-                    output.field(place),
-                    &schema.columns[*ordinal],
-                    self.engine.zone(),
-                )?);
-            }
-            let column = expires_at_column();
-            let ends = plan
-                .expiry
-                .map(|place| Assigned::new(batch.column(place), output.field(place), &column, self.engine.zone()));
-            let ends = ends.transpose()?;
-            for row in 0..batch.num_rows() {
-                let key: Vec<Datum<'_>> = schema.key.iter().map(|ordinal| columns[*ordinal].datum(row)).collect();
-                // A join may find a row several times: PostgreSQL updates it once.
-                if let Some(seen) = &mut seen
-                    && !seen.add(schema, &key)?
-                {
-                    continue;
-                }
-                if !self.transaction.lock_to_write(&plan.region, &key, key_changes, &snapshot)? {
-                    continue;
-                }
-                let mut new: Vec<Value> = columns.iter().map(|reader| reader.datum(row).to_value()).collect();
-                for (ordinal, assigned) in plan.assigned.iter().zip(&assigned) {
-                    new[*ordinal] = assigned.value(row)?;
-                }
-                check(&plan.region, schema, &new)?;
-                outcome.count += 1;
-                if let Some(row) = returned.row(row, &new) {
-                    outcome.keep(row)?;
-                }
-                let expiry = match &ends {
-                    Some(ends) => expiry_of(&ends.value(row)?),
-                    None => Expiry::Keep,
-                };
-                if key_changes {
-                    let expiry = if expiry == Expiry::Keep { self.expiry(plan, &snapshot, &key)? } else { expiry };
-                    self.transaction.writes.delete(&plan.region, schema.version, &snapshot, &key)?;
-                    moved_bytes.grow(bytes_of(&new))?;
-                    moved.push((new, expiry));
-                } else {
-                    let datums: Vec<Datum<'_>> = new.iter().map(Value::as_datum).collect();
-                    self.transaction.writes.put(&plan.region, schema.version, &snapshot, &datums, expiry)?;
-                }
-            }
+            update.take(self, &batch.map_err(from_datafusion)?)?;
         }
-        for (new, expiry) in moved {
-            let datums: Vec<Datum<'_>> = new.iter().map(Value::as_datum).collect();
-            let writes = &mut self.transaction.writes;
-            writes.insert_living(&plan.region, schema.version, &snapshot, &datums, expiry)?;
-        }
-        self.transaction.check_values(&plan.region)?;
-        Ok(outcome)
+        update.finish(self)
     }
 
-    /// The life of a row whose key moves. What its table gave it, it gets anew.
-    fn expiry(&self, plan: &UpdatePlan, snapshot: &Snapshot, key: &[Datum<'_>]) -> Result<Expiry> {
-        let ends = match self.transaction.writes.get(&plan.region, key) {
-            Pending::Row(row) => row.expires_at(),
-            Pending::Deleted => None,
-            Pending::Untouched => plan.region.get_at(snapshot, key, |row| row.and_then(|row| row.expires_at())),
+    /// UPDATE or DELETE of few rows, found without the engine: on the thread of the connection, which waits for nobody.
+    /// `None`, and nothing is changed, where it is not about few.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    pub fn change_few(&mut self, kind: &Kind) -> Result<Option<Outcome>> {
+        match kind {
+            Kind::Update(plan) if plan.locked.is_empty() => {
+                let mut update = Update::new(self, plan);
+                let Some(rows) = self.few(&plan.select, &update.snapshot)? else { return Ok(None) };
+                update.take(self, &rows)?;
+                update.finish(self).map(Some)
+            }
+            Kind::Delete(plan) if plan.locked.is_empty() => {
+                let mut delete = Delete::new(self, plan);
+                let Some(rows) = self.few(&plan.select, &delete.snapshot)? else { return Ok(None) };
+                delete.take(self, &rows)?;
+                Ok(Some(delete.outcome))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The rows of a query, if it finds few of them by itself.
+    fn few(&self, select: &SelectPlan, snapshot: &Snapshot) -> Result<Option<RecordBatch>> {
+        let Some(short) = &select.short else { return Ok(None) };
+        let view = match short.region() {
+            Some(region) => self.transaction.view_of(snapshot.clone(), region),
+            None => return Ok(None),
         };
-        Ok(match ends {
-            Some(millis) if plan.schema.life.ttl_ms == 0 => Expiry::At(millis),
-            _ => Expiry::Table,
-        })
+        let rows = short.run(self.engine.store(), &view, self.parameters)?;
+        Ok(rows.filter(|rows| rows.num_rows() <= CHANGED_MAX))
     }
 
     /// DELETE
@@ -210,36 +171,12 @@ impl Run<'_> {
     }
 
     async fn delete_rows(&mut self, plan: &DeletePlan) -> Result<Outcome> {
-        let snapshot = self.transaction.snapshot(self.engine.store());
-        let schema = &plan.schema;
-        let mut outcome = Outcome::new(self.engine.store());
-        let mut seen = plan.has_sources.then(|| Seen::new(self.engine.store()));
-        let mut stream = self.start(&plan.select, snapshot.clone()).await?;
+        let mut delete = Delete::new(self, plan);
+        let mut stream = self.start(&plan.select, delete.snapshot.clone()).await?;
         while let Some(batch) = stream.next().await {
-            let batch = batch.map_err(from_datafusion)?;
-            let columns = readers(&batch, schema)?;
-            let returned = Returned::new(plan.returning.as_ref(), &plan.select, &batch)?;
-            for row in 0..batch.num_rows() {
-                let key: Vec<Datum<'_>> = schema.key.iter().map(|ordinal| columns[*ordinal].datum(row)).collect();
-                if let Some(seen) = &mut seen
-                    && !seen.add(schema, &key)?
-                {
-                    continue;
-                }
-                if !self.transaction.lock_to_write(&plan.region, &key, true, &snapshot)? {
-                    continue;
-                }
-                self.transaction.writes.delete(&plan.region, schema.version, &snapshot, &key)?;
-                outcome.count += 1;
-                if plan.returning.is_some() {
-                    let old: Vec<Value> = columns.iter().map(|reader| reader.datum(row).to_value()).collect();
-                    if let Some(row) = returned.row(row, &old) {
-                        outcome.keep(row)?;
-                    }
-                }
-            }
+            delete.take(self, &batch.map_err(from_datafusion)?)?;
         }
-        Ok(outcome)
+        Ok(delete.outcome)
     }
 
     async fn start(

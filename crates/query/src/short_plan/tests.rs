@@ -148,6 +148,36 @@ fn more_rows_than_a_thread_should_look_at_are_the_engines() {
 }
 
 #[test]
+fn statements_without_a_table_need_no_engine() {
+    let engine = engine();
+    let mut transaction = testing::transaction();
+    let cases: &[(&str, &[Value])] = &[
+        ("SELECT 1", &[]),
+        ("SELECT 'a' || 'b' AS x, NULL, 2.50::numeric(5,2), ARRAY[1, 2]", &[]),
+        ("SELECT $1::integer + 1 AS n, $2::text", &[Value::Int4(41), Value::Text("x".into())]),
+        ("SELECT count(*), sum(3), max($1::text)", &[Value::Text("y".into())]),
+        ("SELECT 5 AS a ORDER BY a LIMIT 1", &[]),
+        ("SELECT 5 AS a LIMIT 0", &[]),
+        ("SELECT a + 1 FROM (SELECT 2 AS a) AS s", &[]),
+    ];
+    for (sql, values) in cases {
+        let (short, long) = both(&engine, &mut transaction, sql, values);
+        if *sql != "SELECT 5 AS a LIMIT 0" {
+            assert_eq!(short.as_ref(), Some(&long), "{sql}");
+        }
+    }
+    for sql in
+        ["SELECT random()", "SELECT 1 WHERE false", "SELECT (SELECT max(id) FROM few)", "SELECT 1 UNION SELECT 2"]
+    {
+        assert!(both(&engine, &mut transaction, sql, &[]).0.is_none(), "{sql}");
+    }
+    let view = ReadView::committed(engine.store().snapshot());
+    let divides = select(&engine, "SELECT 1 / $1::integer").short.clone().unwrap();
+    let error = divides.run(engine.store(), &view, &[Value::Int4(0)]).unwrap_err();
+    assert_eq!(error.code(), ashlar_base::ErrorCode::DivisionByZero);
+}
+
+#[test]
 fn an_error_is_the_engines_error() {
     let engine = engine();
     let view = ReadView::committed(engine.store().snapshot());

@@ -11,7 +11,7 @@ use ashlar_query::select::SelectPlan;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
 use ashlar_query::{CatalogState, Column, ddl};
-use ashlar_store::Way;
+use ashlar_store::{ReadView, Way};
 
 use super::block::aborted;
 use super::carried::Carried;
@@ -166,7 +166,10 @@ impl SqlSession {
         let is_idle = self.alone && self.block == Block::None && self.transaction.is_none();
         let mut transaction = self.take_transaction();
         let snapshot = transaction.snapshot(self.shared.engine.store());
-        let view = transaction.view_of(snapshot, short.region());
+        let view = match short.region() {
+            Some(region) => transaction.view_of(snapshot, region),
+            None => ReadView::committed(snapshot),
+        };
         if !is_idle {
             self.transaction = Some(transaction);
         }
@@ -391,7 +394,10 @@ impl SqlSession {
             let mark = transaction.mark();
             let (transaction, outcome) = match inline {
                 Some(plan) => insert_here(self, transaction, plan, parameters),
-                None => Box::pin(self.on_pool(transaction, statement, parameters)).await?,
+                None => match self.few_here(transaction, statement, parameters)? {
+                    (transaction, Some(outcome)) => (transaction, outcome),
+                    (transaction, None) => Box::pin(self.on_pool(transaction, statement, parameters)).await?,
+                },
             };
             let is_stopped = self.end_attempt(transaction, &mark, outcome.is_err());
             if !is_stopped {
@@ -413,6 +419,21 @@ impl SqlSession {
         }
         self.transaction = Some(transaction);
         is_stopped
+    }
+
+    /// Changes few rows where it is called, as operations by key do: locks that are held meanwhile are soon free again. `None`:
+    /// the query pool has to do it, and nothing was changed.
+    fn few_here(
+        &self,
+        mut transaction: Transaction,
+        statement: &Arc<ashlar_query::Statement>,
+        parameters: &[Value],
+    ) -> Result<(Transaction, Option<Result<Outcome>>)> {
+        let engine = self.engine()?;
+        let catalog: Arc<CatalogState> = transaction.catalog(engine.catalog());
+        let mut run = Run { engine: &engine, catalog: &catalog, transaction: &mut transaction, parameters };
+        let outcome = run.change_few(&statement.kind).transpose();
+        Ok((transaction, outcome))
     }
 
     /// Runs DML on the query pool, or computes the defaults of a COPY; the transaction goes there and comes back.

@@ -1,0 +1,75 @@
+//! What is known of each group for one aggregate.
+
+mod counts;
+mod extremes;
+mod floats;
+mod numbers;
+mod seen;
+mod stock;
+mod sums;
+
+use arrow::array::{Array, ArrayRef, BooleanArray};
+use arrow::buffer::NullBuffer;
+use datafusion_common::Result;
+
+use crate::memory::Wish;
+
+pub(crate) use counts::Counts;
+pub(crate) use extremes::{is_ordered, of_extremes};
+pub(crate) use floats::FloatSums;
+pub(crate) use stock::Stock;
+pub(crate) use sums::Sums;
+
+/// What is known of the groups 0, 1, ... for one aggregate.
+pub(crate) trait State: Send {
+    /// Makes sure that there may be so many groups: what they take is charged.
+    ///
+    /// # Errors
+    /// Where the pool has not as much; then nothing changed.
+    fn reserve(&mut self, groups: usize, wish: Wish) -> Result<()>;
+
+    /// Rows of these groups, of which there are so many by now.
+    ///
+    /// # Errors
+    /// What the aggregate finds.
+    fn update(
+        &mut self,
+        values: &[ArrayRef],
+        ids: &[usize],
+        filter: Option<&BooleanArray>,
+        groups: usize,
+    ) -> Result<()>;
+
+    /// The same of what [`Self::state`] gave.
+    ///
+    /// # Errors
+    /// As there.
+    fn merge(&mut self, states: &[ArrayRef], ids: &[usize], groups: usize) -> Result<()>;
+
+    /// The result for each group, which are gone then.
+    ///
+    /// # Errors
+    /// What the aggregate finds.
+    fn evaluate(&mut self) -> Result<ArrayRef>;
+
+    /// What is known of each group, which are gone then.
+    ///
+    /// # Errors
+    /// What the aggregate finds.
+    fn state(&mut self) -> Result<Vec<ArrayRef>>;
+
+    /// Bytes that are charged.
+    fn bytes(&self) -> usize;
+}
+
+/// Which rows an aggregate takes: `None` where it takes all of them.
+fn counted<'a>(
+    nulls: Option<&'a NullBuffer>,
+    filter: Option<&'a BooleanArray>,
+) -> Option<impl Fn(usize) -> bool + use<'a>> {
+    let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+    (nulls.is_some() || filter.is_some()).then_some(move |row| {
+        nulls.is_none_or(|nulls| nulls.is_valid(row))
+            && filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
+    })
+}

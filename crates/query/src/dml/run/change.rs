@@ -1,0 +1,177 @@
+//! UPDATE and DELETE of rows as they are found, batch by batch.
+
+use arrow::array::RecordBatch;
+use ashlar_base::{Datum, Result, Value};
+use ashlar_store::{Expiry, Pending, Reservation, Snapshot, expires_at_column};
+
+use super::kept::{Outcome, Seen, bytes_of};
+use super::{Returned, Run, check, expiry_of, readers};
+use crate::assign::Assigned;
+use crate::dml::{DeletePlan, UpdatePlan};
+
+/// An UPDATE at work.
+pub(super) struct Update<'p> {
+    plan: &'p UpdatePlan,
+    pub(super) snapshot: Snapshot,
+    outcome: Outcome,
+    /// A join may find a row several times.
+    seen: Option<Seen>,
+    /// Keys that move: all old ones leave before the new ones come, so that a shift by one does not collide.
+    key_changes: bool,
+    moved: Vec<(Vec<Value>, Expiry)>,
+    moved_bytes: Reservation,
+}
+
+impl<'p> Update<'p> {
+    pub(super) fn new(run: &mut Run<'_>, plan: &'p UpdatePlan) -> Self {
+        let store = run.engine.store();
+        Self {
+            plan,
+            snapshot: run.transaction.snapshot(store),
+            outcome: Outcome::new(store),
+            seen: plan.has_sources.then(|| Seen::new(store)),
+            key_changes: plan.assigned.iter().any(|ordinal| plan.schema.key.contains(ordinal)),
+            moved: Vec::new(),
+            moved_bytes: store.reservation(),
+        }
+    }
+
+    /// Changes rows that were found.
+    ///
+    /// # Errors
+    /// What evaluating finds, 53200, and where somebody else has a row.
+    pub(super) fn take(&mut self, run: &mut Run<'_>, batch: &RecordBatch) -> Result<()> {
+        let plan = self.plan;
+        let (schema, output) = (&plan.schema, plan.select.schema());
+        let columns = readers(batch, schema)?;
+        let returned = Returned::new(plan.returning.as_ref(), &plan.select, batch)?;
+        let mut assigned = Vec::new();
+        for (number, ordinal) in plan.assigned.iter().enumerate() {
+            let place = schema.columns.len() + number;
+            assigned.push(Assigned::new(
+                batch.column(place),
+                output.field(place),
+                &schema.columns[*ordinal],
+                run.engine.zone(),
+            )?);
+        }
+        let column = expires_at_column();
+        let ends = plan
+            .expiry
+            .map(|place| Assigned::new(batch.column(place), output.field(place), &column, run.engine.zone()));
+        let ends = ends.transpose()?;
+        for row in 0..batch.num_rows() {
+            let key: Vec<Datum<'_>> = schema.key.iter().map(|ordinal| columns[*ordinal].datum(row)).collect();
+            // PostgreSQL updates it once.
+            if let Some(seen) = &mut self.seen
+                && !seen.add(schema, &key)?
+            {
+                continue;
+            }
+            if !run.transaction.lock_to_write(&plan.region, &key, self.key_changes, &self.snapshot)? {
+                continue;
+            }
+            let mut new: Vec<Value> = columns.iter().map(|reader| reader.datum(row).to_value()).collect();
+            for (ordinal, assigned) in plan.assigned.iter().zip(&assigned) {
+                new[*ordinal] = assigned.value(row)?;
+            }
+            check(&plan.region, schema, &new)?;
+            self.outcome.count += 1;
+            if let Some(row) = returned.row(row, &new) {
+                self.outcome.keep(row)?;
+            }
+            let expiry = match &ends {
+                Some(ends) => expiry_of(&ends.value(row)?),
+                None => Expiry::Keep,
+            };
+            if self.key_changes {
+                let expiry = if expiry == Expiry::Keep { self.expiry(run, &key) } else { expiry };
+                run.transaction.writes.delete(&plan.region, schema.version, &self.snapshot, &key)?;
+                self.moved_bytes.grow(bytes_of(&new))?;
+                self.moved.push((new, expiry));
+            } else {
+                let datums: Vec<Datum<'_>> = new.iter().map(Value::as_datum).collect();
+                run.transaction.writes.put(&plan.region, schema.version, &self.snapshot, &datums, expiry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of the rows.
+    ///
+    /// # Errors
+    /// 23505, and as [`Self::take`].
+    pub(super) fn finish(self, run: &mut Run<'_>) -> Result<Outcome> {
+        let (plan, writes) = (self.plan, &mut run.transaction.writes);
+        for (new, expiry) in self.moved {
+            let datums: Vec<Datum<'_>> = new.iter().map(Value::as_datum).collect();
+            writes.insert_living(&plan.region, plan.schema.version, &self.snapshot, &datums, expiry)?;
+        }
+        run.transaction.check_values(&plan.region)?;
+        Ok(self.outcome)
+    }
+
+    /// The life of a row whose key moves. What its table gave it, it gets anew.
+    fn expiry(&self, run: &Run<'_>, key: &[Datum<'_>]) -> Expiry {
+        let region = &self.plan.region;
+        let ends = match run.transaction.writes.get(region, key) {
+            Pending::Row(row) => row.expires_at(),
+            Pending::Deleted => None,
+            Pending::Untouched => region.get_at(&self.snapshot, key, |row| row.and_then(|row| row.expires_at())),
+        };
+        match ends {
+            Some(millis) if self.plan.schema.life.ttl_ms == 0 => Expiry::At(millis),
+            _ => Expiry::Table,
+        }
+    }
+}
+
+/// A DELETE at work.
+pub(super) struct Delete<'p> {
+    plan: &'p DeletePlan,
+    pub(super) snapshot: Snapshot,
+    pub(super) outcome: Outcome,
+    seen: Option<Seen>,
+}
+
+impl<'p> Delete<'p> {
+    pub(super) fn new(run: &mut Run<'_>, plan: &'p DeletePlan) -> Self {
+        let store = run.engine.store();
+        Self {
+            plan,
+            snapshot: run.transaction.snapshot(store),
+            outcome: Outcome::new(store),
+            seen: plan.has_sources.then(|| Seen::new(store)),
+        }
+    }
+
+    /// Deletes rows that were found.
+    ///
+    /// # Errors
+    /// As [`Update::take`].
+    pub(super) fn take(&mut self, run: &mut Run<'_>, batch: &RecordBatch) -> Result<()> {
+        let (plan, schema) = (self.plan, &self.plan.schema);
+        let columns = readers(batch, schema)?;
+        let returned = Returned::new(plan.returning.as_ref(), &plan.select, batch)?;
+        for row in 0..batch.num_rows() {
+            let key: Vec<Datum<'_>> = schema.key.iter().map(|ordinal| columns[*ordinal].datum(row)).collect();
+            if let Some(seen) = &mut self.seen
+                && !seen.add(schema, &key)?
+            {
+                continue;
+            }
+            if !run.transaction.lock_to_write(&plan.region, &key, true, &self.snapshot)? {
+                continue;
+            }
+            run.transaction.writes.delete(&plan.region, schema.version, &self.snapshot, &key)?;
+            self.outcome.count += 1;
+            if plan.returning.is_some() {
+                let old: Vec<Value> = columns.iter().map(|reader| reader.datum(row).to_value()).collect();
+                if let Some(row) = returned.row(row, &old) {
+                    self.outcome.keep(row)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
