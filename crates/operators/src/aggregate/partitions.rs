@@ -49,11 +49,20 @@ impl Partitions {
         Ok(Self { tables: (0..PARTITIONS).map(table).collect::<Result<_>>()?, secret })
     }
 
-    /// Takes rows. `first` is where it begins: whoever adds at the same time had better begin elsewhere.
+    /// Takes rows; `to_come` as in [`Portion`]. `first` is where it begins: whoever adds at the same time had better begin
+    /// elsewhere.
     ///
     /// # Errors
     /// Where neither memory nor the disk has room for them; what the aggregates find.
-    pub(crate) fn add(&self, spec: &Spec, files: &Files, batch: &Rows, first: usize, order: &mut Order) -> Result<()> {
+    pub(crate) fn add(
+        &self,
+        spec: &Spec,
+        files: &Files,
+        batch: &Rows,
+        to_come: Option<f64>,
+        first: usize,
+        order: &mut Order,
+    ) -> Result<()> {
         batch.packed.hashes(self.secret, &mut order.hashes);
         let mut ends = [0_u32; PARTITIONS];
         order.hashes.iter().for_each(|hash| ends[partition_of(*hash)] += 1);
@@ -94,6 +103,7 @@ impl Partitions {
                 rows: &order.rows[start..end],
                 values: &values,
                 filters: &filters,
+                to_come,
             };
             let mut wish = Wish::IfFree;
             loop {
@@ -134,8 +144,8 @@ impl Partitions {
 }
 
 /// All rows of a batch, for a table of its own.
-pub(crate) fn whole<'a>(batch: &'a Rows, hashes: &'a [u64], rows: &'a [u32]) -> Portion<'a> {
-    Portion { batch, hashes, rows, values: &batch.values, filters: &batch.filters }
+pub(crate) fn whole<'a>(batch: &'a Rows, hashes: &'a [u64], rows: &'a [u32], to_come: Option<f64>) -> Portion<'a> {
+    Portion { batch, hashes, rows, values: &batch.values, filters: &batch.filters, to_come }
 }
 
 /// The rows 0, 1, ... of a batch.

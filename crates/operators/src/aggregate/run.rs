@@ -1,6 +1,6 @@
 //! The work of an aggregation: what each stream of the input does, and what each output does when all have ended.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::partition::{Files, Partition};
 use super::partitions::{Order, PARTITIONS, Partitions, all_rows, is_full, whole};
 use super::spec::{Rows, Spec};
+use super::waiting::Waiting;
 use crate::hash_table::hash::Secret;
 use crate::memory::Wish;
 
@@ -32,6 +33,10 @@ pub(crate) struct Run {
     large: OnceLock<Partitions>,
     /// Whether memory has run out: what streams have for themselves is put together then.
     is_short: AtomicBool,
+    /// Rows that the input has, as far as it knows.
+    expected: Option<usize>,
+    /// Rows that came.
+    came: AtomicU64,
 }
 
 /// Groups that are ready, or files of which they are made.
@@ -41,9 +46,23 @@ pub(crate) enum Work {
 }
 
 impl Run {
-    pub(crate) fn new(spec: Arc<Spec>, files: Files) -> Self {
-        let secret = Secret::random();
-        Self { spec, files, secret, small: Mutex::new(None), large: OnceLock::new(), is_short: AtomicBool::new(false) }
+    pub(crate) fn new(spec: Arc<Spec>, files: Files, expected: Option<usize>) -> Self {
+        Self {
+            spec,
+            files,
+            secret: Secret::random(),
+            small: Mutex::new(None),
+            large: OnceLock::new(),
+            is_short: AtomicBool::new(false),
+            expected,
+            came: AtomicU64::new(0),
+        }
+    }
+
+    /// How many rows are to come for each that came.
+    fn to_come(&self) -> Option<f64> {
+        let came = self.came.load(Ordering::Relaxed).max(1);
+        self.expected.map(|expected| (expected as u64).saturating_sub(came) as f64 / came as f64)
     }
 
     /// Takes the rows of a stream.
@@ -58,10 +77,11 @@ impl Run {
             hashes: Vec::new(),
             rows: Vec::new(),
             order: Order::default(),
+            waiting: Waiting::new(self.files.memory.charge()),
         };
         while let Some(batch) = input.next().await.transpose()? {
             if batch.num_rows() > 0 {
-                stream.add(&self.spec.rows(&batch)?)?;
+                stream.add(self.spec.rows(&batch)?)?;
             }
         }
         stream.finish()
@@ -88,7 +108,7 @@ impl Run {
         };
         if let Some(mut small) = small {
             let rows = small.take_rows()?;
-            large.add(&self.spec, &self.files, &rows, 0, &mut Order::default())?;
+            large.add(&self.spec, &self.files, &rows, Some(0.0), 0, &mut Order::default())?;
         }
         let work = settled(large, &self.spec, &self.files, 0)?;
         Ok((self.spec, self.files, work))
@@ -124,21 +144,26 @@ struct Stream<'a> {
     hashes: Vec<u64>,
     rows: Vec<u32>,
     order: Order,
+    /// Rows that go to the large tables soon.
+    waiting: Waiting,
 }
 
 impl Stream<'_> {
-    fn add(&mut self, batch: &Rows) -> Result<()> {
+    fn add(&mut self, batch: Rows) -> Result<()> {
+        self.run.came.fetch_add(batch.packed.len() as u64, Ordering::Relaxed);
         if self.front.is_some() && self.run.is_short.load(Ordering::Relaxed) {
             self.leave_front()?;
         }
-        let Some(front) = &mut self.front else { return self.add_to_large(batch) };
+        let Some(front) = &mut self.front else {
+            return if self.waiting.push(batch) { self.add_waiting() } else { Ok(()) };
+        };
         batch.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, batch.packed.len());
-        match front.add(&whole(batch, &self.hashes, &self.rows), Wish::IfFree) {
+        match front.add(&whole(&batch, &self.hashes, &self.rows, self.run.to_come()), Wish::IfFree) {
             Err(error) if is_full(&error) => {
                 self.run.is_short.store(true, Ordering::Relaxed);
                 self.leave_front()?;
-                self.add_to_large(batch)
+                self.add_to_large(&batch)
             }
             Ok(()) if front.len() > FRONT_GROUPS => self.leave_front(),
             other => other,
@@ -146,7 +171,16 @@ impl Stream<'_> {
     }
 
     fn add_to_large(&mut self, batch: &Rows) -> Result<()> {
-        self.run.large()?.add(&self.run.spec, &self.run.files, batch, self.first, &mut self.order)
+        let Run { spec, files, .. } = self.run;
+        self.run.large()?.add(spec, files, batch, self.run.to_come(), self.first, &mut self.order)
+    }
+
+    fn add_waiting(&mut self) -> Result<()> {
+        if let Some(rows) = self.waiting.take()? {
+            self.add_to_large(&rows)?;
+        }
+        self.waiting.settle();
+        Ok(())
     }
 
     fn leave_front(&mut self) -> Result<()> {
@@ -156,6 +190,7 @@ impl Stream<'_> {
     }
 
     fn finish(mut self) -> Result<()> {
+        self.add_waiting()?;
         let Some(mut front) = self.front.take().filter(|front| front.len() > 0) else { return Ok(()) };
         let mut small = self.run.small.lock();
         let Some(together) = small.as_mut() else {
@@ -165,7 +200,7 @@ impl Stream<'_> {
         let rows = front.take_rows()?;
         rows.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, rows.packed.len());
-        match together.add(&whole(&rows, &self.hashes, &self.rows), Wish::IfFree) {
+        match together.add(&whole(&rows, &self.hashes, &self.rows, Some(0.0)), Wish::IfFree) {
             Err(error) if is_full(&error) => {
                 drop(small);
                 self.add_to_large(&rows)
@@ -223,7 +258,7 @@ impl Left {
             let mut batches = self.files.manager.read_spill_as_stream_unbuffered(Arc::clone(run), None)?;
             while let Some(batch) = batches.next().await.transpose()? {
                 let rows = self.spec.partial_rows(&batch)?;
-                tables.add(&self.spec, &self.files, &rows, 0, &mut order)?;
+                tables.add(&self.spec, &self.files, &rows, None, 0, &mut order)?;
             }
         }
         settled(tables, &self.spec, &self.files, level)
