@@ -205,7 +205,7 @@ fn churn(evicts: bool) {
         }
         (0..PIPELINES).for_each(|_| subject.pipeline());
         let (held, resident) = (subject.held(), subject.resident());
-        println!("round {round}: {} MiB held, {} MiB resident", held / MIB, resident / MIB);
+        eprintln!("round {round}: {} MiB held, {} MiB resident", held / MIB, resident / MIB);
         assert!(held <= MAX + MAX / 50, "{held} bytes are held");
         assert!(resident <= with_slack(MAX) + FREED, "{} MiB are resident in round {round}", resident / MIB);
         most = most.max(held);
@@ -215,12 +215,12 @@ fn churn(evicts: bool) {
                 subject.resident() <= with_slack(held)
             });
             let (held, resident) = (subject.held(), subject.resident());
-            println!("settled: {} KiB held, {} KiB resident", held / 1024, resident / 1024);
+            eprintln!("settled: {} KiB held, {} KiB resident", held / 1024, resident / 1024);
             assert!(settled, "{} MiB are resident for {} MiB in round {round}", resident / MIB, held / MIB);
         }
     }
     assert!(most > MAX * 3 / 4, "the bound was not come near: {most}");
-    println!("{} values were written, {} of them refused", subject.written, subject.refused);
+    eprintln!("{} values were written, {} of them refused", subject.written, subject.refused);
     if !evicts {
         assert!(subject.refused > 1_000, "{} writes were refused", subject.refused);
         // What was not refused is there, and what was refused is not.

@@ -386,7 +386,7 @@ fn prepared_lookups_allocate_little() {
         };
         by_key(100);
         let (allocations, bytes) = cost(|| by_key(TIMES)).0.each(TIMES);
-        println!("by key: {allocations} allocations, {bytes} bytes");
+        eprintln!("by key: {allocations} allocations, {bytes} bytes");
         assert!(allocations <= KEY_ALLOCATIONS, "{allocations} allocations of {bytes} bytes for a SELECT by key");
         assert!(bytes <= KEY_BYTES, "{allocations} allocations of {bytes} bytes for a SELECT by key");
 
@@ -400,7 +400,7 @@ fn prepared_lookups_allocate_little() {
         poll("the index has no directory", || cost(|| by_value(10)).0.each(10).1 < 4096.0);
         let (door, all) = cost(|| by_value(TIMES));
         let (allocations, bytes) = door.each(TIMES);
-        println!("by value: {allocations} allocations, {bytes} bytes; of all threads {:?}", all.each(TIMES));
+        eprintln!("by value: {allocations} allocations, {bytes} bytes; of all threads {:?}", all.each(TIMES));
         assert!(allocations <= VALUE_ALLOCATIONS, "{allocations} allocations of {bytes} bytes for a SELECT by value");
         assert!(all.each(TIMES).1 < 4096.0, "{:?} for a SELECT by an indexed value", all.each(TIMES));
         sql.query("DROP TABLE looked");

@@ -308,7 +308,7 @@ fn day(eviction: Eviction) {
     let store = Store::new(StoreConfig { wall: Wall::Moved(Arc::clone(&wall)), ..config });
     let mut schema = Arc::unwrap_or_clone(table("kv", &[("key", BYTEA), ("value", BYTEA)]));
     schema.life = LifeOptions { memory_max: DAY_BYTES, eviction, ..LifeOptions::default() };
-    let region = store.create_region(Arc::new(schema)).unwrap();
+    let region = store.create_region(Arc::new(schema)).expect("the table can be made");
     let bytes = vec![b'x'; 20_000];
     let before = COUNTED.get().1;
 
@@ -363,7 +363,7 @@ fn day(eviction: Eviction) {
         most = most.max(region.bytes());
         if step * STEP_MS % (15 * MINUTE_MS) == 0 {
             let view = ReadView::committed(store.snapshot());
-            let lent = region.scan(&view, PartitionId(below(16) as u16), &[0, 1]).unwrap();
+            let lent = region.scan(&view, PartitionId(below(16) as u16), &[0, 1]).expect("the table is there");
             readers.push_back((view, lent));
             if readers.len() > 4 {
                 readers.pop_front();
