@@ -23,6 +23,7 @@ use crate::key;
 use crate::memory::{Account, Charge};
 use crate::partition::Probe;
 use crate::region::Region;
+use crate::shape::has_type;
 use crate::snapshot::Snapshot;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
@@ -192,6 +193,13 @@ impl Region {
     /// may.
     pub fn candidates_of(&self, _: &Snapshot, asked: &[&[Probe]]) -> Option<Partitions> {
         let count = self.partition_count();
+        // Where the probe says which partition a row would be in, no directory knows better.
+        let alone = asked.iter().find_map(|union| if let [probe] = union { self.partition_of_probe(probe) } else { None });
+        if let Some(alone) = alone {
+            let mut partitions = Partitions::of(count, 0);
+            partitions.add(alone);
+            return Some(partitions);
+        }
         let mut known: Vec<Vec<(Arc<Directory>, u64)>> = Vec::new();
         {
             let directories = self.directories().read();
@@ -232,6 +240,27 @@ impl Region {
             partitions.0[0] &= (1 << count) - 1;
         }
         Some(partitions)
+    }
+
+    /// The partition of all rows that a probe finds, where its values say that.
+    fn partition_of_probe(&self, probe: &Probe) -> Option<PartitionId> {
+        let shape = self.shape();
+        let schema = &shape.schema;
+        if schema.partition_by.len() >= schema.key.len() {
+            return None;
+        }
+        let mut key = vec![Datum::Null; schema.key.len()];
+        for ordinal in &schema.partition_by {
+            let place = schema.key.iter().position(|known| known == ordinal)?;
+            let column = schema.columns.get(*ordinal)?;
+            let value = probe.equal.get(probe.index.columns.iter().position(|known| *known == column.id)?)?.as_datum();
+            // What is no value of the column, such as NULL, says nothing of a partition.
+            if value.is_null() || !has_type(column.sql_type, &value) {
+                return None;
+            }
+            key[place] = value;
+        }
+        Some(self.partition_of_parts(&key))
     }
 
     fn hash_values(&self, values: &[Value]) -> u64 {

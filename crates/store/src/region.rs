@@ -294,6 +294,11 @@ impl Region {
         self.is_key(key).then(|| self.placement.partition(key))
     }
 
+    /// The partition that owns every key with these values in the columns of `partition_by`; the others do not count.
+    pub(crate) fn partition_of_parts(&self, key: &[Datum<'_>]) -> PartitionId {
+        self.placement.partition(key)
+    }
+
     /// Where a key lives; `None`: no row can have this key.
     pub(crate) fn place_of(&self, key: &[Datum<'_>]) -> Option<KeyPlace> {
         let partition = self.partition_of(key)?;

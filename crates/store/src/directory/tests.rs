@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
-use ashlar_base::{ColumnId, Datum, IndexDef, Value};
+use ashlar_base::{ColumnId, Datum, IndexDef, TableSchema, Value};
 
 use super::*;
 use crate::testing::{numbers, store};
@@ -43,6 +43,38 @@ fn find(store: &Store, region: &Region, probe: &Probe) -> (Vec<i64>, usize) {
         assert!(found);
     }
     (keys, candidates.len())
+}
+
+/// Rows that lie together by the first column of their key.
+#[test]
+fn a_probe_that_names_a_partition_asks_no_other() {
+    let store = store(64, 1024);
+    let mut schema = TableSchema::clone(&numbers(1));
+    (schema.key, schema.partition_by) = (vec![0, 1], vec![0]);
+    schema.columns[1].nullable = false;
+    let region = store.create_region(Arc::new(schema)).unwrap();
+    let index = Arc::new(IndexDef::plain(TableId(9), "i", IndexKind::Btree, vec![ColumnId(1), ColumnId(0)]));
+    region.add_index(&index);
+    region.build_index(&index).unwrap();
+    for row in 0..2_000 {
+        let row = [Datum::Int8(row % 40), Datum::Int8(row)];
+        region.entry(&row, |entry| entry.apply(Mutation::Insert { row: &row })).unwrap();
+    }
+    let snapshot = store.snapshot();
+    for row in 0..2_000 {
+        let (id, v) = (row % 40, row);
+        let equal = vec![Value::Int8(v), Value::Int8(id)];
+        let probe = Probe { equal, ..probe(&index, v) };
+        let home = region.partition_of(&[Datum::Int8(id), Datum::Int8(v)]).unwrap();
+        let asked = region.candidates(&snapshot, std::slice::from_ref(&probe)).unwrap();
+        assert_eq!(asked.iter().collect::<Vec<_>>(), [home]);
+        assert_eq!(find(&store, &region, &probe), (vec![id], 1));
+    }
+    // The other column alone says nothing, and neither does a value of another type.
+    let asked = |equal: Vec<Value>| region.candidates(&snapshot, &[Probe { equal, ..probe(&index, 7) }]);
+    assert!(asked(vec![Value::Int8(7)]).is_none());
+    assert!(asked(vec![Value::Int8(7), Value::Text("7".into())]).is_none());
+    assert!(asked(vec![Value::Int8(7), Value::Null]).is_none());
 }
 
 #[test]

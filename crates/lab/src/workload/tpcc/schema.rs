@@ -75,15 +75,31 @@ impl Table {
     }
 }
 
+impl Table {
+    /// The column by which rows lie together on Ashlar, for tables of which it is asked with a part of their key.
+    fn partition_by(self) -> Option<&'static str> {
+        match self {
+            Self::Customer => Some("c_w_id"),
+            Self::Orders => Some("o_w_id"),
+            Self::NewOrder => Some("no_w_id"),
+            Self::OrderLine => Some("ol_w_id"),
+            _ => None,
+        }
+    }
+}
+
 /// The statements that take all tables away.
 pub(super) fn drops() -> Vec<String> {
     TABLES.iter().map(|table| named(&format!("DROP TABLE IF EXISTS @{}", table.name()))).collect()
 }
 
-/// The statements that make a table; those of its indexes come when it is full.
+/// The statements that make a table; those of its indexes come when it is full. On Ashlar the rows of a warehouse lie together,
+/// as a user would have them who asks for them by a part of their key.
 pub(super) fn create(place: Place, table: Table) -> String {
     let unlogged = if place.postgres { "UNLOGGED " } else { "" };
-    named(&format!("CREATE {unlogged}TABLE @{} ({})", table.name(), table.columns()))
+    let placed = table.partition_by().filter(|_| !place.postgres);
+    let placed = placed.map_or_else(String::new, |column| format!(" WITH (partition_by = '{column}')"));
+    named(&format!("CREATE {unlogged}TABLE @{} ({}){placed}", table.name(), table.columns()))
 }
 
 /// The statements that follow when a table is full: its indexes, and what the planner must know.
