@@ -194,7 +194,8 @@ impl Region {
     pub fn candidates_of(&self, _: &Snapshot, asked: &[&[Probe]]) -> Option<Partitions> {
         let count = self.partition_count();
         // Where the probe says which partition a row would be in, no directory knows better.
-        let alone = asked.iter().find_map(|union| if let [probe] = union { self.partition_of_probe(probe) } else { None });
+        let alone =
+            asked.iter().find_map(|union| if let [probe] = union { self.partition_of_probe(probe) } else { None });
         if let Some(alone) = alone {
             let mut partitions = Partitions::of(count, 0);
             partitions.add(alone);
