@@ -5,6 +5,7 @@
 )]
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
+mod churn;
 mod clients;
 mod conflicts;
 mod faults;

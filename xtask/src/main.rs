@@ -10,6 +10,7 @@ mod check;
 mod demo;
 mod docs;
 mod fuzz;
+mod proofs;
 mod run;
 mod setup;
 mod test;
@@ -66,6 +67,10 @@ enum Verb {
         #[arg(default_value_t = 60)]
         seconds: u64,
     },
+    /// Interpret the tests of the store's unsafe code with Miri: undefined behaviour, data races; some minutes
+    Miri,
+    /// Run the store's threads under thousands of schedules, with shuttle's locks and atomics in the place of the machine's
+    Shuttle,
     /// Write the generated reference pages and the API documentation
     Docs,
     /// Format the sources and apply what clippy can repair by itself
@@ -98,6 +103,8 @@ fn main() -> ExitCode {
             Verb::Conformance => test::conformance(),
             Verb::Bench(options) => bench::bench(&options),
             Verb::Fuzz { target, seconds } => fuzz::fuzz(&target, seconds),
+            Verb::Miri => proofs::miri(),
+            Verb::Shuttle => proofs::shuttle(),
             Verb::Docs => docs::docs(),
             Verb::Fix => check::fix(),
             Verb::Ci => run::run("sh", &[".ci/run"]),

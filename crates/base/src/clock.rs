@@ -3,10 +3,11 @@
 //! Nothing else in the workspace asks the operating system for the time.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::AtomicI64;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::Timestamp;
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Bits of a [`Timestamp`] below the microseconds.
 const COUNTER_BITS: u32 = 12;

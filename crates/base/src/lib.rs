@@ -12,6 +12,7 @@ pub mod net;
 pub mod schema;
 pub mod scope;
 pub mod slot;
+pub mod sync;
 pub mod types;
 pub mod value;
 

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use ashlar_base::PartitionId;
 use ashlar_base::scope::{self, Name};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 
 use crate::partition::{Limits, Partition};
 use crate::region::Region;
 use crate::segment::BYTES_MAX;
 use crate::store::Store;
+use crate::sync::MutexGuard;
 
 /// Old versions forgotten in one hold of a partition's lock.
 const TRIM_PER_LOCK: usize = 1024;

@@ -4,7 +4,8 @@
 //! as PostgreSQL's sequences do.
 
 use ashlar_base::{ColumnId, Sequence};
-use parking_lot::Mutex;
+
+use crate::sync::Mutex;
 
 /// The next number of each column that has counted; `None` after the last.
 #[derive(Default)]

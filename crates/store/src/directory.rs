@@ -16,7 +16,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use ashlar_base::{Datum, IndexKind, PartitionId, Result, TableId, Value};
 
@@ -26,6 +25,8 @@ use crate::partition::Probe;
 use crate::region::Region;
 use crate::shape::has_type;
 use crate::snapshot::Snapshot;
+use crate::sync::MutexGuard;
+use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Lines of a value.
 const LINES: u64 = 3;
@@ -323,7 +324,7 @@ impl Region {
             while let Some(prefix) = from {
                 let mut guard = self.lock(partition);
                 from = guard.as_mut().and_then(|stored| stored.fill(index, next, prefix, ENTRIES_PER_LOCK));
-                parking_lot::MutexGuard::unlock_fair(guard);
+                MutexGuard::unlock_fair(guard);
             }
         }
         {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema};
-use parking_lot::MutexGuard;
 
 use crate::key;
 use crate::key_transaction::PendingEntry;
@@ -14,6 +13,7 @@ use crate::places::Clash;
 use crate::region::{Guard, Region};
 use crate::row::RowRef;
 use crate::shape::Shape;
+use crate::sync::MutexGuard;
 use crate::taken::unclaim;
 
 /// See the module. All writes of one entry have one timestamp: others see all of them or none.

@@ -19,6 +19,8 @@ mod counters;
 mod directory;
 mod entry;
 mod index;
+#[cfg(all(test, shuttle))]
+mod interleavings;
 mod key;
 mod key_transaction;
 mod life;
@@ -40,6 +42,7 @@ mod shape;
 mod snapshot;
 mod statistics;
 mod store;
+mod sync;
 mod taken;
 #[cfg(test)]
 mod testing;

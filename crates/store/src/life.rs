@@ -6,13 +6,13 @@
 //! is open. Called by `partition::life`, `segment::life` and `writeset`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ashlar_base::clock::millis_of;
 use ashlar_base::{ColumnDef, ColumnId, Datum, Eviction, LifeOptions, ScalarType, SqlType};
-use parking_lot::Mutex;
 
 use crate::snapshot::Registry;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The ordinal by which a scan is asked for when the life of rows ends; NULL where it does not.
 pub const EXPIRES_AT: usize = usize::MAX;

@@ -6,7 +6,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -17,7 +16,6 @@ use ashlar_base::{
     TableId, TableSchema, Timestamp, Value,
 };
 use foldhash::fast::RandomState;
-use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::arrow_types::to_arrow_field;
 use crate::counters::Counters;
@@ -31,6 +29,8 @@ use crate::row::RowRef;
 use crate::shape::Shape;
 use crate::snapshot::{Registry, Snapshot};
 use crate::statistics::TableStatistics;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard, RwLock};
 use crate::taken::Taken;
 use crate::writeset::ReadView;
 

@@ -6,18 +6,19 @@
 //! the snapshot does not include sees the pin, or the timestamp.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ashlar_base::Timestamp;
 use ashlar_base::clock::{HybridClock, Wall};
 
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
 /// A slot that nobody uses.
 const EMPTY: u64 = u64::MAX;
 /// A slot whose owner is reading the clock: it may become any timestamp.
 const PIN: u64 = 0;
-/// Slots of the first chunk; every next chunk has twice as many.
-const FIRST_CHUNK: usize = 64;
+/// Slots of the first chunk; every next chunk has twice as many. Schedules of threads stop at each slot that is looked at.
+const FIRST_CHUNK: usize = if cfg!(shuttle) { 2 } else { 64 };
 /// Chunks at most: four million snapshots at one time.
 const CHUNK_COUNT: usize = 16;
 

@@ -9,7 +9,6 @@ use ashlar_base::clock::{Wall, millis_of};
 use ashlar_base::slot::SLOT_COUNT;
 use ashlar_base::{Error, ErrorCode, Result, TableId, TableSchema, Timestamp};
 use foldhash::fast::RandomState;
-use parking_lot::{Mutex, RwLock};
 
 use crate::commit;
 use crate::compactor::{self, CompactionReport, CompactorHandle};
@@ -19,6 +18,7 @@ use crate::memory::{Reservation, Total};
 use crate::region::{Common, Region};
 use crate::segment::ROWS_MAX;
 use crate::snapshot::{Registry, Snapshot};
+use crate::sync::{Mutex, RwLock};
 use crate::writeset::WriteSet;
 
 /// How a store is set up.

@@ -18,14 +18,14 @@
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use ashlar_base::{Datum, PartitionId, Result, TableId};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
-use parking_lot::{Mutex, MutexGuard};
 
 use crate::memory::{Account, Charge};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Parts of the values of an index.
 const STRIPES: usize = 64;

@@ -22,10 +22,11 @@ mod table;
 mod watch;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use ashlar_base::{Error, ErrorCode, TableId};
+
+use crate::sync::atomic::{AtomicU32, Ordering};
 
 pub use holder::{LockHolder, LockWait, Way};
 pub use table::LockStatistics;

@@ -6,17 +6,17 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Instant;
 
 use ashlar_base::{Error, TableId, clock};
 use foldhash::fast::RandomState;
-use parking_lot::{Mutex, MutexGuard};
 
 use super::deadlock::deadlock;
 use super::{Attention, Forbidden, LockInfo, LockRequest, Owner, RowId, Strength};
 use crate::memory::{Account, Total};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Shards: a power of two.
 const SHARDS: usize = 64;

@@ -4,13 +4,13 @@
 //! Made by WATCH of the RESP door. Keeps no snapshot: a client that watches and never comes back holds no old version.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use ashlar_base::{Datum, Value};
 
 use super::Attention;
 use crate::partition::Partition;
 use crate::region::{KeyPlace, Region};
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// A key that is watched until this is dropped.
 pub struct Watch {

@@ -192,7 +192,8 @@ impl Partition {
     /// 53200 over the memory bound.
     pub(crate) fn check_life(&self, mutation: &Mutation<'_>, key: Located) -> Result<()> {
         let says = matches!(mutation, Mutation::Living { expiry: Expiry::At(_) | Expiry::Never, .. });
-        if !says && !self.life.is_on {
+        // A full store must be able to give memory back.
+        if !says && !self.life.is_on || matches!(mutation.write(), Mutation::Delete { .. }) {
             return Ok(());
         }
         let has_deadline = says || self.life.options().ttl_ms > 0;

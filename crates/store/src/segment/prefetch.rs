@@ -11,13 +11,14 @@ const LINES_MAX: usize = 4;
 /// Asks for the line that something begins in.
 #[inline]
 pub(crate) fn line<T>(place: &T) {
-    #[cfg(target_arch = "x86_64")]
+    // Miri has no caches, and knows no prefetch.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: SSE is part of x86-64, and a prefetch reads nothing that the program could see.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(place).cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
     let _ = place;
 }
 

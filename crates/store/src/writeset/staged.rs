@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, LifeOptions, PartitionId, Result, TableSchema, Timestamp, Value};
-use parking_lot::Mutex;
 
 use super::load::{Load, LoadedRow};
 use super::unique::PendingValues;
@@ -18,6 +17,7 @@ use crate::row::RowRef;
 use crate::rows::{Rows, split};
 use crate::segment::{Need, ROWS_MAX, Segment};
 use crate::shape::{Place, Shape};
+use crate::sync::Mutex;
 
 /// No row was replaced.
 const NONE: u32 = u32::MAX;

@@ -98,10 +98,6 @@ impl TableCache {
 }
 
 impl Row {
-    fn key(&self) -> Vec<Datum<'_>> {
-        self.key.iter().map(Value::as_datum).collect()
-    }
-
     /// The value of a key column.
     pub(super) fn key_value(&self, column: usize) -> Option<&Value> {
         let position = self.table.schema.key.iter().position(|&ordinal| ordinal == column)?;
@@ -110,22 +106,19 @@ impl Row {
 
     /// Reads the row under the lock of its partition.
     pub(super) fn read<R>(&self, running: &mut Running, f: impl FnOnce(Option<RowRef<'_>>) -> R) -> Outcome<R> {
-        access::read(running, &self.table.region, &self.key(), |row| {
-            if let Some(row) = &row {
-                self.table.check_version(row.schema().version)?;
-            }
-            Ok(f(row))
-        })?
+        self.with_key(|key| access::read(running, &self.table.region, key, |row| self.check(row, f)))?
     }
 
     /// Like [`Self::read`], and the row does not count as used.
     pub(super) fn peek<R>(&self, running: &mut Running, f: impl FnOnce(Option<RowRef<'_>>) -> R) -> Outcome<R> {
-        access::peek(running, &self.table.region, &self.key(), |row| {
-            if let Some(row) = &row {
-                self.table.check_version(row.schema().version)?;
-            }
-            Ok(f(row))
-        })?
+        self.with_key(|key| access::peek(running, &self.table.region, key, |row| self.check(row, f)))?
+    }
+
+    fn check<R>(&self, row: Option<RowRef<'_>>, f: impl FnOnce(Option<RowRef<'_>>) -> R) -> Outcome<R> {
+        if let Some(row) = &row {
+            self.table.check_version(row.schema().version)?;
+        }
+        Ok(f(row))
     }
 
     /// Reads and changes the row under the lock of its partition; `f` also gets the key's values in key order.
@@ -134,16 +127,20 @@ impl Row {
         running: &mut Running,
         f: impl FnOnce(&mut Entry<'_>, &[Datum<'_>]) -> Outcome<R>,
     ) -> Outcome<R> {
-        let key = self.key();
-        access::change(running, &self.table.region, &key, |entry| {
-            self.table.check_version(entry.schema().version)?;
-            f(entry, &key)
+        self.with_key(|key| {
+            access::change(running, &self.table.region, key, |entry| {
+                self.table.check_version(entry.schema().version)?;
+                f(entry, key)
+            })
         })
     }
 
-    /// The key's values in key order, for writes of several rows at once.
+    /// The key's values in key order. Nearly always it is one, and nothing is allocated.
     pub(super) fn with_key<R>(&self, f: impl FnOnce(&[Datum<'_>]) -> R) -> R {
-        f(&self.key())
+        match &self.key[..] {
+            [only] => f(&[only.as_datum()]),
+            all => f(&all.iter().map(Value::as_datum).collect::<Vec<_>>()),
+        }
     }
 
     /// Where the row is, and its key.
@@ -181,12 +178,12 @@ impl KeySession {
         }
         let key = text::parse_canonical_key(&table.key_types, parts.key)?;
         let row = Row { table, key };
-        let mut canonical = Vec::with_capacity(name.len());
-        row.table.write_name(&row.key(), &mut canonical);
-        if canonical != name {
+        self.scratch.clear();
+        row.with_key(|key| row.table.write_name(key, &mut self.scratch));
+        if self.scratch != name {
             // One row, one name: cluster clients compute a row's slot from its name.
             let mut line = b"ERR the row has another name: ".to_vec();
-            line.extend_from_slice(&canonical);
+            line.extend_from_slice(&self.scratch);
             return Err(KeyError::line(line));
         }
         Ok(Target::Row(row))

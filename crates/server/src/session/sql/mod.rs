@@ -601,9 +601,11 @@ fn refuse_lost_digits(sql_type: SqlType, format: ValueFormat, bytes: Option<&[u8
 }
 
 fn expand_formats(formats: &[ValueFormat], columns: usize) -> Result<Arc<[ValueFormat]>> {
+    // Collected, and not made of a vector: the length is known, so that it is one allocation.
+    let all = |format: ValueFormat| std::iter::repeat_n(format, columns).collect();
     match formats {
-        [] => Ok(vec![ValueFormat::Text; columns].into()),
-        [one] => Ok(vec![*one; columns].into()),
+        [] => Ok(all(ValueFormat::Text)),
+        [one] => Ok(all(*one)),
         many if many.len() == columns => Ok(many.into()),
         many => Err(Error::new(
             ErrorCode::ProtocolViolation,

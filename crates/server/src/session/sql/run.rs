@@ -245,8 +245,7 @@ impl SqlSession {
         let Kind::Key(plan) = &statement.kind else {
             return Err(Error::internal("a key statement has a key plan"));
         };
-        let no_columns: Arc<[Column]> = Vec::new().into();
-        let columns = statement.columns.as_ref().unwrap_or(&no_columns);
+        let columns = statement.columns.as_deref().unwrap_or_default();
         let is_first = self.block == Block::None && self.transaction.is_none();
         // Others of this transaction may follow, and read what this one did.
         let is_fixed = !self.alone && self.settings.modes.isolation == Isolation::RepeatableRead;

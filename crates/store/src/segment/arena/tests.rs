@@ -144,11 +144,12 @@ fn growth_stops_at_the_bound_and_changes_nothing() {
 fn a_ceiling_leaves_no_room_to_spare() {
     let account = Account::unbounded();
     let mut arena = Arena::new(&account);
-    for value in 0..65_536i64 {
-        arena.reserve(8, 65_536 * 8).unwrap();
+    let count = if cfg!(miri) { 1_024 } else { 65_536 };
+    for value in 0..count as i64 {
+        arena.reserve(8, count * 8).unwrap();
         arena.push_value(value);
     }
-    assert_eq!(arena.capacity(), 65_536 * 8);
+    assert_eq!(arena.capacity(), count * 8);
 }
 
 /// A reader on another thread lets go, and the writer, which sees it, writes over what the reader read.

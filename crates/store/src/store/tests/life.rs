@@ -729,3 +729,22 @@ fn what_a_snapshot_holds_does_not_empty_the_table() {
     drop(snapshot);
     upsert(&region, 700_000, Expiry::Table).unwrap();
 }
+
+/// What gives memory back needs none.
+#[test]
+fn a_full_table_refuses_no_delete() {
+    let (_, region) = bounded(1 << 20, Eviction::None);
+    let count = (0..400_000).find(|key| upsert(&region, *key, Expiry::Table).is_err()).unwrap();
+    // Rows end from now on, which is kept of none of them yet; and there is less than no room for it.
+    let mut schema = TableSchema::clone(&region.schema());
+    schema.version += 1;
+    (schema.life.ttl_ms, schema.life.memory_max) = (60_000, region.bytes() - 1);
+    region.alter(Arc::new(schema)).unwrap();
+    assert_eq!(upsert(&region, 0, Expiry::Table).unwrap_err().code(), ErrorCode::OutOfMemory);
+    for key in 0..count {
+        let key = [Datum::Int8(key)];
+        let applied = region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key }));
+        assert_eq!(applied.unwrap(), Applied::Deleted);
+    }
+    assert_eq!(region.row_count(), 0);
+}

@@ -1,0 +1,10 @@
+//! The seam for atomics: the machine's, or those of a scheduler that tries one order of threads after the other.
+//!
+//! Used by what threads meet at without a lock: the clock here, and the store. A build with `--cfg shuttle` is for the tests of
+//! `./x shuttle` only, which run the types themselves under shuttle's schedules; in every other build this is the standard library.
+
+#[cfg(not(shuttle))]
+pub use std::sync::atomic;
+
+#[cfg(shuttle)]
+pub use shuttle::sync::atomic;
