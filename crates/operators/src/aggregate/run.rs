@@ -10,10 +10,10 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
 use super::partition::{Files, Partition};
-use super::partitions::{Order, PARTITIONS, Partitions, all_rows, is_full, whole};
+use super::partitions::{Order, PARTITIONS, Partitions, all_rows, is_full, scratch_bytes, whole};
 use super::spec::{Rows, Spec};
 use crate::hash_table::hash::Secret;
-use crate::memory::Wish;
+use crate::memory::{Charge, Wish};
 
 /// Groups of a front: so many with their states are in a cache of the processor.
 const FRONT_GROUPS: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
@@ -57,6 +57,8 @@ impl Run {
             first: number * PARTITIONS / 3,
             hashes: Vec::new(),
             rows: Vec::new(),
+            ids: Vec::new(),
+            charge: self.files.memory.charge(),
             order: Order::default(),
         };
         while let Some(batch) = input.next().await.transpose()? {
@@ -121,8 +123,11 @@ struct Stream<'a> {
     front: Option<Partition>,
     /// The partition that it begins with.
     first: usize,
+    /// Of the rows that come to the front.
     hashes: Vec<u64>,
     rows: Vec<u32>,
+    ids: Vec<usize>,
+    charge: Charge,
     order: Order,
 }
 
@@ -134,7 +139,9 @@ impl Stream<'_> {
         let Some(front) = &mut self.front else { return self.add_to_large(batch) };
         batch.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, batch.packed.len());
-        match front.add(&whole(batch, &self.hashes, &self.rows), Wish::IfFree) {
+        let added = front.add(&whole(batch, &self.hashes, &self.rows), Wish::IfFree, &mut self.ids);
+        self.charge.settle(scratch_bytes(&self.hashes, &self.rows, &self.ids));
+        match added {
             Err(error) if is_full(&error) => {
                 self.run.is_short.store(true, Ordering::Relaxed);
                 self.leave_front()?;
@@ -151,8 +158,12 @@ impl Stream<'_> {
 
     fn leave_front(&mut self) -> Result<()> {
         let Some(mut front) = self.front.take().filter(|front| front.len() > 0) else { return Ok(()) };
+        (self.hashes, self.rows, self.ids) = (Vec::new(), Vec::new(), Vec::new());
+        self.charge.settle(0);
         let rows = front.take_rows()?;
-        self.add_to_large(&rows)
+        // Of more rows than a batch has: what they need is not kept.
+        let mut order = Order::default();
+        self.run.large()?.add(&self.run.spec, &self.run.files, &rows, self.first, &mut order)
     }
 
     fn finish(mut self) -> Result<()> {
@@ -165,7 +176,7 @@ impl Stream<'_> {
         let rows = front.take_rows()?;
         rows.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, rows.packed.len());
-        match together.add(&whole(&rows, &self.hashes, &self.rows), Wish::IfFree) {
+        match together.add(&whole(&rows, &self.hashes, &self.rows), Wish::IfFree, &mut self.ids) {
             Err(error) if is_full(&error) => {
                 drop(small);
                 self.add_to_large(&rows)
