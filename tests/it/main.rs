@@ -15,6 +15,7 @@ mod model;
 mod pg_wire;
 mod plans;
 mod psql;
+mod query_memory;
 mod random;
 mod readme;
 mod report;
