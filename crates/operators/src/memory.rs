@@ -84,8 +84,8 @@ impl Charge {
         self.bytes += bytes;
     }
 
-    /// Makes room for so many values, charged before it is taken: the old ones are held meanwhile. Grows by a quarter at
-    /// least. Who calls settles afterwards.
+    /// Makes room for so many values and no more, charged before it is taken: the old ones are held meanwhile. Who calls
+    /// settles afterwards, and knows how many there will be.
     ///
     /// # Errors
     /// Where the pool has none left.
@@ -93,18 +93,21 @@ impl Charge {
         if count <= values.capacity() {
             return Ok(());
         }
-        let wanted = count.max(values.len() + values.len() / 4);
-        self.grow(wanted * size_of::<T>(), wish)?;
-        values.reserve_exact(wanted - values.len());
+        self.grow(count * size_of::<T>(), wish)?;
+        values.reserve_exact(count - values.len());
         Ok(())
     }
 
-    /// The same for so many values more.
+    /// The same for so many values more, and for a quarter more than there are.
     ///
     /// # Errors
     /// As there.
     pub(crate) fn room_for_more<T>(&mut self, values: &mut Vec<T>, more: usize, wish: Wish) -> Result<()> {
         let count = values.len() + more;
+        if count <= values.capacity() {
+            return Ok(());
+        }
+        let count = count.max(values.len() + values.len() / 4);
         self.room(values, count, wish)
     }
 

@@ -18,8 +18,8 @@ use datafusion::physical_plan::joins::{CrossJoinExec, HashJoinExec, NestedLoopJo
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-    StatisticsArgs, StatisticsContext,
+    ChildStats, ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties,
+    ReplaceChildrenOptions, Statistics, StatisticsArgs, StatisticsContext,
 };
 
 /// The plan with what it holds behind each node; `is_run` says that what was held is of interest, and not only what is expected.
@@ -204,6 +204,15 @@ impl ExecutionPlan for MeasuredExec {
 
     fn with_new_state(&self, state: Arc<dyn Any + Send + Sync>) -> Option<Arc<dyn ExecutionPlan>> {
         Some(self.of(self.node.with_new_state(state)?))
+    }
+
+    // Operators ask for what their inputs expect when they begin.
+    fn child_stats_requests(&self, stream_partition: Option<usize>) -> Vec<ChildStats> {
+        self.node.child_stats_requests(stream_partition)
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        self.node.statistics_from_inputs(inputs, args)
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

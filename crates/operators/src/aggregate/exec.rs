@@ -16,6 +16,7 @@ use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::metrics::{
     BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, SpillMetrics,
 };
+use datafusion_physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties, SpillManager,
@@ -82,7 +83,9 @@ impl Shared {
         let metrics = SpillMetrics::new(&self.metrics, 0);
         let manager = SpillManager::new(context.runtime_env(), metrics, Arc::clone(&self.spec.partial_schema));
         let files = Files { manager, memory, batch_rows: context.session_config().batch_size() };
-        let run = Arc::new(Run::new(Arc::clone(&self.spec), files));
+        let expected = StatisticsContext::new().compute(self.input.as_ref(), &StatisticsArgs::new())?;
+        let expected = expected.num_rows.get_value().copied();
+        let run = Arc::new(Run::new(Arc::clone(&self.spec), files, expected));
         let streams = self.input.output_partitioning().partition_count();
         let inputs = (0..streams).map(|stream| self.input.execute(stream, Arc::clone(context)));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;

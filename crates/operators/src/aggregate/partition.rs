@@ -19,6 +19,10 @@ use crate::memory::{Memory, Wish};
 pub(crate) struct Partition {
     groups: Groups,
     states: Vec<Box<dyn State>>,
+    /// Rows that came.
+    rows: u64,
+    /// Rows and groups when it grew the last time.
+    grown: (u64, usize),
     pub(crate) runs: Vec<Arc<dyn SpillFile>>,
 }
 
@@ -29,6 +33,8 @@ pub(crate) struct Portion<'a> {
     pub(crate) rows: &'a [u32],
     pub(crate) values: &'a [Vec<ArrayRef>],
     pub(crate) filters: &'a [Option<BooleanArray>],
+    /// How many rows are expected to follow for each that came; `None`: nobody knows.
+    pub(crate) to_come: Option<f64>,
 }
 
 impl Partition {
@@ -38,7 +44,8 @@ impl Partition {
     /// What the aggregates find.
     pub(crate) fn new(spec: &Spec, secret: Secret, memory: &Arc<Memory>) -> Result<Self> {
         let groups = Groups::new(&spec.packing, secret, memory.charge());
-        Ok(Self { groups, states: spec.states(memory)?, runs: Vec::new() })
+        let states = spec.states(memory)?;
+        Ok(Self { groups, states, rows: 0, grown: (0, 0), runs: Vec::new() })
     }
 
     /// Groups in memory.
@@ -60,11 +67,13 @@ impl Partition {
             Keys::Bytes(keys) => rows.rows.iter().map(|&row| keys.get(row as usize).len()).sum(),
             _ => 0,
         };
-        self.groups.reserve(rows.rows.len(), bytes, wish)?;
-        let groups = self.groups.len() + rows.rows.len();
+        let more = rows.rows.len();
+        let goal = self.goal(more, rows.to_come);
+        self.groups.reserve(more, bytes, goal, wish)?;
         for state in &mut self.states {
-            state.reserve(groups, wish)?;
+            state.reserve(self.groups.capacity(), wish)?;
         }
+        self.rows += more as u64;
         self.groups.of_rows(&rows.batch.packed, rows.hashes, rows.rows, ids);
         let groups = self.groups.len();
         for ((state, values), filter) in self.states.iter_mut().zip(rows.values).zip(rows.filters) {
@@ -75,6 +84,18 @@ impl Partition {
             }
         }
         Ok(())
+    }
+
+    /// Groups that are expected in the end, if rows go on making new ones as those since it grew the last time did.
+    fn goal(&mut self, more: usize, to_come: Option<f64>) -> usize {
+        let len = self.len();
+        if len + more <= self.groups.capacity() {
+            return len;
+        }
+        let Some(to_come) = to_come else { return len + len / 2 };
+        let (rows, groups) = std::mem::replace(&mut self.grown, (self.rows, len));
+        let share = (len - groups) as f64 / (self.rows - rows).max(1) as f64;
+        len + (self.rows as f64 * to_come * share) as usize
     }
 
     /// Its groups, as rows for another table. Their bytes stay charged until `self` goes.

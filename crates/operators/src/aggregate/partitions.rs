@@ -66,11 +66,20 @@ impl Partitions {
         Ok(Self { tables: (0..PARTITIONS).map(table).collect::<Result<_>>()?, secret })
     }
 
-    /// Takes rows. `first` is where it begins: whoever adds at the same time had better begin elsewhere.
+    /// Takes rows; `to_come` as in [`Portion`]. `first` is where it begins: whoever adds at the same time had better begin
+    /// elsewhere.
     ///
     /// # Errors
     /// Where neither memory nor the disk has room for them; what the aggregates find.
-    pub(crate) fn add(&self, spec: &Spec, files: &Files, batch: &Rows, first: usize, order: &mut Order) -> Result<()> {
+    pub(crate) fn add(
+        &self,
+        spec: &Spec,
+        files: &Files,
+        batch: &Rows,
+        to_come: Option<f64>,
+        first: usize,
+        order: &mut Order,
+    ) -> Result<()> {
         batch.packed.hashes(self.secret, &mut order.hashes);
         let mut ends = [0_u32; PARTITIONS];
         order.hashes.iter().for_each(|hash| ends[partition_of(*hash)] += 1);
@@ -107,7 +116,8 @@ impl Partitions {
             let filters: Vec<Option<BooleanArray>> =
                 filters.iter().map(|filter| filter.as_ref().map(|filter| filter.slice(start, end - start))).collect();
             let Order { hashes, rows, ids, .. } = &mut *order;
-            let rows = Portion { batch, hashes, rows: &rows[start..end], values: &values, filters: &filters };
+            let rows = &rows[start..end];
+            let rows = Portion { batch, hashes, rows, values: &values, filters: &filters, to_come };
             let mut wish = Wish::IfFree;
             loop {
                 let added = self.tables[partition].lock().add(&rows, wish, ids);
@@ -147,8 +157,8 @@ impl Partitions {
 }
 
 /// All rows of a batch, for a table of its own.
-pub(crate) fn whole<'a>(batch: &'a Rows, hashes: &'a [u64], rows: &'a [u32]) -> Portion<'a> {
-    Portion { batch, hashes, rows, values: &batch.values, filters: &batch.filters }
+pub(crate) fn whole<'a>(batch: &'a Rows, hashes: &'a [u64], rows: &'a [u32], to_come: Option<f64>) -> Portion<'a> {
+    Portion { batch, hashes, rows, values: &batch.values, filters: &batch.filters, to_come }
 }
 
 /// The rows 0, 1, ... of a batch.

@@ -1,6 +1,6 @@
 //! The work of an aggregation: what each stream of the input does, and what each output does when all have ended.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
@@ -32,6 +32,10 @@ pub(crate) struct Run {
     large: OnceLock<Partitions>,
     /// Whether memory has run out: what streams have for themselves is put together then.
     is_short: AtomicBool,
+    /// Rows that the input has, as far as it knows.
+    expected: Option<usize>,
+    /// Rows that came.
+    came: AtomicU64,
 }
 
 /// Groups that are ready, or files of which they are made.
@@ -41,9 +45,23 @@ pub(crate) enum Work {
 }
 
 impl Run {
-    pub(crate) fn new(spec: Arc<Spec>, files: Files) -> Self {
-        let secret = Secret::random();
-        Self { spec, files, secret, small: Mutex::new(None), large: OnceLock::new(), is_short: AtomicBool::new(false) }
+    pub(crate) fn new(spec: Arc<Spec>, files: Files, expected: Option<usize>) -> Self {
+        Self {
+            spec,
+            files,
+            secret: Secret::random(),
+            small: Mutex::new(None),
+            large: OnceLock::new(),
+            is_short: AtomicBool::new(false),
+            expected,
+            came: AtomicU64::new(0),
+        }
+    }
+
+    /// How many rows are to come for each that came.
+    fn to_come(&self) -> Option<f64> {
+        let came = self.came.load(Ordering::Relaxed).max(1);
+        self.expected.map(|expected| (expected as u64).saturating_sub(came) as f64 / came as f64)
     }
 
     /// Takes the rows of a stream.
@@ -90,7 +108,7 @@ impl Run {
         };
         if let Some(mut small) = small {
             let rows = small.take_rows()?;
-            large.add(&self.spec, &self.files, &rows, 0, &mut Order::default())?;
+            large.add(&self.spec, &self.files, &rows, Some(0.0), 0, &mut Order::default())?;
         }
         let work = settled(large, &self.spec, &self.files, 0)?;
         Ok((self.spec, self.files, work))
@@ -133,13 +151,15 @@ struct Stream<'a> {
 
 impl Stream<'_> {
     fn add(&mut self, batch: &Rows) -> Result<()> {
+        self.run.came.fetch_add(batch.packed.len() as u64, Ordering::Relaxed);
         if self.front.is_some() && self.run.is_short.load(Ordering::Relaxed) {
             self.leave_front()?;
         }
         let Some(front) = &mut self.front else { return self.add_to_large(batch) };
         batch.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, batch.packed.len());
-        let added = front.add(&whole(batch, &self.hashes, &self.rows), Wish::IfFree, &mut self.ids);
+        let rows = whole(batch, &self.hashes, &self.rows, self.run.to_come());
+        let added = front.add(&rows, Wish::IfFree, &mut self.ids);
         self.charge.settle(scratch_bytes(&self.hashes, &self.rows, &self.ids));
         match added {
             Err(error) if is_full(&error) => {
@@ -153,7 +173,8 @@ impl Stream<'_> {
     }
 
     fn add_to_large(&mut self, batch: &Rows) -> Result<()> {
-        self.run.large()?.add(&self.run.spec, &self.run.files, batch, self.first, &mut self.order)
+        let Run { spec, files, .. } = self.run;
+        self.run.large()?.add(spec, files, batch, self.run.to_come(), self.first, &mut self.order)
     }
 
     fn leave_front(&mut self) -> Result<()> {
@@ -163,7 +184,8 @@ impl Stream<'_> {
         let rows = front.take_rows()?;
         // Of more rows than a batch has: what they need is not kept.
         let mut order = Order::default();
-        self.run.large()?.add(&self.run.spec, &self.run.files, &rows, self.first, &mut order)
+        let Run { spec, files, .. } = self.run;
+        self.run.large()?.add(spec, files, &rows, self.run.to_come(), self.first, &mut order)
     }
 
     fn finish(mut self) -> Result<()> {
@@ -176,7 +198,8 @@ impl Stream<'_> {
         let rows = front.take_rows()?;
         rows.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, rows.packed.len());
-        match together.add(&whole(&rows, &self.hashes, &self.rows), Wish::IfFree, &mut self.ids) {
+        let taken = whole(&rows, &self.hashes, &self.rows, Some(0.0));
+        match together.add(&taken, Wish::IfFree, &mut self.ids) {
             Err(error) if is_full(&error) => {
                 drop(small);
                 self.add_to_large(&rows)
@@ -234,7 +257,7 @@ impl Left {
             let mut batches = self.files.manager.read_spill_as_stream_unbuffered(Arc::clone(run), None)?;
             while let Some(batch) = batches.next().await.transpose()? {
                 let rows = self.spec.partial_rows(&batch)?;
-                tables.add(&self.spec, &self.files, &rows, 0, &mut order)?;
+                tables.add(&self.spec, &self.files, &rows, None, 0, &mut order)?;
             }
         }
         settled(tables, &self.spec, &self.files, level)

@@ -2,7 +2,7 @@
 
 use datafusion_common::{Result, resources_err};
 
-use super::directory::Directory;
+use super::directory::{Directory, NOBODY};
 use super::hash::{Secret, Word};
 use super::keys::{ByteKeys, Keys, Packed, Packing};
 use crate::memory::{Charge, Wish};
@@ -29,9 +29,10 @@ pub(crate) struct Groups {
     charge: Charge,
 }
 
-/// More by a quarter: the average table is nine tenths full.
-fn grown(len: usize, more: usize) -> usize {
-    (len + more).max(len + len / 4)
+/// Room for a table that will have `goal` groups, as far as somebody knows: by an eighth at least, so that little growing is
+/// much, and twice as much at most, so that little is lost where it was wrong.
+fn grown(len: usize, more: usize, goal: usize) -> usize {
+    (len + more).max(goal.clamp(len + len / 8, len * 2))
 }
 
 impl Groups {
@@ -73,19 +74,27 @@ impl Groups {
         keys + self.directory.bytes()
     }
 
-    /// Makes room for so many more groups, whose keys have so many bytes if they are bytes. What is taken is charged
-    /// before.
+    /// Groups that there is room for.
+    pub(crate) fn capacity(&self) -> usize {
+        self.directory.capacity()
+    }
+
+    /// Makes room for so many more groups, whose keys have so many bytes if they are bytes, in a table of which `goal` groups
+    /// are expected. What is taken is charged before.
     ///
     /// # Errors
     /// Where the pool has not as much; then nothing changed.
-    pub(crate) fn reserve(&mut self, more: usize, bytes: usize, wish: Wish) -> Result<()> {
+    pub(crate) fn reserve(&mut self, more: usize, bytes: usize, goal: usize, wish: Wish) -> Result<()> {
         let len = self.len();
         if u32::try_from(len + more).is_err() {
             return resources_err!("a partition of an aggregation has more than 2^32 groups");
         }
         if len + more > self.directory.capacity() {
-            let entries = grown(len, more);
-            self.charge.grow(Directory::bytes_for(entries), wish)?;
+            let mut entries = grown(len, more, goal);
+            if self.charge.grow(Directory::bytes_for(entries), Wish::IfFree).is_err() {
+                entries = grown(len, more, 0);
+                self.charge.grow(Directory::bytes_for(entries), wish)?;
+            }
             let (secret, stored) = (self.secret, &self.stored);
             match stored {
                 Stored::Word32(words) => self.directory.grow(entries, |id| words[id as usize].hash(secret)),
@@ -94,17 +103,18 @@ impl Groups {
                 Stored::Bytes(_, hashes) => self.directory.grow(entries, |id| hashes[id as usize]),
             }
         }
+        let groups = self.directory.capacity();
         match &mut self.stored {
-            Stored::Word32(words) => self.charge.room_for_more(words, more, wish)?,
-            Stored::Word64(words) => self.charge.room_for_more(words, more, wish)?,
-            Stored::Word128(words) => self.charge.room_for_more(words, more, wish)?,
+            Stored::Word32(words) => self.charge.room(words, groups, wish)?,
+            Stored::Word64(words) => self.charge.room(words, groups, wish)?,
+            Stored::Word128(words) => self.charge.room(words, groups, wish)?,
             Stored::Bytes(keys, hashes) => {
                 if u32::try_from(keys.bytes.len() + bytes).is_err() {
                     return resources_err!("a partition of an aggregation has more than 4 GiB of keys");
                 }
                 self.charge.room_for_more(&mut keys.bytes, bytes, wish)?;
-                self.charge.room_for_more(&mut keys.ends, more, wish)?;
-                self.charge.room_for_more(hashes, more, wish)?;
+                self.charge.room(&mut keys.ends, groups, wish)?;
+                self.charge.room(hashes, groups, wish)?;
             }
         }
         let held = self.held();
@@ -199,9 +209,15 @@ fn words<W: Word>(
     rows: &[u32],
     ids: &mut Vec<usize>,
 ) {
+    let mut likely = [(NOBODY, W::default()); TOGETHER];
     for together in rows.chunks(TOGETHER) {
         touch(directory, hashes, together);
-        for &row in together {
+        // All keys that are likely to be found are waited for at the same time, whatever comes of each.
+        for (likely, &row) in likely.iter_mut().zip(together) {
+            let id = directory.likely(hashes[row as usize]);
+            *likely = (id, stored.get(id as usize).copied().unwrap_or_default());
+        }
+        for (&(likely, known), &row) in likely.iter().zip(together) {
             let (row, next) = (row as usize, stored.len() as u32);
             if batch.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 let id = *null.get_or_insert(next);
@@ -212,6 +228,10 @@ fn words<W: Word>(
                 continue;
             }
             let key = keys[row];
+            if likely != NOBODY && known == key {
+                ids.push(likely as usize);
+                continue;
+            }
             let id = directory.find_or_insert(hashes[row], next, |id| stored[id as usize] == key);
             if id == next {
                 stored.push(key);
