@@ -21,3 +21,4 @@ mod spec;
 mod states;
 #[cfg(test)]
 mod tests;
+mod waiting;

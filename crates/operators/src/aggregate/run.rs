@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::partition::{Files, Partition};
 use super::partitions::{Order, PARTITIONS, Partitions, all_rows, is_full, scratch_bytes, whole};
 use super::spec::{Rows, Spec};
+use super::waiting::Waiting;
 use crate::hash_table::hash::Secret;
 use crate::memory::{Charge, Wish};
 
@@ -78,10 +79,11 @@ impl Run {
             ids: Vec::new(),
             charge: self.files.memory.charge(),
             order: Order::default(),
+            waiting: Waiting::new(self.files.memory.charge()),
         };
         while let Some(batch) = input.next().await.transpose()? {
             if batch.num_rows() > 0 {
-                stream.add(&self.spec.rows(&batch)?)?;
+                stream.add(self.spec.rows(&batch)?)?;
             }
         }
         stream.finish()
@@ -147,25 +149,29 @@ struct Stream<'a> {
     ids: Vec<usize>,
     charge: Charge,
     order: Order,
+    /// Rows that go to the large tables soon.
+    waiting: Waiting,
 }
 
 impl Stream<'_> {
-    fn add(&mut self, batch: &Rows) -> Result<()> {
+    fn add(&mut self, batch: Rows) -> Result<()> {
         self.run.came.fetch_add(batch.packed.len() as u64, Ordering::Relaxed);
         if self.front.is_some() && self.run.is_short.load(Ordering::Relaxed) {
             self.leave_front()?;
         }
-        let Some(front) = &mut self.front else { return self.add_to_large(batch) };
+        let Some(front) = &mut self.front else {
+            return if self.waiting.push(batch) { self.add_waiting() } else { Ok(()) };
+        };
         batch.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, batch.packed.len());
-        let rows = whole(batch, &self.hashes, &self.rows, self.run.to_come());
+        let rows = whole(&batch, &self.hashes, &self.rows, self.run.to_come());
         let added = front.add(&rows, Wish::IfFree, &mut self.ids);
         self.charge.settle(scratch_bytes(&self.hashes, &self.rows, &self.ids));
         match added {
             Err(error) if is_full(&error) => {
                 self.run.is_short.store(true, Ordering::Relaxed);
                 self.leave_front()?;
-                self.add_to_large(batch)
+                self.add_to_large(&batch)
             }
             Ok(()) if front.len() > FRONT_GROUPS => self.leave_front(),
             other => other,
@@ -175,6 +181,14 @@ impl Stream<'_> {
     fn add_to_large(&mut self, batch: &Rows) -> Result<()> {
         let Run { spec, files, .. } = self.run;
         self.run.large()?.add(spec, files, batch, self.run.to_come(), self.first, &mut self.order)
+    }
+
+    fn add_waiting(&mut self) -> Result<()> {
+        if let Some(rows) = self.waiting.take()? {
+            self.add_to_large(&rows)?;
+        }
+        self.waiting.settle();
+        Ok(())
     }
 
     fn leave_front(&mut self) -> Result<()> {
@@ -189,6 +203,7 @@ impl Stream<'_> {
     }
 
     fn finish(mut self) -> Result<()> {
+        self.add_waiting()?;
         let Some(mut front) = self.front.take().filter(|front| front.len() > 0) else { return Ok(()) };
         let mut small = self.run.small.lock();
         let Some(together) = small.as_mut() else {

@@ -11,12 +11,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayData, ArrayRef, AsArray, BooleanArray, GenericByteArray, make_array};
+use arrow::array::{
+    Array, ArrayData, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, GenericByteArray, make_array,
+};
 use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{
     ArrowNativeType, BinaryType, ByteArrayType, DataType, LargeBinaryType, LargeUtf8Type, Utf8Type,
 };
-use datafusion_common::{Result, internal_err};
+use datafusion_common::{Result, exec_err, internal_err};
 
 use super::hash::{Secret, Word, of_bytes};
 
@@ -145,6 +147,47 @@ impl Packed {
             Keys::Word128(words) => words.len(),
             Keys::Bytes(keys) => keys.ends.len(),
         }
+    }
+
+    /// Bytes of the keys.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.keys {
+            Keys::Word32(words) => size_of_val(&words[..]),
+            Keys::Word64(words) => size_of_val(&words[..]),
+            Keys::Word128(words) => size_of_val(&words[..]),
+            Keys::Bytes(keys) => keys.bytes.len() + size_of_val(&keys.ends[..]),
+        }
+    }
+
+    /// More rows behind these, packed alike.
+    ///
+    /// # Errors
+    /// Where their keys have more than 4 GiB.
+    pub(crate) fn append(&mut self, more: Self) -> Result<()> {
+        let (before, behind) = (self.len(), more.len());
+        match (&mut self.keys, more.keys) {
+            (Keys::Word32(words), Keys::Word32(more)) => words.extend(more),
+            (Keys::Word64(words), Keys::Word64(more)) => words.extend(more),
+            (Keys::Word128(words), Keys::Word128(more)) => words.extend(more),
+            (Keys::Bytes(keys), Keys::Bytes(more)) => {
+                let start = keys.bytes.len();
+                if u32::try_from(start + more.bytes.len()).is_err() {
+                    return exec_err!("the keys of a batch have more than 4 GiB");
+                }
+                keys.bytes.extend(more.bytes);
+                // Within 4 GiB.
+                keys.ends.extend(more.ends.into_iter().map(|end| end + start as u32));
+            }
+            _ => return internal_err!("keys of one aggregation are packed in two ways"),
+        }
+        if self.nulls.is_some() || more.nulls.is_some() {
+            let valid = |nulls: Option<NullBuffer>, rows| nulls.unwrap_or_else(|| NullBuffer::new_valid(rows));
+            let mut bits = BooleanBufferBuilder::new(before + behind);
+            bits.append_buffer(valid(self.nulls.take(), before).inner());
+            bits.append_buffer(valid(more.nulls, behind).inner());
+            self.nulls = Some(NullBuffer::new(bits.finish()));
+        }
+        Ok(())
     }
 
     /// The hashes of the rows.
