@@ -16,6 +16,7 @@ mod model;
 mod pg_wire;
 mod plans;
 mod psql;
+mod query_memory;
 mod random;
 mod readme;
 mod report;

@@ -142,6 +142,21 @@ rooms! {
     query: QueryConfig {
         /// MiB that running queries share for sorts, joins and aggregates. A query that needs more fails with 53200.
         memory_mib_max: u64 = 2048, in 16..=16777216;
+        /// MiB that one query may hold of these, unless the session sets `query_memory_max`; 0 for no limit but theirs. What can
+        /// do with less then goes through files, and the query fails with 53200 where nothing can.
+        query_memory_mib_max: u64 = 0, in 0..=2097151;
+        /// Directory for what queries have no room for in their memory; each server has a folder of its own in it. Empty for one
+        /// in the system's folder for temporary files. What servers that were killed have left there is removed at start.
+        spill_dir: String = String::new();
+        /// MiB that the temporary files of all queries may take. A query that wants more fails with 53100, the others go on.
+        spill_mib_max: u64 = 102400, in 0..=1073741824;
+        /// Queries that run at once, of those that are more than a few rows by a key or an index; further ones wait in the order
+        /// in which they came. 0 for no limit.
+        queries_max: u32 = 64, in 0..=65536;
+        /// Queries that wait for that. One more fails with 53300.
+        queries_waiting_max: u32 = 1000, in 0..=1000000;
+        /// Milliseconds that a query waits for that, before it fails with 53300; 0 for no limit.
+        query_wait_max_ms: u64 = 60000, in 0..=604800000;
         /// Threads that run queries other than key lookups. 0 takes one per CPU.
         threads: u16 = 0, in 0..=1024;
         /// MiB of plans that are kept for the next client that sends the same text, or one that differs only in constants.

@@ -144,6 +144,8 @@ pub enum ErrorCode {
     SerializationFailure,
     /// 40P01
     DeadlockDetected,
+    /// 53100
+    DiskFull,
     /// 53200
     OutOfMemory,
     /// 53300
@@ -258,6 +260,7 @@ impl ErrorCode {
             Self::UntranslatableCharacter => "22P05",
             Self::SerializationFailure => "40001",
             Self::DeadlockDetected => "40P01",
+            Self::DiskFull => "53100",
             Self::OutOfMemory => "53200",
             Self::TooManyConnections => "53300",
             Self::ProgramLimitExceeded => "54000",
@@ -354,6 +357,7 @@ impl ErrorCode {
             | Self::InvalidBinaryRepresentation
             | Self::BadCopyFormat
             | Self::UntranslatableCharacter
+            | Self::DiskFull
             | Self::TooManyConnections
             | Self::ProgramLimitExceeded
             | Self::TooManyColumns

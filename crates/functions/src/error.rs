@@ -45,10 +45,9 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         }
         DataFusionError::NotImplemented(message) => Error::unsupported(first_line(&message)),
         DataFusionError::Plan(message) => from_plan_message(&message),
-        DataFusionError::ResourcesExhausted(message) => Error::new(ErrorCode::OutOfMemory, first_line(&message))
-            .with_hint("Raise query.memory_mib_max, or make the query smaller."),
+        DataFusionError::ResourcesExhausted(message) => exhausted(&message),
         DataFusionError::Execution(message) => from_execution_message(&message),
-        DataFusionError::IoError(inner) => Error::new(ErrorCode::IoError, inner.to_string()),
+        DataFusionError::IoError(inner) => from_io(&inner),
         DataFusionError::ObjectStore(inner) => Error::new(ErrorCode::UndefinedFile, inner.to_string()),
         DataFusionError::ParquetError(inner) => Error::new(ErrorCode::DataException, inner.to_string()),
         other => {
@@ -65,6 +64,44 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
     }
 }
 
+/// The setting that limits the memory of a query; what its pool says of it names it.
+pub const QUERY_MEMORY_MAX: &str = "query_memory_max";
+
+/// 53200, with the setting that would let the query have more.
+fn exhausted(message: &str) -> Error {
+    let hint = if message.contains(QUERY_MEMORY_MAX) {
+        "Raise query_memory_max, or make the query smaller."
+    } else {
+        "Raise query.memory_mib_max, or make the query smaller."
+    };
+    Error::new(ErrorCode::OutOfMemory, first_line(message)).with_hint(hint)
+}
+
+/// 53100
+pub fn disk_full(message: &str) -> Error {
+    Error::new(ErrorCode::DiskFull, message)
+}
+
+/// What the system says of a file: 53100 where the disk or a quota is full, else 58030. One of ours that has gone through a
+/// writer comes back as it was.
+pub fn from_io(error: &std::io::Error) -> Error {
+    use std::io::ErrorKind;
+    if let Some(inner) = error.get_ref() {
+        if let Some(ours) = inner.downcast_ref::<Error>() {
+            return ours.clone();
+        }
+        if let Some(nested) = inner.downcast_ref::<DataFusionError>() {
+            return from_shared(nested);
+        }
+    }
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
+            disk_full(&format!("could not write to a file: {error}"))
+        }
+        _ => Error::new(ErrorCode::IoError, error.to_string()),
+    }
+}
+
 /// A shared error cannot be taken apart: our own is cloned, the others are read again from their text.
 fn from_shared(error: &DataFusionError) -> Error {
     match error {
@@ -75,8 +112,9 @@ fn from_shared(error: &DataFusionError) -> Error {
         DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => from_shared(inner),
         DataFusionError::Shared(inner) => from_shared(inner),
         DataFusionError::ArrowError(inner, _) => from_arrow_text(&inner.to_string(), inner),
+        DataFusionError::IoError(inner) => from_io(inner),
         DataFusionError::Execution(message) => from_execution_message(message),
-        DataFusionError::ResourcesExhausted(message) => Error::new(ErrorCode::OutOfMemory, first_line(message)),
+        DataFusionError::ResourcesExhausted(message) => exhausted(message),
         other => Error::internal(first_line(&other.strip_backtrace())),
     }
 }
@@ -106,6 +144,7 @@ fn from_arrow_text(text: &str, error: &ArrowError) -> Error {
         }
         ArrowError::InvalidArgumentError(message) => Error::new(ErrorCode::InvalidParameterValue, first_line(message)),
         ArrowError::MemoryError(message) => Error::new(ErrorCode::OutOfMemory, first_line(message)),
+        ArrowError::IoError(_, inner) => from_io(inner),
         ArrowError::NotYetImplemented(message) => Error::unsupported(first_line(message)),
         _ if text.contains("regex parse error") => regular_expression(text),
         _ => Error::internal(first_line(text)),

@@ -16,6 +16,7 @@ use pg_query::protobuf::{
 use crate::catalog::{CatalogState, Table};
 use crate::engine::Engine;
 use crate::files::FileTable;
+use crate::means::Means;
 use crate::select::SelectPlan;
 use crate::sql_types;
 use crate::transaction::Transaction;
@@ -105,11 +106,17 @@ pub fn relation_name(relation: Option<&RangeVar>) -> Result<String> {
 ///
 /// # Errors
 /// What PostgreSQL finds wrong with it; then the draft is as before.
-pub async fn run(engine: &Engine, transaction: &mut Transaction, ddl: &Ddl, in_block: bool) -> Result<Done> {
+pub async fn run(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    ddl: &Ddl,
+    in_block: bool,
+    means: &Means,
+) -> Result<Done> {
     match ddl {
         Ddl::Create(statement) => create(engine, transaction, statement),
         Ddl::CreateAs { name, if_not_exists, columns, skip_data, life, select } => {
-            create_as(engine, transaction, name, *if_not_exists, columns, *skip_data, *life, select).await
+            create_as(engine, transaction, name, *if_not_exists, columns, *skip_data, *life, select, means).await
         }
         Ddl::CreateForeign(statement) => create_foreign(engine, transaction, statement).await,
         Ddl::CreateIndex(statement) => index::create(engine, transaction, statement, in_block).await,
@@ -187,6 +194,7 @@ async fn create_as(
     skip_data: bool,
     life: LifeOptions,
     select: &SelectPlan,
+    means: &Means,
 ) -> Result<Done> {
     use futures::StreamExt;
     if transaction.catalog(engine.catalog()).is_relation(name) {
@@ -214,7 +222,7 @@ async fn create_as(
     let snapshot = transaction.snapshot(engine.store());
     let catalog = transaction.catalog(engine.catalog());
     let view = transaction.view(snapshot.clone(), &catalog);
-    let mut stream = select.stream(engine, &[], view, transaction.time).await?;
+    let mut stream = select.stream(engine, &[], view, means).await?;
     let output = select.schema();
     let schema = region.schema();
     let mut count = 0u64;

@@ -13,9 +13,11 @@ use ashlar_functions::rules::{
     CheckedArithmetic, Conditions, JsonbOrder, NarrowIntegerLiterals, NumericAggregates, PgOperators, Placement,
     SettleFunctions, TextCasts,
 };
+use ashlar_functions::times::StatementTime;
 use ashlar_operators::HashAggregates;
 use ashlar_store::{ReadView, Store};
 use datafusion::execution::context::SessionContext;
+use datafusion::execution::disk_manager::DiskManagerBuilder;
 use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
@@ -25,10 +27,13 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
 
+use crate::admission::{Admission, AdmissionConfig, AdmissionStatistics};
 use crate::catalog::Catalog;
 use crate::expressions::PgTypePlanner;
 use crate::lookup_join::LookupJoins;
+use crate::means::Means;
 use crate::plan_cache::PlanCache;
+use crate::spill::{SpillConfig, SpillDir, SpillStatistics};
 use crate::{operator_tasks, priority, system_tables};
 
 /// What the engine is given.
@@ -42,6 +47,10 @@ pub struct EngineConfig {
     pub batch_rows: usize,
     /// Bytes of the plans that are kept.
     pub plan_cache_bytes_max: usize,
+    /// What has no room in memory.
+    pub spill: SpillConfig,
+    /// How many queries run at once, and who waits.
+    pub admission: AdmissionConfig,
 }
 
 /// Stack of a thread that plans or runs queries: deep expressions are walked recursively. Taken only as it is used.
@@ -49,6 +58,9 @@ const STACK_BYTES: usize = 256 << 20;
 
 /// Consumers named when memory runs out.
 const CONSUMERS_NAMED: usize = 3;
+
+/// Of a query's memory all streams of a sort together put one in so many by for merging.
+const SORT_SHARE: usize = 4;
 
 /// Engines that are kept beside the first: sessions of one place share theirs, with its plans.
 const OTHERS_MAX: usize = 32;
@@ -63,6 +75,10 @@ pub struct Engine {
     catalog: Arc<Catalog>,
     state: SessionState,
     pool: Arc<Pool>,
+    /// The files of all sessions.
+    spill: Arc<SpillDir>,
+    /// The queue of all sessions.
+    admission: Arc<Admission>,
     /// Shared by the engines of all sessions: each plan knows its zone.
     cache: Arc<PlanCache>,
     zone: Zone,
@@ -97,7 +113,7 @@ impl Engine {
     /// An engine over a store.
     ///
     /// # Errors
-    /// Where the pool's threads cannot be started.
+    /// Where the pool's threads cannot be started; 58030 where there is no directory for temporary files.
     pub fn new(store: Arc<Store>, config: &EngineConfig) -> Result<Arc<Self>> {
         let catalog = Arc::new(Catalog::new(&store)?);
         operator_tasks::name();
@@ -114,14 +130,18 @@ impl Engine {
             FairSpillPool::new(config.memory_bytes_max),
             NonZeroUsize::new(CONSUMERS_NAMED).unwrap_or(NonZeroUsize::MIN),
         );
-        let runtime =
-            RuntimeEnvBuilder::new().with_memory_pool(Arc::new(memory)).build_arc().map_err(from_datafusion)?;
+        let spill = Arc::new(SpillDir::open(&config.spill)?);
+        let disk = DiskManagerBuilder::default().with_temp_file_factory(spill.factory());
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(memory)).with_disk_manager_builder(disk);
+        let runtime = runtime.build_arc().map_err(from_datafusion)?;
         let state = session_state(config, runtime, Zone::Utc, Operators::Own)?;
         let engine = Arc::new(Self {
             store,
             catalog,
             state,
             pool: Arc::new(Pool(Some(pool))),
+            spill,
+            admission: Admission::new(config.admission),
             cache: Arc::new(PlanCache::new(config.plan_cache_bytes_max)),
             zone: Zone::Utc,
             operators: Operators::Own,
@@ -153,6 +173,8 @@ impl Engine {
             catalog: Arc::clone(&self.catalog),
             state: session_state(&self.config, Arc::clone(self.state.runtime_env()), zone, operators)?,
             pool: Arc::clone(&self.pool),
+            spill: Arc::clone(&self.spill),
+            admission: Arc::clone(&self.admission),
             cache: Arc::clone(&self.cache),
             zone,
             operators,
@@ -191,6 +213,16 @@ impl Engine {
         &self.cache
     }
 
+    /// What the files of running queries take.
+    pub fn spill_statistics(&self) -> SpillStatistics {
+        self.spill.statistics()
+    }
+
+    /// How many queries run, wait and were refused.
+    pub fn admission_statistics(&self) -> AdmissionStatistics {
+        self.admission.statistics()
+    }
+
     /// Runs a future on the query pool.
     ///
     /// # Errors
@@ -222,18 +254,24 @@ impl Engine {
         Ok(pool.handle().spawn(scope::task(&QUERY, future)))
     }
 
-    /// What a plan runs with: the view of the store travels as an extension.
-    pub fn task_context(&self, view: Arc<ReadView>) -> Arc<TaskContext> {
-        self.task_context_in(view, Arc::clone(self.state.runtime_env()))
+    /// What a statement of this time runs with; it may hold so many bytes, or as many as all queries together.
+    pub fn means(&self, time: StatementTime, memory_max: Option<usize>) -> Means {
+        Means::new(time, self.state.runtime_env(), memory_max, &self.admission)
     }
 
-    /// Likewise, in another environment than all others have.
-    pub(crate) fn task_context_in(&self, view: Arc<ReadView>, runtime: Arc<RuntimeEnv>) -> Arc<TaskContext> {
-        let config = self.state.config().clone().with_extension(view);
+    /// What a plan runs with: the view of the store travels as an extension.
+    pub fn task_context(&self, view: Arc<ReadView>, means: &Means) -> Arc<TaskContext> {
+        let mut config = self.state.config().clone().with_extension(view);
+        if let Some(max) = means.memory_max() {
+            // Each stream of a sort puts so much by for its merge, 10 MiB where nobody says how much there is.
+            let reserved = max / (SORT_SHARE * self.config.threads.max(1));
+            let usual = config.options().execution.sort_spill_reservation_bytes;
+            config.options_mut().execution.sort_spill_reservation_bytes = reserved.min(usual);
+        }
         // Plans hold their functions: the maps of names would be copied for nothing, three hundred entries a statement.
         let session = self.state.session_id().to_owned();
         let none = (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-        Arc::new(TaskContext::new(None, session, config, none.0, none.1, none.2, none.3, runtime))
+        Arc::new(TaskContext::new(None, session, config, none.0, none.1, none.2, none.3, Arc::clone(means.runtime())))
     }
 }
 

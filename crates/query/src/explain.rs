@@ -5,7 +5,6 @@ use std::sync::Arc;
 use ashlar_base::{Error, Result, Value};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::names::NAME_END;
-use ashlar_functions::times::StatementTime;
 use ashlar_store::ReadView;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::execute_stream;
@@ -14,7 +13,8 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::ExplainStmt;
 
 use crate::engine::Engine;
-use crate::peak_memory;
+use crate::means::Means;
+use crate::measured::measured;
 use crate::select::SelectPlan;
 
 /// What EXPLAIN was asked for.
@@ -22,6 +22,8 @@ use crate::select::SelectPlan;
 pub struct ExplainOptions {
     /// Run it and show what was measured.
     pub analyze: bool,
+    /// Show what each operator holds.
+    pub memory: bool,
 }
 
 /// The options of an EXPLAIN.
@@ -36,6 +38,7 @@ pub fn options(statement: &ExplainStmt) -> Result<ExplainOptions> {
         let is_on = !matches!(value.as_deref(), Some("false" | "off" | "0"));
         match element.defname.as_str() {
             "analyze" => options.analyze = is_on,
+            "memory" => options.memory = is_on,
             "verbose" | "costs" | "timing" | "summary" | "buffers" | "settings" => {}
             "format" if value.as_deref().is_none_or(|format| format.eq_ignore_ascii_case("text")) => {}
             other => return Err(Error::unsupported(format!("EXPLAIN option \"{other}\" is not supported"))),
@@ -53,18 +56,23 @@ pub async fn query(
     select: &SelectPlan,
     parameters: &[Value],
     view: Arc<ReadView>,
-    time: StatementTime,
+    means: &Means,
     options: ExplainOptions,
 ) -> Result<Vec<String>> {
-    let plan = select.physical(engine, parameters, time, &view).await?;
+    if options.analyze && select.reads_tables() {
+        means.admit().await?;
+    }
+    let mut plan = select.physical(engine, parameters, means, &view).await?;
+    if options.memory {
+        plan = measured(plan, options.analyze).map_err(from_datafusion)?;
+    }
     if !options.analyze {
         let short = || select.short.as_ref().and_then(|short| short.describe(parameters));
         let indexed = select.indexed.as_ref().map(|indexed| indexed.describe()).or_else(short).into_iter();
         let engine = lines(&DisplayableExecutionPlan::new(plan.as_ref()).indent(false).to_string());
         return Ok(indexed.chain(engine).collect());
     }
-    let (runtime, memory) = peak_memory::watch(engine.state().runtime_env())?;
-    let context = engine.task_context_in(view, runtime);
+    let context = engine.task_context(view, means);
     let started = ashlar_base::clock::monotonic();
     let mut stream = execute_stream(Arc::clone(&plan), context).map_err(from_datafusion)?;
     let mut rows = 0;
@@ -75,7 +83,7 @@ pub async fn query(
     let mut result = lines(&DisplayableExecutionPlan::with_metrics(plan.as_ref()).indent(false).to_string());
     result.push(format!("Rows: {rows}"));
     // What operators keep, sort and build; not the batches on their way.
-    result.push(format!("Peak Memory: {} kB", memory.most().div_ceil(1024)));
+    result.push(format!("Peak Memory: {} kB", means.most().div_ceil(1024)));
     result.push(format!("Execution Time: {:.3} ms", elapsed.as_secs_f64() * 1000.0));
     Ok(result)
 }

@@ -5,6 +5,7 @@
 //! DataFusion plan. Knows nothing of sockets, protocols or sessions.
 
 mod access;
+mod admission;
 pub mod analyze;
 pub mod assign;
 pub mod catalog;
@@ -29,15 +30,18 @@ pub mod key_plan;
 pub mod lift;
 pub mod locking;
 mod lookup_join;
+mod means;
+mod measured;
+mod memory;
 mod operator_tasks;
 pub mod parameters;
-mod peak_memory;
 pub mod plan_cache;
 mod priority;
 mod probes;
 mod program;
 pub mod select;
 pub mod short_plan;
+mod spill;
 pub mod sql_types;
 pub mod statement;
 mod steps;
@@ -50,8 +54,11 @@ pub use ashlar_functions::error::from_datafusion;
 pub use ashlar_functions::session::POSTGRES_VERSION;
 pub use ashlar_functions::times::StatementTime;
 
+pub use admission::{AdmissionConfig, AdmissionStatistics};
 pub use catalog::{Catalog, CatalogState, Table};
 pub use columns::Column;
 pub use engine::{Engine, EngineConfig};
 pub use identity::{Identity, Setting};
+pub use means::{Interest, Means};
+pub use spill::{SpillConfig, SpillStatistics};
 pub use statement::Statement;

@@ -11,7 +11,6 @@ use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType, Value};
 use ashlar_functions::error::{external, from_datafusion, from_optimiser, undefined_table};
 use ashlar_functions::sql;
-use ashlar_functions::times::StatementTime;
 use ashlar_functions::times::clock;
 use ashlar_functions::tree::{
     any_expression, each_expression_of, each_node_with_subqueries, each_part, rewrite_nodes_with_subqueries,
@@ -52,6 +51,7 @@ use crate::columns::{self, Column};
 use crate::engine::Engine;
 use crate::grid_table::GridTable;
 use crate::index_plan::IndexPlan;
+use crate::means::Means;
 use crate::program::{self, Program};
 use crate::short_plan::ShortPlan;
 use crate::{parameters, system_tables};
@@ -239,7 +239,7 @@ impl SelectPlan {
         &self,
         engine: &Engine,
         values: &[Value],
-        time: StatementTime,
+        means: &Means,
         view: &Arc<ReadView>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let plan = if self.stage == Stage::Optimised {
@@ -251,7 +251,8 @@ impl SelectPlan {
                 let values = parameters::values_for(&self.parameter_types, &self.parameters_used, values)?;
                 self.plan.clone().replace_params_with_values(&values).map_err(from_datafusion)?
             };
-            let plan = if self.reads_clock { clock::written_into(plan, time).map_err(from_datafusion)? } else { plan };
+            let plan =
+                if self.reads_clock { clock::written_into(plan, means.time).map_err(from_datafusion)? } else { plan };
             if self.stage == Stage::General { simplify(engine.state(), plan)? } else { optimize(engine.state(), plan)? }
         };
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
@@ -259,7 +260,7 @@ impl SelectPlan {
             let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
             return yielding_joins(settle(plan).map_err(from_datafusion)?);
         }
-        let context = engine.task_context(Arc::clone(view));
+        let context = engine.task_context(Arc::clone(view), means);
         let runner = Runner { state: Arc::new(engine.state().clone()), context };
         let plan = per_row::physical(plan, &runner).await.map_err(from_optimiser)?;
         yielding_joins(settle(plan).map_err(from_datafusion)?)
@@ -274,7 +275,7 @@ impl SelectPlan {
         engine: &Engine,
         values: &[Value],
         view: Arc<ReadView>,
-        time: StatementTime,
+        means: &Means,
     ) -> Result<SendableRecordBatchStream> {
         if let Some(short) = &self.short
             && let Some(rows) = short.run(engine.store(), &view, values)?
@@ -282,22 +283,25 @@ impl SelectPlan {
             let rows_now = futures::stream::iter([Ok(rows)]);
             return Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows_now)));
         }
-        self.stream_by_engine(engine, values, view, time).await
+        self.stream_by_engine(engine, values, view, means).await
     }
 
     /// Starts the query as the engine runs it: for who has tried its short plan, or takes rows as they come.
     ///
     /// # Errors
-    /// As [`Self::physical`].
+    /// As [`Self::physical`]; 53300 where too many others run.
     pub async fn stream_by_engine(
         &self,
         engine: &Engine,
         values: &[Value],
         view: Arc<ReadView>,
-        time: StatementTime,
+        means: &Means,
     ) -> Result<SendableRecordBatchStream> {
-        let plan = self.physical(engine, values, time, &view).await?;
-        execute_stream(plan, engine.task_context(view)).map_err(from_datafusion)
+        if self.reads_tables() {
+            means.admit().await?;
+        }
+        let plan = self.physical(engine, values, means, &view).await?;
+        execute_stream(plan, engine.task_context(view, means)).map_err(from_datafusion)
     }
 
     /// Runs the query to its end.
@@ -309,10 +313,10 @@ impl SelectPlan {
         engine: &Engine,
         values: &[Value],
         view: Arc<ReadView>,
-        time: StatementTime,
+        means: &Means,
     ) -> Result<Vec<RecordBatch>> {
         use futures::TryStreamExt;
-        self.stream(engine, values, view, time).await?.try_collect().await.map_err(from_datafusion)
+        self.stream(engine, values, view, means).await?.try_collect().await.map_err(from_datafusion)
     }
 
     /// The same query with other rows in the table of this name.
@@ -355,6 +359,17 @@ impl SelectPlan {
     /// Whether it holds a function that gives another value for each row.
     pub fn is_volatile(&self) -> bool {
         any_expression(&self.plan, |expr| Ok(expr.is_volatile_node())).unwrap_or(true)
+    }
+
+    /// Whether it reads a table or a function in FROM: what does not is over in a moment, and asks whether anybody is there.
+    pub(crate) fn reads_tables(&self) -> bool {
+        let mut reads = false;
+        let walked = each_node_with_subqueries(&self.plan, |node| {
+            reads |=
+                matches!(node, LogicalPlan::TableScan(_) | LogicalPlan::RecursiveQuery(_) | LogicalPlan::Unnest(_));
+            Ok(TreeNodeRecursion::Continue)
+        });
+        reads || walked.is_err()
     }
 
     /// Bytes that the plan holds, as estimated from its nodes, their columns and their expressions.

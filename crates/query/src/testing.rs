@@ -5,16 +5,24 @@ use std::sync::Arc;
 use ashlar_base::Result;
 use ashlar_store::{Store, StoreConfig};
 
+use crate::admission::AdmissionConfig;
 use crate::dml::run::{Outcome, Run};
 use crate::engine::{Engine, EngineConfig};
+use crate::spill::SpillConfig;
 use crate::statement::{Kind, Statement};
 use crate::transaction::{Isolation, Transaction};
 use crate::{ddl, grammar};
 
 /// An engine with an empty store of at most so many bytes.
 pub(crate) fn engine(memory_max: u64) -> Arc<Engine> {
-    let config =
-        EngineConfig { memory_bytes_max: 256 << 20, threads: 2, batch_rows: 1024, plan_cache_bytes_max: 1 << 20 };
+    let config = EngineConfig {
+        memory_bytes_max: 256 << 20,
+        threads: 2,
+        batch_rows: 1024,
+        plan_cache_bytes_max: 1 << 20,
+        spill: SpillConfig { dir: None, bytes_max: 1 << 30 },
+        admission: AdmissionConfig { running_max: 4, waiting_max: 100, wait_max: None },
+    };
     Engine::new(Store::new(StoreConfig { memory_max, ..StoreConfig::default() }), &config).unwrap()
 }
 
@@ -45,10 +53,11 @@ pub(crate) fn run(engine: &Engine, transaction: &mut Transaction, sql: &str, in_
         let catalog = transaction.catalog(engine.catalog());
         let parsed = grammar::only_one(grammar::parse(sql)?)?.unwrap();
         let statement = Statement::plan(engine, &catalog, &parsed, &[])?;
-        let mut run = Run { engine, catalog: &catalog, transaction, parameters: &[] };
+        let means = engine.means(transaction.time, None);
+        let mut run = Run { engine, catalog: &catalog, transaction, parameters: &[], means: &means };
         match &statement.kind {
             Kind::Ddl(ddl) => {
-                ddl::run(engine, run.transaction, ddl, in_block).await?;
+                ddl::run(engine, run.transaction, ddl, in_block, &means).await?;
                 Ok(Outcome::default())
             }
             Kind::Insert(plan) => run.insert(plan).await,

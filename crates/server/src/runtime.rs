@@ -9,6 +9,7 @@
 //! Started by the commands `serve` and `demo`. Knows no protocol and no SQL.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -18,7 +19,7 @@ use anyhow::Context as _;
 use ashlar_base::config::Config;
 use ashlar_base::net;
 use ashlar_base::scope::{self, Name};
-use ashlar_query::{Engine, EngineConfig};
+use ashlar_query::{AdmissionConfig, Engine, EngineConfig, SpillConfig};
 use ashlar_store::{CompactorHandle, Store, StoreConfig};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
@@ -204,6 +205,9 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
         memory_max: config.store.memory_mib_max << 20,
         ..StoreConfig::default()
     });
+    // In the configuration 0 says that there is no limit.
+    let some = |limit: u64| Some(limit).filter(|limit| *limit > 0);
+    let spill_dir = Some(&config.query.spill_dir).filter(|dir| !dir.is_empty()).map(PathBuf::from);
     let engine = Engine::new(
         Arc::clone(&store),
         &EngineConfig {
@@ -211,6 +215,12 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
             threads: thread_count(config.query.threads),
             batch_rows: config.query.batch_rows as usize,
             plan_cache_bytes_max: (config.query.plan_cache_mib_max as usize) << 20,
+            admission: AdmissionConfig {
+                running_max: some(config.query.queries_max.into()).map_or(usize::MAX, |queries| queries as usize),
+                waiting_max: config.query.queries_waiting_max as usize,
+                wait_max: some(config.query.query_wait_max_ms).map(Duration::from_millis),
+            },
+            spill: SpillConfig { dir: spill_dir, bytes_max: config.query.spill_mib_max << 20 },
         },
     )?;
     let compactor = store.start_compactor();

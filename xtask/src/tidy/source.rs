@@ -43,6 +43,7 @@ const UNSAFE_ROOMS: &[&str] = &[
     "crates/store/tests/allocations.rs",
     "crates/protocol/tests/allocations.rs",
     "crates/server/tests/allocations.rs",
+    "crates/operators/tests/memory.rs",
 ];
 
 /// Starts of paths that exist on one machine only.

@@ -24,7 +24,7 @@ pub fn reference_page() -> String {
                 field.path(),
                 sentence(field.doc),
                 value(field),
-                (field.show)(&defaults),
+                shown(field, &defaults),
                 field.variable(),
             );
         }
@@ -54,6 +54,12 @@ pub fn default_file() -> String {
 
 fn sentence(doc: &str) -> String {
     doc.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// Quotation marks where there is nothing else to see.
+fn shown(field: &Field, config: &Config) -> String {
+    let text = (field.show)(config);
+    if text.is_empty() { "\"\"".to_owned() } else { text }
 }
 
 fn value(field: &Field) -> String {

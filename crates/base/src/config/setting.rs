@@ -64,6 +64,23 @@ impl Setting for bool {
     }
 }
 
+/// Taken as it is written; what a file would have to escape is no part of it.
+impl Setting for String {
+    const ACCEPTS: &'static str = "text";
+    const QUOTED: bool = true;
+    fn parse(text: &str) -> Result<Self, String> {
+        let is_plain = !text.chars().any(|c| c.is_control() || matches!(c, '"' | '\\'));
+        if is_plain {
+            Ok(text.to_owned())
+        } else {
+            Err("quotation marks, backslashes and control characters are not taken".to_owned())
+        }
+    }
+    fn write(&self) -> String {
+        self.clone()
+    }
+}
+
 impl Setting for SocketAddr {
     const ACCEPTS: &'static str = "address with port";
     const QUOTED: bool = true;

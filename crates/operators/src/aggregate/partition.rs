@@ -19,7 +19,6 @@ use crate::memory::{Memory, Wish};
 pub(crate) struct Partition {
     groups: Groups,
     states: Vec<Box<dyn State>>,
-    ids: Vec<usize>,
     /// Rows that came.
     rows: u64,
     /// Rows and groups when it grew the last time.
@@ -46,7 +45,7 @@ impl Partition {
     pub(crate) fn new(spec: &Spec, secret: Secret, memory: &Arc<Memory>) -> Result<Self> {
         let groups = Groups::new(&spec.packing, secret, memory.charge());
         let states = spec.states(memory)?;
-        Ok(Self { groups, states, ids: Vec::new(), rows: 0, grown: (0, 0), runs: Vec::new() })
+        Ok(Self { groups, states, rows: 0, grown: (0, 0), runs: Vec::new() })
     }
 
     /// Groups in memory.
@@ -59,11 +58,11 @@ impl Partition {
         self.groups.bytes() + self.states.iter().map(|state| state.bytes()).sum::<usize>()
     }
 
-    /// Takes rows.
+    /// Takes rows. What `ids` has is of no interest before and after.
     ///
     /// # Errors
     /// Where the pool has no memory for them: then none was taken. What the aggregates find.
-    pub(crate) fn add(&mut self, rows: &Portion<'_>, wish: Wish) -> Result<()> {
+    pub(crate) fn add(&mut self, rows: &Portion<'_>, wish: Wish, ids: &mut Vec<usize>) -> Result<()> {
         let bytes = match &rows.batch.packed.keys {
             Keys::Bytes(keys) => rows.rows.iter().map(|&row| keys.get(row as usize).len()).sum(),
             _ => 0,
@@ -75,13 +74,13 @@ impl Partition {
             state.reserve(self.groups.capacity(), wish)?;
         }
         self.rows += more as u64;
-        self.groups.of_rows(&rows.batch.packed, rows.hashes, rows.rows, &mut self.ids);
+        self.groups.of_rows(&rows.batch.packed, rows.hashes, rows.rows, ids);
         let groups = self.groups.len();
         for ((state, values), filter) in self.states.iter_mut().zip(rows.values).zip(rows.filters) {
             if rows.batch.is_partial {
-                state.merge(values, &self.ids, groups)?;
+                state.merge(values, ids, groups)?;
             } else {
-                state.update(values, &self.ids, filter.as_ref(), groups)?;
+                state.update(values, ids, filter.as_ref(), groups)?;
             }
         }
         Ok(())

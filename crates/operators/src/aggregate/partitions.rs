@@ -1,5 +1,7 @@
 //! Many tables, one for each of some bits of the hash: each behind a lock that is held for some rows of a batch.
 
+use std::sync::Arc;
+
 use arrow::array::{ArrayRef, AsArray, BooleanArray, UInt32Array};
 use arrow::compute::take;
 use datafusion_common::{DataFusionError, Result};
@@ -8,7 +10,7 @@ use parking_lot::Mutex;
 use super::partition::{Files, Partition, Portion};
 use super::spec::{Rows, Spec};
 use crate::hash_table::hash::Secret;
-use crate::memory::Wish;
+use crate::memory::{Charge, Memory, Wish};
 
 /// Bits of the hash that say which table a row belongs to.
 const BITS: u32 = 6;
@@ -22,11 +24,26 @@ pub(crate) struct Partitions {
     pub(crate) secret: Secret,
 }
 
-/// The order of a batch by its partitions, kept to be used again.
+/// The order of a batch by its partitions, kept to be used again; charged.
 #[derive(Default)]
 pub(crate) struct Order {
     hashes: Vec<u64>,
     rows: Vec<u32>,
+    ids: Vec<usize>,
+    charge: Option<Charge>,
+}
+
+impl Order {
+    /// Charges what it has become: some bytes for each row of a batch, with which the batch came and was not asked for.
+    fn settle(&mut self, memory: &Arc<Memory>) {
+        let bytes = scratch_bytes(&self.hashes, &self.rows, &self.ids);
+        self.charge.get_or_insert_with(|| memory.charge()).settle(bytes);
+    }
+}
+
+/// What is kept for the rows of a batch.
+pub(crate) fn scratch_bytes(hashes: &Vec<u64>, rows: &Vec<u32>, ids: &Vec<usize>) -> usize {
+    hashes.capacity() * size_of::<u64>() + rows.capacity() * size_of::<u32>() + ids.capacity() * size_of::<usize>()
 }
 
 #[inline]
@@ -79,6 +96,7 @@ impl Partitions {
             order.rows[*next as usize] = row as u32;
             *next += 1;
         }
+        order.settle(&files.memory);
         let indices = UInt32Array::from(order.rows.clone());
         let taken = |array: &ArrayRef| Ok(take(array, &indices, None)?);
         let values = batch.values.iter().map(|arrays| arrays.iter().map(taken).collect::<Result<Vec<_>>>());
@@ -97,17 +115,12 @@ impl Partitions {
             let values: Vec<Vec<ArrayRef>> = values.iter().map(|arrays| arrays.iter().map(slice).collect()).collect();
             let filters: Vec<Option<BooleanArray>> =
                 filters.iter().map(|filter| filter.as_ref().map(|filter| filter.slice(start, end - start))).collect();
-            let rows = Portion {
-                batch,
-                hashes: &order.hashes,
-                rows: &order.rows[start..end],
-                values: &values,
-                filters: &filters,
-                to_come,
-            };
+            let Order { hashes, rows, ids, .. } = &mut *order;
+            let rows = &rows[start..end];
+            let rows = Portion { batch, hashes, rows, values: &values, filters: &filters, to_come };
             let mut wish = Wish::IfFree;
             loop {
-                let added = self.tables[partition].lock().add(&rows, wish);
+                let added = self.tables[partition].lock().add(&rows, wish, ids);
                 match added {
                     Err(error) if is_full(&error) && wish == Wish::IfFree => {
                         if !self.spill_largest(spec, files)? {

@@ -10,11 +10,11 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
 use super::partition::{Files, Partition};
-use super::partitions::{Order, PARTITIONS, Partitions, all_rows, is_full, whole};
+use super::partitions::{Order, PARTITIONS, Partitions, all_rows, is_full, scratch_bytes, whole};
 use super::spec::{Rows, Spec};
 use super::waiting::Waiting;
 use crate::hash_table::hash::Secret;
-use crate::memory::Wish;
+use crate::memory::{Charge, Wish};
 
 /// Groups of a front: so many with their states are in a cache of the processor.
 const FRONT_GROUPS: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };
@@ -76,6 +76,8 @@ impl Run {
             first: number * PARTITIONS / 3,
             hashes: Vec::new(),
             rows: Vec::new(),
+            ids: Vec::new(),
+            charge: self.files.memory.charge(),
             order: Order::default(),
             waiting: Waiting::new(self.files.memory.charge()),
         };
@@ -141,8 +143,11 @@ struct Stream<'a> {
     front: Option<Partition>,
     /// The partition that it begins with.
     first: usize,
+    /// Of the rows that come to the front.
     hashes: Vec<u64>,
     rows: Vec<u32>,
+    ids: Vec<usize>,
+    charge: Charge,
     order: Order,
     /// Rows that go to the large tables soon.
     waiting: Waiting,
@@ -159,7 +164,10 @@ impl Stream<'_> {
         };
         batch.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, batch.packed.len());
-        match front.add(&whole(&batch, &self.hashes, &self.rows, self.run.to_come()), Wish::IfFree) {
+        let rows = whole(&batch, &self.hashes, &self.rows, self.run.to_come());
+        let added = front.add(&rows, Wish::IfFree, &mut self.ids);
+        self.charge.settle(scratch_bytes(&self.hashes, &self.rows, &self.ids));
+        match added {
             Err(error) if is_full(&error) => {
                 self.run.is_short.store(true, Ordering::Relaxed);
                 self.leave_front()?;
@@ -185,8 +193,13 @@ impl Stream<'_> {
 
     fn leave_front(&mut self) -> Result<()> {
         let Some(mut front) = self.front.take().filter(|front| front.len() > 0) else { return Ok(()) };
+        (self.hashes, self.rows, self.ids) = (Vec::new(), Vec::new(), Vec::new());
+        self.charge.settle(0);
         let rows = front.take_rows()?;
-        self.add_to_large(&rows)
+        // Of more rows than a batch has: what they need is not kept.
+        let mut order = Order::default();
+        let Run { spec, files, .. } = self.run;
+        self.run.large()?.add(spec, files, &rows, self.run.to_come(), self.first, &mut order)
     }
 
     fn finish(mut self) -> Result<()> {
@@ -200,7 +213,8 @@ impl Stream<'_> {
         let rows = front.take_rows()?;
         rows.packed.hashes(self.run.secret, &mut self.hashes);
         all_rows(&mut self.rows, rows.packed.len());
-        match together.add(&whole(&rows, &self.hashes, &self.rows, Some(0.0)), Wish::IfFree) {
+        let taken = whole(&rows, &self.hashes, &self.rows, Some(0.0));
+        match together.add(&taken, Wish::IfFree, &mut self.ids) {
             Err(error) if is_full(&error) => {
                 drop(small);
                 self.add_to_large(&rows)

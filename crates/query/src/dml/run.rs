@@ -19,6 +19,7 @@ use crate::catalog::CatalogState;
 use crate::copy::CopyPlan;
 use crate::engine::Engine;
 use crate::key_plan::not_null;
+use crate::means::Means;
 use crate::select::SelectPlan;
 use crate::statement::Kind;
 use crate::transaction::Transaction;
@@ -46,6 +47,8 @@ pub struct Run<'a> {
     pub transaction: &'a mut Transaction,
     /// `$1`, `$2`, ...
     pub parameters: &'a [Value],
+    /// What it may take.
+    pub means: &'a Means,
 }
 
 impl Run<'_> {
@@ -95,7 +98,7 @@ impl Run<'_> {
             }
         }
         self.transaction.check_values(&plan.region)?;
-        sink.finish(self.engine, self.parameters, view, self.transaction.time).await
+        sink.finish(self.engine, self.parameters, view, self.means).await
     }
 
     /// UPDATE
@@ -167,7 +170,13 @@ impl Run<'_> {
 
     /// The same with other parameters.
     fn with<'p>(&'p mut self, parameters: &'p [Value]) -> Run<'p> {
-        Run { engine: self.engine, catalog: self.catalog, transaction: &mut *self.transaction, parameters }
+        Run {
+            engine: self.engine,
+            catalog: self.catalog,
+            transaction: &mut *self.transaction,
+            parameters,
+            means: self.means,
+        }
     }
 
     async fn delete_rows(&mut self, plan: &DeletePlan) -> Result<Outcome> {
@@ -185,12 +194,12 @@ impl Run<'_> {
         snapshot: Snapshot,
     ) -> Result<datafusion::execution::SendableRecordBatchStream> {
         let view = self.transaction.view(snapshot, self.catalog);
-        select.stream(self.engine, self.parameters, view, self.transaction.time).await
+        select.stream(self.engine, self.parameters, view, self.means).await
     }
 
     async fn collect(&mut self, select: &SelectPlan, snapshot: Snapshot) -> Result<Vec<RecordBatch>> {
         let view = self.transaction.view(snapshot, self.catalog);
-        select.collect(self.engine, self.parameters, view, self.transaction.time).await
+        select.collect(self.engine, self.parameters, view, self.means).await
     }
 
     async fn one_row(&mut self, select: &SelectPlan, snapshot: Snapshot) -> Result<(RecordBatch, Arc<Schema>)> {

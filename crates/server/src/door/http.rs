@@ -97,6 +97,32 @@ impl Pages {
         ];
         gauge(page, "ashlar_store_memory_bytes", "rows and indexes, and their limit", "kind", store.into_iter());
 
+        let queries = self.shared.engine.admission_statistics();
+        let now = [("running", queries.running), ("waiting", queries.waiting)];
+        gauge(page, "ashlar_query_queries", "queries that run, and that wait to", "state", now.into_iter());
+        let ended = [
+            ("admitted", queries.admitted),
+            ("full", queries.refused_full),
+            ("late", queries.refused_late),
+            ("left", queries.left),
+        ];
+        let help = "queries let in, refused because many or for long had waited, and gone while they waited";
+        counter(page, "ashlar_query_admissions_total", help, "outcome", ended.into_iter());
+        let waits = [("admitted", queries.waited)];
+        counter(page, "ashlar_query_waits_total", "queries that had to wait", "outcome", waits.into_iter());
+        let waited = [("admitted", queries.waited_micros)];
+        let help = "time that queries waited to be run";
+        counter(page, "ashlar_query_wait_microseconds_total", help, "outcome", waited.into_iter());
+
+        let spill = self.shared.engine.spill_statistics();
+        let now = [("used", spill.bytes), ("max", spill.bytes_max)];
+        gauge(page, "ashlar_query_spill_bytes", "temporary files of queries, and their limit", "kind", now.into_iter());
+        let files = [("open", spill.files)];
+        gauge(page, "ashlar_query_spill_files", "temporary files of queries", "kind", files.into_iter());
+        let written = [("files", spill.written)];
+        let help = "bytes that queries have written to temporary files";
+        counter(page, "ashlar_query_spill_written_bytes_total", help, "to", written.into_iter());
+
         let locks = self.shared.engine.store().lock_statistics();
         let now = [("held", locks.rows), ("waiting", locks.waiting)];
         let help = "rows that are locked or watched, and who waits for one";

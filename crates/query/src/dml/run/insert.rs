@@ -21,6 +21,7 @@ use crate::dml::returning::{ROWS, rows_schema};
 use crate::dml::{Arbiters, Cell, Conflict, InsertPlan, Outputs, Source};
 use crate::engine::Engine;
 use crate::key_plan::{altered, missing_parameter};
+use crate::means::Means;
 use crate::transaction::Transaction;
 
 /// Inserts rows of constants and parameters, without the engine: the path of most INSERT statements.
@@ -351,7 +352,7 @@ impl<'a> InsertSink<'a> {
         engine: &Engine,
         parameters: &[Value],
         view: Option<Arc<ReadView>>,
-        time: StatementTime,
+        means: &Means,
     ) -> Result<Outcome> {
         let mut outcome = self.outcome;
         let outputs = self.plan.returning.as_ref().map(|returning| &returning.outputs);
@@ -377,7 +378,7 @@ impl<'a> InsertSink<'a> {
             .and_then(|batch| MemTable::try_new(schema, vec![vec![batch]]))
             .map_err(from_datafusion)?;
         let table: Arc<dyn TableProvider> = Arc::new(table);
-        let mut stream = select.over(ROWS, &table)?.stream(engine, parameters, view, time).await?;
+        let mut stream = select.over(ROWS, &table)?.stream(engine, parameters, view, means).await?;
         // In the order of the rows, whichever way they went.
         let mut numbered: Vec<(Option<i64>, Vec<Value>)> = Vec::new();
         while let Some(batch) = stream.next().await {

@@ -86,20 +86,23 @@ fn by_engine(engine: &Engine, sql: &str, declared: &[u32], values: &[Value]) -> 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let catalog = engine.catalog().current();
     let mut transaction = testing::transaction();
+    let means = engine.means(transaction.time, None);
     let done = runtime.block_on(async {
         match select::parse(&parsed(sql).text)? {
             AstStatement::Update(update) => {
                 let mut plan = UpdatePlan::new(engine, &catalog, None, update, declared)?;
                 plan.select.short = None;
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
-                let mut run = Run { engine, catalog: &catalog, transaction: &mut transaction, parameters: values };
+                let (catalog, transaction) = (&catalog, &mut transaction);
+                let mut run = Run { engine, catalog, transaction, parameters: values, means: &means };
                 run.update(&plan).await.map(|outcome| (outcome, columns))
             }
             AstStatement::Delete(delete) => {
                 let mut plan = DeletePlan::new(engine, &catalog, None, delete, declared)?;
                 plan.select.short = None;
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
-                let mut run = Run { engine, catalog: &catalog, transaction: &mut transaction, parameters: values };
+                let (catalog, transaction) = (&catalog, &mut transaction);
+                let mut run = Run { engine, catalog, transaction, parameters: values, means: &means };
                 run.delete(&plan).await.map(|outcome| (outcome, columns))
             }
             other => panic!("{other}"),

@@ -35,7 +35,7 @@ impl SqlSession {
             return Err(Error::unsupported("EXPLAIN of a statement whose subqueries lock rows is not supported"));
         }
         if options.analyze && writes {
-            let planned = explain::ExplainOptions { analyze: false };
+            let planned = explain::ExplainOptions { analyze: false, ..options };
             let mut lines = Box::pin(self.run_explain(inner, planned, parameters)).await?;
             let started = ashlar_base::clock::monotonic();
             let rows = Box::pin(self.run_unseen(inner, parameters)).await?;
@@ -71,13 +71,15 @@ impl SqlSession {
         }
         let (pool, inner, parameters) = (Arc::clone(&engine), Arc::clone(inner), parameters.to_vec());
         let cancel = self.cancel.clone();
+        let mut means = self.means(&engine, time);
+        let _interest = means.watch();
         let lines = engine
             .on_pool(async move {
                 let select = select_of(&inner).ok_or_else(|| Error::internal("a statement without its query"))?;
                 tokio::select! {
                     biased;
                     () = cancel.cancelled() => Err(cancel.error()),
-                    lines = explain::query(&pool, select, &parameters, view, time, options) => lines,
+                    lines = explain::query(&pool, select, &parameters, view, &means, options) => lines,
                 }
             })
             .await??;

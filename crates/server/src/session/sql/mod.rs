@@ -28,7 +28,7 @@ pub use ashlar_query::Column;
 use ashlar_query::Identity;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::Transaction;
-use ashlar_query::{Engine, grammar};
+use ashlar_query::{Engine, Means, StatementTime, grammar};
 use ashlar_store::Reservation;
 use tokio::time::Instant;
 
@@ -233,6 +233,11 @@ impl SqlSession {
     /// The engine of this session's time zone and operators: it plans.
     fn engine(&self) -> Result<Arc<Engine>> {
         self.shared.engine.of_session(self.style().zone, self.settings.operators)
+    }
+
+    /// What a statement of this time may take.
+    fn means(&self, engine: &Engine, time: StatementTime) -> Means {
+        engine.means(time, self.settings.query_memory_max)
     }
 
     /// Stops what the session is running.

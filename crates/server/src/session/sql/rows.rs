@@ -5,12 +5,12 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, Result, Value};
-use ashlar_query::StatementTime;
 use ashlar_query::select::SelectPlan;
-use ashlar_query::{Column, Engine};
+use ashlar_query::{Column, Engine, Means};
 use ashlar_store::{ColumnReader, ReadView, Reservation};
 use futures::StreamExt;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
 use super::RowSink;
 use crate::session::CancelToken;
@@ -62,17 +62,17 @@ impl RowSource {
         plan: fn(&ashlar_query::Statement) -> Option<&SelectPlan>,
         parameters: Vec<Value>,
         view: Arc<ReadView>,
-        time: StatementTime,
+        means: Means,
     ) -> Result<Self> {
         let (sender, batches) = mpsc::channel(BATCHES_WAITING_MAX);
         let pool = Arc::clone(engine);
         let task = engine.spawn(async move {
             let outcome = async {
                 let plan = plan(&select).ok_or_else(|| Error::internal("a query without a plan"))?;
-                let mut stream = plan.stream_by_engine(&pool, &parameters, view, time).await?;
+                let mut stream = plan.stream_by_engine(&pool, &parameters, view, &means).await?;
                 while let Some(batch) = stream.next().await {
                     let batch = batch.map_err(ashlar_query::from_datafusion)?;
-                    if batch.num_rows() > 0 && scope(&TO_CONNECTION, sender.send(Ok(batch))).await.is_err() {
+                    if batch.num_rows() > 0 && !hand_over(&sender, batch, &means).await? {
                         // The connection has lost interest.
                         return Ok(());
                     }
@@ -80,6 +80,7 @@ impl RowSource {
                 Ok(())
             };
             if let Err(error) = outcome.await {
+                means.pause();
                 // If nobody listens any more, nobody has to be told.
                 let _ = sender.send(Err(error)).await;
             }
@@ -133,6 +134,21 @@ impl RowSource {
         }
         Ok(self.send(&[], rows_max, &mut Nowhere, cancel).await?.0)
     }
+}
+
+/// Hands a batch to the connection; whether it still wants any. While it has no room for it others may run.
+async fn hand_over(sender: &mpsc::Sender<Result<RecordBatch>>, batch: RecordBatch, means: &Means) -> Result<bool> {
+    let batch = match sender.try_send(Ok(batch)) {
+        Ok(()) => return Ok(true),
+        Err(TrySendError::Closed(_)) => return Ok(false),
+        Err(TrySendError::Full(batch)) => batch,
+    };
+    means.pause();
+    if scope(&TO_CONNECTION, sender.send(batch)).await.is_err() {
+        return Ok(false);
+    }
+    means.resume().await?;
+    Ok(true)
 }
 
 impl QueryRows {

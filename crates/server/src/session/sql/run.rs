@@ -194,7 +194,8 @@ impl SqlSession {
         if !is_idle {
             self.transaction = Some(transaction);
         }
-        RowSource::query(&engine, Arc::clone(statement), select_of, parameters, view, time)
+        let means = self.means(&engine, time);
+        RowSource::query(&engine, Arc::clone(statement), select_of, parameters, view, means)
     }
 
     async fn send_rows<S: RowSink>(
@@ -431,7 +432,9 @@ impl SqlSession {
     ) -> Result<(Transaction, Option<Result<Outcome>>)> {
         let engine = self.engine()?;
         let catalog: Arc<CatalogState> = transaction.catalog(engine.catalog());
-        let mut run = Run { engine: &engine, catalog: &catalog, transaction: &mut transaction, parameters };
+        let means = self.means(&engine, transaction.time);
+        let mut run =
+            Run { engine: &engine, catalog: &catalog, transaction: &mut transaction, parameters, means: &means };
         let outcome = run.change_few(&statement.kind).transpose();
         Ok((transaction, outcome))
     }
@@ -449,11 +452,14 @@ impl SqlSession {
         let parameters = parameters.to_vec();
         let cancel = self.cancel.clone();
         let pool = Arc::clone(&engine);
+        let mut means = self.means(&engine, transaction.time);
+        let _interest = means.watch();
         let mut carried = Carried::new(transaction, &engine);
         let (carried, outcome) = engine
             .on_pool(async move {
                 let Some(transaction) = carried.get() else { return (carried, Err(lost())) };
-                let mut run = Run { engine: &pool, catalog: &catalog, transaction, parameters: &parameters };
+                let (catalog, parameters, means) = (&catalog, &parameters, &means);
+                let mut run = Run { engine: &pool, catalog, transaction, parameters, means };
                 let work = async {
                     match &statement.kind {
                         Kind::Insert(plan) => run.insert(plan).await,
@@ -482,6 +488,8 @@ impl SqlSession {
         let mark = transaction.mark();
         let engine = self.engine()?;
         let (pool, statement, cancel) = (Arc::clone(&engine), statement.clone(), self.cancel.clone());
+        let mut means = self.means(&engine, transaction.time);
+        let _interest = means.watch();
         let mut carried = Carried::new(transaction, &engine);
         let (carried, done) = engine
             .on_pool(async move {
@@ -489,7 +497,7 @@ impl SqlSession {
                 let done = tokio::select! {
                     biased;
                     () = cancel.cancelled() => Err(cancel.error()),
-                    done = ddl::run(&pool, transaction, &statement, in_block) => done,
+                    done = ddl::run(&pool, transaction, &statement, in_block, &means) => done,
                 };
                 (carried, done)
             })
@@ -707,11 +715,13 @@ impl SqlSession {
         let time = self.transaction.as_ref().map_or(transaction.time, |current| current.time);
         let snapshot = transaction.snapshot(engine.store());
         let view = transaction.view(snapshot, &catalog);
+        let mut means = self.means(&engine, time);
+        let _interest = means.watch();
         let (pool, types, cancel) = (Arc::clone(&engine), types.to_vec(), self.cancel.clone());
         let work = async move {
             let planned = ashlar_query::Statement::plan(&pool, &catalog, &parsed, &[])?;
             let select = select_of(&planned).ok_or_else(|| Error::internal("a SELECT has a query"))?;
-            let batches = select.collect(&pool, &[], view, time).await?;
+            let batches = select.collect(&pool, &[], view, &means).await?;
             let batch = batches.first().ok_or_else(|| Error::internal("a row of arguments"))?;
             batch
                 .columns()

@@ -30,7 +30,7 @@ enum Rule {
     /// Milliseconds, with an optional unit.
     Milliseconds,
     /// Kilobytes from so many on, with an optional unit.
-    Kilobytes(u64),
+    Kilobytes(i64),
     /// An isolation level.
     Isolation,
     /// on or off.
@@ -73,6 +73,8 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("max_index_keys", "32", Rule::Fixed, false),
     // Ours: whose hash operators plans are made of.
     ("operators", "own", Rule::OneOf(&["own", "stock"]), false),
+    // Ours: what one query may hold; 0 and -1 for no limit but the server's.
+    ("query_memory_max", "0", Rule::Kilobytes(-1), false),
     ("role", "none", Rule::Only(&["none"]), false),
     // There are no policies.
     ("row_security", "on", Rule::Bool, false),
@@ -121,6 +123,8 @@ pub(super) struct Settings {
     min_severity: usize,
     /// Whose operators plans are made of.
     pub(super) operators: Operators,
+    /// Bytes that a query may hold.
+    pub(super) query_memory_max: Option<usize>,
     pub(super) idle_session_timeout_ms: u64,
     pub(super) idle_in_transaction_timeout_ms: u64,
 }
@@ -162,12 +166,14 @@ impl Settings {
             lock_timeout_ms: 0,
             min_severity: 0,
             operators: Operators::default(),
+            query_memory_max: None,
             idle_session_timeout_ms: 0,
             idle_in_transaction_timeout_ms: 0,
         };
         let version = format!("{POSTGRES_VERSION} (Ashlar {})", env!("CARGO_PKG_VERSION"));
         settings.put(number_of("server_version")?, version);
         settings.put(number_of("statement_timeout")?, config.query.statement_timeout_ms.to_string());
+        settings.put(number_of("query_memory_max")?, (config.query.query_memory_mib_max << 10).to_string());
         for (name, value) in parameters {
             match *name {
                 "user" => settings.put(number_of("session_authorization")?, (*value).to_owned()),
@@ -304,6 +310,10 @@ impl Settings {
                 }
                 "operators" => {
                     self.operators = if value == "stock" { Operators::Stock } else { Operators::Own };
+                }
+                "query_memory_max" => {
+                    let kilobytes = value.parse::<usize>().ok().filter(|kilobytes| *kilobytes > 0);
+                    self.query_memory_max = kilobytes.map(|kilobytes| kilobytes.saturating_mul(1024));
                 }
                 "statement_timeout" => self.statement_timeout_ms = value.parse().unwrap_or(0),
                 "lock_timeout" => self.lock_timeout_ms = value.parse().unwrap_or(0),

@@ -36,6 +36,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("max_identifier_length", "Shows the maximum identifier length."),
     ("max_index_keys", "Shows the maximum number of index keys."),
     ("operators", "Sets whose hash operators plans are made of: the server's own, or DataFusion's stock ones."),
+    ("query_memory_max", "Sets the maximum memory that one query may hold."),
     ("role", "Sets the current role."),
     ("row_security", "Enable row security."),
     ("search_path", "Sets the schema search order for names that are not schema-qualified."),
@@ -66,11 +67,12 @@ const ABOUT: &[(&str, &str)] = &[
 
 /// A value as SHOW writes it.
 pub(super) fn as_shown(number: usize, value: &str) -> String {
-    match (SETTINGS[number].2, value.parse()) {
-        (Rule::Milliseconds, Ok(milliseconds)) => duration::shown(milliseconds),
-        (Rule::Kilobytes(_), Ok(kilobytes)) => size::shown(kilobytes),
-        _ => value.to_owned(),
-    }
+    let shown = match SETTINGS[number].2 {
+        Rule::Milliseconds => value.parse().map(duration::shown),
+        Rule::Kilobytes(_) => value.parse().map(size::shown),
+        _ => return value.to_owned(),
+    };
+    shown.unwrap_or_else(|_| value.to_owned())
 }
 
 fn about(name: &str) -> &'static str {

@@ -14,7 +14,7 @@ const UNITS: &[(&str, f64)] =
 ///
 /// # Errors
 /// 22023
-pub(super) fn kilobytes(name: &str, least: u64, text: &str) -> Result<u64> {
+pub(super) fn kilobytes(name: &str, least: i64, text: &str) -> Result<i64> {
     let refused = || invalid(name, text);
     let (number, rest) = duration::number(text.trim_start()).ok_or_else(refused)?;
     let unit = rest.trim();
@@ -35,11 +35,14 @@ pub(super) fn kilobytes(name: &str, least: u64, text: &str) -> Result<u64> {
         let message = format!("{kilobytes} kB is outside the valid range for parameter \"{name}\" {range}");
         return Err(Error::new(ErrorCode::InvalidParameterValue, message));
     }
-    Ok(kilobytes as u64)
+    Ok(kilobytes as i64)
 }
 
-/// As SHOW writes it: in the largest unit that has no fraction.
-pub(super) fn shown(kilobytes: u64) -> String {
+/// As SHOW writes it: in the largest unit that has no fraction. What is no amount, 0 or less, has none.
+pub(super) fn shown(kilobytes: i64) -> String {
+    let Some(kilobytes) = u64::try_from(kilobytes).ok().filter(|kilobytes| *kilobytes > 0) else {
+        return kilobytes.to_string();
+    };
     let whole = UNITS.iter().find(|(_, factor)| *factor >= 1.0 && kilobytes.is_multiple_of(*factor as u64));
     let (unit, factor) = whole.copied().unwrap_or(("kB", 1.0));
     format!("{}{unit}", kilobytes / factor as u64)
@@ -59,5 +62,12 @@ mod tests {
         for refused in ["1", "", "MB", "4mb", "4 XB", "3000GB"] {
             assert!(kilobytes("work_mem", 64, refused).is_err(), "{refused}");
         }
+        // As `temp_file_limit`, whose least value is -1 too.
+        let cases = [("-1", "-1"), ("0", "0"), ("1", "1kB"), ("0.5", "0"), ("64MB", "64MB"), ("1024kB", "1MB")];
+        for (written, expected) in cases {
+            assert_eq!(kilobytes("temp_file_limit", -1, written).map(shown), Ok(expected.to_owned()), "{written}");
+        }
+        assert!(kilobytes("temp_file_limit", -1, "-2").is_err());
+        assert!(kilobytes("temp_file_limit", -1, "-1MB").is_err());
     }
 }

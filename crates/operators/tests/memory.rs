@@ -1,0 +1,232 @@
+//! What an aggregation charges is what it holds, with an allocator that counts all threads: while rows come, at its highest,
+//! and with a limit.
+
+#![allow(unsafe_code, reason = "an allocator cannot be written without")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is a test, and clippy takes only functions marked #[test] for such"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use ashlar_operators::HashAggregates;
+use datafusion_common::config::ConfigOptions;
+use datafusion_execution::memory_pool::{FairSpillPool, MemoryPool};
+use datafusion_execution::runtime_env::RuntimeEnvBuilder;
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_functions_aggregate::count::count_udaf;
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::aggregate::AggregateExprBuilder;
+use datafusion_physical_expr::expressions::{col, lit};
+use datafusion_physical_optimizer::PhysicalOptimizerRule;
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use futures::StreamExt;
+
+/// Bytes that are allocated now, and the most that ever were.
+static LIVE: AtomicI64 = AtomicI64::new(0);
+static MOST: AtomicI64 = AtomicI64::new(0);
+
+struct Counting;
+
+fn count(bytes: i64) {
+    let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    if bytes > 0 {
+        MOST.fetch_max(live, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting neither allocates nor unwinds.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as i64);
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        count(-(layout.size() as i64));
+        // SAFETY: the pointer came from `System`, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        count(new_size as i64 - layout.size() as i64);
+        // SAFETY: the pointer came from `System`, with this layout.
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Rows of a batch, as the server has them.
+const BATCH_ROWS: u64 = 8192;
+/// Below this the batch on its way, and what a stream keeps to use again, is more than a twentieth.
+const WORTH_A_LOOK: i64 = 8 << 20;
+/// What is held beside: the batch that comes, and of the groups that go to a file what is written of them at once.
+const ON_THEIR_WAY: i64 = 2 << 20;
+/// More than there is.
+const UNLIMITED: usize = usize::MAX / 2;
+
+/// Numbers that look like any, each of them once.
+fn scrambled(number: u64) -> u64 {
+    let mixed = (number ^ number >> 31).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) ^ mixed >> 32
+}
+
+/// Keys of some rows, of which there are so many.
+fn column(data_type: &DataType, rows: Range<u64>, groups: u64) -> ArrayRef {
+    let key = |row: u64| scrambled(row % groups);
+    let text = |row: u64| format!("{}{:x}", "key ".repeat((row % groups % 5) as usize), key(row));
+    match data_type {
+        // An odd factor moves numbers of 32 bits, and makes none equal.
+        DataType::Int32 => {
+            Arc::new(rows.map(|row| ((row % groups) as u32).wrapping_mul(2_654_435_761) as i32).collect::<Int32Array>())
+        }
+        DataType::Int64 => Arc::new(rows.map(|row| key(row) as i64).collect::<Int64Array>()),
+        _ => Arc::new(rows.map(|row| Some(text(row))).collect::<StringArray>()),
+    }
+}
+
+/// That two amounts of bytes differ by a twentieth at most.
+fn agree(charged: i64, real: i64, what: &str) {
+    let off = (charged - real) as f64 / real as f64;
+    assert!(off.abs() <= 0.05, "{what}: {charged} bytes are charged and {real} held: {:.1} % off", off * 100.0);
+}
+
+/// Rows that are made as they are asked for; each time what is held by then is looked at.
+struct Source {
+    schema: SchemaRef,
+    groups: u64,
+    baseline: i64,
+    pool: Arc<dyn MemoryPool>,
+    /// Whether what is held must be what is charged.
+    is_checked: bool,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("made rows")
+    }
+}
+
+impl PartitionStream for Source {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let (schema, pool) = (Arc::clone(&self.schema), Arc::clone(&self.pool));
+        let (groups, baseline, is_checked) = (self.groups, self.baseline, self.is_checked);
+        let all = 2 * groups;
+        let batches = (0..=all.div_ceil(BATCH_ROWS)).filter_map(move |number| {
+            // Asked for the next, or for the end: those before have been taken in.
+            let (charged, real) = (pool.reserved() as i64, LIVE.load(Ordering::Relaxed) - baseline);
+            if is_checked && real > WORTH_A_LOOK {
+                agree(charged, real, &format!("before batch {number}"));
+            }
+            let rows = number * BATCH_ROWS..((number + 1) * BATCH_ROWS).min(all);
+            if rows.is_empty() {
+                return None;
+            }
+            let columns = schema.fields().iter().map(|field| column(field.data_type(), rows.clone(), groups)).collect();
+            Some(Ok(RecordBatch::try_new(Arc::clone(&schema), columns).unwrap()))
+        });
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), futures::stream::iter(batches)))
+    }
+}
+
+/// What one run held at its highest and what it charged, bytes; its groups, and its files.
+struct Run {
+    real: i64,
+    charged: i64,
+    groups: u64,
+    files: usize,
+}
+
+/// Makes groups of all of these columns, and counts their rows or not.
+fn run(keys: &[DataType], groups: u64, is_counted: bool, limit: usize) -> Run {
+    let field = |(number, key): (usize, &DataType)| Field::new(format!("k{number}"), key.clone(), false);
+    let schema: SchemaRef = Arc::new(Schema::new(keys.iter().enumerate().map(field).collect::<Vec<Field>>()));
+    let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(limit));
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc().unwrap();
+    let context = Arc::new(TaskContext::default().with_runtime(runtime));
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let baseline = LIVE.load(Ordering::Relaxed);
+    let is_checked = limit == UNLIMITED;
+    let source = Source { schema: Arc::clone(&schema), groups, baseline, pool: Arc::clone(&pool), is_checked };
+    let sources: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(source)];
+    let input = StreamingTableExec::try_new(Arc::clone(&schema), sources, None, [], false, None).unwrap();
+    let names = (0..keys.len()).map(|number| format!("k{number}"));
+    let by: Vec<(Arc<dyn PhysicalExpr>, String)> = names.map(|name| (col(&name, &schema).unwrap(), name)).collect();
+    let by = PhysicalGroupBy::new_single(by);
+    let count = AggregateExprBuilder::new(count_udaf(), vec![lit(1_i64)]).schema(Arc::clone(&schema)).alias("count");
+    let counts = if is_counted { vec![Arc::new(count.build().unwrap())] } else { Vec::new() };
+    let filters = vec![None; counts.len()];
+    let plan = AggregateExec::try_new(AggregateMode::Single, by, counts, filters, Arc::new(input), schema).unwrap();
+    let mut config = ConfigOptions::default();
+    config.execution.target_partitions = 1;
+    let plan: Arc<dyn ExecutionPlan> = HashAggregates.optimize(Arc::new(plan), &config).unwrap();
+    assert_eq!(plan.name(), "HashAggregateExec");
+
+    MOST.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
+    let found = threads.block_on(async {
+        let mut batches = plan.execute(0, context).unwrap();
+        let mut found = 0;
+        while let Some(batch) = batches.next().await {
+            found += batch.unwrap().num_rows() as u64;
+        }
+        found
+    });
+    let real = MOST.load(Ordering::Relaxed) - baseline;
+    let metrics = plan.metrics().unwrap();
+    let charged = metrics.sum_by_name("peak_mem_used").unwrap().as_usize() as i64;
+    Run { real, charged, groups: found, files: metrics.spill_count().unwrap_or(0) }
+}
+
+/// One test, because others would allocate at the same time.
+#[test]
+fn what_is_charged_is_what_is_held() {
+    use DataType::{Int32, Int64, Utf8};
+    let cases: [(&[DataType], u64); 6] = [
+        (&[Int32], 1_500_000),
+        (&[Int64], 1_000_000),
+        (&[Int64, Int32], 700_000),
+        (&[Utf8], 500_000),
+        (&[Utf8, Int32], 400_000),
+        (&[Int64, Int64, Utf8], 300_000),
+    ];
+    for (keys, groups) in cases {
+        for is_counted in [true, false] {
+            let free = run(keys, groups, is_counted, UNLIMITED);
+            println!("{keys:?}, counted {is_counted}: {} bytes charged, {} held", free.charged, free.real);
+            assert_eq!((free.groups, free.files), (groups, 0), "{keys:?}");
+            agree(free.charged, free.real, &format!("{keys:?} at its highest"));
+
+            // With less, files are written, and what is charged stays below.
+            let limit = free.charged as usize / 4;
+            let less = run(keys, groups, is_counted, limit);
+            println!("    of {limit}: {} bytes charged, {} held, {} files", less.charged, less.real, less.files);
+            assert_eq!(less.groups, groups, "{keys:?}");
+            assert!(less.files > 0, "{keys:?}");
+            assert!(less.charged as usize <= limit, "{keys:?}: {} bytes are charged of {limit}", less.charged);
+            let over = less.real - limit as i64;
+            assert!(over < ON_THEIR_WAY, "{keys:?}: {over} bytes more are held than may be");
+        }
+    }
+}

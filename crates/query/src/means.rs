@@ -1,0 +1,116 @@
+//! What a statement runs with: its time, and what it may take of the server.
+//!
+//! The session makes it for each statement, and for each attempt of one that begins again; everything that runs for the
+//! statement shares it, and it goes when the statement does. What is answered without DataFusion takes nothing of it.
+
+use std::sync::{Arc, OnceLock};
+
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_functions::times::StatementTime;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::admission::{Admission, Entry, Slot};
+use crate::memory::QueryPool;
+
+/// See the module.
+pub struct Means {
+    /// When the statement came.
+    pub time: StatementTime,
+    memory_max: Option<usize>,
+    /// Where all queries run.
+    server: Arc<RuntimeEnv>,
+    /// Where this one does, and its memory: made when it is asked for, since most statements never ask.
+    own: OnceLock<(Arc<QueryPool>, Arc<RuntimeEnv>)>,
+    admission: Arc<Admission>,
+    slot: Mutex<Option<Slot>>,
+    /// Tells when nobody waits for the statement any more.
+    interest: Option<watch::Sender<()>>,
+}
+
+/// Somebody waits for a statement, until this is dropped.
+#[must_use]
+pub struct Interest {
+    _receiver: watch::Receiver<()>,
+}
+
+impl Means {
+    pub(crate) fn new(
+        time: StatementTime,
+        server: &Arc<RuntimeEnv>,
+        memory_max: Option<usize>,
+        admission: &Arc<Admission>,
+    ) -> Self {
+        let (server, admission) = (Arc::clone(server), Arc::clone(admission));
+        Self { time, memory_max, server, own: OnceLock::new(), admission, slot: Mutex::new(None), interest: None }
+    }
+
+    fn own(&self) -> &(Arc<QueryPool>, Arc<RuntimeEnv>) {
+        self.own.get_or_init(|| {
+            let pool = Arc::new(QueryPool::new(Arc::clone(&self.server.memory_pool), self.memory_max));
+            let mut runtime = self.server.as_ref().clone();
+            runtime.memory_pool = Arc::<QueryPool>::clone(&pool);
+            (pool, Arc::new(runtime))
+        })
+    }
+
+    /// From now on a statement that waits for its turn gives up when what is returned has been dropped: for what runs in a task
+    /// of its own, which would not hear that its client is gone.
+    pub fn watch(&mut self) -> Interest {
+        let (sender, receiver) = watch::channel(());
+        self.interest = Some(sender);
+        Interest { _receiver: receiver }
+    }
+
+    /// Waits until the statement may run; one that runs already, may.
+    ///
+    /// # Errors
+    /// 53300 where it may not; 57014 where nobody waits for it any more.
+    pub(crate) async fn admit(&self) -> Result<()> {
+        if self.slot.lock().is_some() {
+            return Ok(());
+        }
+        let entered = self.admission.enter(Entry::First);
+        let slot = match &self.interest {
+            None => entered.await?,
+            Some(interest) => tokio::select! {
+                biased;
+                slot = entered => slot?,
+                () = interest.closed() => return Err(Error::new(ErrorCode::QueryCanceled, "the client is gone")),
+            },
+        };
+        *self.slot.lock() = Some(slot);
+        Ok(())
+    }
+
+    /// The statement waits for its client: others may run.
+    pub fn pause(&self) {
+        drop(self.slot.lock().take());
+    }
+
+    /// It goes on, as soon as there is room for it.
+    ///
+    /// # Errors
+    /// XX000
+    pub async fn resume(&self) -> Result<()> {
+        let slot = self.admission.enter(Entry::Again).await?;
+        *self.slot.lock() = Some(slot);
+        Ok(())
+    }
+
+    /// Where its operators run.
+    pub(crate) fn runtime(&self) -> &Arc<RuntimeEnv> {
+        &self.own().1
+    }
+
+    /// Bytes that its operators may hold, where the session has said it.
+    pub(crate) fn memory_max(&self) -> Option<usize> {
+        self.memory_max
+    }
+
+    /// The most bytes that its operators held at once.
+    pub(crate) fn most(&self) -> usize {
+        self.own().0.most()
+    }
+}

@@ -1,0 +1,141 @@
+//! Folders of processes that are gone, and files that have no room.
+
+use futures::TryStreamExt;
+
+use super::*;
+
+/// A directory of this test, removed at its end.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ashlar-spill-test-{}-{name}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn open(&self, bytes_max: u64) -> SpillDir {
+        SpillDir::open(&SpillConfig { dir: Some(self.0.clone()), bytes_max }).unwrap()
+    }
+
+    fn folders(&self) -> Vec<String> {
+        let names =
+            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.filter(|name| name != LOCK).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).unwrap();
+    }
+}
+
+fn read(file: &Arc<dyn SpillFile>) -> Vec<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let chunks: Vec<Bytes> = runtime.block_on(file.read_stream().unwrap().try_collect()).unwrap();
+    chunks.concat()
+}
+
+#[test]
+fn what_is_written_is_read_and_goes_when_nobody_wants_it() {
+    let dir = Dir::new("written");
+    let spill = dir.open(1 << 20);
+    let file = spill.factory().create_temp_file("test").unwrap();
+    let bytes: Vec<u8> = (0..700_000_u32).map(|number| (number % 251) as u8).collect();
+    let mut writer = file.open_writer().unwrap();
+    for part in bytes.chunks(10_007) {
+        writer.write_all(part).unwrap();
+    }
+    writer.finish().unwrap();
+    assert_eq!(read(&file), bytes);
+    let statistics = spill.statistics();
+    assert_eq!((statistics.bytes, statistics.files, statistics.written), (700_000, 1, 700_000));
+    assert_eq!(file.size(), Some(700_000));
+    let path = file.path().unwrap().to_owned();
+    drop(file);
+    // Whoever writes still has it.
+    assert!(path.exists());
+    drop(writer);
+    assert!(!path.exists());
+    let statistics = spill.statistics();
+    assert_eq!((statistics.bytes, statistics.files, statistics.written), (0, 0, 700_000));
+    drop(spill);
+    assert_eq!(dir.folders(), Vec::<String>::new());
+}
+
+#[test]
+fn beyond_the_limit_a_write_fails_and_what_is_there_stays() {
+    let dir = Dir::new("limit");
+    let spill = dir.open(3 << 20);
+    let factory = spill.factory();
+    let (first, second) = (factory.create_temp_file("a").unwrap(), factory.create_temp_file("b").unwrap());
+    let mut writer = first.open_writer().unwrap();
+    writer.write_all(&[7; 2 << 20]).unwrap();
+    let error = second.open_writer().unwrap().write_all(&[8; (1 << 20) + 1]).unwrap_err();
+    // As Arrow's writer and the operators hand it on.
+    let arrow = arrow::error::ArrowError::from(error);
+    let error = ashlar_functions::error::from_datafusion(DataFusionError::Shared(Arc::new(arrow.into())));
+    assert_eq!(error.code(), ErrorCode::DiskFull);
+    assert!(error.message().contains("query.spill_mib_max, 3 MiB"), "{error}");
+    assert!(error.fields().hint.is_some());
+    second.open_writer().unwrap().write_all(&[8; 1 << 20]).unwrap();
+    assert!(writer.write_all(&[7]).is_err());
+    drop(second);
+    writer.write_all(&[7]).unwrap();
+    assert_eq!(read(&first), vec![7; (2 << 20) + 1]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_disk_that_is_full_is_told_as_such() {
+    // A device that has no room, ever.
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let dir = Dir::new("full");
+    let spill = dir.open(1 << 20);
+    let file = spill.factory().create_temp_file("test").unwrap();
+    let path = file.path().unwrap().to_owned();
+    let content =
+        Content { folder: Arc::clone(&spill.0), path: path.with_extension("other"), bytes: AtomicU64::new(0) };
+    File::create_new(&content.path).unwrap();
+    let mut writer = Writer { file: full, content: Arc::new(content) };
+    let error = writer.write_all(b"something").unwrap_err();
+    let error = ashlar_functions::error::from_datafusion(arrow::error::ArrowError::from(error).into());
+    assert_eq!(error.code(), ErrorCode::DiskFull);
+    assert!(error.message().contains("No space left on device"), "{error}");
+    // What was not written is not charged.
+    assert_eq!(spill.statistics().bytes, 0);
+}
+
+#[test]
+fn folders_of_those_who_live_stay_and_the_others_go() {
+    let dir = Dir::new("folders");
+    let living = dir.open(1 << 20);
+    let kept = living.factory().create_temp_file("test").unwrap();
+    // One that was killed: its files are there, and nobody holds its lock.
+    let gone = dir.0.join(format!("{PREFIX}1-0"));
+    fs::create_dir(&gone).unwrap();
+    for name in [LOCK, "0", "1"] {
+        fs::write(gone.join(name), b"left").unwrap();
+    }
+    // One that was killed before it had a lock, and what is none of ours.
+    fs::create_dir(dir.0.join(format!("{PREFIX}2-0"))).unwrap();
+    fs::create_dir(dir.0.join("somebody")).unwrap();
+    fs::write(dir.0.join(format!("{PREFIX}file")), b"a file").unwrap();
+    let other = dir.open(1 << 20);
+    let process = std::process::id();
+    let expected = [
+        format!("{PREFIX}{process}-0"),
+        format!("{PREFIX}{process}-1"),
+        format!("{PREFIX}file"),
+        "somebody".to_owned(),
+    ];
+    let mut expected = expected.to_vec();
+    expected.sort();
+    assert_eq!(dir.folders(), expected);
+    assert!(kept.path().unwrap().exists());
+    drop((other, kept, living));
+    assert_eq!(dir.folders(), [format!("{PREFIX}file"), "somebody".to_owned()]);
+}

@@ -1,0 +1,286 @@
+//! What queries may take of a server: memory of their own, files for the rest, and a turn each.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ashlar_tests::pg::{self, Connection, Message};
+use ashlar_tests::process::wait_for;
+use ashlar_tests::{Ashlar, Options};
+
+use crate::http::{get, series};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// A query that runs until somebody ends it.
+const ENDLESS: &str = "SELECT count(*) FROM many a, many b, many c, many d";
+
+/// A server with this in its section `[query]`, and a table of many rows.
+fn start(query: &str) -> Ashlar {
+    let config = format!("[query]\n{query}\n");
+    let server = Ashlar::start(Options { config, ..Options::default() }).unwrap();
+    fill(&server, 20_000);
+    server
+}
+
+fn fill(server: &Ashlar, rows: usize) {
+    let mut connection = server.connect();
+    connection.query("CREATE TABLE many (id integer PRIMARY KEY, n integer, t text)").unwrap();
+    let text = "repeat(md5(i::text), 4)";
+    let sql = format!("INSERT INTO many SELECT i, i % 7, {text} FROM generate_series(1, {rows}) AS g(i)");
+    connection.query(&sql).unwrap();
+}
+
+fn send(connection: &mut Connection, sql: &str) {
+    connection.send(&pg::message(b'Q', &[sql.as_bytes(), b"\0"])).unwrap();
+}
+
+/// What a statement ends with.
+fn end(connection: &mut Connection) -> Message {
+    loop {
+        let message = connection.read().unwrap();
+        if b"CE".contains(&message.kind) {
+            assert_eq!(connection.read().unwrap().kind, b'Z');
+            return message;
+        }
+    }
+}
+
+/// The code and the hint of an error.
+fn error(connection: &mut Connection) -> (String, String) {
+    let message = end(connection);
+    let field = |name| message.field(name).unwrap_or_default();
+    assert_eq!(message.kind, b'E', "{}", pg::describe(&message));
+    (field(b'C'), field(b'H'))
+}
+
+/// Queries that run and that wait.
+fn queries(server: &Ashlar) -> (u64, u64) {
+    let page = get(server.http(), "/metrics").1;
+    let count = |state| series(&page, &format!("ashlar_query_queries{{state=\"{state}\"}}")).unwrap() as u64;
+    (count("running"), count("waiting"))
+}
+
+fn becomes(server: &Ashlar, expected: (u64, u64)) {
+    assert!(wait_for(SOON, || queries(server) == expected), "{:?} and not {expected:?}", queries(server));
+}
+
+/// The value of a series of `/metrics`.
+fn metric(server: &Ashlar, name: &str) -> f64 {
+    let page = get(server.http(), "/metrics").1;
+    series(&page, name).unwrap_or_else(|| panic!("{name}: {page}"))
+}
+
+/// Cancels what a connection runs.
+fn cancel(address: SocketAddr, connection: &mut Connection) {
+    pg::cancel(address, &connection.key).unwrap();
+    assert_eq!(error(connection).0, "57014");
+}
+
+/// Files beneath a directory, with their sizes; none of locks.
+fn files(dir: &Path) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if let Ok(metadata) = path.metadata()
+            && path.file_name().is_some_and(|name| name != "lock")
+        {
+            found.push((path.display().to_string(), metadata.len()));
+        }
+    }
+    found
+}
+
+/// Folders of processes.
+fn folders(dir: &Path) -> usize {
+    std::fs::read_dir(dir).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count()
+}
+
+#[test]
+fn a_query_has_no_more_memory_than_it_may() {
+    let server = start("query_memory_mib_max = 1");
+    let mut sql = server.connect();
+    assert_eq!(sql.value("SHOW query_memory_max").unwrap(), "1MB");
+    // Groups go through files; the answer is the same.
+    let groups = "SELECT count(*) FROM (SELECT t, count(*) FROM many GROUP BY t) AS g";
+    let written = metric(&server, r#"ashlar_query_spill_written_bytes_total{to="files"}"#);
+    assert_eq!(sql.value(groups).unwrap(), "20000");
+    assert!(metric(&server, r#"ashlar_query_spill_written_bytes_total{to="files"}"#) > written);
+    assert_eq!(metric(&server, r#"ashlar_query_spill_bytes{kind="used"}"#), 0.0);
+    // What cannot is refused, with the setting that would help.
+    send(&mut sql, "SELECT array_agg(t) FROM many");
+    let (code, hint) = error(&mut sql);
+    assert_eq!((code.as_str(), hint.contains("query_memory_max")), ("53200", true), "{hint}");
+    // And it helps: the limit is the session's, the transaction's, or none.
+    sql.query("BEGIN").unwrap();
+    sql.query("SET LOCAL query_memory_max = '256MB'").unwrap();
+    let analysed = sql.query(&format!("EXPLAIN (ANALYZE, MEMORY) {groups}")).unwrap();
+    sql.query("ROLLBACK").unwrap();
+    let plan: Vec<String> = analysed.into_iter().map(|row| row[0].clone().unwrap_or_default()).collect();
+    let kilobytes = |line: &str, before: &str| -> u64 {
+        let rest = line.split_once(before).unwrap_or_else(|| panic!("{plan:#?}")).1;
+        rest.split(' ').next().unwrap().parse().unwrap()
+    };
+    // Twenty thousand texts of 128 bytes, and the aggregate alone has them: the one above has nothing to keep.
+    let line = |what: &str| plan.iter().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{plan:#?}"));
+    let (of_groups, of_all) =
+        (kilobytes(line("HashAggregateExec"), "memory=[peak="), kilobytes(line("Peak Memory"), ": "));
+    assert!((2500..50_000).contains(&of_groups), "{plan:#?}");
+    assert!(of_all >= of_groups && of_all < 2 * of_groups, "{plan:#?}");
+    assert_eq!(kilobytes(line("GridScanExec"), "memory=[peak="), 0, "{plan:#?}");
+    drop(sql);
+    server.stop();
+}
+
+#[test]
+fn files_have_a_limit_and_only_who_reaches_it_fails() {
+    let server = start("query_memory_mib_max = 1\nspill_mib_max = 1");
+    let mut sql = server.connect();
+    let groups = "SELECT count(*) FROM (SELECT t, count(*) FROM many GROUP BY t) AS g";
+    send(&mut sql, groups);
+    let (code, hint) = error(&mut sql);
+    assert_eq!((code.as_str(), hint.contains("query.spill_mib_max")), ("53100", true), "{hint}");
+    // What it wrote is gone with it.
+    let given_back = wait_for(SOON, || metric(&server, r#"ashlar_query_spill_bytes{kind="used"}"#) == 0.0);
+    assert!(given_back, "files are left");
+    assert_eq!(metric(&server, r#"ashlar_query_spill_bytes{kind="max"}"#), f64::from(1 << 20));
+    sql.query("SET query_memory_max = 0").unwrap();
+    assert_eq!(sql.value(groups).unwrap(), "20000");
+    drop(sql);
+    server.stop();
+}
+
+#[test]
+fn what_a_killed_server_has_spilled_is_removed_by_the_next() {
+    let dir = tempfile::Builder::new().prefix("ashlar-spilled-").tempdir().unwrap();
+    let query = format!("query_memory_mib_max = 1\nspill_dir = \"{}\"", dir.path().display());
+    let mut killed = start(&query);
+    let other = start(&query);
+    assert_eq!(folders(dir.path()), 2);
+    // Groups that go to files, and then a client that does not read: the files stay until it does.
+    let mut sql = killed.connect();
+    sql.query("BEGIN").unwrap();
+    sql.query("DECLARE c CURSOR FOR SELECT t, count(*) FROM many GROUP BY t").unwrap();
+    assert_eq!(sql.query("FETCH 10 FROM c").unwrap().len(), 10);
+    let spilled = wait_for(SOON, || files(dir.path()).iter().any(|(_, bytes)| *bytes > 10_000));
+    assert!(spilled, "nothing was written: {:?}", files(dir.path()));
+    killed.signal("KILL").unwrap();
+    assert!(!killed.wait().unwrap().success());
+    assert!(!files(dir.path()).is_empty(), "files went with the process");
+
+    let next = start(&query);
+    assert_eq!(files(dir.path()), Vec::new());
+    // That of the one who lives, and its own.
+    assert_eq!(folders(dir.path()), 2);
+    let groups = "SELECT count(*) FROM (SELECT t, count(*) FROM many GROUP BY t) AS g";
+    assert_eq!(next.connect().value(groups).unwrap(), "20000");
+    assert_eq!(other.connect().value(groups).unwrap(), "20000");
+    next.stop();
+    other.stop();
+    assert_eq!(folders(dir.path()), 0);
+}
+
+#[test]
+fn queries_wait_for_their_turn_and_those_by_key_do_not() {
+    let server = start("queries_max = 2\nqueries_waiting_max = 2\nquery_wait_max_ms = 600000");
+    let mut running: Vec<Connection> = (0..2).map(|_| server.connect()).collect();
+    running.iter_mut().for_each(|connection| send(connection, ENDLESS));
+    becomes(&server, (2, 0));
+    let mut waiting: Vec<Connection> = (0..2).map(|_| server.connect()).collect();
+    // One of each way there is: a query, and a statement that writes.
+    send(&mut waiting[0], "SELECT sum(n) FROM many");
+    becomes(&server, (2, 1));
+    // An answer before it that is never read to its end: who leaves with such is seen to be gone, and not only silent. It reads
+    // no table, and waits for nobody.
+    send(&mut waiting[1], "SELECT repeat('x', 200000)");
+    assert_eq!(waiting[1].read().unwrap().kind, b'T');
+    send(&mut waiting[1], "UPDATE many SET n = n + 1 WHERE n + 1 = 3");
+    becomes(&server, (2, 2));
+    // One more is refused; what needs no turn has none to wait for.
+    let mut other = server.connect();
+    send(&mut other, "SELECT sum(n) FROM many");
+    let (code, hint) = error(&mut other);
+    assert_eq!((code.as_str(), hint.contains("query.queries_waiting_max")), ("53300", true), "{hint}");
+    assert_eq!(other.value("SELECT n FROM many WHERE id = 8").unwrap(), "1");
+    other.query("UPDATE many SET n = n WHERE id = 8").unwrap();
+    other.query("EXPLAIN SELECT sum(n) FROM many").unwrap();
+    // Who is cancelled or gone leaves the queue, whichever way it went there.
+    cancel(server.pg(), &mut waiting[0]);
+    becomes(&server, (2, 1));
+    drop(waiting.pop());
+    becomes(&server, (2, 0));
+    let mut update = server.connect();
+    send(&mut update, "UPDATE many SET n = n + 1 WHERE n + 1 = 3");
+    becomes(&server, (2, 1));
+    cancel(server.pg(), &mut update);
+    becomes(&server, (2, 0));
+    // When one ends, who waits comes in.
+    send(&mut waiting[0], "SELECT count(*) FROM many WHERE n + 1 > 0");
+    becomes(&server, (2, 1));
+    cancel(server.pg(), &mut running[0]);
+    assert_eq!(end(&mut waiting[0]).kind, b'C');
+    cancel(server.pg(), &mut running[1]);
+    becomes(&server, (0, 0));
+    assert_eq!(metric(&server, r#"ashlar_query_admissions_total{outcome="full"}"#), 1.0);
+    assert_eq!(metric(&server, r#"ashlar_query_admissions_total{outcome="left"}"#), 3.0);
+    drop((running, waiting, other, update));
+    server.stop();
+}
+
+#[test]
+fn who_waits_for_too_long_is_told() {
+    let server = start("queries_max = 1\nquery_wait_max_ms = 50");
+    let (mut running, mut waiting) = (server.connect(), server.connect());
+    send(&mut running, ENDLESS);
+    becomes(&server, (1, 0));
+    let begin = Instant::now();
+    send(&mut waiting, "SELECT sum(n) FROM many");
+    let (code, hint) = error(&mut waiting);
+    assert_eq!((code.as_str(), hint.contains("query.query_wait_max_ms")), ("53300", true), "{hint}");
+    assert!(begin.elapsed() >= Duration::from_millis(50));
+    // A statement's own time counts the wait too.
+    waiting.query("SET statement_timeout = 20").unwrap();
+    send(&mut waiting, "SELECT sum(n) FROM many");
+    assert_eq!(error(&mut waiting).0, "57014");
+    cancel(server.pg(), &mut running);
+    becomes(&server, (0, 0));
+    drop((running, waiting));
+    server.stop();
+}
+
+#[test]
+fn neither_row_locks_nor_cursors_hold_a_turn() {
+    let server = start("queries_max = 1\nquery_wait_max_ms = 30000");
+    let (mut holder, mut waiter, mut reader) = (server.connect(), server.connect(), server.connect());
+    holder.query("BEGIN").unwrap();
+    holder.query("UPDATE many SET n = 5 WHERE id IN (1, 2)").unwrap();
+    // A query that locks rows finds one locked: it waits for it, and its turn is the others'.
+    send(&mut waiter, "UPDATE many SET n = n + 1 WHERE n + 1 > 0 AND id % 20000 = 1");
+    let waits = wait_for(SOON, || metric(&server, r#"ashlar_store_locks{kind="waiting"}"#) == 1.0);
+    assert!(waits, "nobody waits for the row");
+    assert_eq!(holder.value("SELECT count(*) FROM many WHERE n + 1 > 1000").unwrap(), "0");
+    // The same with a cursor of the one who waits: nobody fetches from it, and it has no turn.
+    reader.query("BEGIN").unwrap();
+    reader.query("DECLARE c CURSOR FOR SELECT a.id FROM many a, many b").unwrap();
+    assert_eq!(reader.query("FETCH 3 FROM c").unwrap().len(), 3);
+    send(&mut reader, "UPDATE many SET n = n + 1 WHERE n + 1 > 0 AND id % 20000 = 2");
+    let waits = wait_for(SOON, || metric(&server, r#"ashlar_store_locks{kind="waiting"}"#) == 2.0);
+    assert!(waits, "the reader does not wait for the row");
+    assert_eq!(holder.value("SELECT count(*) FROM many WHERE n + 1 > 1000").unwrap(), "0");
+    holder.query("COMMIT").unwrap();
+    assert_eq!(end(&mut waiter).kind, b'C');
+    assert_eq!(end(&mut reader).kind, b'C');
+    // It goes on where it was; a statement beside it has its turn too.
+    assert_eq!(reader.query("FETCH 50000 FROM c").unwrap().len(), 50_000);
+    assert_eq!(reader.value("SELECT count(*) FROM many WHERE n + 1 > 1000").unwrap(), "0");
+    reader.query("COMMIT").unwrap();
+    // A statement that runs others while its rows come has one turn for all of them.
+    holder.query("CREATE TABLE other (id integer, r double precision DEFAULT random())").unwrap();
+    holder.query("INSERT INTO other (id) SELECT id FROM many WHERE n + 1 > 0 AND id % 4000 = 1").unwrap();
+    assert_eq!(holder.value("SELECT count(DISTINCT r) FROM other").unwrap(), "5");
+    becomes(&server, (0, 0));
+    drop((holder, waiter, reader));
+    server.stop();
+}
