@@ -71,10 +71,12 @@ impl Charge {
     /// Where the pool has none left.
     pub(crate) fn grow(&mut self, bytes: usize, wish: Wish) -> Result<()> {
         match wish {
-            Wish::IfFree => self.memory.try_grow(bytes)?,
-            Wish::Anyway => self.memory.grow(bytes),
+            Wish::IfFree => {
+                self.memory.try_grow(bytes)?;
+                self.bytes += bytes;
+            }
+            Wish::Anyway => self.take(bytes),
         }
-        self.bytes += bytes;
         Ok(())
     }
 

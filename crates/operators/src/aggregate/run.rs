@@ -184,7 +184,7 @@ impl Stream<'_> {
     }
 
     fn add_waiting(&mut self) -> Result<()> {
-        if let Some(rows) = self.waiting.take()? {
+        for rows in self.waiting.take()? {
             self.add_to_large(&rows)?;
         }
         self.waiting.settle();

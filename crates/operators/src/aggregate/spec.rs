@@ -12,7 +12,7 @@ use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion_physical_expr::expressions::Literal;
 use datafusion_physical_plan::aggregates::AggregateExec;
 
-use super::states::{Counts, FloatSums, State, Stock, Sums, is_ordered, of_extremes};
+use super::states::{Counts, State, Stock, Sums, is_ordered, of_extremes, of_float_sums};
 use crate::hash_table::keys::{Packed, Packing};
 use crate::memory::Memory;
 
@@ -196,7 +196,7 @@ impl Aggregate {
         Ok(match &self.kind {
             Kind::Count => Box::new(Counts::new(charge)),
             Kind::Sum(result) => Box::new(Sums::new(result.clone(), charge)),
-            Kind::FloatSum => Box::new(FloatSums::new(charge)),
+            Kind::FloatSum => of_float_sums(charge),
             Kind::Min(value) => of_extremes(value, false, charge)?,
             Kind::Max(value) => of_extremes(value, true, charge)?,
             Kind::Stock => Box::new(Stock::new(self.accumulator()?, charge)),

@@ -28,7 +28,7 @@ use datafusion_physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion_physical_plan::{ExecutionPlan, collect};
 
 use super::rule::HashAggregates;
-use super::states::{State, Sums, of_extremes};
+use super::states::{State, Sums, of_extremes, of_float_sums};
 use crate::memory::{Memory, Wish};
 
 /// A stream of batches that are there.
@@ -290,6 +290,20 @@ fn nan_is_the_greatest_float_and_groups_without_values_are_null() {
         let expected: ArrayRef = Arc::new(Float64Array::from(expected.to_vec()));
         assert_eq!(&state.evaluate().unwrap(), &expected);
     }
+}
+
+#[test]
+fn the_sum_of_negative_zeros_is_one() {
+    let mut state = of_float_sums(memory().charge());
+    let values: ArrayRef = Arc::new(Float64Array::from(vec![Some(-0.0), Some(-0.0), Some(0.0), None, Some(1.5)]));
+    state.reserve(3, Wish::IfFree).unwrap();
+    state.update(&[values], &[0, 1, 1, 2, 0], None, 3).unwrap();
+    let zero: ArrayRef = Arc::new(Float64Array::from(vec![Some(-0.0)]));
+    state.reserve(4, Wish::IfFree).unwrap();
+    state.update(&[zero], &[3], None, 4).unwrap();
+    // Arrays compare floats by their bits.
+    let expected: ArrayRef = Arc::new(Float64Array::from(vec![Some(1.5), Some(0.0), None, Some(-0.0)]));
+    assert_eq!(&state.evaluate().unwrap(), &expected);
 }
 
 #[test]

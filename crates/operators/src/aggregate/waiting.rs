@@ -17,7 +17,6 @@ const BYTES: usize = 4 << 20;
 pub(super) struct Waiting {
     batches: Vec<Rows>,
     rows: usize,
-    /// The rows, and what they are put together in.
     charge: Charge,
 }
 
@@ -28,25 +27,25 @@ impl Waiting {
 
     /// Takes rows of the input; whether there are enough, or there is no memory for more.
     pub(super) fn push(&mut self, rows: Rows) -> bool {
-        let bytes = 2 * bytes_of(&rows);
-        let is_held = self.charge.grow(bytes, Wish::IfFree).is_ok();
+        let is_held = self.charge.grow(bytes_of(&rows), Wish::IfFree).is_ok();
         self.rows += rows.packed.len();
         self.batches.push(rows);
-        !is_held || self.rows >= ROWS || self.charge.bytes() >= 2 * BYTES
+        !is_held || self.rows >= ROWS || self.charge.bytes() >= BYTES
     }
 
-    /// All rows that wait, which are none then.
+    /// All rows that wait, which are none then: put together, or as they came where there is no memory for that.
     ///
     /// # Errors
     /// Where they do not fit one batch.
-    pub(super) fn take(&mut self) -> Result<Option<Rows>> {
+    pub(super) fn take(&mut self) -> Result<Vec<Rows>> {
         self.rows = 0;
-        let mut batches = std::mem::take(&mut self.batches).into_iter();
-        let Some(mut first) = batches.next() else { return Ok(None) };
-        let others: Vec<Rows> = batches.collect();
-        if others.is_empty() {
-            return Ok(Some(first));
+        let batches = std::mem::take(&mut self.batches);
+        if batches.len() < 2 || self.charge.grow(self.charge.bytes(), Wish::IfFree).is_err() {
+            return Ok(batches);
         }
+        let mut batches = batches.into_iter();
+        let Some(mut first) = batches.next() else { return Ok(Vec::new()) };
+        let others: Vec<Rows> = batches.collect();
         for (number, own) in first.values.iter_mut().enumerate() {
             for (place, array) in own.iter_mut().enumerate() {
                 *array = together(array, others.iter().map(|rows| &rows.values[number][place]))?;
@@ -64,7 +63,9 @@ impl Waiting {
         for rows in others {
             first.packed.append(rows.packed)?;
         }
-        Ok(Some(first))
+        // What they were put together of is gone.
+        self.charge.settle(bytes_of(&first));
+        Ok(vec![first])
     }
 
     /// What was taken is done with.

@@ -1,8 +1,7 @@
 //! What is known of each group for one aggregate.
 
 mod counts;
-mod extremes;
-mod floats;
+mod folds;
 mod numbers;
 mod seen;
 mod stock;
@@ -15,8 +14,7 @@ use datafusion_common::Result;
 use crate::memory::Wish;
 
 pub(crate) use counts::Counts;
-pub(crate) use extremes::{is_ordered, of_extremes};
-pub(crate) use floats::FloatSums;
+pub(crate) use folds::{is_ordered, of_extremes, of_float_sums};
 pub(crate) use stock::Stock;
 pub(crate) use sums::Sums;
 

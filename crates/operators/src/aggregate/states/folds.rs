@@ -1,5 +1,6 @@
-//! `min` and `max` of values of fixed width.
+//! `min` and `max` of values of fixed width, and sums of `double precision`: two values make one.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray};
@@ -48,13 +49,54 @@ macro_rules! ordered_float {
 }
 ordered_float!(f32, f64);
 
-/// The least or the greatest value of each group.
-struct Extremes<T: ArrowPrimitiveType> {
+/// How two values make one.
+trait Fold<V>: Send {
+    /// What is there before the first value, and makes no difference to it.
+    const NOTHING: V;
+    fn fold(known: V, value: V) -> V;
+}
+
+struct Sum;
+struct Least;
+struct Greatest;
+
+impl Fold<f64> for Sum {
+    /// Zero would make a zero of the sum of negative zeros.
+    const NOTHING: f64 = -0.0;
+    #[inline]
+    fn fold(known: f64, value: f64) -> f64 {
+        known + value
+    }
+}
+
+impl<V: Ordered> Fold<V> for Least {
+    const NOTHING: V = V::GREATEST;
+    #[inline]
+    fn fold(known: V, value: V) -> V {
+        if value.is_less(known) { value } else { known }
+    }
+}
+
+impl<V: Ordered> Fold<V> for Greatest {
+    const NOTHING: V = V::LEAST;
+    #[inline]
+    fn fold(known: V, value: V) -> V {
+        if known.is_less(value) { value } else { known }
+    }
+}
+
+/// What the values of each group make.
+struct Folds<T: ArrowPrimitiveType, F> {
     values: Vec<T::Native>,
     seen: Seen,
-    is_max: bool,
     data_type: DataType,
     charge: Charge,
+    fold: PhantomData<F>,
+}
+
+/// Sums of `double precision`.
+pub(crate) fn of_float_sums(charge: Charge) -> Box<dyn State> {
+    Box::new(Folds::<Float64Type, Sum>::new(&DataType::Float64, charge))
 }
 
 /// Whether values of a type are compared here.
@@ -82,8 +124,11 @@ pub(crate) fn of_extremes(data_type: &DataType, is_max: bool, charge: Charge) ->
     where
         T::Native: Ordered,
     {
-        let data_type = data_type.clone();
-        Box::new(Extremes::<T> { values: Vec::new(), seen: Seen::default(), is_max, data_type, charge })
+        if is_max {
+            Box::new(Folds::<T, Greatest>::new(data_type, charge))
+        } else {
+            Box::new(Folds::<T, Least>::new(data_type, charge))
+        }
     }
     Ok(match data_type {
         DataType::Int16 => make::<Int16Type>(data_type, is_max, charge),
@@ -99,17 +144,14 @@ pub(crate) fn of_extremes(data_type: &DataType, is_max: bool, charge: Charge) ->
     })
 }
 
-impl<T: ArrowPrimitiveType> Extremes<T>
-where
-    T::Native: Ordered,
-{
-    fn settle(&mut self) {
-        self.charge.settle(self.values.capacity() * size_of::<T::Native>() + self.seen.bytes());
+impl<T: ArrowPrimitiveType, F: Fold<T::Native>> Folds<T, F> {
+    fn new(data_type: &DataType, charge: Charge) -> Self {
+        let data_type = data_type.clone();
+        Self { values: Vec::new(), seen: Seen::default(), data_type, charge, fold: PhantomData }
     }
 
-    /// What every value takes the place of.
-    fn nothing(&self) -> T::Native {
-        if self.is_max { T::Native::LEAST } else { T::Native::GREATEST }
+    fn settle(&mut self) {
+        self.charge.settle(self.values.capacity() * size_of::<T::Native>() + self.seen.bytes());
     }
 
     fn take(&mut self) -> ArrayRef {
@@ -118,10 +160,7 @@ where
     }
 }
 
-impl<T: ArrowPrimitiveType> State for Extremes<T>
-where
-    T::Native: Ordered,
-{
+impl<T: ArrowPrimitiveType, F: Fold<T::Native>> State for Folds<T, F> {
     fn reserve(&mut self, groups: usize, wish: Wish) -> Result<()> {
         self.charge.room(&mut self.values, groups, wish)?;
         self.seen.reserve(groups, &mut self.charge, wish)?;
@@ -139,17 +178,16 @@ where
         let array = values[0].as_primitive::<T>();
         let counted = counted(array.nulls(), filter);
         self.seen.expect(counted.is_none(), ids, self.values.len(), groups);
-        let nothing = self.nothing();
-        self.values.resize(groups, nothing);
+        self.values.resize(groups, F::NOTHING);
         self.settle();
-        let is_max = self.is_max;
-        let replaces = |old: T::Native, new: T::Native| if is_max { old.is_less(new) } else { new.is_less(old) };
-        for (row, (value, &id)) in array.values().iter().zip(ids).enumerate() {
-            if counted.as_ref().is_none_or(|is_counted| is_counted(row)) {
-                if replaces(self.values[id], *value) {
-                    self.values[id] = *value;
+        let rows = array.values().iter().zip(ids);
+        match counted {
+            None => rows.for_each(|(value, &id)| self.values[id] = F::fold(self.values[id], *value)),
+            Some(is_counted) => {
+                for (_, (value, &id)) in rows.enumerate().filter(|(row, _)| is_counted(*row)) {
+                    self.values[id] = F::fold(self.values[id], *value);
+                    self.seen.mark(id);
                 }
-                self.seen.mark(id);
             }
         }
         Ok(())
