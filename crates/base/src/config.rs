@@ -168,6 +168,28 @@ rooms! {
         /// Rows that operators hand to each other at once.
         batch_rows: u32 = 8192, in 64..=65536;
     }
+    /// Tables whose rows are in other PostgreSQL servers.
+    shard: ShardConfig {
+        /// Directory for what is known of servers, user mappings and sharded tables, in a file that its owner alone can read.
+        /// Empty for none: then there can be none of them.
+        data_dir: String = String::new();
+        /// Connections to one server, of all threads together.
+        connections_per_server_max: u32 = 64, in 1..=65536;
+        /// Statements that wait for a connection to one server, of each thread. One more fails with 53300.
+        connections_waiting_max: u32 = 1000, in 0..=1000000;
+        /// Milliseconds that a statement waits for a connection, before it fails with 53300.
+        connection_wait_max_ms: u64 = 10000, in 1..=3600000;
+        /// Milliseconds that connecting to a server and logging in may take, before the statement fails with 08001.
+        connect_timeout_ms: u64 = 5000, in 1..=600000;
+        /// Milliseconds after which a connection is closed that nobody has used; 0 for no limit.
+        connection_idle_max_ms: u64 = 300000, in 0..=604800000;
+        /// Milliseconds after which a connection is not lent again; 0 for no limit.
+        connection_life_max_ms: u64 = 3600000, in 0..=604800000;
+        /// Prepared statements that one connection keeps. The least recently used go first.
+        statements_per_connection_max: u32 = 256, in 1..=65536;
+        /// MiB of one row of a server. A longer one ends the statement with 54000.
+        row_mib_max: u32 = 256, in 1..=1024;
+    }
     /// What the server writes to its standard error.
     log: LogConfig {
         /// The least severe event that is logged.

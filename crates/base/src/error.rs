@@ -28,6 +28,8 @@ pub enum ErrorCode {
     UndefinedParameter,
     /// 42P07
     DuplicateTable,
+    /// 42710
+    DuplicateObject,
     /// 42701
     DuplicateColumn,
     /// 42712
@@ -178,8 +180,14 @@ pub enum ErrorCode {
     UndefinedFile,
     /// 08P01
     ProtocolViolation,
+    /// 08001
+    UnableToConnect,
     /// 08006
     ConnectionFailure,
+    /// 08007
+    TransactionResolutionUnknown,
+    /// HV000: what another PostgreSQL server has answered; the error says which SQLSTATE that had
+    Shard,
     /// 28000
     InvalidAuthorization,
     /// 0A000
@@ -202,6 +210,7 @@ impl ErrorCode {
             Self::UndefinedObject => "42704",
             Self::UndefinedParameter => "42P02",
             Self::DuplicateTable => "42P07",
+            Self::DuplicateObject => "42710",
             Self::DuplicateColumn => "42701",
             Self::DuplicateAlias => "42712",
             Self::DuplicatePreparedStatement => "42P05",
@@ -277,7 +286,10 @@ impl ErrorCode {
             Self::IoError => "58030",
             Self::UndefinedFile => "58P01",
             Self::ProtocolViolation => "08P01",
+            Self::UnableToConnect => "08001",
             Self::ConnectionFailure => "08006",
+            Self::TransactionResolutionUnknown => "08007",
+            Self::Shard => "HV000",
             Self::InvalidAuthorization => "28000",
             Self::FeatureNotSupported => "0A000",
             Self::InternalError => "XX000",
@@ -303,6 +315,7 @@ impl ErrorCode {
             | Self::UndefinedObject
             | Self::UndefinedParameter
             | Self::DuplicateTable
+            | Self::DuplicateObject
             | Self::DuplicateColumn
             | Self::DuplicateAlias
             | Self::DuplicatePreparedStatement
@@ -371,7 +384,10 @@ impl ErrorCode {
             | Self::IoError
             | Self::UndefinedFile
             | Self::ProtocolViolation
+            | Self::UnableToConnect
             | Self::ConnectionFailure
+            | Self::TransactionResolutionUnknown
+            | Self::Shard
             | Self::FeatureNotSupported
             | Self::InternalError => "ERR",
         }
@@ -401,6 +417,10 @@ pub struct Fields {
     pub column: Option<String>,
     /// The constraint concerned.
     pub constraint: Option<String>,
+    /// Where it arose, a line for each place; the shard is the last.
+    pub context: Option<String>,
+    /// The SQLSTATE of an error of another PostgreSQL server.
+    pub foreign: Option<[u8; 5]>,
 }
 
 /// A result whose error a client may see.
@@ -418,6 +438,8 @@ impl Error {
             table: None,
             column: None,
             constraint: None,
+            context: None,
+            foreign: None,
         }))
     }
 
@@ -473,6 +495,26 @@ impl Error {
         self
     }
 
+    /// Says where it arose.
+    #[must_use]
+    pub fn with_context(mut self, context: impl Into<String>) -> Self {
+        self.0.context = Some(context.into());
+        self
+    }
+
+    /// What another PostgreSQL server has answered, under the SQLSTATE that it had there.
+    pub fn of_shard(sqlstate: [u8; 5], message: impl Into<String>) -> Self {
+        let mut error = Self::new(ErrorCode::Shard, message);
+        error.0.foreign = Some(sqlstate).filter(|state| state.iter().all(u8::is_ascii_alphanumeric));
+        error
+    }
+
+    /// The five characters that PostgreSQL clients look at.
+    pub fn sqlstate(&self) -> &str {
+        let foreign = self.0.foreign.as_ref().and_then(|state| std::str::from_utf8(state).ok());
+        foreign.unwrap_or(self.0.code.sqlstate())
+    }
+
     /// What went wrong.
     pub fn code(&self) -> ErrorCode {
         self.0.code
@@ -491,7 +533,7 @@ impl Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.0.code.sqlstate(), self.0.message)
+        write!(f, "{} {}", self.sqlstate(), self.0.message)
     }
 }
 

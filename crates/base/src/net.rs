@@ -5,10 +5,11 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
+use std::path::Path;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 
 /// Connections that the kernel completes while the server has not accepted them yet. The kernel lowers it to its
 /// own `somaxconn`, 4096 on Linux since 5.4.
@@ -47,6 +48,11 @@ pub async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
     let stream = TcpStream::connect(address).await?;
     tune(&stream)?;
     Ok(stream)
+}
+
+/// Connects to a server of the same machine through a Unix socket.
+pub async fn connect_socket(path: &Path) -> io::Result<UnixStream> {
+    UnixStream::connect(path).await
 }
 
 /// Connects to a server within `timeout`, for clients that block a thread of their own.

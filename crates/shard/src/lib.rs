@@ -8,4 +8,9 @@
 
 #![forbid(unsafe_code)]
 
+pub mod backend;
+pub mod catalog;
+pub mod fleet;
+pub mod pool;
 pub mod rules;
+pub mod server;

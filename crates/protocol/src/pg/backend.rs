@@ -260,7 +260,7 @@ fn fields(out: &mut Vec<u8>, severity: &str, error: &Error) {
     };
     field(b'S', severity);
     field(b'V', severity);
-    field(b'C', fields.code.sqlstate());
+    field(b'C', error.sqlstate());
     field(b'M', &fields.message);
     if let Some(detail) = &fields.detail {
         field(b'D', detail);
@@ -270,6 +270,9 @@ fn fields(out: &mut Vec<u8>, severity: &str, error: &Error) {
     }
     if let Some(position) = fields.position {
         field(b'P', itoa::Buffer::new().format(position));
+    }
+    if let Some(context) = &fields.context {
+        field(b'W', context);
     }
     if let Some(table) = &fields.table {
         field(b's', SCHEMA);

@@ -3,6 +3,7 @@
 //! Called by the PostgreSQL door. Never interprets SQL, values or parameters.
 
 pub mod backend;
+pub mod client;
 mod error;
 pub mod frontend;
 

@@ -1,0 +1,796 @@
+//! A connection to a shard, from login to its last byte.
+//!
+//! ```text
+//! queue messages into the write buffer ──▶ one write ──▶ answers, forwarded in spans ──▶ ReadyForQuery
+//! ```
+//!
+//! Lent by `pool`, driven by a session or by a scan. A connection that broke, or that is in the middle of something, says so
+//! and is not lent again. Rows are passed on as bytes; nothing here knows what they mean.
+
+mod login;
+mod statements;
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ashlar_base::scope::{Name, scope};
+use ashlar_base::{Error, ErrorCode, Result, clock, net};
+use ashlar_protocol::pg::client::{self, BadMessage, HEADER_BYTES};
+use ashlar_protocol::pg::{Target, TransactionStatus, ValueFormat};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpStream, UnixStream};
+
+pub use ashlar_protocol::pg::client::RowReader;
+
+use self::statements::Statements;
+use crate::server::{Mapping, Server};
+
+/// Room that is made before a read.
+const READ_BYTES: usize = 16 * 1024;
+
+/// A buffer that grew beyond this is given back once it is empty.
+const KEEP_BYTES: usize = 128 * 1024;
+
+/// Notices of one statement that are kept.
+const NOTICES_MAX: usize = 100;
+
+/// SQLSTATEs of a prepared statement that is not what it was: its table has changed, or somebody has taken it away.
+const STALE: [&str; 2] = ["0A000", "26000"];
+
+static READ: Name = Name::new("shard read");
+static WRITE: Name = Name::new("shard write");
+
+/// What one connection may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How long connecting, logging in and giving up may take.
+    pub connect: Duration,
+    /// Bytes of one message of the shard.
+    pub message_bytes_max: usize,
+    /// Prepared statements that it remembers.
+    pub statements_max: usize,
+}
+
+/// Settings that a statement's result depends on: of the session that borrows, or of a scan.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Settings {
+    /// `TimeZone`
+    pub time_zone: String,
+    /// `application_name`
+    pub application_name: String,
+    /// `lock_timeout`
+    pub lock_timeout_ms: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { time_zone: "UTC".to_owned(), application_name: "ashlar".to_owned(), lock_timeout_ms: 0 }
+    }
+}
+
+/// A notice of a shard.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    /// `WARNING`, `NOTICE` and so on.
+    pub severity: &'static str,
+    /// What it says.
+    pub error: Error,
+}
+
+/// Takes what a shard answers, as bytes.
+pub trait Taker {
+    /// RowDescription, whole.
+    fn describe(&mut self, message: &[u8]);
+    /// So many DataRows, whole, one after the other.
+    fn rows(&mut self, messages: &[u8], count: u64);
+    /// Resolves when there is room for more.
+    fn ready(&mut self) -> impl Future<Output = Result<()>>;
+}
+
+/// Takes nothing: for statements without rows.
+pub struct Nothing;
+
+impl Taker for Nothing {
+    fn describe(&mut self, _: &[u8]) {}
+    fn rows(&mut self, _: &[u8], _: u64) {}
+    async fn ready(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// How a statement ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The command tag of its last statement.
+    Complete(String),
+    /// The portal has more rows.
+    Suspended,
+    /// There was nothing to execute.
+    Empty,
+}
+
+/// What a statement looks like, as its shard says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    /// Types of its parameters.
+    pub parameters: Vec<u32>,
+    /// Its columns; `None` where no rows come back.
+    pub columns: Option<Vec<DescribedColumn>>,
+}
+
+/// A column of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DescribedColumn {
+    /// Its name.
+    pub name: String,
+    /// The number of its type.
+    pub oid: u32,
+    /// The type's length in bytes, or -1.
+    pub typlen: i16,
+    /// The type's modifier, or -1.
+    pub typmod: i32,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    async fn open(server: &Server) -> io::Result<Self> {
+        if server.is_socket() {
+            let path = format!("{}/.s.PGSQL.{}", server.host, server.port);
+            return net::connect_socket(path.as_ref()).await.map(Self::Unix);
+        }
+        let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in tokio::net::lookup_host((server.host.as_str(), server.port)).await? {
+            match net::connect(address).await {
+                Ok(stream) => return Ok(Self::Tcp(stream)),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    async fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read_buf(bytes).await,
+            Self::Unix(stream) => stream.read_buf(bytes).await,
+        }
+    }
+
+    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_read(bytes),
+            Self::Unix(stream) => stream.try_read(bytes),
+        }
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.writable().await,
+            Self::Unix(stream) => stream.writable().await,
+        }
+    }
+}
+
+/// A connection to a shard.
+pub struct Backend {
+    stream: Stream,
+    server: Arc<Server>,
+    mapping: Arc<Mapping>,
+    limits: Limits,
+    inbox: Vec<u8>,
+    /// Everything before it has been consumed.
+    start: usize,
+    outbox: Vec<u8>,
+    /// ReadyForQuery messages that are still to come.
+    awaited: usize,
+    status: TransactionStatus,
+    is_broken: bool,
+    settings: Settings,
+    statements: Statements,
+    notices: Vec<Notice>,
+    /// What the shard says of itself.
+    parameters: Vec<(String, String)>,
+    pid: i32,
+    secret: Arc<[u8]>,
+    /// When it was made.
+    pub(crate) made: Instant,
+    /// When it was last given back.
+    pub(crate) idle_since: Instant,
+}
+
+impl Backend {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    /// 08001 where nobody answers in time; what the shard says against the login, which never names the password.
+    pub async fn connect(
+        server: &Arc<Server>,
+        mapping: &Arc<Mapping>,
+        settings: &Settings,
+        limits: Limits,
+    ) -> Result<Self> {
+        let connected = tokio::time::timeout(limits.connect, Self::open(server, mapping, settings, limits)).await;
+        connected.unwrap_or_else(|_| Err(unreachable(server, "no answer in time")))
+    }
+
+    async fn open(server: &Arc<Server>, mapping: &Arc<Mapping>, settings: &Settings, limits: Limits) -> Result<Self> {
+        let stream = Stream::open(server).await.map_err(|error| unreachable(server, &error.to_string()))?;
+        let now = clock::monotonic();
+        let mut backend = Self {
+            stream,
+            server: Arc::clone(server),
+            mapping: Arc::clone(mapping),
+            limits,
+            inbox: Vec::new(),
+            start: 0,
+            outbox: Vec::new(),
+            awaited: 0,
+            status: TransactionStatus::Idle,
+            is_broken: false,
+            settings: settings.clone(),
+            statements: Statements::new(limits.statements_max),
+            notices: Vec::new(),
+            parameters: Vec::new(),
+            pid: 0,
+            secret: Arc::default(),
+            made: now,
+            idle_since: now,
+        };
+        backend.log_in().await?;
+        Ok(backend)
+    }
+
+    /// The server that it is connected to.
+    pub fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// Who is logged in.
+    pub(crate) fn mapping(&self) -> &Arc<Mapping> {
+        &self.mapping
+    }
+
+    /// Whether a transaction is open there, as far as it has been told.
+    pub fn status(&self) -> TransactionStatus {
+        self.status
+    }
+
+    /// The number of its process there.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// What the shard says of itself under this name, such as `server_version`.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it is of no use any more.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    /// Whether an answer is still to come.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.awaited > 0
+    }
+
+    /// Whether it may be lent: nothing is open, nothing is to come, and nothing has come that nobody asked for.
+    pub(crate) fn is_clean(&self) -> bool {
+        if self.is_broken || self.awaited > 0 || self.status != TransactionStatus::Idle {
+            return false;
+        }
+        if self.start < self.inbox.len() || !self.outbox.is_empty() {
+            return false;
+        }
+        // A shard that shuts down says so, or just closes: what can be read here is one or the other.
+        matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Notices since the last call.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// Makes the settings of whoever borrows it its own, where they differ.
+    ///
+    /// # Errors
+    /// What the shard says, which may not know a time zone; then it has some of them, and is not lent again.
+    pub(crate) async fn adopt(&mut self, settings: &Settings) -> Result<()> {
+        if self.settings == *settings {
+            return Ok(());
+        }
+        // Before the statement and not with it: it would run all the same where one of these is refused.
+        let done = self.run(&login::set_all(settings)).await;
+        self.is_broken |= done.is_err();
+        self.settings = settings.clone();
+        done.map(drop)
+    }
+
+    /// Queues a string of statements. Their answers come with those of what is queued after them; no rows of theirs do.
+    pub fn queue_query(&mut self, sql: &str) {
+        client::query(&mut self.outbox, sql);
+        self.awaited += 1;
+    }
+
+    /// Queues a statement of the extended protocol: Parse where the connection does not know it, Bind, Execute, Sync.
+    pub fn queue_execute<'a>(
+        &mut self,
+        text: &str,
+        types: &[u32],
+        portal: &str,
+        parameters: impl ExactSizeIterator<Item = (ValueFormat, Option<&'a [u8]>)> + Clone,
+        formats: &[ValueFormat],
+        rows_max: i32,
+    ) {
+        let name = self.statements.queue(&mut self.outbox, text, types);
+        client::bind(&mut self.outbox, portal, &name, parameters, formats);
+        client::execute(&mut self.outbox, portal, rows_max);
+        client::sync(&mut self.outbox);
+        self.awaited += 1;
+    }
+
+    /// Queues more of a portal.
+    pub fn queue_more(&mut self, portal: &str, rows_max: i32) {
+        client::execute(&mut self.outbox, portal, rows_max);
+        client::sync(&mut self.outbox);
+        self.awaited += 1;
+    }
+
+    /// What a statement looks like; the connection remembers it as prepared.
+    ///
+    /// # Errors
+    /// What the shard says; 08006 where it is gone.
+    pub async fn describe(&mut self, text: &str, types: &[u32]) -> Result<Described> {
+        let name = self.statements.queue(&mut self.outbox, text, types);
+        client::describe(&mut self.outbox, Target::Statement, &name);
+        client::sync(&mut self.outbox);
+        self.awaited += 1;
+        self.flush().await?;
+        let mut described = Described::default();
+        let mut failure = None;
+        loop {
+            let (tag, range) = self.message().await?;
+            let body = &self.inbox[range];
+            match tag {
+                b't' => {
+                    let types = client::parameter_description(body);
+                    described.parameters = types.map_err(|_| self.garbled())?;
+                }
+                b'T' => {
+                    let columns = client::row_description(body).map(|columns| {
+                        let column = |column: client::DescribedColumn<'_>| DescribedColumn {
+                            name: column.name.to_owned(),
+                            oid: column.type_oid,
+                            typlen: column.typlen,
+                            typmod: column.typmod,
+                        };
+                        columns.into_iter().map(column).collect()
+                    });
+                    described.columns = Some(columns.map_err(|_| self.garbled())?);
+                }
+                b'E' => failure = Some(self.failure_of(body)),
+                _ => {}
+            }
+            if self.note(tag, failure.as_ref())? {
+                break;
+            }
+        }
+        failure.map_or(Ok(described), Err)
+    }
+
+    /// Runs statements whose rows nobody wants: the last command tag.
+    ///
+    /// # Errors
+    /// What the shard says; 08006 where it is gone.
+    pub async fn run(&mut self, sql: &str) -> Result<String> {
+        self.queue_query(sql);
+        match self.answer(&mut Nothing).await? {
+            Ended::Complete(tag) => Ok(tag),
+            Ended::Suspended | Ended::Empty => Ok(String::new()),
+        }
+    }
+
+    /// Sends what is queued, and passes on what is answered until everything that was queued is answered. The first error
+    /// counts; rows of what was queued before the last are not passed on.
+    ///
+    /// # Errors
+    /// What the shard says; what the taker says, and then the connection is in the middle of something; 08006 where the
+    /// shard is gone.
+    pub async fn answer<T: Taker>(&mut self, taker: &mut T) -> Result<Ended> {
+        self.flush().await?;
+        let mut failure: Option<Error> = None;
+        let mut ended = Ended::Empty;
+        loop {
+            let passes_on = self.awaited == 1;
+            if let Some((bytes, count)) = self.rows()? {
+                if passes_on && failure.is_none() {
+                    taker.rows(&self.inbox[bytes.clone()], count);
+                }
+                self.consume(bytes.end - bytes.start);
+                taker.ready().await?;
+                continue;
+            }
+            let (tag, range) = self.message().await?;
+            let body = &self.inbox[range.clone()];
+            match tag {
+                b'T' if passes_on => taker.describe(&self.inbox[range.start - HEADER_BYTES..range.end]),
+                b'C' => {
+                    let mut body = body;
+                    let text = client::take_string(&mut body).map(str::to_owned);
+                    ended = Ended::Complete(text.map_err(|_| self.garbled())?);
+                }
+                b's' => ended = Ended::Suspended,
+                b'E' => {
+                    let error = self.failure_of(body);
+                    failure.get_or_insert(error);
+                }
+                // A COPY that got through: refused here, so that the connection is of use again.
+                b'G' => {
+                    self.is_broken = true;
+                    return Err(Error::unsupported("COPY FROM STDIN through a shard is not supported"));
+                }
+                b'H' => {
+                    self.is_broken = true;
+                    return Err(Error::unsupported("COPY TO STDOUT through a shard is not supported"));
+                }
+                _ => {}
+            }
+            if self.note(tag, failure.as_ref())? {
+                break;
+            }
+        }
+        failure.map_or(Ok(ended), Err)
+    }
+
+    /// Queues a query whose rows come in binary form, and say first what they are.
+    pub fn queue_scan(&mut self, text: &str) {
+        let none = std::iter::empty::<(ValueFormat, Option<&[u8]>)>();
+        client::parse(&mut self.outbox, "", text, &[]);
+        client::bind(&mut self.outbox, "", "", none, &[ValueFormat::Binary]);
+        client::describe(&mut self.outbox, Target::Portal, "");
+        client::execute(&mut self.outbox, "", 0);
+        client::sync(&mut self.outbox);
+        self.awaited += 1;
+    }
+
+    /// Waits for the next row of what [`Self::queue_scan`] has queued, which has columns of these types: the body of its
+    /// DataRow, which [`Self::consume_row`] steps over. `None`: all has been answered.
+    ///
+    /// # Errors
+    /// What the shard says, once everything is answered; 42804 where it has other columns; 08006 where it is gone.
+    pub async fn next_row(&mut self, types: &[u32], failure: &mut Option<Error>) -> Result<Option<Range<usize>>> {
+        loop {
+            match self.peek()? {
+                Some((b'D', length)) if failure.is_none() => {
+                    return Ok(Some(self.start + HEADER_BYTES..self.start + length));
+                }
+                Some((b'D', length)) => self.consume(length),
+                Some(_) => {
+                    let (tag, range) = self.message().await?;
+                    let body = &self.inbox[range];
+                    match tag {
+                        b'E' => {
+                            let error = self.failure_of(body);
+                            failure.get_or_insert(error);
+                        }
+                        b'T' => {
+                            let columns = client::row_description(body);
+                            let columns = columns.map(|columns| columns.iter().map(|column| column.type_oid).collect());
+                            let found: Vec<u32> = columns.map_err(|_| self.garbled())?;
+                            if found != types {
+                                failure.get_or_insert_with(|| self.other_columns());
+                            }
+                        }
+                        // It was parsed without a name.
+                        b'1' => continue,
+                        _ => {}
+                    }
+                    if self.note(tag, failure.as_ref())? {
+                        return failure.take().map_or(Ok(None), Err);
+                    }
+                }
+                None => self.fill().await?,
+            }
+        }
+    }
+
+    /// The bytes that [`Self::next_row`] spoke of.
+    pub fn row(&self, range: &Range<usize>) -> &[u8] {
+        &self.inbox[range.clone()]
+    }
+
+    /// Steps over the row that [`Self::next_row`] found.
+    pub fn consume_row(&mut self, range: &Range<usize>) {
+        self.consume(range.end - self.start);
+    }
+
+    /// Bytes that its buffers hold.
+    pub fn bytes(&self) -> usize {
+        self.inbox.capacity() + self.outbox.capacity()
+    }
+
+    /// Sends what is queued.
+    ///
+    /// # Errors
+    /// 08006
+    pub async fn flush(&mut self) -> Result<()> {
+        let mut sent = 0;
+        while sent < self.outbox.len() {
+            match self.stream.try_write(&self.outbox[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // What the kernel has must not be sent again by whoever flushes after this future was dropped.
+                    self.outbox.drain(..std::mem::take(&mut sent));
+                    if let Err(error) = scope(&WRITE, self.stream.writable()).await {
+                        return Err(self.lost(&error));
+                    }
+                }
+                Err(error) => return Err(self.lost(&error)),
+            }
+        }
+        self.outbox.clear();
+        self.outbox.shrink_to(KEEP_BYTES);
+        Ok(())
+    }
+
+    /// What stops a statement of this connection from outside.
+    pub fn canceller(&self) -> Canceller {
+        let (server, secret) = (Arc::clone(&self.server), Arc::clone(&self.secret));
+        Canceller { server, pid: self.pid, secret, patience: self.limits.connect }
+    }
+
+    /// Settles what a message tells about the connection itself; true when it was the last one awaited.
+    fn note(&mut self, tag: u8, failure: Option<&Error>) -> Result<bool> {
+        match tag {
+            b'1' => self.statements.parsed().map_err(|BadMessage| self.garbled())?,
+            b'E' => {
+                let is_stale = failure.is_some_and(|error| STALE.contains(&error.sqlstate()));
+                self.statements.failed(is_stale);
+            }
+            b'Z' => {
+                self.awaited = self.awaited.saturating_sub(1);
+                if self.awaited == 0 {
+                    self.statements.settled();
+                }
+                return Ok(self.awaited == 0);
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    /// A run of whole DataRows that have arrived: where, and how many.
+    fn rows(&mut self) -> Result<Option<(Range<usize>, u64)>> {
+        let (mut end, mut count) = (self.start, 0);
+        while let Some((b'D', length)) = client::header(&self.inbox[end..]).map_err(|_| self.garbled())? {
+            if self.inbox.len() - end < length {
+                break;
+            }
+            end += length;
+            count += 1;
+        }
+        Ok((count > 0).then_some((self.start..end, count)))
+    }
+
+    /// The next message where it has arrived as a whole: its tag and length.
+    fn peek(&mut self) -> Result<Option<(u8, usize)>> {
+        let unread = &self.inbox[self.start..];
+        match client::header(unread) {
+            Ok(Some((tag, length))) if length <= unread.len() => Ok(Some((tag, length))),
+            Ok(Some((_, length))) if length > self.limits.message_bytes_max => {
+                self.is_broken = true;
+                let message = format!("a row of shard \"{}\" is longer than shard.row_mib_max", self.server.name);
+                Err(Error::new(ErrorCode::ProgramLimitExceeded, message).with_context(self.place()))
+            }
+            Ok(_) => Ok(None),
+            Err(_) => Err(self.garbled()),
+        }
+    }
+
+    /// Waits for the next message and steps over it: its tag, and where its body lies until the next call.
+    async fn message(&mut self) -> Result<(u8, Range<usize>)> {
+        loop {
+            let Some((tag, length)) = self.peek()? else {
+                self.fill().await?;
+                continue;
+            };
+            let range = self.start + HEADER_BYTES..self.start + length;
+            // Not `consume`: the body is still to be read.
+            self.start += length;
+            match tag {
+                b'S' => {
+                    let mut body = &self.inbox[range];
+                    let name = client::take_string(&mut body).map(str::to_owned);
+                    let value = client::take_string(&mut body).map(str::to_owned);
+                    let (Ok(name), Ok(value)) = (name, value) else { return Err(self.garbled()) };
+                    match self.parameters.iter_mut().find(|(known, _)| *known == name) {
+                        Some((_, known)) => *known = value,
+                        None => self.parameters.push((name, value)),
+                    }
+                }
+                b'N' => {
+                    let (severity, error) =
+                        (severity_of(&self.inbox[range.clone()]), self.failure_of(&self.inbox[range]));
+                    if self.notices.len() < NOTICES_MAX {
+                        self.notices.push(Notice { severity, error });
+                    }
+                }
+                // Nobody listens.
+                b'A' => {}
+                b'Z' => {
+                    let status = client::ready_status(&self.inbox[range.clone()]);
+                    self.status = status.map_err(|_| self.garbled())?;
+                    return Ok((tag, range));
+                }
+                _ => return Ok((tag, range)),
+            }
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.start += count;
+        self.tidy();
+    }
+
+    /// Gives back what is read, where that is all.
+    fn tidy(&mut self) {
+        if self.start == self.inbox.len() {
+            self.inbox.clear();
+            self.inbox.shrink_to(KEEP_BYTES);
+            self.start = 0;
+        }
+    }
+
+    /// Waits for bytes, and reads what the kernel has, once.
+    async fn fill(&mut self) -> Result<()> {
+        self.tidy();
+        if self.start > 0 && self.inbox.capacity() - self.inbox.len() < READ_BYTES {
+            self.inbox.drain(..self.start);
+            self.start = 0;
+        }
+        // Doubled: a message of n bytes is moved a logarithmic number of times.
+        if self.inbox.capacity() - self.inbox.len() < READ_BYTES {
+            self.inbox.reserve(READ_BYTES.max(self.inbox.len()));
+        }
+        match scope(&READ, self.stream.read(&mut self.inbox)).await {
+            Ok(0) => Err(self.lost(&io::Error::new(io::ErrorKind::UnexpectedEof, "the shard closed the connection"))),
+            Ok(_) => Ok(()),
+            Err(error) => Err(self.lost(&error)),
+        }
+    }
+
+    /// 08006
+    fn lost(&mut self, error: &io::Error) -> Error {
+        self.is_broken = true;
+        // A shard that shuts down has often said why before it went.
+        if let Ok(Some((b'E', length))) = client::header(&self.inbox[self.start..])
+            && let Some(body) = self.inbox.get(self.start + HEADER_BYTES..self.start + length)
+        {
+            return self.failure_of(body);
+        }
+        let message = format!("connection to shard \"{}\" was lost: {error}", self.server.name);
+        Error::new(ErrorCode::ConnectionFailure, message).with_context(self.place())
+    }
+
+    fn garbled(&mut self) -> Error {
+        self.is_broken = true;
+        let message = format!("shard \"{}\" sent what is no message of the PostgreSQL protocol", self.server.name);
+        Error::new(ErrorCode::ProtocolViolation, message).with_context(self.place())
+    }
+
+    fn place(&self) -> String {
+        format!("shard {}", self.server.name)
+    }
+
+    /// 42804
+    fn other_columns(&self) -> Error {
+        let message =
+            format!("a table of shard \"{}\" does not have the columns that it was made with", self.server.name);
+        Error::new(ErrorCode::DatatypeMismatch, message).with_context(self.place())
+    }
+
+    /// The error that a shard tells of, with the shard's name as the last place of its context.
+    fn failure_of(&self, body: &[u8]) -> Error {
+        let mut error = Error::of_shard(*b"XX000", "the shard gave no reason");
+        let mut context = String::new();
+        let (mut state, mut message) = (*b"XX000", String::new());
+        let mut rest: Vec<(u8, &str)> = Vec::new();
+        for (tag, text) in client::fields(body) {
+            match tag {
+                b'C' => state = <[u8; 5]>::try_from(text.as_bytes()).unwrap_or(state),
+                b'M' => message = text.to_owned(),
+                b'W' => context = format!("{text}\n"),
+                _ => rest.push((tag, text)),
+            }
+        }
+        if !message.is_empty() {
+            error = Error::of_shard(state, message);
+        }
+        for (tag, text) in rest {
+            error = match tag {
+                b'D' => error.with_detail(text),
+                b'H' => error.with_hint(text),
+                b'P' => text.parse().map_or(error.clone(), |position| error.at(position)),
+                b't' => error.with_table(text),
+                b'c' => error.with_column(text),
+                b'n' => error.with_constraint(text),
+                _ => error,
+            };
+        }
+        error.with_context(context + &self.place())
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        if !self.is_broken && self.awaited == 0 {
+            let mut goodbye = Vec::new();
+            client::terminate(&mut goodbye);
+            // Where the kernel does not take it, the shard hears of the end anyway.
+            let _ = self.stream.try_write(&goodbye);
+        }
+    }
+}
+
+/// Stops a statement that runs on a connection, over a connection of its own.
+#[derive(Clone)]
+pub struct Canceller {
+    server: Arc<Server>,
+    pid: i32,
+    secret: Arc<[u8]>,
+    patience: Duration,
+}
+
+impl Canceller {
+    /// Asks the shard to stop it. Whether it does is heard on the connection itself.
+    pub async fn cancel(&self) {
+        let asked = tokio::time::timeout(self.patience, async {
+            let mut stream = Stream::open(&self.server).await?;
+            let mut request = Vec::new();
+            client::cancel_request(&mut request, self.pid, &self.secret);
+            let mut sent = 0;
+            while sent < request.len() {
+                stream.writable().await?;
+                match stream.try_write(&request[sent..]) {
+                    Ok(count) => sent += count,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            // The shard closes when it has passed the request on.
+            stream.read(&mut Vec::with_capacity(1)).await.map(drop)
+        });
+        if !matches!(asked.await, Ok(Ok(()))) {
+            tracing::warn!(server = self.server.name, "a cancel request did not reach its shard");
+        }
+    }
+
+    /// How long it is waited for what a cancelled connection has to say.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+}
+
+fn severity_of(body: &[u8]) -> &'static str {
+    let severity = client::fields(body).find(|(tag, _)| *tag == b'V').map_or("NOTICE", |(_, text)| text);
+    ["WARNING", "NOTICE", "INFO", "LOG", "DEBUG"].into_iter().find(|known| *known == severity).unwrap_or("NOTICE")
+}
+
+/// 08001
+fn unreachable(server: &Server, why: &str) -> Error {
+    let message = format!("could not connect to shard \"{}\": {why}", server.name);
+    Error::new(ErrorCode::UnableToConnect, message).with_context(format!("shard {}", server.name))
+}

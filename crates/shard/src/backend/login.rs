@@ -1,0 +1,151 @@
+//! Startup and login of a connection: SCRAM-SHA-256; hashed with MD5 and in clear only where nobody can listen.
+//!
+//! Called once, by `Backend::connect`. What a session could see differently on a shard is set here: encoding, forms of
+//! dates and floats, isolation, timeouts that are ours to enforce.
+
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_protocol::pg::client;
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
+use postgres_protocol::escape::escape_literal;
+
+use super::{Backend, Settings};
+
+/// Settings of every connection, whoever borrows it.
+const FIXED: &[(&str, &str)] = &[
+    ("client_encoding", "UTF8"),
+    ("DateStyle", "ISO, MDY"),
+    ("IntervalStyle", "postgres"),
+    ("bytea_output", "hex"),
+    ("extra_float_digits", "1"),
+    ("standard_conforming_strings", "on"),
+    ("search_path", "public"),
+    ("default_transaction_isolation", "read committed"),
+    ("default_transaction_read_only", "off"),
+    ("default_transaction_deferrable", "off"),
+    // These are the session's, which enforces them itself.
+    ("statement_timeout", "0"),
+    ("idle_in_transaction_session_timeout", "0"),
+];
+
+/// Settings of whoever borrows it.
+fn of_session(settings: &Settings) -> [(&'static str, String); 3] {
+    [
+        ("TimeZone", settings.time_zone.clone()),
+        ("application_name", settings.application_name.clone()),
+        ("lock_timeout", settings.lock_timeout_ms.to_string()),
+    ]
+}
+
+/// SET of what a session brings.
+pub(super) fn set_all(settings: &Settings) -> String {
+    let set = |(name, value): (&str, String)| format!("SET {name} TO {};", escape_literal(&value));
+    of_session(settings).into_iter().map(set).collect()
+}
+
+impl Backend {
+    /// Everything up to the first ReadyForQuery.
+    pub(super) async fn log_in(&mut self) -> Result<()> {
+        let session = of_session(&self.settings);
+        let session = session.iter().map(|(name, value)| (*name, value.as_str()));
+        let login = [("user", self.mapping.user.as_str()), ("database", self.server.dbname.as_str())];
+        let parameters = login.into_iter().chain(FIXED.iter().copied()).chain(session);
+        client::startup(&mut self.outbox, parameters);
+        self.awaited = 1;
+        self.flush().await?;
+        let mut scram = None;
+        loop {
+            let (tag, range) = self.message().await?;
+            let body = &self.inbox[range.clone()];
+            match tag {
+                b'R' => {
+                    let Some((kind, rest)) = body.split_first_chunk::<4>() else { return Err(self.garbled()) };
+                    let (kind, rest) = (u32::from_be_bytes(*kind), rest.to_vec());
+                    self.authenticate(kind, &rest, &mut scram)?;
+                    self.flush().await?;
+                }
+                b'K' => {
+                    let Some((pid, secret)) = body.split_first_chunk::<4>() else { return Err(self.garbled()) };
+                    (self.pid, self.secret) = (i32::from_be_bytes(*pid), secret.into());
+                }
+                b'E' => {
+                    self.is_broken = true;
+                    return Err(self.failure_of(&self.inbox[range]));
+                }
+                b'Z' => {
+                    // A server that never proved to know the password must not be taken for the one that does.
+                    if scram.is_some() {
+                        return Err(self.refused("the server ended the exchange before it proved who it is"));
+                    }
+                    self.awaited = 0;
+                    break;
+                }
+                _ => return Err(self.garbled()),
+            }
+        }
+        if self.parameter("server_encoding").is_some_and(|encoding| encoding != "UTF8") {
+            return Err(self.refused("its database is not encoded in UTF8"));
+        }
+        if self.parameter("integer_datetimes").is_some_and(|is_on| is_on != "on") {
+            return Err(self.refused("its times are not integers"));
+        }
+        self.notices.clear();
+        Ok(())
+    }
+
+    /// Answers one request of the shard. `scram` is there while its exchange is under way.
+    fn authenticate(&mut self, kind: u32, body: &[u8], scram: &mut Option<ScramSha256>) -> Result<()> {
+        let password = self.mapping.password.clone();
+        match kind {
+            0 => return Ok(()),
+            3 | 5 | 10 if password.reveal().is_empty() => {
+                return Err(self.refused("it asks for a password, and the user mapping has none"));
+            }
+            3 if !self.server.is_local() => {
+                return Err(self.refused("it asks for the password in clear over a connection that others can read"));
+            }
+            3 => client::password(&mut self.outbox, password.reveal().as_bytes()),
+            5 if !self.server.is_local() => {
+                return Err(
+                    self.refused("it asks for a password hashed with MD5 over a connection that others can read")
+                );
+            }
+            5 => {
+                let Ok(salt) = <[u8; 4]>::try_from(body) else { return Err(self.garbled()) };
+                let hash = md5_hash(self.mapping.user.as_bytes(), password.reveal().as_bytes(), salt);
+                client::password(&mut self.outbox, hash.as_bytes());
+            }
+            10 => {
+                let mut mechanisms = body.split(|byte| *byte == 0);
+                if !mechanisms.any(|mechanism| mechanism == SCRAM_SHA_256.as_bytes()) {
+                    return Err(self.refused("it offers no login that is supported"));
+                }
+                let exchange = ScramSha256::new(password.reveal().as_bytes(), ChannelBinding::unsupported());
+                client::sasl_initial(&mut self.outbox, SCRAM_SHA_256, exchange.message());
+                *scram = Some(exchange);
+            }
+            11 => {
+                let Some(exchange) = scram else { return Err(self.garbled()) };
+                if exchange.update(body).is_err() {
+                    return Err(self.refused("its answer to the login makes no sense"));
+                }
+                client::sasl_response(&mut self.outbox, exchange.message());
+            }
+            12 => {
+                let Some(mut exchange) = scram.take() else { return Err(self.garbled()) };
+                if exchange.finish(body).is_err() {
+                    return Err(self.refused("it does not know the password of the user mapping"));
+                }
+            }
+            _ => return Err(self.refused("it asks for a login that is not supported")),
+        }
+        Ok(())
+    }
+
+    /// 08001: a login that we do not go through with.
+    fn refused(&mut self, why: &str) -> Error {
+        self.is_broken = true;
+        let message = format!("could not log in to shard \"{}\": {why}", self.server.name);
+        Error::new(ErrorCode::UnableToConnect, message).with_context(self.place())
+    }
+}

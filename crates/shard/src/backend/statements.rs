@@ -1,0 +1,153 @@
+//! The prepared statements of one connection: which text has which name there.
+//!
+//! Names are the connection's own, so that sessions that prepared the same text share one, and a session finds its
+//! statement on whichever connection it is lent. A name counts only when the shard has said that it took it.
+
+use std::collections::HashMap;
+
+use ashlar_protocol::pg::Target;
+use ashlar_protocol::pg::client::{self, BadMessage};
+
+/// See the module.
+pub(super) struct Statements {
+    known: HashMap<Box<str>, Known>,
+    /// The one that is being sent or used.
+    current: Option<Box<str>>,
+    /// Whether `current` is being parsed.
+    is_new: bool,
+    /// Names that are of no use any more, and to be closed with the next write.
+    stale: Vec<u64>,
+    /// Counts names and uses.
+    count: u64,
+    max: usize,
+}
+
+struct Known {
+    name: u64,
+    used: u64,
+}
+
+impl Statements {
+    pub(super) fn new(max: usize) -> Self {
+        Self { known: HashMap::new(), current: None, is_new: false, stale: Vec::new(), count: 0, max: max.max(1) }
+    }
+
+    /// The name of a text; Parse is queued where the connection does not know it.
+    pub(super) fn queue(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32]) -> String {
+        let key = key_of(text, types);
+        self.count += 1;
+        for gone in self.stale.drain(..) {
+            client::close(out, Target::Statement, &name_of(gone));
+        }
+        if let Some(known) = self.known.get_mut(key.as_ref()) {
+            known.used = self.count;
+            let name = name_of(known.name);
+            (self.current, self.is_new) = (Some(key), false);
+            return name;
+        }
+        if self.known.len() >= self.max
+            && let Some(oldest) = self.known.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone())
+            && let Some(gone) = self.known.remove(&oldest)
+        {
+            client::close(out, Target::Statement, &name_of(gone.name));
+        }
+        let name = self.count;
+        client::parse(out, &name_of(name), text, types);
+        self.known.insert(key.clone(), Known { name, used: self.count });
+        (self.current, self.is_new) = (Some(key), true);
+        name_of(name)
+    }
+
+    /// ParseComplete.
+    pub(super) fn parsed(&mut self) -> Result<(), BadMessage> {
+        if !self.is_new {
+            return Err(BadMessage);
+        }
+        self.is_new = false;
+        Ok(())
+    }
+
+    /// An error: a statement that was being parsed is not there; one that is stale has to be parsed anew.
+    pub(super) fn failed(&mut self, is_stale: bool) {
+        let is_new = std::mem::take(&mut self.is_new);
+        let Some(key) = self.current.take_if(|_| is_new || is_stale) else { return };
+        if let Some(gone) = self.known.remove(&key)
+            && !is_new
+        {
+            self.stale.push(gone.name);
+        }
+    }
+
+    /// Everything is answered.
+    pub(super) fn settled(&mut self) {
+        self.current = None;
+    }
+}
+
+fn name_of(number: u64) -> String {
+    format!("s{number}")
+}
+
+/// A text cannot hold the byte 0.
+fn key_of(text: &str, types: &[u32]) -> Box<str> {
+    use std::fmt::Write;
+    let mut key = String::with_capacity(text.len() + types.len() * 6);
+    key.push_str(text);
+    for oid in types {
+        // Writing to a String cannot fail.
+        let _ = write!(key, "\u{0}{oid}");
+    }
+    key.into_boxed_str()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_parsed_once_and_again_after_it_failed() {
+        let mut statements = Statements::new(10);
+        let mut out = Vec::new();
+        let first = statements.queue(&mut out, "SELECT $1", &[23]);
+        assert_eq!(out[0], b'P');
+        statements.parsed().unwrap();
+        statements.settled();
+        out.clear();
+        assert_eq!(statements.queue(&mut out, "SELECT $1", &[23]), first);
+        assert!(out.is_empty());
+        // Another type is another statement.
+        assert_ne!(statements.queue(&mut out, "SELECT $1", &[25]), first);
+        statements.failed(false);
+        out.clear();
+        statements.queue(&mut out, "SELECT $1", &[25]);
+        assert_eq!(out[0], b'P');
+        // An answer to a Parse that nobody sent.
+        statements.parsed().unwrap();
+        assert_eq!(statements.parsed(), Err(BadMessage));
+        // An error of its execution leaves it where it is; one of its plan does not.
+        statements.failed(false);
+        out.clear();
+        statements.queue(&mut out, "SELECT $1", &[25]);
+        assert!(out.is_empty());
+        statements.failed(true);
+        statements.queue(&mut out, "SELECT $1", &[25]);
+        let tags: Vec<u8> = [0, 9].map(|place| out[place]).to_vec();
+        assert_eq!(tags, [b'C', b'P'], "{out:?}");
+    }
+
+    #[test]
+    fn the_least_recently_used_goes() {
+        let mut statements = Statements::new(2);
+        let mut out = Vec::new();
+        let one = statements.queue(&mut out, "1", &[]);
+        let two = statements.queue(&mut out, "2", &[]);
+        statements.queue(&mut out, "1", &[]);
+        out.clear();
+        statements.queue(&mut out, "3", &[]);
+        assert_eq!(out[0], b'C');
+        assert_eq!(&out[6..6 + two.len()], two.as_bytes());
+        out.clear();
+        assert_eq!(statements.queue(&mut out, "1", &[]), one);
+        assert!(out.is_empty());
+    }
+}

@@ -1,0 +1,262 @@
+//! What is known of the fleet, kept on disk: servers, user mappings, sharded tables and the rules behind them.
+//!
+//! One file under the data directory, which its owner alone can read, since passwords are in it. A change is on disk
+//! when it returns. Read once, at start; afterwards from memory.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::path::Path;
+use std::sync::Arc;
+
+use ashlar_base::{Error, ErrorCode, Result};
+use parking_lot::{Mutex, RwLock};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+
+use crate::server::{Mapping, Secret, Server};
+
+const SERVERS: TableDefinition<'_, &str, (&str, u16, &str)> = TableDefinition::new("servers");
+/// By server and role; the role of PUBLIC is empty.
+const MAPPINGS: TableDefinition<'_, (&str, &str), (&str, &str)> = TableDefinition::new("mappings");
+/// By name: the statement that made the table.
+const TABLES: TableDefinition<'_, &str, &str> = TableDefinition::new("tables");
+
+/// The file under the data directory.
+const FILE: &str = "shards.redb";
+
+/// Bytes that the file may hold in memory.
+const CACHE_BYTES: usize = 4 << 20;
+
+/// Servers, mappings and tables that there may be, each.
+const ENTRIES_MAX: usize = 10_000;
+
+/// What is known at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// By name.
+    pub servers: BTreeMap<String, Arc<Server>>,
+    /// By server and role; the role of PUBLIC is empty.
+    pub mappings: BTreeMap<(String, String), Arc<Mapping>>,
+    /// By name: the statement that made the table.
+    pub tables: BTreeMap<String, String>,
+}
+
+impl Known {
+    /// The server of this name.
+    ///
+    /// # Errors
+    /// 42704
+    pub fn server(&self, name: &str) -> Result<&Arc<Server>> {
+        self.servers.get(name).ok_or_else(|| no_server(name))
+    }
+
+    /// Who logs in to a server for a user: the mapping of his own, or else that of all.
+    ///
+    /// # Errors
+    /// 42704
+    pub fn mapping(&self, server: &str, role: &str) -> Result<&Arc<Mapping>> {
+        let of = |role: &str| self.mappings.get(&(server.to_owned(), role.to_owned()));
+        of(role).or_else(|| of("")).ok_or_else(|| {
+            let message = format!("user mapping not found for user \"{role}\", server \"{server}\"");
+            Error::new(ErrorCode::UndefinedObject, message)
+                .with_hint("CREATE USER MAPPING FOR CURRENT_USER SERVER ... OPTIONS (user '...', password '...')")
+        })
+    }
+}
+
+/// 42704
+pub fn no_server(name: &str) -> Error {
+    Error::new(ErrorCode::UndefinedObject, format!("server \"{name}\" does not exist"))
+}
+
+/// The catalog.
+#[derive(Debug)]
+pub struct ShardCatalog {
+    /// `None` where the server has no data directory: then nothing can be made.
+    file: Option<Database>,
+    known: RwLock<Arc<Known>>,
+    /// One change at a time.
+    changing: Mutex<()>,
+}
+
+impl ShardCatalog {
+    /// A catalog without a file: it is empty, and stays so.
+    pub fn absent() -> Self {
+        Self { file: None, known: RwLock::default(), changing: Mutex::new(()) }
+    }
+
+    /// Opens the catalog of a data directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// 58030 where the file cannot be opened or is none of ours.
+    pub fn open(data_dir: &Path) -> Result<Self> {
+        fs::create_dir_all(data_dir).map_err(|error| failed("create the data directory", &error))?;
+        let path = data_dir.join(FILE);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+            options.mode(0o600);
+            // Of a file that somebody has copied or changed too.
+            let file = options.open(&path).map_err(|error| failed("open the catalog of shards", &error))?;
+            file.set_permissions(fs::Permissions::from_mode(0o600))
+                .map_err(|error| failed("protect the catalog of shards", &error))?;
+        }
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES);
+        let file = builder.create(&path).map_err(|error| failed("open the catalog of shards", &error))?;
+        let known = read(&file).map_err(|error| failed("read the catalog of shards", &error))?;
+        Ok(Self { file: Some(file), known: RwLock::new(Arc::new(known)), changing: Mutex::new(()) })
+    }
+
+    /// What is known now.
+    pub fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.known.read())
+    }
+
+    /// 55000 where there is no data directory.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check_durable(&self) -> Result<()> {
+        self.file().map(drop)
+    }
+
+    fn file(&self) -> Result<&Database> {
+        self.file.as_ref().ok_or_else(|| {
+            Error::new(ErrorCode::ObjectNotInPrerequisiteState, "this server has no data directory to keep servers in")
+                .with_hint("Set data_dir in the section [shard] of the configuration, or ASHLAR_SHARD_DATA_DIR.")
+        })
+    }
+
+    /// Changes what is known: on disk, then for everybody.
+    ///
+    /// # Errors
+    /// What `change` finds; 58030 where it cannot be written, 55000 without a data directory. Then nothing has changed.
+    pub fn change<T>(&self, change: impl FnOnce(&mut Known) -> Result<T>) -> Result<T> {
+        let file = self.file()?;
+        let _changing = self.changing.lock();
+        let mut next = Known::clone(&self.known());
+        let done = change(&mut next)?;
+        if [next.servers.len(), next.mappings.len(), next.tables.len()].into_iter().any(|count| count > ENTRIES_MAX) {
+            let message = format!("there can be at most {ENTRIES_MAX} servers, user mappings and sharded tables each");
+            return Err(Error::new(ErrorCode::ProgramLimitExceeded, message));
+        }
+        write(file, &next).map_err(|error| failed("write the catalog of shards", &error))?;
+        *self.known.write() = Arc::new(next);
+        Ok(done)
+    }
+}
+
+fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {
+    Error::new(ErrorCode::IoError, format!("could not {what}: {error}"))
+}
+
+fn read(file: &Database) -> Result<Known, redb::Error> {
+    // They are made once, so that they can be read.
+    let transaction = file.begin_write()?;
+    transaction.open_table(SERVERS)?;
+    transaction.open_table(MAPPINGS)?;
+    transaction.open_table(TABLES)?;
+    transaction.commit()?;
+    let transaction = file.begin_read()?;
+    let mut known = Known::default();
+    for entry in transaction.open_table(SERVERS)?.iter()? {
+        let (key, value) = entry?;
+        let (name, (host, port, dbname)) = (key.value().to_owned(), value.value());
+        let server = Server { name: name.clone(), host: host.to_owned(), port, dbname: dbname.to_owned() };
+        known.servers.insert(name, Arc::new(server));
+    }
+    for entry in transaction.open_table(MAPPINGS)?.iter()? {
+        let (key, value) = entry?;
+        let ((server, role), (user, password)) = (key.value(), value.value());
+        let (server, role) = (server.to_owned(), role.to_owned());
+        let mapping = Mapping {
+            server: server.clone(),
+            role: Some(role.clone()).filter(|role| !role.is_empty()),
+            user: user.to_owned(),
+            password: Secret::new(password),
+        };
+        known.mappings.insert((server, role), Arc::new(mapping));
+    }
+    for entry in transaction.open_table(TABLES)?.iter()? {
+        let (key, value) = entry?;
+        known.tables.insert(key.value().to_owned(), value.value().to_owned());
+    }
+    Ok(known)
+}
+
+/// Writes all of it: changes are rare, and it is small.
+fn write(file: &Database, known: &Known) -> Result<(), redb::Error> {
+    let transaction = file.begin_write()?;
+    {
+        let mut servers = transaction.open_table(SERVERS)?;
+        servers.retain(|name, _| known.servers.contains_key(name))?;
+        for (name, server) in &known.servers {
+            servers.insert(name.as_str(), (server.host.as_str(), server.port, server.dbname.as_str()))?;
+        }
+        let mut mappings = transaction.open_table(MAPPINGS)?;
+        mappings.retain(|(server, role), _| known.mappings.contains_key(&(server.to_owned(), role.to_owned())))?;
+        for ((server, role), mapping) in &known.mappings {
+            let value = (mapping.user.as_str(), mapping.password.reveal());
+            mappings.insert((server.as_str(), role.as_str()), value)?;
+        }
+        let mut tables = transaction.open_table(TABLES)?;
+        tables.retain(|name, _| known.tables.contains_key(name))?;
+        for (name, statement) in &known.tables {
+            tables.insert(name.as_str(), statement.as_str())?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_is_there_after_a_restart_and_readable_by_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let server = Server { name: "s0".to_owned(), host: "h".to_owned(), port: 1, dbname: "d".to_owned() };
+        let mapping =
+            Mapping { server: "s0".to_owned(), role: None, user: "u".to_owned(), password: Secret::new("sesame") };
+        {
+            let catalog = ShardCatalog::open(&data).unwrap();
+            catalog
+                .change(|known| {
+                    known.servers.insert("s0".to_owned(), Arc::new(server.clone()));
+                    known.mappings.insert(("s0".to_owned(), String::new()), Arc::new(mapping.clone()));
+                    known.tables.insert("t".to_owned(), "CREATE TABLE t ()".to_owned());
+                    known.tables.insert("u".to_owned(), "CREATE TABLE u ()".to_owned());
+                    Ok(())
+                })
+                .unwrap();
+            catalog.change(|known| Ok(known.tables.remove("u"))).unwrap();
+            // What fails changes nothing.
+            let failed = catalog.change(|known| {
+                known.servers.clear();
+                Err::<(), _>(Error::internal("no"))
+            });
+            assert!(failed.is_err());
+        }
+        let catalog = ShardCatalog::open(&data).unwrap();
+        let known = catalog.known();
+        assert_eq!(**known.server("s0").unwrap(), server);
+        assert_eq!(**known.mapping("s0", "anybody").unwrap(), mapping);
+        assert_eq!(known.tables.keys().collect::<Vec<_>>(), ["t"]);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = fs::metadata(data.join(FILE)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn without_a_directory_nothing_can_be_made() {
+        let error = ShardCatalog::absent().change(|_| Ok(())).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::ObjectNotInPrerequisiteState);
+    }
+}

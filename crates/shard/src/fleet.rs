@@ -1,0 +1,136 @@
+//! The fleet: what is known of the shards, and the pools of connections to them.
+//!
+//! One for a server. The session asks it for a connection, DDL asks it to do the same on several shards or on none, and
+//! the catalog of SQL asks it which tables there are.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, ThreadId};
+
+use ashlar_base::{Error, ErrorCode, Result};
+use parking_lot::Mutex;
+
+use crate::backend::Settings;
+use crate::catalog::ShardCatalog;
+use crate::pool::{Lease, LineStatistics, Pool, PoolConfig};
+
+/// See the module.
+pub struct Fleet {
+    catalog: ShardCatalog,
+    config: PoolConfig,
+    /// By the thread of doors that uses it.
+    pools: Mutex<HashMap<ThreadId, Arc<Pool>>>,
+    /// That of the query pool.
+    of_queries: OnceLock<Arc<Pool>>,
+}
+
+impl Fleet {
+    /// A fleet without connections. The bounds are those of each pool.
+    pub fn new(catalog: ShardCatalog, config: PoolConfig) -> Arc<Self> {
+        Arc::new(Self { catalog, config, pools: Mutex::default(), of_queries: OnceLock::new() })
+    }
+
+    /// What is known.
+    pub fn catalog(&self) -> &ShardCatalog {
+        &self.catalog
+    }
+
+    /// The pool of this thread, which runs one runtime and will until it ends.
+    pub fn pool_of_thread(&self) -> Arc<Pool> {
+        let mut pools = self.pools.lock();
+        Arc::clone(pools.entry(thread::current().id()).or_insert_with(|| Pool::new(self.config)))
+    }
+
+    /// The pool of the query pool: only for what runs there.
+    pub fn pool_of_queries(&self) -> &Arc<Pool> {
+        self.of_queries.get_or_init(|| Pool::new(self.config))
+    }
+
+    /// Lends a connection to a server, as this user logs in there.
+    ///
+    /// # Errors
+    /// 42704 where there is no such server or no mapping; as [`Pool::lend`].
+    pub async fn lend(&self, pool: &Arc<Pool>, server: &str, role: &str, settings: &Settings) -> Result<Lease> {
+        let known = self.catalog.known();
+        let (server, mapping) = (known.server(server)?, known.mapping(server, role)?);
+        pool.lend(server, mapping, settings).await
+    }
+
+    /// Connections to a server are not what they were: those that are idle are closed, the others when they come back.
+    pub fn forget(&self, server: &str) {
+        let pools: Vec<Arc<Pool>> = self.pools.lock().values().chain(self.of_queries.get()).cloned().collect();
+        for pool in pools {
+            pool.forget(server);
+        }
+    }
+
+    /// What can be said of the connections to each server, of all pools together.
+    pub fn statistics(&self) -> HashMap<String, LineStatistics> {
+        let pools: Vec<Arc<Pool>> = self.pools.lock().values().chain(self.of_queries.get()).cloned().collect();
+        let mut sums: HashMap<String, LineStatistics> = HashMap::new();
+        for (server, line) in pools.iter().flat_map(|pool| pool.statistics()) {
+            let sum = sums.entry(server).or_default();
+            *sum = LineStatistics {
+                idle: sum.idle + line.idle,
+                in_use: sum.in_use + line.in_use,
+                waiting: sum.waiting + line.waiting,
+                made: sum.made + line.made,
+                lent: sum.lent + line.lent,
+            };
+        }
+        sums
+    }
+
+    /// Runs statements on several shards, each in a transaction of its own there, and commits them only when all have succeeded:
+    /// (server, statements) in the order in which they commit. Runs on the query pool.
+    ///
+    /// # Errors
+    /// What the first shard that fails says; then nothing has happened anywhere, unless the error is [`Partial`].
+    pub async fn on_all(&self, role: &str, work: &[(String, String)]) -> Result<(), Partial> {
+        let nothing = |error: Error| Partial { error, done: Vec::new() };
+        let pool = self.pool_of_queries();
+        let mut leases: Vec<Lease> = Vec::new();
+        for (server, sql) in work {
+            let mut lease = self.lend(pool, server, role, &Settings::default()).await.map_err(nothing)?;
+            lease.queue_query("BEGIN");
+            // Those that have begun end with their leases, on every way out of here.
+            let begun = lease.run(sql).await;
+            leases.push(lease);
+            if let Err(error) = begun {
+                leases.into_iter().for_each(Lease::abandon);
+                return Err(nothing(error));
+            }
+        }
+        let mut done: Vec<String> = Vec::new();
+        let mut failure: Option<Error> = None;
+        for (mut lease, (server, _)) in leases.into_iter().zip(work) {
+            if failure.is_some() && done.is_empty() {
+                lease.abandon();
+                continue;
+            }
+            match lease.run("COMMIT").await {
+                Ok(tag) if tag == "COMMIT" => done.push(server.clone()),
+                Ok(_) => {
+                    let message = format!("shard \"{server}\" rolled back instead of committing");
+                    failure.get_or_insert(Error::new(ErrorCode::SerializationFailure, message));
+                }
+                Err(error) => {
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        match failure {
+            None => Ok(()),
+            Some(error) => Err(Partial { error, done }),
+        }
+    }
+}
+
+/// What was to happen on all shards has not: why, and on which it has all the same.
+#[derive(Debug)]
+pub struct Partial {
+    /// Why.
+    pub error: Error,
+    /// Where it has been committed.
+    pub done: Vec<String>,
+}

@@ -1,0 +1,322 @@
+//! Connections to shards that are lent and given back: one pool for each thread of doors, and one for the query pool.
+//!
+//! ```text
+//! lend ──▶ idle connection ──or── a new one, below the bound ──or── wait in line, up to a time
+//! ```
+//!
+//! A session and the connections that it borrows are on one thread, so the lock of a pool is taken by that thread, and, for as
+//! long as it takes to count, by whoever looks at `ashlar.backends`. The pool of the query pool is shared by its threads.
+//! Never lends a connection that is in the middle of something: it is closed instead, and what it runs is cancelled.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ashlar_base::scope::{self, Name};
+use ashlar_base::{Error, ErrorCode, Result, clock};
+use ashlar_protocol::pg::TransactionStatus;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::backend::{Backend, Limits, Settings};
+use crate::server::{Mapping, Server};
+
+/// Bounds of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolConfig {
+    /// Connections to one server.
+    pub connections_max: usize,
+    /// Who waits for one, of one server.
+    pub waiting_max: usize,
+    /// How long it is waited.
+    pub wait_max: Duration,
+    /// How long a connection stays that nobody needs; `None` for ever.
+    pub idle_max: Option<Duration>,
+    /// How old a connection may become; `None` for any age.
+    pub life_max: Option<Duration>,
+    /// Of each connection.
+    pub limits: Limits,
+}
+
+static WAIT: Name = Name::new("shard connection");
+static SWEEP: Name = Name::new("shard idle connections");
+static FAREWELL: Name = Name::new("shard rollback");
+
+/// The pool of one thread.
+pub struct Pool {
+    config: PoolConfig,
+    lines: Mutex<HashMap<String, Line>>,
+}
+
+/// The connections to one server.
+#[derive(Default)]
+struct Line {
+    idle: Vec<Backend>,
+    /// All of them, those that are being made among them.
+    open: usize,
+    waiting: VecDeque<oneshot::Sender<Slot>>,
+    /// Connections that were made.
+    made: u64,
+    /// Times that one was lent.
+    lent: u64,
+}
+
+/// What can be said of the connections to one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineStatistics {
+    /// Connections that nobody uses now.
+    pub idle: usize,
+    /// Connections that somebody uses.
+    pub in_use: usize,
+    /// Who waits for one.
+    pub waiting: usize,
+    /// Connections that were made.
+    pub made: u64,
+    /// Times that one was lent.
+    pub lent: u64,
+}
+
+impl Pool {
+    /// An empty pool. Idle connections are closed in time by a task of the current runtime.
+    pub fn new(config: PoolConfig) -> Arc<Self> {
+        let pool = Arc::new(Self { config, lines: Mutex::default() });
+        if let Some(idle_max) = config.idle_max
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            let weak = Arc::downgrade(&pool);
+            drop(runtime.spawn(scope::task(&SWEEP, sweep(weak, idle_max))));
+        }
+        pool
+    }
+
+    /// Lends a connection to a server, with these settings.
+    ///
+    /// # Errors
+    /// 53300 where there is none in time; 08001 where the server cannot be reached.
+    pub async fn lend(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        mapping: &Arc<Mapping>,
+        settings: &Settings,
+    ) -> Result<Lease> {
+        let mut slot = self.enter(server).await?;
+        let fits = |backend: &Backend| {
+            backend.server() == server && backend.mapping() == mapping && self.is_young(backend) && backend.is_clean()
+        };
+        let mut backend = match slot.backend.take().filter(fits) {
+            Some(backend) => backend,
+            None => {
+                let made = Backend::connect(server, mapping, settings, self.config.limits).await?;
+                if let Some(line) = self.lines.lock().get_mut(&server.name) {
+                    line.made += 1;
+                }
+                made
+            }
+        };
+        let adopted = tokio::time::timeout(self.config.limits.connect, backend.adopt(settings)).await;
+        adopted.unwrap_or_else(|_| {
+            let message = format!("shard \"{}\" did not answer in time", server.name);
+            Err(Error::new(ErrorCode::ConnectionFailure, message))
+        })?;
+        if let Some(line) = self.lines.lock().get_mut(&server.name) {
+            line.lent += 1;
+        }
+        Ok(Lease { backend: Some(backend), slot })
+    }
+
+    /// A place among the connections to a server, with an idle one where there is one.
+    async fn enter(self: &Arc<Self>, server: &Server) -> Result<Slot> {
+        let receiver = {
+            let mut lines = self.lines.lock();
+            let line = lines.entry(server.name.clone()).or_default();
+            if let Some(backend) = line.idle.pop() {
+                return Ok(self.slot(server, Some(backend)));
+            }
+            if line.open < self.config.connections_max {
+                line.open += 1;
+                return Ok(self.slot(server, None));
+            }
+            // Who has left the line does not count.
+            line.waiting.retain(|waiting| !waiting.is_closed());
+            if line.waiting.len() >= self.config.waiting_max {
+                return Err(busy(server, "too many statements wait for one"));
+            }
+            let (sender, receiver) = oneshot::channel();
+            line.waiting.push_back(sender);
+            receiver
+        };
+        match tokio::time::timeout(self.config.wait_max, scope::scope(&WAIT, receiver)).await {
+            Ok(Ok(slot)) => Ok(slot),
+            Ok(Err(_)) => Err(Error::internal("the line for connections was dropped")),
+            Err(_) => Err(busy(server, "none became free in time")),
+        }
+    }
+
+    fn slot(self: &Arc<Self>, server: &Server, backend: Option<Backend>) -> Slot {
+        Slot { pool: Arc::clone(self), server: server.name.clone(), backend }
+    }
+
+    fn is_young(&self, backend: &Backend) -> bool {
+        self.config.life_max.is_none_or(|max| backend.made.elapsed() < max)
+    }
+
+    /// Takes a place back, with its connection where that can be lent again.
+    fn leave(self: &Arc<Self>, server: &str, mut backend: Option<Backend>) {
+        loop {
+            let next = {
+                let mut lines = self.lines.lock();
+                let Some(line) = lines.get_mut(server) else { return };
+                match line.waiting.pop_front() {
+                    Some(next) => next,
+                    None => {
+                        match backend.take() {
+                            Some(backend) => line.idle.push(backend),
+                            None => line.open -= 1,
+                        }
+                        return;
+                    }
+                }
+            };
+            let slot = Slot { pool: Arc::clone(self), server: server.to_owned(), backend: backend.take() };
+            match next.send(slot) {
+                Ok(()) => return,
+                // It has left the line meanwhile. What comes back must not leave once more by itself.
+                Err(mut slot) => {
+                    backend = slot.backend.take();
+                    slot.server.clear();
+                }
+            }
+        }
+    }
+
+    /// Closes connections that nobody has needed for so long.
+    fn close_idle(&self, idle_max: Duration) {
+        let mut closed = Vec::new();
+        {
+            let mut lines = self.lines.lock();
+            for line in lines.values_mut() {
+                let (old, kept): (Vec<Backend>, Vec<Backend>) =
+                    line.idle.drain(..).partition(|backend| backend.idle_since.elapsed() >= idle_max);
+                line.idle = kept;
+                line.open -= old.len();
+                closed.extend(old);
+            }
+        }
+        // Closed without the lock.
+        drop(closed);
+    }
+
+    /// Closes what is idle and goes to a server: it is no more what it was.
+    pub fn forget(&self, server: &str) {
+        let closed = {
+            let mut lines = self.lines.lock();
+            let Some(line) = lines.get_mut(server) else { return };
+            line.open -= line.idle.len();
+            std::mem::take(&mut line.idle)
+        };
+        drop(closed);
+    }
+
+    /// What can be said of it, by server.
+    pub fn statistics(&self) -> Vec<(String, LineStatistics)> {
+        let lines = self.lines.lock();
+        let of = |line: &Line| LineStatistics {
+            idle: line.idle.len(),
+            in_use: line.open - line.idle.len(),
+            waiting: line.waiting.len(),
+            made: line.made,
+            lent: line.lent,
+        };
+        lines.iter().map(|(server, line)| (server.clone(), of(line))).collect()
+    }
+}
+
+async fn sweep(pool: Weak<Pool>, idle_max: Duration) {
+    let period = (idle_max / 4).max(Duration::from_millis(100));
+    loop {
+        tokio::time::sleep(period).await;
+        let Some(pool) = pool.upgrade() else { return };
+        pool.close_idle(idle_max);
+    }
+}
+
+/// 53300
+fn busy(server: &Server, why: &str) -> Error {
+    let message = format!("no connection to shard \"{}\": all are in use, and {why}", server.name);
+    Error::new(ErrorCode::TooManyConnections, message)
+        .with_hint("Raise shard.connections_per_server_max, or end transactions that hold connections.")
+}
+
+/// A place among the connections to a server, given back when dropped.
+struct Slot {
+    pool: Arc<Pool>,
+    /// Empty where the place has been given back already.
+    server: String,
+    backend: Option<Backend>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if !self.server.is_empty() {
+            let (pool, server) = (Arc::clone(&self.pool), std::mem::take(&mut self.server));
+            pool.leave(&server, self.backend.take());
+        }
+    }
+}
+
+/// A connection that somebody uses: given back when dropped, or closed where it is in the middle of something.
+pub struct Lease {
+    backend: Option<Backend>,
+    slot: Slot,
+}
+
+impl Lease {
+    /// Ends the transaction that is open on the connection, beside whoever had it, and gives it back.
+    pub fn abandon(mut self) {
+        let open = self.backend.as_ref().is_some_and(|backend| backend.status() != TransactionStatus::Idle);
+        let busy = self.backend.as_ref().is_some_and(Backend::is_busy);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        if open && !busy {
+            let patience = self.slot.pool.config.limits.connect;
+            drop(runtime.spawn(scope::task(&FAREWELL, async move {
+                // Where that fails the connection is closed, which ends the transaction too.
+                let _ = tokio::time::timeout(patience, self.run("ROLLBACK")).await;
+            })));
+        }
+    }
+}
+
+impl Deref for Lease {
+    type Target = Backend;
+
+    #[expect(clippy::expect_used, reason = "only `drop` takes it out")]
+    fn deref(&self) -> &Backend {
+        self.backend.as_ref().expect("a lease has its connection until it is dropped")
+    }
+}
+
+impl DerefMut for Lease {
+    #[expect(clippy::expect_used, reason = "only `drop` takes it out")]
+    fn deref_mut(&mut self) -> &mut Backend {
+        self.backend.as_mut().expect("a lease has its connection until it is dropped")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(mut backend) = self.backend.take() else { return };
+        if backend.is_clean() && self.slot.pool.is_young(&backend) {
+            backend.idle_since = clock::monotonic();
+            drop(backend.take_notices());
+            self.slot.backend = Some(backend);
+        } else if backend.is_busy()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            // What it runs nobody waits for any more.
+            let canceller = backend.canceller();
+            drop(backend);
+            drop(runtime.spawn(scope::task(&FAREWELL, async move { canceller.cancel().await })));
+        }
+    }
+}
