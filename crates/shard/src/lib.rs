@@ -12,5 +12,7 @@ pub mod backend;
 pub mod catalog;
 pub mod fleet;
 pub mod pool;
+mod rewrite;
+pub mod route;
 pub mod rules;
 pub mod server;

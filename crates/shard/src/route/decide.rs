@@ -1,0 +1,381 @@
+//! From a route and the values of an execution to what each shard is sent.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use ashlar_base::{Error, Result};
+
+use super::insert::Placed;
+use super::{Decision, Forward, Kind, Merge, Outcome, Request, Route, Several, ShardStatement, ShardedTable, Target};
+use crate::rewrite::{quoted, scan};
+use crate::rules::{Placement, Rule, ShardId, ShardSet};
+
+/// One shard of each group of colocated tables, all on one server.
+struct Spot<'r> {
+    server: &'r Arc<str>,
+    /// By group.
+    shards: Vec<ShardId>,
+}
+
+impl Route {
+    /// Where an execution goes.
+    ///
+    /// # Errors
+    /// 0A000 for a write that cannot be divided among its shards, and what is wrong with values of sharding keys.
+    pub fn decide(&self, request: &Request<'_>) -> Result<Decision<'_>> {
+        if let Some(objection) = &self.objection {
+            return self.to_engine(objection);
+        }
+        if self.kind != Kind::Select && self.occurrences[0].rule.placement() == Placement::Broadcast {
+            return self.broadcast(request);
+        }
+        if let Some(rows) = &self.rows {
+            let placed = rows.place(&self.occurrences[0], request)?;
+            return self.rows(&placed);
+        }
+        let sets: Vec<ShardSet> =
+            self.targets.iter().map(|target| target.condition.shards(&self.groups[target.group], request)).collect();
+        if let Some(spot) = self.one(&sets, request) {
+            let outcome = spot.shards.first().map_or(Outcome::AnyServer, |shard| Outcome::OneShard(*shard));
+            let statements = vec![self.statement(&spot)];
+            return Ok(Decision::Forward(Forward { statements, merge: Merge::Pass, outcome }));
+        }
+        match &self.several {
+            Err(reason) => self.to_engine(reason),
+            Ok(Several::Apart) if self.groups.len() == 1 => self.several(&sets),
+            Ok(Several::Apart) => self.to_engine("its tables are not colocated"),
+        }
+    }
+
+    fn to_engine<'r>(&'r self, reason: &'r str) -> Result<Decision<'r>> {
+        if self.kind == Kind::Select && !self.locks {
+            return Ok(Decision::Engine { reason: Cow::Borrowed(reason) });
+        }
+        Err(Error::unsupported(format!("this statement concerns several shards, and {reason}"))
+            .with_hint("Give the sharding key's values, so that one shard does it."))
+    }
+
+    /// The one place that has all rows that matter.
+    fn one(&self, sets: &[ShardSet], request: &Request<'_>) -> Option<Spot<'_>> {
+        let mut chosen: Vec<Option<ShardId>> = vec![None; self.groups.len()];
+        for (target, set) in self.targets.iter().zip(sets) {
+            // No row matters: any shard says so.
+            if set.is_empty() {
+                continue;
+            }
+            let shard = set.only()?;
+            match &mut chosen[target.group] {
+                Some(other) if *other != shard => return None,
+                other => *other = Some(shard),
+            }
+        }
+        let server_of = |group: usize, shard: ShardId| &self.groups[group].shards()[shard.index()].server;
+        let mut server: Option<&Arc<str>> = None;
+        for (group, shard) in chosen.iter().enumerate().filter_map(|(group, shard)| Some((group, (*shard)?))) {
+            let this = server_of(group, shard);
+            if server.is_some_and(|other| other != this) {
+                return None;
+            }
+            server = Some(this);
+        }
+        let candidates: Vec<&Arc<str>> = match server {
+            Some(server) => vec![server],
+            None => {
+                let all = self.occurrences[0].rule.shards().iter().map(|shard| &shard.server);
+                let preferred = all.clone().filter(|server| Some(&***server) == request.preferred);
+                preferred.chain(all).collect()
+            }
+        };
+        candidates.into_iter().find_map(|server| {
+            let shards = chosen.iter().enumerate().map(|(group, shard)| {
+                shard.or_else(|| {
+                    let at = self.groups[group].shards().iter().position(|shard| shard.server == *server)?;
+                    u16::try_from(at).ok().map(ShardId)
+                })
+            });
+            let spot = Spot { server, shards: shards.collect::<Option<_>>()? };
+            self.is_possible(&spot).then_some(spot)
+        })
+    }
+
+    /// Whether all tables that are not divided are there.
+    fn is_possible(&self, spot: &Spot<'_>) -> bool {
+        let undivided = self.occurrences.iter().filter(|table| table.rule.placement() != Placement::Sharded);
+        undivided.into_iter().all(|table| table.rule.shards().iter().any(|shard| shard.server == *spot.server))
+    }
+
+    /// Every shard for its own rows.
+    fn several(&self, sets: &[ShardSet]) -> Result<Decision<'_>> {
+        let rule = &self.groups[0];
+        let anchors = self.targets.iter().zip(sets).filter(|(target, _)| target.is_anchor);
+        let needed = anchors.fold(rule.all(), |needed, (_, set)| needed.and(set));
+        let needed = if needed.is_empty() { ShardSet::of(ShardId(0)) } else { needed };
+        let mut statements = Vec::with_capacity(needed.len());
+        for shard in needed.iter() {
+            let spot = Spot { server: &rule.shards()[shard.index()].server, shards: vec![shard] };
+            if !self.is_possible(&spot) {
+                return self.to_engine("a table that it reads is not on all of their servers");
+            }
+            statements.push(self.statement(&spot));
+        }
+        let outcome = match needed.only() {
+            Some(shard) => Outcome::OneShard(shard),
+            None if needed == rule.all() => Outcome::AllShards,
+            None => Outcome::Shards(needed),
+        };
+        let merge = match statements.len() {
+            1 => Merge::Pass,
+            _ if self.has_rows => Merge::Concat,
+            _ => Merge::Count,
+        };
+        Ok(Decision::Forward(Forward { statements, merge, outcome }))
+    }
+
+    /// The same change on every server.
+    fn broadcast(&self, request: &Request<'_>) -> Result<Decision<'_>> {
+        let table = &self.occurrences[0];
+        let placed = match &self.rows {
+            // Generated once: the copies are the same.
+            Some(rows) => Some(rows.place(table, request)?),
+            None => None,
+        };
+        let mut statements = Vec::with_capacity(table.rule.shards().len());
+        for (at, shard) in table.rule.shards().iter().enumerate() {
+            let spot = Spot { server: &shard.server, shards: Vec::new() };
+            if !self.is_possible(&spot) {
+                return self.to_engine("a table that it reads is not on all servers");
+            }
+            let mut statement = match &placed {
+                Some(placed) => self.some_rows(&spot, placed, |_| true),
+                None => self.statement(&spot),
+            };
+            statement.shard = ShardId(u16::try_from(at).unwrap_or(u16::MAX));
+            statements.push(statement);
+        }
+        let merge = if statements.len() == 1 { Merge::Pass } else { Merge::Identical };
+        Ok(Decision::Forward(Forward { statements, merge, outcome: Outcome::Broadcast }))
+    }
+
+    /// The rows of VALUES, each to its shard.
+    fn rows(&self, placed: &Placed) -> Result<Decision<'_>> {
+        let rule = &self.occurrences[0].rule;
+        if rule.placement() == Placement::Single {
+            let spot = Spot { server: &rule.shards()[0].server, shards: Vec::new() };
+            if !self.is_possible(&spot) {
+                return self.to_engine("a table that it reads is on another server");
+            }
+            let statements = vec![self.some_rows(&spot, placed, |_| true)];
+            let outcome = Outcome::OneShard(ShardId(0));
+            return Ok(Decision::Forward(Forward { statements, merge: Merge::Pass, outcome }));
+        }
+        if !self.targets.is_empty() {
+            return self.to_engine("its rows are computed from rows of sharded tables");
+        }
+        let needed: ShardSet = placed.shards.iter().copied().collect();
+        let mut statements = Vec::with_capacity(needed.len());
+        for shard in needed.iter() {
+            let spot = Spot { server: &rule.shards()[shard.index()].server, shards: vec![shard] };
+            if !self.is_possible(&spot) {
+                return self.to_engine("a table that it reads is not on all of their servers");
+            }
+            statements.push(self.some_rows(&spot, placed, |row| placed.shards[row] == shard));
+        }
+        let (outcome, merge) = match needed.only() {
+            Some(shard) => (Outcome::OneShard(shard), Merge::Pass),
+            None if self.has_rows => {
+                let order = placed.shards.iter().map(|shard| needed.iter().position(|other| other == *shard));
+                let order = order.map(|at| at.and_then(|at| u16::try_from(at).ok()).unwrap_or(0)).collect();
+                (Outcome::Shards(needed), Merge::Interleave(order))
+            }
+            None => (Outcome::Shards(needed), Merge::Count),
+        };
+        Ok(Decision::Forward(Forward { statements, merge, outcome }))
+    }
+
+    /// The statement with the physical names of a spot.
+    fn statement(&self, spot: &Spot<'_>) -> ShardStatement<'_> {
+        ShardStatement {
+            server: self.server(spot),
+            shard: spot.shards.first().copied().unwrap_or(ShardId(0)),
+            text: self.part(0..self.text.len(), spot),
+            parameters: None,
+        }
+    }
+
+    /// A server's name that lives as long as the route.
+    fn server(&self, spot: &Spot<'_>) -> &str {
+        let all = self.occurrences.iter().flat_map(|table| table.rule.shards());
+        all.map(|shard| &shard.server).find(|server| *server == spot.server).map_or("", |server| server)
+    }
+
+    fn part(&self, part: std::ops::Range<usize>, spot: &Spot<'_>) -> Cow<'_, str> {
+        self.template.fill(&self.text, part, |occurrence| self.physical(occurrence, spot))
+    }
+
+    /// What a table's name becomes; `None` where it stays.
+    fn physical(&self, occurrence: usize, spot: &Spot<'_>) -> Option<String> {
+        let table = &self.occurrences[occurrence];
+        let shard = match table.rule.placement() {
+            Placement::Sharded => {
+                let group = self.group_of(occurrence);
+                &table.rule.shards()[spot.shards.get(group)?.index()]
+            }
+            Placement::Broadcast | Placement::Single => {
+                table.rule.shards().iter().find(|shard| shard.server == *spot.server)?
+            }
+        };
+        if shard.schema == table.schema && shard.table == table.name {
+            return None;
+        }
+        let style = self.names[occurrence];
+        let mut written = String::new();
+        if style.has_schema || shard.schema != table.schema {
+            written = format!("{}.", quoted(&shard.schema));
+        }
+        written.push_str(&quoted(&shard.table));
+        if !style.has_alias {
+            written.push_str(&format!(" AS {}", quoted(&table.name)));
+        }
+        Some(written)
+    }
+
+    fn group_of(&self, occurrence: usize) -> usize {
+        let rule = &self.occurrences[occurrence].rule;
+        self.groups.iter().position(|group| group.is_colocated_with(rule)).unwrap_or(0)
+    }
+
+    /// An INSERT with some of its rows.
+    fn some_rows(&self, spot: &Spot<'_>, placed: &Placed, is_kept: impl Fn(usize) -> bool) -> ShardStatement<'_> {
+        let Some(rows) = &self.rows else { return self.statement(spot) };
+        let kept: Vec<usize> = (0..rows.places.len()).filter(|row| is_kept(*row)).collect();
+        let is_whole = kept.len() == rows.places.len();
+        if is_whole && placed.generated.iter().all(Option::is_none) {
+            return self.statement(spot);
+        }
+        let (first, last) = (rows.places[0].start, rows.places[rows.places.len() - 1].end);
+        let mut text = String::with_capacity(self.text.len());
+        match rows.generated.as_ref().and_then(|generated| generated.column.as_ref()) {
+            Some((at, column)) => {
+                text.push_str(&self.part(0..*at, spot));
+                text.push_str(column);
+                text.push_str(&self.part(*at..first, spot));
+            }
+            None => text.push_str(&self.part(0..first, spot)),
+        }
+        for (number, row) in kept.iter().enumerate() {
+            if number > 0 {
+                text.push_str(", ");
+            }
+            let place = rows.places[*row].clone();
+            let value = placed.generated.get(*row).and_then(Option::as_ref);
+            let hole = rows.generated.as_ref().and_then(|generated| generated.values[*row].clone());
+            match (value, hole) {
+                (Some(value), Some(hole)) => {
+                    text.push_str(&self.text[place.start..hole.start]);
+                    if hole.is_empty() {
+                        text.push_str(", ");
+                    }
+                    text.push_str(value);
+                    text.push_str(&self.text[hole.end..place.end]);
+                }
+                _ => text.push_str(&self.text[place]),
+            }
+        }
+        text.push_str(&self.part(last..self.text.len(), spot));
+        let (text, parameters) = if is_whole { (text, None) } else { renumbered(text) };
+        ShardStatement {
+            server: self.server(spot),
+            shard: spot.shards.first().copied().unwrap_or(ShardId(0)),
+            text: Cow::Owned(text),
+            parameters,
+        }
+    }
+
+    /// What was decided and why, in lines for EXPLAIN (ROUTE).
+    pub fn explain(&self, decision: &Decision<'_>) -> Vec<String> {
+        let mut lines = Vec::new();
+        match decision {
+            Decision::Engine { reason } => lines.push(format!("Route: engine, because {reason}")),
+            Decision::Forward(forward) => {
+                let which = match &forward.outcome {
+                    Outcome::OneShard(shard) => format!("shard {shard}"),
+                    Outcome::Shards(shards) => {
+                        let shards: Vec<String> = shards.iter().map(|shard| shard.to_string()).collect();
+                        format!("shards {}", shards.join(", "))
+                    }
+                    Outcome::AllShards => "all shards".to_owned(),
+                    Outcome::AnyServer => "any server".to_owned(),
+                    Outcome::Broadcast => "all servers, the same change".to_owned(),
+                };
+                lines.push(format!("Route: {which}"));
+                if forward.statements.len() > 1 {
+                    let merge = match &forward.merge {
+                        Merge::Pass | Merge::Concat => "rows of all",
+                        Merge::Count => "numbers of rows added",
+                        Merge::Identical => "one answer of all",
+                        Merge::Interleave(_) => "rows in the order of VALUES",
+                        Merge::Rows(_) => "rows put together",
+                    };
+                    lines.push(format!("Merge: {merge}"));
+                }
+                for statement in &forward.statements {
+                    lines.push(format!("  {} ({}): {}", statement.server, statement.shard, statement.text));
+                }
+            }
+        }
+        for (target, table) in self.targets.iter().zip(1..) {
+            let names: Vec<&str> = target.keys(&self.occurrences, &self.groups);
+            lines.push(format!("Condition {table} on ({}): {}", names.join(", "), target.condition.explain(&names)));
+        }
+        lines
+    }
+
+    /// One shard's text with all parameters as they are, before any value is known: for asking what it looks like.
+    pub fn sample(&self) -> ShardStatement<'_> {
+        let rule = &self.occurrences[0].rule;
+        let spots = rule.shards().iter().enumerate().map(|(at, shard)| {
+            let own = ShardId(u16::try_from(at).unwrap_or(0));
+            let shards = self.groups.iter().map(|group| {
+                if group.is_colocated_with(rule) {
+                    return own;
+                }
+                let at = group.shards().iter().position(|other| other.server == shard.server);
+                ShardId(at.and_then(|at| u16::try_from(at).ok()).unwrap_or(0))
+            });
+            Spot { server: &shard.server, shards: shards.collect() }
+        });
+        let mut spots: Vec<Spot<'_>> = spots.collect();
+        let best = spots.iter().position(|spot| self.is_possible(spot)).unwrap_or(0);
+        self.statement(&spots.swap_remove(best))
+    }
+}
+
+impl Target {
+    /// Names of the key's columns.
+    fn keys<'t>(&self, tables: &'t [Arc<ShardedTable>], groups: &[Rule]) -> Vec<&'t str> {
+        let table = tables.iter().find(|table| table.rule.is_colocated_with(&groups[self.group]));
+        table.map_or(Vec::new(), |table| table.rule.key().iter().map(|at| table.columns[*at].name.as_str()).collect())
+    }
+}
+
+/// A text with its parameters numbered from 1 without gaps, and which they were.
+fn renumbered(text: String) -> (String, Option<Vec<u16>>) {
+    let found = scan::parameters(&text);
+    let mut kept: Vec<u16> = Vec::new();
+    let mut out = String::with_capacity(text.len());
+    let mut copied = 0;
+    for (place, number) in found {
+        let at = kept.iter().position(|other| *other == number).unwrap_or_else(|| {
+            kept.push(number);
+            kept.len() - 1
+        });
+        out.push_str(&text[copied..place.start]);
+        out.push_str(&format!("${}", at + 1));
+        copied = place.end;
+    }
+    if kept.is_empty() {
+        return (text, Some(kept));
+    }
+    out.push_str(&text[copied..]);
+    (out, Some(kept))
+}

@@ -1,0 +1,90 @@
+//! What is known of PostgreSQL's functions by name: which may be given to a shard at all, which are aggregates, which say
+//! the same on every server.
+//!
+//! A name that is not listed may be a function of the user's on some server, which could read any table: a statement
+//! with one is not forwarded.
+
+use pg_query::NodeEnum;
+use pg_query::protobuf::FuncCall;
+
+use super::nodes;
+
+/// What a function does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// The same result for the same arguments, everywhere.
+    Immutable,
+    /// Depends on the session, the time or chance.
+    Varying,
+    /// Of many rows.
+    Aggregate,
+    /// Of a window only.
+    Window,
+}
+
+const IMMUTABLE: &str = " abs acos array_append array_cat array_dims array_fill array_length array_lower array_ndims \
+    array_position array_positions array_prepend array_remove array_replace array_to_string array_upper ascii asin atan \
+    atan2 bit_length btrim cardinality cbrt ceil ceiling char_length character_length chr concat_ws cos cot date_bin \
+    decode degrees div encode exp extract date_part factorial floor format gcd get_bit get_byte generate_series \
+    generate_subscripts greatest hashint4 \
+    hashint8 hashtext hashint4extended hashint8extended hashtextextended initcap isfinite json_array_length \
+    json_extract_path json_extract_path_text json_typeof jsonb_array_length jsonb_build_array jsonb_build_object \
+    jsonb_extract_path jsonb_extract_path_text jsonb_insert jsonb_pretty jsonb_set jsonb_strip_nulls jsonb_typeof \
+    json_strip_nulls justify_days justify_hours justify_interval lcm least left length ln log log10 lower lpad ltrim \
+    make_date make_interval make_time make_timestamp md5 min_scale mod num_nonnulls num_nulls nullif octet_length \
+    overlaps overlay pi position power quote_ident quote_literal quote_nullable radians regexp_count regexp_instr \
+    regexp_like regexp_match regexp_matches regexp_replace regexp_split_to_array regexp_split_to_table regexp_substr \
+    repeat replace reverse right round rpad rtrim scale sha224 sha256 sha384 sha512 sign sin split_part sqrt \
+    starts_with string_to_array string_to_table strpos substr substring tan timezone to_hex translate trim_array trim_scale trunc \
+    unnest upper width_bucket like_escape like notlike json_array_elements json_array_elements_text jsonb_array_elements \
+    jsonb_array_elements_text jsonb_each jsonb_each_text json_each json_each_text jsonb_object_keys json_object_keys \
+    json_build_array json_build_object ";
+
+const VARYING: &str = " age array_to_json clock_timestamp concat convert convert_from convert_to date_trunc \
+    gen_random_uuid make_timestamptz now random row_to_json statement_timestamp timeofday to_char \
+    to_date to_json to_jsonb to_number to_timestamp transaction_timestamp uuidv4 uuidv7 version pg_typeof pg_column_size ";
+
+const AGGREGATES: &str = " any_value array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp \
+    every grouping json_agg json_object_agg jsonb_agg jsonb_object_agg max min mode percentile_cont percentile_disc \
+    regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy stddev stddev_pop \
+    stddev_samp string_agg sum var_pop var_samp variance xmlagg ";
+
+const WINDOWS: &str =
+    " row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value ";
+
+/// The function's own name, in lower case as the grammar has it; `None` where it is of a schema of the user's.
+pub(super) fn name(call: &FuncCall) -> Option<&str> {
+    match &call.funcname[..] {
+        [name] => nodes::string(name),
+        [schema, name] if nodes::string(schema) == Some("pg_catalog") => nodes::string(name),
+        _ => None,
+    }
+}
+
+/// What a call does; `None` where that is not known.
+pub(super) fn class(call: &FuncCall) -> Option<Class> {
+    let name = name(call)?;
+    let is_in = |list: &str| list.split_ascii_whitespace().any(|known| known == name);
+    if is_in(AGGREGATES) {
+        Some(Class::Aggregate)
+    } else if is_in(WINDOWS) {
+        // Some are aggregates too, of ordered sets.
+        Some(if call.over.is_some() { Class::Window } else { Class::Aggregate })
+    } else if is_in(IMMUTABLE) {
+        Some(Class::Immutable)
+    } else if is_in(VARYING) {
+        Some(Class::Varying)
+    } else {
+        None
+    }
+}
+
+/// Whether a node, without what is below it, says the same on every server: for writes that go to all of them. Only
+/// kinds that are known to are; types whose text depends on the session are left to the caller.
+pub(super) fn is_same_everywhere(node: &NodeEnum) -> bool {
+    match node {
+        NodeEnum::FuncCall(call) => class(call) == Some(Class::Immutable) && name(call) != Some("timezone"),
+        NodeEnum::SqlvalueFunction(_) => false,
+        _ => true,
+    }
+}

@@ -1,0 +1,375 @@
+//! INSERT: which row goes where, and the text of those that go to one shard.
+
+use std::ops::Range;
+
+use ashlar_base::value::text::{self, TextStyle};
+use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, SqlType, Value};
+use pg_query::NodeEnum;
+use pg_query::protobuf::{InsertStmt, Node, OnConflictAction, SelectStmt};
+
+use super::analysis::{Analysis, Conjunct, Written};
+use super::nodes;
+use super::operand::{Known, Operand};
+use super::query::Query;
+use super::scope::{From, Occurrences, Scope};
+use super::{Request, ShardedTable};
+use crate::rewrite::scan;
+use crate::rules::{Generator, Key, KeyClass, Placement, ShardId};
+
+/// Rows that one INSERT may have: each is looked at by itself.
+const ROWS_MAX: usize = 100_000;
+
+/// The rows of `INSERT ... VALUES`.
+#[derive(Debug, PartialEq)]
+pub(super) struct Rows {
+    /// Each row's bytes in the text, with its parentheses.
+    pub(super) places: Vec<Range<usize>>,
+    /// Of each row, the values of the sharding key's columns.
+    keys: Vec<Vec<Source>>,
+    pub(super) generated: Option<Generated>,
+}
+
+/// Where a key's value comes from.
+#[derive(Clone, Debug, PartialEq)]
+enum Source {
+    Operand(Operand),
+    Generated,
+}
+
+/// A column whose values are made here.
+#[derive(Debug, PartialEq)]
+pub(super) struct Generated {
+    pub(super) generator: Generator,
+    pub(super) sql_type: SqlType,
+    /// What the column list gets, and where.
+    pub(super) column: Option<(usize, String)>,
+    /// Of each row, what its value replaces; an empty range is the place before the closing parenthesis, or `None`: the
+    /// row has a value of its own.
+    pub(super) values: Vec<Option<Range<usize>>>,
+}
+
+/// The rows of a statement under its parameters.
+pub(super) struct Placed {
+    /// The shard of each row.
+    pub(super) shards: Vec<ShardId>,
+    /// The generated value of each row, as it is written in SQL; none where nothing is generated.
+    pub(super) generated: Vec<Option<String>>,
+}
+
+impl Rows {
+    /// Where each row goes.
+    pub(super) fn place(&self, table: &ShardedTable, request: &Request<'_>) -> Result<Placed> {
+        let rule = &table.rule;
+        let mut placed = Placed { shards: Vec::with_capacity(self.keys.len()), generated: Vec::new() };
+        for (at, key) in self.keys.iter().enumerate() {
+            let mut made = None;
+            if let Some(generated) = self.generated.as_ref().filter(|generated| generated.values[at].is_some()) {
+                made = Some(generate(generated.generator, request)?);
+            }
+            if rule.placement() == Placement::Sharded {
+                let mut keys = Vec::with_capacity(key.len());
+                for ((source, class), column) in key.iter().zip(rule.classes()).zip(rule.key()) {
+                    keys.push(match source {
+                        Source::Operand(operand) => known(operand, *class, &table.columns[*column].name, request)?,
+                        Source::Generated => match &made {
+                            Some(value) => Key::new(*class, &value.as_datum())?,
+                            None => None,
+                        },
+                    });
+                }
+                placed.shards.push(rule.shard_of_keys(&keys)?);
+            }
+            if let Some(generated) = &self.generated {
+                placed.generated.push(made.map(|value| literal(generated.sql_type, &value)));
+            }
+        }
+        Ok(placed)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let keys: usize = self
+            .keys
+            .iter()
+            .flatten()
+            .map(|source| match source {
+                Source::Operand(operand) => operand.bytes(),
+                Source::Generated => 0,
+            })
+            .sum();
+        keys + self.places.len() * (size_of::<Range<usize>>() + size_of::<Vec<Source>>() + size_of::<Source>())
+    }
+}
+
+fn generate(generator: Generator, request: &Request<'_>) -> Result<Value> {
+    let generate = request.generate.ok_or_else(|| Error::internal("nobody makes keys here"))?;
+    generate(generator)
+}
+
+fn known(operand: &Operand, class: KeyClass, column: &str, request: &Request<'_>) -> Result<Option<Key>> {
+    match operand.key(class, request) {
+        Known::Key(key) => Ok(Some(key)),
+        Known::Null => Ok(None),
+        Known::Unknown => Err(Error::new(
+            ErrorCode::DatatypeMismatch,
+            format!("the value for column \"{column}\" cannot be read as its type before it is sent to a shard"),
+        )
+        .with_hint("The column decides where the row goes: give it a value or a parameter of its own type.")),
+    }
+}
+
+/// A generated value as SQL has it.
+fn literal(sql_type: SqlType, value: &Value) -> String {
+    let mut written = Vec::new();
+    text::write(sql_type, &value.as_datum(), &TextStyle::default(), &mut written);
+    let written = String::from_utf8_lossy(&written).into_owned();
+    match value {
+        Value::Int8(_) => written,
+        _ => format!("'{written}'"),
+    }
+}
+
+/// What an INSERT is besides its target.
+pub(super) enum Inserted {
+    /// VALUES
+    Rows(Rows),
+    /// A query.
+    Query(Query),
+    /// DEFAULT VALUES
+    Defaults,
+}
+
+impl Analysis<'_> {
+    /// Walks an INSERT; its target is the first occurrence.
+    pub(super) fn insert(&mut self, insert: &InsertStmt) -> Result<Inserted> {
+        let Some(relation) = &insert.relation else { return Err(Error::internal("an INSERT without a table")) };
+        let Some(table) = self.find(relation) else {
+            return Err(Error::unsupported("INSERT into another table from sharded ones is not supported"));
+        };
+        let named = self.occurrence(relation, std::sync::Arc::clone(&table))?;
+        let target = From::of(named, Occurrences::between(0, 1), vec![0]);
+        if let Some(with) = &insert.with_clause {
+            self.with(with, None)?;
+        }
+        let columns = columns(insert, &table)?;
+        let select = match nodes::inner(&insert.select_stmt) {
+            None => None,
+            Some(NodeEnum::SelectStmt(select)) => Some(select),
+            Some(_) => return Err(Error::internal("an INSERT from something that is no query")),
+        };
+        let inserted = match select {
+            None => Inserted::Defaults,
+            Some(select) if is_plain_values(select) => {
+                for row in &select.values_lists {
+                    self.walk(row, &Scope { from: &From::default(), outer: None })?;
+                }
+                Inserted::Rows(self.rows(insert, select, &columns, &table)?)
+            }
+            Some(select) => {
+                let query = self.query(select, None)?;
+                self.feed(select, &query, &columns, &table)?;
+                Inserted::Query(query)
+            }
+        };
+        if let Some(conflict) = &insert.on_conflict_clause {
+            let scope = Scope { from: &target, outer: None };
+            if OnConflictAction::try_from(conflict.action) == Ok(OnConflictAction::OnconflictUpdate) {
+                let mut inner = target.clone();
+                let mut excluded = inner.named[0].clone();
+                excluded.alias = "excluded".to_owned();
+                excluded.columns.iter_mut().for_each(|column| column.variable = None);
+                inner.named.push(excluded);
+                let scope = Scope { from: &inner, outer: None };
+                self.assignments(&conflict.target_list, &table, &scope)?;
+                if let Some(condition) = conflict.where_clause.as_deref() {
+                    self.walk(condition, &scope)?;
+                }
+            }
+            if let Some(condition) = conflict.infer.as_ref().and_then(|infer| infer.where_clause.as_deref()) {
+                self.walk(condition, &scope)?;
+            }
+        }
+        self.returning(insert.returning_clause.as_ref(), &target)?;
+        Ok(inserted)
+    }
+
+    /// The places and keys of rows of VALUES.
+    fn rows(
+        &mut self,
+        insert: &InsertStmt,
+        select: &SelectStmt,
+        columns: &[usize],
+        table: &ShardedTable,
+    ) -> Result<Rows> {
+        if select.values_lists.len() > ROWS_MAX {
+            return Err(Error::new(
+                ErrorCode::ProgramLimitExceeded,
+                format!("an INSERT can have at most {ROWS_MAX} rows"),
+            )
+            .with_hint("Use COPY, or several statements."));
+        }
+        let at = self.occurrences[0].at;
+        let places = match scan::word(self.text, at, "values") {
+            Some(values) => scan::lists(self.text, values.end),
+            None => Vec::new(),
+        };
+        if places.len() != select.values_lists.len() {
+            return Err(Error::unsupported("the rows of this INSERT cannot be told apart in its text"));
+        }
+        let wanted = table.rule.generated();
+        let is_listed = wanted.is_some_and(|(column, _)| columns.contains(&column));
+        let mut generated = None;
+        if let Some((column, generator)) = wanted {
+            let name = crate::rewrite::quoted(&table.columns[column].name);
+            let before = match insert.cols.is_empty() {
+                true => None,
+                false => {
+                    scan::lists(self.text, self.list_start(at)?).first().map(|list| (list.end - 1, format!(", {name}")))
+                }
+            };
+            let mut values = Vec::with_capacity(places.len());
+            for (row, place) in select.values_lists.iter().zip(&places) {
+                let cells = cells(row);
+                values.push(match columns.iter().position(|listed| *listed == column) {
+                    Some(at) => match cells.get(at).and_then(|cell| cell.node.as_ref()) {
+                        Some(NodeEnum::SetToDefault(default)) => {
+                            let start = self.place(default.location)?;
+                            Some(start..start + "default".len())
+                        }
+                        // A row that ends before it leaves it out.
+                        None if insert.cols.is_empty() && cells.len() == at => Some(place.end - 1..place.end - 1),
+                        Some(_) | None => None,
+                    },
+                    None => Some(place.end - 1..place.end - 1),
+                });
+            }
+            if !is_listed && before.is_none() {
+                return Err(Error::unsupported("an INSERT that leaves out a generated column has to name its columns"));
+            }
+            generated = Some(Generated {
+                generator,
+                sql_type: table.columns[column].sql_type,
+                column: before.filter(|_| !is_listed),
+                values,
+            });
+        }
+        let mut keys = Vec::with_capacity(places.len());
+        for (at, row) in select.values_lists.iter().enumerate() {
+            let cells = cells(row);
+            let is_made = |column: usize| {
+                wanted.is_some_and(|(made, _)| made == column)
+                    && generated.as_ref().is_some_and(|generated| generated.values[at].is_some())
+            };
+            let sources = table.rule.key().iter().zip(table.rule.classes()).map(|(column, class)| {
+                if is_made(*column) {
+                    return Ok(Source::Generated);
+                }
+                let listed = columns.iter().position(|listed| listed == column);
+                let cell = listed.and_then(|at| cells.get(at)).and_then(|cell| cell.node.as_ref());
+                let operand = match cell {
+                    None | Some(NodeEnum::SetToDefault(_)) => self.default_of(table, *column, *class)?,
+                    Some(cell) => Operand::new(cell, *class).ok_or_else(|| no_key(&table.columns[*column].name))?,
+                };
+                Ok(Source::Operand(operand))
+            });
+            keys.push(sources.collect::<Result<Vec<_>>>()?);
+        }
+        Ok(Rows { places, keys, generated })
+    }
+
+    /// The byte behind the target's name and alias, where its column list begins.
+    fn list_start(&self, at: usize) -> Result<usize> {
+        let mut tokens = scan::Tokens::new(self.text, at);
+        tokens
+            .find(|(token, _)| *token == scan::Token::Sign(b'('))
+            .map(|(_, place)| place.start)
+            .ok_or_else(|| Error::internal("an INSERT without a column list"))
+    }
+
+    /// The value of a key column that a row does not give.
+    fn default_of(&self, table: &ShardedTable, column: usize, class: KeyClass) -> Result<Operand> {
+        let name = &table.columns[column].name;
+        match &table.columns[column].default {
+            None => Ok(Operand::Null),
+            Some(ColumnDefault::Constant(value)) => {
+                Ok(Key::new(class, &value.as_datum())?.map_or(Operand::Null, Operand::Constant))
+            }
+            Some(ColumnDefault::Expression(_) | ColumnDefault::Sequence(_)) => Err(no_key(name)),
+        }
+    }
+
+    /// The rows of a query become rows of the target: their keys are those of columns that the query reads.
+    fn feed(&mut self, select: &SelectStmt, query: &Query, columns: &[usize], table: &ShardedTable) -> Result<()> {
+        let key = self.key_of(0);
+        for ((column, variable), class) in table.rule.key().iter().zip(key).zip(table.rule.classes()) {
+            let Some(at) = columns.iter().position(|listed| listed == column).filter(|at| *at < query.outputs.len())
+            else {
+                let default = self.default_of(table, *column, *class)?;
+                self.conjuncts.push(Conjunct {
+                    condition: Written::OneOf(variable, vec![default]),
+                    restricts: Occurrences::between(0, 1),
+                });
+                continue;
+            };
+            if let Some(source) = query.outputs[at].variable {
+                self.hand_on(source, variable);
+            }
+            let target = select.target_list.get(at).filter(|_| !select.target_list.iter().any(super::query::is_star));
+            if let Some(NodeEnum::ResTarget(target)) = target.and_then(|target| target.node.as_ref())
+                && let Some(operand) = nodes::inner(&target.val).and_then(|value| Operand::new(value, *class))
+            {
+                self.conjuncts.push(Conjunct {
+                    condition: Written::OneOf(variable, vec![operand]),
+                    restricts: Occurrences::between(0, 1),
+                });
+            }
+        }
+        if table.rule.generated().is_some_and(|(column, _)| !columns.contains(&column)) {
+            return Err(Error::unsupported("keys are not generated for INSERT ... SELECT")
+                .with_hint("Select a value for the generated column."));
+        }
+        Ok(())
+    }
+}
+
+/// An INSERT's columns, by their positions in the table.
+fn columns(insert: &InsertStmt, table: &ShardedTable) -> Result<Vec<usize>> {
+    if insert.cols.is_empty() {
+        return Ok((0..table.columns.len()).collect());
+    }
+    let mut columns = Vec::with_capacity(insert.cols.len());
+    for column in &insert.cols {
+        let Some(NodeEnum::ResTarget(target)) = &column.node else { continue };
+        let at = table.columns.iter().position(|column| column.name == target.name).ok_or_else(|| {
+            Error::new(
+                ErrorCode::UndefinedColumn,
+                format!("column \"{}\" of relation \"{}\" does not exist", target.name, table.name),
+            )
+        })?;
+        if !target.indirection.is_empty() && table.rule.key().contains(&at) {
+            return Err(no_key(&target.name));
+        }
+        columns.push(at);
+    }
+    Ok(columns)
+}
+
+/// Whether it is VALUES and nothing else.
+fn is_plain_values(select: &SelectStmt) -> bool {
+    !select.values_lists.is_empty()
+        && select.sort_clause.is_empty()
+        && select.limit_count.is_none()
+        && select.limit_offset.is_none()
+        && select.with_clause.is_none()
+}
+
+fn cells(row: &Node) -> &[Node] {
+    match &row.node {
+        Some(NodeEnum::List(list)) => &list.items,
+        _ => &[],
+    }
+}
+
+fn no_key(column: &str) -> Error {
+    Error::unsupported(format!("the value for column \"{column}\" is not known before the row is sent to a shard"))
+        .with_hint("The column decides where the row goes: give it a constant or a parameter.")
+}

@@ -1,0 +1,474 @@
+//! Routes: which shards a statement needs, and what each of them is sent.
+//!
+//! [`route`] looks at a statement's tree once and makes a [`Route`], which a plan cache keeps; [`Route::decide`] takes the
+//! values of an execution and says where it goes. Called by the planner and by the session. Never makes SQL text from a
+//! tree, never asks a server, and never guesses: what is not certain to be right on the shards is left to the engine, or
+//! refused.
+
+mod analysis;
+mod condition;
+mod decide;
+mod functions;
+mod insert;
+mod nodes;
+mod operand;
+mod query;
+mod scope;
+mod write;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use ashlar_base::value::text::TextStyle;
+use ashlar_base::{ColumnDef, Error, Result, Value};
+use pg_query::NodeEnum;
+
+use analysis::{Analysis, Occurrence};
+use condition::Condition;
+use insert::{Inserted, Rows};
+
+use crate::rewrite::{Hole, Template, scan};
+use crate::rules::{Generator, Placement, Rule, ShardId, ShardSet};
+
+/// A table of a fleet, as the catalog has it.
+#[derive(Debug)]
+pub struct ShardedTable {
+    /// Its schema.
+    pub schema: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its columns.
+    pub columns: Vec<ColumnDef>,
+    /// Where its rows are.
+    pub rule: Rule,
+}
+
+/// What a name in a statement means.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// A table of a fleet.
+    Sharded(Arc<ShardedTable>),
+    /// A table of another home, or of the system.
+    Elsewhere,
+    /// Nothing.
+    Unknown,
+}
+
+/// Where names are looked up.
+pub trait Tables {
+    /// What a table's name means, with its schema where one is written.
+    fn find(&self, schema: Option<&str>, name: &str) -> Found;
+}
+
+/// A statement as the grammar gate has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Its own text, which the tree was made from.
+    pub text: &'a str,
+    /// Where that begins in the string that the tree's places count in, in bytes.
+    pub offset: usize,
+    /// The tree.
+    pub node: &'a NodeEnum,
+}
+
+/// A parameter as it was bound.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter<'a> {
+    /// Its type; 0 where nobody has declared it.
+    pub oid: u32,
+    /// Whether it is in PostgreSQL's binary form.
+    pub is_binary: bool,
+    /// `None`: NULL.
+    pub bytes: Option<&'a [u8]>,
+}
+
+/// What a route is asked with.
+#[derive(Clone, Copy, Default)]
+pub struct Request<'a> {
+    /// The statement's parameters.
+    pub parameters: &'a [Parameter<'a>],
+    /// A server that is taken where any would do.
+    pub preferred: Option<&'a str>,
+    /// How texts of values are read.
+    pub style: TextStyle,
+    /// Makes values of key generators.
+    pub generate: Option<&'a dyn Fn(Generator) -> Result<Value>>,
+}
+
+/// What was decided.
+#[derive(Debug)]
+pub enum Decision<'r> {
+    /// The shards answer.
+    Forward(Forward<'r>),
+    /// The rows of several shards have to be put together by the engine: of SELECT only.
+    Engine {
+        /// Why the shards cannot.
+        reason: Cow<'r, str>,
+    },
+}
+
+/// What the shards are sent.
+#[derive(Debug)]
+pub struct Forward<'r> {
+    /// Never none. One: its answer is the statement's.
+    pub statements: Vec<ShardStatement<'r>>,
+    /// What becomes of the answers.
+    pub merge: Merge<'r>,
+    /// Which shards, for whoever asks why.
+    pub outcome: Outcome,
+}
+
+/// What one shard is sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShardStatement<'r> {
+    /// The server.
+    pub server: &'r str,
+    /// The shard, of the rule of the first divided table.
+    pub shard: ShardId,
+    /// The text.
+    pub text: Cow<'r, str>,
+    /// Which of the client's parameters it takes, from 0, in order; `None`: all as they are.
+    pub parameters: Option<Vec<u16>>,
+}
+
+/// How the answers of several shards become one.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Merge<'r> {
+    /// There is one answer.
+    Pass,
+    /// The numbers of rows are added.
+    Count,
+    /// The rows follow one another in any order; the numbers of rows are added.
+    Concat,
+    /// All say the same: the first is the answer, and another one an error.
+    Identical,
+    /// The rows of `INSERT ... RETURNING`, in the order of VALUES: the n-th is the next one of this statement.
+    Interleave(Vec<u16>),
+    /// To be put together row by row.
+    Rows(&'r RowMerge),
+}
+
+/// Which shards answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// One.
+    OneShard(ShardId),
+    /// Several, not all.
+    Shards(ShardSet),
+    /// All.
+    AllShards,
+    /// Any server would do.
+    AnyServer,
+    /// Every server, with the same change.
+    Broadcast,
+}
+
+/// How rows of several shards are put together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowMerge {}
+
+/// What kind of statement a route is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Select,
+    Insert,
+    Update,
+    Delete,
+}
+
+/// A statement's way to the shards, before its values are known.
+#[derive(Debug)]
+pub struct Route {
+    kind: Kind,
+    text: Box<str>,
+    has_rows: bool,
+    locks: bool,
+    /// The tables, as often as they are named.
+    occurrences: Vec<Arc<ShardedTable>>,
+    /// Their names in the text; a hole's value is the occurrence.
+    template: Template,
+    /// By occurrence: what a name in the text becomes besides the physical one.
+    names: Vec<NameStyle>,
+    /// The distinct conditions on divided tables.
+    targets: Vec<Target>,
+    /// Rules that are not colocated with each other; targets refer to them.
+    groups: Vec<Rule>,
+    /// Why the statement's text cannot be given to a shard at all.
+    objection: Option<String>,
+    /// How several shards answer; the error is why they do not.
+    several: Result<Several, String>,
+    rows: Option<Rows>,
+}
+
+/// How a table's name is written.
+#[derive(Clone, Copy, Debug)]
+struct NameStyle {
+    has_schema: bool,
+    has_alias: bool,
+}
+
+/// A condition on the rows of divided tables.
+#[derive(Debug)]
+struct Target {
+    group: usize,
+    condition: Condition,
+    /// Whether its rows divide the result.
+    is_anchor: bool,
+}
+
+/// How several shards answer.
+#[derive(Debug, PartialEq)]
+enum Several {
+    /// Each answers for its own rows.
+    Apart,
+}
+
+/// The route of a statement; `None` where it names no table of a fleet, or is of a kind that has none.
+///
+/// # Errors
+/// 0A000 for what no shard may be asked, and what is wrong with the statement itself.
+pub fn route(source: &Source<'_>, tables: &dyn Tables) -> Result<Option<Route>> {
+    let mut analysis = Analysis::new(tables, source.text, source.offset);
+    let mut walked = walk(&mut analysis, source.node)?;
+    if !analysis.references.is_empty() {
+        // Only now is it known how often each CTE is read.
+        let references = std::mem::take(&mut analysis.references);
+        analysis = Analysis::new(tables, source.text, source.offset);
+        analysis.references = references;
+        walked = walk(&mut analysis, source.node)?;
+    }
+    let Some(walked) = walked else { return Ok(None) };
+    if analysis.occurrences.is_empty() {
+        return Ok(None);
+    }
+    Route::new(source, analysis, walked).map(Some)
+}
+
+/// What the walk says of the statement as a whole.
+struct Walked {
+    kind: Kind,
+    has_rows: bool,
+    rows: Option<Rows>,
+    /// Occurrences whose rows divide the result.
+    anchors: Vec<usize>,
+    several: Result<Several, String>,
+}
+
+fn walk(analysis: &mut Analysis<'_>, node: &NodeEnum) -> Result<Option<Walked>> {
+    let changed = |kind, has_rows| Walked { kind, has_rows, rows: None, anchors: vec![0], several: Ok(Several::Apart) };
+    match node {
+        NodeEnum::SelectStmt(select) => {
+            let query = analysis.query(select, None)?;
+            let is_ordered = !select.sort_clause.is_empty();
+            let several = if query.is_limited || is_ordered || query.is_aggregated {
+                Err("rows of several shards are sorted, counted off or added up".to_owned())
+            } else {
+                Ok(Several::Apart)
+            };
+            let anchors = query.anchors;
+            Ok(Some(Walked { kind: Kind::Select, has_rows: true, rows: None, anchors, several }))
+        }
+        NodeEnum::UpdateStmt(update) => {
+            if !is_ours(analysis, update.relation.as_ref()) {
+                return Ok(None);
+            }
+            analysis.update(update)?;
+            Ok(Some(changed(Kind::Update, update.returning_clause.is_some())))
+        }
+        NodeEnum::DeleteStmt(delete) => {
+            if !is_ours(analysis, delete.relation.as_ref()) {
+                return Ok(None);
+            }
+            analysis.delete(delete)?;
+            Ok(Some(changed(Kind::Delete, delete.returning_clause.is_some())))
+        }
+        NodeEnum::InsertStmt(insert) => {
+            if !is_ours(analysis, insert.relation.as_ref()) {
+                return Ok(None);
+            }
+            let inserted = analysis.insert(insert)?;
+            let mut walked = changed(Kind::Insert, insert.returning_clause.is_some());
+            match inserted {
+                Inserted::Rows(rows) => walked.rows = Some(rows),
+                Inserted::Query(query) => {
+                    // The rows that are read divide those that are written.
+                    walked.anchors = query.anchors;
+                    if query.is_limited || query.is_aggregated {
+                        walked.several = Err("rows of several shards are counted off or added up".to_owned());
+                    }
+                }
+                Inserted::Defaults => {
+                    return Err(Error::unsupported("DEFAULT VALUES is not supported for sharded tables")
+                        .with_hint("Write the values of the row, DEFAULT among them."));
+                }
+            }
+            Ok(Some(walked))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Whether the table that is written is of a fleet. A write of another table may read ours, which is the engine's affair.
+fn is_ours(analysis: &Analysis<'_>, relation: Option<&pg_query::protobuf::RangeVar>) -> bool {
+    relation.is_some_and(|relation| {
+        let schema = Some(relation.schemaname.as_str()).filter(|schema| !schema.is_empty());
+        matches!(analysis.tables.find(schema, &relation.relname), Found::Sharded(_))
+    })
+}
+
+impl Route {
+    fn new(source: &Source<'_>, analysis: Analysis<'_>, walked: Walked) -> Result<Self> {
+        let Walked { kind, has_rows, rows, anchors, mut several } = walked;
+        let mut objection = analysis.objection.clone();
+        if analysis.is_elsewhere {
+            objection.get_or_insert("a table of another home is named".to_owned());
+        }
+        let mut groups: Vec<Rule> = Vec::new();
+        let mut targets: Vec<Target> = Vec::new();
+        let divided: Vec<usize> = (0..analysis.occurrences.len())
+            .filter(|at| analysis.occurrences[*at].table.rule.placement() == Placement::Sharded)
+            .collect();
+        let is_anchor = |anchor: usize| divided.iter().all(|other| analysis.follows(anchor, *other));
+        let anchors: Vec<usize> = anchors.into_iter().filter(|at| divided.contains(at) && is_anchor(*at)).collect();
+        // The rows of VALUES are their own condition.
+        let own = usize::from(rows.is_some());
+        for at in divided.iter().copied() {
+            let rule = &analysis.occurrences[at].table.rule;
+            let group = groups.iter().position(|group| group.is_colocated_with(rule)).unwrap_or_else(|| {
+                groups.push(rule.clone());
+                groups.len() - 1
+            });
+            if at < own {
+                continue;
+            }
+            let condition = analysis.condition_of(at);
+            let is_anchor = anchors.contains(&at);
+            match targets.iter_mut().find(|target| target.group == group && target.condition == condition) {
+                Some(target) => target.is_anchor |= is_anchor,
+                None => targets.push(Target { group, condition, is_anchor }),
+            }
+        }
+        if anchors.is_empty() && several.is_ok() && !divided.is_empty() {
+            several = Err("its rows are not told apart by one sharding key".to_owned());
+        }
+        let names = analysis.occurrences.iter().map(NameStyle::of).collect();
+        let template = template(&analysis, kind, &mut objection)?;
+        let route = Self {
+            kind,
+            text: source.text.into(),
+            has_rows,
+            locks: analysis.locks,
+            occurrences: analysis.occurrences.iter().map(|occurrence| Arc::clone(&occurrence.table)).collect(),
+            template,
+            names,
+            targets,
+            groups,
+            objection,
+            several,
+            rows,
+        };
+        route.check_write(&analysis)?;
+        Ok(route)
+    }
+
+    /// What a write may not do, whatever its values are.
+    fn check_write(&self, analysis: &Analysis<'_>) -> Result<()> {
+        if self.kind == Kind::Select {
+            return Ok(());
+        }
+        if let Some(objection) = &self.objection {
+            return Err(Error::unsupported(format!("cannot be done on shards: {objection}")));
+        }
+        let target = &self.occurrences[0];
+        if target.rule.placement() != Placement::Broadcast {
+            return Ok(());
+        }
+        let refuse = |why: &str| {
+            Err(Error::unsupported(format!("cannot change all copies of table \"{}\" alike: {why}", target.name))
+                .with_hint("Write constants and parameters."))
+        };
+        if self.occurrences.iter().any(|table| table.rule.placement() != Placement::Broadcast) {
+            return refuse("rows of other tables are not on every server");
+        }
+        if !analysis.is_same_everywhere {
+            return refuse("an expression may have another value on each server");
+        }
+        if analysis.has_limits {
+            return refuse("rows are taken by their number");
+        }
+        let words = ["now", "today", "tomorrow", "yesterday"];
+        let is_moment = |text: &str| words.iter().any(|word| text.trim().eq_ignore_ascii_case(word));
+        if scan::Tokens::new(&self.text, 0).any(|(_, place)| is_moment(self.text[place].trim_matches('\''))) {
+            return refuse("a moment is written as a word");
+        }
+        let is_varying = |column: &ColumnDef| {
+            matches!(
+                column.default,
+                Some(ashlar_base::ColumnDefault::Expression(_) | ashlar_base::ColumnDefault::Sequence(_))
+            )
+        };
+        if self.kind == Kind::Insert && target.columns.iter().any(is_varying) {
+            return refuse("a column has a default that each server would compute for itself");
+        }
+        Ok(())
+    }
+
+    /// Whether rows are changed or locked.
+    pub fn is_write(&self) -> bool {
+        self.kind != Kind::Select || self.locks
+    }
+
+    /// Whether it answers with rows.
+    pub fn has_rows(&self) -> bool {
+        self.has_rows
+    }
+
+    /// The tables that it names, as often as it does.
+    pub fn tables(&self) -> &[Arc<ShardedTable>] {
+        &self.occurrences
+    }
+
+    /// Bytes held, about.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.text.len()
+            + self.occurrences.len() * 64
+            + self.targets.iter().map(|target| target.condition.bytes() + size_of::<Target>()).sum::<usize>()
+            + self.rows.as_ref().map_or(0, Rows::bytes)
+    }
+}
+
+impl NameStyle {
+    fn of(occurrence: &Occurrence) -> Self {
+        Self { has_schema: occurrence.has_schema, has_alias: occurrence.has_alias }
+    }
+}
+
+/// Where names of tables stand that have other names on the shards.
+fn template(analysis: &Analysis<'_>, kind: Kind, objection: &mut Option<String>) -> Result<Template> {
+    let mut holes = Vec::new();
+    let mut refuse = |reason: &str| -> Result<()> {
+        if kind == Kind::Select {
+            objection.get_or_insert(reason.to_owned());
+            return Ok(());
+        }
+        Err(Error::unsupported(reason))
+    };
+    for (value, occurrence) in analysis.occurrences.iter().enumerate() {
+        let table = &occurrence.table;
+        if table.rule.shards().iter().all(|shard| shard.schema == table.schema && shard.table == table.name) {
+            continue;
+        }
+        if analysis.has_schema_columns {
+            refuse("columns named with their table's schema cannot be given to shards with other tables")?;
+        }
+        match scan::name(analysis.text, occurrence.at) {
+            Some(place) => holes.push(Hole { place, value }),
+            None => refuse("a table's name cannot be found in the text")?,
+        }
+    }
+    Ok(Template::new(holes))
+}
+
+#[cfg(test)]
+mod tests;

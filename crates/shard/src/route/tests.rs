@@ -1,0 +1,278 @@
+//! Routes of statements, in a small world of tables of every placement.
+
+use std::sync::Arc;
+
+use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, SqlType, Value};
+
+use super::{Decision, Found, Merge, Parameter, Request, Route, ShardedTable, Source, Tables, route};
+use crate::rules::{Definition, Generator, Neighbours, Rule, Strategy};
+
+mod joins;
+mod writes;
+
+pub(crate) struct World(Vec<Arc<ShardedTable>>);
+
+impl Neighbours for World {
+    fn has_server(&self, name: &str) -> bool {
+        name.starts_with('s')
+    }
+
+    fn rule_of(&self, table: &str) -> Option<Rule> {
+        self.0.iter().find(|other| &*other.name == table).map(|other| other.rule.clone())
+    }
+}
+
+impl Tables for World {
+    fn find(&self, schema: Option<&str>, name: &str) -> Found {
+        let is_here = schema.is_none_or(|schema| schema == "public");
+        match self.0.iter().find(|table| &*table.name == name && is_here) {
+            Some(table) => Found::Sharded(Arc::clone(table)),
+            None if name == "local" => Found::Elsewhere,
+            None => Found::Unknown,
+        }
+    }
+}
+
+impl World {
+    /// `a`, `b` and `c` by an integer modulo three shards; `p` by two columns; `r` by ranges; `l` by a list of texts; `h` by
+    /// hash, with four tables on two servers; `all` on every server; `one` on one; `made` with generated keys.
+    pub(crate) fn new() -> Self {
+        use ScalarType::{Date, Int4, Int8, Text, Uuid};
+        let mut world = Self(Vec::new());
+        let three = ("servers", "s0,s1,s2");
+        let modulo: &[(&str, &str)] = &[three, ("algorithm", "mod")];
+        let hash = |key: &'static [&'static str]| Some((Strategy::Hash, key));
+        let columns: &[(&str, ScalarType)] = &[("k", Int8), ("x", Int4), ("t", Text)];
+        world.add("a", columns, hash(&["k"]), modulo);
+        world.add("b", &[("id", Int4), ("k", Int4), ("y", Int4)], hash(&["k"]), modulo);
+        world.add("c", columns, hash(&["k"]), modulo);
+        world.add("p", &[("m", Int4), ("n", Text), ("x", Int4)], hash(&["m", "n"]), &[three, ("algorithm", "pg_hash")]);
+        world.add("r", columns, Some((Strategy::Range, &["k"])), &[three, ("boundaries", "10,20")]);
+        world.add("l", columns, Some((Strategy::List, &["t"])), &[three, ("lists", "de,at; us; *")]);
+        world.add(
+            "d",
+            &[("day", Date), ("x", Int4)],
+            Some((Strategy::Range, &["day"])),
+            &[three, ("boundaries", "2026-01-01,2026-07-01")],
+        );
+        world.add("h", columns, hash(&["k"]), &[("servers", "s0,s1"), ("shards", "4"), ("algorithm", "mod")]);
+        world.add("all", &[("id", Int4), ("name", Text)], None, &[three, ("broadcast", "true")]);
+        world.add("one", &[("id", Int4), ("name", Text)], None, &[("servers", "s1"), ("single", "true")]);
+        world.add(
+            "made",
+            &[("id", Int8), ("x", Int4)],
+            hash(&["id"]),
+            &[three, ("algorithm", "mod"), ("key_generator", "snowflake"), ("generated_column", "id")],
+        );
+        world.add("u", &[("g", Uuid), ("x", Int4)], hash(&["g"]), &[three]);
+        world
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        columns: &[(&str, ScalarType)],
+        by: Option<(Strategy, &[&str])>,
+        options: &[(&str, &str)],
+    ) {
+        let column = |(name, scalar): &(&str, ScalarType)| ColumnDef {
+            id: ColumnId(0),
+            name: (*name).to_owned(),
+            sql_type: SqlType::Scalar(*scalar),
+            nullable: true,
+            default: None,
+        };
+        let mut columns: Vec<ColumnDef> = columns.iter().map(column).collect();
+        if name == "c" {
+            columns[0].default = Some(ColumnDefault::Constant(Value::Int8(4)));
+        }
+        let options: Vec<(String, String)> =
+            options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let definition = Definition {
+            schema: "public",
+            name,
+            columns: &columns,
+            unique: &[],
+            partition_by: by.map(|(strategy, key)| (strategy, key.iter().map(|key| (*key).to_owned()).collect())),
+            options: &options,
+        };
+        let rule = Rule::new(&definition, self).unwrap();
+        self.0.push(Arc::new(ShardedTable { schema: "public".into(), name: name.into(), columns, rule }));
+    }
+
+    pub(crate) fn route(&self, sql: &str) -> ashlar_base::Result<Option<Route>> {
+        let parsed = pg_query::parse(sql, 0).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let node = parsed.protobuf.stmts[0].stmt.as_ref().unwrap().node.as_ref().unwrap();
+        route(&Source { text: sql, offset: 0, node }, self)
+    }
+
+    /// Where a statement goes, in a few words.
+    fn goes(&self, sql: &str, parameters: &[Parameter<'_>]) -> String {
+        let route = match self.route(sql) {
+            Ok(Some(route)) => route,
+            Ok(None) => return "elsewhere".to_owned(),
+            Err(error) => return format!("{}: {}", error.code().sqlstate(), error.message()),
+        };
+        let generate = |generator| match generator {
+            Generator::Snowflake => Ok(Value::Int8(7)),
+            Generator::UuidV7 => Ok(Value::Uuid([7; 16])),
+        };
+        let request = Request { parameters, generate: Some(&generate), ..Request::default() };
+        match route.decide(&request) {
+            Ok(Decision::Engine { reason }) => format!("engine: {reason}"),
+            Ok(Decision::Forward(forward)) => {
+                let shards: Vec<String> = forward.statements.iter().map(|one| one.shard.to_string()).collect();
+                let merge = match forward.merge {
+                    Merge::Pass => String::new(),
+                    other => format!(" {other:?}"),
+                };
+                format!("{}{merge}", shards.join(","))
+            }
+            Err(error) => format!("{}: {}", error.code().sqlstate(), error.message()),
+        }
+    }
+
+    /// What the shards are sent.
+    fn texts(&self, sql: &str) -> Vec<(String, String, Option<Vec<u16>>)> {
+        let route = self.route(sql).unwrap().unwrap();
+        let generate = |_| Ok(Value::Int8(7));
+        let parameters = [Parameter { oid: 20, is_binary: false, bytes: Some(b"4") }; 4];
+        let request = Request { parameters: &parameters, generate: Some(&generate), ..Request::default() };
+        match route.decide(&request).unwrap() {
+            Decision::Forward(forward) => forward
+                .statements
+                .into_iter()
+                .map(|one| (one.server.to_owned(), one.text.into_owned(), one.parameters))
+                .collect(),
+            Decision::Engine { reason } => panic!("{sql}: {reason}"),
+        }
+    }
+}
+
+pub(crate) fn text(oid: u32, text: &str) -> Parameter<'_> {
+    Parameter { oid, is_binary: false, bytes: Some(text.as_bytes()) }
+}
+
+/// Each statement with where it must go; a text that ends in `...` need only begin so.
+fn check(cases: &[(&str, &str)]) {
+    let world = World::new();
+    for (sql, expected) in cases {
+        let goes = world.goes(sql, &[]);
+        match expected.strip_suffix("...") {
+            Some(beginning) => assert!(goes.starts_with(beginning), "{sql}\n  goes {goes}\n  not  {expected}"),
+            None => assert_eq!(goes, *expected, "{sql}"),
+        }
+    }
+}
+
+#[test]
+fn a_key_leads_to_its_shard() {
+    check(&[
+        ("SELECT * FROM a WHERE k = 4", "1"),
+        ("SELECT * FROM a WHERE 5 = k AND x > 3", "2"),
+        ("SELECT * FROM a WHERE k = -1", "2"),
+        ("SELECT * FROM a WHERE k = '4'::int8", "1"),
+        ("SELECT x FROM public.a WHERE public.a.k = 4", "1"),
+        ("SELECT * FROM a AS z WHERE z.k = 4", "1"),
+        ("SELECT * FROM a z(q, w) WHERE q = 4", "1"),
+        ("SELECT * FROM a WHERE k = 4 AND k = 7", "0"),
+        ("SELECT * FROM a WHERE k = 4 AND k = 5", "0"),
+        ("SELECT * FROM a WHERE k = NULL", "0"),
+        ("SELECT * FROM a WHERE k IN (4, 7, 10)", "1"),
+        ("SELECT * FROM a WHERE k IN (4, 5)", "1,2 Concat"),
+        ("SELECT * FROM a WHERE k = ANY (ARRAY[4, 7])", "1"),
+        ("SELECT * FROM a WHERE k = 4 OR k = 7", "1"),
+        ("SELECT * FROM a WHERE k = 4 OR x = 7", "0,1,2 Concat"),
+        ("SELECT * FROM a WHERE k = 4 AND (x = 7 OR t = 'x')", "1"),
+        ("SELECT * FROM a WHERE (k = 4 AND x = 1) OR (k = 5 AND x = 2)", "1,2 Concat"),
+        ("SELECT * FROM a WHERE NOT k = 4", "0,1,2 Concat"),
+        ("SELECT * FROM a WHERE k <> 4", "0,1,2 Concat"),
+        ("SELECT * FROM a WHERE k + 0 = 4", "0,1,2 Concat"),
+        ("SELECT * FROM a WHERE k = 1.0", "0,1,2 Concat"),
+        ("SELECT * FROM a WHERE k BETWEEN 4 AND 5", "1,2 Concat"),
+        ("SELECT * FROM a WHERE k > 3 AND k < 5", "1"),
+        ("SELECT * FROM a WHERE false", "0"),
+        ("SELECT * FROM a WHERE k IS NOT DISTINCT FROM 4", "1"),
+        ("SELECT * FROM a", "0,1,2 Concat"),
+        ("SELECT * FROM r WHERE k < 10", "0"),
+        ("SELECT * FROM r WHERE k <= 10", "0,1 Concat"),
+        ("SELECT * FROM r WHERE k >= 20", "2"),
+        ("SELECT * FROM r WHERE 12 <= k AND k < 20", "1"),
+        ("SELECT * FROM l WHERE t = 'at'", "0"),
+        ("SELECT * FROM l WHERE t = 'fr'", "2"),
+        ("SELECT * FROM l WHERE t > 'at'", "0,1,2 Concat"),
+        ("SELECT * FROM d WHERE day = '2026-03-01'", "1"),
+        ("SELECT * FROM d WHERE day >= DATE '2026-07-01'", "2"),
+        ("SELECT * FROM d WHERE day < timestamp '2026-01-01 10:00'", "0,1,2 Concat"),
+        ("SELECT * FROM p WHERE m = 1", "0,1,2 Concat"),
+        ("SELECT * FROM local", "elsewhere"),
+    ]);
+    let world = World::new();
+    let both = world.goes("SELECT * FROM p WHERE m = 1 AND n = 'x'", &[]);
+    assert_eq!(both.len(), 1, "{both}");
+    assert_eq!(world.goes("SELECT * FROM p WHERE (m, n) = (1, 'x')", &[]), both);
+    assert_eq!(world.goes("SELECT * FROM p WHERE (m, n) IN ((1, 'x'))", &[]), both);
+    assert_eq!(world.goes("SELECT * FROM p WHERE m = 1 AND (n = 'x' OR (n = 'x' AND x = 2))", &[]), both);
+}
+
+#[test]
+fn parameters_lead_to_their_shards() {
+    let world = World::new();
+    let sql = "SELECT * FROM a WHERE k = $1";
+    assert_eq!(world.goes(sql, &[text(20, "4")]), "1");
+    assert_eq!(world.goes(sql, &[text(0, "4")]), "1");
+    assert_eq!(world.goes(sql, &[Parameter { oid: 20, is_binary: true, bytes: Some(&[0, 0, 0, 0, 0, 0, 0, 5]) }]), "2");
+    assert_eq!(world.goes(sql, &[Parameter { oid: 23, is_binary: true, bytes: Some(&[0, 0, 0, 5]) }]), "2");
+    assert_eq!(world.goes(sql, &[Parameter { oid: 20, is_binary: false, bytes: None }]), "0", "NULL is nowhere");
+    assert_eq!(world.goes(sql, &[text(1700, "4")]), "0,1,2 Concat", "a numeric may be no integer");
+    assert_eq!(world.goes(sql, &[]), "0,1,2 Concat");
+    assert_eq!(world.goes("SELECT * FROM a WHERE k = ANY ($1)", &[text(1016, "{4,7}")]), "1");
+    assert_eq!(world.goes("SELECT * FROM a WHERE k IN ($1, $2)", &[text(20, "4"), text(20, "6")]), "0,1 Concat");
+    assert_eq!(world.goes("SELECT * FROM a WHERE k = $1::int8", &[text(20, "4")]), "1");
+    assert_eq!(world.goes("SELECT * FROM a WHERE k = $1::numeric", &[text(1700, "4")]), "0,1,2 Concat");
+    let uuid = "SELECT * FROM u WHERE g = $1";
+    let one = world.goes(uuid, &[text(2950, "c0ffee00-1234-5678-9abc-def012345678")]);
+    assert_eq!(world.goes("SELECT * FROM u WHERE g = 'C0FFEE00-1234-5678-9abc-def012345678'", &[]), one);
+}
+
+#[test]
+fn what_shards_cannot_do_apart_is_left_to_the_engine() {
+    check(&[
+        ("SELECT count(*) FROM a", "engine..."),
+        ("SELECT count(*) FROM a WHERE k = 4", "1"),
+        ("SELECT * FROM a ORDER BY x", "engine..."),
+        ("SELECT * FROM a LIMIT 1", "engine..."),
+        ("SELECT DISTINCT x FROM a", "engine..."),
+        ("SELECT DISTINCT x, k FROM a", "0,1,2 Concat"),
+        ("SELECT DISTINCT ON (k) x FROM a", "0,1,2 Concat"),
+        ("SELECT x, count(*) FROM a GROUP BY x", "engine..."),
+        ("SELECT k, count(*) FROM a GROUP BY k HAVING count(*) > 1", "0,1,2 Concat"),
+        ("SELECT k, count(*) FROM a GROUP BY 1", "0,1,2 Concat"),
+        ("SELECT k, count(*) FROM a GROUP BY ROLLUP (k)", "engine..."),
+        ("SELECT row_number() OVER () FROM a", "engine..."),
+        ("SELECT k FROM a UNION SELECT k FROM c", "engine..."),
+        ("SELECT k FROM a WHERE k = 4 UNION SELECT k FROM c WHERE k = 7", "1"),
+        ("SELECT my_function(k) FROM a WHERE k = 4", "engine: function my_function..."),
+        ("SELECT nextval('s') FROM a WHERE k = 4", "engine..."),
+        ("SELECT set_config('a.b', 'c', false) FROM a WHERE k = 4", "engine..."),
+        ("SELECT ctid FROM a WHERE k = 4", "engine..."),
+        ("SELECT * FROM a, local WHERE k = 4", "engine..."),
+        ("SELECT * FROM a WHERE k IN (4, 5) FOR UPDATE", "1,2 Concat"),
+        ("SELECT * FROM a ORDER BY x FOR UPDATE", "0A000..."),
+        ("SELECT * INTO n FROM a", "0A000..."),
+    ]);
+}
+
+#[test]
+fn why_is_explained() {
+    let world = World::new();
+    let route = world.route("SELECT * FROM a JOIN b ON a.k = b.k WHERE a.k = $1").unwrap().unwrap();
+    let parameters = [text(20, "4")];
+    let request = Request { parameters: &parameters, ..Request::default() };
+    let decision = route.decide(&request).unwrap();
+    expect_test::expect![[r#"
+        Route: shard 1
+          s1 (1): SELECT * FROM a JOIN b ON a.k = b.k WHERE a.k = $1
+        Condition 1 on (k): k = $1"#]]
+    .assert_eq(&route.explain(&decision).join("\n"));
+}

@@ -1,0 +1,123 @@
+//! INSERT, UPDATE and DELETE, and what the shards are sent.
+
+use super::{World, check, text};
+
+#[test]
+fn writes_go_where_their_rows_are() {
+    check(&[
+        ("UPDATE a SET x = 1 WHERE k = 4", "1"),
+        ("UPDATE a SET x = 1 WHERE k IN (4, 5)", "1,2 Count"),
+        ("UPDATE a SET x = 1", "0,1,2 Count"),
+        ("UPDATE a SET x = x + 1 RETURNING k", "0,1,2 Concat"),
+        ("UPDATE a SET k = 5 WHERE k = 4", "0A000: column \"k\" is of the sharding key..."),
+        ("UPDATE a SET (x, k) = (1, 2) WHERE k = 4", "0A000..."),
+        ("UPDATE a SET k = k WHERE a.k = 4", "1"),
+        ("UPDATE a SET x = y FROM b WHERE a.k = b.k", "0,1,2 Count"),
+        ("UPDATE a SET x = y FROM b WHERE a.k = 4 AND b.k = 7", "1"),
+        ("UPDATE a SET x = y FROM b WHERE a.x = b.y", "0A000..."),
+        ("UPDATE a SET x = (SELECT max(y) FROM b WHERE b.k = a.k)", "0,1,2 Count"),
+        ("UPDATE a SET x = (SELECT max(y) FROM b) WHERE k = 4", "0A000..."),
+        ("UPDATE a SET x = nextval('s') WHERE k = 4", "0A000..."),
+        ("DELETE FROM a WHERE k = 4", "1"),
+        ("DELETE FROM a USING b WHERE a.k = b.k AND b.y = 1", "0,1,2 Count"),
+        ("DELETE FROM a WHERE k IN (SELECT k FROM b WHERE y = 1)", "0,1,2 Count"),
+        ("DELETE FROM a WHERE x IN (SELECT y FROM b)", "0A000..."),
+        ("DELETE FROM a WHERE x IN (SELECT id FROM local) AND k = 4", "0A000..."),
+        ("WITH q AS (SELECT k FROM b WHERE k = 4) DELETE FROM a USING q WHERE a.k = q.k", "1"),
+        ("UPDATE one SET name = 'x'", "0"),
+        ("UPDATE one SET name = 'x' FROM a WHERE a.x = one.id", "0A000..."),
+    ]);
+}
+
+#[test]
+fn rows_of_an_insert_go_each_to_its_shard() {
+    check(&[
+        ("INSERT INTO a VALUES (4, 1, 'x')", "1"),
+        ("INSERT INTO a (x, k) VALUES (1, 5)", "2"),
+        ("INSERT INTO a (x, k) VALUES (1, 4), (2, 5), (3, 7)", "1,2 Count"),
+        ("INSERT INTO a (x, k) VALUES (1, 4), (2, 5), (3, 7) RETURNING x", "1,2 Interleave([0, 1, 0])"),
+        ("INSERT INTO a (k) VALUES (4) ON CONFLICT (k) DO UPDATE SET x = excluded.x, k = excluded.k", "1"),
+        ("INSERT INTO a (k) VALUES (4) ON CONFLICT (k) DO UPDATE SET k = 5", "0A000..."),
+        ("INSERT INTO a (x) VALUES (4)", "23502..."),
+        ("INSERT INTO a (k) VALUES (NULL)", "23502..."),
+        ("INSERT INTO a (k) VALUES (1 + 1)", "0A000..."),
+        ("INSERT INTO a (k) VALUES ($1)", "42804..."),
+        ("INSERT INTO a (nothing) VALUES (4)", "42703..."),
+        ("INSERT INTO a DEFAULT VALUES", "0A000..."),
+        ("INSERT INTO c (x) VALUES (4)", "1"),
+        ("INSERT INTO c (k, x) VALUES (DEFAULT, 4), (5, 5)", "1,2 Count"),
+        ("INSERT INTO a (k, x) VALUES (4, (SELECT max(y) FROM b))", "0A000..."),
+        ("INSERT INTO a (k, x) VALUES (4, (SELECT max(id) FROM \"all\"))", "1"),
+        ("INSERT INTO a SELECT * FROM c", "0,1,2 Count"),
+        ("INSERT INTO a SELECT * FROM c WHERE k = 4", "1"),
+        ("INSERT INTO a SELECT k + 1, x, t FROM c", "0A000..."),
+        ("INSERT INTO a SELECT x, k::int4, t FROM c", "0A000..."),
+        ("INSERT INTO a SELECT 4, x, t FROM c WHERE k = 7", "1"),
+        ("INSERT INTO a SELECT 5, x, t FROM c WHERE k = 7", "0A000..."),
+        ("INSERT INTO a SELECT * FROM c LIMIT 3", "0A000..."),
+        ("INSERT INTO a (k, x) SELECT k, count(*) FROM c GROUP BY k", "0,1,2 Count"),
+        ("INSERT INTO local SELECT * FROM a", "elsewhere"),
+        ("INSERT INTO one VALUES (1, 'x')", "0"),
+    ]);
+}
+
+#[test]
+fn all_copies_of_a_broadcast_table_change_alike() {
+    check(&[
+        ("INSERT INTO \"all\" VALUES (1, 'x')", "0,1,2 Identical"),
+        ("UPDATE \"all\" SET name = upper(name)", "0,1,2 Identical"),
+        ("UPDATE \"all\" SET name = random()::text", "0A000..."),
+        ("UPDATE \"all\" SET name = current_timestamp::text", "0A000..."),
+        ("INSERT INTO \"all\" (name) VALUES ('now')", "0A000..."),
+        ("DELETE FROM \"all\" WHERE id IN (SELECT k FROM a)", "0A000..."),
+        ("DELETE FROM \"all\" WHERE id IN (SELECT id FROM \"all\" LIMIT 1)", "0A000..."),
+    ]);
+}
+
+#[test]
+fn each_shard_is_sent_its_own_rows() {
+    let world = World::new();
+    let sent = world.texts("INSERT INTO a (k, x) VALUES (4, $1), (5, $2), /* c */ (7, $3) ON CONFLICT DO NOTHING");
+    assert_eq!(
+        sent,
+        [
+            (
+                "s1".into(),
+                "INSERT INTO a (k, x) VALUES (4, $1), (7, $2) ON CONFLICT DO NOTHING".into(),
+                Some(vec![0, 2])
+            ),
+            ("s2".into(), "INSERT INTO a (k, x) VALUES (5, $1) ON CONFLICT DO NOTHING".into(), Some(vec![1])),
+        ]
+    );
+    let sent = world.texts("INSERT INTO h VALUES (4, 1, 'a'), (5, 2, 'b')");
+    assert_eq!(sent[0].1, "INSERT INTO \"h_0\" AS \"h\" VALUES (4, 1, 'a')");
+    assert_eq!(sent[1].1, "INSERT INTO \"h_1\" AS \"h\" VALUES (5, 2, 'b')");
+    let sent = world.texts("SELECT h.x FROM public.h WHERE h.k = 6");
+    assert_eq!((&*sent[0].0, &*sent[0].1), ("s0", "SELECT h.x FROM \"public\".\"h_2\" AS \"h\" WHERE h.k = 6"));
+    let sent = world.texts("UPDATE h AS z SET x = 1 WHERE z.k = 7");
+    assert_eq!((&*sent[0].0, &*sent[0].1), ("s1", "UPDATE \"h_3\" AS z SET x = 1 WHERE z.k = 7"));
+    let sent = world.texts("SELECT * FROM a WHERE k = 4");
+    assert_eq!(sent[0].1, "SELECT * FROM a WHERE k = 4");
+}
+
+#[test]
+fn keys_are_made_for_rows_that_have_none() {
+    let world = World::new();
+    let sent = |sql: &str| world.texts(sql).into_iter().map(|one| one.1).collect::<Vec<_>>();
+    assert_eq!(sent("INSERT INTO made (x) VALUES ($1)"), ["INSERT INTO made (x, \"id\") VALUES ($1, 7)"]);
+    assert_eq!(
+        sent("INSERT INTO made (id, x) VALUES (DEFAULT, 2), (6, 3)"),
+        ["INSERT INTO made (id, x) VALUES (6, 3)", "INSERT INTO made (id, x) VALUES (7, 2)"]
+    );
+    assert_eq!(sent("INSERT INTO made VALUES (6, 3)"), ["INSERT INTO made VALUES (6, 3)"]);
+    assert_eq!(world.goes("INSERT INTO made (id) VALUES ($1)", &[text(20, "5")]), "2");
+}
+
+#[test]
+fn a_sample_keeps_all_parameters() {
+    let world = World::new();
+    let route = world.route("INSERT INTO h (k, x) VALUES ($1, $2), ($3, $4)").unwrap().unwrap();
+    assert_eq!(route.sample().text, "INSERT INTO \"h_0\" AS \"h\" (k, x) VALUES ($1, $2), ($3, $4)");
+    let route = world.route("SELECT * FROM one, \"all\", a WHERE a.k = $1").unwrap().unwrap();
+    assert_eq!(route.sample().server, "s1");
+}
