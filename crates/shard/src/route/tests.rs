@@ -8,6 +8,7 @@ use super::{Decision, Found, Merge, Parameter, Request, Route, ShardedTable, Sou
 use crate::rules::{Definition, Generator, Neighbours, Rule, Strategy};
 
 mod joins;
+mod twin;
 mod writes;
 
 pub(crate) struct World(Vec<Arc<ShardedTable>>);
