@@ -22,6 +22,7 @@ mod readme;
 mod report;
 mod resp_keys;
 mod resp_wire;
+mod sharded;
 mod slt;
 mod tokio_postgres;
 mod tpch;

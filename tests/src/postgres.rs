@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, bail};
 
 use crate::pg;
-use crate::process::{Process, free_port};
+use crate::process::{PATIENCE, Process, free_port, wait_for};
 
 /// A running PostgreSQL with a database, a user and a password-less login, all named `postgres`.
 pub struct Postgres {
@@ -56,6 +56,38 @@ impl Postgres {
             }
         }
         bail!("PostgreSQL did not start:\n{failures}");
+    }
+
+    /// From now on whoever connects has to know the password of `postgres`, by this method of `pg_hba.conf`.
+    pub fn demand_password(&self, method: &str, password: &str) -> Result<()> {
+        let encryption = if method == "md5" { "md5" } else { "scram-sha-256" };
+        let mut connection = pg::Connection::open(self.address, &[("user", "postgres")])?;
+        connection.query(&format!("SET password_encryption = '{encryption}'"))?;
+        connection.query(&format!("ALTER USER postgres PASSWORD '{password}'"))?;
+        let rules = self.process.dir().join("data/pg_hba.conf");
+        std::fs::write(rules, format!("host all all 127.0.0.1/32 {method}\n"))?;
+        connection.query("SELECT pg_reload_conf()")?;
+        // The server says no when it has read them.
+        let asks = wait_for(PATIENCE, || pg::Connection::open(self.address, &[("user", "postgres")]).is_err());
+        if asks { Ok(()) } else { bail!("PostgreSQL still asks for no password") }
+    }
+
+    /// Puts other rules into `pg_hba.conf`, which let `postgres` in without a password.
+    pub fn set_rules(&self, rules: &str) -> Result<()> {
+        std::fs::write(self.process.dir().join("data/pg_hba.conf"), rules)?;
+        self.process.signal("HUP")?;
+        let open = wait_for(PATIENCE, || pg::Connection::open(self.address, &[("user", "postgres")]).is_ok());
+        if open { Ok(()) } else { bail!("PostgreSQL does not take its new rules") }
+    }
+
+    /// Sends a signal by name: `QUIT` ends it at once, `INT` after its clients were told.
+    pub fn signal(&self, signal: &str) -> Result<()> {
+        self.process.signal(signal)
+    }
+
+    /// Waits for the end of a server that was told to stop.
+    pub fn wait(&mut self) -> Result<std::process::ExitStatus> {
+        self.process.wait()
     }
 
     /// The server that the tests of this process share; separate tests use separate table names.

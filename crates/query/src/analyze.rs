@@ -48,7 +48,7 @@ pub async fn run(engine: &Engine, catalog: &CatalogState, targets: &[Target]) ->
     if targets.is_empty() {
         regions.extend(catalog.tables().filter_map(|(_, table)| match table {
             Table::Grid(region) => Some(region.committed()),
-            Table::File(_) => None,
+            Table::File(_) | Table::Sharded(_) => None,
         }));
     }
     for region in regions {

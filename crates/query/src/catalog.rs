@@ -4,17 +4,19 @@
 //! publishes its changes at COMMIT. The epoch of a picture is unique, so that cached plans know whether they hold.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use ashlar_base::{ColumnDef, ColumnId, Error, ErrorCode, IndexDef, Result, ScalarType, SqlType, TableId, TableSchema};
 use ashlar_functions::error::undefined_table;
+use ashlar_shard::fleet::Fleet;
 use ashlar_store::{Region, Store};
 use parking_lot::Mutex;
 
 use crate::files::FileTable;
 use crate::identity::{Asker, Identity};
+use crate::sharded::ShardedTable;
 
 /// Table ids below this are PostgreSQL's own objects, so that a table's id can serve as its OID.
 const FIRST_TABLE_ID: u32 = 16_384;
@@ -26,6 +28,8 @@ pub enum Table {
     Grid(Arc<Region>),
     /// Parquet files, read in place.
     File(Arc<FileTable>),
+    /// Rows in a fleet of PostgreSQL servers.
+    Sharded(Arc<ShardedTable>),
 }
 
 impl Table {
@@ -33,7 +37,7 @@ impl Table {
     fn committed(&self) -> Self {
         match self {
             Self::Grid(region) => Self::Grid(region.committed()),
-            Self::File(file) => Self::File(Arc::clone(file)),
+            Self::File(_) | Self::Sharded(_) => self.clone(),
         }
     }
 
@@ -43,6 +47,7 @@ impl Table {
             Self::Grid(region) => {
                 region.schema().key_name == name || region.standing_indexes().iter().any(|index| index.name == name)
             }
+            Self::Sharded(table) => !name.is_empty() && table.schema.key_name == name,
             Self::File(_) => false,
         }
     }
@@ -52,6 +57,7 @@ impl Table {
         match self {
             Self::Grid(region) => region.id(),
             Self::File(file) => file.id,
+            Self::Sharded(table) => table.schema.id,
         }
     }
 }
@@ -62,6 +68,8 @@ pub struct CatalogState {
     epoch: u64,
     tables: BTreeMap<String, Table>,
     asker: Arc<Asker>,
+    /// Servers with tables of ours.
+    fleet: Option<Arc<Fleet>>,
 }
 
 impl CatalogState {
@@ -108,7 +116,7 @@ impl CatalogState {
                 let index = indexes.iter().find(|index| index.name == name && !is_gone(index))?;
                 Some((Arc::clone(region), Arc::clone(index)))
             }
-            Table::File(_) => None,
+            Table::File(_) | Table::Sharded(_) => None,
         })
     }
 
@@ -153,8 +161,21 @@ impl CatalogState {
                 ErrorCode::WrongObjectType,
                 format!("\"{name}\" is a foreign table over files and cannot be changed"),
             )),
+            Some(Table::Sharded(_)) => {
+                Err(Error::unsupported(format!("this statement on the sharded table \"{name}\" is not supported")))
+            }
             None => Err(undefined_table(name)),
         }
+    }
+
+    /// Servers with tables of ours, where there can be any.
+    pub(crate) fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.fleet.as_ref()
+    }
+
+    /// Whether there is a table in other servers.
+    pub(crate) fn has_sharded(&self) -> bool {
+        self.tables.values().any(|table| matches!(table, Table::Sharded(_)))
     }
 }
 
@@ -198,6 +219,8 @@ pub struct Catalog {
     epochs: AtomicU64,
     ids: AtomicU32,
     publishing: Mutex<()>,
+    /// Servers with tables of ours; set once, at start.
+    fleet: OnceLock<Arc<Fleet>>,
 }
 
 impl Catalog {
@@ -211,6 +234,7 @@ impl Catalog {
             epochs: AtomicU64::new(1),
             ids: AtomicU32::new(FIRST_TABLE_ID),
             publishing: Mutex::new(()),
+            fleet: OnceLock::new(),
         };
         let schema = kv_schema(catalog.next_id());
         let region = store.create_region(Arc::new(schema))?;
@@ -234,7 +258,7 @@ impl Catalog {
     pub fn grid_table(&self, name: &str) -> Option<Arc<Region>> {
         match self.current.load().tables.get(name)? {
             Table::Grid(region) => Some(Arc::clone(region)),
-            Table::File(_) => None,
+            Table::File(_) | Table::Sharded(_) => None,
         }
     }
 
@@ -242,9 +266,25 @@ impl Catalog {
     pub fn grid_tables(&self) -> Vec<Arc<Region>> {
         let grid = |table: &Table| match table {
             Table::Grid(region) => Some(Arc::clone(region)),
-            Table::File(_) => None,
+            Table::File(_) | Table::Sharded(_) => None,
         };
         self.current.load().tables.values().filter_map(grid).collect()
+    }
+
+    /// The servers with tables of ours.
+    ///
+    /// # Errors
+    /// 0A000 where there are none: an engine without a server around it.
+    pub fn fleet(&self) -> Result<&Arc<Fleet>> {
+        self.fleet.get().ok_or_else(|| Error::unsupported("tables in other servers are not supported here"))
+    }
+
+    /// Sets the servers with tables of ours; the first time counts.
+    pub(crate) fn set_fleet(&self, fleet: Arc<Fleet>) {
+        let _publishing = self.publishing.lock();
+        let state = CatalogState { fleet: Some(Arc::clone(&fleet)), ..CatalogState::clone(&self.current.load()) };
+        let _ = self.fleet.set(fleet);
+        self.renew(&state);
     }
 
     /// An id for a new table.

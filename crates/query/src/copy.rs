@@ -122,7 +122,7 @@ impl CopyPlan {
             }
             None => {
                 let name = relation_name(statement.relation.as_ref())?;
-                if !matches!(catalog.table(&name), Some(Table::Grid(_) | Table::File(_))) {
+                if !matches!(catalog.table(&name), Some(Table::Grid(_) | Table::File(_) | Table::Sharded(_))) {
                     return Err(ashlar_functions::error::undefined_table(&name));
                 }
                 let mut names: Vec<String> = Vec::new();

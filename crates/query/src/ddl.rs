@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::files::FileTable;
 use crate::means::Means;
 use crate::select::SelectPlan;
+use crate::sharded::ddl as sharded;
 use crate::sql_types;
 use crate::transaction::Transaction;
 
@@ -37,6 +38,8 @@ pub const HIDDEN_KEY: &str = "\u{1}rowid";
 pub enum Ddl {
     /// CREATE TABLE
     Create(Box<CreateStmt>),
+    /// CREATE TABLE ... USING sharded, and its text
+    CreateSharded(Box<CreateStmt>, String),
     /// CREATE TABLE AS
     CreateAs {
         /// The new table.
@@ -64,6 +67,8 @@ pub enum Ddl {
     Rename(Box<RenameStmt>),
     /// TRUNCATE
     Truncate(TruncateStmt),
+    /// CREATE and ALTER SERVER, and the same of USER MAPPING with DROP
+    Server(Box<NodeEnum>),
 }
 
 /// What a DDL statement did.
@@ -75,11 +80,11 @@ pub struct Done {
 }
 
 impl Done {
-    fn tag(tag: &str) -> Self {
+    pub(crate) fn tag(tag: &str) -> Self {
         Self { tag: tag.to_owned(), notices: Vec::new() }
     }
 
-    fn notice(tag: &str, code: ErrorCode, message: String) -> Self {
+    pub(crate) fn notice(tag: &str, code: ErrorCode, message: String) -> Self {
         Self { tag: tag.to_owned(), notices: vec![Error::new(code, message)] }
     }
 }
@@ -114,6 +119,7 @@ pub async fn run(
     means: &Means,
 ) -> Result<Done> {
     match ddl {
+        Ddl::CreateSharded(statement, text) => sharded::create(engine, statement, text, in_block, means).await,
         Ddl::Create(statement) => create(engine, transaction, statement),
         Ddl::CreateAs { name, if_not_exists, columns, skip_data, life, select } => {
             create_as(engine, transaction, name, *if_not_exists, columns, *skip_data, *life, select, means).await
@@ -123,10 +129,14 @@ pub async fn run(
         Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectIndex as i32 => {
             index::drop(engine, transaction, statement, in_block)
         }
-        Ddl::Drop(statement) => drop_tables(engine, transaction, statement),
+        Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectForeignServer as i32 => {
+            sharded::drop_servers(engine, statement, in_block)
+        }
+        Ddl::Drop(statement) => drop_tables(engine, transaction, statement, in_block, means).await,
         Ddl::Alter(statement) => alter::alter(engine, transaction, statement, in_block).await,
         Ddl::Rename(statement) => alter::rename(engine, transaction, statement, in_block),
         Ddl::Truncate(statement) => truncate(engine, transaction, statement, in_block),
+        Ddl::Server(statement) => sharded::server(engine, statement, in_block, means),
     }
 }
 
@@ -282,14 +292,20 @@ async fn create_foreign(
     Ok(Done::tag("CREATE FOREIGN TABLE"))
 }
 
-fn drop_tables(engine: &Engine, transaction: &mut Transaction, statement: &DropStmt) -> Result<Done> {
+async fn drop_tables(
+    engine: &Engine,
+    transaction: &mut Transaction,
+    statement: &DropStmt,
+    in_block: bool,
+    means: &Means,
+) -> Result<Done> {
     let (tag, kind) = match ObjectType::try_from(statement.remove_type) {
         Ok(ObjectType::ObjectTable) => ("DROP TABLE", "table"),
         Ok(ObjectType::ObjectForeignTable) => ("DROP FOREIGN TABLE", "foreign table"),
         _ => return Err(Error::unsupported("DROP of this kind of object is not supported")),
     };
     let mut done = Done::tag(tag);
-    let mut names = Vec::new();
+    let (mut names, mut elsewhere) = (Vec::new(), Vec::new());
     for object in &statement.objects {
         let Some(name) = object_name(object, statement.missing_ok, &mut done)? else { continue };
         let state = transaction.catalog(engine.catalog());
@@ -315,9 +331,24 @@ fn drop_tables(engine: &Engine, transaction: &mut Transaction, statement: &DropS
                         "cannot drop table kv: the plain keys of the RESP door live in it",
                     ));
                 }
-                names.push(name);
+                if let Table::Sharded(table) = table {
+                    elsewhere.push(Arc::clone(table));
+                } else {
+                    names.push(name);
+                }
             }
         }
+    }
+    if let [table] = &elsewhere[..]
+        && names.is_empty()
+        && !in_block
+    {
+        sharded::drop_table(engine, table, means).await?;
+    } else if !elsewhere.is_empty() {
+        return Err(Error::unsupported(
+            "DROP of a sharded table together with others or in a transaction block is not supported",
+        )
+        .with_hint("Drop it by a statement of its own."));
     }
     for name in names {
         let draft = transaction.draft(engine.catalog());
@@ -375,6 +406,47 @@ fn truncate(engine: &Engine, transaction: &mut Transaction, statement: &Truncate
         }
     }
     Ok(Done::tag("TRUNCATE TABLE"))
+}
+
+/// The shape that a plain CREATE TABLE describes, without a hidden key, and what is unique in it: ordinals of columns.
+///
+/// # Errors
+/// As CREATE TABLE.
+pub(crate) fn described(
+    engine: &Engine,
+    state: &Arc<CatalogState>,
+    name: &str,
+    statement: &CreateStmt,
+) -> Result<(TableSchema, Vec<Vec<usize>>)> {
+    let id = engine.catalog().next_id();
+    let (mut schema, stated) = definition::table(engine, state, id, name, statement)?;
+    if schema.hidden_key {
+        let visible = schema.visible_columns().len();
+        schema.columns.truncate(visible);
+        (schema.key, schema.partition_by, schema.hidden_key) = (Vec::new(), Vec::new(), false);
+    } else {
+        schema.key_name = key_name(state, &schema)?;
+    }
+    let mut unique: Vec<Vec<usize>> = Vec::new();
+    unique.extend(Some(schema.key.clone()).filter(|key| !key.is_empty()));
+    for constraint in stated {
+        let ordinal = |name: &String| {
+            schema.column(name).ok_or_else(|| {
+                let message = format!("column \"{name}\" named in key does not exist");
+                Error::new(ErrorCode::UndefinedColumn, message)
+            })
+        };
+        unique.push(constraint.columns.iter().map(ordinal).collect::<Result<_>>()?);
+    }
+    Ok((schema, unique))
+}
+
+/// What WITH says, as it stands there.
+pub(crate) fn given_options(options: &[pg_query::Node]) -> Vec<(String, String)> {
+    let given = |element: &pg_query::protobuf::DefElem| {
+        (element.defname.clone(), options::value_of(element).unwrap_or_else(|| "true".to_owned()))
+    };
+    options::elements(options).map(given).collect()
 }
 
 /// What CREATE TABLE AS may say about how its table is kept: how long rows live, and what is so anyway.

@@ -33,6 +33,7 @@ use crate::expressions::PgTypePlanner;
 use crate::lookup_join::LookupJoins;
 use crate::means::Means;
 use crate::plan_cache::PlanCache;
+use crate::sharded::Asking;
 use crate::spill::{SpillConfig, SpillDir, SpillStatistics};
 use crate::{operator_tasks, priority, system_tables};
 
@@ -261,7 +262,8 @@ impl Engine {
 
     /// What a plan runs with: the view of the store travels as an extension.
     pub fn task_context(&self, view: Arc<ReadView>, means: &Means) -> Arc<TaskContext> {
-        let mut config = self.state.config().clone().with_extension(view);
+        let asking = Arc::new(Asking { role: Arc::clone(&means.role), barrier: means.barrier.clone() });
+        let mut config = self.state.config().clone().with_extension(view).with_extension(asking);
         if let Some(max) = means.memory_max() {
             // Each stream of a sort puts so much by for its merge, 10 MiB where nobody says how much there is.
             let reserved = max / (SORT_SHARE * self.config.threads.max(1));

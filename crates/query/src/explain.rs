@@ -39,7 +39,8 @@ pub fn options(statement: &ExplainStmt) -> Result<ExplainOptions> {
         match element.defname.as_str() {
             "analyze" => options.analyze = is_on,
             "memory" => options.memory = is_on,
-            "verbose" | "costs" | "timing" | "summary" | "buffers" | "settings" => {}
+            // Which shards are asked is shown anyway.
+            "route" | "verbose" | "costs" | "timing" | "summary" | "buffers" | "settings" => {}
             "format" if value.as_deref().is_none_or(|format| format.eq_ignore_ascii_case("text")) => {}
             other => return Err(Error::unsupported(format!("EXPLAIN option \"{other}\" is not supported"))),
         }

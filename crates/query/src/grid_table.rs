@@ -198,7 +198,7 @@ impl GridTable {
 }
 
 /// Whether a condition asks another query, or reads the row of the query around: a scan knows its own columns only.
-fn holds_query(filter: &Expr) -> bool {
+pub(crate) fn holds_query(filter: &Expr) -> bool {
     let found = any_part(filter, |expr| {
         Ok(matches!(
             expr,

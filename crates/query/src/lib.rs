@@ -40,6 +40,7 @@ mod priority;
 mod probes;
 mod program;
 pub mod select;
+pub mod sharded;
 pub mod short_plan;
 mod spill;
 pub mod sql_types;
@@ -51,6 +52,7 @@ mod testing;
 pub mod transaction;
 
 pub use ashlar_functions::error::from_datafusion;
+pub use ashlar_functions::quoting::quote_ident;
 pub use ashlar_functions::session::POSTGRES_VERSION;
 pub use ashlar_functions::times::StatementTime;
 
@@ -59,6 +61,6 @@ pub use catalog::{Catalog, CatalogState, Table};
 pub use columns::Column;
 pub use engine::{Engine, EngineConfig};
 pub use identity::{Identity, Setting};
-pub use means::{Interest, Means};
+pub use means::{Barrier, Interest, Means};
 pub use spill::{SpillConfig, SpillStatistics};
 pub use statement::Statement;

@@ -18,6 +18,10 @@ use crate::memory::QueryPool;
 pub struct Means {
     /// When the statement came.
     pub time: StatementTime,
+    /// The user who asks: other servers know him by his mapping.
+    pub role: Arc<str>,
+    /// What of other servers cannot be read by this statement.
+    pub barrier: Barrier,
     memory_max: Option<usize>,
     /// Where all queries run.
     server: Arc<RuntimeEnv>,
@@ -27,6 +31,24 @@ pub struct Means {
     slot: Mutex<Option<Slot>>,
     /// Tells when nobody waits for the statement any more.
     interest: Option<watch::Sender<()>>,
+}
+
+/// What of other servers a statement cannot read without giving a wrong answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Barrier {
+    /// All can be read.
+    #[default]
+    None,
+    /// The transaction has written there, which other connections do not see.
+    Written(Arc<str>),
+    /// The transaction reads one snapshot, and servers have no snapshot together.
+    Snapshot,
+}
+
+/// Where nobody has said who asks.
+fn nobody() -> &'static Arc<str> {
+    static NOBODY: OnceLock<Arc<str>> = OnceLock::new();
+    NOBODY.get_or_init(|| Arc::from(""))
 }
 
 /// Somebody waits for a statement, until this is dropped.
@@ -43,7 +65,19 @@ impl Means {
         admission: &Arc<Admission>,
     ) -> Self {
         let (server, admission) = (Arc::clone(server), Arc::clone(admission));
-        Self { time, memory_max, server, own: OnceLock::new(), admission, slot: Mutex::new(None), interest: None }
+        let role = Arc::clone(nobody());
+        let barrier = Barrier::None;
+        Self {
+            time,
+            role,
+            barrier,
+            memory_max,
+            server,
+            own: OnceLock::new(),
+            admission,
+            slot: Mutex::new(None),
+            interest: None,
+        }
     }
 
     fn own(&self) -> &(Arc<QueryPool>, Arc<RuntimeEnv>) {

@@ -623,6 +623,7 @@ impl<'a> Planner<'a> {
                 Ok(Arc::new(if names_expiry { table.with_expiry() } else { table }))
             }
             Some(Table::File(file)) => Ok(Arc::clone(&file.provider)),
+            Some(Table::Sharded(table)) => Ok(table.provider()),
             None => Err(undefined_table(table)),
         }
     }

@@ -1,6 +1,7 @@
 //! A statement: parsed and planned once, executed many times.
 
 pub mod configure;
+mod modes;
 mod unsupported;
 
 use std::sync::Arc;
@@ -9,8 +10,10 @@ use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType};
 use datafusion::sql::sqlparser::ast::Statement as AstStatement;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{self, OverridingKind, TransactionStmtKind, VariableSetKind};
+use pg_query::protobuf::{self, OverridingKind};
 
+pub use self::modes::isolation;
+use self::modes::{set_command, transaction_command};
 use crate::analyze;
 use crate::catalog::CatalogState;
 use crate::columns::Column;
@@ -25,6 +28,7 @@ use crate::index_plan::IndexPlan;
 use crate::key_plan::{self, KeyPlan, computed};
 use crate::locking::{self, LockPlan, Planned};
 use crate::select::{self, Planner, SelectPlan};
+use crate::sharded::ShardedPlan;
 use crate::sql_types;
 use crate::transaction::Isolation;
 
@@ -80,6 +84,8 @@ pub enum Kind {
         /// How.
         options: ExplainOptions,
     },
+    /// A statement about sharded tables.
+    Sharded(Box<ShardedPlan>),
     /// What the session does by itself.
     Session(SessionCommand),
     /// No statement at all.
@@ -218,6 +224,7 @@ impl Kind {
             Self::Update(plan) => plan.select.bytes()?,
             Self::Delete(plan) => plan.select.bytes()?,
             Self::Explain { inner, .. } => inner.bytes,
+            Self::Sharded(plan) => plan.bytes(),
             Self::Ddl(_) | Self::Copy(_) | Self::Session(_) | Self::Empty => 0,
         })
     }
@@ -238,6 +245,22 @@ impl Statement {
             Self::plan_inner(engine, catalog, parsed, declared).map_err(|error| place(error, &parsed.text))?;
         check_width(planned.columns.as_deref())?;
         planned.bytes = STATEMENT_BYTES + 2 * planned.text.len() + planned.kind.bytes()?;
+        Ok(planned)
+    }
+
+    /// Plans a statement for the engine, although shards may have all that it is about.
+    ///
+    /// # Errors
+    /// As [`Self::plan`].
+    pub(crate) fn plan_by_engine(
+        engine: &Engine,
+        catalog: &Arc<CatalogState>,
+        parsed: &ParsedStatement,
+        declared: &[u32],
+    ) -> Result<Self> {
+        let planned =
+            Self::plan_local(engine, catalog, parsed, declared).map_err(|error| place(error, &parsed.text))?;
+        check_width(planned.columns.as_deref())?;
         Ok(planned)
     }
 
@@ -285,6 +308,30 @@ impl Statement {
     }
 
     fn plan_inner(
+        engine: &Engine,
+        catalog: &Arc<CatalogState>,
+        parsed: &ParsedStatement,
+        declared: &[u32],
+    ) -> Result<Self> {
+        if catalog.has_sharded()
+            && let Some(plan) = ShardedPlan::new(catalog, parsed)?
+        {
+            return Ok(Self {
+                text: parsed.text.clone(),
+                kind: Kind::Sharded(Box::new(plan)),
+                // Its shards know them.
+                parameter_types: Vec::new(),
+                columns: None,
+                epoch: catalog.epoch(),
+                bytes: 0,
+                zone: None,
+                asked_by: None,
+            });
+        }
+        Self::plan_local(engine, catalog, parsed, declared)
+    }
+
+    fn plan_local(
         engine: &Engine,
         catalog: &Arc<CatalogState>,
         parsed: &ParsedStatement,
@@ -401,6 +448,10 @@ impl Statement {
                 }
                 Ok(make(Kind::Delete(Box::new(plan)), types, columns))
             }
+            NodeEnum::CreateStmt(node) if node.access_method == crate::sharded::ddl::ACCESS_METHOD => {
+                let ddl = Ddl::CreateSharded(Box::new(node.clone()), parsed.text.clone());
+                Ok(make(Kind::Ddl(ddl), vec![], None))
+            }
             NodeEnum::CreateStmt(node) => Ok(make(Kind::Ddl(Ddl::Create(Box::new(node.clone()))), vec![], None)),
             NodeEnum::CreateForeignTableStmt(node) => {
                 Ok(make(Kind::Ddl(Ddl::CreateForeign(Box::new(node.clone()))), vec![], None))
@@ -410,6 +461,13 @@ impl Statement {
             NodeEnum::DropStmt(node) => Ok(make(Kind::Ddl(Ddl::Drop(node.clone())), vec![], None)),
             NodeEnum::AlterTableStmt(node) => Ok(make(Kind::Ddl(Ddl::Alter(node.clone())), vec![], None)),
             NodeEnum::RenameStmt(node) => Ok(make(Kind::Ddl(Ddl::Rename(node.clone())), vec![], None)),
+            NodeEnum::CreateForeignServerStmt(_)
+            | NodeEnum::AlterForeignServerStmt(_)
+            | NodeEnum::CreateUserMappingStmt(_)
+            | NodeEnum::AlterUserMappingStmt(_)
+            | NodeEnum::DropUserMappingStmt(_) => {
+                Ok(make(Kind::Ddl(Ddl::Server(Box::new(parsed.node.clone()))), vec![], None))
+            }
             NodeEnum::TruncateStmt(node) => Ok(make(Kind::Ddl(Ddl::Truncate(node.clone())), vec![], None)),
             NodeEnum::CopyStmt(node) => {
                 let plan = CopyPlan::new(engine, catalog, node)?;
@@ -420,8 +478,14 @@ impl Statement {
                 let inner = node.query.as_ref().and_then(|query| query.node.clone());
                 let inner = inner.ok_or_else(|| Error::internal("EXPLAIN without a statement"))?;
                 let text = statement_text(&inner)?;
-                let inner =
-                    Self::plan_inner(engine, catalog, &ParsedStatement { text, offset: 0, node: inner }, declared)?;
+                let mut inner = ParsedStatement { text, offset: 0, node: inner };
+                // The router looks at places of its text.
+                if catalog.has_sharded()
+                    && let Some(again) = grammar::only_one(grammar::parse(&inner.text)?)?
+                {
+                    inner = again;
+                }
+                let inner = Self::plan_inner(engine, catalog, &inner, declared)?;
                 let types = inner.parameter_types.clone();
                 let columns: Arc<[Column]> = vec![Column::text("QUERY PLAN")].into();
                 Ok(make(Kind::Explain { inner: Arc::new(inner), options }, types, Some(columns)))
@@ -672,117 +736,4 @@ pub(crate) fn selecting(node: &pg_query::Node) -> NodeEnum {
 pub(crate) fn expression_text(node: &pg_query::Node) -> Result<String> {
     let text = statement_text(&selecting(node))?;
     Ok(text.strip_prefix("SELECT ").unwrap_or(&text).to_owned())
-}
-
-fn transaction_command(node: &protobuf::TransactionStmt) -> Result<SessionCommand> {
-    let savepoint = || node.savepoint_name.clone();
-    if node.chain {
-        return Err(Error::unsupported("AND CHAIN is not supported"));
-    }
-    Ok(match TransactionStmtKind::try_from(node.kind).unwrap_or(TransactionStmtKind::Undefined) {
-        TransactionStmtKind::TransStmtBegin => SessionCommand::Begin(modes(&node.options)?),
-        TransactionStmtKind::TransStmtStart => SessionCommand::Start(modes(&node.options)?),
-        TransactionStmtKind::TransStmtCommit => SessionCommand::Commit,
-        TransactionStmtKind::TransStmtRollback => SessionCommand::Rollback,
-        TransactionStmtKind::TransStmtSavepoint => SessionCommand::Savepoint(savepoint()),
-        TransactionStmtKind::TransStmtRelease => SessionCommand::Release(savepoint()),
-        TransactionStmtKind::TransStmtRollbackTo => SessionCommand::RollbackTo(savepoint()),
-        _ => return Err(Error::unsupported("two-phase commit is not supported")),
-    })
-}
-
-fn modes(options: &[pg_query::Node]) -> Result<TransactionModes> {
-    let mut modes = TransactionModes::default();
-    for option in options {
-        let Some(NodeEnum::DefElem(element)) = &option.node else { continue };
-        let value = crate::ddl::option_text(element).unwrap_or_default();
-        match element.defname.as_str() {
-            parameter @ "transaction_isolation" => modes.isolation = Some(isolation(parameter, &value)?),
-            "transaction_read_only" => modes.read_only = Some(value == "1" || value == "true"),
-            "transaction_deferrable" => modes.deferrable = Some(value == "1" || value == "true"),
-            other => return Err(Error::unsupported(format!("{other} is not supported"))),
-        }
-    }
-    Ok(modes)
-}
-
-/// The isolation level of this name, for a setting.
-///
-/// # Errors
-/// 0A000 for `serializable`, 22023 for an unknown name.
-pub fn isolation(parameter: &str, name: &str) -> Result<Isolation> {
-    match name.to_ascii_lowercase().as_str() {
-        "read uncommitted" => Ok(Isolation::ReadUncommitted),
-        "read committed" => Ok(Isolation::ReadCommitted),
-        "repeatable read" => Ok(Isolation::RepeatableRead),
-        "serializable" => Err(Error::unsupported("isolation level SERIALIZABLE is not supported")
-            .with_hint("Use REPEATABLE READ: it reads one snapshot and refuses conflicting writes.")),
-        _ => Err(Error::new(
-            ErrorCode::InvalidParameterValue,
-            format!("invalid value for parameter \"{parameter}\": \"{name}\""),
-        )
-        .with_hint("Available values: serializable, repeatable read, read committed, read uncommitted.")),
-    }
-}
-
-fn set_command(node: &protobuf::VariableSetStmt) -> Result<SessionCommand> {
-    let kind = VariableSetKind::try_from(node.kind).unwrap_or(VariableSetKind::Undefined);
-    match kind {
-        VariableSetKind::VarSetValue => {
-            if let Some(zone) = zone_of_interval(node)? {
-                return Ok(SessionCommand::Set { name: node.name.clone(), value: Some(zone), local: node.is_local });
-            }
-            let values: Vec<String> = node.args.iter().filter_map(argument_text).collect();
-            Ok(SessionCommand::Set { name: node.name.clone(), value: Some(values.join(", ")), local: node.is_local })
-        }
-        VariableSetKind::VarSetDefault => {
-            Ok(SessionCommand::Set { name: node.name.clone(), value: None, local: node.is_local })
-        }
-        VariableSetKind::VarReset => Ok(SessionCommand::Reset(node.name.clone())),
-        VariableSetKind::VarSetMulti => match node.name.as_str() {
-            "TRANSACTION" => Ok(SessionCommand::SetTransaction(modes(&node.args)?)),
-            "SESSION CHARACTERISTICS" => Ok(SessionCommand::SetCharacteristics(modes(&node.args)?)),
-            other => Err(Error::unsupported(format!("SET {other} is not supported"))),
-        },
-        VariableSetKind::VarResetAll => Ok(SessionCommand::ResetAll),
-        _ => Err(Error::unsupported("this form of SET is not supported")),
-    }
-}
-
-/// The zone of `SET TIME ZONE INTERVAL '+02:00' HOUR TO MINUTE`, as a value of the setting.
-fn zone_of_interval(node: &protobuf::VariableSetStmt) -> Result<Option<String>> {
-    let Some(NodeEnum::TypeCast(cast)) = node.args.first().and_then(|node| node.node.as_ref()) else {
-        return Ok(None);
-    };
-    let is_interval = cast
-        .type_name
-        .as_ref()
-        .is_some_and(|name| name.names.iter().filter_map(sql_types::string_of).next_back() == Some("interval"));
-    if !is_interval {
-        return Ok(None);
-    }
-    let text = cast.arg.as_ref().and_then(|arg| argument_text(arg)).unwrap_or_default();
-    // Without a colon the number counts what the fields behind it say.
-    if !text.contains(':') {
-        return Err(Error::unsupported("this form of SET TIME ZONE INTERVAL is not supported"));
-    }
-    let interval = ashlar_base::value::interval::parse(&text)?;
-    let zone = ashlar_base::value::datetime::arithmetic::zone_of_interval(interval)?;
-    Ok(Some(zone.to_string()))
-}
-
-fn argument_text(node: &pg_query::Node) -> Option<String> {
-    use protobuf::a_const::Val;
-    match node.node.as_ref()? {
-        NodeEnum::AConst(constant) => match constant.val.as_ref()? {
-            Val::Sval(value) => Some(value.sval.clone()),
-            Val::Ival(value) => Some(value.ival.to_string()),
-            Val::Fval(value) => Some(value.fval.clone()),
-            Val::Boolval(value) => Some(value.boolval.to_string()),
-            Val::Bsval(_) => None,
-        },
-        NodeEnum::TypeCast(cast) => argument_text(cast.arg.as_ref()?),
-        NodeEnum::String(string) => Some(string.sval.clone()),
-        _ => None,
-    }
 }

@@ -92,6 +92,12 @@ pub fn provider(
     Ok(Some(Arc::new(table)))
 }
 
+/// Whether there is a system table of this name.
+pub(crate) fn is_known(schema: &str, name: &str) -> bool {
+    let of_schema = SCHEMAS.iter().filter(|(known, _)| *known == schema);
+    of_schema.flat_map(|(_, groups)| groups.iter().copied().flatten()).any(|definition| definition.name == name)
+}
+
 /// The OIDs that PostgreSQL gives to its own tables: clients compare with them by name, as in
 /// `'pg_class'::regclass`.
 const FIXED_OIDS: &[(&str, i64)] = &[

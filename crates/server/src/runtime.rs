@@ -9,7 +9,7 @@
 //! Started by the commands `serve` and `demo`. Knows no protocol and no SQL.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -20,6 +20,10 @@ use ashlar_base::config::Config;
 use ashlar_base::net;
 use ashlar_base::scope::{self, Name};
 use ashlar_query::{AdmissionConfig, Engine, EngineConfig, SpillConfig};
+use ashlar_shard::backend::Limits;
+use ashlar_shard::catalog::ShardCatalog;
+use ashlar_shard::fleet::Fleet;
+use ashlar_shard::pool::PoolConfig;
 use ashlar_store::{CompactorHandle, Store, StoreConfig};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
@@ -223,9 +227,32 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
             spill: SpillConfig { dir: spill_dir, bytes_max: config.query.spill_mib_max << 20 },
         },
     )?;
+    let catalog = match &config.shard.data_dir {
+        dir if dir.is_empty() => ShardCatalog::absent(),
+        dir => ShardCatalog::open(Path::new(dir))?,
+    };
+    ashlar_query::sharded::open(&engine, &Fleet::new(catalog, pool_config(&config)))?;
     let compactor = store.start_compactor();
     let shared = Shared { engine, config: Arc::new(config), sessions: SessionRegistry::default() };
     Ok((Arc::new(shared), compactor))
+}
+
+/// What each pool of connections to shards may have: those of the threads of doors and that of queries share the bound.
+fn pool_config(config: &Config) -> PoolConfig {
+    let shard = &config.shard;
+    let milliseconds = |limit: u64| Some(Duration::from_millis(limit)).filter(|limit| !limit.is_zero());
+    PoolConfig {
+        connections_max: (shard.connections_per_server_max as usize / (thread_count(config.server.cores) + 1)).max(1),
+        waiting_max: shard.connections_waiting_max as usize,
+        wait_max: Duration::from_millis(shard.connection_wait_max_ms),
+        idle_max: milliseconds(shard.connection_idle_max_ms),
+        life_max: milliseconds(shard.connection_life_max_ms),
+        limits: Limits {
+            connect: Duration::from_millis(shard.connect_timeout_ms),
+            message_bytes_max: (shard.row_mib_max as usize) << 20,
+            statements_max: shard.statements_per_connection_max as usize,
+        },
+    }
 }
 
 fn listen(door: &str, address: SocketAddr) -> anyhow::Result<StdListener> {

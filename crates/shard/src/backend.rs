@@ -7,6 +7,7 @@
 //! Lent by `pool`, driven by a session or by a scan. A connection that broke, or that is in the middle of something, says so
 //! and is not lent again. Rows are passed on as bytes; nothing here knows what they mean.
 
+mod cancel;
 mod login;
 mod statements;
 
@@ -24,6 +25,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 pub use ashlar_protocol::pg::client::RowReader;
 
+pub use self::cancel::Canceller;
 use self::statements::Statements;
 use crate::server::{Mapping, Server};
 
@@ -35,6 +37,9 @@ const KEEP_BYTES: usize = 128 * 1024;
 
 /// Notices of one statement that are kept.
 const NOTICES_MAX: usize = 100;
+
+/// The tag of a message that needs nobody's attention any more.
+const SETTLED: u8 = 0;
 
 /// SQLSTATEs of a prepared statement that is not what it was: its table has changed, or somebody has taken it away.
 const STALE: [&str; 2] = ["0A000", "26000"];
@@ -284,7 +289,7 @@ impl Backend {
 
     /// Whether an answer is still to come.
     pub(crate) fn is_busy(&self) -> bool {
-        self.awaited > 0
+        self.awaited > 0 && !self.is_broken
     }
 
     /// Whether it may be lent: nothing is open, nothing is to come, and nothing has come that nobody asked for.
@@ -421,6 +426,11 @@ impl Backend {
                 }
                 self.consume(bytes.end - bytes.start);
                 taker.ready().await?;
+                continue;
+            }
+            // What comes next may be a row: only what has arrived is taken by itself.
+            if self.peek()?.is_none() {
+                self.fill().await?;
                 continue;
             }
             let (tag, range) = self.message().await?;
@@ -600,43 +610,46 @@ impl Backend {
         }
     }
 
-    /// Waits for the next message and steps over it: its tag, and where its body lies until the next call.
+    /// Waits for the next message and steps over it: its tag, and where its body lies until the next call. One that can come at
+    /// any time is settled here, and has the tag [`SETTLED`].
     async fn message(&mut self) -> Result<(u8, Range<usize>)> {
-        loop {
-            let Some((tag, length)) = self.peek()? else {
-                self.fill().await?;
-                continue;
-            };
-            let range = self.start + HEADER_BYTES..self.start + length;
-            // Not `consume`: the body is still to be read.
-            self.start += length;
-            match tag {
-                b'S' => {
-                    let mut body = &self.inbox[range];
-                    let name = client::take_string(&mut body).map(str::to_owned);
-                    let value = client::take_string(&mut body).map(str::to_owned);
-                    let (Ok(name), Ok(value)) = (name, value) else { return Err(self.garbled()) };
-                    match self.parameters.iter_mut().find(|(known, _)| *known == name) {
-                        Some((_, known)) => *known = value,
-                        None => self.parameters.push((name, value)),
-                    }
-                }
-                b'N' => {
-                    let (severity, error) =
-                        (severity_of(&self.inbox[range.clone()]), self.failure_of(&self.inbox[range]));
-                    if self.notices.len() < NOTICES_MAX {
-                        self.notices.push(Notice { severity, error });
-                    }
-                }
-                // Nobody listens.
-                b'A' => {}
-                b'Z' => {
-                    let status = client::ready_status(&self.inbox[range.clone()]);
-                    self.status = status.map_err(|_| self.garbled())?;
-                    return Ok((tag, range));
-                }
-                _ => return Ok((tag, range)),
+        let (tag, length) = loop {
+            match self.peek()? {
+                Some(found) => break found,
+                None => self.fill().await?,
             }
+        };
+        let range = self.start + HEADER_BYTES..self.start + length;
+        // Not `consume`: the body is still to be read.
+        self.start += length;
+        match tag {
+            b'S' => {
+                let mut body = &self.inbox[range.clone()];
+                let name = client::take_string(&mut body).map(str::to_owned);
+                let value = client::take_string(&mut body).map(str::to_owned);
+                let (Ok(name), Ok(value)) = (name, value) else { return Err(self.garbled()) };
+                match self.parameters.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, known)) => *known = value,
+                    None => self.parameters.push((name, value)),
+                }
+                Ok((SETTLED, range))
+            }
+            b'N' => {
+                let body = &self.inbox[range.clone()];
+                let (severity, error) = (severity_of(body), self.failure_of(body));
+                if self.notices.len() < NOTICES_MAX {
+                    self.notices.push(Notice { severity, error });
+                }
+                Ok((SETTLED, range))
+            }
+            // Nobody listens.
+            b'A' => Ok((SETTLED, range)),
+            b'Z' => {
+                let status = client::ready_status(&self.inbox[range.clone()]);
+                self.status = status.map_err(|_| self.garbled())?;
+                Ok((tag, range))
+            }
+            _ => Ok((tag, range)),
         }
     }
 
@@ -742,45 +755,6 @@ impl Drop for Backend {
             // Where the kernel does not take it, the shard hears of the end anyway.
             let _ = self.stream.try_write(&goodbye);
         }
-    }
-}
-
-/// Stops a statement that runs on a connection, over a connection of its own.
-#[derive(Clone)]
-pub struct Canceller {
-    server: Arc<Server>,
-    pid: i32,
-    secret: Arc<[u8]>,
-    patience: Duration,
-}
-
-impl Canceller {
-    /// Asks the shard to stop it. Whether it does is heard on the connection itself.
-    pub async fn cancel(&self) {
-        let asked = tokio::time::timeout(self.patience, async {
-            let mut stream = Stream::open(&self.server).await?;
-            let mut request = Vec::new();
-            client::cancel_request(&mut request, self.pid, &self.secret);
-            let mut sent = 0;
-            while sent < request.len() {
-                stream.writable().await?;
-                match stream.try_write(&request[sent..]) {
-                    Ok(count) => sent += count,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
-                }
-            }
-            // The shard closes when it has passed the request on.
-            stream.read(&mut Vec::with_capacity(1)).await.map(drop)
-        });
-        if !matches!(asked.await, Ok(Ok(()))) {
-            tracing::warn!(server = self.server.name, "a cancel request did not reach its shard");
-        }
-    }
-
-    /// How long it is waited for what a cancelled connection has to say.
-    pub fn patience(&self) -> Duration {
-        self.patience
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) fn column(ordinal: usize, name: String, sql_type: SqlType) -> ColumnD
 pub(super) fn check_access_method(name: &str) -> Result<()> {
     match name {
         "" | "grid" | "heap" => Ok(()),
+        "sharded" => Err(Error::unsupported("a sharded table can only be made by CREATE TABLE with its columns")),
         _ => Err(Error::new(ErrorCode::UndefinedObject, format!("access method \"{name}\" does not exist"))
             .with_hint("Tables are stored USING grid.")),
     }

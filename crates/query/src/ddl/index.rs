@@ -293,7 +293,7 @@ pub(super) fn drop(
                 let has_key = |region: &&Arc<Region>| region.schema().key_name == name;
                 let mut tables = state.tables().filter_map(|(_, table)| match table {
                     crate::catalog::Table::Grid(region) => Some(region),
-                    crate::catalog::Table::File(_) => None,
+                    crate::catalog::Table::File(_) | crate::catalog::Table::Sharded(_) => None,
                 });
                 let table = tables.find(has_key).map_or_else(String::new, |region| region.schema().name.clone());
                 return Err(required(name, &table));

@@ -67,7 +67,11 @@ impl Computed {
             }
             let returned = self.returned.as_ref().map(|types| {
                 let outputs = made.columns().iter().skip(self.assigned.len()).zip(types);
-                outputs.map(|(array, sql_type)| Ok(ColumnReader::new(array, *sql_type)?.datum(0).to_value())).collect()
+                outputs
+                    .map(|(array, sql_type)| {
+                        Ok::<_, ashlar_base::Error>(ColumnReader::new(array, *sql_type)?.datum(0).to_value())
+                    })
+                    .collect()
             });
             Ok(Some(Made { changes, returned: returned.transpose()? }))
         })

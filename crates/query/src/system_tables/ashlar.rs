@@ -15,12 +15,24 @@ use crate::files::FileTable;
 
 /// The tables. `rows` and `partitions` are NULL for files, whose rows nobody has counted; `bytes` is NULL for files
 /// that cannot be listed now.
-pub(super) const TABLES: &[Definition] = &[Definition {
-    name: "tables",
-    columns: "name text, kind text, rows bigint, bytes bigint, partitions integer, path text, ttl_ms bigint, \
-        max_idle_ms bigint, memory_max bigint, eviction text, expired bigint, evicted bigint",
-    fill: Some(tables),
-}];
+pub(super) const TABLES: &[Definition] = &[
+    Definition {
+        name: "tables",
+        columns: "name text, kind text, rows bigint, bytes bigint, partitions integer, path text, ttl_ms bigint, \
+            max_idle_ms bigint, memory_max bigint, eviction text, expired bigint, evicted bigint",
+        fill: Some(tables),
+    },
+    Definition {
+        name: "shards",
+        columns: "name text, host text, port integer, dbname text, tables bigint",
+        fill: Some(shards),
+    },
+    Definition {
+        name: "backends",
+        columns: "server text, idle bigint, in_use bigint, waiting bigint, made bigint, lent bigint",
+        fill: Some(backends),
+    },
+];
 
 fn tables(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     let bigint = |number: u64| Value::Int8(i64::try_from(number).unwrap_or(i64::MAX));
@@ -49,6 +61,7 @@ fn tables(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
                 ("bytes", picture.file_bytes.get(&file.id).copied().map_or(Value::Null, bigint)),
                 ("path", string(&file.path)),
             ])?,
+            Table::Sharded(_) => rows.push([("name", string(name)), ("kind", string("sharded"))])?,
         }
     }
     Ok(())
@@ -83,4 +96,43 @@ fn listed(file: &FileTable) -> Option<(Vec<ListingTableUrl>, String)> {
     let provider: &dyn Any = file.provider.as_ref();
     let listing = provider.downcast_ref::<ListingTable>()?;
     Some((listing.table_paths().clone(), listing.options().file_extension.clone()))
+}
+
+/// Servers, without anything that only they should know.
+fn shards(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    let Some(fleet) = picture.catalog.fleet() else { return Ok(()) };
+    for server in fleet.catalog().known().servers.values() {
+        let is_on = |table: &Table| match table {
+            Table::Sharded(table) => table.routed.rule.shards().iter().any(|shard| *shard.server == *server.name),
+            Table::Grid(_) | Table::File(_) => false,
+        };
+        let tables = picture.catalog.tables().filter(|(_, table)| is_on(table)).count();
+        rows.push([
+            ("name", string(&server.name)),
+            ("host", string(&server.host)),
+            ("port", Value::Int4(i32::from(server.port))),
+            ("dbname", string(&server.dbname)),
+            ("tables", Value::Int8(i64::try_from(tables).unwrap_or(i64::MAX))),
+        ])?;
+    }
+    Ok(())
+}
+
+/// Connections to servers, of all threads together.
+fn backends(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    let Some(fleet) = picture.catalog.fleet() else { return Ok(()) };
+    let count = |count: usize| Value::Int8(i64::try_from(count).unwrap_or(i64::MAX));
+    let mut all: Vec<_> = fleet.statistics().into_iter().collect();
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    for (server, line) in all {
+        rows.push([
+            ("server", string(&server)),
+            ("idle", count(line.idle)),
+            ("in_use", count(line.in_use)),
+            ("waiting", count(line.waiting)),
+            ("made", Value::Int8(i64::try_from(line.made).unwrap_or(i64::MAX))),
+            ("lent", Value::Int8(i64::try_from(line.lent).unwrap_or(i64::MAX))),
+        ])?;
+    }
+    Ok(())
 }

@@ -418,7 +418,7 @@ fn texts(numbers: &ArrayRef, text: impl Fn(i64) -> Option<String>) -> Result<Arr
 fn table_bytes(table: &Table) -> i64 {
     match table {
         Table::Grid(region) => i64::try_from(region.bytes()).unwrap_or(i64::MAX),
-        Table::File(_) => 0,
+        Table::File(_) | Table::Sharded(_) => 0,
     }
 }
 

@@ -206,6 +206,31 @@ impl Relation {
                     options: options::stated(&schema.life),
                 }
             }
+            Table::Sharded(table) => {
+                let schema: &TableSchema = &table.schema;
+                let key = |&ordinal: &usize| IndexKey::of_column(schema, ordinal, IndexOrder::default());
+                let primary = (!schema.key.is_empty()).then(|| Index {
+                    oid: oid | INDEX_BIT,
+                    name: schema.key_name.clone(),
+                    keys: schema.key.iter().map(key).collect(),
+                    kind: IndexKind::Btree,
+                    is_primary: true,
+                    unique: Some(Unique { nulls_distinct: true, is_constraint: true }),
+                    predicate: None,
+                    is_valid: true,
+                });
+                Self {
+                    oid,
+                    name: name.to_owned(),
+                    columns: schema.columns.clone(),
+                    key: schema.key.clone(),
+                    key_name: schema.key_name.clone(),
+                    indexes: primary.into_iter().collect(),
+                    is_foreign: false,
+                    rows: None,
+                    options: table.options(),
+                }
+            }
             Table::File(file) => {
                 // Columns that no SQL type stands for cannot be selected either.
                 let column = |(ordinal, field): (usize, &arrow::datatypes::FieldRef)| {

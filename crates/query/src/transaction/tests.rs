@@ -14,7 +14,7 @@ fn names(engine: &Engine) -> Vec<String> {
             assert_eq!(region.schema().name, name, "a table has one name");
             Some(name.to_owned())
         }
-        Table::File(_) => None,
+        Table::File(_) | Table::Sharded(_) => None,
     });
     named.collect()
 }

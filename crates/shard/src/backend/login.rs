@@ -9,7 +9,7 @@ use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 use postgres_protocol::escape::escape_literal;
 
-use super::{Backend, Settings};
+use super::{Backend, SETTLED, Settings};
 
 /// Settings of every connection, whoever borrows it.
 const FIXED: &[(&str, &str)] = &[
@@ -80,6 +80,7 @@ impl Backend {
                     self.awaited = 0;
                     break;
                 }
+                SETTLED => {}
                 _ => return Err(self.garbled()),
             }
         }

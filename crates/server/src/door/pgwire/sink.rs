@@ -105,6 +105,12 @@ impl RowSink for Sink<'_> {
         }
     }
 
+    fn forward(&mut self, messages: &[u8], rows: u64) {
+        self.outbox.buffer().extend_from_slice(messages);
+        self.outbox.seal();
+        self.rows += rows;
+    }
+
     fn copy_out_start(&mut self, binary: bool, columns: usize) {
         let format = if binary { ValueFormat::Binary } else { ValueFormat::Text };
         backend::copy_out_response(self.outbox.buffer(), format, columns);

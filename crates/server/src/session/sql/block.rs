@@ -30,6 +30,10 @@ pub(super) struct Savepoint {
 }
 
 impl Savepoint {
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn mark(&self) -> &TransactionMark {
         &self.mark
     }
@@ -97,9 +101,16 @@ impl SqlSession {
     async fn finish(&mut self) -> Result<()> {
         self.savepoints.clear();
         self.portals.clear();
+        // A transaction has written to a shard or to this server, but never to both.
+        let remote = self.commit_remote().await;
         let done = match self.transaction.take() {
+            Some(transaction) if remote.is_err() => {
+                let engine = &self.shared.engine;
+                transaction.rollback(engine.catalog(), engine.store());
+                remote
+            }
             Some(transaction) => self.commit(transaction).await,
-            None => Ok(()),
+            None => remote,
         };
         self.settings.end_transaction(done.is_ok());
         done
@@ -143,6 +154,7 @@ impl SqlSession {
         self.savepoints.clear();
         self.portals.clear();
         self.settings.end_transaction(false);
+        self.rollback_remote();
         if let Some(transaction) = self.transaction.take() {
             let engine = &self.shared.engine;
             transaction.rollback(engine.catalog(), engine.store());
@@ -296,6 +308,10 @@ impl SqlSession {
     /// # Errors
     /// 25001
     fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
+        if self.has_remote() && (modes.isolation.is_some() || modes.read_only.is_some()) {
+            let message = "SET TRANSACTION must be called before any query";
+            return Err(Error::new(ErrorCode::ActiveTransaction, message));
+        }
         let is_inner = !self.savepoints.is_empty();
         let mut transaction = self.take_transaction();
         let changed = change_modes(&mut transaction, modes, is_inner);

@@ -324,6 +324,10 @@ struct CopyOut<'s, S> {
 }
 
 impl<S: RowSink> RowSink for CopyOut<'_, S> {
+    fn forward(&mut self, messages: &[u8], rows: u64) {
+        self.sink.forward(messages, rows);
+    }
+
     fn columns(&mut self, _: &Arc<[super::Column]>) {}
 
     fn row(&mut self, columns: &[super::Column], values: &mut dyn Iterator<Item = Datum<'_>>) {

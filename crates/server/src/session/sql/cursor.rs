@@ -39,6 +39,10 @@ impl SqlSession {
                 Kind::Key(_) | Kind::Lock(_) => {
                     return Err(Error::unsupported("a cursor that locks rows is not supported"));
                 }
+                Kind::Sharded(_) => {
+                    return Err(Error::unsupported("DECLARE CURSOR for the rows of one shard is not supported")
+                        .with_hint("Fetch by a portal of the protocol, as drivers do."));
+                }
                 _ => return Err(Error::internal("a cursor has a query")),
             };
             portal.progress = Progress::Open(source, Tag::Counted("FETCH"));

@@ -8,6 +8,8 @@ use ashlar_base::{Error, Result, Value};
 use ashlar_query::explain;
 use ashlar_query::statement::Kind;
 
+use ashlar_shard::route::Request;
+
 use super::run::select_of;
 use super::{Block, SqlSession};
 
@@ -42,6 +44,13 @@ impl SqlSession {
             lines.push(format!("Rows: {rows}"));
             lines.push(format!("Execution Time: {:.3} ms", started.elapsed().as_secs_f64() * 1000.0));
             return Ok(lines);
+        }
+        if let Kind::Sharded(plan) = &inner.kind {
+            if options.analyze {
+                return Err(Error::unsupported("EXPLAIN ANALYZE of a statement that a shard runs is not supported"));
+            }
+            let request = Request { style: *self.style(), ..Request::default() };
+            return Ok(plan.route.explain(&plan.route.decide(&request)?));
         }
         let head = match &inner.kind {
             Kind::Key(plan) => return Ok(plan.describe()),

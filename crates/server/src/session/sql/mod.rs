@@ -12,9 +12,11 @@ mod limit;
 mod locks;
 mod plans;
 mod portal;
+mod prepared;
 mod rows;
 mod run;
 mod settings;
+mod sharded;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -74,6 +76,8 @@ pub trait RowSink {
     fn columns(&mut self, columns: &Arc<[Column]>);
     /// One row, to be encoded now; performs no I/O.
     fn row(&mut self, columns: &[Column], values: &mut dyn Iterator<Item = Datum<'_>>);
+    /// Whole messages of a shard, with so many rows in them; performs no I/O.
+    fn forward(&mut self, messages: &[u8], rows: u64);
     /// The start of COPY TO STDOUT.
     fn copy_out_start(&mut self, binary: bool, columns: usize);
     /// One row of COPY TO STDOUT.
@@ -127,6 +131,12 @@ pub struct SqlSession {
     cancel: CancelToken,
     /// When the statement that has arrived has to be done.
     deadline: Option<Instant>,
+    /// The connection that the transaction has to a shard.
+    remote: Option<sharded::Remote>,
+    /// The connections to shards that this thread has; from the first use on.
+    pool: Option<Arc<ashlar_shard::pool::Pool>>,
+    /// The user, as shards are asked for him.
+    role: Arc<str>,
     /// The statement to come is the only one of its transaction.
     alone: bool,
     /// The statement to come is one of several of a query string, which are a transaction.
@@ -151,6 +161,7 @@ impl SqlSession {
         let database = parameter("database").unwrap_or(user);
         let settings = Settings::new(&shared.config, parameters)?;
         let (user, database) = (user.to_owned(), database.to_owned());
+        let role = Arc::from(user.as_str());
         let identity = Identity { user, database, ..Identity::default() };
         Ok(Self {
             shared,
@@ -166,6 +177,9 @@ impl SqlSession {
             notices: Vec::new(),
             cancel: CancelToken::new(),
             deadline: None,
+            remote: None,
+            pool: None,
+            role,
             alone: false,
             in_string: false,
         })
@@ -237,7 +251,9 @@ impl SqlSession {
 
     /// What a statement of this time may take.
     fn means(&self, engine: &Engine, time: StatementTime) -> Means {
-        engine.means(time, self.settings.query_memory_max)
+        let mut means = engine.means(time, self.settings.query_memory_max);
+        self.set_barrier(&mut means);
+        means
     }
 
     /// Stops what the session is running.
@@ -257,7 +273,7 @@ impl SqlSession {
         let statement = self.portals.get(portal).and_then(|portal| portal.statement.as_ref());
         self.block == Block::None
             && statement.is_some_and(|statement| match &statement.kind {
-                Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Ddl(_) => true,
+                Kind::Insert(_) | Kind::Update(_) | Kind::Delete(_) | Kind::Ddl(_) | Kind::Sharded(_) => true,
                 Kind::Key(plan) => !plan.is_read(),
                 _ => false,
             })
@@ -337,6 +353,10 @@ impl SqlSession {
     pub fn describe_statement(&mut self, name: &str) -> Result<(Vec<u32>, Option<Columns>)> {
         let prepared = self.prepared(name)?;
         let Some(planned) = &prepared.planned else { return Ok((Vec::new(), None)) };
+        if let Kind::Sharded(plan) = &planned.kind {
+            let (types, columns) = plan.described().ok_or_else(|| Error::internal("a shard has not been asked"))?;
+            return Ok((types.to_vec(), columns.cloned()));
+        }
         let types = planned.parameter_types.iter().enumerate().map(|(number, sql_type)| {
             // A declared type is told back as it was declared.
             match prepared.source.declared.get(number) {
@@ -352,8 +372,9 @@ impl SqlSession {
         match &planned.kind {
             Kind::Session(SessionCommand::Fetch { name, is_move: false, .. }) => self.portals.get(name)?.columns(),
             Kind::Session(SessionCommand::Execute { name, .. }) => {
-                self.prepared.get(name)?.planned.as_ref()?.columns.clone()
+                self.columns_of(self.prepared.get(name)?.planned.as_ref()?)
             }
+            Kind::Sharded(plan) => plan.described()?.1.cloned(),
             _ => planned.columns.clone(),
         }
     }
@@ -382,6 +403,11 @@ impl SqlSession {
         };
         let source = Arc::clone(&prepared.source);
         self.check_block(run::ends_failed_block(&planned.kind))?;
+        if matches!(planned.kind, Kind::Sharded(_)) {
+            let bound = self.bind_sharded(statement, &planned, source, parameters, result_formats)?;
+            self.insert_portal(portal, bound);
+            return Ok(());
+        }
         let mut held = None;
         let mut charge = |bytes: usize| {
             let store = self.shared.engine.store();
@@ -474,8 +500,11 @@ impl SqlSession {
             .with_hint("Prepare it again, or write the offset with the time."));
         }
         let Some(again) = self.plan_prepared(&source.sql, &source.declared).await? else { return Ok(()) };
+        if matches!(again.kind, Kind::Sharded(_)) != matches!(planned.kind, Kind::Sharded(_)) {
+            return Err(Error::unsupported("cached plan must not change the home of its tables"));
+        }
         let result = |planned: &ashlar_query::Statement| {
-            let columns = planned.columns.as_ref()?;
+            let columns = self.columns_of(planned)?;
             Some(columns.iter().map(|column| (column.name.clone(), column.oid, column.typmod)).collect::<Vec<_>>())
         };
         if result(&again) != result(planned) || again.parameter_types != planned.parameter_types {

@@ -9,6 +9,7 @@ use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Result, Value};
 use ashlar_query::grammar::{self, ParsedStatement};
 use ashlar_query::lift::{self, Lifting, Shape};
+use ashlar_query::statement::Kind;
 
 use super::SqlSession;
 use super::limit::in_time;
@@ -132,15 +133,25 @@ impl SqlSession {
         let key = cache_key(sql, declared);
         if is_cached && let Some(planned) = self.shared.engine.cache().prepared(&key, self.epoch(), self.style().zone) {
             self.check_block(false)?;
+            self.describe_planned(&planned, declared).await?;
             return Ok(Some(planned));
         }
         let Some(parsed) = grammar::only_one(self.parse(sql).await?)?.map(Arc::new) else { return Ok(None) };
         self.check_block(parsed.ends_failed_block())?;
         let planned = self.plan_now(&parsed, declared).await?;
+        self.describe_planned(&planned, declared).await?;
         if is_cached && parsed.is_plan_kept() {
             self.keep(&key, Lifting::default(), &planned);
         }
         Ok(Some(planned))
+    }
+
+    /// Has a shard say what a statement about shards looks like.
+    async fn describe_planned(&mut self, planned: &ashlar_query::Statement, declared: &[u32]) -> Result<()> {
+        match &planned.kind {
+            Kind::Sharded(plan) => Box::pin(self.describe_sharded(plan, declared)).await,
+            _ => Ok(()),
+        }
     }
 
     /// Keeps a plan, unless it was made against what a transaction has not committed yet.

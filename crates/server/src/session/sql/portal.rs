@@ -9,12 +9,15 @@ use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_store::Reservation;
 
 use super::rows::RowSource;
+use super::sharded::RawParameters;
 
 /// A statement in execution.
 pub(super) struct Portal {
     /// `None` for an empty string.
     pub(super) statement: Option<Arc<ashlar_query::Statement>>,
     pub(super) parameters: Vec<Value>,
+    /// The same as the client sent them, where a shard reads them.
+    pub(super) raw: Option<RawParameters>,
     /// Pays for parameters that are long.
     pub(super) held: Option<Reservation>,
     /// One per result column.
@@ -40,6 +43,8 @@ pub(super) enum Progress {
     Fresh,
     /// Rows are left.
     Open(RowSource, Tag),
+    /// A shard has more rows, in a portal of this name.
+    Remote(String),
     /// All rows have been sent: a further Execute sends none.
     Ended(Tag),
     /// It had no rows to send, or has failed, and cannot be run again.
@@ -74,6 +79,7 @@ impl Portal {
         Self {
             statement: Some(statement),
             parameters,
+            raw: None,
             held: None,
             formats,
             source: None,
@@ -87,6 +93,7 @@ impl Portal {
         Self {
             statement: None,
             parameters: Vec::new(),
+            raw: None,
             held: None,
             formats: Vec::new().into(),
             source: None,

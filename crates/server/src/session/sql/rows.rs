@@ -123,6 +123,8 @@ impl RowSource {
     pub(super) async fn skip(&mut self, rows_max: usize, cancel: &CancelToken) -> Result<u64> {
         struct Nowhere;
         impl RowSink for Nowhere {
+            fn forward(&mut self, _: &[u8], _: u64) {}
+
             fn columns(&mut self, _: &Arc<[Column]>) {}
             fn row(&mut self, _: &[Column], _: &mut dyn Iterator<Item = ashlar_base::Datum<'_>>) {}
             fn copy_out_start(&mut self, _: bool, _: usize) {}

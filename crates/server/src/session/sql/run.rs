@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
-use ashlar_protocol::pg::ValueFormat;
+use ashlar_base::{Datum, Error, ErrorCode, Result, Value};
 use ashlar_query::dml::InsertPlan;
 use ashlar_query::dml::run::{self as dml, Outcome, Run};
 use ashlar_query::key_plan::KeyPlan;
@@ -41,8 +40,12 @@ impl SqlSession {
         match &portal.progress {
             Progress::Fresh => {}
             Progress::Open(..) => return self.send_rows(portal, &statement, rows_max, sink).await,
+            Progress::Remote(_) => return self.run_remote_on(portal, rows_max, sink).await,
             Progress::Ended(tag) => return Ok(Executed::Complete(tag.after(0))),
             Progress::Done => return Err(Error::internal("a portal that is done was run again")),
+        }
+        if matches!(statement.kind, Kind::Sharded(_)) {
+            return Box::pin(self.run_sharded(portal, &statement, rows_max, sink, describe)).await;
         }
         if describe
             && let Some(columns) = self.columns_of(&statement)
@@ -125,6 +128,7 @@ impl SqlSession {
                 let rows = RowSource::values(rows);
                 self.send_values(portal, statement, rows, Tag::Plain("EXPLAIN"), rows_max, sink).await
             }
+            Kind::Sharded(_) => Err(Error::internal("a statement about shards does not get here")),
             Kind::Session(command) => Box::pin(self.run_command(portal, command, rows_max, sink)).await,
             Kind::Empty => Ok(Executed::Empty),
         }
@@ -233,7 +237,11 @@ impl SqlSession {
 
     /// Whether a write may go straight to the store: it is the whole transaction.
     pub(super) fn is_direct(&self) -> bool {
-        self.alone && self.block == Block::None && self.transaction.is_none() && !self.settings.modes.read_only
+        self.alone
+            && self.block == Block::None
+            && self.transaction.is_none()
+            && !self.has_remote()
+            && !self.settings.modes.read_only
     }
 
     async fn run_key<S: RowSink>(
@@ -311,8 +319,11 @@ impl SqlSession {
             Some(transaction) => transaction.read_only,
             None => self.settings.modes.read_only,
         };
-        if !(writes && read_only) {
+        if !writes {
             return Ok(());
+        }
+        if !read_only {
+            return self.refuse_mixed();
         }
         let what = match kind {
             Kind::Insert(_) => "INSERT",
@@ -528,9 +539,18 @@ impl SqlSession {
             }
             SessionCommand::Commit => self.commit_block().await,
             SessionCommand::Rollback => Ok(self.rollback_block()),
-            SessionCommand::Savepoint(name) => self.savepoint(name.clone()),
-            SessionCommand::Release(name) => self.release(name),
-            SessionCommand::RollbackTo(name) => self.rollback_to(name),
+            SessionCommand::Savepoint(name) => {
+                let executed = self.savepoint(name.clone())?;
+                self.tell_remote("SAVEPOINT", name).await.map(|()| executed)
+            }
+            SessionCommand::Release(name) => {
+                let executed = self.release(name)?;
+                self.tell_remote("RELEASE SAVEPOINT", name).await.map(|()| executed)
+            }
+            SessionCommand::RollbackTo(name) => {
+                let executed = self.rollback_to(name)?;
+                self.tell_remote("ROLLBACK TO SAVEPOINT", name).await.map(|()| executed)
+            }
             SessionCommand::SetTransaction(modes) => self.set_transaction(*modes),
             SessionCommand::SetCharacteristics(modes) => {
                 self.settings.set_characteristics(*modes)?;
@@ -651,113 +671,11 @@ impl SqlSession {
         let Some(statement) = portal.statement.clone() else { return Ok(Executed::Empty) };
         self.send_values(portal, &statement, RowSource::values(rows), tag, rows_max, sink).await
     }
-
-    /// EXECUTE: the arguments are expressions, evaluated and assigned to the parameters' types.
-    async fn run_prepared<S: RowSink>(
-        &mut self,
-        portal: &mut Portal,
-        name: &str,
-        arguments: &[String],
-        rows_max: usize,
-        sink: &mut S,
-    ) -> Result<Executed> {
-        let mut inner = self.bound(name, arguments, &portal.formats).await?;
-        if inner.statement.is_none() {
-            return Ok(Executed::Empty);
-        }
-        inner.number = portal.number;
-        let executed = Box::pin(self.run(&mut inner, rows_max, sink, false)).await?;
-        *portal = inner;
-        Ok(executed)
-    }
-
-    /// A prepared statement with the values of its arguments, planned for the catalog of now.
-    ///
-    /// # Errors
-    /// 26000, 42601 for another number of arguments, and what evaluating them finds.
-    async fn bound(&mut self, name: &str, arguments: &[String], formats: &Arc<[ValueFormat]>) -> Result<Portal> {
-        let prepared = self.prepared(name)?;
-        let source = Arc::clone(&prepared.source);
-        let Some(planned) = prepared.planned.clone() else { return Ok(Portal::empty()) };
-        if arguments.len() != planned.parameter_types.len() {
-            return Err(Error::new(
-                ErrorCode::SyntaxError,
-                format!("wrong number of parameters for prepared statement \"{name}\""),
-            )
-            .with_detail(format!(
-                "Expected {} parameters but got {}.",
-                planned.parameter_types.len(),
-                arguments.len()
-            )));
-        }
-        let values = self.evaluate(arguments, &planned.parameter_types).await?;
-        let mut inner = Portal::new(planned, values, Arc::clone(formats));
-        inner.source = Some(source);
-        self.refresh(&mut inner).await?;
-        Ok(inner)
-    }
-
-    /// The values of SQL expressions, as the given types.
-    async fn evaluate(&mut self, expressions: &[String], types: &[SqlType]) -> Result<Vec<Value>> {
-        if expressions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let casts = expressions
-            .iter()
-            .zip(types)
-            .map(|(expression, sql_type)| format!("CAST(({expression}) AS {})", unlimited(*sql_type)));
-        let sql = format!("SELECT {}", casts.collect::<Vec<String>>().join(", "));
-        let mut parsed = ashlar_query::grammar::parse(&sql)?;
-        let parsed = parsed.pop().ok_or_else(|| Error::internal("a SELECT is a statement"))?;
-        let engine = self.engine()?;
-        let catalog = self.catalog().seen_by(self.identity());
-        let mut transaction = self.fresh_transaction();
-        let time = self.transaction.as_ref().map_or(transaction.time, |current| current.time);
-        let snapshot = transaction.snapshot(engine.store());
-        let view = transaction.view(snapshot, &catalog);
-        let mut means = self.means(&engine, time);
-        let _interest = means.watch();
-        let (pool, types, cancel) = (Arc::clone(&engine), types.to_vec(), self.cancel.clone());
-        let work = async move {
-            let planned = ashlar_query::Statement::plan(&pool, &catalog, &parsed, &[])?;
-            let select = select_of(&planned).ok_or_else(|| Error::internal("a SELECT has a query"))?;
-            let batches = select.collect(&pool, &[], view, &means).await?;
-            let batch = batches.first().ok_or_else(|| Error::internal("a row of arguments"))?;
-            batch
-                .columns()
-                .iter()
-                .zip(types)
-                .map(|(array, sql_type)| {
-                    let computed = unlimited(sql_type);
-                    let value = ashlar_store::ColumnReader::new(array, computed)?.datum(0).to_value();
-                    ashlar_base::value::coerce(value, computed, sql_type)
-                })
-                .collect::<Result<Vec<Value>>>()
-        };
-        engine
-            .on_pool(async move {
-                tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => Err(cancel.error()),
-                    values = work => values,
-                }
-            })
-            .await?
-    }
 }
 
 /// XX000: a transaction that went to the pool and is not there.
 fn lost() -> Error {
     Error::internal("the transaction was lost on the query pool")
-}
-
-/// The type without its length: a cast would cut what an assignment must refuse.
-fn unlimited(sql_type: SqlType) -> SqlType {
-    match sql_type {
-        SqlType::Scalar(ScalarType::Varchar { .. }) => ScalarType::Varchar { length: None }.into(),
-        SqlType::Array(ScalarType::Varchar { .. }) => SqlType::Array(ScalarType::Varchar { length: None }),
-        other => other,
-    }
 }
 
 fn insert_here(

@@ -221,6 +221,11 @@ impl Settings {
         &self.style
     }
 
+    /// What is in force under the name of a setting that there is.
+    pub(super) fn value(&self, name: &str) -> &str {
+        SETTINGS.iter().position(|(known, ..)| *known == name).map_or("", |number| self.values[number].as_str())
+    }
+
     pub(super) fn reported(&self) -> Vec<(&'static str, String)> {
         let told = SETTINGS.iter().zip(&self.values).filter(|((.., told), _)| *told);
         told.map(|((name, ..), value)| (*name, value.clone())).collect()

@@ -1,0 +1,89 @@
+//! The sharded home: tables whose rows lie in a fleet of PostgreSQL servers.
+//!
+//! What the catalog keeps of such a table, how statements about it are planned, and what the engine reads of it where
+//! a statement is more than one shard's. Which shard has what, and what it is asked, is `ashlar_shard`'s to say.
+
+pub mod ddl;
+mod filters;
+mod plan;
+mod scan;
+mod table;
+
+use std::sync::Arc;
+
+use ashlar_base::{Result, TableSchema};
+use ashlar_shard::fleet::Fleet;
+use ashlar_shard::route;
+use datafusion::datasource::TableProvider;
+
+pub use plan::{ShardedPlan, is_one_shard};
+pub use scan::Asking;
+
+use crate::catalog::{CatalogState, Table};
+
+/// A sharded table, as the catalog keeps it.
+pub struct ShardedTable {
+    /// Its columns and its key; it has no hidden one.
+    pub schema: Arc<TableSchema>,
+    /// The same as the router reads it, with the rule of its rows.
+    pub routed: Arc<route::ShardedTable>,
+    /// Where its shards are.
+    pub(crate) fleet: Arc<Fleet>,
+}
+
+impl ShardedTable {
+    /// What the engine scans.
+    pub(crate) fn provider(self: &Arc<Self>) -> Arc<dyn TableProvider> {
+        Arc::new(table::ShardedProvider::new(self))
+    }
+
+    /// What it said in WITH, as `name=value`.
+    pub(crate) fn options(&self) -> Vec<String> {
+        self.routed.rule.options().iter().map(|(name, value)| format!("{name}={value}")).collect()
+    }
+}
+
+/// A picture of the catalog, as the router asks it.
+pub(crate) struct Names<'a>(pub(crate) &'a CatalogState);
+
+impl route::Tables for Names<'_> {
+    fn find(&self, schema: Option<&str>, name: &str) -> route::Found {
+        match schema {
+            None | Some("public") => {}
+            Some(_) => return route::Found::Elsewhere,
+        }
+        match self.0.table(name) {
+            Some(Table::Sharded(table)) => route::Found::Sharded(Arc::clone(&table.routed)),
+            Some(Table::Grid(_) | Table::File(_)) => route::Found::Elsewhere,
+            None if crate::system_tables::is_known("pg_catalog", name) => route::Found::Elsewhere,
+            None => route::Found::Unknown,
+        }
+    }
+}
+
+/// Opens what the fleet's catalog knows, at start: its tables are tables again.
+///
+/// # Errors
+/// What is wrong with what was kept.
+pub fn open(engine: &crate::Engine, fleet: &Arc<Fleet>) -> Result<()> {
+    engine.catalog().set_fleet(Arc::clone(fleet));
+    let known = fleet.catalog().known();
+    // A table may be placed as another one is: those that fail are tried again, as long as that gets further.
+    let mut left: Vec<(&String, &String)> = known.tables.iter().collect();
+    loop {
+        let before = left.len();
+        let mut failure = None;
+        left.retain(|(name, statement)| match ddl::reopen(engine, fleet, name, statement) {
+            Ok(()) => false,
+            Err(error) => {
+                failure = Some(error);
+                true
+            }
+        });
+        match failure {
+            None => return Ok(()),
+            Some(error) if left.len() == before => return Err(error),
+            Some(_) => {}
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! CREATE, ALTER and DROP of servers, user mappings and sharded tables: on every shard, or on none.
+//!
+//! A table is noted on disk before its first shard hears of it, and forgotten there after its last shard has dropped it: what a
+//! crash leaves behind can be dropped again.
+
+use std::sync::Arc;
+
+use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, TableSchema};
+use ashlar_functions::quoting::quote_ident;
+use ashlar_shard::catalog::no_server;
+use ashlar_shard::fleet::{Fleet, Partial};
+use ashlar_shard::route;
+use ashlar_shard::rules::{self, Definition, Neighbours, Rule};
+use ashlar_shard::server::{GivenOption, Mapping, Secret, Server};
+use pg_query::NodeEnum;
+use pg_query::protobuf::{self, CreateStmt, DefElemAction, RoleSpec, RoleSpecType};
+
+use super::ShardedTable;
+use crate::catalog::{CatalogState, Table};
+use crate::ddl::{self, Done, relation_name};
+use crate::engine::Engine;
+use crate::means::Means;
+use crate::sql_types;
+use crate::statement::statement_text;
+
+/// The way to store tables that this module is about.
+pub(crate) const ACCESS_METHOD: &str = "sharded";
+
+/// The wrapper of servers.
+const WRAPPER: &str = "postgres";
+
+/// The server of files, which is always there.
+const FILES: &str = "files";
+
+/// Runs a statement about servers and user mappings.
+///
+/// # Errors
+/// 42710, 42704, 2BP01 and 0A000; 58030 where the change cannot be kept.
+pub(crate) fn server(engine: &Engine, statement: &NodeEnum, in_block: bool, means: &Means) -> Result<Done> {
+    if in_block {
+        return Err(Error::unsupported("servers and user mappings cannot be changed in a transaction block"));
+    }
+    let fleet = engine.catalog().fleet()?;
+    let catalog = fleet.catalog();
+    let role = |user: Option<&RoleSpec>| role_of(user, &means.role);
+    let key = |server: &str, role: &Option<String>| (server.to_owned(), role.clone().unwrap_or_default());
+    match statement {
+        NodeEnum::CreateForeignServerStmt(statement) => {
+            let name = &statement.servername;
+            if statement.fdwname != WRAPPER {
+                let message = format!("foreign-data wrapper \"{}\" does not exist", statement.fdwname);
+                return Err(Error::new(ErrorCode::UndefinedObject, message)
+                    .with_hint("Servers are made with FOREIGN DATA WRAPPER postgres."));
+            }
+            let server = Server::new(name, &options(&statement.options)?)?;
+            let is_known = name == FILES || catalog.known().servers.contains_key(name);
+            if is_known && statement.if_not_exists {
+                let message = format!("server \"{name}\" already exists, skipping");
+                return Ok(Done::notice("CREATE SERVER", ErrorCode::DuplicateObject, message));
+            }
+            catalog.change(|known| {
+                if name == FILES || known.servers.contains_key(name) {
+                    let message = format!("server \"{name}\" already exists");
+                    return Err(Error::new(ErrorCode::DuplicateObject, message));
+                }
+                known.servers.insert(name.clone(), Arc::new(server));
+                Ok(())
+            })?;
+            Ok(Done::tag("CREATE SERVER"))
+        }
+        NodeEnum::AlterForeignServerStmt(statement) => {
+            let name = &statement.servername;
+            catalog.change(|known| {
+                let server = known.server(name)?.altered(&options(&statement.options)?)?;
+                known.servers.insert(name.clone(), Arc::new(server));
+                Ok(())
+            })?;
+            fleet.forget(name);
+            Ok(Done::tag("ALTER SERVER"))
+        }
+        NodeEnum::CreateUserMappingStmt(statement) => {
+            let (name, role) = (&statement.servername, role(statement.user.as_ref())?);
+            let mapping = Mapping::new(name, role.as_deref(), &means.role, &options(&statement.options)?)?;
+            let exists = || {
+                let message = format!(
+                    "user mapping for \"{}\" already exists for server \"{name}\"",
+                    role.as_deref().unwrap_or("public")
+                );
+                Error::new(ErrorCode::DuplicateObject, message)
+            };
+            if statement.if_not_exists && catalog.known().mappings.contains_key(&key(name, &role)) {
+                let message = format!("{}, skipping", exists().message());
+                return Ok(Done::notice("CREATE USER MAPPING", ErrorCode::DuplicateObject, message));
+            }
+            catalog.change(|known| {
+                known.server(name)?;
+                match known.mappings.insert(key(name, &role), Arc::new(mapping)) {
+                    Some(_) => Err(exists()),
+                    None => Ok(()),
+                }
+            })?;
+            fleet.forget(name);
+            Ok(Done::tag("CREATE USER MAPPING"))
+        }
+        NodeEnum::AlterUserMappingStmt(statement) => {
+            let (name, role) = (&statement.servername, role(statement.user.as_ref())?);
+            catalog.change(|known| {
+                known.server(name)?;
+                let key = key(name, &role);
+                let mapping = known.mappings.get(&key).ok_or_else(|| no_mapping(name, &role))?;
+                let mapping = mapping.altered(&options(&statement.options)?)?;
+                known.mappings.insert(key, Arc::new(mapping));
+                Ok(())
+            })?;
+            fleet.forget(name);
+            Ok(Done::tag("ALTER USER MAPPING"))
+        }
+        NodeEnum::DropUserMappingStmt(statement) => {
+            let (name, role) = (&statement.servername, role(statement.user.as_ref())?);
+            let known = catalog.known();
+            if statement.missing_ok && !known.mappings.contains_key(&key(name, &role)) {
+                let message = format!("{}, skipping", no_mapping(name, &role).message());
+                return Ok(Done::notice("DROP USER MAPPING", ErrorCode::SuccessfulCompletion, message));
+            }
+            catalog.change(|known| {
+                known.server(name)?;
+                known.mappings.remove(&key(name, &role)).ok_or_else(|| no_mapping(name, &role)).map(drop)
+            })?;
+            fleet.forget(name);
+            Ok(Done::tag("DROP USER MAPPING"))
+        }
+        _ => Err(Error::internal("this is no statement about servers")),
+    }
+}
+
+/// DROP SERVER
+///
+/// # Errors
+/// 42704; 2BP01 where a table is on it, or, without CASCADE, where somebody logs in there.
+pub(crate) fn drop_servers(engine: &Engine, statement: &protobuf::DropStmt, in_block: bool) -> Result<Done> {
+    if in_block {
+        return Err(Error::unsupported("servers and user mappings cannot be changed in a transaction block"));
+    }
+    let fleet = engine.catalog().fleet()?;
+    let cascades = statement.behavior == protobuf::DropBehavior::DropCascade as i32;
+    let names: Vec<&str> = statement.objects.iter().filter_map(sql_types::string_of).collect();
+    let mut done = Done::tag("DROP SERVER");
+    let picture = engine.catalog().current();
+    fleet.catalog().change(|known| {
+        for name in &names {
+            if !known.servers.contains_key(*name) {
+                if !statement.missing_ok {
+                    return Err(no_server(name));
+                }
+                let message = format!("server \"{name}\" does not exist, skipping");
+                done.notices.push(Error::new(ErrorCode::SuccessfulCompletion, message));
+                continue;
+            }
+            let is_on = |table: &&ShardedTable| table.routed.rule.shards().iter().any(|shard| &*shard.server == *name);
+            let mut tables = picture.tables().filter_map(|(_, table)| match table {
+                Table::Sharded(table) => Some(table.as_ref()),
+                Table::Grid(_) | Table::File(_) => None,
+            });
+            let depends = |what: String| {
+                let message = format!("cannot drop server {name} because other objects depend on it");
+                Error::new(ErrorCode::DependentObjects, message).with_detail(what)
+            };
+            if let Some(table) = tables.find(is_on) {
+                return Err(depends(format!("table {} depends on server {name}", table.schema.name)));
+            }
+            if !cascades && let Some(((_, role), _)) = known.mappings.iter().find(|((server, _), _)| server == name) {
+                let role = if role.is_empty() { "public" } else { role };
+                let what = format!("user mapping for {role} on server {name} depends on server {name}");
+                return Err(depends(what).with_hint("Use DROP ... CASCADE to drop the dependent objects too."));
+            }
+            known.servers.remove(*name);
+            known.mappings.retain(|(server, _), _| server != name);
+        }
+        Ok(())
+    })?;
+    names.into_iter().for_each(|name| fleet.forget(name));
+    Ok(done)
+}
+
+fn no_mapping(server: &str, role: &Option<String>) -> Error {
+    let role = role.as_deref().unwrap_or("public");
+    let message = format!("user mapping for \"{role}\" does not exist for server \"{server}\"");
+    Error::new(ErrorCode::UndefinedObject, message)
+}
+
+/// The user that a mapping is for; `None` for PUBLIC.
+fn role_of(user: Option<&RoleSpec>, current: &str) -> Result<Option<String>> {
+    let user = user.ok_or_else(|| Error::internal("a user mapping without a user"))?;
+    Ok(match RoleSpecType::try_from(user.roletype) {
+        Ok(RoleSpecType::RolespecPublic) => None,
+        Ok(RoleSpecType::RolespecCstring) => Some(user.rolename.clone()),
+        _ => Some(current.to_owned()),
+    })
+}
+
+fn options(options: &[pg_query::Node]) -> Result<Vec<GivenOption>> {
+    let option = |node: &pg_query::Node| {
+        let Some(NodeEnum::DefElem(element)) = &node.node else {
+            return Err(Error::internal("an option that is none"));
+        };
+        let is_dropped = element.defaction == DefElemAction::DefelemDrop as i32;
+        let value = if is_dropped { None } else { Some(Secret::new(ddl::option_text(element).unwrap_or_default())) };
+        Ok(GivenOption { name: element.defname.clone(), value })
+    };
+    options.iter().map(option).collect()
+}
+
+/// What a rule may refer to.
+struct Around<'a> {
+    fleet: &'a Fleet,
+    state: &'a CatalogState,
+}
+
+impl Neighbours for Around<'_> {
+    fn has_server(&self, name: &str) -> bool {
+        self.fleet.catalog().known().servers.contains_key(name)
+    }
+
+    fn rule_of(&self, table: &str) -> Option<Rule> {
+        match self.state.table(table)? {
+            Table::Sharded(table) => Some(table.routed.rule.clone()),
+            Table::Grid(_) | Table::File(_) => None,
+        }
+    }
+}
+
+/// The table that a statement describes.
+fn define(engine: &Engine, fleet: &Arc<Fleet>, name: &str, statement: &CreateStmt) -> Result<ShardedTable> {
+    let state = engine.catalog().current();
+    let plain = plain_statement(statement);
+    let (schema, unique) = ddl::described(engine, &state, name, &plain)?;
+    let given = ddl::given_options(&statement.options);
+    let definition = Definition {
+        schema: "public",
+        name,
+        columns: &schema.columns,
+        unique: &unique,
+        partition_by: statement.partspec.as_ref().map(rules::partition_by).transpose()?,
+        options: &given,
+    };
+    let rule = Rule::new(&definition, &Around { fleet, state: &state })?;
+    check_defaults(&schema)?;
+    let routed =
+        route::ShardedTable { schema: "public".into(), name: name.into(), columns: schema.columns.clone(), rule };
+    Ok(ShardedTable { schema: Arc::new(schema), routed: Arc::new(routed), fleet: Arc::clone(fleet) })
+}
+
+/// 0A000 for what each shard would number by itself.
+fn check_defaults(schema: &TableSchema) -> Result<()> {
+    match schema.columns.iter().find(|column| matches!(column.default, Some(ColumnDefault::Sequence(_)))) {
+        None => Ok(()),
+        Some(column) => {
+            let message = format!("column \"{}\" of a sharded table cannot be serial or an identity", column.name);
+            Err(Error::unsupported(message).with_hint("Use key_generator = 'snowflake' or 'uuidv7'."))
+        }
+    }
+}
+
+/// The statement as an ordinary PostgreSQL server reads it.
+fn plain_statement(statement: &CreateStmt) -> CreateStmt {
+    let mut plain = statement.clone();
+    plain.partspec = None;
+    plain.access_method = String::new();
+    plain.options = Vec::new();
+    // A table that is there already may be another one.
+    plain.if_not_exists = false;
+    plain
+}
+
+/// What each server is sent, for all the shards that it has.
+fn for_each_server(
+    table: &ShardedTable,
+    text: impl Fn(&rules::Shard) -> Result<String>,
+) -> Result<Vec<(String, String)>> {
+    let mut work: Vec<(String, String)> = Vec::new();
+    for shard in table.routed.rule.shards() {
+        let text = text(shard)?;
+        match work.iter_mut().find(|(server, _)| *server == *shard.server) {
+            Some((_, all)) => all.push_str(&text),
+            None => work.push((shard.server.to_string(), text)),
+        }
+    }
+    Ok(work)
+}
+
+fn creating(table: &ShardedTable, statement: &CreateStmt) -> Result<Vec<(String, String)>> {
+    for_each_server(table, |shard| {
+        let mut plain = plain_statement(statement);
+        if let Some(relation) = &mut plain.relation {
+            (relation.schemaname, relation.relname) = (shard.schema.to_string(), shard.table.to_string());
+        }
+        statement_text(&NodeEnum::CreateStmt(plain)).map(|text| format!("{text};"))
+    })
+}
+
+fn dropping(table: &ShardedTable) -> Result<Vec<(String, String)>> {
+    for_each_server(table, |shard| {
+        Ok(format!("DROP TABLE IF EXISTS {}.{};", quote_ident(&shard.schema), quote_ident(&shard.table)))
+    })
+}
+
+/// CREATE TABLE ... USING sharded
+///
+/// # Errors
+/// What is wrong with the definition; what the first shard that fails says, and then no shard has the table.
+pub(crate) async fn create(
+    engine: &Engine,
+    statement: &CreateStmt,
+    text: &str,
+    in_block: bool,
+    means: &Means,
+) -> Result<Done> {
+    if in_block {
+        return Err(Error::unsupported("CREATE TABLE ... USING sharded in a transaction block is not supported"));
+    }
+    let fleet = engine.catalog().fleet()?;
+    let name = relation_name(statement.relation.as_ref())?;
+    let exists = || Error::new(ErrorCode::DuplicateTable, format!("relation \"{name}\" already exists"));
+    if engine.catalog().current().is_relation(&name) {
+        if statement.if_not_exists {
+            let message = format!("relation \"{name}\" already exists, skipping");
+            return Ok(Done::notice("CREATE TABLE", ErrorCode::DuplicateTable, message));
+        }
+        return Err(exists());
+    }
+    let table = Arc::new(define(engine, fleet, &name, statement)?);
+    let work = creating(&table, statement)?;
+    // Who is first with a name has it.
+    fleet.catalog().change(|known| match known.tables.insert(name.clone(), text.to_owned()) {
+        Some(_) => Err(exists()),
+        None => Ok(()),
+    })?;
+    let servers: Vec<String> = work.iter().map(|(server, _)| server.clone()).collect();
+    let made = match fleet.on_all(&means.role, &work).await {
+        Err(Partial { error, done }) => Err((error, done)),
+        Ok(()) => {
+            let mut draft = engine.catalog().draft();
+            engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::clone(&table))));
+            engine.catalog().publish(&draft, || Ok(())).map_err(|error| (error, servers))
+        }
+    };
+    let Err((error, servers)) = made else { return Ok(Done::tag("CREATE TABLE")) };
+    let error = undo(&table, &servers, means, error).await;
+    fleet.catalog().change(|known| Ok(known.tables.remove(&name)))?;
+    Err(error)
+}
+
+/// Drops a table again where it was made; what is told then.
+async fn undo(table: &ShardedTable, servers: &[String], means: &Means, error: Error) -> Error {
+    let work = match dropping(table) {
+        Ok(work) => work.into_iter().filter(|(server, _)| servers.contains(server)).collect::<Vec<_>>(),
+        Err(other) => return other,
+    };
+    if work.is_empty() {
+        return error;
+    }
+    match table.fleet.on_all(&means.role, &work).await {
+        Ok(()) => error,
+        Err(Partial { done, .. }) => {
+            let left = servers.iter().filter(|server| !done.contains(server)).map(String::as_str);
+            let left: Vec<&str> = left.collect();
+            error.with_detail(format!("The table is left on shards {}, which did not drop it again.", left.join(", ")))
+        }
+    }
+}
+
+/// A table that was made before the server was last started.
+///
+/// # Errors
+/// What is wrong with what was kept.
+pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str) -> Result<()> {
+    let parsed = crate::grammar::only_one(crate::grammar::parse(text)?)?;
+    let Some(NodeEnum::CreateStmt(statement)) = parsed.map(|parsed| parsed.node) else {
+        return Err(Error::internal(format!("sharded table \"{name}\" was not kept as the statement that made it")));
+    };
+    let table = define(engine, fleet, name, &statement)?;
+    let mut draft = engine.catalog().draft();
+    engine.catalog().put(&mut draft, name, Some(Table::Sharded(Arc::new(table))));
+    engine.catalog().publish(&draft, || Ok(())).map(drop)
+}
+
+/// DROP TABLE of a sharded table.
+///
+/// # Errors
+/// What a shard says; then the table is there on those where it could not be dropped, and can be dropped again.
+pub(crate) async fn drop_table(engine: &Engine, table: &Arc<ShardedTable>, means: &Means) -> Result<()> {
+    let name = &table.schema.name;
+    let fleet = &table.fleet;
+    if let Err(Partial { error, done }) = fleet.on_all(&means.role, &dropping(table)?).await {
+        if done.is_empty() {
+            return Err(error);
+        }
+        let detail = format!("The table was dropped on shards {} only. Drop it again.", done.join(", "));
+        return Err(error.with_detail(detail));
+    }
+    fleet.catalog().change(|known| Ok(known.tables.remove(name)))?;
+    let mut draft = engine.catalog().draft();
+    engine.catalog().put(&mut draft, name, None);
+    engine.catalog().publish(&draft, || Ok(())).map(drop)
+}

@@ -1,0 +1,99 @@
+//! Statements about sharded tables: what is known of them before the values of their parameters are.
+
+use std::sync::{Arc, OnceLock};
+
+use ashlar_base::{Result, ScalarType, SqlType};
+use ashlar_shard::backend::{Described, DescribedColumn};
+use ashlar_shard::route::{self, Decision, Merge, Request, Route};
+use pg_query::NodeEnum;
+
+use super::Names;
+use crate::catalog::CatalogState;
+use crate::columns::Column;
+use crate::engine::Engine;
+use crate::grammar::ParsedStatement;
+use crate::statement::Statement;
+
+/// A statement about sharded tables, with the way to its shards.
+pub struct ShardedPlan {
+    /// Which shards, by which values.
+    pub route: Route,
+    /// What one of its shards says that it looks like; asked for once.
+    described: OnceLock<(Vec<u32>, Option<Arc<[Column]>>)>,
+    /// The same statement as the engine runs it, where more than one shard has to be asked: made when that is so.
+    by_engine: OnceLock<Arc<Statement>>,
+    parsed: ParsedStatement,
+}
+
+impl ShardedPlan {
+    /// The plan of a statement that a shard can answer by itself, if its parameters say so; `None`: the engine plans it.
+    ///
+    /// # Errors
+    /// 0A000 for what neither shards nor the engine can do.
+    pub(crate) fn new(catalog: &CatalogState, parsed: &ParsedStatement) -> Result<Option<Self>> {
+        if !matches!(
+            parsed.node,
+            NodeEnum::SelectStmt(_) | NodeEnum::InsertStmt(_) | NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_)
+        ) {
+            return Ok(None);
+        }
+        let source = route::Source { text: &parsed.text, offset: parsed.offset, node: &parsed.node };
+        let Some(route) = route::route(&source, &Names(catalog))? else { return Ok(None) };
+        // Without a parameter nothing is left to be known.
+        if !parsed.text.contains('$') && !route.is_write() {
+            let decision = route.decide(&Request::default())?;
+            if !is_one_shard(&decision) {
+                return Ok(None);
+            }
+        }
+        let (described, by_engine) = (OnceLock::new(), OnceLock::new());
+        Ok(Some(Self { route, described, by_engine, parsed: parsed.clone() }))
+    }
+
+    /// The same statement as the engine runs it, with parameters of these types.
+    ///
+    /// # Errors
+    /// What planning finds.
+    pub fn by_engine(&self, engine: &Engine, catalog: &Arc<CatalogState>, types: &[u32]) -> Result<Arc<Statement>> {
+        if let Some(planned) = self.by_engine.get() {
+            return Ok(Arc::clone(planned));
+        }
+        let planned = Arc::new(Statement::plan_by_engine(engine, catalog, &self.parsed, types)?);
+        // What tells of its session is for that session.
+        if planned.asked_by.is_none() {
+            let _ = self.by_engine.set(Arc::clone(&planned));
+        }
+        Ok(planned)
+    }
+
+    /// Types of its parameters, and its columns, once a shard has said them.
+    pub fn described(&self) -> Option<(&[u32], Option<&Arc<[Column]>>)> {
+        self.described.get().map(|(types, columns)| (types.as_slice(), columns.as_ref()))
+    }
+
+    /// Keeps what a shard has said.
+    pub fn describe(&self, described: Described) {
+        let column = |column: DescribedColumn| Column {
+            // Where it has none of ours nothing but its bytes is passed on.
+            sql_type: SqlType::from_oid(column.oid).unwrap_or(SqlType::Scalar(ScalarType::Text)),
+            name: column.name,
+            oid: column.oid,
+            typlen: column.typlen,
+            typmod: column.typmod,
+            table_oid: 0,
+            column_number: 0,
+        };
+        let columns = described.columns.map(|columns| columns.into_iter().map(column).collect());
+        let _ = self.described.set((described.parameters, columns));
+    }
+
+    /// Bytes that it holds, as estimated.
+    pub(crate) fn bytes(&self) -> usize {
+        self.route.bytes() + 4 * self.parsed.text.len()
+    }
+}
+
+/// Whether one shard answers, and its answer is the statement's.
+pub fn is_one_shard(decision: &Decision<'_>) -> bool {
+    matches!(decision, Decision::Forward(forward) if forward.statements.len() == 1 && matches!(forward.merge, Merge::Pass))
+}

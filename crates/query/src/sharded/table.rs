@@ -1,0 +1,131 @@
+//! A sharded table as DataFusion sees it: a table provider that asks each shard for what a query needs of it.
+//!
+//! Projection, simple conditions and the limit travel in the text that a shard is sent. Conditions are applied here again:
+//! those of a shard only save rows on their way.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use ashlar_base::Value;
+use ashlar_functions::error::external;
+use ashlar_functions::quoting::quote_ident;
+use ashlar_shard::rules::{Domain, Key, Placement};
+use ashlar_store::arrow_types::to_arrow_field;
+use datafusion::catalog::Session;
+use datafusion::common::Result;
+use datafusion::datasource::{TableProvider, TableType};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+use futures::future::BoxFuture;
+
+use super::scan::{ShardPart, ShardScanExec};
+use super::{ShardedTable, filters};
+use crate::grid_table::holds_query;
+
+/// A sharded table in a plan.
+#[derive(Clone)]
+pub(super) struct ShardedProvider {
+    table: Arc<ShardedTable>,
+    schema: SchemaRef,
+}
+
+impl fmt::Debug for ShardedProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sharded table {}", self.table.schema.name)
+    }
+}
+
+impl ShardedProvider {
+    pub(super) fn new(table: &Arc<ShardedTable>) -> Self {
+        let fields: Vec<_> = table.schema.columns.iter().map(to_arrow_field).collect();
+        Self { table: Arc::clone(table), schema: Arc::new(Schema::new(fields)) }
+    }
+
+    fn scan_plan(
+        &self,
+        projection: Option<&Vec<usize>>,
+        conditions: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let columns = projection.unwrap_or(&all);
+        let schema = Arc::new(self.schema.project(columns)?);
+        let definitions = &self.table.schema.columns;
+        let types = columns.iter().map(|ordinal| definitions[*ordinal].sql_type).collect();
+        let names: Vec<String> = columns.iter().map(|ordinal| quote_ident(&definitions[*ordinal].name)).collect();
+        let sent: Vec<String> =
+            conditions.iter().filter_map(|condition| filters::text_of(condition, definitions)).collect();
+        let condition = if sent.is_empty() { String::new() } else { format!(" WHERE {}", sent.join(" AND ")) };
+        let limit = limit.map_or(String::new(), |limit| format!(" LIMIT {limit}"));
+        let rule = &self.table.routed.rule;
+        let shards = match rule.placement() {
+            Placement::Sharded => rule.shards_of(&self.domains(conditions).map_err(external)?),
+            // Every shard has all of it.
+            Placement::Broadcast | Placement::Single => ashlar_shard::rules::ShardSet::first(1),
+        };
+        let part = |shard: ashlar_shard::rules::ShardId| {
+            let shard = &rule.shards()[shard.index()];
+            let table = format!("{}.{}", quote_ident(&shard.schema), quote_ident(&shard.table));
+            let text = format!("SELECT {} FROM {table}{condition}{limit}", names.join(", "));
+            ShardPart { server: Arc::clone(&shard.server), text }
+        };
+        let parts = shards.iter().map(part).collect();
+        Ok(Arc::new(ShardScanExec::new(Arc::clone(&self.table), schema, types, parts)))
+    }
+
+    /// What conditions say of the sharding key.
+    fn domains(&self, conditions: &[Expr]) -> ashlar_base::Result<Vec<Domain>> {
+        let rule = &self.table.routed.rule;
+        let columns = &self.table.schema.columns;
+        let mut domains = Vec::new();
+        for (ordinal, class) in rule.key().iter().zip(rule.classes()) {
+            let values = conditions.iter().find_map(|condition| filters::values_of(condition, columns, *ordinal));
+            let keys: ashlar_base::Result<Option<Vec<Key>>> = values.map_or(Ok(None), |values| {
+                // No row is equal to NULL.
+                let known = values.iter().filter(|value| !value.is_null());
+                known.map(|value: &Value| Key::new(*class, &value.as_datum())).collect()
+            });
+            domains.push(keys?.map_or(Domain::Any, Domain::Values));
+        }
+        Ok(domains)
+    }
+}
+
+impl TableProvider for ShardedProvider {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| {
+            if filter.is_volatile() || holds_query(filter) {
+                TableProviderFilterPushDown::Unsupported
+            } else {
+                TableProviderFilterPushDown::Inexact
+            }
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    // As for a grid table: the answer is there at once.
+    fn scan<'s, 'c, 'p, 'f, 'r>(
+        &'s self,
+        _: &'c dyn Session,
+        projection: Option<&'p Vec<usize>>,
+        filters: &'f [Expr],
+        limit: Option<usize>,
+    ) -> BoxFuture<'r, Result<Arc<dyn ExecutionPlan>>>
+    where
+        's: 'r,
+        'c: 'r,
+        'p: 'r,
+        'f: 'r,
+    {
+        Box::pin(std::future::ready(self.scan_plan(projection, filters, limit)))
+    }
+}

@@ -1,0 +1,148 @@
+//! EXECUTE: a prepared statement with arguments that are expressions.
+//!
+//! Called by `run`, and by `explain` for the statement inside.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_protocol::pg::ValueFormat;
+
+use ashlar_base::value::binary;
+use ashlar_query::statement::Kind;
+
+use super::portal::Portal;
+use super::run::select_of;
+use super::{Executed, RowSink, SqlSession};
+
+/// PostgreSQL's number of `numeric`.
+const NUMERIC: u32 = 1700;
+
+impl SqlSession {
+    /// EXECUTE: the arguments are expressions, evaluated and assigned to the parameters' types.
+    pub(super) async fn run_prepared<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        name: &str,
+        arguments: &[String],
+        rows_max: usize,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let mut inner = self.bound(name, arguments, &portal.formats).await?;
+        if inner.statement.is_none() {
+            return Ok(Executed::Empty);
+        }
+        inner.number = portal.number;
+        let executed = Box::pin(self.run(&mut inner, rows_max, sink, false)).await?;
+        *portal = inner;
+        Ok(executed)
+    }
+
+    /// A prepared statement with the values of its arguments, planned for the catalog of now.
+    ///
+    /// # Errors
+    /// 26000, 42601 for another number of arguments, and what evaluating them finds.
+    pub(super) async fn bound(
+        &mut self,
+        name: &str,
+        arguments: &[String],
+        formats: &Arc<[ValueFormat]>,
+    ) -> Result<Portal> {
+        let prepared = self.prepared(name)?;
+        let source = Arc::clone(&prepared.source);
+        let Some(planned) = prepared.planned.clone() else { return Ok(Portal::empty()) };
+        let types = self.parameter_types(&planned)?;
+        if arguments.len() != types.len() {
+            return Err(Error::new(
+                ErrorCode::SyntaxError,
+                format!("wrong number of parameters for prepared statement \"{name}\""),
+            )
+            .with_detail(format!("Expected {} parameters but got {}.", types.len(), arguments.len())));
+        }
+        let values = self.evaluate(arguments, &types).await?;
+        let mut inner = if matches!(planned.kind, Kind::Sharded(_)) {
+            let encoded = values.iter().zip(&types).map(|(value, sql_type)| {
+                let mut bytes = Vec::new();
+                binary::encode(*sql_type, &value.as_datum(), &mut bytes);
+                (!value.is_null()).then_some(bytes)
+            });
+            let encoded: Vec<Option<Vec<u8>>> = encoded.collect();
+            let parameters = encoded.iter().map(|bytes| (ValueFormat::Binary, bytes.as_deref()));
+            self.bind_sharded(name, &planned, Arc::clone(&source), parameters, formats)?
+        } else {
+            Portal::new(planned, values, Arc::clone(formats))
+        };
+        inner.source = Some(source);
+        self.refresh(&mut inner).await?;
+        Ok(inner)
+    }
+
+    /// The types of a statement's parameters.
+    ///
+    /// # Errors
+    /// 0A000 for one that a shard knows and this server does not.
+    fn parameter_types(&self, planned: &ashlar_query::Statement) -> Result<Vec<SqlType>> {
+        let Kind::Sharded(plan) = &planned.kind else { return Ok(planned.parameter_types.clone()) };
+        let (types, _) = plan.described().ok_or_else(|| Error::internal("a shard has not been asked"))?;
+        // Not numeric: how many decimals a value has is its own affair there, and its type's here.
+        let known = types.iter().map(|oid| SqlType::from_oid(*oid).filter(|_| *oid != NUMERIC));
+        let known: Option<Vec<SqlType>> = known.collect();
+        known.ok_or_else(|| Error::unsupported("EXECUTE with a parameter of this type is not supported"))
+    }
+
+    /// The values of SQL expressions, as the given types.
+    async fn evaluate(&mut self, expressions: &[String], types: &[SqlType]) -> Result<Vec<Value>> {
+        if expressions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let casts = expressions
+            .iter()
+            .zip(types)
+            .map(|(expression, sql_type)| format!("CAST(({expression}) AS {})", unlimited(*sql_type)));
+        let sql = format!("SELECT {}", casts.collect::<Vec<String>>().join(", "));
+        let mut parsed = ashlar_query::grammar::parse(&sql)?;
+        let parsed = parsed.pop().ok_or_else(|| Error::internal("a SELECT is a statement"))?;
+        let engine = self.engine()?;
+        let catalog = self.catalog().seen_by(self.identity());
+        let mut transaction = self.fresh_transaction();
+        let time = self.transaction.as_ref().map_or(transaction.time, |current| current.time);
+        let snapshot = transaction.snapshot(engine.store());
+        let view = transaction.view(snapshot, &catalog);
+        let mut means = self.means(&engine, time);
+        let _interest = means.watch();
+        let (pool, types, cancel) = (Arc::clone(&engine), types.to_vec(), self.cancel.clone());
+        let work = async move {
+            let planned = ashlar_query::Statement::plan(&pool, &catalog, &parsed, &[])?;
+            let select = select_of(&planned).ok_or_else(|| Error::internal("a SELECT has a query"))?;
+            let batches = select.collect(&pool, &[], view, &means).await?;
+            let batch = batches.first().ok_or_else(|| Error::internal("a row of arguments"))?;
+            batch
+                .columns()
+                .iter()
+                .zip(types)
+                .map(|(array, sql_type)| {
+                    let computed = unlimited(sql_type);
+                    let value = ashlar_store::ColumnReader::new(array, computed)?.datum(0).to_value();
+                    ashlar_base::value::coerce(value, computed, sql_type)
+                })
+                .collect::<Result<Vec<Value>>>()
+        };
+        engine
+            .on_pool(async move {
+                tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Err(cancel.error()),
+                    values = work => values,
+                }
+            })
+            .await?
+    }
+}
+
+/// The type without its length: a cast would cut what an assignment must refuse.
+fn unlimited(sql_type: SqlType) -> SqlType {
+    match sql_type {
+        SqlType::Scalar(ScalarType::Varchar { .. }) => ScalarType::Varchar { length: None }.into(),
+        SqlType::Array(ScalarType::Varchar { .. }) => SqlType::Array(ScalarType::Varchar { length: None }),
+        other => other,
+    }
+}

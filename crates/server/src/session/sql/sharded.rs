@@ -1,0 +1,529 @@
+//! Statements that a shard answers by itself: what the client sent goes there, and what the shard answers comes back,
+//! as bytes.
+//!
+//! Called by `run`. A statement that is a transaction of its own borrows a connection for as long as it runs. In a transaction
+//! of several the connection of the first shard stays with the session until the end: it is the one that BEGIN and COMMIT go to.
+//! What needs more than one shard is the engine's to read, and refused where it would write.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_protocol::pg::ValueFormat;
+use ashlar_query::sharded::{ShardedPlan, is_one_shard};
+use ashlar_query::statement::Kind;
+use ashlar_query::transaction::Isolation;
+use ashlar_query::{Barrier, Means};
+use ashlar_shard::backend::{Ended, Nothing, Settings, Taker};
+use ashlar_shard::fleet::Fleet;
+use ashlar_shard::pool::Lease;
+use ashlar_shard::route::{Decision, Parameter, Request};
+use ashlar_store::Reservation;
+
+use super::portal::{Portal, Progress, Source, Tag};
+use super::{Executed, LONG_BYTES, Notice, RowSink, SqlSession};
+use crate::session::CancelToken;
+
+/// The connection that a transaction has to a shard.
+pub(super) struct Remote {
+    lease: Lease,
+    server: Arc<str>,
+    /// Something may have been written there.
+    wrote: bool,
+}
+
+/// Values of parameters as the client sent them.
+pub(super) struct RawParameters {
+    bytes: Vec<u8>,
+    values: Vec<(ValueFormat, Option<Range<usize>>)>,
+}
+
+impl RawParameters {
+    fn get(&self, place: usize) -> (ValueFormat, Option<&[u8]>) {
+        let (format, range) = &self.values[place];
+        (*format, range.clone().map(|range| &self.bytes[range]))
+    }
+
+    fn iter(&self) -> impl ExactSizeIterator<Item = (ValueFormat, Option<&[u8]>)> + Clone {
+        (0..self.values.len()).map(|place| self.get(place))
+    }
+}
+
+/// Hands a shard's messages to the client.
+struct Forwarding<'s, S>(&'s mut S);
+
+impl<S: RowSink> Taker for Forwarding<'_, S> {
+    fn describe(&mut self, message: &[u8]) {
+        self.0.forward(message, 0);
+    }
+
+    fn rows(&mut self, messages: &[u8], count: u64) {
+        self.0.forward(messages, count);
+    }
+
+    async fn ready(&mut self) -> Result<()> {
+        self.0.ready().await
+    }
+}
+
+/// How a statement is run on the connection that it has.
+struct Sending<'a> {
+    text: &'a str,
+    types: &'a [u32],
+    /// None: the simple protocol, whose answer describes itself.
+    extended: Option<(&'a [(ValueFormat, Option<&'a [u8]>)], &'a [ValueFormat])>,
+    portal: &'a str,
+    rows_max: usize,
+}
+
+impl Sending<'_> {
+    fn queue(&self, lease: &mut Lease) {
+        let rows_max = i32::try_from(self.rows_max).unwrap_or(0);
+        match self.extended {
+            None => lease.queue_query(self.text),
+            Some((values, formats)) => {
+                lease.queue_execute(self.text, self.types, self.portal, values.iter().copied(), formats, rows_max);
+            }
+        }
+    }
+}
+
+impl SqlSession {
+    /// What the engine cannot read of shards now.
+    pub(super) fn set_barrier(&self, means: &mut Means) {
+        means.role = Arc::clone(&self.role);
+        means.barrier = match &self.remote {
+            _ if self.isolation() == Isolation::RepeatableRead => Barrier::Snapshot,
+            Some(remote) if remote.wrote => Barrier::Written(Arc::clone(&remote.server)),
+            _ => Barrier::None,
+        };
+    }
+
+    /// The isolation level of the statement to come.
+    fn isolation(&self) -> Isolation {
+        self.transaction.as_ref().map_or(self.settings.modes.isolation, |transaction| transaction.isolation)
+    }
+
+    /// Whether a transaction has a connection to a shard.
+    pub(super) fn has_remote(&self) -> bool {
+        self.remote.is_some()
+    }
+
+    /// 0A000 where a shard has been written to: two homes do not commit as one.
+    pub(super) fn refuse_mixed(&self) -> Result<()> {
+        match &self.remote {
+            Some(remote) if remote.wrote => Err(Error::unsupported(format!(
+                "a transaction that has written to shard \"{}\" cannot write to tables of this server",
+                remote.server
+            ))
+            .with_hint("Write to them in a transaction of its own.")),
+            _ => Ok(()),
+        }
+    }
+
+    fn fleet(&self) -> Result<Arc<Fleet>> {
+        self.shared.engine.catalog().fleet().cloned()
+    }
+
+    /// Borrows a connection.
+    async fn lend(&mut self, server: &str) -> Result<Lease> {
+        let fleet = self.fleet()?;
+        let pool = Arc::clone(self.pool.get_or_insert_with(|| fleet.pool_of_thread()));
+        let settings = Settings {
+            time_zone: self.settings.value("TimeZone").to_owned(),
+            application_name: self.settings.value("application_name").to_owned(),
+            lock_timeout_ms: self.settings.lock_timeout_ms,
+        };
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Err(self.cancel.error()),
+            lease = fleet.lend(&pool, server, &self.role, &settings) => lease,
+        }
+    }
+
+    /// Has a statement described by a shard, once for all sessions.
+    pub(super) async fn describe_sharded(&mut self, plan: &ShardedPlan, declared: &[u32]) -> Result<()> {
+        if plan.described().is_some() {
+            return Ok(());
+        }
+        let sample = plan.route.sample();
+        let cancel = self.cancel.clone();
+        let described = match &mut self.remote {
+            Some(remote) if *remote.server == *sample.server => {
+                stoppable(remote.lease.describe(&sample.text, declared), &cancel).await?
+            }
+            _ => {
+                let mut lease = self.lend(sample.server).await?;
+                stoppable(lease.describe(&sample.text, declared), &cancel).await?
+            }
+        };
+        plan.describe(described);
+        Ok(())
+    }
+
+    /// Bind of a statement about shards: its values stay what they are.
+    pub(super) fn bind_sharded<'a>(
+        &self,
+        name: &str,
+        planned: &Arc<ashlar_query::Statement>,
+        source: Arc<Source>,
+        parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
+        result_formats: &[ValueFormat],
+    ) -> Result<Portal> {
+        let Kind::Sharded(plan) = &planned.kind else { return Err(Error::internal("this is not about shards")) };
+        let (types, columns) = plan.described().ok_or_else(|| Error::internal("a shard has not been asked"))?;
+        let mut raw = RawParameters { bytes: Vec::new(), values: Vec::new() };
+        let mut held: Option<Reservation> = None;
+        for (format, value) in parameters {
+            let range = match value {
+                Some(value) => {
+                    if value.len() >= LONG_BYTES {
+                        let store = self.shared.engine.store();
+                        held.get_or_insert_with(|| store.reservation()).grow(value.len())?;
+                    }
+                    let start = raw.bytes.len();
+                    raw.bytes.extend_from_slice(value);
+                    Some(start..raw.bytes.len())
+                }
+                None => None,
+            };
+            raw.values.push((format, range));
+        }
+        if raw.values.len() != types.len() {
+            return Err(Error::new(
+                ErrorCode::ProtocolViolation,
+                format!(
+                    "bind message supplies {} parameters, but prepared statement \"{name}\" requires {}",
+                    raw.values.len(),
+                    types.len()
+                ),
+            ));
+        }
+        let formats = super::expand_formats(result_formats, columns.map_or(0, |columns| columns.len()))?;
+        let mut portal = Portal::new(Arc::clone(planned), Vec::new(), formats);
+        (portal.source, portal.held, portal.raw) = (Some(source), held, Some(raw));
+        Ok(portal)
+    }
+
+    /// Runs a statement about shards.
+    pub(super) async fn run_sharded<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        statement: &Arc<ashlar_query::Statement>,
+        rows_max: usize,
+        sink: &mut S,
+        describe: bool,
+    ) -> Result<Executed> {
+        let Kind::Sharded(plan) = &statement.kind else { return Err(Error::internal("this is not about shards")) };
+        if !describe && portal.raw.is_none() {
+            return Err(Error::unsupported("EXECUTE of a statement on sharded tables is not supported")
+                .with_hint("Prepare it by the protocol, as drivers do, or run it as it is."));
+        }
+        let declared: Vec<u32> = portal.source.as_ref().map_or_else(Vec::new, |source| source.declared.clone());
+        let types: Vec<u32> = plan.described().map_or_else(|| declared.clone(), |(types, _)| types.to_vec());
+        let values: Vec<(ValueFormat, Option<&[u8]>)> =
+            portal.raw.as_ref().map_or_else(Vec::new, |raw| raw.iter().collect());
+        let given = values.iter().enumerate().map(|(place, (format, bytes))| Parameter {
+            oid: types.get(place).copied().unwrap_or(0),
+            is_binary: *format == ValueFormat::Binary,
+            bytes: *bytes,
+        });
+        let given: Vec<Parameter<'_>> = given.collect();
+        let preferred = self.remote.as_ref().map(|remote| Arc::clone(&remote.server));
+        let request =
+            Request { parameters: &given, preferred: preferred.as_deref(), style: *self.style(), ..Request::default() };
+        let decision = plan.route.decide(&request)?;
+        let is_write = plan.route.is_write();
+        let forward = match &decision {
+            Decision::Forward(forward) if is_one_shard(&decision) => {
+                let server = forward.statements[0].server;
+                let is_other = self.remote.as_ref().is_some_and(|remote| *remote.server != *server);
+                if is_other && is_write {
+                    return Err(Error::unsupported(
+                        "a transaction that writes to more than one shard is not supported",
+                    )
+                    .with_detail(format!(
+                        "The transaction is on shard \"{}\", the statement is for shard \"{server}\".",
+                        preferred.as_deref().unwrap_or_default()
+                    )));
+                }
+                Some(forward).filter(|_| !is_other)
+            }
+            _ => None,
+        };
+        let Some(forward) = forward else {
+            if is_write {
+                return Err(Error::unsupported("a statement that writes to more than one shard is not supported")
+                    .with_hint("Name the sharding key, so that one shard has all of its rows."));
+            }
+            return Box::pin(self.run_by_engine(portal, statement, &types, rows_max, sink, describe)).await;
+        };
+        let sent = &forward.statements[0];
+        let pick = |place: &u16| values.get(usize::from(*place)).copied();
+        let (values, declared) = match &sent.parameters {
+            None => (values.clone(), declared),
+            Some(places) => (
+                places.iter().filter_map(pick).collect(),
+                places.iter().map(|place| declared.get(usize::from(*place)).copied().unwrap_or(0)).collect(),
+            ),
+        };
+        if is_write {
+            self.check_remote_write()?;
+        } else if self.isolation() == Isolation::RepeatableRead
+            && self.transaction.as_ref().is_some_and(|transaction| transaction.has_begun())
+        {
+            return Err(Error::unsupported(
+                "reading a shard at isolation level REPEATABLE READ after tables of this server is not supported",
+            )
+            .with_hint("Shards have no snapshot together with this server: use READ COMMITTED."));
+        }
+        let name = if rows_max == 0 { String::new() } else { format!("p{}", portal.number) };
+        let is_direct = self.is_direct() && self.isolation() != Isolation::RepeatableRead;
+        let formats = Arc::clone(&portal.formats);
+        let sending = Sending {
+            text: &sent.text,
+            types: &declared,
+            extended: (!describe).then_some((values.as_slice(), formats.as_ref())),
+            portal: if is_direct { "" } else { &name },
+            rows_max,
+        };
+        let ended = if is_direct {
+            let mut lease = self.lend(sent.server).await?;
+            sending.queue(&mut lease);
+            let ended = answered(&mut lease, &mut Forwarding(sink), &self.cancel).await;
+            self.pass_notices(&mut lease);
+            if is_write && ended.is_ok() {
+                sink.settled();
+            }
+            ended
+        } else {
+            self.begin_remote(sent.server).await?;
+            self.on_remote(is_write, &mut Forwarding(sink), |lease| sending.queue(lease)).await
+        };
+        let executed = ended_as(ended?, &mut portal.progress, &name);
+        Ok(executed)
+    }
+
+    /// More of a portal that has stopped at its limit.
+    pub(super) async fn run_remote_on<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        rows_max: usize,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let Progress::Remote(name) = &portal.progress else { return Err(Error::internal("a portal is elsewhere")) };
+        let name = name.clone();
+        let rows_max = i32::try_from(rows_max).unwrap_or(0);
+        let ended = self.on_remote(false, &mut Forwarding(sink), |lease| lease.queue_more(&name, rows_max)).await?;
+        Ok(ended_as(ended, &mut portal.progress, &name))
+    }
+
+    /// What may keep a statement from writing to a shard.
+    fn check_remote_write(&self) -> Result<()> {
+        self.refuse_write(true, &Kind::Empty).or_else(|error| {
+            // Only that the transaction is read-only is of interest here.
+            if error.code() == ErrorCode::ReadOnlyTransaction { Err(error) } else { Ok(()) }
+        })?;
+        if self.transaction.as_ref().is_some_and(|transaction| !transaction.is_clean()) {
+            return Err(Error::unsupported(
+                "a transaction that has changed tables of this server cannot write to a shard",
+            )
+            .with_hint("Write to shards in a transaction of its own."));
+        }
+        Ok(())
+    }
+
+    /// The connection of the transaction, with a transaction there; made now where there is none.
+    async fn begin_remote(&mut self, server: &str) -> Result<()> {
+        if self.remote.is_some() {
+            return Ok(());
+        }
+        let mut lease = self.lend(server).await?;
+        let (isolation, read_only) = match &self.transaction {
+            Some(transaction) => (transaction.isolation, transaction.read_only),
+            None => (self.settings.modes.isolation, self.settings.modes.read_only),
+        };
+        let access = if read_only { "READ ONLY" } else { "READ WRITE" };
+        let mut begin = format!("BEGIN ISOLATION LEVEL {} {access}", isolation.name());
+        for savepoint in &self.savepoints {
+            begin.push_str("; SAVEPOINT ");
+            begin.push_str(&ashlar_query::quote_ident(savepoint.name()));
+        }
+        lease.queue_query(&begin);
+        self.remote = Some(Remote { lease, server: Arc::from(server), wrote: false });
+        Ok(())
+    }
+
+    /// Runs what `queue` queues on the transaction's connection.
+    async fn on_remote<T: Taker>(
+        &mut self,
+        is_write: bool,
+        taker: &mut T,
+        queue: impl FnOnce(&mut Lease),
+    ) -> Result<Ended> {
+        let Some(mut remote) = self.remote.take() else {
+            return Err(Error::new(ErrorCode::ConnectionFailure, "the transaction has no connection to its shard"));
+        };
+        if remote.lease.is_broken() {
+            let message = format!("the connection to shard \"{}\" was lost with the transaction on it", remote.server);
+            self.remote = Some(remote);
+            return Err(Error::new(ErrorCode::ConnectionFailure, message));
+        }
+        remote.wrote |= is_write;
+        queue(&mut remote.lease);
+        let ended = answered(&mut remote.lease, taker, &self.cancel).await;
+        self.pass_notices(&mut remote.lease);
+        self.remote = Some(remote);
+        ended
+    }
+
+    /// SAVEPOINT, RELEASE and ROLLBACK TO, as the transaction's connection has to know them too.
+    pub(super) async fn tell_remote(&mut self, command: &str, savepoint: &str) -> Result<()> {
+        if self.remote.is_none() {
+            return Ok(());
+        }
+        let sql = format!("{command} {}", ashlar_query::quote_ident(savepoint));
+        self.on_remote(false, &mut Nothing, |lease| lease.queue_query(&sql)).await.map(drop)
+    }
+
+    /// COMMIT where the transaction is on a shard: there, and nowhere else.
+    ///
+    /// # Errors
+    /// What the shard says; 08007 where it does not say whether it has committed.
+    pub(super) async fn commit_remote(&mut self) -> Result<()> {
+        let Some(mut remote) = self.remote.take() else { return Ok(()) };
+        // A cancel request comes too late: what is asked is that it ends.
+        let ended = remote.lease.run("COMMIT").await;
+        self.pass_notices(&mut remote.lease);
+        match ended {
+            Ok(tag) if tag == "COMMIT" => Ok(()),
+            Ok(_) => Err(Error::new(
+                ErrorCode::FailedTransaction,
+                format!("shard \"{}\" has rolled the transaction back", remote.server),
+            )),
+            Err(error) if remote.lease.is_broken() && remote.wrote => {
+                let message = format!("the connection to shard \"{}\" was lost while it committed", remote.server);
+                Err(Error::new(ErrorCode::TransactionResolutionUnknown, message)
+                    .with_detail(error.message())
+                    .with_hint("Whether the transaction is committed is for you to look."))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// ROLLBACK on the shard, beside the session.
+    pub(super) fn rollback_remote(&mut self) {
+        if let Some(remote) = self.remote.take() {
+            remote.lease.abandon();
+        }
+    }
+
+    fn pass_notices(&mut self, lease: &mut Lease) {
+        let notices = lease.take_notices().into_iter();
+        self.notices.extend(notices.map(|notice| Notice { severity: notice.severity, error: notice.error }));
+    }
+
+    /// Runs a statement that more than one shard has to be asked for.
+    async fn run_by_engine<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        statement: &Arc<ashlar_query::Statement>,
+        types: &[u32],
+        rows_max: usize,
+        sink: &mut S,
+        describe: bool,
+    ) -> Result<Executed> {
+        let engine = self.engine()?;
+        let catalog = self.catalog().seen_by(self.identity());
+        let (own, types) = (Arc::clone(statement), types.to_vec());
+        let planned = self
+            .beside_pool(move || match &own.kind {
+                Kind::Sharded(plan) => plan.by_engine(&engine, &catalog, &types),
+                _ => Err(Error::internal("this is not about shards")),
+            })
+            .await??;
+        let told = |columns: Option<&Arc<[ashlar_query::Column]>>| {
+            columns.map(|columns| {
+                columns.iter().map(|column| (column.name.clone(), column.oid)).collect::<Vec<(String, u32)>>()
+            })
+        };
+        if let Kind::Sharded(plan) = &statement.kind
+            && !describe
+            && let Some((_, columns)) = plan.described()
+            && told(columns) != told(planned.columns.as_ref())
+        {
+            return Err(Error::unsupported("this query over several shards has columns of other types than on one")
+                .with_hint("Cast its columns to the types that are wanted."));
+        }
+        let (mut held, store) = (None, Arc::clone(self.shared.engine.store()));
+        let mut charge = |bytes: usize| held.get_or_insert_with(|| store.reservation()).grow(bytes);
+        let none = RawParameters { bytes: Vec::new(), values: Vec::new() };
+        let raw = portal.raw.as_ref().unwrap_or(&none);
+        let (values, given) = super::read_parameters(&planned.parameter_types, raw.iter(), self.style(), &mut charge)?;
+        if given != planned.parameter_types.len() {
+            return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter with such a number"));
+        }
+        let mut inner = Portal::new(planned, values, Arc::clone(&portal.formats));
+        (inner.source, inner.held, inner.number) = (portal.source.clone(), held, portal.number);
+        let executed = Box::pin(self.run(&mut inner, rows_max, sink, describe)).await?;
+        *portal = inner;
+        Ok(executed)
+    }
+}
+
+/// Waits for a statement's answer. Where it is to be stopped, its shard is told, and has so long to say that it has.
+async fn answered<T: Taker>(lease: &mut Lease, taker: &mut T, cancel: &CancelToken) -> Result<Ended> {
+    let canceller = lease.canceller();
+    let work = lease.answer(taker);
+    tokio::pin!(work);
+    tokio::select! {
+        biased;
+        ended = &mut work => return ended,
+        () = cancel.cancelled() => {}
+    }
+    canceller.cancel().await;
+    match tokio::time::timeout(canceller.patience(), work).await {
+        // The shard says it in its own words; why it was asked is ours to say.
+        Ok(Err(error)) if error.sqlstate() == "57014" => Err(cancel.error()),
+        Ok(ended) => ended,
+        Err(_) => Err(cancel.error()),
+    }
+}
+
+/// Stops what is awaited with the session's statement: its connection is closed then.
+async fn stoppable<T>(work: impl Future<Output = Result<T>>, cancel: &CancelToken) -> Result<T> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(cancel.error()),
+        done = work => done,
+    }
+}
+
+/// Notes how far a portal has come.
+fn ended_as(ended: Ended, progress: &mut Progress, portal: &str) -> Executed {
+    match ended {
+        Ended::Complete(tag) => {
+            let counted = match tag.split(' ').next() {
+                Some("SELECT") => Some(Tag::Counted("SELECT")),
+                Some("UPDATE") => Some(Tag::Counted("UPDATE")),
+                Some("DELETE") => Some(Tag::Counted("DELETE")),
+                Some("INSERT") => Some(Tag::Counted("INSERT 0")),
+                _ => None,
+            };
+            *progress = counted.map_or(Progress::Done, Progress::Ended);
+            Executed::Complete(tag)
+        }
+        Ended::Suspended if portal.is_empty() => {
+            *progress = Progress::Done;
+            Executed::Suspended
+        }
+        Ended::Suspended => {
+            *progress = Progress::Remote(portal.to_owned());
+            Executed::Suspended
+        }
+        Ended::Empty => {
+            *progress = Progress::Done;
+            Executed::Empty
+        }
+    }
+}

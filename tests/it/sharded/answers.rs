@@ -1,0 +1,256 @@
+//! Right answers: every statement runs on the fleet and on one PostgreSQL alone.
+
+use futures::{StreamExt, TryStreamExt, pin_mut};
+use tokio_postgres::NoTls;
+
+use super::*;
+
+/// Tables: name, columns, sharding key.
+const TABLES: &[(&str, &str, &str)] = &[
+    (
+        "orders",
+        "id bigint, customer int NOT NULL, total numeric(12,2), placed timestamptz, day date, note text, \
+         is_paid boolean, ref uuid, doc jsonb, raw bytea, tags text[], PRIMARY KEY (id, customer)",
+        "customer",
+    ),
+    ("customers", "customer int PRIMARY KEY, name varchar(40), region text, since timestamp", "customer"),
+    ("events", "k bigint NOT NULL, at time, took interval, weight float8, small smallint, part real", "k"),
+];
+
+fn inserts() -> Vec<String> {
+    let mut all = Vec::new();
+    for customer in 0..12 {
+        let region = if customer % 4 == 3 { "NULL".to_owned() } else { format!("'r{}'", customer % 4) };
+        all.push(format!(
+            "INSERT INTO customers VALUES ({customer}, 'name ''{customer}''', {region}, '2024-01-{:02} 10:00')",
+            customer + 1
+        ));
+    }
+    for id in 0..60 {
+        let customer = id * 7 % 12;
+        all.push(format!(
+            "INSERT INTO orders VALUES ({id}, {customer}, {}.{:02}, '2024-02-{:02} 12:{:02}:00+02', '2024-03-{:02}', \
+             {}, {}, '00000000-0000-0000-0000-0000000000{:02}', '{{\"n\": {id}, \"a\": [1, null]}}', '\\x00ff{:02}', \
+             ARRAY['t{}', NULL])",
+            id * 13 % 50,
+            id,
+            id % 28 + 1,
+            id,
+            id % 28 + 1,
+            if id % 5 == 0 { "NULL".to_owned() } else { format!("'note {}'", id % 9) },
+            if id % 3 == 0 { "true" } else { "NULL" },
+            id,
+            id,
+            id % 3,
+        ));
+    }
+    for k in 0..20 {
+        all.push(format!(
+            "INSERT INTO events (k, at, took, weight, small, part) VALUES \
+             ({k}, '10:{k:02}:30', '{k} hours 2 days', {k}.25, {k}, -1.5)"
+        ));
+    }
+    all
+}
+
+/// Statements whose answers must agree. Those without an ORDER BY of their own are compared as sets.
+const STATEMENTS: &[&str] = &[
+    "SELECT * FROM customers WHERE customer = 5",
+    "SELECT * FROM orders WHERE customer = 7 ORDER BY id",
+    "SELECT count(*), sum(total), min(placed), max(day) FROM orders WHERE customer = 7",
+    "SELECT name FROM customers WHERE customer = 99",
+    "SELECT * FROM orders",
+    "SELECT * FROM events",
+    "SELECT count(*) FROM orders",
+    "SELECT id, total FROM orders ORDER BY total DESC, id LIMIT 7",
+    "SELECT id, total FROM orders ORDER BY id OFFSET 10 LIMIT 5",
+    "SELECT customer, count(*), sum(total), avg(total)::numeric(20,6), min(note), max(note) FROM orders \
+     GROUP BY customer ORDER BY customer",
+    "SELECT region, count(*) FROM customers GROUP BY region HAVING count(*) > 2 ORDER BY region NULLS FIRST",
+    "SELECT c.region, count(*), sum(o.total) FROM orders o JOIN customers c ON c.customer = o.customer \
+     GROUP BY c.region ORDER BY c.region",
+    "SELECT c.name, o.id FROM customers c LEFT JOIN orders o ON o.customer = c.customer AND o.total > 40 \
+     ORDER BY c.customer, o.id",
+    "SELECT a.id, b.id FROM orders a JOIN orders b ON b.id = a.id + 1 WHERE a.total > b.total ORDER BY a.id",
+    "SELECT id, row_number() OVER (PARTITION BY customer ORDER BY total, id) AS r FROM orders ORDER BY id",
+    "WITH big AS (SELECT customer, sum(total) AS s FROM orders GROUP BY customer) \
+     SELECT name, s FROM big JOIN customers USING (customer) WHERE s > 100 ORDER BY s, name",
+    "SELECT id FROM orders WHERE customer IN (1, 5, 9) AND total BETWEEN 10 AND 30 ORDER BY id",
+    "SELECT id FROM orders WHERE note IS NULL OR note = 'note 3' ORDER BY id",
+    "SELECT id FROM orders WHERE note <> 'note 3' AND is_paid ORDER BY id",
+    "SELECT id FROM orders WHERE placed < '2024-02-10 00:00+00' AND day >= '2024-03-03' ORDER BY id",
+    "SELECT id FROM orders WHERE ref = '00000000-0000-0000-0000-000000000017'",
+    "SELECT DISTINCT note FROM orders ORDER BY note NULLS LAST",
+    "SELECT customer FROM customers EXCEPT SELECT customer FROM orders WHERE total > 45 ORDER BY 1",
+    "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM customers c WHERE c.customer = o.customer AND c.region = 'r1') \
+     ORDER BY id",
+    "SELECT doc->>'n' FROM orders WHERE id < 4 ORDER BY id",
+    "UPDATE orders SET total = total + 1 WHERE customer = 7",
+    "UPDATE orders SET note = 'changed' WHERE customer = 3 AND id < 30 RETURNING id, note",
+    "DELETE FROM orders WHERE customer = 2 AND id > 40",
+    "DELETE FROM orders WHERE customer = 4 RETURNING id",
+    "INSERT INTO customers VALUES (100, 'new', 'r9', NULL) RETURNING *",
+    "INSERT INTO customers VALUES (100, 'again', 'r9', NULL) ON CONFLICT (customer) DO UPDATE SET name = excluded.name",
+    "SELECT * FROM customers WHERE customer = 100",
+    "SELECT count(*), sum(total) FROM orders",
+    "SELECT * FROM orders ORDER BY id",
+    "PREPARE one (int, text) AS SELECT name, $2 || 'x' FROM customers WHERE customer = $1",
+    "EXECUTE one (5, 'a')",
+    "EXECUTE one (4 + 2, NULL)",
+    "DEALLOCATE one",
+];
+
+fn sorted(sql: &str, mut rows: Vec<Vec<Option<String>>>) -> Vec<Vec<Option<String>>> {
+    if !sql.contains("ORDER BY") {
+        rows.sort();
+    }
+    rows
+}
+
+fn answers_agree(shards: usize) {
+    let fleet = Fleet::start(shards);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    for (name, columns, key) in TABLES {
+        done(&mut alone, &format!("CREATE TABLE {name} ({columns})"));
+        done(&mut client, &format!("CREATE TABLE {name} ({columns}) {}", fleet.by(key)));
+    }
+    for sql in inserts() {
+        done(&mut alone, &sql);
+        done(&mut client, &sql);
+    }
+    // Every shard has some of it.
+    for shard in 0..shards {
+        let count = fleet.shard(shard).value("SELECT count(*) FROM orders").unwrap();
+        assert_ne!(count, "0", "shard {shard} has no rows");
+    }
+    for sql in STATEMENTS {
+        let expected = sorted(sql, rows(&mut alone, sql));
+        assert_eq!(sorted(sql, rows(&mut client, sql)), expected, "on {shards} shards: {sql}");
+    }
+    // With tables of the grid.
+    let home = "CREATE TABLE regions (region text PRIMARY KEY, title text)";
+    let titles = "INSERT INTO regions VALUES ('r0', 'north'), ('r1', 'south'), ('r2', 'west')";
+    let both = "SELECT r.title, count(*) FROM regions r JOIN customers c ON c.region = r.region GROUP BY 1 ORDER BY 1";
+    let copied = "INSERT INTO regions SELECT 'c' || customer, name FROM customers WHERE customer < 5";
+    let after = "SELECT * FROM regions ORDER BY region";
+    for sql in [home, titles] {
+        done(&mut alone, sql);
+        done(&mut client, sql);
+    }
+    for sql in [both, copied, after] {
+        assert_eq!(rows(&mut client, sql), rows(&mut alone, sql), "on {shards} shards: {sql}");
+    }
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn answers_of_one_shard_are_those_of_one_server() {
+    answers_agree(1);
+}
+
+#[test]
+fn answers_of_two_shards_are_those_of_one_server() {
+    answers_agree(2);
+}
+
+#[test]
+fn answers_of_four_shards_are_those_of_one_server() {
+    answers_agree(4);
+}
+
+#[test]
+fn drivers_prepare_and_bind() {
+    let fleet = Fleet::start(2);
+    done(
+        &mut fleet.client(),
+        &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text, n numeric(10,2)) {}", fleet.by("k")),
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (mut client, connection) = tokio_postgres::connect(&fleet.ashlar.connection_string(), NoTls).await.unwrap();
+        let _connection = tokio::spawn(connection);
+        let insert = client.prepare("INSERT INTO t (k, v) VALUES ($1, $2)").await.unwrap();
+        assert_eq!(insert.params(), [tokio_postgres::types::Type::INT8, tokio_postgres::types::Type::TEXT]);
+        for k in 0..100i64 {
+            assert_eq!(client.execute(&insert, &[&k, &format!("v{k}")]).await.unwrap(), 1);
+        }
+        let select = client.prepare("SELECT v, k + 1 AS next FROM t WHERE k = $1").await.unwrap();
+        assert_eq!(select.columns()[1].name(), "next");
+        for k in 0..100i64 {
+            let row = client.query_one(&select, &[&k]).await.unwrap();
+            assert_eq!((row.get::<_, String>(0), row.get::<_, i64>(1)), (format!("v{k}"), k + 1));
+        }
+        // Values decide that two shards have to be asked.
+        let several = client.prepare("SELECT v FROM t WHERE k = ANY(ARRAY[$1::bigint, $2]) ORDER BY k").await;
+        if let Ok(several) = several {
+            let found = client.query(&several, &[&1i64, &2i64]).await.unwrap();
+            assert_eq!(found.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>(), ["v1", "v2"]);
+        }
+        // The error is the shard's, and says which.
+        let error = client.execute(&insert, &[&1i64, &"again"]).await.unwrap_err();
+        let error = error.as_db_error().unwrap();
+        assert_eq!(error.code().code(), "23505");
+        assert_eq!(error.constraint(), Some("t_pkey"));
+        assert!(error.where_().unwrap().contains("shard s"), "{error:?}");
+        // What failed to parse is not there; the same text parses once it is right.
+        assert!(client.prepare("SELECT missing FROM t WHERE k = $1").await.is_err());
+        client.query_one(&select, &[&1i64]).await.unwrap();
+
+        // A portal that is fetched from in steps.
+        let transaction = client.transaction().await.unwrap();
+        let update = "UPDATE t SET v = $2 WHERE k = $1";
+        assert_eq!(transaction.execute(update, &[&5i64, &"five"]).await.unwrap(), 1);
+        let series = "SELECT k, g FROM t, generate_series(1, 10) AS g WHERE k = $1 ORDER BY g";
+        match transaction.prepare(series).await {
+            Ok(statement) => {
+                let portal = transaction.bind(&statement, &[&5i64]).await.unwrap();
+                let mut sizes = Vec::new();
+                loop {
+                    let rows = transaction.query_portal(&portal, 4).await.unwrap();
+                    if rows.is_empty() {
+                        break;
+                    }
+                    sizes.push(rows.len());
+                }
+                assert_eq!(sizes, [4, 4, 2]);
+            }
+            Err(error) => panic!("{error}"),
+        }
+        transaction.commit().await.unwrap();
+        let row = client.query_one(&select, &[&5i64]).await.unwrap();
+        assert_eq!(row.get::<_, String>(0), "five");
+        // Rows of all shards, in binary form.
+        let all = client.query_raw("SELECT k FROM t", std::iter::empty::<i64>()).await.unwrap();
+        pin_mut!(all);
+        let all: Vec<i64> = all.map(|row| row.map(|row| row.get::<_, i64>(0))).try_collect().await.unwrap();
+        assert_eq!(all.len(), 100);
+    });
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn the_catalog_knows_sharded_tables() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v varchar(5) NOT NULL) {}", fleet.by("k")));
+    let columns = "SELECT column_name, data_type, is_nullable FROM information_schema.columns \
+                   WHERE table_name = 't' ORDER BY ordinal_position";
+    let expected = [["k", "bigint", "NO"], ["v", "character varying", "NO"]];
+    let expected: Vec<Vec<Option<String>>> =
+        expected.iter().map(|row| row.iter().map(|cell| Some((*cell).to_owned())).collect()).collect();
+    assert_eq!(rows(&mut client, columns), expected);
+    assert_eq!(client.value("SELECT kind FROM ashlar.tables WHERE name = 't'").unwrap(), "sharded");
+    assert_eq!(client.value("SELECT relkind FROM pg_class WHERE relname = 't'").unwrap(), "r");
+    let shards = rows(&mut client, "SELECT name, tables FROM ashlar.shards ORDER BY name");
+    assert_eq!(shards.len(), 2);
+    assert_eq!(shards[0], [Some("s0".to_owned()), Some("1".to_owned())]);
+    let lines = rows(&mut client, "EXPLAIN (ROUTE) SELECT * FROM t WHERE k = 1");
+    assert!(format!("{lines:?}").contains("s0") || format!("{lines:?}").contains("s1"), "{lines:?}");
+    done(&mut client, "DROP TABLE t");
+    for shard in 0..2 {
+        assert_eq!(fleet.shard(shard).value("SELECT to_regclass('t')").unwrap(), "NULL");
+    }
+    assert!(refused(&mut client, "SELECT * FROM t").contains("42P01"));
+}

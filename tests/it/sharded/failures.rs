@@ -1,0 +1,172 @@
+//! What goes wrong: shards that are down, passwords that are wrong, statements that somebody stops, DDL that one shard refuses.
+
+use std::os::unix::fs::PermissionsExt;
+
+use ashlar_tests::process::{PATIENCE, wait_for};
+
+use super::*;
+
+#[test]
+fn a_restart_keeps_the_catalog() {
+    let mut fleet = Fleet::start(2);
+    done(&mut fleet.client(), &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    let keys = fleet.keys("t");
+    for key in &keys {
+        done(&mut fleet.client(), &format!("INSERT INTO t VALUES ({key}, 'kept')"));
+    }
+    fleet = fleet.restart();
+    let mut client = fleet.client();
+    for key in &keys {
+        assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "kept");
+    }
+    assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "2");
+    let mode = std::fs::metadata(fleet.data.path().join("d/shards.redb")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    done(&mut client, "DROP TABLE t");
+    fleet = fleet.restart();
+    assert!(refused(&mut fleet.client(), "SELECT * FROM t").contains("42P01"));
+    done(&mut fleet.client(), "DROP SERVER s0 CASCADE");
+    fleet = fleet.restart();
+    assert_eq!(fleet.client().value("SELECT string_agg(name, ',') FROM ashlar.shards").unwrap(), "s1");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_shard_that_is_down_is_named() {
+    let mut fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    let keys = fleet.keys("t");
+    for key in &keys {
+        done(&mut client, &format!("INSERT INTO t VALUES ({key}, 'a')"));
+    }
+    let mut within = fleet.client();
+    done(&mut within, "BEGIN");
+    done(&mut within, &format!("UPDATE t SET v = 'b' WHERE k = {}", keys[1]));
+    fleet.shards[1].signal("QUIT").unwrap();
+    fleet.shards[1].wait().unwrap();
+    // Whoever had a connection there is told that it is gone; the commit did not happen.
+    let error = refused(&mut within, "COMMIT");
+    assert!(error.contains("08007") || error.contains("57P0"), "{error}");
+    for sql in [format!("SELECT * FROM t WHERE k = {}", keys[1]), "SELECT * FROM t".to_owned()] {
+        let error = refused(&mut client, &sql);
+        assert!(error.contains("08001") && error.contains("\"s1\""), "{sql}: {error}");
+    }
+    // The other one is not concerned.
+    assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {}", keys[0])).unwrap(), "a");
+    // A table cannot be made where a shard is down, and is made nowhere.
+    let error = refused(&mut client, &format!("CREATE TABLE u (k bigint PRIMARY KEY) {}", fleet.by("k")));
+    assert!(error.contains("08001"), "{error}");
+    assert_eq!(fleet.shard(0).value("SELECT to_regclass('u')").unwrap(), "NULL");
+}
+
+#[test]
+fn passwords_are_asked_for_and_never_shown() {
+    let fleet = Fleet::start(1);
+    let mut client = fleet.client();
+    for (method, other) in [("scram-sha-256", "open sesame"), ("md5", "ab'\"c"), ("password", "in clear")] {
+        fleet.shards[0].demand_password(method, &other.replace('\'', "''")).unwrap_or_else(|error| panic!("{error:#}"));
+        let escaped = other.replace('\'', "''");
+        let create = format!("CREATE TABLE t_{} (k bigint PRIMARY KEY) {}", method.len(), fleet.by("k"));
+        let error = refused(&mut client, &create);
+        assert!(error.contains("08001") && error.contains("s0"), "{method}: {error}");
+        done(&mut client, "ALTER USER MAPPING FOR PUBLIC SERVER s0 OPTIONS (SET password 'wrong guess')");
+        let error = refused(&mut client, &create);
+        assert!(error.contains("28P01") && !error.contains("wrong guess"), "{method}: {error}");
+        done(&mut client, &format!("ALTER USER MAPPING FOR PUBLIC SERVER s0 OPTIONS (SET password '{escaped}')"));
+        done(&mut client, &create);
+        done(&mut client, &format!("INSERT INTO t_{} VALUES (1)", method.len()));
+        assert_eq!(client.value(&format!("SELECT count(*) FROM t_{}", method.len())).unwrap(), "1");
+        done(&mut client, "ALTER USER MAPPING FOR PUBLIC SERVER s0 OPTIONS (DROP password)");
+        // Let nobody in who did not ask for the password himself: the next round begins by an open door.
+        let rules = "host all all 127.0.0.1/32 trust\n";
+        fleet.shards[0].set_rules(rules).unwrap();
+    }
+    let log = fleet.ashlar.log();
+    assert!(!log.contains("sesame") && !log.contains("in clear"), "{log}");
+}
+
+#[test]
+fn ddl_that_one_shard_refuses_is_nowhere() {
+    let fleet = Fleet::start(4);
+    let mut client = fleet.client();
+    done(&mut fleet.shard(3), "CREATE TABLE t (other text)");
+    let create = format!("CREATE TABLE t (k bigint PRIMARY KEY) {}", fleet.by("k"));
+    let error = refused(&mut client, &create);
+    assert!(error.contains("42P07") && error.contains("shard s3"), "{error}");
+    for shard in 0..3 {
+        assert_eq!(fleet.shard(shard).value("SELECT to_regclass('t')").unwrap(), "NULL");
+    }
+    assert!(refused(&mut client, "SELECT * FROM t").contains("42P01"));
+    done(&mut fleet.shard(3), "DROP TABLE t");
+    done(&mut client, &create);
+    // A table that something on one shard depends on is dropped on none.
+    done(&mut fleet.shard(2), "CREATE VIEW v AS SELECT * FROM t");
+    let error = refused(&mut client, "DROP TABLE t");
+    assert!(error.contains("2BP01") && error.contains("shard s2"), "{error}");
+    assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "0");
+    done(&mut fleet.shard(2), "DROP VIEW v");
+    done(&mut client, "DROP TABLE t");
+}
+
+#[test]
+fn a_cancel_request_reaches_the_shard() {
+    let fleet = Fleet::start(1);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut client, "INSERT INTO t VALUES (1, 'a')");
+    // A row that somebody else has locked is what both wait for.
+    let mut holder = fleet.shard(0);
+    done(&mut holder, "BEGIN");
+    done(&mut holder, "SELECT * FROM t FOR UPDATE");
+    let running = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'UPDATE t%' AND state = 'active' AND wait_event_type = 'Lock'";
+    let mut watcher = fleet.shard(0);
+    let (address, key) = (fleet.ashlar.pg(), client.key.clone());
+    let waiting = std::thread::spawn(move || {
+        let error = refused(&mut client, "UPDATE t SET v = 'b' WHERE k = 1");
+        (client, error)
+    });
+    assert!(wait_for(PATIENCE, || watcher.value(running).unwrap() == "1"));
+    pg::cancel(address, &key).unwrap();
+    let (mut client, error) = waiting.join().unwrap();
+    assert!(error.contains("57014"), "{error}");
+    assert_eq!(watcher.value(running).unwrap(), "0");
+    // The connection is of use again.
+    done(&mut holder, "ROLLBACK");
+    done(&mut client, "UPDATE t SET v = 'c' WHERE k = 1");
+    done(&mut client, "SET statement_timeout = 200");
+    done(&mut holder, "BEGIN");
+    done(&mut holder, "SELECT * FROM t FOR UPDATE");
+    let error = refused(&mut client, "UPDATE t SET v = 'd' WHERE k = 1");
+    assert!(error.contains("57014") && error.contains("statement timeout"), "{error}");
+    done(&mut holder, "ROLLBACK");
+    assert_eq!(client.value("SELECT v FROM t WHERE k = 1").unwrap(), "c");
+}
+
+#[test]
+fn what_is_refused_is_refused_as_the_page_says() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut client, "CREATE TABLE g (k bigint PRIMARY KEY, v text)");
+    for key in 0..8 {
+        done(&mut client, &format!("INSERT INTO t VALUES ({key}, 'a')"));
+    }
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/sharding.md")).unwrap();
+    let list = page.split("## Refused").nth(1).expect("the page has a list of refusals");
+    let mut count = 0;
+    for line in list.lines().filter(|line| line.starts_with("| `")) {
+        let sql = line.split('`').nth(1).unwrap().replace("SERVERS", &fleet.servers());
+        let code = line.split('|').nth(2).unwrap().trim();
+        // In a transaction: what is refused for being in one has to be, and what changed would be seen.
+        let statements: Vec<&str> = sql.split(';').map(str::trim).filter(|sql| !sql.is_empty()).collect();
+        let (last, before) = statements.split_last().unwrap();
+        before.iter().for_each(|sql| done(&mut client, sql));
+        let error = refused(&mut client, last);
+        assert!(error.contains(code), "{sql}: {error}");
+        done(&mut client, "ROLLBACK");
+        count += 1;
+    }
+    assert!(count >= 20, "only {count} refusals are listed");
+    assert_eq!(client.value("SELECT count(*) FROM t WHERE v = 'a'").unwrap(), "8");
+}

@@ -1,0 +1,126 @@
+//! Transactions: on one shard they are that shard's; what would need two is refused before anything changed.
+
+use ashlar_tests::process::{PATIENCE, wait_for};
+
+use super::*;
+
+fn table(fleet: &Fleet) -> pg::Connection {
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    client
+}
+
+#[test]
+fn a_transaction_is_its_shard_s() {
+    let fleet = Fleet::start(2);
+    let mut client = table(&fleet);
+    let mut other = fleet.client();
+    let keys = fleet.keys("t");
+    let (a, b) = (keys[0], keys[1]);
+    let seen = format!("SELECT count(*) FROM t WHERE k = {a}");
+
+    done(&mut client, "BEGIN");
+    done(&mut client, &format!("INSERT INTO t VALUES ({a}, 'one')"));
+    assert_eq!(client.value(&seen).unwrap(), "1");
+    assert_eq!(other.value(&seen).unwrap(), "0");
+    done(&mut client, "COMMIT");
+    assert_eq!(other.value(&seen).unwrap(), "1");
+
+    done(&mut client, "BEGIN");
+    done(&mut client, "SAVEPOINT before");
+    done(&mut client, &format!("UPDATE t SET v = 'two' WHERE k = {a}"));
+    done(&mut client, "SAVEPOINT between");
+    let error = refused(&mut client, &format!("INSERT INTO t VALUES ({a}, 'again')"));
+    assert!(error.contains("23505"), "{error}");
+    assert!(refused(&mut client, &seen).contains("25P02"));
+    done(&mut client, "ROLLBACK TO between");
+    assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {a}")).unwrap(), "two");
+    done(&mut client, "ROLLBACK TO before");
+    assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {a}")).unwrap(), "one");
+    done(&mut client, "COMMIT");
+
+    done(&mut client, "BEGIN");
+    done(&mut client, &format!("DELETE FROM t WHERE k = {a}"));
+    // A second shard can be read, and not written to.
+    assert_eq!(client.value(&format!("SELECT count(*) FROM t WHERE k = {b}")).unwrap(), "0");
+    let error = refused(&mut client, &format!("INSERT INTO t VALUES ({b}, 'b')"));
+    assert!(error.contains("0A000"), "{error}");
+    done(&mut client, "ROLLBACK");
+    assert!(wait_for(PATIENCE, || other.value(&seen).unwrap() == "1"));
+
+    // What it has written other connections do not see.
+    done(&mut client, "BEGIN");
+    done(&mut client, &format!("DELETE FROM t WHERE k = {a}"));
+    let error = refused(&mut client, "SELECT count(*) FROM t");
+    assert!(error.contains("0A000"), "{error}");
+    done(&mut client, "ROLLBACK");
+
+    // A string of statements is a transaction too.
+    let error = refused(&mut client, &format!("UPDATE t SET v = 'x' WHERE k = {a}; SELECT 1/0"));
+    assert!(error.contains("22012"), "{error}");
+    assert_eq!(other.value(&format!("SELECT v FROM t WHERE k = {a}")).unwrap(), "one");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn two_homes_do_not_mix() {
+    let fleet = Fleet::start(1);
+    let mut client = table(&fleet);
+    done(&mut client, "CREATE TABLE g (k bigint PRIMARY KEY)");
+    for (first, second) in [
+        ("INSERT INTO g VALUES (1)", "INSERT INTO t VALUES (1)"),
+        ("INSERT INTO t VALUES (1)", "INSERT INTO g VALUES (1)"),
+    ] {
+        done(&mut client, "BEGIN");
+        done(&mut client, first);
+        let error = refused(&mut client, second);
+        assert!(error.contains("0A000"), "{error}");
+        assert_eq!(client.query("COMMIT").unwrap().len(), 0);
+        assert_eq!(client.value("SELECT (SELECT count(*) FROM g) + (SELECT count(*) FROM t)").unwrap(), "0");
+    }
+    done(&mut client, "BEGIN READ ONLY");
+    let error = refused(&mut client, "INSERT INTO t VALUES (1)");
+    assert!(error.contains("25006"), "{error}");
+    done(&mut client, "ROLLBACK");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn connections_are_bounded_and_given_back() {
+    // One thread of doors and the queries: a connection each.
+    let fleet = Fleet::with(1, "connections_per_server_max = 2\nconnection_wait_max_ms = 300\n[server]\ncores = 1");
+    let mut client = table(&fleet);
+    let mut other = fleet.client();
+    done(&mut client, "BEGIN");
+    done(&mut client, "INSERT INTO t VALUES (1, 'a')");
+    let error = refused(&mut other, "SELECT * FROM t WHERE k = 2");
+    assert!(error.contains("53300") && error.contains("s0"), "{error}");
+    done(&mut client, "COMMIT");
+    assert_eq!(rows(&mut other, "SELECT k FROM t WHERE k = 1").len(), 1);
+    // A client that goes in the middle of a transaction leaves nothing behind.
+    done(&mut client, "BEGIN");
+    done(&mut client, "INSERT INTO t VALUES (2, 'b')");
+    drop(client);
+    assert!(wait_for(PATIENCE, || other.query("SELECT k FROM t WHERE k = 2").is_ok_and(|rows| rows.is_empty())));
+    let made: i64 = other.value("SELECT sum(made) FROM ashlar.backends").unwrap().parse().unwrap();
+    assert!(made <= 6, "{made} connections were made");
+}
+
+#[test]
+fn settings_of_a_session_are_those_of_its_shard() {
+    let fleet = Fleet::with(1, "connections_per_server_max = 2\n[server]\ncores = 1");
+    let mut client = table(&fleet);
+    done(&mut client, "INSERT INTO t VALUES (1, 'a')");
+    let sql = "SELECT v || current_setting('TimeZone') FROM t WHERE k = 1";
+    let times = "SELECT '2024-07-01 12:00+00'::timestamptz::text FROM t WHERE k = 1";
+    let mut other = fleet.client();
+    done(&mut other, "SET TimeZone TO 'Europe/Berlin'");
+    for _ in 0..3 {
+        if let Ok(zone) = client.value(sql) {
+            assert_eq!(zone, "aUTC");
+        }
+        assert_eq!(client.value(times).unwrap(), "2024-07-01 12:00:00+00");
+        assert_eq!(other.value(times).unwrap(), "2024-07-01 14:00:00+02");
+    }
+    assert_eq!(other.value("SELECT sum(made) <= 2 FROM ashlar.backends").unwrap(), "t");
+}
