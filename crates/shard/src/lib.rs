@@ -11,8 +11,10 @@
 pub mod backend;
 pub mod catalog;
 pub mod fleet;
+pub mod merge;
 pub mod pool;
 mod rewrite;
 pub mod route;
 pub mod rules;
 pub mod server;
+pub mod two_phase;

@@ -32,6 +32,15 @@ impl Template {
         Self { holes }
     }
 
+    /// The same holes where their bytes have moved to, in another text that has them.
+    pub(crate) fn moved(&self, to: impl Fn(usize) -> usize) -> Self {
+        let holes = self.holes.iter().map(|hole| {
+            let start = to(hole.place.start);
+            Hole { place: start..start + hole.place.len(), value: hole.value }
+        });
+        Self { holes: holes.collect() }
+    }
+
     /// A part of the text with its holes filled; `None` for a value leaves what stands there.
     pub(crate) fn fill<'t>(
         &self,

@@ -91,6 +91,8 @@ pub(super) struct Analysis<'a> {
     pub(super) is_elsewhere: bool,
     /// Whether some query takes rows by their number.
     pub(super) has_limits: bool,
+    /// Whether an UPDATE has rows to choose from.
+    pub(super) has_sources: bool,
     /// Whether a column is named with its table's schema.
     pub(super) has_schema_columns: bool,
     /// Whether rows are locked.
@@ -118,6 +120,7 @@ impl<'a> Analysis<'a> {
             objection: None,
             is_elsewhere: false,
             has_limits: false,
+            has_sources: false,
             has_schema_columns: false,
             locks: false,
             aggregates: 0,
@@ -433,7 +436,12 @@ impl<'a> Analysis<'a> {
                     self.object(format!("function {} is not known to be safe on a shard", name.join(".")));
                 }
                 Some(_) if call.over.is_some() => self.windows += 1,
-                Some(Class::Aggregate) => self.aggregates += 1,
+                Some(Class::Aggregate) => {
+                    self.aggregates += 1;
+                    if scope.outer.is_some() && is_of_outer_query(&call.args, scope) {
+                        self.object("an aggregate in a sub-query may be of the query around it");
+                    }
+                }
                 Some(_) => {}
             },
             NodeEnum::ColumnRef(column) => {
@@ -558,6 +566,23 @@ impl Written {
             Self::Or(parts) => Condition::any(parts.iter().map(|part| part.about(column)).collect()),
         }
     }
+}
+
+/// Whether an aggregate names columns, and none that is certain to be of its own query.
+fn is_of_outer_query(args: &[Node], scope: &Scope<'_>) -> bool {
+    let mut waiting: Vec<&Node> = args.iter().collect();
+    let mut names_columns = false;
+    while let Some(node) = waiting.pop() {
+        let Some(inner) = &node.node else { continue };
+        if let NodeEnum::ColumnRef(_) = inner {
+            if nodes::column_name(inner).is_some_and(|fields| scope.is_own(&fields)) {
+                return false;
+            }
+            names_columns = true;
+        }
+        waiting.extend(nodes::children(inner).unwrap_or_default());
+    }
+    names_columns
 }
 
 /// Whether a written name, which may have a schema, ends in this name.

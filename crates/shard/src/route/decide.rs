@@ -3,18 +3,39 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use ashlar_base::{Error, Result};
+use ashlar_base::{Error, ErrorCode, Result};
 
 use super::insert::Placed;
+use super::operand::{Known, Operand};
+use super::several::Count;
 use super::{Decision, Forward, Kind, Merge, Outcome, Request, Route, Several, ShardStatement, ShardedTable, Target};
+use crate::merge::Gathering;
 use crate::rewrite::{quoted, scan};
-use crate::rules::{Placement, Rule, ShardId, ShardSet};
+use crate::rules::{Key, KeyClass, Placement, Rule, ShardId, ShardSet};
 
 /// One shard of each group of colocated tables, all on one server.
 struct Spot<'r> {
     server: &'r Arc<str>,
     /// By group.
     shards: Vec<ShardId>,
+}
+
+/// What LIMIT or OFFSET comes to.
+#[derive(Clone, Copy)]
+enum Counted {
+    Rows(u64),
+    /// NULL: as if it were not written.
+    All,
+    Unknown,
+}
+
+impl Counted {
+    fn rows(self) -> Option<u64> {
+        match self {
+            Self::Rows(rows) => Some(rows),
+            Self::All | Self::Unknown => None,
+        }
+    }
 }
 
 impl Route {
@@ -42,8 +63,8 @@ impl Route {
         }
         match &self.several {
             Err(reason) => self.to_engine(reason),
-            Ok(Several::Apart) if self.groups.len() == 1 => self.several(&sets),
-            Ok(Several::Apart) => self.to_engine("its tables are not colocated"),
+            Ok(several) if self.groups.len() == 1 => self.several(&sets, several, request),
+            Ok(_) => self.to_engine("its tables are not colocated"),
         }
     }
 
@@ -105,30 +126,69 @@ impl Route {
     }
 
     /// Every shard for its own rows.
-    fn several(&self, sets: &[ShardSet]) -> Result<Decision<'_>> {
+    fn several<'r>(&'r self, sets: &[ShardSet], several: &'r Several, request: &Request<'_>) -> Result<Decision<'r>> {
         let rule = &self.groups[0];
         let anchors = self.targets.iter().zip(sets).filter(|(target, _)| target.is_anchor);
         let needed = anchors.fold(rule.all(), |needed, (_, set)| needed.and(set));
         let needed = if needed.is_empty() { ShardSet::of(ShardId(0)) } else { needed };
+        let mut gathering = None;
+        if let (Several::Gathered(gathered, _), true) = (several, needed.len() > 1) {
+            let count =
+                |count: &Option<Count>, what| count.as_ref().map(|count| self.count(count, what, request)).transpose();
+            let take = count(&gathered.take, "LIMIT")?.unwrap_or(Counted::All);
+            let skip = count(&gathered.skip, "OFFSET")?.unwrap_or(Counted::All);
+            let (take, skip) = match (take, skip) {
+                (Counted::Unknown, _) | (_, Counted::Unknown) => {
+                    return self.to_engine("it is not known how many rows are counted off");
+                }
+                (Counted::Rows(take), Counted::Rows(skip)) if i64::try_from(take.saturating_add(skip)).is_err() => {
+                    return self.to_engine("more rows are counted off than there are numbers");
+                }
+                (take, skip) => (take.rows(), skip.rows().unwrap_or(0)),
+            };
+            gathering = Some(Gathering { merge: &gathered.merge, skip, take });
+        }
         let mut statements = Vec::with_capacity(needed.len());
         for shard in needed.iter() {
             let spot = Spot { server: &rule.shards()[shard.index()].server, shards: vec![shard] };
             if !self.is_possible(&spot) {
                 return self.to_engine("a table that it reads is not on all of their servers");
             }
-            statements.push(self.statement(&spot));
+            let mut statement = self.statement(&spot);
+            if let (Several::Gathered(gathered, template), Some(_)) = (several, &gathering) {
+                let all = 0..gathered.text.len();
+                statement.text = template.fill(&gathered.text, all, |occurrence| self.physical(occurrence, &spot));
+            }
+            statements.push(statement);
         }
         let outcome = match needed.only() {
             Some(shard) => Outcome::OneShard(shard),
             None if needed == rule.all() => Outcome::AllShards,
             None => Outcome::Shards(needed),
         };
-        let merge = match statements.len() {
-            1 => Merge::Pass,
+        let merge = match (statements.len(), gathering) {
+            (1, _) => Merge::Pass,
+            (_, Some(gathering)) => Merge::Rows(gathering),
             _ if self.has_rows => Merge::Concat,
             _ => Merge::Count,
         };
         Ok(Decision::Forward(Forward { statements, merge, outcome }))
+    }
+
+    /// The number that LIMIT or OFFSET says.
+    fn count(&self, count: &Count, clause: &str, request: &Request<'_>) -> Result<Counted> {
+        let number = match count {
+            Count::Constant(number) => *number,
+            Count::Parameter(number) => match Operand::Parameter(*number).key(KeyClass::Integer, request) {
+                Known::Key(Key::Number(number)) => number,
+                Known::Null => return Ok(Counted::All),
+                Known::Key(_) | Known::Unknown => return Ok(Counted::Unknown),
+            },
+        };
+        u64::try_from(number).map(Counted::Rows).map_err(|_| {
+            let code = if clause == "LIMIT" { ErrorCode::InvalidLimit } else { ErrorCode::InvalidOffset };
+            Error::new(code, format!("{clause} must not be negative"))
+        })
     }
 
     /// The same change on every server.

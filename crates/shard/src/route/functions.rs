@@ -83,7 +83,15 @@ pub(super) fn class(call: &FuncCall) -> Option<Class> {
 /// kinds that are known to are; types whose text depends on the session are left to the caller.
 pub(super) fn is_same_everywhere(node: &NodeEnum) -> bool {
     match node {
-        NodeEnum::FuncCall(call) => class(call) == Some(Class::Immutable) && name(call) != Some("timezone"),
+        NodeEnum::FuncCall(call) => match class(call) {
+            Some(Class::Immutable) => name(call) != Some("timezone"),
+            // Of the same rows in another order, these make the same.
+            Some(Class::Aggregate) => {
+                call.over.is_none()
+                    && matches!(name(call), Some("count" | "min" | "max" | "bool_and" | "bool_or" | "every"))
+            }
+            Some(Class::Varying | Class::Window) | None => false,
+        },
         NodeEnum::SqlvalueFunction(_) => false,
         _ => true,
     }

@@ -14,6 +14,7 @@ mod nodes;
 mod operand;
 mod query;
 mod scope;
+mod several;
 mod write;
 
 use std::borrow::Cow;
@@ -26,7 +27,9 @@ use pg_query::NodeEnum;
 use analysis::{Analysis, Occurrence};
 use condition::Condition;
 use insert::{Inserted, Rows};
+use several::Gathered;
 
+use crate::merge::Gathering;
 use crate::rewrite::{Hole, Template, scan};
 use crate::rules::{Generator, Placement, Rule, ShardId, ShardSet};
 
@@ -145,7 +148,7 @@ pub enum Merge<'r> {
     /// The rows of `INSERT ... RETURNING`, in the order of VALUES: the n-th is the next one of this statement.
     Interleave(Vec<u16>),
     /// To be put together row by row.
-    Rows(&'r RowMerge),
+    Rows(Gathering<'r>),
 }
 
 /// Which shards answer.
@@ -162,10 +165,6 @@ pub enum Outcome {
     /// Every server, with the same change.
     Broadcast,
 }
-
-/// How rows of several shards are put together.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RowMerge {}
 
 /// What kind of statement a route is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,6 +220,8 @@ struct Target {
 enum Several {
     /// Each answers for its own rows.
     Apart,
+    /// Their rows are put together.
+    Gathered(Box<Gathered>, Template),
 }
 
 /// The route of a statement; `None` where it names no table of a fleet, or is of a kind that has none.
@@ -259,13 +260,19 @@ fn walk(analysis: &mut Analysis<'_>, node: &NodeEnum) -> Result<Option<Walked>> 
     match node {
         NodeEnum::SelectStmt(select) => {
             let query = analysis.query(select, None)?;
-            let is_ordered = !select.sort_clause.is_empty();
-            let several = if query.is_limited || is_ordered || query.is_aggregated {
-                Err("rows of several shards are sorted, counted off or added up".to_owned())
+            let gathered = |gathered: Result<Gathered, String>| {
+                gathered.map(|gathered| Several::Gathered(Box::new(gathered), Template::default()))
+            };
+            let several = if query.is_limited && analysis.locks {
+                Err("rows that are not counted would be locked too".to_owned())
+            } else if query.is_aggregated {
+                gathered(several::aggregated(select, analysis.text))
+            } else if query.is_limited || !select.sort_clause.is_empty() {
+                gathered(several::sorted(select, analysis.text))
             } else {
                 Ok(Several::Apart)
             };
-            let anchors = query.anchors;
+            let anchors = if query.is_aggregated { query.row_anchors } else { query.anchors };
             Ok(Some(Walked { kind: Kind::Select, has_rows: true, rows: None, anchors, several }))
         }
         NodeEnum::UpdateStmt(update) => {
@@ -273,6 +280,7 @@ fn walk(analysis: &mut Analysis<'_>, node: &NodeEnum) -> Result<Option<Walked>> 
                 return Ok(None);
             }
             analysis.update(update)?;
+            analysis.has_sources = !update.from_clause.is_empty();
             Ok(Some(changed(Kind::Update, update.returning_clause.is_some())))
         }
         NodeEnum::DeleteStmt(delete) => {
@@ -353,6 +361,9 @@ impl Route {
         }
         let names = analysis.occurrences.iter().map(NameStyle::of).collect();
         let template = template(&analysis, kind, &mut objection)?;
+        if let Ok(Several::Gathered(gathered, moved)) = &mut several {
+            *moved = template.moved(|at| gathered.moved(at));
+        }
         let route = Self {
             kind,
             text: source.text.into(),
@@ -395,6 +406,9 @@ impl Route {
         }
         if analysis.has_limits {
             return refuse("rows are taken by their number");
+        }
+        if analysis.has_sources {
+            return refuse("one row of several may be taken for each");
         }
         let words = ["now", "today", "tomorrow", "yesterday"];
         let is_moment = |text: &str| words.iter().any(|word| text.trim().eq_ignore_ascii_case(word));

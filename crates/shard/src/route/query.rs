@@ -137,6 +137,8 @@ impl Analysis<'_> {
         let is_aggregated = !is_grouped && (self.aggregates > 0 || select.having_clause.is_some());
         let is_windowed = self.windows > 0 || !select.window_clause.is_empty();
         let is_distinct_on = select.distinct_clause.iter().any(|node| node.node.is_some());
+        // It takes one row of several, whichever comes first.
+        self.has_limits |= is_distinct_on;
         let mut anchors = if is_aggregated || is_windowed { Vec::new() } else { from.anchors.clone() };
         if is_grouped {
             let grouped = group_variables(select, &scope);

@@ -110,6 +110,15 @@ impl<'s> Scope<'s> {
         }
     }
 
+    /// Whether a column's name is of this query and not of one around it.
+    pub(super) fn is_own(&self, fields: &[&str]) -> bool {
+        match *fields {
+            [name] => self.from.visible.iter().any(|column| column.name.as_deref() == Some(name)),
+            [.., alias, _] => self.from.named.iter().any(|named| named.alias == alias),
+            [] => false,
+        }
+    }
+
     fn qualified(&self, schema: Option<&str>, alias: &str, name: &str) -> Option<Variable> {
         let mut found = self
             .from

@@ -125,6 +125,13 @@ impl World {
                 let shards: Vec<String> = forward.statements.iter().map(|one| one.shard.to_string()).collect();
                 let merge = match forward.merge {
                     Merge::Pass => String::new(),
+                    Merge::Rows(gathering) => {
+                        format!(
+                            " Rows {}+{}",
+                            gathering.skip,
+                            gathering.take.map_or("all".into(), |take| take.to_string())
+                        )
+                    }
                     other => format!(" {other:?}"),
                 };
                 format!("{}{merge}", shards.join(","))
@@ -239,10 +246,27 @@ fn parameters_lead_to_their_shards() {
 #[test]
 fn what_shards_cannot_do_apart_is_left_to_the_engine() {
     check(&[
-        ("SELECT count(*) FROM a", "engine..."),
+        ("SELECT count(*) FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT avg(x) FROM a", "engine..."),
+        ("SELECT count(DISTINCT x) FROM a", "engine..."),
+        ("SELECT count(*) + 1 FROM a", "engine..."),
+        ("SELECT sum(x) FROM a WHERE k IN (4, 5)", "1,2 Rows 0+all"),
+        ("SELECT max(x) FROM a HAVING count(*) > 1", "engine..."),
+        ("SELECT count(*) FROM a JOIN b ON a.x = b.y", "engine..."),
         ("SELECT count(*) FROM a WHERE k = 4", "1"),
-        ("SELECT * FROM a ORDER BY x", "engine..."),
-        ("SELECT * FROM a LIMIT 1", "engine..."),
+        ("SELECT * FROM a ORDER BY x", "0,1,2 Rows 0+all"),
+        ("SELECT * FROM a WHERE k = 4 ORDER BY x", "1"),
+        ("SELECT * FROM a ORDER BY 1", "engine..."),
+        ("SELECT k FROM a ORDER BY x USING <", "engine..."),
+        ("SELECT DISTINCT k, x FROM a ORDER BY x LIMIT 2", "0,1,2 Rows 0+2"),
+        ("SELECT x, count(*) FROM a GROUP BY x ORDER BY x", "engine..."),
+        ("SELECT * FROM a LIMIT 1", "0,1,2 Rows 0+1"),
+        ("SELECT * FROM a LIMIT 2 OFFSET 3", "0,1,2 Rows 3+2"),
+        ("SELECT * FROM a OFFSET 3", "0,1,2 Rows 3+all"),
+        ("SELECT * FROM a LIMIT -1", "2201W..."),
+        ("SELECT * FROM a LIMIT 1 + 1", "engine..."),
+        ("SELECT * FROM a ORDER BY x FETCH FIRST 1 ROW WITH TIES", "engine..."),
+        ("SELECT * FROM a LIMIT 1 FOR UPDATE", "0A000..."),
         ("SELECT DISTINCT x FROM a", "engine..."),
         ("SELECT DISTINCT x, k FROM a", "0,1,2 Concat"),
         ("SELECT DISTINCT ON (k) x FROM a", "0,1,2 Concat"),
@@ -259,9 +283,38 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT ctid FROM a WHERE k = 4", "engine..."),
         ("SELECT * FROM a, local WHERE k = 4", "engine..."),
         ("SELECT * FROM a WHERE k IN (4, 5) FOR UPDATE", "1,2 Concat"),
-        ("SELECT * FROM a ORDER BY x FOR UPDATE", "0A000..."),
+        ("SELECT * FROM a ORDER BY x FOR UPDATE", "0,1,2 Rows 0+all"),
         ("SELECT * INTO n FROM a", "0A000..."),
+        ("TABLE a", "0,1,2 Concat"),
+        ("TABLE a ORDER BY x", "engine..."),
+        ("SELECT * FROM ONLY a WHERE k = 4", "1"),
+        ("SELECT * FROM a * WHERE k = 4", "1"),
+        ("SELECT * FROM h * WHERE k = 4", "engine..."),
+        ("SELECT (SELECT count(a.x)) FROM a", "engine..."),
+        ("SELECT (SELECT sum(b.y + a.x) FROM b WHERE b.k = a.k) FROM a", "0,1,2 Concat"),
+        ("SELECT x AS from FROM a ORDER BY lower(t)", "engine..."),
+        ("SELECT x AS limit FROM a LIMIT 3", "0,1,2 Rows 0+3"),
     ]);
+}
+
+#[test]
+fn shards_are_asked_for_what_is_put_together() {
+    let world = World::new();
+    let first = |sql: &str| world.texts(sql)[0].1.clone();
+    assert_eq!(
+        first("SELECT t FROM a ORDER BY lower(t), x DESC LIMIT 10 OFFSET 5"),
+        "SELECT t , lower(t) AS \"_ashlar_1\", x AS \"_ashlar_2\" FROM a ORDER BY lower(t), x DESC LIMIT 15 OFFSET 0"
+    );
+    assert_eq!(
+        first("SELECT x AS k FROM h ORDER BY k LIMIT $1 OFFSET $2"),
+        "SELECT x AS k FROM \"h_0\" AS \"h\" ORDER BY k LIMIT CAST($1 AS bigint) + coalesce(CAST($2 AS bigint), 0) OFFSET 0"
+    );
+    assert_eq!(first("SELECT k FROM a OFFSET $1"), "SELECT k FROM a OFFSET CAST($1 AS bigint) * 0");
+    assert_eq!(
+        first("SELECT h.x FROM h ORDER BY h.t"),
+        "SELECT h.x , h.t AS \"_ashlar_1\" FROM \"h_0\" AS \"h\" ORDER BY h.t"
+    );
+    assert_eq!(first("SELECT count(*), sum(x) FROM a"), "SELECT count(*), sum(x) FROM a");
 }
 
 #[test]

@@ -69,6 +69,10 @@ fn all_copies_of_a_broadcast_table_change_alike() {
         ("UPDATE \"all\" SET name = random()::text", "0A000..."),
         ("UPDATE \"all\" SET name = current_timestamp::text", "0A000..."),
         ("INSERT INTO \"all\" (name) VALUES ('now')", "0A000..."),
+        ("UPDATE \"all\" SET name = o.name FROM \"all\" AS o WHERE o.id = \"all\".id + 1", "0A000..."),
+        ("INSERT INTO \"all\" SELECT DISTINCT ON (name) id, name FROM \"all\"", "0A000..."),
+        ("INSERT INTO \"all\" SELECT max(id) + 1, 'x' FROM \"all\"", "0,1,2 Identical"),
+        ("INSERT INTO \"all\" SELECT 1, string_agg(name, ',') FROM \"all\"", "0A000..."),
         ("DELETE FROM \"all\" WHERE id IN (SELECT k FROM a)", "0A000..."),
         ("DELETE FROM \"all\" WHERE id IN (SELECT id FROM \"all\" LIMIT 1)", "0A000..."),
     ]);

@@ -1,0 +1,153 @@
+//! Numbers of PostgreSQL's `numeric` of any scale, as far as 38 digits hold them: compared and added without rounding.
+
+use std::cmp::Ordering;
+
+use ashlar_base::{Error, ErrorCode, Result};
+
+const NEGATIVE: u16 = 0x4000;
+const POSITIVE: u16 = 0;
+
+/// `unscaled / 10^scale`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Decimal {
+    unscaled: i128,
+    scale: u32,
+}
+
+fn too_long() -> Error {
+    Error::unsupported("a numeric of more than 38 digits cannot be put together from several shards")
+        .with_hint("Cast it to a shorter numeric, or to double precision.")
+}
+
+/// Digits behind the point, which are no more than there are at all.
+fn checked_scale(scale: usize) -> Result<u32> {
+    u32::try_from(scale).ok().filter(|scale| *scale <= 38).ok_or_else(too_long)
+}
+
+fn power(digits: u32) -> Result<i128> {
+    10_i128.checked_pow(digits).ok_or_else(too_long)
+}
+
+impl Decimal {
+    /// Reads PostgreSQL's text.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let invalid = || Error::new(ErrorCode::InvalidTextRepresentation, format!("invalid numeric: \"{text}\""));
+        let (is_negative, digits) = match text.strip_prefix('-') {
+            Some(digits) => (true, digits),
+            None => (false, text),
+        };
+        if matches!(digits, "NaN" | "Infinity") {
+            return Err(Error::unsupported(format!("{digits} cannot be put together from several shards")));
+        }
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let mut unscaled = 0_i128;
+        for byte in whole.bytes().chain(fraction.bytes()) {
+            if !byte.is_ascii_digit() {
+                return Err(invalid());
+            }
+            let next = unscaled.checked_mul(10).and_then(|value| value.checked_add(i128::from(byte - b'0')));
+            unscaled = next.ok_or_else(too_long)?;
+        }
+        let scale = checked_scale(fraction.len())?;
+        Ok(Self { unscaled: if is_negative { -unscaled } else { unscaled }, scale })
+    }
+
+    /// Reads PostgreSQL's binary form: digits of base 10000 with a weight.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
+        let invalid = || Error::new(ErrorCode::InvalidBinaryRepresentation, "invalid numeric");
+        let (words, rest) = bytes.as_chunks::<2>();
+        let word = |at: usize| words.get(at).map(|word| u16::from_be_bytes(*word)).ok_or_else(invalid);
+        let (count, weight, sign, scale) = (word(0)?, word(1)? as i16, word(2)?, u32::from(word(3)?));
+        checked_scale(scale as usize)?;
+        if !rest.is_empty() || words.len() != 4 + usize::from(count) {
+            return Err(invalid());
+        }
+        if sign != NEGATIVE && sign != POSITIVE {
+            return Err(Error::unsupported("NaN and infinity cannot be put together from several shards"));
+        }
+        let mut unscaled = 0_i128;
+        for (at, digit) in words[4..].iter().enumerate() {
+            // The digit counts 10000^(weight - at), of which so many tenths are kept.
+            let exponent = (i32::from(weight) - i32::try_from(at).map_err(|_| invalid())?) * 4;
+            let exponent = exponent + i32::try_from(scale).map_err(|_| invalid())?;
+            let digit = i128::from(u16::from_be_bytes(*digit));
+            let part = match u32::try_from(exponent) {
+                Ok(exponent) => digit.checked_mul(power(exponent)?).ok_or_else(too_long)?,
+                // Behind the scale stand zeros only.
+                Err(_) => digit / power(exponent.unsigned_abs())?,
+            };
+            unscaled = unscaled.checked_add(part).ok_or_else(too_long)?;
+        }
+        Ok(Self { unscaled: if sign == NEGATIVE { -unscaled } else { unscaled }, scale })
+    }
+
+    /// Both with the larger scale.
+    fn aligned(self, other: Self) -> Result<(i128, i128, u32)> {
+        let scale = self.scale.max(other.scale);
+        let to = |value: Self| value.unscaled.checked_mul(power(scale - value.scale)?).ok_or_else(too_long);
+        Ok((to(self)?, to(other)?, scale))
+    }
+
+    /// The sum.
+    pub(super) fn plus(self, other: Self) -> Result<Self> {
+        let (a, b, scale) = self.aligned(other)?;
+        Ok(Self { unscaled: a.checked_add(b).ok_or_else(too_long)?, scale })
+    }
+
+    /// The order of two numbers. Where one cannot be written with the other's scale, its whole part decides.
+    pub(super) fn compare(self, other: Self) -> Ordering {
+        if let Ok((a, b, _)) = self.aligned(other) {
+            return a.cmp(&b);
+        }
+        let parts = |value: Self| match power(value.scale) {
+            Ok(unit) => (value.unscaled.div_euclid(unit), value.unscaled.rem_euclid(unit)),
+            Err(_) => (0, value.unscaled),
+        };
+        let ((a, a_rest), (b, b_rest)) = (parts(self), parts(other));
+        // Equal whole parts of up to 38 digits leave fractions that fit each other's scale digit by digit.
+        a.cmp(&b).then_with(|| compare_fractions((a_rest, self.scale), (b_rest, other.scale)))
+    }
+
+    /// PostgreSQL's text.
+    pub(super) fn text(self) -> String {
+        let digits = format!("{:0>width$}", self.unscaled.unsigned_abs(), width = self.scale as usize + 1);
+        let (whole, fraction) = digits.split_at(digits.len() - self.scale as usize);
+        let sign = if self.unscaled < 0 { "-" } else { "" };
+        if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
+    }
+
+    /// PostgreSQL's binary form.
+    pub(super) fn encode(self) -> Vec<u8> {
+        let text = self.text();
+        let (whole, fraction) =
+            text.trim_start_matches('-').split_once('.').unwrap_or((text.trim_start_matches('-'), ""));
+        let whole = format!("{:0>width$}", whole, width = whole.len().div_ceil(4) * 4);
+        let fraction = format!("{:0<width$}", fraction, width = fraction.len().div_ceil(4) * 4);
+        let all = format!("{whole}{fraction}");
+        let mut digits: Vec<u16> = all
+            .as_bytes()
+            .chunks(4)
+            .map(|four| four.iter().fold(0, |sum, byte| sum * 10 + u16::from(byte - b'0')))
+            .collect();
+        let mut weight = (whole.len() / 4) as i16 - 1;
+        let leading = digits.iter().take_while(|digit| **digit == 0).count();
+        digits.drain(..leading);
+        weight -= leading as i16;
+        while digits.last() == Some(&0) {
+            digits.pop();
+        }
+        if digits.is_empty() {
+            weight = 0;
+        }
+        let sign = if self.unscaled < 0 { NEGATIVE } else { POSITIVE };
+        let head = [digits.len() as u16, weight as u16, sign, self.scale as u16];
+        head.iter().chain(&digits).flat_map(|word| word.to_be_bytes()).collect()
+    }
+}
+
+/// The order of two fractions, each `digits / 10^scale`.
+fn compare_fractions((a, a_scale): (i128, u32), (b, b_scale): (i128, u32)) -> Ordering {
+    let digits = |value: i128, scale: u32| format!("{:0>width$}", value, width = scale as usize);
+    let (a, b) = (digits(a, a_scale), digits(b, b_scale));
+    a.trim_end_matches('0').cmp(b.trim_end_matches('0'))
+}

@@ -1,0 +1,292 @@
+//! One answer out of several: rows in the order of a sort, cut off where LIMIT says; or one row out of partial sums.
+//!
+//! A [`Merger`] is a pure state machine. Its user reads rows wherever they come from and asks which source is needed next;
+//! it holds one row of each source, and never more. Values are decoded only where they are compared or added.
+
+mod decimal;
+mod value;
+
+use std::cmp::Ordering;
+
+use ashlar_base::{Error, ErrorCode, Result};
+
+use value::{Comparable, Total};
+
+/// How rows of several shards are put together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowMerge {
+    /// What the rows of each shard are sorted by.
+    pub keys: Vec<SortKey>,
+    /// Columns at the end of the shards' rows that the client does not see.
+    pub hidden: usize,
+    /// What becomes of each column, where every shard answers with one row; otherwise none.
+    pub aggregates: Vec<Aggregate>,
+}
+
+/// A column that rows are sorted by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SortKey {
+    /// Which.
+    pub column: Place,
+    /// DESC
+    pub is_descending: bool,
+    /// NULLS FIRST
+    pub nulls_first: bool,
+    /// Whether the statement itself says that its text is compared byte by byte.
+    pub is_c_collated: bool,
+}
+
+/// A column of the shards' rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Counted from 0.
+    FromStart(usize),
+    /// Counted from 1, the last.
+    FromEnd(usize),
+}
+
+/// How the values of a column become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aggregate {
+    /// Added; there is no NULL among them.
+    Count,
+    /// Added.
+    Sum,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+}
+
+/// A merge with the numbers of one execution.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gathering<'r> {
+    /// How.
+    pub merge: &'r RowMerge,
+    /// Rows left out at the beginning.
+    pub skip: u64,
+    /// Rows at the most.
+    pub take: Option<u64>,
+}
+
+/// A column of the shards' rows, as they describe it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its type.
+    pub oid: u32,
+    /// Whether its values are in PostgreSQL's binary form.
+    pub is_binary: bool,
+}
+
+/// Rows of several sources becoming one sequence.
+#[derive(Debug)]
+pub struct Merger {
+    keys: Vec<Key>,
+    hidden: usize,
+    totals: Vec<Total>,
+    is_aggregated: bool,
+    sources: Vec<Source>,
+    /// Sources with a row, the next one last.
+    order: Vec<usize>,
+    skip: u64,
+    take: Option<u64>,
+    is_answered: bool,
+}
+
+#[derive(Debug)]
+struct Key {
+    column: usize,
+    field: Field,
+    is_descending: bool,
+    nulls_first: bool,
+}
+
+#[derive(Debug, Default)]
+struct Source {
+    row: Option<Row>,
+    is_finished: bool,
+}
+
+#[derive(Debug)]
+struct Row {
+    body: Vec<u8>,
+    keys: Vec<Option<Comparable>>,
+}
+
+impl Merger {
+    /// For rows of these columns from so many sources. `is_c_collated`: the servers compare text byte by byte.
+    ///
+    /// # Errors
+    /// 0A000 where the order of a column's type, or the sum of its values, is not known here: before any row was taken.
+    pub fn new(gathering: &Gathering<'_>, fields: &[Field], sources: usize, is_c_collated: bool) -> Result<Self> {
+        let merge = gathering.merge;
+        let mut keys = Vec::with_capacity(merge.keys.len());
+        for key in &merge.keys {
+            let column = match key.column {
+                Place::FromStart(at) => Some(at),
+                Place::FromEnd(at) => fields.len().checked_sub(at),
+            };
+            let found = column.and_then(|column| Some((column, *fields.get(column)?)));
+            let (column, field) = found.ok_or_else(|| Error::internal("a sort key that no row has"))?;
+            value::check_order(field, is_c_collated || key.is_c_collated)?;
+            keys.push(Key { column, field, is_descending: key.is_descending, nulls_first: key.nulls_first });
+        }
+        let is_aggregated = !merge.aggregates.is_empty();
+        if is_aggregated && merge.aggregates.len() != fields.len() {
+            return Err(Error::internal("an aggregate that no row has"));
+        }
+        let totals =
+            merge.aggregates.iter().zip(fields).map(|(aggregate, field)| Total::new(*aggregate, *field, is_c_collated));
+        Ok(Self {
+            keys,
+            hidden: merge.hidden,
+            totals: totals.collect::<Result<_>>()?,
+            is_aggregated,
+            sources: std::iter::repeat_with(Source::default).take(sources).collect(),
+            order: Vec::with_capacity(sources),
+            skip: gathering.skip,
+            take: gathering.take,
+            is_answered: false,
+        })
+    }
+
+    /// The source whose next row, or end, has to be known before there can be an answer; `None`: call [`Self::pop`].
+    pub fn needs(&self) -> Option<usize> {
+        if self.is_done() {
+            return None;
+        }
+        if self.keys.is_empty() && !self.is_aggregated && !self.order.is_empty() {
+            return None;
+        }
+        self.sources.iter().position(|source| source.row.is_none() && !source.is_finished)
+    }
+
+    /// Whether no row will come any more: what the sources still have is not needed.
+    pub fn is_done(&self) -> bool {
+        self.take == Some(0)
+            || (self.is_aggregated && self.is_answered)
+            || (self.order.is_empty() && !self.is_aggregated && self.sources.iter().all(|source| source.is_finished))
+    }
+
+    /// The next row of a source: a DataRow's body, the number of columns first.
+    ///
+    /// # Errors
+    /// 08P01 for a row that is none, and what reading and adding values finds.
+    pub fn push(&mut self, source: usize, body: &[u8]) -> Result<()> {
+        if self.is_aggregated {
+            for (total, cell) in self.totals.iter_mut().zip(cells(body)) {
+                total.add(cell?)?;
+            }
+            return Ok(());
+        }
+        let mut keys = Vec::with_capacity(self.keys.len());
+        if !self.keys.is_empty() {
+            let cells: Vec<Option<&[u8]>> = cells(body).collect::<Result<_>>()?;
+            for key in &self.keys {
+                let cell = cells.get(key.column).copied().ok_or_else(broken)?;
+                keys.push(cell.map(|bytes| Comparable::read(key.field, bytes)).transpose()?);
+            }
+        }
+        self.sources[source].row = Some(Row { body: body.to_vec(), keys });
+        let at = self.order.partition_point(|other| self.compare(*other, source) == Ordering::Greater);
+        self.order.insert(at, source);
+        Ok(())
+    }
+
+    /// A source has no more rows.
+    pub fn finish(&mut self, source: usize) {
+        self.sources[source].is_finished = true;
+    }
+
+    /// The next row's body for the client; `None`: ask [`Self::needs`], or there is none.
+    ///
+    /// # Errors
+    /// 08P01 for a row that is none.
+    pub fn pop(&mut self) -> Result<Option<Vec<u8>>> {
+        if self.is_done() || self.needs().is_some() {
+            return Ok(None);
+        }
+        if self.is_aggregated {
+            self.is_answered = true;
+            let mut row = Vec::new();
+            row.extend_from_slice(&u16::try_from(self.totals.len()).map_err(|_| broken())?.to_be_bytes());
+            self.totals.iter().for_each(|total| total.write(&mut row));
+            return Ok(Some(row));
+        }
+        let Some(row) = self.order.pop().and_then(|source| self.sources[source].row.take()) else { return Ok(None) };
+        if self.skip > 0 {
+            self.skip -= 1;
+            // Its source has to say what comes next.
+            return Ok(None);
+        }
+        if let Some(take) = &mut self.take {
+            *take -= 1;
+        }
+        shown(row.body, self.hidden).map(Some)
+    }
+
+    /// The order of two sources' rows; of equal ones, that of the sources.
+    fn compare(&self, a: usize, b: usize) -> Ordering {
+        let (Some(a_row), Some(b_row)) = (&self.sources[a].row, &self.sources[b].row) else { return a.cmp(&b) };
+        for (key, (a, b)) in self.keys.iter().zip(a_row.keys.iter().zip(&b_row.keys)) {
+            let ordering = match (a, b) {
+                (None, None) => Ordering::Equal,
+                (None, Some(_)) if key.nulls_first => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(_), None) if key.nulls_first => Ordering::Greater,
+                (Some(_), None) => Ordering::Less,
+                (Some(a), Some(b)) if key.is_descending => b.compare(a),
+                (Some(a), Some(b)) => a.compare(b),
+            };
+            if ordering != Ordering::Equal {
+                return ordering;
+            }
+        }
+        a.cmp(&b)
+    }
+}
+
+fn broken() -> Error {
+    Error::new(ErrorCode::ProtocolViolation, "a shard sent a row that cannot be read")
+}
+
+/// The cells of a DataRow's body; `None` for NULL.
+fn cells(body: &[u8]) -> impl Iterator<Item = Result<Option<&[u8]>>> {
+    let count = body.first_chunk::<2>().map(|count| usize::from(u16::from_be_bytes(*count)));
+    let mut rest = body.get(2..).unwrap_or_default();
+    let broken_first = count.is_none();
+    let mut next = move || -> Result<Option<&[u8]>> {
+        let (length, behind) = rest.split_first_chunk::<4>().ok_or_else(broken)?;
+        let length = i32::from_be_bytes(*length);
+        let length = match usize::try_from(length) {
+            Ok(length) => length,
+            Err(_) => {
+                rest = behind;
+                return Ok(None);
+            }
+        };
+        let (cell, behind) = behind.split_at_checked(length).ok_or_else(broken)?;
+        rest = behind;
+        Ok(Some(cell))
+    };
+    (0..count.unwrap_or(0).max(usize::from(broken_first))).map(move |_| next())
+}
+
+/// A row without its last columns.
+fn shown(mut body: Vec<u8>, hidden: usize) -> Result<Vec<u8>> {
+    if hidden == 0 {
+        return Ok(body);
+    }
+    let count = usize::from(u16::from_be_bytes(*body.first_chunk::<2>().ok_or_else(broken)?));
+    let kept = count.checked_sub(hidden).ok_or_else(broken)?;
+    let mut end = 2;
+    for cell in cells(&body).take(kept) {
+        end += 4 + cell?.map_or(0, <[u8]>::len);
+    }
+    body.truncate(end);
+    body[..2].copy_from_slice(&u16::try_from(kept).map_err(|_| broken())?.to_be_bytes());
+    Ok(body)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Values as far as a merge has to understand them: in which order they are, and what their sum is.
+
+use std::cmp::Ordering;
+
+use ashlar_base::value::text::TextStyle;
+use ashlar_base::value::{binary, text};
+use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
+
+use super::decimal::Decimal;
+use super::{Aggregate, Field, broken};
+
+const NUMERIC: u32 = 1700;
+
+/// A value that has an order.
+#[derive(Clone, Debug)]
+pub(super) enum Comparable {
+    Value(Value),
+    Decimal(Decimal),
+}
+
+/// The type of a field whose order is known here.
+fn scalar(oid: u32) -> Option<ScalarType> {
+    match SqlType::from_oid(oid)? {
+        SqlType::Scalar(scalar) => match scalar {
+            ScalarType::Bool
+            | ScalarType::Int2
+            | ScalarType::Int4
+            | ScalarType::Int8
+            | ScalarType::Float4
+            | ScalarType::Float8
+            | ScalarType::Text
+            | ScalarType::Varchar { .. }
+            | ScalarType::Bytea
+            | ScalarType::Date
+            | ScalarType::Time
+            | ScalarType::Timestamp
+            | ScalarType::Timestamptz
+            | ScalarType::Uuid => Some(scalar),
+            ScalarType::Numeric { .. } | ScalarType::Interval | ScalarType::Json | ScalarType::Jsonb => None,
+        },
+        SqlType::Array(_) => None,
+    }
+}
+
+/// # Errors
+/// 0A000 where the order of the field's values is not known here.
+pub(super) fn check_order(field: Field, is_c_collated: bool) -> Result<()> {
+    if field.oid == NUMERIC {
+        return Ok(());
+    }
+    match scalar(field.oid) {
+        Some(ScalarType::Text | ScalarType::Varchar { .. }) if !is_c_collated => {
+            Err(Error::unsupported("the order of text is that of the servers' collation, which only they know")
+                .with_hint("Write ORDER BY ... COLLATE \"C\"."))
+        }
+        Some(_) => Ok(()),
+        None => Err(Error::unsupported("rows of several shards cannot be put in the order of this type")),
+    }
+}
+
+impl Comparable {
+    pub(super) fn read(field: Field, bytes: &[u8]) -> Result<Self> {
+        if field.oid == NUMERIC {
+            return decimal(field, bytes).map(Self::Decimal);
+        }
+        let scalar = scalar(field.oid).ok_or_else(broken)?;
+        let value = if field.is_binary {
+            binary::decode(SqlType::Scalar(scalar), bytes)?
+        } else {
+            text::parse(SqlType::Scalar(scalar), text::utf8(bytes)?, &TextStyle::default())?
+        };
+        Ok(Self::Value(value))
+    }
+
+    /// PostgreSQL's order of two values of one type; of text, that of its bytes.
+    pub(super) fn compare(&self, other: &Self) -> Ordering {
+        let (a, b) = match (self, other) {
+            (Self::Decimal(a), Self::Decimal(b)) => return a.compare(*b),
+            (Self::Value(a), Self::Value(b)) => (a, b),
+            _ => return Ordering::Equal,
+        };
+        match (a, b) {
+            (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+            (Value::Int2(a), Value::Int2(b)) => a.cmp(b),
+            (Value::Int4(a), Value::Int4(b)) | (Value::Date(a), Value::Date(b)) => a.cmp(b),
+            (Value::Int8(a), Value::Int8(b))
+            | (Value::Time(a), Value::Time(b))
+            | (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
+            (Value::Float4(a), Value::Float4(b)) => floats(f64::from(*a), f64::from(*b)),
+            (Value::Float8(a), Value::Float8(b)) => floats(*a, *b),
+            (Value::Text(a), Value::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
+            (Value::Bytea(a), Value::Bytea(b)) => a.cmp(b),
+            (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
+            _ => Ordering::Equal,
+        }
+    }
+}
+
+/// NaN is above all others, and equal to itself.
+fn floats(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+fn decimal(field: Field, bytes: &[u8]) -> Result<Decimal> {
+    if field.is_binary { Decimal::decode(bytes) } else { Decimal::parse(text::utf8(bytes)?) }
+}
+
+/// What becomes of a column of partial results.
+#[derive(Debug)]
+pub(super) struct Total {
+    aggregate: Aggregate,
+    field: Field,
+    so_far: Option<Sum>,
+}
+
+#[derive(Debug)]
+enum Sum {
+    Integer(i64),
+    Float(f64),
+    Decimal(Decimal),
+    /// The least or the greatest, with its bytes.
+    Extreme(Comparable, Vec<u8>),
+}
+
+impl Total {
+    /// # Errors
+    /// 0A000 for a type whose values cannot be added or compared here.
+    pub(super) fn new(aggregate: Aggregate, field: Field, is_c_collated: bool) -> Result<Self> {
+        match aggregate {
+            Aggregate::Min | Aggregate::Max => check_order(field, is_c_collated)?,
+            Aggregate::Count | Aggregate::Sum => {
+                let is_known = field.oid == NUMERIC
+                    || matches!(scalar(field.oid), Some(ScalarType::Int8 | ScalarType::Float4 | ScalarType::Float8));
+                if !is_known {
+                    return Err(Error::unsupported("sums of this type cannot be put together from several shards"));
+                }
+            }
+        }
+        Ok(Self { aggregate, field, so_far: None })
+    }
+
+    /// One more partial result.
+    pub(super) fn add(&mut self, cell: Option<&[u8]>) -> Result<()> {
+        // A shard without rows has no sum.
+        let Some(bytes) = cell else { return Ok(()) };
+        let next = match self.aggregate {
+            Aggregate::Min | Aggregate::Max => {
+                let next = Comparable::read(self.field, bytes)?;
+                if let Some(Sum::Extreme(so_far, _)) = &self.so_far {
+                    let wanted = if self.aggregate == Aggregate::Min { Ordering::Less } else { Ordering::Greater };
+                    if next.compare(so_far) != wanted {
+                        return Ok(());
+                    }
+                }
+                Sum::Extreme(next, bytes.to_vec())
+            }
+            Aggregate::Count | Aggregate::Sum if self.field.oid == NUMERIC => {
+                let next = decimal(self.field, bytes)?;
+                match &self.so_far {
+                    Some(Sum::Decimal(so_far)) => Sum::Decimal(so_far.plus(next)?),
+                    _ => Sum::Decimal(next),
+                }
+            }
+            Aggregate::Count | Aggregate::Sum => match (Comparable::read(self.field, bytes)?, &self.so_far) {
+                (Comparable::Value(Value::Int8(next)), Some(Sum::Integer(so_far))) => Sum::Integer(
+                    so_far
+                        .checked_add(next)
+                        .ok_or_else(|| Error::new(ErrorCode::NumericOutOfRange, "bigint out of range"))?,
+                ),
+                (Comparable::Value(Value::Int8(next)), _) => Sum::Integer(next),
+                (Comparable::Value(Value::Float8(next)), Some(Sum::Float(so_far))) => {
+                    Sum::Float(bounded(so_far + next, so_far.is_finite() && next.is_finite())?)
+                }
+                (Comparable::Value(Value::Float8(next)), _) => Sum::Float(next),
+                (Comparable::Value(Value::Float4(next)), Some(Sum::Float(so_far))) => {
+                    let sum = f64::from((*so_far as f32) + next);
+                    Sum::Float(bounded(sum, so_far.is_finite() && next.is_finite())?)
+                }
+                (Comparable::Value(Value::Float4(next)), _) => Sum::Float(f64::from(next)),
+                _ => return Err(broken()),
+            },
+        };
+        self.so_far = Some(next);
+        Ok(())
+    }
+
+    /// Appends the cell with its length.
+    pub(super) fn write(&self, row: &mut Vec<u8>) {
+        let value = match &self.so_far {
+            None if self.aggregate == Aggregate::Count => Value::Int8(0),
+            None => {
+                row.extend_from_slice(&(-1_i32).to_be_bytes());
+                return;
+            }
+            Some(Sum::Integer(sum)) => Value::Int8(*sum),
+            Some(Sum::Float(sum)) if scalar(self.field.oid) == Some(ScalarType::Float4) => Value::Float4(*sum as f32),
+            Some(Sum::Float(sum)) => Value::Float8(*sum),
+            Some(Sum::Decimal(sum)) => {
+                let bytes = if self.field.is_binary { sum.encode() } else { sum.text().into_bytes() };
+                return cell(&bytes, row);
+            }
+            Some(Sum::Extreme(_, bytes)) => return cell(bytes, row),
+        };
+        let sql_type = SqlType::Scalar(scalar(self.field.oid).unwrap_or(ScalarType::Int8));
+        let mut bytes = Vec::new();
+        if self.field.is_binary {
+            binary::encode(sql_type, &value.as_datum(), &mut bytes);
+        } else {
+            text::write(sql_type, &value.as_datum(), &TextStyle::default(), &mut bytes);
+        }
+        cell(&bytes, row);
+    }
+}
+
+/// A sum of finite numbers is finite, or an error.
+fn bounded(sum: f64, is_of_finite: bool) -> Result<f64> {
+    if sum.is_infinite() && is_of_finite {
+        return Err(Error::new(ErrorCode::NumericOutOfRange, "value out of range: overflow"));
+    }
+    Ok(sum)
+}
+
+fn cell(bytes: &[u8], row: &mut Vec<u8>) {
+    row.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
+    row.extend_from_slice(bytes);
+}
