@@ -7,6 +7,7 @@ use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, SqlType, Value
 use super::{Decision, Found, Merge, Parameter, Request, Route, ShardedTable, Source, Tables, route};
 use crate::rules::{Definition, Generator, Neighbours, Rule, Strategy};
 
+mod conditions;
 mod joins;
 mod twin;
 mod writes;

@@ -63,17 +63,17 @@ struct Query {
 }
 
 /// A small generator of numbers: the same ones for the same seed.
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+    pub(super) fn roll(&mut self, sides: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         (self.0 >> 11) as usize % sides
     }
 
-    fn one_in(&mut self, sides: usize) -> bool {
+    pub(super) fn one_in(&mut self, sides: usize) -> bool {
         self.roll(sides) == 0
     }
 }
