@@ -175,6 +175,27 @@ pub(crate) fn lists(text: &str, at: usize) -> Vec<Range<usize>> {
     lists
 }
 
+/// The items of a list without its parentheses, cut at its commas.
+pub(crate) fn items(text: &str, list: &Range<usize>) -> Option<Vec<Range<usize>>> {
+    let mut items = Vec::new();
+    let mut depth = 0_i32;
+    let mut item: Option<Range<usize>> = None;
+    for (token, place) in Tokens::new(text.get(..list.end)?, list.start) {
+        match token {
+            Token::Sign(b',') if depth == 0 => {
+                items.push(item.take()?);
+                continue;
+            }
+            Token::Sign(b'(' | b'[') => depth += 1,
+            Token::Sign(b')' | b']') => depth -= 1,
+            _ => {}
+        }
+        item = Some(item.map_or(place.start, |item| item.start)..place.end);
+    }
+    items.push(item?);
+    Some(items)
+}
+
 /// Where a word stands outside of parentheses, from a place on.
 pub(crate) fn word(text: &str, at: usize, wanted: &str) -> Option<Range<usize>> {
     let mut depth = 0_i32;

@@ -28,6 +28,10 @@ fn names_and_lists_are_found_whole() {
     assert_eq!(scan::name("from orders o", 5), Some(5..11));
     assert_eq!(scan::name("from \"a b\" . orders", 5), Some(5..19));
     assert_eq!(scan::name("from orders *", 5), None);
+    let list = "in (1, -2, 'a,b' /* , */, f(3, 4))";
+    let items = scan::items(list, &(4..list.len() - 1)).unwrap();
+    let items: Vec<&str> = items.into_iter().map(|place| &list[place]).collect();
+    assert_eq!(items, ["1", "-2", "'a,b'", "f(3, 4)"]);
     let text = "insert into t (a, b) values (1, ')'), (f(2, (3)), $1) on conflict do nothing";
     let values = scan::word(text, 0, "values").unwrap();
     let rows: Vec<&str> = scan::lists(text, values.end).into_iter().map(|place| &text[place]).collect();

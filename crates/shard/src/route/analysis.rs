@@ -8,7 +8,7 @@
 //! occurrences all follow a first one, the *anchor*, falls into parts that the shards answer each for itself.
 
 use std::collections::HashMap;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
@@ -22,7 +22,7 @@ use super::operand::{self, Operand};
 use super::scope::{Named, OCCURRENCES_MAX, Occurrences, Output, Scope, Variable};
 use super::{Found, ShardedTable, Tables};
 use crate::rewrite::scan;
-use crate::rules::KeyClass;
+use crate::rules::{Key, KeyClass};
 
 /// Columns that every table has, and that mean something else on every server.
 const SYSTEM_COLUMNS: [&str; 6] = ["tableoid", "ctid", "xmin", "xmax", "cmin", "cmax"];
@@ -60,6 +60,16 @@ pub(super) enum Written {
     Or(Vec<Written>),
 }
 
+/// `k IN (...)` with constants only, where `k` is the whole key of an occurrence: a shard needs only its own ones.
+#[derive(Debug)]
+pub(super) struct List {
+    pub(super) occurrence: usize,
+    /// Between the parentheses.
+    pub(super) place: Range<usize>,
+    /// Each constant, and where it stands.
+    pub(super) items: Vec<(Range<usize>, Key)>,
+}
+
 /// A CTE in force.
 #[derive(Clone, Debug)]
 pub(super) struct Cte {
@@ -85,6 +95,7 @@ pub(super) struct Analysis<'a> {
     pub(super) ctes: Vec<Cte>,
     /// How often each table name without a schema stands in the statement.
     pub(super) references: HashMap<String, usize>,
+    pub(super) lists: Vec<List>,
     /// Why no shard can be given the statement's text.
     pub(super) objection: Option<String>,
     /// Whether a table of another home is named.
@@ -117,6 +128,7 @@ impl<'a> Analysis<'a> {
             conjuncts: Vec::new(),
             ctes: Vec::new(),
             references: HashMap::new(),
+            lists: Vec::new(),
             objection: None,
             is_elsewhere: false,
             has_limits: false,
@@ -444,6 +456,10 @@ impl<'a> Analysis<'a> {
                 }
                 Some(_) => {}
             },
+            NodeEnum::AExpr(expr) if nodes::kind(expr) == AExprKind::AexprIn => {
+                let list = self.list(expr, scope);
+                self.lists.extend(list);
+            }
             NodeEnum::ColumnRef(column) => {
                 self.has_schema_columns |= column.fields.len() > 2;
                 let name = column.fields.last().and_then(nodes::string).unwrap_or("");
@@ -467,6 +483,28 @@ impl<'a> Analysis<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// The list of constants that a key is looked up in.
+    fn list(&self, expr: &AExpr, scope: &Scope<'_>) -> Option<List> {
+        let (variable, class) = self.variable_of(nodes::inner(&expr.lexpr)?, scope)?;
+        let occurrence = self.occurrence_of(variable);
+        if self.key_of(occurrence) != [variable] {
+            return None;
+        }
+        let nodes = operand::items(nodes::inner(&expr.rexpr)?)?;
+        let start = self.place(expr.rexpr_list_start).ok()? + 1;
+        let place = start..self.place(expr.rexpr_list_end).ok()?;
+        let places = scan::items(self.text, &place)?;
+        if places.len() != nodes.len() {
+            return None;
+        }
+        let keys = nodes.iter().map(|node| match Operand::new(node.node.as_ref()?, class)? {
+            Operand::Constant(key) => Some(key),
+            Operand::Null | Operand::Text(_) | Operand::Parameter(_) => None,
+        });
+        let items = places.into_iter().zip(keys).map(|(place, key)| Some((place, key?)));
+        Some(List { occurrence, place, items: items.collect::<Option<_>>()? })
     }
 
     fn sub_link(&mut self, link: &SubLink, scope: &Scope<'_>) -> Result<Vec<Output>> {

@@ -8,7 +8,9 @@ use ashlar_base::{Error, ErrorCode, Result};
 use super::insert::Placed;
 use super::operand::{Known, Operand};
 use super::several::Count;
-use super::{Decision, Forward, Kind, Merge, Outcome, Request, Route, Several, ShardStatement, ShardedTable, Target};
+use super::{
+    Decision, Forward, Kind, List, Merge, Outcome, Request, Route, Several, ShardStatement, ShardedTable, Target,
+};
 use crate::merge::Gathering;
 use crate::rewrite::{quoted, scan};
 use crate::rules::{Key, KeyClass, Placement, Rule, ShardId, ShardSet};
@@ -18,6 +20,8 @@ struct Spot<'r> {
     server: &'r Arc<str>,
     /// By group.
     shards: Vec<ShardId>,
+    /// Whether other shards are asked too, so that each is given its own constants of a list.
+    is_one_of_several: bool,
 }
 
 /// What LIMIT or OFFSET comes to.
@@ -114,7 +118,7 @@ impl Route {
                     u16::try_from(at).ok().map(ShardId)
                 })
             });
-            let spot = Spot { server, shards: shards.collect::<Option<_>>()? };
+            let spot = Spot { server, shards: shards.collect::<Option<_>>()?, is_one_of_several: false };
             self.is_possible(&spot).then_some(spot)
         })
     }
@@ -150,14 +154,18 @@ impl Route {
         }
         let mut statements = Vec::with_capacity(needed.len());
         for shard in needed.iter() {
-            let spot = Spot { server: &rule.shards()[shard.index()].server, shards: vec![shard] };
+            let spot = Spot {
+                server: &rule.shards()[shard.index()].server,
+                shards: vec![shard],
+                is_one_of_several: needed.len() > 1,
+            };
             if !self.is_possible(&spot) {
                 return self.to_engine("a table that it reads is not on all of their servers");
             }
             let mut statement = self.statement(&spot);
             if let (Several::Gathered(gathered, template), Some(_)) = (several, &gathering) {
                 let all = 0..gathered.text.len();
-                statement.text = template.fill(&gathered.text, all, |occurrence| self.physical(occurrence, &spot));
+                statement.text = template.fill(&gathered.text, all, |value| self.value(value, &spot));
             }
             statements.push(statement);
         }
@@ -201,7 +209,7 @@ impl Route {
         };
         let mut statements = Vec::with_capacity(table.rule.shards().len());
         for (at, shard) in table.rule.shards().iter().enumerate() {
-            let spot = Spot { server: &shard.server, shards: Vec::new() };
+            let spot = Spot { server: &shard.server, shards: Vec::new(), is_one_of_several: false };
             if !self.is_possible(&spot) {
                 return self.to_engine("a table that it reads is not on all servers");
             }
@@ -220,7 +228,7 @@ impl Route {
     fn rows(&self, placed: &Placed) -> Result<Decision<'_>> {
         let rule = &self.occurrences[0].rule;
         if rule.placement() == Placement::Single {
-            let spot = Spot { server: &rule.shards()[0].server, shards: Vec::new() };
+            let spot = Spot { server: &rule.shards()[0].server, shards: Vec::new(), is_one_of_several: false };
             if !self.is_possible(&spot) {
                 return self.to_engine("a table that it reads is on another server");
             }
@@ -234,7 +242,8 @@ impl Route {
         let needed: ShardSet = placed.shards.iter().copied().collect();
         let mut statements = Vec::with_capacity(needed.len());
         for shard in needed.iter() {
-            let spot = Spot { server: &rule.shards()[shard.index()].server, shards: vec![shard] };
+            let spot =
+                Spot { server: &rule.shards()[shard.index()].server, shards: vec![shard], is_one_of_several: false };
             if !self.is_possible(&spot) {
                 return self.to_engine("a table that it reads is not on all of their servers");
             }
@@ -269,7 +278,31 @@ impl Route {
     }
 
     fn part(&self, part: std::ops::Range<usize>, spot: &Spot<'_>) -> Cow<'_, str> {
-        self.template.fill(&self.text, part, |occurrence| self.physical(occurrence, spot))
+        self.template.fill(&self.text, part, |value| self.value(value, spot))
+    }
+
+    /// What goes into a hole of the template; `None` where the text stays.
+    fn value(&self, value: usize, spot: &Spot<'_>) -> Option<String> {
+        match value.checked_sub(self.occurrences.len()) {
+            None => self.physical(value, spot),
+            Some(list) if spot.is_one_of_several => self.own_items(&self.lists[list], spot),
+            Some(_) => None,
+        }
+    }
+
+    /// The constants of a list that rows of this shard can be equal to. One is left in any case: an empty list is no SQL.
+    fn own_items(&self, list: &List, spot: &Spot<'_>) -> Option<String> {
+        let own = *spot.shards.get(self.group_of(list.occurrence))?;
+        let is_own = |(_, shard): &&(std::ops::Range<usize>, Option<ShardId>)| *shard == Some(own);
+        let mut kept: Vec<&str> =
+            list.items.iter().filter(is_own).map(|(place, _)| &self.text[place.clone()]).collect();
+        if kept.len() == list.items.len() {
+            return None;
+        }
+        if kept.is_empty() {
+            kept.extend(list.items.first().map(|(place, _)| &self.text[place.clone()]));
+        }
+        Some(kept.join(", "))
     }
 
     /// What a table's name becomes; `None` where it stays.
@@ -402,7 +435,7 @@ impl Route {
                 let at = group.shards().iter().position(|other| other.server == shard.server);
                 ShardId(at.and_then(|at| u16::try_from(at).ok()).unwrap_or(0))
             });
-            Spot { server: &shard.server, shards: shards.collect() }
+            Spot { server: &shard.server, shards: shards.collect(), is_one_of_several: false }
         });
         let mut spots: Vec<Spot<'_>> = spots.collect();
         let best = spots.iter().position(|spot| self.is_possible(spot)).unwrap_or(0);

@@ -31,7 +31,7 @@ use several::Gathered;
 
 use crate::merge::Gathering;
 use crate::rewrite::{Hole, Template, scan};
-use crate::rules::{Generator, Placement, Rule, ShardId, ShardSet};
+use crate::rules::{Generator, Key, Placement, Rule, ShardId, ShardSet};
 
 /// A table of a fleet, as the catalog has it.
 #[derive(Debug)]
@@ -184,8 +184,10 @@ pub struct Route {
     locks: bool,
     /// The tables, as often as they are named.
     occurrences: Vec<Arc<ShardedTable>>,
-    /// Their names in the text; a hole's value is the occurrence.
+    /// What is spliced in the text: a hole's value is an occurrence whose name stands there, or from their number on a list.
     template: Template,
+    /// Lists of constants of which each shard needs its own.
+    lists: Vec<List>,
     /// By occurrence: what a name in the text becomes besides the physical one.
     names: Vec<NameStyle>,
     /// The distinct conditions on divided tables.
@@ -197,6 +199,13 @@ pub struct Route {
     /// How several shards answer; the error is why they do not.
     several: Result<Several, String>,
     rows: Option<Rows>,
+}
+
+/// `k IN (...)`, with the shard of each item.
+#[derive(Debug)]
+struct List {
+    occurrence: usize,
+    items: Vec<(std::ops::Range<usize>, Option<ShardId>)>,
 }
 
 /// How a table's name is written.
@@ -364,6 +373,13 @@ impl Route {
         if let Ok(Several::Gathered(gathered, moved)) = &mut several {
             *moved = template.moved(|at| gathered.moved(at));
         }
+        let placed = |list: &analysis::List| {
+            let rule = &analysis.occurrences[list.occurrence].table.rule;
+            let shard = |key: &Key| rule.shard_of_keys(&[Some(key.clone())]).ok();
+            let items = list.items.iter().map(|(place, key)| (place.clone(), shard(key))).collect();
+            List { occurrence: list.occurrence, items }
+        };
+        let lists = analysis.lists.iter().map(placed).collect();
         let route = Self {
             kind,
             text: source.text.into(),
@@ -371,6 +387,7 @@ impl Route {
             locks: analysis.locks,
             occurrences: analysis.occurrences.iter().map(|occurrence| Arc::clone(&occurrence.table)).collect(),
             template,
+            lists,
             names,
             targets,
             groups,
@@ -449,6 +466,7 @@ impl Route {
             + self.occurrences.len() * 64
             + self.targets.iter().map(|target| target.condition.bytes() + size_of::<Target>()).sum::<usize>()
             + self.rows.as_ref().map_or(0, Rows::bytes)
+            + self.lists.iter().map(|list| list.items.len() * 32).sum::<usize>()
     }
 }
 
@@ -480,6 +498,9 @@ fn template(analysis: &Analysis<'_>, kind: Kind, objection: &mut Option<String>)
             Some(place) => holes.push(Hole { place, value }),
             None => refuse("a table's name cannot be found in the text")?,
         }
+    }
+    for (list, value) in analysis.lists.iter().zip(analysis.occurrences.len()..) {
+        holes.push(Hole { place: list.place.clone(), value });
     }
     Ok(Template::new(holes))
 }

@@ -319,6 +319,32 @@ fn shards_are_asked_for_what_is_put_together() {
 }
 
 #[test]
+fn each_shard_is_asked_for_its_own_constants_of_a_list() {
+    let world = World::new();
+    let sent = |sql: &str| world.texts(sql).into_iter().map(|one| one.1).collect::<Vec<_>>();
+    assert_eq!(
+        sent("SELECT * FROM h WHERE k IN (0, 4, 1, -3) AND x NOT IN (1, 2) ORDER BY k + 1"),
+        [
+            "SELECT * , k + 1 AS \"_ashlar_1\" FROM \"h_0\" AS \"h\" WHERE k IN (0, 4) AND x NOT IN (1, 2) ORDER BY k + 1",
+            "SELECT * , k + 1 AS \"_ashlar_1\" FROM \"h_1\" AS \"h\" WHERE k IN (1, -3) AND x NOT IN (1, 2) ORDER BY k + 1",
+        ]
+    );
+    assert_eq!(
+        sent("SELECT x FROM a WHERE k NOT IN (1, 4)"),
+        [
+            "SELECT x FROM a WHERE k NOT IN (1)",
+            "SELECT x FROM a WHERE k NOT IN (1, 4)",
+            "SELECT x FROM a WHERE k NOT IN (1)"
+        ]
+    );
+    assert_eq!(
+        sent("SELECT x FROM a WHERE k IN (1, 4) AND x IN (1, NULL)"),
+        ["SELECT x FROM a WHERE k IN (1, 4) AND x IN (1, NULL)"]
+    );
+    assert_eq!(sent("SELECT x FROM a WHERE k IN (1, $1, 2)").last().unwrap(), "SELECT x FROM a WHERE k IN (1, $1, 2)");
+}
+
+#[test]
 fn why_is_explained() {
     let world = World::new();
     let route = world.route("SELECT * FROM a JOIN b ON a.k = b.k WHERE a.k = $1").unwrap().unwrap();
