@@ -4,6 +4,7 @@
 //! providers. A rule that exists is a whole one: every bad combination is refused by [`Rule::new`]. Never asks a server.
 
 mod definition;
+pub mod generators;
 mod hash;
 mod key;
 mod options;
