@@ -111,6 +111,11 @@ pub(super) struct Analysis<'a> {
     /// Aggregates and window functions of the query that is being walked.
     pub(super) aggregates: usize,
     pub(super) windows: usize,
+    /// Whether an expression has one value in a statement, and another on each server.
+    pub(super) differs: bool,
+    /// How many queries are around what is being walked, and how many of these make the rows of the result.
+    pub(super) depth: usize,
+    pub(super) own_depth: usize,
     /// Whether every expression says the same on every server.
     pub(super) is_same_everywhere: bool,
 }
@@ -137,6 +142,9 @@ impl<'a> Analysis<'a> {
             locks: false,
             aggregates: 0,
             windows: 0,
+            differs: false,
+            depth: 0,
+            own_depth: 0,
             is_same_everywhere: true,
         }
     }
@@ -454,8 +462,12 @@ impl<'a> Analysis<'a> {
                         self.object("an aggregate in a sub-query may be of the query around it");
                     }
                 }
+                Some(Class::Moment) => self.differs = true,
+                // Each row of the result may have its own; rows that each shard makes for itself must be the same.
+                Some(Class::Chance) => self.differs |= self.depth > self.own_depth,
                 Some(_) => {}
             },
+            NodeEnum::SqlvalueFunction(_) => self.differs = true,
             NodeEnum::AExpr(expr) if nodes::kind(expr) == AExprKind::AexprIn => {
                 let list = self.list(expr, scope);
                 self.lists.extend(list);

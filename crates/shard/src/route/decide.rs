@@ -240,6 +240,9 @@ impl Route {
             return self.to_engine("its rows are computed from rows of sharded tables");
         }
         let needed: ShardSet = placed.shards.iter().copied().collect();
+        if let (Err(reason), None) = (&self.several, needed.only()) {
+            return self.to_engine(reason);
+        }
         let mut statements = Vec::with_capacity(needed.len());
         for shard in needed.iter() {
             let spot =

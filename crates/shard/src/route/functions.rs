@@ -8,14 +8,19 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::FuncCall;
 
 use super::nodes;
+use crate::rewrite::scan::{Token, Tokens};
 
 /// What a function does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// The same result for the same arguments, everywhere.
     Immutable,
-    /// Depends on the session, the time or chance.
+    /// Depends on the session's settings, which are the same on all servers.
     Varying,
+    /// Says what time it is, or which server: one answer for a statement, and another on each server.
+    Moment,
+    /// Another result each time.
+    Chance,
     /// Of many rows.
     Aggregate,
     /// Of a window only.
@@ -40,9 +45,12 @@ const IMMUTABLE: &str = " abs acos array_append array_cat array_dims array_fill 
     jsonb_array_elements_text jsonb_each jsonb_each_text json_each json_each_text jsonb_object_keys json_object_keys \
     json_build_array json_build_object ";
 
-const VARYING: &str = " age array_to_json clock_timestamp concat convert convert_from convert_to date_trunc \
-    gen_random_uuid make_timestamptz now random row_to_json statement_timestamp timeofday to_char \
-    to_date to_json to_jsonb to_number to_timestamp transaction_timestamp uuidv4 uuidv7 version pg_typeof pg_column_size ";
+const VARYING: &str = " array_to_json concat convert convert_from convert_to date_trunc make_timestamptz row_to_json to_char \
+    to_date to_json to_jsonb to_number to_timestamp pg_typeof pg_column_size ";
+
+const MOMENT: &str = " age now statement_timestamp transaction_timestamp version ";
+
+const CHANCE: &str = " clock_timestamp gen_random_uuid random timeofday uuidv4 uuidv7 ";
 
 const AGGREGATES: &str = " any_value array_agg avg bit_and bit_or bit_xor bool_and bool_or corr count covar_pop covar_samp \
     every grouping json_agg json_object_agg jsonb_agg jsonb_object_agg max min mode percentile_cont percentile_disc \
@@ -74,6 +82,10 @@ pub(super) fn class(call: &FuncCall) -> Option<Class> {
         Some(Class::Immutable)
     } else if is_in(VARYING) {
         Some(Class::Varying)
+    } else if is_in(MOMENT) {
+        Some(Class::Moment)
+    } else if is_in(CHANCE) {
+        Some(Class::Chance)
     } else {
         None
     }
@@ -90,9 +102,16 @@ pub(super) fn is_same_everywhere(node: &NodeEnum) -> bool {
                 call.over.is_none()
                     && matches!(name(call), Some("count" | "min" | "max" | "bool_and" | "bool_or" | "every"))
             }
-            Some(Class::Varying | Class::Window) | None => false,
+            Some(Class::Varying | Class::Moment | Class::Chance | Class::Window) | None => false,
         },
         NodeEnum::SqlvalueFunction(_) => false,
         _ => true,
     }
+}
+
+/// Whether a quoted constant of the text is a moment that PostgreSQL reads as the time of its reading.
+pub(super) fn names_a_moment(text: &str) -> bool {
+    let words = ["now", "today", "tomorrow", "yesterday"];
+    let is_moment = |written: &str| words.iter().any(|word| written.trim().eq_ignore_ascii_case(word));
+    Tokens::new(text, 0).any(|(token, place)| token == Token::String && is_moment(text[place].trim_matches('\'')))
 }

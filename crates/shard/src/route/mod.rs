@@ -268,6 +268,7 @@ fn walk(analysis: &mut Analysis<'_>, node: &NodeEnum) -> Result<Option<Walked>> 
     let changed = |kind, has_rows| Walked { kind, has_rows, rows: None, anchors: vec![0], several: Ok(Several::Apart) };
     match node {
         NodeEnum::SelectStmt(select) => {
+            analysis.own_depth = 1;
             let query = analysis.query(select, None)?;
             let gathered = |gathered: Result<Gathered, String>| {
                 gathered.map(|gathered| Several::Gathered(Box::new(gathered), Template::default()))
@@ -303,6 +304,7 @@ fn walk(analysis: &mut Analysis<'_>, node: &NodeEnum) -> Result<Option<Walked>> 
             if !is_ours(analysis, insert.relation.as_ref()) {
                 return Ok(None);
             }
+            analysis.own_depth = 1;
             let inserted = analysis.insert(insert)?;
             let mut walked = changed(Kind::Insert, insert.returning_clause.is_some());
             match inserted {
@@ -364,6 +366,9 @@ impl Route {
                 Some(target) => target.is_anchor |= is_anchor,
                 None => targets.push(Target { group, condition, is_anchor }),
             }
+        }
+        if analysis.differs || functions::names_a_moment(source.text) {
+            several = Err("an expression would have another value on each server".to_owned());
         }
         if anchors.is_empty() && several.is_ok() && !divided.is_empty() {
             several = Err("its rows are not told apart by one sharding key".to_owned());
@@ -427,9 +432,7 @@ impl Route {
         if analysis.has_sources {
             return refuse("one row of several may be taken for each");
         }
-        let words = ["now", "today", "tomorrow", "yesterday"];
-        let is_moment = |text: &str| words.iter().any(|word| text.trim().eq_ignore_ascii_case(word));
-        if scan::Tokens::new(&self.text, 0).any(|(_, place)| is_moment(self.text[place].trim_matches('\''))) {
+        if functions::names_a_moment(&self.text) {
             return refuse("a moment is written as a word");
         }
         let is_varying = |column: &ColumnDef| {

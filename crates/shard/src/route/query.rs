@@ -47,6 +47,7 @@ impl Analysis<'_> {
         if depth > DEPTH_MAX {
             return Err(Error::new(ashlar_base::ErrorCode::StatementTooComplex, "queries are nested too deep"));
         }
+        self.depth += 1;
         let first = self.occurrences.len();
         let ctes = self.ctes.len();
         let saved = (std::mem::take(&mut self.aggregates), std::mem::take(&mut self.windows));
@@ -72,6 +73,7 @@ impl Analysis<'_> {
         self.has_limits |= query.is_limited;
         query.is_restrictable &= !query.is_limited;
         self.ctes.truncate(ctes);
+        self.depth -= 1;
         (self.aggregates, self.windows) = saved;
         Ok(query)
     }
