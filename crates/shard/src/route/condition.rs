@@ -13,6 +13,12 @@ use crate::rules::{Domain, Key, KeyClass, Rule, ShardSet};
 /// Branches of ORs within each other that are looked at, for one table.
 const DEPTH_MAX: usize = 16;
 
+/// Parts that a new one is compared with: long conditions are not compared part by part with each other.
+const LOOKED_BACK: usize = 16;
+
+/// Values of lists that are compared with each other; of longer lists, the shorter one is taken alone.
+const COMPARED_MAX: usize = 65_536;
+
 /// A condition on the columns of a key, which are counted from 0 in the key's order.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Condition {
@@ -58,8 +64,8 @@ impl Condition {
             match part {
                 Self::Any => return Self::Any,
                 Self::Never => {}
-                Self::Or(inner) => inner.into_iter().for_each(|part| push_new(&mut flat, part)),
-                other => push_new(&mut flat, other),
+                Self::Or(inner) => inner.into_iter().for_each(|part| push_option(&mut flat, part)),
+                other => push_option(&mut flat, other),
             }
         }
         match flat.len() {
@@ -182,9 +188,27 @@ impl Condition {
     }
 }
 
+/// Adds a part that is not there yet, as far as that is soon seen.
 fn push_new(parts: &mut Vec<Condition>, part: Condition) {
-    if !parts.contains(&part) {
+    if !parts.iter().rev().take(LOOKED_BACK).any(|other| *other == part) {
         parts.push(part);
+    }
+}
+
+/// The same of an OR, where values of one column become one list.
+fn push_option(parts: &mut Vec<Condition>, part: Condition) {
+    if let Condition::OneOf(column, operands) = part {
+        for other in parts.iter_mut().take(LOOKED_BACK) {
+            if let Condition::OneOf(other_column, others) = other
+                && *other_column == column
+            {
+                others.extend(operands);
+                return;
+            }
+        }
+        parts.push(Condition::OneOf(column, operands));
+    } else {
+        push_new(parts, part);
     }
 }
 
@@ -211,9 +235,12 @@ fn both(a: Domain, b: Domain, class: KeyClass) -> Domain {
     use std::ops::RangeBounds;
     match (a, b) {
         (Domain::Any, other) | (other, Domain::Any) => other,
-        (Domain::Values(mut a), Domain::Values(b)) => {
-            a.retain(|key| b.contains(key));
-            Domain::Values(a)
+        (Domain::Values(a), Domain::Values(b)) => {
+            let (mut shorter, longer) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+            if shorter.len().saturating_mul(longer.len()) <= COMPARED_MAX {
+                shorter.retain(|key| longer.contains(key));
+            }
+            Domain::Values(shorter)
         }
         (Domain::Values(mut values), Domain::Range { low, high })
         | (Domain::Range { low, high }, Domain::Values(mut values)) => {
