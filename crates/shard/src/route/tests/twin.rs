@@ -1,8 +1,10 @@
 //! Random queries, evaluated by nested loops over all rows, and over the rows of each shard that a route names: both
 //! must be the same. The evaluator knows three-valued logic, outer joins and sub-queries, and nothing of shards.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+
+use ashlar_base::ErrorCode;
 
 use super::{Decision, Request, World};
 
@@ -90,6 +92,17 @@ impl Maker {
     fn alias(&mut self) -> usize {
         self.aliases += 1;
         self.aliases
+    }
+
+    fn database(&mut self) -> Database {
+        std::array::from_fn(|_| {
+            let count = 1 + self.dice.roll(5);
+            let row = |_| {
+                let other = self.dice.roll(6) as i64;
+                [Some(self.dice.roll(5) as i64), (other < 5).then_some(other)]
+            };
+            (0..count).map(row).collect()
+        })
     }
 
     fn query(&mut self, outer: &Visible, depth: usize, width: usize) -> Query {
@@ -367,6 +380,63 @@ fn rows(query: &Query, outer: &Names, database: &Database) -> Vec<Row> {
     made
 }
 
+/// The rows of a table that satisfy a query's condition together with some of its other rows.
+fn touched(query: &Query, alias: usize, database: &Database) -> BTreeSet<Row> {
+    let mut combined = vec![Names::new()];
+    for part in &query.from {
+        let more = combinations(part, &Names::new(), database);
+        combined = combined.iter().flat_map(|names| more.iter().map(|more| with(names, more))).collect();
+    }
+    let is_touched = |names: &&Names| holds(&query.condition, names, database) == Some(true);
+    combined.iter().filter(is_touched).map(|names| names[&alias]).collect()
+}
+
+#[test]
+fn the_shards_of_a_write_change_the_rows_that_it_concerns() {
+    let world = World::new();
+    let (mut one, mut several) = (0, 0);
+    for seed in 0..QUERIES {
+        let mut maker = Maker { dice: Dice((seed + 7).wrapping_mul(0x9e37_79b9_7f4a_7c15)), aliases: 0 };
+        let query = maker.query(&Vec::new(), 2, 2);
+        let Item::Table { table, alias } = query.from[0] else { continue };
+        let sources: Vec<String> = query.from[1..].iter().map(item).collect();
+        let sources = sources.join(", ");
+        let (name, condition) = (TABLES[table].0, condition(&query.condition));
+        let text = if maker.dice.one_in(2) {
+            let from = if sources.is_empty() { String::new() } else { format!(" FROM {sources}") };
+            format!("UPDATE {name} AS t{alias} SET {} = 1{from} WHERE {condition}", TABLES[table].1[1])
+        } else {
+            let using = if sources.is_empty() { String::new() } else { format!(" USING {sources}") };
+            format!("DELETE FROM {name} AS t{alias}{using} WHERE {condition}")
+        };
+        let database = maker.database();
+        let route = world.route(&text).unwrap_or_else(|error| panic!("{text}: {error}")).unwrap();
+        let forward = match route.decide(&Request::default()) {
+            Ok(Decision::Forward(forward)) => forward,
+            Ok(Decision::Engine { .. }) => panic!("a write is left to the engine: {text}"),
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::FeatureNotSupported, "{text}");
+                continue;
+            }
+        };
+        let shards: Vec<i64> = forward.statements.iter().map(|one| i64::from(one.shard.0)).collect();
+        if shards.len() == 1 {
+            one += 1
+        } else {
+            several += 1
+        }
+        let found: BTreeSet<Row> =
+            shards.iter().flat_map(|shard| touched(&query, alias, &database_of(&database, *shard))).collect();
+        assert_eq!(found, touched(&query, alias, &database), "seed {seed}, shards {shards:?} of {database:?}\n{text}");
+    }
+    assert!(one > 500 && several > 500, "vacuous: {one} {several}");
+}
+
+/// The rows of one shard.
+fn database_of(database: &Database, shard: i64) -> Database {
+    database.each_ref().map(|rows| rows.iter().filter(|row| row[0].unwrap() % SHARDS == shard).copied().collect())
+}
+
 #[test]
 fn the_shards_of_a_route_answer_as_all_rows_together_do() {
     let world = World::new();
@@ -374,14 +444,7 @@ fn the_shards_of_a_route_answer_as_all_rows_together_do() {
     for seed in 0..QUERIES {
         let mut maker = Maker { dice: Dice((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)), aliases: 0 };
         let query = maker.query(&Vec::new(), 2, 2);
-        let database: Database = std::array::from_fn(|_| {
-            let count = 1 + maker.dice.roll(5);
-            let row = |_| {
-                let other = maker.dice.roll(6) as i64;
-                [Some(maker.dice.roll(5) as i64), (other < 5).then_some(other)]
-            };
-            (0..count).map(row).collect::<Vec<Row>>()
-        });
+        let database = maker.database();
         let text = sql(&query);
         let Some(route) = world.route(&text).unwrap_or_else(|error| panic!("{text}: {error}")) else { continue };
         let Decision::Forward(forward) = route.decide(&Request::default()).unwrap() else { continue };
@@ -394,8 +457,7 @@ fn the_shards_of_a_route_answer_as_all_rows_together_do() {
         let expected = rows(&query, &Names::new(), &database);
         let mut found: Vec<Row> = Vec::new();
         for shard in &shards {
-            let own = |rows: &Vec<Row>| rows.iter().filter(|row| row[0].unwrap() % SHARDS == *shard).copied().collect();
-            found.extend(rows(&query, &Names::new(), &database.each_ref().map(own)));
+            found.extend(rows(&query, &Names::new(), &database_of(&database, *shard)));
         }
         found.sort();
         assert_eq!(found, expected, "seed {seed}, shards {shards:?} of {database:?}\n{text}");
