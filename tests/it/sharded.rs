@@ -3,6 +3,7 @@
 
 mod answers;
 mod failures;
+mod rules;
 mod transactions;
 
 use ashlar_tests::{Ashlar, Options, Postgres, pg};
