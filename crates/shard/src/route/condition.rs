@@ -77,6 +77,16 @@ impl Condition {
 
     /// The shards on which rows that satisfy it can be.
     pub(super) fn shards(&self, rule: &Rule, request: &Request<'_>) -> ShardSet {
+        // What most statements are: one key, and nothing allocated.
+        if let (Self::OneOf(_, operands), [class]) = (self, rule.classes())
+            && let [operand] = &operands[..]
+        {
+            return match operand.key(*class, request) {
+                Known::Key(key) => rule.shard_of_keys(&[Some(key)]).map_or(ShardSet::EMPTY, ShardSet::of),
+                Known::Null => ShardSet::EMPTY,
+                Known::Unknown => rule.all(),
+            };
+        }
         let known = vec![Domain::Any; rule.classes().len()];
         self.evaluate(rule, request, known, 0)
     }

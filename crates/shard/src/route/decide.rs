@@ -81,7 +81,7 @@ impl Route {
     }
 
     /// The one place that has all rows that matter.
-    fn one(&self, sets: &[ShardSet], request: &Request<'_>) -> Option<Spot<'_>> {
+    fn one<'r>(&'r self, sets: &[ShardSet], request: &Request<'_>) -> Option<Spot<'r>> {
         let mut chosen: Vec<Option<ShardId>> = vec![None; self.groups.len()];
         for (target, set) in self.targets.iter().zip(sets) {
             // No row matters: any shard says so.
@@ -95,7 +95,7 @@ impl Route {
             }
         }
         let server_of = |group: usize, shard: ShardId| &self.groups[group].shards()[shard.index()].server;
-        let mut server: Option<&Arc<str>> = None;
+        let mut server: Option<&'r Arc<str>> = None;
         for (group, shard) in chosen.iter().enumerate().filter_map(|(group, shard)| Some((group, (*shard)?))) {
             let this = server_of(group, shard);
             if server.is_some_and(|other| other != this) {
@@ -103,15 +103,7 @@ impl Route {
             }
             server = Some(this);
         }
-        let candidates: Vec<&Arc<str>> = match server {
-            Some(server) => vec![server],
-            None => {
-                let all = self.occurrences[0].rule.shards().iter().map(|shard| &shard.server);
-                let preferred = all.clone().filter(|server| Some(&***server) == request.preferred);
-                preferred.chain(all).collect()
-            }
-        };
-        candidates.into_iter().find_map(|server| {
+        let spot = |server: &'r Arc<str>| {
             let shards = chosen.iter().enumerate().map(|(group, shard)| {
                 shard.or_else(|| {
                     let at = self.groups[group].shards().iter().position(|shard| shard.server == *server)?;
@@ -120,7 +112,15 @@ impl Route {
             });
             let spot = Spot { server, shards: shards.collect::<Option<_>>()?, is_one_of_several: false };
             self.is_possible(&spot).then_some(spot)
-        })
+        };
+        match server {
+            Some(server) => spot(server),
+            None => {
+                let all = self.occurrences[0].rule.shards().iter().map(|shard| &shard.server);
+                let preferred = all.clone().filter(|server| Some(&***server) == request.preferred);
+                preferred.chain(all).find_map(spot)
+            }
+        }
     }
 
     /// Whether all tables that are not divided are there.

@@ -261,16 +261,15 @@ impl Analysis<'_> {
 
     /// A table or a CTE.
     pub(super) fn relation(&mut self, relation: &RangeVar) -> Result<From> {
-        if relation.schemaname.is_empty() {
-            if let Some(cte) = self.ctes.iter().rev().find(|cte| cte.name == relation.relname).cloned() {
-                *self.references.entry(cte.name.clone()).or_default() += 1;
-                let alias = relation.alias.as_ref();
-                let mut named = aliased(alias, cte.columns, cte.is_complete);
-                if alias.is_none() {
-                    named.alias = cte.name;
-                }
-                return Ok(From::of(named, cte.occurrences, cte.anchors));
+        let cte = self.ctes.iter().rev().find(|cte| relation.schemaname.is_empty() && cte.name == relation.relname);
+        if let Some(cte) = cte.cloned() {
+            *self.references.entry(cte.name.clone()).or_default() += 1;
+            let alias = relation.alias.as_ref();
+            let mut named = aliased(alias, cte.columns, cte.is_complete);
+            if alias.is_none() {
+                named.alias = cte.name;
             }
+            return Ok(From::of(named, cte.occurrences, cte.anchors));
         }
         let Some(table) = self.find(relation) else {
             let named = aliased(relation.alias.as_ref(), Vec::new(), false);
