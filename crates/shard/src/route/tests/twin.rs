@@ -62,6 +62,8 @@ struct Query {
     is_distinct: bool,
     /// The first output is grouped by, the second one is the number of rows.
     is_grouped: bool,
+    /// So many rows, the least by all outputs.
+    limit: Option<usize>,
 }
 
 /// A small generator of numbers: the same ones for the same seed.
@@ -119,7 +121,8 @@ impl Maker {
             self.column(&visible, column)
         });
         let outputs = outputs.collect();
-        Query { from, condition, outputs, is_distinct: !is_grouped && self.dice.one_in(6), is_grouped }
+        let limit = self.dice.one_in(7).then(|| 1 + self.dice.roll(3));
+        Query { from, condition, outputs, is_distinct: !is_grouped && self.dice.one_in(6), is_grouped, limit }
     }
 
     fn item(&mut self, outer: &Visible, depth: usize, visible: &mut Visible) -> Item {
@@ -248,6 +251,10 @@ fn sql(query: &Query) -> String {
     if query.is_grouped {
         write!(text, " GROUP BY {}", operand(query.outputs[0])).unwrap();
     }
+    if let Some(limit) = query.limit {
+        let order = if query.is_grouped || query.outputs.len() > 1 { "1, 2" } else { "1" };
+        write!(text, " ORDER BY {order} LIMIT {limit}").unwrap();
+    }
     text
 }
 
@@ -353,7 +360,7 @@ fn combinations(item: &Item, names: &Names, database: &Database) -> Vec<Names> {
     }
 }
 
-/// A query's rows, in no order.
+/// A query's rows, in their order.
 fn rows(query: &Query, outer: &Names, database: &Database) -> Vec<Row> {
     let mut combined = vec![Names::new()];
     for part in &query.from {
@@ -373,11 +380,17 @@ fn rows(query: &Query, outer: &Names, database: &Database) -> Vec<Row> {
         made.iter().for_each(|row| *groups.entry(row[0]).or_default() += 1);
         made = groups.into_iter().map(|(key, count)| [key, Some(count)]).collect();
     }
-    made.sort();
+    made.sort_by_key(nulls_last);
     if query.is_distinct {
         made.dedup();
     }
+    made.truncate(query.limit.unwrap_or(usize::MAX));
     made
+}
+
+/// The order of ORDER BY.
+fn nulls_last(row: &Row) -> [(bool, Option<i64>); 2] {
+    row.map(|value| (value.is_none(), value))
 }
 
 /// The rows of a table that satisfy a query's condition together with some of its other rows.
@@ -459,7 +472,8 @@ fn the_shards_of_a_route_answer_as_all_rows_together_do() {
         for shard in &shards {
             found.extend(rows(&query, &Names::new(), &database_of(&database, *shard)));
         }
-        found.sort();
+        found.sort_by_key(nulls_last);
+        found.truncate(query.limit.unwrap_or(usize::MAX));
         assert_eq!(found, expected, "seed {seed}, shards {shards:?} of {database:?}\n{text}");
     }
     assert!(one > 800 && several > 800 && pruned > 30, "vacuous: {one} {several} {pruned}");
