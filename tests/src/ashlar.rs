@@ -87,6 +87,11 @@ impl Ashlar {
         }))
     }
 
+    /// Parts of log lines that this test expects from now on although they are warnings or errors.
+    pub fn expect_log(&mut self, parts: &[&'static str]) {
+        self.expected_log.extend(parts);
+    }
+
     /// The PostgreSQL door.
     pub fn pg(&self) -> SocketAddr {
         self.pg

@@ -35,20 +35,7 @@ impl Postgres {
             let data = dir.path().join("data");
             init(&bin, &data, owner)?;
             let address = free_port()?;
-            let mut command = program(&bin, "postgres", owner);
-            command.arg("-D").arg(&data).args(["-p", &address.port().to_string()]);
-            for setting in [
-                "listen_addresses=127.0.0.1",
-                "unix_socket_directories=",
-                "fsync=off",
-                "full_page_writes=off",
-                "timezone=UTC",
-                "log_timezone=UTC",
-                "max_connections=60",
-            ] {
-                command.args(["-c", setting]);
-            }
-            command.current_dir(dir.path());
+            let command = serve(&bin, owner, dir.path(), address);
             let mut process = Process::spawn("postgres", "INT", command, dir)?;
             match process.wait_until(|_| pg::Connection::open(address, &[("user", "postgres")]).ok()) {
                 Ok(_) => return Ok(Postgres { process, address }),
@@ -85,6 +72,14 @@ impl Postgres {
         self.process.signal(signal)
     }
 
+    /// Starts it again once it has ended, with the rows and on the port that it had.
+    pub fn start_again(&mut self) -> Result<()> {
+        let command = serve(&bin_dir()?, unprivileged_user()?, self.process.dir(), self.address);
+        self.process.spawn_again(command)?;
+        let address = self.address;
+        self.process.wait_until(|_| pg::Connection::open(address, &[("user", "postgres")]).ok()).map(drop)
+    }
+
     /// Waits for the end of a server that was told to stop.
     pub fn wait(&mut self) -> Result<std::process::ExitStatus> {
         self.process.wait()
@@ -115,6 +110,26 @@ impl Postgres {
 /// The connection string of a server at `address` that asks for no password.
 pub fn connection_string(address: SocketAddr) -> String {
     format!("host={} port={} user=postgres dbname=postgres", address.ip(), address.port())
+}
+
+/// The command that runs a cluster.
+fn serve(bin: &Path, owner: Option<(u32, u32)>, dir: &Path, address: SocketAddr) -> Command {
+    let mut command = program(bin, "postgres", owner);
+    command.arg("-D").arg(dir.join("data")).args(["-p", &address.port().to_string()]);
+    for setting in [
+        "listen_addresses=127.0.0.1",
+        "unix_socket_directories=",
+        "fsync=off",
+        "full_page_writes=off",
+        "timezone=UTC",
+        "log_timezone=UTC",
+        "max_connections=60",
+        "max_prepared_transactions=20",
+    ] {
+        command.args(["-c", setting]);
+    }
+    command.current_dir(dir);
+    command
 }
 
 fn init(bin: &Path, data: &Path, owner: Option<(u32, u32)>) -> Result<()> {

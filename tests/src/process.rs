@@ -42,6 +42,18 @@ impl Process {
         Ok(Process { name, stop, child, watcher, dir, status: None })
     }
 
+    /// Starts it again, in the same directory, once it has ended.
+    pub fn spawn_again(&mut self, mut command: Command) -> Result<()> {
+        anyhow::ensure!(self.status.is_some(), "{} has not ended", self.name);
+        let _ = self.watcher.kill();
+        let _ = self.watcher.wait();
+        let log = File::options().create(true).append(true).open(self.dir.path().join("log"))?;
+        self.child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0).spawn()?;
+        self.watcher = watch(self.child.id(), self.stop, self.dir.path())?;
+        self.status = None;
+        Ok(())
+    }
+
     /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()

@@ -173,6 +173,8 @@ rooms! {
         /// Directory for what is known of servers, user mappings and sharded tables, in a file that its owner alone can read.
         /// Empty for none: then there can be none of them.
         data_dir: String = String::new();
+        /// The number of this server among those that make keys for the same tables (`key_generator = 'snowflake'`): no two have the same.
+        worker: u16 = 0, in 0..=1023;
         /// Connections to one server, of all threads together.
         connections_per_server_max: u32 = 64, in 1..=65536;
         /// Statements that wait for a connection to one server, of each thread. One more fails with 53300.

@@ -39,8 +39,8 @@ pub enum Barrier {
     /// All can be read.
     #[default]
     None,
-    /// The transaction has written there, which other connections do not see.
-    Written(Arc<str>),
+    /// The transaction has written to these, which other connections do not see.
+    Written(Arc<[Arc<str>]>),
     /// The transaction reads one snapshot, and servers have no snapshot together.
     Snapshot,
 }

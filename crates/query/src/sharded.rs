@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Result, TableSchema};
 use ashlar_shard::fleet::Fleet;
-use ashlar_shard::route;
+use ashlar_shard::{route, two_phase};
 use datafusion::datasource::TableProvider;
 
 pub use plan::{ShardedPlan, is_one_shard};
@@ -67,6 +67,7 @@ impl route::Tables for Names<'_> {
 /// What is wrong with what was kept.
 pub fn open(engine: &crate::Engine, fleet: &Arc<Fleet>) -> Result<()> {
     engine.catalog().set_fleet(Arc::clone(fleet));
+    drop(engine.spawn(two_phase::recover(Arc::downgrade(fleet)))?);
     let known = fleet.catalog().known();
     // A table may be placed as another one is: those that fail are tried again, as long as that gets further.
     let mut left: Vec<(&String, &String)> = known.tables.iter().collect();

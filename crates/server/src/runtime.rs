@@ -24,6 +24,7 @@ use ashlar_shard::backend::Limits;
 use ashlar_shard::catalog::ShardCatalog;
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::PoolConfig;
+use ashlar_shard::rules::generators::Generators;
 use ashlar_store::{CompactorHandle, Store, StoreConfig};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
@@ -231,7 +232,8 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
         dir if dir.is_empty() => ShardCatalog::absent(),
         dir => ShardCatalog::open(Path::new(dir))?,
     };
-    ashlar_query::sharded::open(&engine, &Fleet::new(catalog, pool_config(&config)))?;
+    let generators = Generators::new(config.shard.worker)?;
+    ashlar_query::sharded::open(&engine, &Fleet::new(catalog, pool_config(&config), generators))?;
     let compactor = store.start_compactor();
     let shared = Shared { engine, config: Arc::new(config), sessions: SessionRegistry::default() };
     Ok((Arc::new(shared), compactor))

@@ -330,17 +330,22 @@ impl Backend {
         self.awaited += 1;
     }
 
-    /// Queues a statement of the extended protocol: Parse where the connection does not know it, Bind, Execute, Sync.
+    /// Queues a statement of the extended protocol: Parse where the connection does not know it, Bind, Execute, Sync. `is_kept`
+    /// says whether its text is likely to come again.
     pub fn queue_execute<'a>(
         &mut self,
-        text: &str,
+        (text, is_kept): (&str, bool),
         types: &[u32],
         portal: &str,
         parameters: impl ExactSizeIterator<Item = (ValueFormat, Option<&'a [u8]>)> + Clone,
         formats: &[ValueFormat],
         rows_max: i32,
     ) {
-        let name = self.statements.queue(&mut self.outbox, text, types);
+        let name = if is_kept {
+            self.statements.queue(&mut self.outbox, text, types)
+        } else {
+            self.statements.queue_unnamed(&mut self.outbox, text, types)
+        };
         client::bind(&mut self.outbox, portal, &name, parameters, formats);
         client::execute(&mut self.outbox, portal, rows_max);
         client::sync(&mut self.outbox);

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use crate::backend::Settings;
 use crate::catalog::ShardCatalog;
 use crate::pool::{Lease, LineStatistics, Pool, PoolConfig};
+use crate::rules::generators::Generators;
+use crate::two_phase::Transactions;
 
 /// See the module.
 pub struct Fleet {
@@ -22,12 +24,28 @@ pub struct Fleet {
     pools: Mutex<HashMap<ThreadId, Arc<Pool>>>,
     /// That of the query pool.
     of_queries: OnceLock<Arc<Pool>>,
+    generators: Generators,
+    /// Transactions on several servers.
+    pub(crate) transactions: Transactions,
 }
 
 impl Fleet {
     /// A fleet without connections. The bounds are those of each pool.
-    pub fn new(catalog: ShardCatalog, config: PoolConfig) -> Arc<Self> {
-        Arc::new(Self { catalog, config, pools: Mutex::default(), of_queries: OnceLock::new() })
+    pub fn new(catalog: ShardCatalog, config: PoolConfig, generators: Generators) -> Arc<Self> {
+        let transactions = Transactions::default();
+        Arc::new(Self {
+            catalog,
+            config,
+            generators,
+            pools: Mutex::default(),
+            of_queries: OnceLock::new(),
+            transactions,
+        })
+    }
+
+    /// Makes keys.
+    pub fn generators(&self) -> &Generators {
+        &self.generators
     }
 
     /// What is known.

@@ -51,9 +51,9 @@ impl Asking {
     fn check(&self, server: &str) -> ashlar_base::Result<()> {
         match &self.barrier {
             Barrier::None => Ok(()),
-            Barrier::Written(written) if **written != *server => Ok(()),
-            Barrier::Written(written) => Err(Error::unsupported(format!(
-                "a query over several shards in a transaction that has written to shard \"{written}\" is not supported"
+            Barrier::Written(written) if written.iter().all(|written| **written != *server) => Ok(()),
+            Barrier::Written(_) => Err(Error::unsupported(format!(
+                "a query over several shards in a transaction that has written to shard \"{server}\" is not supported"
             ))
             .with_hint("COMMIT first, or ask for the rows of one shard only.")),
             Barrier::Snapshot => Err(Error::unsupported(

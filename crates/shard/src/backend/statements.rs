@@ -58,6 +58,13 @@ impl Statements {
         name_of(name)
     }
 
+    /// Parses a text that will not come again: without a name, in the place of the last such one.
+    pub(super) fn queue_unnamed(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32]) -> String {
+        client::parse(out, "", text, types);
+        (self.current, self.is_new) = (None, true);
+        String::new()
+    }
+
     /// ParseComplete.
     pub(super) fn parsed(&mut self) -> Result<(), BadMessage> {
         if !self.is_new {

@@ -131,8 +131,8 @@ pub struct SqlSession {
     cancel: CancelToken,
     /// When the statement that has arrived has to be done.
     deadline: Option<Instant>,
-    /// The connection that the transaction has to a shard.
-    remote: Option<sharded::Remote>,
+    /// The connections that the transaction has to shards.
+    remotes: Vec<sharded::Remote>,
     /// The connections to shards that this thread has; from the first use on.
     pool: Option<Arc<ashlar_shard::pool::Pool>>,
     /// The user, as shards are asked for him.
@@ -177,7 +177,7 @@ impl SqlSession {
             notices: Vec::new(),
             cancel: CancelToken::new(),
             deadline: None,
-            remote: None,
+            remotes: Vec::new(),
             pool: None,
             role,
             alone: false,

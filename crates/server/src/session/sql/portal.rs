@@ -44,7 +44,12 @@ pub(super) enum Progress {
     /// Rows are left.
     Open(RowSource, Tag),
     /// A shard has more rows, in a portal of this name.
-    Remote(String),
+    Remote {
+        /// The shard.
+        server: Arc<str>,
+        /// The portal's name there.
+        portal: String,
+    },
     /// All rows have been sent: a further Execute sends none.
     Ended(Tag),
     /// It had no rows to send, or has failed, and cannot be run again.

@@ -5,6 +5,7 @@
 //! of several the connection of the first shard stays with the session until the end: it is the one that BEGIN and COMMIT go to.
 //! What needs more than one shard is the engine's to read, and refused where it would write.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use ashlar_query::{Barrier, Means};
 use ashlar_shard::backend::{Ended, Nothing, Settings, Taker};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::Lease;
-use ashlar_shard::route::{Decision, Parameter, Request};
+use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request};
 use ashlar_store::Reservation;
 
 use super::portal::{Portal, Progress, Source, Tag};
@@ -66,9 +67,37 @@ impl<S: RowSink> Taker for Forwarding<'_, S> {
     }
 }
 
+/// The same without a description of them: an earlier shard has given it.
+struct RowsOnly<'s, S>(&'s mut S);
+
+impl<S: RowSink> Taker for RowsOnly<'_, S> {
+    fn describe(&mut self, _: &[u8]) {}
+
+    fn rows(&mut self, messages: &[u8], count: u64) {
+        self.0.forward(messages, count);
+    }
+
+    async fn ready(&mut self) -> Result<()> {
+        self.0.ready().await
+    }
+}
+
+/// A statement for several shards, with what its client gave.
+#[derive(Clone, Copy)]
+struct Several<'a> {
+    forward: &'a Forward<'a>,
+    values: &'a [(ValueFormat, Option<&'a [u8]>)],
+    declared: &'a [u32],
+    has_rows: bool,
+    rows_max: usize,
+    describe: bool,
+}
+
 /// How a statement is run on the connection that it has.
 struct Sending<'a> {
-    text: &'a str,
+    /// Made anew for values that it holds, it does not come again.
+    text: &'a Cow<'a, str>,
+    is_write: bool,
     types: &'a [u32],
     /// None: the simple protocol, whose answer describes itself.
     extended: Option<(&'a [(ValueFormat, Option<&'a [u8]>)], &'a [ValueFormat])>,
@@ -82,7 +111,15 @@ impl Sending<'_> {
         match self.extended {
             None => lease.queue_query(self.text),
             Some((values, formats)) => {
-                lease.queue_execute(self.text, self.types, self.portal, values.iter().copied(), formats, rows_max);
+                let is_kept = !self.is_write || matches!(self.text, Cow::Borrowed(_));
+                lease.queue_execute(
+                    (self.text, is_kept),
+                    self.types,
+                    self.portal,
+                    values.iter().copied(),
+                    formats,
+                    rows_max,
+                );
             }
         }
     }
@@ -92,10 +129,13 @@ impl SqlSession {
     /// What the engine cannot read of shards now.
     pub(super) fn set_barrier(&self, means: &mut Means) {
         means.role = Arc::clone(&self.role);
-        means.barrier = match &self.remote {
-            _ if self.isolation() == Isolation::RepeatableRead => Barrier::Snapshot,
-            Some(remote) if remote.wrote => Barrier::Written(Arc::clone(&remote.server)),
-            _ => Barrier::None,
+        means.barrier = if self.isolation() == Isolation::RepeatableRead {
+            Barrier::Snapshot
+        } else if self.remotes.is_empty() {
+            Barrier::None
+        } else {
+            let written = self.remotes.iter().filter(|remote| remote.wrote);
+            Barrier::Written(written.map(|remote| Arc::clone(&remote.server)).collect())
         };
     }
 
@@ -106,18 +146,18 @@ impl SqlSession {
 
     /// Whether a transaction has a connection to a shard.
     pub(super) fn has_remote(&self) -> bool {
-        self.remote.is_some()
+        !self.remotes.is_empty()
     }
 
     /// 0A000 where a shard has been written to: two homes do not commit as one.
     pub(super) fn refuse_mixed(&self) -> Result<()> {
-        match &self.remote {
-            Some(remote) if remote.wrote => Err(Error::unsupported(format!(
+        match self.remotes.iter().find(|remote| remote.wrote) {
+            Some(remote) => Err(Error::unsupported(format!(
                 "a transaction that has written to shard \"{}\" cannot write to tables of this server",
                 remote.server
             ))
             .with_hint("Write to them in a transaction of its own.")),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -148,11 +188,9 @@ impl SqlSession {
         }
         let sample = plan.route.sample();
         let cancel = self.cancel.clone();
-        let described = match &mut self.remote {
-            Some(remote) if *remote.server == *sample.server => {
-                stoppable(remote.lease.describe(&sample.text, declared), &cancel).await?
-            }
-            _ => {
+        let described = match self.remotes.iter_mut().find(|remote| *remote.server == *sample.server) {
+            Some(remote) => stoppable(remote.lease.describe(&sample.text, declared), &cancel).await?,
+            None => {
                 let mut lease = self.lend(sample.server).await?;
                 stoppable(lease.describe(&sample.text, declared), &cancel).await?
             }
@@ -215,49 +253,65 @@ impl SqlSession {
         describe: bool,
     ) -> Result<Executed> {
         let Kind::Sharded(plan) = &statement.kind else { return Err(Error::internal("this is not about shards")) };
-        if !describe && portal.raw.is_none() {
+        // It is run once: more of its rows are asked for by its portal.
+        let raw = portal.raw.take();
+        if !describe && raw.is_none() {
             return Err(Error::unsupported("EXECUTE of a statement on sharded tables is not supported")
                 .with_hint("Prepare it by the protocol, as drivers do, or run it as it is."));
         }
         let declared: Vec<u32> = portal.source.as_ref().map_or_else(Vec::new, |source| source.declared.clone());
         let types: Vec<u32> = plan.described().map_or_else(|| declared.clone(), |(types, _)| types.to_vec());
-        let values: Vec<(ValueFormat, Option<&[u8]>)> =
-            portal.raw.as_ref().map_or_else(Vec::new, |raw| raw.iter().collect());
+        let values: Vec<(ValueFormat, Option<&[u8]>)> = raw.as_ref().map_or_else(Vec::new, |raw| raw.iter().collect());
         let given = values.iter().enumerate().map(|(place, (format, bytes))| Parameter {
             oid: types.get(place).copied().unwrap_or(0),
             is_binary: *format == ValueFormat::Binary,
             bytes: *bytes,
         });
         let given: Vec<Parameter<'_>> = given.collect();
-        let preferred = self.remote.as_ref().map(|remote| Arc::clone(&remote.server));
-        let request =
-            Request { parameters: &given, preferred: preferred.as_deref(), style: *self.style(), ..Request::default() };
+        let preferred = self.remotes.first().map(|remote| Arc::clone(&remote.server));
+        let fleet = self.fleet()?;
+        let make = |generator| fleet.generators().make(generator);
+        let request = Request {
+            parameters: &given,
+            preferred: preferred.as_deref(),
+            style: *self.style(),
+            generate: Some(&make),
+        };
         let decision = plan.route.decide(&request)?;
         let is_write = plan.route.is_write();
+        let is_known = |server: &str| self.remotes.iter().any(|remote| *remote.server == *server);
         let forward = match &decision {
             Decision::Forward(forward) if is_one_shard(&decision) => {
-                let server = forward.statements[0].server;
-                let is_other = self.remote.as_ref().is_some_and(|remote| *remote.server != *server);
-                if is_other && is_write {
-                    return Err(Error::unsupported(
-                        "a transaction that writes to more than one shard is not supported",
-                    )
-                    .with_detail(format!(
-                        "The transaction is on shard \"{}\", the statement is for shard \"{server}\".",
-                        preferred.as_deref().unwrap_or_default()
-                    )));
-                }
-                Some(forward).filter(|_| !is_other)
+                // Other connections read what the transaction's own do not have to.
+                let is_elsewhere = !self.remotes.is_empty() && !is_known(forward.statements[0].server);
+                Some(forward).filter(|_| is_write || !is_elsewhere)
             }
+            Decision::Forward(forward) if is_write => Some(forward),
             _ => None,
         };
         let Some(forward) = forward else {
             if is_write {
-                return Err(Error::unsupported("a statement that writes to more than one shard is not supported")
-                    .with_hint("Name the sharding key, so that one shard has all of its rows."));
+                return Err(Error::unsupported("locking rows of several shards is not supported")
+                    .with_hint("Name the sharding key, so that one shard has all of the rows."));
             }
-            return Box::pin(self.run_by_engine(portal, statement, &types, rows_max, sink, describe)).await;
+            return Box::pin(self.run_by_engine(portal, statement, (&types, &values), rows_max, sink, describe)).await;
         };
+        if is_write {
+            let others = forward.statements.iter().any(|sent| !is_known(sent.server));
+            let is_second = forward.statements.len() > 1 || !self.remotes.is_empty();
+            if others && is_second && self.isolation() == Isolation::RepeatableRead {
+                return Err(Error::unsupported(
+                    "writing to several shards at isolation level REPEATABLE READ is not supported",
+                )
+                .with_hint("Shards have no snapshot together: use READ COMMITTED."));
+            }
+        }
+        if !is_one_shard(&decision) {
+            self.check_remote_write()?;
+            let has_rows = plan.route.has_rows();
+            let several = Several { forward, values: &values, declared: &declared, has_rows, rows_max, describe };
+            return Box::pin(self.run_several(portal, &several, sink)).await;
+        }
         let sent = &forward.statements[0];
         let pick = |place: &u16| values.get(usize::from(*place)).copied();
         let (values, declared) = match &sent.parameters {
@@ -282,6 +336,7 @@ impl SqlSession {
         let formats = Arc::clone(&portal.formats);
         let sending = Sending {
             text: &sent.text,
+            is_write,
             types: &declared,
             extended: (!describe).then_some((values.as_slice(), formats.as_ref())),
             portal: if is_direct { "" } else { &name },
@@ -291,17 +346,82 @@ impl SqlSession {
             let mut lease = self.lend(sent.server).await?;
             sending.queue(&mut lease);
             let ended = answered(&mut lease, &mut Forwarding(sink), &self.cancel).await;
-            self.pass_notices(&mut lease);
+            self.pass_notices(lease.take_notices());
             if is_write && ended.is_ok() {
                 sink.settled();
             }
             ended
         } else {
-            self.begin_remote(sent.server).await?;
-            self.on_remote(is_write, &mut Forwarding(sink), |lease| sending.queue(lease)).await
+            let place = self.begin_remote(sent.server).await?;
+            self.on_remote(place, is_write, &mut Forwarding(sink), |lease| sending.queue(lease)).await
         };
-        let executed = ended_as(ended?, &mut portal.progress, &name);
-        Ok(executed)
+        Ok(ended_as(ended?, &mut portal.progress, &name, sent.server))
+    }
+
+    /// Runs a statement that writes to several shards: on one after the other, in the transaction's connections to them. They commit
+    /// as one.
+    async fn run_several<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        several: &Several<'_>,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let Several { forward, values, declared, has_rows, rows_max, describe } = *several;
+        let is_identical = match &forward.merge {
+            Merge::Count | Merge::Concat | Merge::Pass => false,
+            Merge::Identical => true,
+            Merge::Interleave(_) | Merge::Rows(_) => {
+                return Err(Error::unsupported(
+                    "RETURNING of rows that are inserted on several shards is not supported",
+                )
+                .with_hint("Leave RETURNING out, or insert the rows one by one."));
+            }
+        };
+        if has_rows && rows_max > 0 {
+            return Err(Error::unsupported(
+                "a row limit for a statement that writes to several shards is not supported",
+            ));
+        }
+        let formats = Arc::clone(&portal.formats);
+        let mut tags: Vec<String> = Vec::new();
+        for sent in &forward.statements {
+            let pick = |place: &u16| values.get(usize::from(*place)).copied();
+            let (own, types) = match &sent.parameters {
+                None => (values.to_vec(), declared.to_vec()),
+                Some(places) => (
+                    places.iter().filter_map(pick).collect(),
+                    places.iter().map(|place| declared.get(usize::from(*place)).copied().unwrap_or(0)).collect(),
+                ),
+            };
+            let sending = Sending {
+                text: &sent.text,
+                is_write: true,
+                types: &types,
+                extended: (!describe).then_some((own.as_slice(), formats.as_ref())),
+                portal: "",
+                rows_max: 0,
+            };
+            let place = self.begin_remote(sent.server).await?;
+            let ended = if tags.is_empty() {
+                self.on_remote(place, true, &mut Forwarding(sink), |lease| sending.queue(lease)).await?
+            } else if is_identical {
+                self.on_remote(place, true, &mut Nothing, |lease| sending.queue(lease)).await?
+            } else {
+                self.on_remote(place, true, &mut RowsOnly(sink), |lease| sending.queue(lease)).await?
+            };
+            let Ended::Complete(tag) = ended else {
+                return Err(Error::internal("a statement on several shards has not come to its end"));
+            };
+            tags.push(tag);
+        }
+        if is_identical && tags.iter().any(|tag| *tag != tags[0]) {
+            return Err(Error::new(
+                ErrorCode::InternalError,
+                format!("copies of a table differ: their servers say {}", tags.join(", ")),
+            ));
+        }
+        let tag = if is_identical { tags.swap_remove(0) } else { sum_of(&tags)? };
+        Ok(ended_as(Ended::Complete(tag), &mut portal.progress, "", ""))
     }
 
     /// More of a portal that has stopped at its limit.
@@ -311,11 +431,17 @@ impl SqlSession {
         rows_max: usize,
         sink: &mut S,
     ) -> Result<Executed> {
-        let Progress::Remote(name) = &portal.progress else { return Err(Error::internal("a portal is elsewhere")) };
-        let name = name.clone();
+        let Progress::Remote { server, portal: name } = &portal.progress else {
+            return Err(Error::internal("a portal is elsewhere"));
+        };
+        let (server, name) = (Arc::clone(server), name.clone());
         let rows_max = i32::try_from(rows_max).unwrap_or(0);
-        let ended = self.on_remote(false, &mut Forwarding(sink), |lease| lease.queue_more(&name, rows_max)).await?;
-        Ok(ended_as(ended, &mut portal.progress, &name))
+        let place = self.remotes.iter().position(|remote| remote.server == server).ok_or_else(|| {
+            Error::new(ErrorCode::ConnectionFailure, "the transaction has no connection to its shard any more")
+        })?;
+        let mut taker = Forwarding(sink);
+        let ended = self.on_remote(place, false, &mut taker, |lease| lease.queue_more(&name, rows_max)).await?;
+        Ok(ended_as(ended, &mut portal.progress, &name, &server))
     }
 
     /// What may keep a statement from writing to a shard.
@@ -333,10 +459,10 @@ impl SqlSession {
         Ok(())
     }
 
-    /// The connection of the transaction, with a transaction there; made now where there is none.
-    async fn begin_remote(&mut self, server: &str) -> Result<()> {
-        if self.remote.is_some() {
-            return Ok(());
+    /// The place of the transaction's connection to a server, with a transaction there; made now where there is none.
+    async fn begin_remote(&mut self, server: &str) -> Result<usize> {
+        if let Some(place) = self.remotes.iter().position(|remote| *remote.server == *server) {
+            return Ok(place);
         }
         let mut lease = self.lend(server).await?;
         let (isolation, read_only) = match &self.transaction {
@@ -350,58 +476,74 @@ impl SqlSession {
             begin.push_str(&ashlar_query::quote_ident(savepoint.name()));
         }
         lease.queue_query(&begin);
-        self.remote = Some(Remote { lease, server: Arc::from(server), wrote: false });
-        Ok(())
+        self.remotes.push(Remote { lease, server: Arc::from(server), wrote: false });
+        Ok(self.remotes.len() - 1)
     }
 
-    /// Runs what `queue` queues on the transaction's connection.
+    /// Runs what `queue` queues on one of the transaction's connections.
     async fn on_remote<T: Taker>(
         &mut self,
+        place: usize,
         is_write: bool,
         taker: &mut T,
         queue: impl FnOnce(&mut Lease),
     ) -> Result<Ended> {
-        let Some(mut remote) = self.remote.take() else {
-            return Err(Error::new(ErrorCode::ConnectionFailure, "the transaction has no connection to its shard"));
-        };
+        let Self { remotes, cancel, .. } = self;
+        let Some(remote) = remotes.get_mut(place) else { return Err(Error::internal("no such connection")) };
         if remote.lease.is_broken() {
             let message = format!("the connection to shard \"{}\" was lost with the transaction on it", remote.server);
-            self.remote = Some(remote);
             return Err(Error::new(ErrorCode::ConnectionFailure, message));
         }
         remote.wrote |= is_write;
         queue(&mut remote.lease);
-        let ended = answered(&mut remote.lease, taker, &self.cancel).await;
-        self.pass_notices(&mut remote.lease);
-        self.remote = Some(remote);
+        let ended = answered(&mut remote.lease, taker, cancel).await;
+        let notices = remote.lease.take_notices();
+        self.pass_notices(notices);
         ended
     }
 
-    /// SAVEPOINT, RELEASE and ROLLBACK TO, as the transaction's connection has to know them too.
+    /// SAVEPOINT, RELEASE and ROLLBACK TO, as the transaction's connections have to know them too.
     pub(super) async fn tell_remote(&mut self, command: &str, savepoint: &str) -> Result<()> {
-        if self.remote.is_none() {
-            return Ok(());
+        for place in 0..self.remotes.len() {
+            let sql = format!("{command} {}", ashlar_query::quote_ident(savepoint));
+            self.on_remote(place, false, &mut Nothing, |lease| lease.queue_query(&sql)).await?;
         }
-        let sql = format!("{command} {}", ashlar_query::quote_ident(savepoint));
-        self.on_remote(false, &mut Nothing, |lease| lease.queue_query(&sql)).await.map(drop)
+        Ok(())
     }
 
-    /// COMMIT where the transaction is on a shard: there, and nowhere else.
+    /// COMMIT where the transaction is on shards: there, and nowhere else. On several that were written to it is on all or on none.
     ///
     /// # Errors
-    /// What the shard says; 08007 where it does not say whether it has committed.
+    /// What a shard says; 08007 where the only one does not say whether it has committed.
     pub(super) async fn commit_remote(&mut self) -> Result<()> {
-        let Some(mut remote) = self.remote.take() else { return Ok(()) };
+        let (mut writers, readers): (Vec<Remote>, Vec<Remote>) =
+            std::mem::take(&mut self.remotes).into_iter().partition(|remote| remote.wrote);
+        // Nothing depends on how these end.
+        readers.into_iter().for_each(|remote| remote.lease.abandon());
+        if writers.len() > 1 {
+            let fleet = self.fleet()?;
+            let leases = writers.into_iter().map(|remote| remote.lease).collect();
+            let left = ashlar_shard::two_phase::commit(&fleet, leases).await?;
+            if !left.is_empty() {
+                let message = "the transaction is committed, and will be on some shards as soon as they can be reached";
+                let error = Error::new(ErrorCode::SuccessfulCompletion, message);
+                let error = error.with_detail(format!("These are: {}.", left.join(", ")));
+                self.notices.push(Notice { severity: "WARNING", error });
+            }
+            return Ok(());
+        }
+        let Some(mut remote) = writers.pop() else { return Ok(()) };
         // A cancel request comes too late: what is asked is that it ends.
         let ended = remote.lease.run("COMMIT").await;
-        self.pass_notices(&mut remote.lease);
+        let notices = remote.lease.take_notices();
+        self.pass_notices(notices);
         match ended {
             Ok(tag) if tag == "COMMIT" => Ok(()),
             Ok(_) => Err(Error::new(
                 ErrorCode::FailedTransaction,
                 format!("shard \"{}\" has rolled the transaction back", remote.server),
             )),
-            Err(error) if remote.lease.is_broken() && remote.wrote => {
+            Err(error) if remote.lease.is_broken() => {
                 let message = format!("the connection to shard \"{}\" was lost while it committed", remote.server);
                 Err(Error::new(ErrorCode::TransactionResolutionUnknown, message)
                     .with_detail(error.message())
@@ -411,15 +553,13 @@ impl SqlSession {
         }
     }
 
-    /// ROLLBACK on the shard, beside the session.
+    /// ROLLBACK on the shards, beside the session.
     pub(super) fn rollback_remote(&mut self) {
-        if let Some(remote) = self.remote.take() {
-            remote.lease.abandon();
-        }
+        self.remotes.drain(..).for_each(|remote| remote.lease.abandon());
     }
 
-    fn pass_notices(&mut self, lease: &mut Lease) {
-        let notices = lease.take_notices().into_iter();
+    fn pass_notices(&mut self, notices: Vec<ashlar_shard::backend::Notice>) {
+        let notices = notices.into_iter();
         self.notices.extend(notices.map(|notice| Notice { severity: notice.severity, error: notice.error }));
     }
 
@@ -428,7 +568,7 @@ impl SqlSession {
         &mut self,
         portal: &mut Portal,
         statement: &Arc<ashlar_query::Statement>,
-        types: &[u32],
+        (types, values): (&[u32], &[(ValueFormat, Option<&[u8]>)]),
         rows_max: usize,
         sink: &mut S,
         describe: bool,
@@ -457,9 +597,8 @@ impl SqlSession {
         }
         let (mut held, store) = (None, Arc::clone(self.shared.engine.store()));
         let mut charge = |bytes: usize| held.get_or_insert_with(|| store.reservation()).grow(bytes);
-        let none = RawParameters { bytes: Vec::new(), values: Vec::new() };
-        let raw = portal.raw.as_ref().unwrap_or(&none);
-        let (values, given) = super::read_parameters(&planned.parameter_types, raw.iter(), self.style(), &mut charge)?;
+        let (values, given) =
+            super::read_parameters(&planned.parameter_types, values.iter().copied(), self.style(), &mut charge)?;
         if given != planned.parameter_types.len() {
             return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter with such a number"));
         }
@@ -500,7 +639,7 @@ async fn stoppable<T>(work: impl Future<Output = Result<T>>, cancel: &CancelToke
 }
 
 /// Notes how far a portal has come.
-fn ended_as(ended: Ended, progress: &mut Progress, portal: &str) -> Executed {
+fn ended_as(ended: Ended, progress: &mut Progress, portal: &str, server: &str) -> Executed {
     match ended {
         Ended::Complete(tag) => {
             let counted = match tag.split(' ').next() {
@@ -518,7 +657,7 @@ fn ended_as(ended: Ended, progress: &mut Progress, portal: &str) -> Executed {
             Executed::Suspended
         }
         Ended::Suspended => {
-            *progress = Progress::Remote(portal.to_owned());
+            *progress = Progress::Remote { server: Arc::from(server), portal: portal.to_owned() };
             Executed::Suspended
         }
         Ended::Empty => {
@@ -526,4 +665,15 @@ fn ended_as(ended: Ended, progress: &mut Progress, portal: &str) -> Executed {
             Executed::Empty
         }
     }
+}
+
+/// The tag of a statement that several shards have carried out: its rows are theirs together.
+fn sum_of(tags: &[String]) -> Result<String> {
+    let mut rows = 0u64;
+    for tag in tags {
+        let count = tag.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok());
+        rows += count.ok_or_else(|| Error::internal("a shard has not said how many rows it has changed"))?;
+    }
+    let words = tags.first().and_then(|tag| tag.rsplit_once(' ')).map_or("", |(words, _)| words);
+    Ok(format!("{words} {rows}"))
 }
