@@ -12,8 +12,19 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Flags that make a run short and leave the cores to the system: these tests run beside others.
-const SHORT: &[&str] =
-    &["--warm-up", "0", "--seconds", "1", "--threads", "2", "--server-cores", "none", "--client-cores", "none"];
+const SHORT: &[&str] = &[
+    "--warm-up",
+    "0",
+    "--seconds",
+    "1",
+    "--threads",
+    "2",
+    "--server-cores",
+    "none",
+    "--client-cores",
+    "none",
+    "--no-harness",
+];
 
 fn lab(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar-lab"));

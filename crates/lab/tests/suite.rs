@@ -48,7 +48,7 @@ fn folder() -> (TempDir, PathBuf) {
 fn run(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = lab(&["run"]);
     command.args(arguments).args(["--warm-up", "0", "--seconds", "1", "--repeat", "1", "--threads", "4"]);
-    command.args(["--server-cores", "none", "--client-cores", "none", "--ashlar"]).arg(ashlar());
+    command.args(["--server-cores", "none", "--client-cores", "none", "--no-harness", "--ashlar"]).arg(ashlar());
     command.arg("--out").arg(folder);
     command
 }
