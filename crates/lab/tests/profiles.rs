@@ -4,9 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// A short run under a small load, with the cores left to the system.
 const SMALL: &[&str] = &[
@@ -131,4 +136,104 @@ fn a_run_with_profiles_is_unlike_one_without() {
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("unlike") && text.contains("profiled [\"cpu\"]"), "{text}");
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = ashlar_base::net::connect_blocking(address, Duration::from_secs(5)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+}
+
+/// The media type and the body of a page, for a client that would like this best.
+fn page(address: SocketAddr, path: &str, accept: &str) -> (String, Vec<u8>) {
+    let mut stream = connect(address);
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: lab\r\nAccept: {accept}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|part| part == b"\r\n\r\n").unwrap() + 4;
+    let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
+    assert_eq!(head.split(' ').nth(1), Some("200"), "{head}");
+    let media = head.lines().find_map(|line| line.strip_prefix("content-type: ")).unwrap().to_owned();
+    (media, answer.split_off(end))
+}
+
+/// The numbers of the outermost fields of a protocol buffer, and its texts: those of field 6.
+fn fields(mut bytes: &[u8]) -> (BTreeSet<u64>, Vec<String>) {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let length = bytes.iter().position(|byte| *byte < 128).unwrap() + 1;
+        let (number, rest) = bytes.split_at(length);
+        *bytes = rest;
+        number.iter().rev().fold(0, |all, byte| (all << 7) | u64::from(byte & 127))
+    }
+    let (mut numbers, mut texts) = (BTreeSet::new(), Vec::new());
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        numbers.insert(tag >> 3);
+        match tag & 7 {
+            0 => drop(varint(&mut bytes)),
+            2 => {
+                let length = varint(&mut bytes) as usize;
+                let (value, rest) = bytes.split_at(length);
+                bytes = rest;
+                if tag >> 3 == 6 {
+                    texts.push(String::from_utf8(value.to_vec()).unwrap());
+                }
+            }
+            other => panic!("wire type {other}"),
+        }
+    }
+    (numbers, texts)
+}
+
+#[test]
+fn every_profile_is_given_to_pprof_and_drawn_for_browsers() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let ready = folder.path().join("ready");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_ashlar-lab"))
+        .args(["noop-server", "--value-bytes", "8", "--plant", "allocate", "--ready-file"])
+        .arg(&ready)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let doors: Vec<SocketAddr> = loop {
+        match std::fs::read_to_string(&ready) {
+            Ok(text) => break text.lines().map(|line| line.parse().unwrap()).collect(),
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Commands, so that there is something to see.
+        scope.spawn(|| {
+            let (mut stream, mut reply) = (connect(doors[0]), [0; 5]);
+            while !over.load(Ordering::Relaxed) {
+                stream.write_all(b"*3\r\n$3\r\nSET\r\n$16\r\nlab:000000000001\r\n$1\r\nx\r\n").unwrap();
+                stream.read_exact(&mut reply).unwrap();
+            }
+        });
+        for (kind, value, named) in [
+            ("cpu", "cpu", "noop::plant::allocate"),
+            ("wall", "wall", "socket read"),
+            ("allocations", "alloc_space", "noop::plant::allocate"),
+            ("heap", "inuse_space", ""),
+        ] {
+            let path = format!("/debug/profile/{kind}?seconds=1");
+            let (media, body) = page(doors[2], &path, "*/*");
+            assert_eq!(media, "application/octet-stream", "{kind}");
+            let (numbers, texts) = fields(&body);
+            assert!(numbers.contains(&1) && numbers.contains(&10), "{kind}: {numbers:?}");
+            assert!(texts[0].is_empty() && texts.iter().any(|text| text == value), "{kind}: {texts:?}");
+            assert!(texts.iter().any(|text| text.ends_with(named)), "{kind}: {texts:?}");
+            let (media, body) = page(doors[2], &path, "text/html,application/xhtml+xml");
+            assert_eq!(media, "image/svg+xml", "{kind}");
+            let drawing = String::from_utf8(body).unwrap();
+            assert!(drawing.contains("<svg") && drawing.contains(named), "{kind}: {drawing}");
+            let fetched = ["href=\"http", "src=\"http", "@import"].iter().any(|part| drawing.contains(part));
+            assert!(!fetched, "{kind}: {drawing}");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    server.kill().unwrap();
+    server.wait().unwrap();
 }

@@ -127,6 +127,8 @@ struct Session {
     record: Run,
     folder: Folder,
     show: show::Show,
+    /// Targets that were named; those after them in the record are there for what the harness costs.
+    named: usize,
 }
 
 /// Runs it. An error means that nothing was measured.
@@ -212,7 +214,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let pace = options.rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second });
     let windows = Windows { warm_up: options.warm_up, measured: options.seconds };
     let show = show::Show::new(&record);
-    let mut session = Session { workload, pace, windows, profiles: options.profiles.clone(), record, folder, show };
+    let mut session =
+        Session { workload, pace, windows, profiles: options.profiles.clone(), record, folder, show, named };
     session.show.heading(&session.record);
 
     let start = Start {
@@ -245,7 +248,7 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     session.show.length(&session.record, present.len());
     session.folder.save(&session.record)?;
     session.measure_all(present, kind, &start)?;
-    if session.record.measurements.is_empty() && !interrupt::is_set() {
+    if !session.has_figures() && !interrupt::is_set() {
         session.finish("no target could be measured")?;
         bail!("no target could be measured; {} says why", path.join("run.json").display());
     }
@@ -409,9 +412,19 @@ impl Session {
                     present.retain(|(there, _)| *there != position);
                 }
                 self.folder.save(&self.record)?;
+                if present.iter().all(|(there, _)| *there >= self.named) {
+                    // The harness alone says nothing of anybody.
+                    return Ok(());
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether a target that was named has been measured at all.
+    fn has_figures(&self) -> bool {
+        let named = &self.record.targets[..self.named];
+        self.record.measurements.iter().any(|one| named.iter().any(|target| target.name == one.target))
     }
 
     /// One repetition of one target: a new process with its data, measured in each case. An error means that
