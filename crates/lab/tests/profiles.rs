@@ -185,6 +185,15 @@ fn fields(mut bytes: &[u8]) -> (BTreeSet<u64>, Vec<String>) {
     (numbers, texts)
 }
 
+/// Ends what it is of, whatever becomes of the test.
+struct Guard<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Guard<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 #[test]
 fn every_profile_is_given_to_pprof_and_drawn_for_browsers() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,6 +205,10 @@ fn every_profile_is_given_to_pprof_and_drawn_for_browsers() {
         .stdin(Stdio::null())
         .spawn()
         .unwrap();
+    let _server = Guard(|| {
+        server.kill().unwrap();
+        server.wait().unwrap();
+    });
     let doors: Vec<SocketAddr> = loop {
         match std::fs::read_to_string(&ready) {
             Ok(text) => break text.lines().map(|line| line.parse().unwrap()).collect(),
@@ -212,6 +225,7 @@ fn every_profile_is_given_to_pprof_and_drawn_for_browsers() {
                 stream.read_exact(&mut reply).unwrap();
             }
         });
+        let _commands = Guard(|| over.store(true, Ordering::Relaxed));
         for (kind, value, named) in [
             ("cpu", "cpu", "noop::plant::allocate"),
             ("wall", "wall", "socket read"),
@@ -232,8 +246,5 @@ fn every_profile_is_given_to_pprof_and_drawn_for_browsers() {
             let fetched = ["href=\"http", "src=\"http", "@import"].iter().any(|part| drawing.contains(part));
             assert!(!fetched, "{kind}: {drawing}");
         }
-        over.store(true, Ordering::Relaxed);
     });
-    server.kill().unwrap();
-    server.wait().unwrap();
 }
