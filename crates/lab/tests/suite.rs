@@ -103,7 +103,11 @@ fn redis_benchmark_and_pgbench_make_the_load_and_what_they_say_is_recorded() {
             let client = name.split_once('=').map_or("lab", |(client, _)| client);
             let target =
                 record(&path)["targets"].as_array().unwrap().iter().find(|found| found["name"] == name).cloned();
-            assert_eq!(target.unwrap()["client"], client);
+            let target = target.unwrap();
+            assert_eq!(target["client"], client);
+            if client != "lab" {
+                assert!(target["configuration"].to_string().contains(&format!("client: {client} ")), "{target}");
+            }
             assert!(one["operations_per_second"].as_f64().unwrap() > 10.0, "{one}");
             assert!(one["latency"]["mean_us"].as_f64().unwrap() > 0.0, "{one}");
             assert!(one["client_cpu_seconds"].as_f64().unwrap() > 0.0, "{one}");
