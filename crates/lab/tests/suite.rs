@@ -293,7 +293,7 @@ fn a_suite_is_measured_shown_and_gone_on_with() {
 #[test]
 fn a_suite_that_is_interrupted_says_how_to_go_on_and_goes_on() {
     let (_guard, path) = folder();
-    let only = "sum,value";
+    let only = "sum,copy";
     let mut child = quick(&path, only).spawn().unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     let mut said = String::new();
@@ -312,7 +312,7 @@ fn a_suite_that_is_interrupted_says_how_to_go_on_and_goes_on() {
     let text = ends(quick(&path, only), 0);
     assert!(text.contains("suite: sum-sum is there already"), "{text}");
     assert_eq!(record(&path.join("sum-sum"))["started_at"], first);
-    assert_eq!(record(&path.join("value-value"))["state"], "complete");
+    assert_eq!(record(&path.join("copy-copy"))["state"], "complete");
     assert!(text.contains(" in all, servers started and filled\n"), "{text}");
 }
 
