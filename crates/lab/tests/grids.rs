@@ -25,7 +25,7 @@ fn lab(arguments: &[&str]) -> Command {
 fn run(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = lab(&["run"]);
     command.args(arguments).args(["--warm-up", "0", "--threads", "2", "--repeat", "1"]);
-    command.args(["--server-cores", "none", "--client-cores", "none", "--out"]).arg(folder);
+    command.args(["--server-cores", "none", "--client-cores", "none", "--no-harness", "--out"]).arg(folder);
     command
 }
 
@@ -80,11 +80,36 @@ fn a_map_of_hazelcast_is_loaded_measured_and_stopped() {
     for used in ["server_cpu_seconds", "client_cpu_seconds", "server_live_bytes", "server_memory_peak_bytes"] {
         assert!(one[used].as_f64().unwrap() > 0.0, "{used}: {one}");
     }
+    let uptime = ["metrics_before", "metrics_after"].map(|when| {
+        let text = std::fs::read_to_string(path.join(one[when].as_str().unwrap())).unwrap();
+        assert!(text.contains("\njvm_heap_used_bytes="), "{text}");
+        let uptime = text.lines().find_map(|line| line.strip_prefix("jvm_uptime_ms=")).unwrap();
+        uptime.parse::<u64>().unwrap()
+    });
+    assert!(uptime[1] >= uptime[0] + 2000, "{uptime:?}");
     let name = path.to_str().unwrap();
     let text = ends(lab(&["report", name]), 0);
     assert!(text.contains("report.html"), "{text}");
     let page = std::fs::read_to_string(path.join("report.html")).unwrap();
     assert!(page.contains("loaded by a client in Java"));
+}
+
+/// Ashlar's values are rows with typed columns, Hazelcast's compact records, of noop what it makes up.
+#[test]
+fn values_with_fields_are_written_and_read_by_clients_in_java() {
+    let guard = tempfile::tempdir().unwrap();
+    let ashlar = Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).with_file_name("ashlar");
+    for (workload, targets) in [("kv-mixed", "hazelcast,lettuce=ashlar"), ("kv-get", "lettuce=noop")] {
+        let path = guard.path().join(workload);
+        let shape = ["--value-shape", "structured", "--keys", "300", "--seconds", "2"];
+        let mut command = run(&path, &[&[workload, "--target", targets][..], &shape].concat());
+        command.arg("--ashlar").arg(&ashlar);
+        ends(command, 0);
+        for one in record(&path)["measurements"].as_array().unwrap() {
+            assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(0)), "{one}");
+            assert!(one["operations"].as_u64().unwrap() > 10, "{one}");
+        }
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use ashlar_base::clock::monotonic;
 
 use crate::clock::{Nanos, pause};
+use crate::door::login;
 use crate::load::{Observer, Sample, Seen, Windows};
 use crate::record::{ClientKind, LatencySummary};
 use crate::targets::process::on_path;
@@ -114,6 +115,15 @@ impl Program {
         self.program().map(drop)
     }
 
+    /// What is to be known of it in a record: which it is and how it makes requests.
+    pub(crate) fn configuration(self) -> Result<Vec<String>> {
+        let program = self.program().map_err(anyhow::Error::msg)?;
+        let output = Command::new(&program).arg("--version").output();
+        let output = output.with_context(|| program.display().to_string())?;
+        let version = String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().trim().to_owned();
+        Ok(vec![format!("client: {version}"), "client: one thread, a connection for each of the threads".to_owned()])
+    }
+
     /// The program itself, or why there is none.
     fn program(self) -> Result<PathBuf, String> {
         match self {
@@ -200,7 +210,7 @@ impl Load {
         if let Work::Script { text, .. } = &self.work {
             let file = folder.path().join("script.sql");
             std::fs::write(&file, text)?;
-            command.arg("-f").arg(file).arg("postgres");
+            command.arg("-f").arg(file).arg(login::of(self.address).database);
         }
         let path = |name: &str| folder.path().join(name);
         let (out, errors) = (std::fs::File::create(path("out"))?, std::fs::File::create(path("errors"))?);
