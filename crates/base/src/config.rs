@@ -191,7 +191,7 @@ rooms! {
         /// Prepared statements that one connection keeps. The least recently used go first.
         statements_per_connection_max: u32 = 256, in 1..=65536;
         /// MiB of one row of a server. A longer one ends the statement with 54000.
-        row_mib_max: u32 = 256, in 1..=1024;
+        row_mib_max: u32 = 64, in 1..=1024;
     }
     /// What the server writes to its standard error.
     log: LogConfig {

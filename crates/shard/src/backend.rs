@@ -202,6 +202,7 @@ pub struct Backend {
     awaited: usize,
     status: TransactionStatus,
     is_broken: bool,
+    is_given_up: bool,
     settings: Settings,
     statements: Statements,
     notices: Vec<Notice>,
@@ -244,6 +245,7 @@ impl Backend {
             awaited: 0,
             status: TransactionStatus::Idle,
             is_broken: false,
+            is_given_up: false,
             settings: settings.clone(),
             statements: Statements::new(limits.statements_max),
             notices: Vec::new(),
@@ -284,7 +286,12 @@ impl Backend {
 
     /// Whether it is of no use any more.
     pub fn is_broken(&self) -> bool {
-        self.is_broken
+        self.is_broken || self.is_given_up
+    }
+
+    /// Nobody waits for the rest of an answer: it is of no use any more, although its shard may be at work.
+    pub fn give_up(&mut self) {
+        self.is_given_up |= self.awaited > 0;
     }
 
     /// Whether an answer is still to come.

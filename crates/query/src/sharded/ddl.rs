@@ -147,6 +147,10 @@ pub(crate) fn drop_servers(engine: &Engine, statement: &protobuf::DropStmt, in_b
     let mut done = Done::tag("DROP SERVER");
     let picture = engine.catalog().current();
     fleet.catalog().change(|known| {
+        if let Some(name) = known.tables.keys().find(|name| picture.table(name).is_none()) {
+            let message = format!("table \"{name}\" is being made or dropped");
+            return Err(Error::new(ErrorCode::ObjectNotInPrerequisiteState, message).with_hint("Try again."));
+        }
         for name in &names {
             if !known.servers.contains_key(*name) {
                 if !statement.missing_ok {
@@ -331,9 +335,13 @@ pub(crate) async fn create(
     let table = Arc::new(define(engine, fleet, &name, statement)?);
     let work = creating(&table, statement)?;
     // Who is first with a name has it.
-    fleet.catalog().change(|known| match known.tables.insert(name.clone(), text.to_owned()) {
-        Some(_) => Err(exists()),
-        None => Ok(()),
+    fleet.catalog().change(|known| {
+        // One may have gone since they were looked at.
+        table.routed.rule.shards().iter().try_for_each(|shard| known.server(&shard.server).map(drop))?;
+        match known.tables.insert(name.clone(), text.to_owned()) {
+            Some(_) => Err(exists()),
+            None => Ok(()),
+        }
     })?;
     let servers: Vec<String> = work.iter().map(|(server, _)| server.clone()).collect();
     let made = match fleet.on_all(&means.role, &work).await {

@@ -613,20 +613,27 @@ impl SqlSession {
 /// Waits for a statement's answer. Where it is to be stopped, its shard is told, and has so long to say that it has.
 async fn answered<T: Taker>(lease: &mut Lease, taker: &mut T, cancel: &CancelToken) -> Result<Ended> {
     let canceller = lease.canceller();
-    let work = lease.answer(taker);
-    tokio::pin!(work);
-    tokio::select! {
-        biased;
-        ended = &mut work => return ended,
-        () = cancel.cancelled() => {}
+    let ended = {
+        let work = lease.answer(taker);
+        tokio::pin!(work);
+        tokio::select! {
+            biased;
+            ended = &mut work => ended,
+            () = cancel.cancelled() => {
+                canceller.cancel().await;
+                match tokio::time::timeout(canceller.patience(), work).await {
+                    // The shard says it in its own words; why it was asked is ours to say.
+                    Ok(Err(error)) if error.sqlstate() == "57014" => Err(cancel.error()),
+                    Ok(ended) => ended,
+                    Err(_) => Err(cancel.error()),
+                }
+            }
+        }
+    };
+    if ended.is_err() {
+        lease.give_up();
     }
-    canceller.cancel().await;
-    match tokio::time::timeout(canceller.patience(), work).await {
-        // The shard says it in its own words; why it was asked is ours to say.
-        Ok(Err(error)) if error.sqlstate() == "57014" => Err(cancel.error()),
-        Ok(ended) => ended,
-        Err(_) => Err(cancel.error()),
-    }
+    ended
 }
 
 /// Stops what is awaited with the session's statement: its connection is closed then.
