@@ -135,7 +135,7 @@ impl ShardCatalog {
     fn file(&self) -> Result<&Database> {
         self.file.as_ref().ok_or_else(|| {
             Error::new(ErrorCode::ObjectNotInPrerequisiteState, "this server has no data directory to keep servers in")
-                .with_hint("Set data_dir in the section [shard] of the configuration, or ASHLAR_SHARD_DATA_DIR.")
+                .with_hint("Set data_dir in the section [shard] of the configuration, or ASHLAR_SHARD__DATA_DIR.")
         })
     }
 

@@ -103,13 +103,13 @@ fn a_file_that_is_no_toml_names_the_line() {
 
 #[test]
 fn unknown_names_are_reported_and_do_not_stop_the_rest() {
-    let file = "[server]\npg_adress = \"127.0.0.1:1\"\ncores = 7\n[shard]\nx = 1\n";
+    let file = "[server]\npg_adress = \"127.0.0.1:1\"\ncores = 7\n[replica]\nx = 1\n";
     let resolved = resolved(file, &[("ASHLAR_SERVER__COARSE", "1"), ("ASHLAR_TEST", "1")], &[]);
     assert_eq!(resolved.config.server.cores, 7);
     let unknown: String = resolved.unknown.iter().map(|problem| format!("{problem}\n")).collect();
     expect![[r#"
         a.toml:2: server.pg_adress: unknown field; did you mean server.pg_address?
-        a.toml:4: shard: unknown section; the sections are server, store, query, log
+        a.toml:4: replica: unknown section; the sections are server, store, query, shard, log
         environment ASHLAR_SERVER__COARSE: server.coarse: unknown field; did you mean server.cores?
     "#]]
     .assert_eq(&unknown);
