@@ -1,0 +1,21 @@
+//! Joins by equal keys: one table of the rows of the build side, of all its streams, looked up by all streams of the probe side.
+//!
+//! ```text
+//!   left  stream -> chunks --\                      /- right stream -> probe -> output
+//!   left  stream -> chunks ---+-> table, made once +-- right stream -> probe -> output
+//!                                                   \- when all have ended: rows without a match -> output
+//! ```
+//!
+//! No stream is divided by keys for it. `rule` puts the node of `exec` into plans; `spec` says what is joined and what is kept;
+//! `chunk` holds the rows of the build side, `build` makes a table of them, which `index` reads; `probe` looks up, `output` puts
+//! together what comes of it, and `run` is the work of the streams.
+
+mod build;
+mod chunk;
+pub(crate) mod exec;
+mod index;
+mod output;
+mod probe;
+pub(crate) mod rule;
+mod run;
+mod spec;
