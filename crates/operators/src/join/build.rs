@@ -36,10 +36,17 @@ pub(crate) struct Built {
     pub(crate) rows: usize,
     /// Rows that have a key.
     pub(crate) findable: usize,
-    /// Whether a row of the probe side has come, and whether one without a key has.
-    pub(crate) seen: AtomicBool,
-    pub(crate) null_seen: AtomicBool,
+    pub(crate) seen: Arc<Seen>,
     _charges: Vec<Charge>,
+}
+
+/// What has been seen of the probe side by now.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Whether a row has come.
+    pub(crate) any: AtomicBool,
+    /// Whether one has come whose key is NULL.
+    pub(crate) null: AtomicBool,
 }
 
 impl Built {
@@ -87,6 +94,17 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Bytes that a table takes for a row beside what is kept of it, at most: its slot, and number and key, which are there twice
+    /// while it is made.
+    pub(crate) fn bytes_for_row(spec: &Spec) -> usize {
+        let key = match spec.packing.none() {
+            Keys::Word32(_) | Keys::Bytes(_) => 4,
+            Keys::Word64(_) => 8,
+            Keys::Word128(_) => 16,
+        };
+        4 + 2 * (key + 4)
+    }
+
     /// Charges what the table of these chunks will take, and what making it does.
     ///
     /// # Errors
@@ -145,6 +163,7 @@ impl Plan {
         mut chunks: Vec<Chunk>,
         secret: Secret,
         threads: usize,
+        seen: Arc<Seen>,
     ) -> Result<Built> {
         let rows = chunks.iter().map(|chunk| chunk.rows).sum();
         let mut nulls = Vec::with_capacity(self.nulls);
@@ -178,17 +197,7 @@ impl Plan {
         let Made { index, mut charges, mut charge, bytes } = made;
         charge.settle(bytes + nulls.capacity() * size_of::<u32>() + matched.capacity() * size_of::<u64>());
         charges.push(charge);
-        Ok(Built {
-            index,
-            nulls,
-            kept,
-            matched,
-            rows,
-            findable,
-            seen: AtomicBool::new(false),
-            null_seen: AtomicBool::new(false),
-            _charges: charges,
-        })
+        Ok(Built { index, nulls, kept, matched, rows, findable, seen, _charges: charges })
     }
 
     async fn words<W: KeyWord>(self, chunks: Vec<Chunk>, secret: Secret, threads: usize) -> Result<Made> {

@@ -88,9 +88,11 @@ impl Rows {
     }
 }
 
-/// Bytes of the rows of an array.
+/// Bytes of the rows of an array, with the room for more that it has; of a small part of another one its own alone.
 fn bytes_of(array: &dyn Array) -> usize {
-    array.to_data().get_slice_memory_size().unwrap_or_else(|_| array.get_array_memory_size())
+    let held = array.get_array_memory_size();
+    let own = array.to_data().get_slice_memory_size().unwrap_or(held);
+    if held / 2 > own { own } else { held }
 }
 
 /// See the module.

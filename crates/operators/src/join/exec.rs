@@ -18,17 +18,21 @@ use datafusion_physical_plan::filter_pushdown::{
     ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation,
 };
 use datafusion_physical_plan::joins::{HashJoinExec, PartitionMode};
-use datafusion_physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion_physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, SpillMetrics,
+};
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
-    StatisticsArgs,
+    SpillManager, StatisticsArgs,
 };
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::files::Side;
+use super::parts;
 use super::run::{Ready, Run, batches};
 use super::spec::Spec;
 use crate::hash_table::hash::Secret;
@@ -120,12 +124,24 @@ impl Shared {
         if let Some(started) = started.as_ref() {
             return Ok(started.outcome.clone());
         }
-        let consumer = MemoryConsumer::new("HashJoin");
+        let consumer = MemoryConsumer::new("HashJoin").with_can_spill(true);
         let peak = MetricBuilder::new(&self.metrics).gauge("peak_mem_used", 0);
         let memory = Arc::new(Memory::new(consumer.register(context.memory_pool()), peak));
-        let secret = self.secret.unwrap_or_else(Secret::random);
-        let threads = context.session_config().target_partitions();
-        let run = Arc::new(Run::new(Arc::clone(&self.spec), memory, secret, threads));
+        let metrics = SpillMetrics::new(&self.metrics, 0);
+        let side = |schema: &SchemaRef| {
+            let manager = SpillManager::new(context.runtime_env(), metrics.clone(), Arc::clone(schema));
+            Side::new(manager, &memory)
+        };
+        let run = Arc::new(Run::new(parts::Shared {
+            spec: Arc::clone(&self.spec),
+            left: side(&self.spec.left_schema),
+            right: side(&self.spec.right_schema),
+            memory: Arc::clone(&memory),
+            secret: self.secret.unwrap_or_else(Secret::random),
+            threads: context.session_config().target_partitions(),
+            batch_rows: context.session_config().batch_size(),
+            seen: Arc::default(),
+        }));
         let streams = self.left.output_partitioning().partition_count();
         let inputs = (0..streams).map(|stream| self.left.execute(stream, Arc::clone(context)));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
@@ -150,7 +166,7 @@ impl Shared {
         let found = outcome.wait_for(Option::is_some).await;
         let found = found.map_err(|_| DataFusionError::Internal("a join was given up".to_owned()))?;
         match found.as_ref() {
-            Some(Ok(ready)) => Ok(batches(Arc::clone(ready), right, context.session_config().batch_size())),
+            Some(Ok(ready)) => Ok(batches(Arc::clone(ready), right)),
             // Told to every output.
             Some(Err(error)) => Err(DataFusionError::Shared(Arc::clone(error))),
             None => internal_err!("a join without an outcome"),

@@ -9,13 +9,19 @@
 //! No stream is divided by keys for it. `rule` puts the node of `exec` into plans; `spec` says what is joined and what is kept;
 //! `chunk` holds the rows of the build side, `build` makes a table of them, which `index` reads; `probe` looks up, `output` puts
 //! together what comes of it, and `run` is the work of the streams.
+//!
+//! Where memory has no room for the build side, rows of both sides go to `files`, and `parts` joins them part by part.
 
 mod build;
 mod chunk;
 pub(crate) mod exec;
+mod files;
 mod index;
 mod output;
+mod parts;
 mod probe;
 pub(crate) mod rule;
 mod run;
 mod spec;
+#[cfg(test)]
+mod tests;

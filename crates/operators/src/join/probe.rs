@@ -43,6 +43,10 @@ pub(crate) struct Probe {
     probed: Vec<u32>,
     charge: Charge,
     pub(crate) output: Output,
+    /// Whether rows that come without another one are to be asked for when other blocks have been looked up.
+    pub(crate) is_deferred: bool,
+    /// What the rows of the last batch have found then.
+    deferred: Vec<bool>,
 }
 
 impl Probe {
@@ -57,6 +61,8 @@ impl Probe {
             probed: Vec::new(),
             charge,
             output: Output::new(&spec.schema, batch_rows),
+            is_deferred: false,
+            deferred: Vec::new(),
         }
     }
 
@@ -76,11 +82,8 @@ impl Probe {
         found.clear();
         let findable = spec.findable(&keys);
         if spec.null_aware && batch.num_rows() > 0 {
-            built.seen.store(true, Ordering::Relaxed);
-            if findable.is_some() {
-                built.null_seen.store(true, Ordering::Relaxed);
-            }
-            if built.null_seen.load(Ordering::Relaxed) {
+            spec.see(&built.seen, &findable);
+            if built.seen.null.load(Ordering::Relaxed) {
                 return Ok(());
             }
         }
@@ -116,8 +119,17 @@ impl Probe {
             self.current = Some(looked);
             return Ok(false);
         }
-        self.alone(&looked)?;
+        if self.is_deferred {
+            self.deferred = looked.matched;
+        } else {
+            self.alone_of(&looked.batch, &looked.keys, &looked.matched)?;
+        }
         Ok(true)
+    }
+
+    /// Which rows of the last batch have a match.
+    pub(crate) fn deferred(&self) -> &[bool] {
+        &self.deferred
     }
 
     /// Notes who has a match, where any match will do.
@@ -208,21 +220,24 @@ impl Probe {
         Ok(())
     }
 
-    /// Rows of the batch that come without another one.
-    fn alone(&mut self, looked: &Looked) -> Result<()> {
-        let rows = 0..looked.batch.num_rows() as u32;
-        let is_matched = |row: &u32| looked.matched[*row as usize];
+    /// Rows of a batch that come without another one.
+    ///
+    /// # Errors
+    /// Where rows do not fit one array.
+    pub(crate) fn alone_of(&mut self, batch: &RecordBatch, keys: &[ArrayRef], matched: &[bool]) -> Result<()> {
+        let rows = 0..batch.num_rows() as u32;
+        let is_matched = |row: &u32| matched[*row as usize];
         let (rows, marks): (Vec<u32>, _) = match self.spec.right_alone() {
             Alone::Nothing => return Ok(()),
             Alone::Matched => (rows.filter(is_matched).collect(), None),
             Alone::Unmatched => (rows.filter(|row| !is_matched(row)).collect(), None),
-            Alone::Marked => (rows.collect(), Some(BooleanArray::from(looked.matched.clone()))),
+            Alone::Marked => (rows.collect(), Some(BooleanArray::from(matched.to_vec()))),
         };
         if rows.is_empty() {
             return Ok(());
         }
         let right = UInt32Array::from(rows);
-        let of_probe = Probed { batch: &looked.batch, keys: &looked.keys };
+        let of_probe = Probed { batch, keys };
         let sides = Sides { count: right.len(), left: None, left_keys: None, right: Some((of_probe, &right)), marks };
         self.output.push(&sides.batch(&self.built, &self.spec.schema, &self.spec.columns)?)
     }
@@ -261,7 +276,7 @@ impl Rest {
     pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>> {
         let Self { spec, built, batch_rows, cursor, .. } = self;
         let alone = spec.left_alone();
-        if alone == Alone::Nothing || (spec.null_aware && built.null_seen.load(Ordering::Relaxed)) {
+        if alone == Alone::Nothing || (spec.null_aware && built.seen.null.load(Ordering::Relaxed)) {
             return Ok(None);
         }
         let wanted = |row: u32| match alone {
@@ -275,7 +290,7 @@ impl Rest {
         let has_keys = !rows.is_empty();
         if !has_keys {
             // NULL is not unequal to what there is, unless there is nothing.
-            if spec.null_aware && built.seen.load(Ordering::Relaxed) {
+            if spec.null_aware && built.seen.any.load(Ordering::Relaxed) {
                 return Ok(None);
             }
             while rows.len() < *batch_rows

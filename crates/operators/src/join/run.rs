@@ -1,126 +1,232 @@
 //! The work of a join: what each stream of the build side does, and what each stream of the probe side does then.
+//!
+//! Called by the node. When a charge is refused, the rows of the build side go to files, those that were kept too, and those of the
+//! probe side after them; the last stream of the probe side gives out what comes of the parts.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use arrow::array::RecordBatch;
-use datafusion_common::{DataFusionError, Result, resources_err};
+use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
+use arrow::compute::{filter, filter_record_batch};
+use datafusion_common::{DataFusionError, Result, internal_err, resources_err};
 use datafusion_execution::SendableRecordBatchStream;
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 
 use super::build::{Built, Plan};
 use super::chunk::{CHUNKS_MAX, Chunk, Pending, Rows};
+use super::files::{Files, Written};
+use super::parts::{self, Shared, parts};
 use super::probe::{Probe, Rest};
-use super::spec::Spec;
-use crate::hash_table::hash::Secret;
-use crate::memory::{Memory, Wish};
+use super::spec::{Alone, Spec};
+use crate::memory::{Wish, is_full};
 
 /// One execution, shared by the streams of the build side.
 pub(crate) struct Run {
-    spec: Arc<Spec>,
-    memory: Arc<Memory>,
-    secret: Secret,
-    threads: usize,
+    shared: Arc<Shared>,
     chunks: Mutex<Vec<Chunk>>,
+    /// Where rows go since memory has run out.
+    files: OnceLock<Files>,
 }
 
 impl Run {
-    pub(crate) fn new(spec: Arc<Spec>, memory: Arc<Memory>, secret: Secret, threads: usize) -> Self {
-        Self { spec, memory, secret, threads, chunks: Mutex::new(Vec::new()) }
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared), chunks: Mutex::new(Vec::new()), files: OnceLock::new() }
     }
 
     /// Takes the rows of a stream of the build side.
     ///
     /// # Errors
-    /// What the stream and expressions find; where memory has no room.
+    /// What the stream and expressions find; where the disk has no room.
     pub(crate) async fn consume(&self, mut input: SendableRecordBatchStream) -> Result<()> {
-        let mut pending = Pending::new(&self.memory);
+        let Shared { spec, memory, .. } = self.shared.as_ref();
+        let mut pending = Pending::new(memory);
         while let Some(batch) = input.next().await.transpose()? {
-            let rows = Rows::of_batch(&self.spec, &batch)?;
+            let rows = Rows::of_batch(spec, &batch)?;
             if rows.count == 0 {
                 continue;
             }
-            pending.reserve(&rows, Wish::IfFree)?;
+            if let Some(files) = self.files.get() {
+                self.write(files, &mut pending)?;
+                files.write_left(spec, &self.shared.left, &rows)?;
+                continue;
+            }
+            let reserved = pending.reserve(&rows, Wish::IfFree);
             pending.push(rows);
-            while pending.is_enough() {
-                self.add(pending.take(&self.spec, self.secret, &self.memory, Wish::IfFree)?)?;
+            let kept = reserved.and_then(|()| self.keep(&mut pending, false));
+            match kept {
+                Err(error) if is_full(&error) => self.write(self.leave_memory()?, &mut pending)?,
+                other => other?,
             }
         }
-        while !pending.is_empty() {
-            self.add(pending.take(&self.spec, self.secret, &self.memory, Wish::IfFree)?)?;
+        match self.files.get() {
+            Some(files) => self.write(files, &mut pending),
+            None => match self.keep(&mut pending, true) {
+                Err(error) if is_full(&error) => self.write(self.leave_memory()?, &mut pending),
+                other => other,
+            },
+        }
+    }
+
+    /// Makes chunks of what there is enough of, or of all.
+    fn keep(&self, pending: &mut Pending, is_all: bool) -> Result<()> {
+        let Shared { spec, memory, secret, .. } = self.shared.as_ref();
+        while pending.is_enough() || (is_all && !pending.is_empty()) {
+            let chunk = pending.take(spec, *secret, memory, Wish::IfFree)?;
+            let mut chunks = self.chunks.lock();
+            chunks.push(chunk);
+            if chunks.len() > CHUNKS_MAX {
+                return resources_err!("a join has more than {CHUNKS_MAX} chunks of rows to keep");
+            }
         }
         Ok(())
     }
 
-    fn add(&self, chunk: Chunk) -> Result<()> {
-        let mut chunks = self.chunks.lock();
-        if chunks.len() == CHUNKS_MAX {
-            return resources_err!("a join has more than {CHUNKS_MAX} chunks of rows to keep");
+    /// Rows go to files from now on, those that are kept too.
+    fn leave_memory(&self) -> Result<&Files> {
+        let files = self.files.get_or_init(|| Files::new(self.shared.secret.next()));
+        let chunks = std::mem::take(&mut *self.chunks.lock());
+        for chunk in chunks {
+            let (rows, _charges) = chunk.rows(&self.shared.spec)?;
+            files.write_left(&self.shared.spec, &self.shared.left, &rows)?;
         }
-        chunks.push(chunk);
+        Ok(files)
+    }
+
+    fn write(&self, files: &Files, pending: &mut Pending) -> Result<()> {
+        for rows in pending.drain() {
+            files.write_left(&self.shared.spec, &self.shared.left, &rows)?;
+        }
+        pending.settle();
         Ok(())
     }
 
-    /// The table, when all streams have ended; `probes` streams will look up in it.
+    /// The build side, when all streams have ended; so many streams will look up in it.
     ///
     /// # Errors
-    /// Where memory has no room.
-    pub(crate) async fn ready(self, probes: usize) -> Result<Ready> {
-        let Self { spec, memory, secret, threads, chunks } = self;
-        let chunks = chunks.into_inner();
-        let plan = Plan::of(&spec, &chunks, &memory, threads, Wish::IfFree)?;
-        let built = Arc::new(plan.build(&spec, chunks, secret, threads).await?);
-        Ok(Ready { spec, memory, built, probes: AtomicUsize::new(probes) })
+    /// Where the disk has no room.
+    pub(crate) async fn ready(mut self, probes: usize) -> Result<Ready> {
+        let mut built = None;
+        if self.files.get().is_none() {
+            let Shared { spec, memory, secret, threads, seen, .. } = self.shared.as_ref();
+            let plan = Plan::of(spec, &self.chunks.lock(), memory, *threads, Wish::IfFree);
+            match plan {
+                Err(error) if is_full(&error) => {}
+                other => {
+                    let chunks = std::mem::take(&mut *self.chunks.lock());
+                    built = Some(other?.build(spec, chunks, *secret, *threads, Arc::clone(seen)).await?);
+                }
+            }
+        }
+        let side = match built {
+            Some(built) => BuildSide::Table(Arc::new(built)),
+            None => {
+                // Somebody may have kept a chunk while another one began with files.
+                self.leave_memory()?;
+                let Some(files) = self.files.take() else { return internal_err!("a join without files") };
+                let probed = Files::new(self.shared.secret.next());
+                BuildSide::Files { left: Mutex::new(files.finish()?), right: probed }
+            }
+        };
+        Ok(Ready { shared: self.shared, side, probes: AtomicUsize::new(probes) })
     }
 }
 
 /// The build side, for the streams of the probe side.
 pub(crate) struct Ready {
-    spec: Arc<Spec>,
-    memory: Arc<Memory>,
-    built: Arc<Built>,
+    shared: Arc<Shared>,
+    side: BuildSide,
     /// Streams that have not ended.
     probes: AtomicUsize,
 }
 
+enum BuildSide {
+    Table(Arc<Built>),
+    Files { left: Mutex<Vec<Written>>, right: Files },
+}
+
 /// Where a stream of the probe side is.
 enum State {
-    Looking(Probe, SendableRecordBatchStream),
+    Looking(Box<Probe>, SendableRecordBatchStream),
+    Writing(SendableRecordBatchStream),
     /// Gives out what is left of the build side.
     Rest(Rest),
+    /// Gives out what comes of the parts.
+    Parts(BoxStream<'static, Result<RecordBatch>>),
     Ended,
 }
 
+impl Ready {
+    /// Notes that a stream has ended, and whether it is the last: that one knows what the others have seen.
+    fn is_last(&self) -> bool {
+        self.probes.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Writes the rows of a stream.
+    async fn write(&self, files: &Files, mut input: SendableRecordBatchStream) -> Result<()> {
+        let Shared { spec, right, seen, .. } = self.shared.as_ref();
+        while let Some(batch) = input.next().await.transpose()? {
+            if batch.num_rows() == 0 {
+                continue;
+            }
+            let mut keys = spec.right_keys_of(&batch)?;
+            let findable = spec.findable(&keys);
+            spec.see(seen, &findable);
+            let mut batch = batch;
+            if let (Some(findable), Alone::Nothing | Alone::Matched) = (findable, spec.right_alone()) {
+                let mask = BooleanArray::new(findable.into_inner(), None);
+                batch = filter_record_batch(&batch, &mask)?;
+                let filtered = |key: &ArrayRef| Ok(filter(key, &mask)?);
+                keys = keys.iter().map(filtered).collect::<Result<_>>()?;
+            }
+            files.write_right(spec, right, &batch, &keys)?;
+        }
+        Ok(())
+    }
+}
+
 /// The batches that come of a stream of the probe side.
-pub(crate) fn batches(
-    ready: Arc<Ready>,
-    input: SendableRecordBatchStream,
-    batch_rows: usize,
-) -> impl Stream<Item = Result<RecordBatch>> {
-    let probe = Probe::new(&ready.spec, &ready.built, batch_rows, ready.memory.charge());
-    let state = State::Looking(probe, input);
+pub(crate) fn batches(ready: Arc<Ready>, input: SendableRecordBatchStream) -> impl Stream<Item = Result<RecordBatch>> {
+    let Shared { spec, memory, batch_rows, .. } = ready.shared.as_ref();
+    let state = match &ready.side {
+        BuildSide::Table(built) => {
+            State::Looking(Box::new(Probe::new(spec, built, *batch_rows, memory.charge())), input)
+        }
+        BuildSide::Files { .. } => State::Writing(input),
+    };
     futures::stream::try_unfold((ready, state), move |(ready, mut state)| async move {
         loop {
-            match state {
-                State::Looking(mut probe, mut input) => {
-                    let next = look(&ready.spec, &mut probe, &mut input).await?;
-                    if let Some(batch) = next {
-                        return Ok(Some((batch, (ready, State::Looking(probe, input)))));
+            state = match (state, &ready.side) {
+                (State::Looking(mut probe, mut input), BuildSide::Table(built)) => {
+                    let shared = &ready.shared;
+                    match look(&shared.spec, &mut probe, &mut input).await? {
+                        Some(batch) => return Ok(Some((batch, (ready, State::Looking(probe, input))))),
+                        None if ready.is_last() => State::Rest(Rest::new(&shared.spec, built, shared.batch_rows)),
+                        None => State::Ended,
                     }
-                    // Who is the last knows what the others have seen.
-                    let is_last = ready.probes.fetch_sub(1, Ordering::AcqRel) == 1;
-                    state = match is_last {
-                        true => State::Rest(Rest::new(&ready.spec, &ready.built, batch_rows)),
-                        false => State::Ended,
-                    };
                 }
-                State::Rest(mut rest) => match rest.next()? {
+                (State::Writing(input), BuildSide::Files { left, right }) => {
+                    ready.write(right, input).await?;
+                    if ready.is_last() {
+                        let left = std::mem::take(&mut *left.lock());
+                        let shared = &ready.shared;
+                        let parts = parts(left, right.finish_shared()?, shared.secret.next(), 0);
+                        State::Parts(parts::batches(Arc::clone(shared), parts).boxed())
+                    } else {
+                        State::Ended
+                    }
+                }
+                (State::Rest(mut rest), _) => match rest.next()? {
                     Some(batch) => return Ok(Some((batch, (ready, State::Rest(rest))))),
-                    None => state = State::Ended,
+                    None => State::Ended,
                 },
-                State::Ended => return Ok::<_, DataFusionError>(None),
-            }
+                (State::Parts(mut batches), _) => match batches.next().await.transpose()? {
+                    Some(batch) => return Ok(Some((batch, (ready, State::Parts(batches))))),
+                    None => State::Ended,
+                },
+                _ => return Ok::<_, DataFusionError>(None),
+            };
         }
     })
 }
@@ -131,10 +237,7 @@ async fn look(spec: &Spec, probe: &mut Probe, input: &mut SendableRecordBatchStr
         if let Some(batch) = probe.output.next() {
             return Ok(Some(batch));
         }
-        if !probe.step()? {
-            continue;
-        }
-        if probe.output.has_next() {
+        if !probe.step()? || probe.output.has_next() {
             continue;
         }
         let next = if probe.is_idle() { None } else { input.next().await.transpose()? };

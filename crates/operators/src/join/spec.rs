@@ -3,6 +3,7 @@
 //! Called by the node when it is planned; the work of an execution reads it. The build side is the left one.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::buffer::NullBuffer;
@@ -14,6 +15,7 @@ use datafusion_physical_plan::ExecutionPlan;
 use datafusion_physical_plan::joins::HashJoinExec;
 use datafusion_physical_plan::joins::utils::{ColumnIndex, JoinFilter, build_join_schema};
 
+use super::build::Seen;
 use crate::hash_table::keys::Packing;
 
 /// Where a column comes from.
@@ -206,6 +208,23 @@ impl Spec {
     /// What evaluating finds.
     pub(crate) fn left_keys_of(&self, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
         evaluate(&self.left_keys, batch)
+    }
+
+    /// Notes what has come of the probe side, of rows whose keys are findable or not.
+    pub(crate) fn see(&self, seen: &Seen, findable: &Option<NullBuffer>) {
+        seen.any.store(true, Ordering::Relaxed);
+        if findable.is_some() {
+            seen.null.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Rows of the probe side in a file, and their keys.
+    ///
+    /// # Errors
+    /// Where the file has other columns, which is a bug.
+    pub(crate) fn right_of_file(&self, batch: &RecordBatch) -> Result<(RecordBatch, Vec<ArrayRef>)> {
+        let places: Vec<usize> = (0..self.right_columns).collect();
+        Ok((batch.project(&places)?, batch.columns()[self.right_columns..].to_vec()))
     }
 
     /// Which rows have a key that may be equal to one; `None` for all.
