@@ -12,6 +12,7 @@ use datafusion_common::{DataFusionError, Result, internal_err};
 use datafusion_common_runtime::JoinSet;
 
 use super::chunk::{CHUNK_ROWS, COUNTED_BITS, Chunk, place_of, row_number};
+use super::early::Early;
 use super::index::{Index, KeyWord, Numbers, Texts, Words, scatter, scatter_texts, table_of, table_of_texts};
 use super::spec::{Alone, Spec};
 use crate::hash_table::direct::{Counting, Direct};
@@ -85,8 +86,8 @@ enum Kind {
 /// What a table will be, with its memory.
 pub(crate) struct Plan {
     kind: Kind,
-    /// Where keys are counted and close together: how, the least of them, and slots.
-    direct: Option<(Counting, u64, usize)>,
+    /// Where keys are counted and close together: how, and the least and the greatest of them.
+    direct: Option<(Counting, (u64, u64))>,
     bits: u32,
     rows_of: Vec<usize>,
     nulls: usize,
@@ -109,7 +110,14 @@ impl Plan {
     ///
     /// # Errors
     /// Where the pool has not as much.
-    pub(crate) fn of(spec: &Spec, chunks: &[Chunk], memory: &Arc<Memory>, threads: usize, wish: Wish) -> Result<Self> {
+    pub(crate) fn of(
+        spec: &Spec,
+        chunks: &[Chunk],
+        memory: &Arc<Memory>,
+        threads: usize,
+        wish: Wish,
+        early: Option<&Early>,
+    ) -> Result<Self> {
         let mut charge = memory.charge();
         let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
         let findable: usize = chunks.iter().flat_map(|chunk| &chunk.counts).map(|count| *count as usize).sum();
@@ -124,9 +132,15 @@ impl Plan {
         if spec.left_alone() != Alone::Nothing {
             charge.grow(chunks.len() * CHUNK_ROWS / 8, wish)?;
         }
+        if early.is_some() {
+            return Ok(Self { kind, direct: None, bits: 0, rows_of: Vec::new(), nulls, charge });
+        }
         let direct = direct(spec, chunks, findable, &mut charge)?;
-        if let Some((.., slots)) = direct {
-            charge.grow(slots * size_of::<u32>(), wish)?;
+        if let Some((counting, bounds)) = direct {
+            let table = Direct::new(counting, bounds);
+            let mut touched = table.segments_of(bounds);
+            touched.touch_all();
+            charge.grow(table.missing_bytes(&touched), wish)?;
             return Ok(Self { kind, direct, bits: 0, rows_of: Vec::new(), nulls, charge });
         }
         let bits = findable.div_ceil(PART_ROWS).next_power_of_two().ilog2().min(COUNTED_BITS);
@@ -164,6 +178,7 @@ impl Plan {
         secret: Secret,
         threads: usize,
         seen: Arc<Seen>,
+        early: Option<Early>,
     ) -> Result<Built> {
         let rows = chunks.iter().map(|chunk| chunk.rows).sum();
         let mut nulls = Vec::with_capacity(self.nulls);
@@ -189,9 +204,9 @@ impl Plan {
         }
         let findable = chunks.iter().flat_map(|chunk| &chunk.counts).map(|count| *count as usize).sum();
         let made = match self.kind {
-            Kind::Word32 => self.words::<u32>(chunks, secret, threads).await?,
-            Kind::Word64 => self.words::<u64>(chunks, secret, threads).await?,
-            Kind::Word128 => self.words::<u128>(chunks, secret, threads).await?,
+            Kind::Word32 => self.words::<u32>(chunks, secret, threads, early).await?,
+            Kind::Word64 => self.words::<u64>(chunks, secret, threads, early).await?,
+            Kind::Word128 => self.words::<u128>(chunks, secret, threads, None).await?,
             Kind::Bytes => self.texts(chunks, secret, threads).await?,
         };
         let Made { index, mut charges, mut charge, bytes } = made;
@@ -200,9 +215,25 @@ impl Plan {
         Ok(Built { index, nulls, kept, matched, rows, findable, seen, _charges: charges })
     }
 
-    async fn words<W: KeyWord>(self, chunks: Vec<Chunk>, secret: Secret, threads: usize) -> Result<Made> {
-        if let Some((counting, least, slots)) = self.direct {
-            let mut table = Direct::new(counting, least, slots);
+    async fn words<W: KeyWord>(
+        self,
+        chunks: Vec<Chunk>,
+        secret: Secret,
+        threads: usize,
+        early: Option<Early>,
+    ) -> Result<Made> {
+        if let Some(early) = early {
+            let mut charges: Vec<Charge> = chunks.into_iter().map(|chunk| chunk.charges.1).collect();
+            let (table, charge) = early.into_table();
+            charges.push(charge);
+            let index = Box::new(Numbers { table, word: PhantomData::<fn() -> W> });
+            return Ok(Made { index, charges, charge: self.charge, bytes: 0 });
+        }
+        if let Some((counting, bounds)) = self.direct {
+            let mut table = Direct::new(counting, bounds);
+            let mut touched = table.segments_of(bounds);
+            touched.touch_all();
+            table.add_segments(&touched);
             let mut charges = Vec::with_capacity(chunks.len());
             for (number, chunk) in chunks.into_iter().enumerate() {
                 for (place, key) in W::of(&chunk.keys.keys).iter().enumerate() {
@@ -269,7 +300,7 @@ fn direct(
     chunks: &[Chunk],
     findable: usize,
     charge: &mut Charge,
-) -> Result<Option<(Counting, u64, usize)>> {
+) -> Result<Option<(Counting, (u64, u64))>> {
     let Some(counting) = spec.packing.counting() else { return Ok(None) };
     let bounds = chunks.iter().filter_map(|chunk| chunk.bounds);
     let Some(bounds) = bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))) else { return Ok(None) };
@@ -300,7 +331,7 @@ fn direct(
     drop(seen);
     let rest = charge.bytes() - bytes;
     charge.settle(rest);
-    Ok(is_once.then_some((counting, bounds.0, slots)))
+    Ok(is_once.then_some((counting, bounds)))
 }
 
 /// Tasks for so many parts.

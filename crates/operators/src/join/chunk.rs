@@ -77,7 +77,8 @@ impl Rows {
         Self { kept: kept.to_vec(), keys: keys.to_vec(), count: batch.num_rows() }
     }
 
-    fn slice(&self, start: usize, count: usize) -> Self {
+    /// Some of them, one behind the other.
+    pub(crate) fn slice(&self, start: usize, count: usize) -> Self {
         let slice = |array: &ArrayRef| array.slice(start, count);
         Self { kept: self.kept.iter().map(slice).collect(), keys: self.keys.iter().map(slice).collect(), count }
     }

@@ -25,7 +25,7 @@ use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
-    SpillManager, StatisticsArgs,
+    SpillManager, StatisticsArgs, StatisticsContext,
 };
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -132,7 +132,9 @@ impl Shared {
             let manager = SpillManager::new(context.runtime_env(), metrics.clone(), Arc::clone(schema));
             Side::new(manager, &memory)
         };
-        let run = Arc::new(Run::new(parts::Shared {
+        let expected = StatisticsContext::new().compute(self.left.as_ref(), &StatisticsArgs::new())?;
+        let expected = expected.num_rows.get_value().copied();
+        let shared = parts::Shared {
             spec: Arc::clone(&self.spec),
             left: side(&self.spec.left_schema),
             right: side(&self.spec.right_schema),
@@ -141,7 +143,8 @@ impl Shared {
             threads: context.session_config().target_partitions(),
             batch_rows: context.session_config().batch_size(),
             seen: Arc::default(),
-        }));
+        };
+        let run = Arc::new(Run::new(shared, expected));
         let streams = self.left.output_partitioning().partition_count();
         let inputs = (0..streams).map(|stream| self.left.execute(stream, Arc::clone(context)));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;

@@ -22,6 +22,9 @@ const BITS: u32 = if cfg!(test) { 2 } else { 5 };
 /// Files of a side.
 pub(crate) const FILES: usize = 1 << BITS;
 
+/// Rows that are divided at once: some hundreds for each file.
+const ROWS: usize = 16 << 10;
+
 /// How the files of a side are written and read.
 pub(crate) struct Side {
     pub(crate) manager: SpillManager,
@@ -68,8 +71,13 @@ impl Files {
     /// # Errors
     /// Where the disk has no room for them.
     pub(crate) fn write_left(&self, spec: &Spec, side: &Side, rows: &Rows) -> Result<()> {
-        let columns: Vec<ArrayRef> = rows.kept.iter().chain(&rows.keys).cloned().collect();
-        self.write(spec, side, &spec.left_schema, &columns, &rows.keys)
+        // Of a chunk not all rows at once: they are held twice meanwhile.
+        for start in (0..rows.count).step_by(ROWS) {
+            let rows = rows.slice(start, ROWS.min(rows.count - start));
+            let columns: Vec<ArrayRef> = rows.kept.iter().chain(&rows.keys).cloned().collect();
+            self.write(spec, side, &spec.left_schema, &columns, &rows.keys)?;
+        }
+        Ok(())
     }
 
     /// Writes rows of the probe side.

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! No stream is divided by keys for it. `rule` puts the node of `exec` into plans; `spec` says what is joined and what is kept;
-//! `chunk` holds the rows of the build side, `build` makes a table of them, which `index` reads; `probe` looks up, `output` puts
+//! `chunk` holds the rows of the build side, `build` makes a table of them, `early` one of numbers while they come, `index` reads it; `probe` looks up, `output` puts
 //! together what comes of it, and `run` is the work of the streams.
 //!
 //! Where memory has no room for the build side, rows of both sides go to `files`, and `parts` joins them part by part.
 
 mod build;
 mod chunk;
+mod early;
 pub(crate) mod exec;
 mod files;
 mod index;

@@ -140,11 +140,11 @@ impl Shared {
             }
             ahead.settle(0);
             let wish = if can_divide { Wish::IfFree } else { Wish::Anyway };
-            let plan = match Plan::of(&self.spec, &block.chunks, &self.memory, 1, wish) {
+            let plan = match Plan::of(&self.spec, &block.chunks, &self.memory, 1, wish, None) {
                 Err(error) if is_full(&error) => return self.divide(&part, block, loading).await,
                 other => other?,
             };
-            let built = plan.build(&self.spec, block.chunks, self.secret, 1, Arc::clone(&self.seen)).await?;
+            let built = plan.build(&self.spec, block.chunks, self.secret, 1, Arc::clone(&self.seen), None).await?;
             let built = Arc::new(built);
             let is_only = is_first && block.is_last;
             if !is_only && matched.is_empty() && self.spec.right_alone() != Alone::Nothing {

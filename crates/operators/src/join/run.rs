@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use super::build::{Built, Plan};
 use super::chunk::{CHUNKS_MAX, Chunk, Pending, Rows};
+use super::early::{Early, TOGETHER};
 use super::files::{Files, Written};
 use super::parts::{self, Shared, parts};
 use super::probe::{Probe, Rest};
@@ -25,14 +26,69 @@ use crate::memory::{Wish, is_full};
 /// One execution, shared by the streams of the build side.
 pub(crate) struct Run {
     shared: Arc<Shared>,
-    chunks: Mutex<Vec<Chunk>>,
+    kept: Mutex<Kept>,
+    /// Rows that the build side has, as far as it knows.
+    expected: Option<usize>,
     /// Where rows go since memory has run out.
     files: OnceLock<Files>,
 }
 
+/// Rows that are in memory.
+#[derive(Default)]
+struct Kept {
+    chunks: Vec<Chunk>,
+    early: Attempt,
+}
+
+/// A table that is made while rows come.
+#[derive(Default)]
+enum Attempt {
+    #[default]
+    NotYet,
+    Going(Early),
+    No,
+}
+
+impl Kept {
+    /// Takes a chunk, and its keys into the table if there is one.
+    ///
+    /// # Errors
+    /// Where keys have to be kept again and there is no memory for them.
+    fn add(&mut self, mut chunk: Chunk, shared: &Shared, expected: Option<usize>) -> Result<()> {
+        if matches!(self.early, Attempt::NotYet) {
+            let early = Early::begin(&shared.spec, &chunk, expected, &shared.memory);
+            self.early = early.map_or(Attempt::No, Attempt::Going);
+        }
+        if let Attempt::Going(early) = &mut self.early {
+            let is_added = early.add(self.chunks.len(), &mut chunk);
+            if !matches!(is_added, Ok(true)) {
+                self.chunks.push(chunk);
+                return self.give_up(shared).and(is_added.map(drop));
+            }
+        }
+        self.chunks.push(chunk);
+        Ok(())
+    }
+
+    /// Chunks have their keys again, and a table is made when all have come.
+    ///
+    /// # Errors
+    /// Where there is no memory for the keys: then they are still in the table.
+    fn give_up(&mut self, shared: &Shared) -> Result<()> {
+        if let Attempt::Going(early) = &self.early {
+            let mut charge = shared.memory.charge();
+            charge.grow(Early::bytes_of_keys(&self.chunks, &shared.spec), Wish::IfFree)?;
+            charge.settle(0);
+            early.give_back(&shared.spec, 0, &mut self.chunks);
+        }
+        self.early = Attempt::No;
+        Ok(())
+    }
+}
+
 impl Run {
-    pub(crate) fn new(shared: Shared) -> Self {
-        Self { shared: Arc::new(shared), chunks: Mutex::new(Vec::new()), files: OnceLock::new() }
+    pub(crate) fn new(shared: Shared, expected: Option<usize>) -> Self {
+        Self { shared: Arc::new(shared), kept: Mutex::default(), expected, files: OnceLock::new() }
     }
 
     /// Takes the rows of a stream of the build side.
@@ -73,12 +129,12 @@ impl Run {
     fn keep(&self, pending: &mut Pending, is_all: bool) -> Result<()> {
         let Shared { spec, memory, secret, .. } = self.shared.as_ref();
         while pending.is_enough() || (is_all && !pending.is_empty()) {
-            let chunk = pending.take(spec, *secret, memory, Wish::IfFree)?;
-            let mut chunks = self.chunks.lock();
-            chunks.push(chunk);
-            if chunks.len() > CHUNKS_MAX {
+            // Those that streams make at this moment are counted too; more go to files.
+            if self.kept.lock().chunks.len() + self.shared.threads >= CHUNKS_MAX {
                 return resources_err!("a join has more than {CHUNKS_MAX} chunks of rows to keep");
             }
+            let chunk = pending.take(spec, *secret, memory, Wish::IfFree)?;
+            self.kept.lock().add(chunk, &self.shared, self.expected)?;
         }
         Ok(())
     }
@@ -86,10 +142,22 @@ impl Run {
     /// Rows go to files from now on, those that are kept too.
     fn leave_memory(&self) -> Result<&Files> {
         let files = self.files.get_or_init(|| Files::new(self.shared.secret.next()));
-        let chunks = std::mem::take(&mut *self.chunks.lock());
-        for chunk in chunks {
-            let (rows, _charges) = chunk.rows(&self.shared.spec)?;
-            files.write_left(&self.shared.spec, &self.shared.left, &rows)?;
+        let Kept { mut chunks, early } = std::mem::replace(
+            &mut *self.kept.lock(),
+            // Of chunks that others still bring, none is looked at for a table.
+            Kept { chunks: Vec::new(), early: Attempt::No },
+        );
+        let mut first = 0;
+        while !chunks.is_empty() {
+            let rest = chunks.split_off(chunks.len().min(TOGETHER));
+            if let Attempt::Going(early) = &early {
+                early.give_back(&self.shared.spec, first, &mut chunks);
+            }
+            first += chunks.len();
+            for chunk in std::mem::replace(&mut chunks, rest) {
+                let (rows, _charges) = chunk.rows(&self.shared.spec)?;
+                files.write_left(&self.shared.spec, &self.shared.left, &rows)?;
+            }
         }
         Ok(files)
     }
@@ -110,12 +178,20 @@ impl Run {
         let mut built = None;
         if self.files.get().is_none() {
             let Shared { spec, memory, secret, threads, seen, .. } = self.shared.as_ref();
-            let plan = Plan::of(spec, &self.chunks.lock(), memory, *threads, Wish::IfFree);
+            let plan = {
+                let mut kept = self.kept.lock();
+                let is_close = matches!(&kept.early, Attempt::Going(early) if early.is_whole());
+                let ready = if is_close { Ok(()) } else { kept.give_up(&self.shared) };
+                let early = if let Attempt::Going(early) = &kept.early { Some(early) } else { None };
+                ready.and_then(|()| Plan::of(spec, &kept.chunks, memory, *threads, Wish::IfFree, early))
+            };
             match plan {
                 Err(error) if is_full(&error) => {}
                 other => {
-                    let chunks = std::mem::take(&mut *self.chunks.lock());
-                    built = Some(other?.build(spec, chunks, *secret, *threads, Arc::clone(seen)).await?);
+                    let Kept { chunks, early } = std::mem::take(&mut *self.kept.lock());
+                    let early = if let Attempt::Going(early) = early { Some(early) } else { None };
+                    let seen = Arc::clone(seen);
+                    built = Some(other?.build(spec, chunks, *secret, *threads, seen, early).await?);
                 }
             }
         }
