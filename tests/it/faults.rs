@@ -480,6 +480,75 @@ fn a_full_store_refuses_writes_and_serves_on() {
     subject.recovers();
 }
 
+/// Writes small values until not even those fit.
+fn fill(keys: &mut resp::Client, from: &mut usize) {
+    for bytes in [100, 1] {
+        let value = "v".repeat(bytes);
+        let mut refused = 0;
+        while refused < 300 {
+            match keys.command(&["SET", &format!("fill:{:07}", *from), &value]).unwrap() {
+                Reply::Error(text) => {
+                    assert!(text.starts_with("OOM"), "{text}");
+                    refused += 1;
+                }
+                _ => refused = 0,
+            }
+            *from += 1;
+        }
+    }
+}
+
+#[test]
+fn a_full_store_can_be_read_and_emptied_in_every_way() {
+    let config = "[store]\nmemory_mib_max = 32\n".to_owned();
+    let subject = Subject::start(Options { config, ..Options::default() });
+    let mut connection = subject.server.connect();
+    let mut keys = resp::Client::connect(subject.server.resp()).unwrap();
+    let mut from = 0;
+    let key = |number: usize| format!("fill:{number:07}");
+    let named = |range: std::ops::Range<usize>| range.map(key).collect::<Vec<String>>();
+
+    fill(&mut keys, &mut from);
+    let many = named(0..200);
+    let mut command = vec!["DEL"];
+    command.extend(many.iter().map(String::as_str));
+    assert_eq!(keys.command(&command).unwrap(), Reply::Integer(200));
+
+    fill(&mut keys, &mut from);
+    for number in 200..220 {
+        assert_eq!(keys.command(&["PEXPIRE", &key(number), "1"]).unwrap(), Reply::Integer(1), "{number}");
+    }
+    keys.command(&["MULTI"]).unwrap();
+    for number in 220..240 {
+        keys.command(&["DEL", &key(number)]).unwrap();
+    }
+    assert_eq!(keys.command(&["EXEC"]).unwrap(), Reply::Array(vec![Reply::Integer(1); 20]));
+
+    // What a command needs on its way is not the rows' concern: it is answered, and the connection lives.
+    fill(&mut keys, &mut from);
+    let long = "x".repeat(200_000);
+    let refused = keys.command(&["SET", "long", &long]).unwrap();
+    assert!(matches!(&refused, Reply::Error(text) if text.starts_with("OOM")), "{refused:?}");
+    assert_eq!(keys.command(&["PING"]).unwrap(), Reply::Simple("PONG".to_owned()));
+
+    fill(&mut keys, &mut from);
+    let list = named(240..260).iter().map(|key| format!("'{key}'")).collect::<Vec<String>>().join(", ");
+    let found = connection.value(&format!("SELECT count(*) FROM kv WHERE key IN ({list})")).unwrap();
+    assert_eq!(found, "20");
+    connection.query(&format!("DELETE FROM kv WHERE key IN ({list})")).unwrap();
+    fill(&mut keys, &mut from);
+    connection.query(&format!("DELETE FROM kv WHERE key < '{}'", key(1_260))).unwrap();
+    fill(&mut keys, &mut from);
+    connection.query("BEGIN").unwrap();
+    connection.query(&format!("DELETE FROM kv WHERE key < '{}'", key(2_260))).unwrap();
+    connection.query("COMMIT").unwrap();
+    let left = connection.value(&format!("SELECT count(*) FROM kv WHERE key < '{}'", key(2_260))).unwrap();
+    assert_eq!(left, "0");
+    connection.query("TRUNCATE kv").unwrap();
+    drop((connection, keys));
+    subject.recovers();
+}
+
 #[test]
 fn too_many_connections_are_told_so() {
     let config = "[server]\nconnections_max = 10\n".to_owned();

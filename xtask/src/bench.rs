@@ -1,5 +1,5 @@
-//! `./x bench`: builds the server and the lab with optimisation, and has the lab measure one of its suites (`crates/lab/src/suite`). By default that
-//! of docs/benchmarks.md, into which its table is put.
+//! `./x bench`: builds the server and the lab with optimisation, and has the lab measure one of its suites (`crates/lab/src/suite`) and put
+//! its table into docs/benchmarks.md.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 
 use crate::{build, run, setup};
 
-/// The page of the suite `bench`.
+/// The page that has the tables of all suites.
 const PAGE: &str = "docs/benchmarks.md";
 
-/// The suite that has a page.
+/// The suite that is meant without a name: the only one whose full length has a table there too.
 const SUITE: &str = "bench";
 
 #[derive(clap::Args)]
@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// The least work: shows that everything runs, in minutes; nothing is put into the page
     #[arg(long)]
     quick: bool,
-    /// The sizes that the rows are about, two hours and more; into a table of its own
+    /// The sizes that the rows are about, of bench two hours and more and into a table of its own
     #[arg(long, conflicts_with = "quick")]
     full: bool,
     /// The folder of the runs; what is measured there already is not measured again
@@ -75,7 +75,8 @@ fn arguments(options: &Options, ashlar: &Path) -> Vec<String> {
     if let Some(out) = &options.out {
         flag("--out", Some(out.display().to_string()));
     }
-    if options.suite == SUITE && !options.no_page && !options.quick && options.only.is_empty() {
+    let has_table = options.suite == SUITE || !options.full;
+    if has_table && !options.no_page && !options.quick && options.only.is_empty() {
         flag("--page", Some(PAGE.to_owned()));
     }
     words
@@ -98,10 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_runs_of_the_pages_suite_are_written_down() {
+    fn only_whole_suites_are_written_down() {
         assert_eq!(told(&[]), "suite bench --ashlar target/figures/ashlar --page docs/benchmarks.md");
         assert!(told(&["--full"]).ends_with(" --full --page docs/benchmarks.md"));
-        for words in [&["--quick"][..], &["--only", "get,sum"], &["--no-page"], &["geode"]] {
+        assert!(told(&["geode"]).ends_with(" --page docs/benchmarks.md"));
+        for words in [&["--quick"][..], &["--only", "get,sum"], &["--no-page"], &["geode", "--full"]] {
             assert!(!told(words).contains("--page"), "{words:?}");
         }
         assert!(told(&["--only", "get,sum", "--out", "x"]).ends_with(" --only get,sum --out x"));

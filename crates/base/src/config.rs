@@ -135,7 +135,8 @@ rooms! {
     store: StoreConfig {
         /// Partitions of each table; a power of two.
         partition_count: u16 = 256, in 1..=16384;
-        /// MiB of rows and indexes. Beyond it writes fail with 53200 on PostgreSQL and `-OOM` on RESP.
+        /// MiB of rows and indexes. Beyond it writes fail with 53200 on PostgreSQL and `-OOM` on RESP. A sixteenth more is
+        /// kept for statements, so that a full store can be read, and rows deleted.
         memory_mib_max: u64 = 4096, in 16..=16777216;
     }
     /// Planning and running SQL.

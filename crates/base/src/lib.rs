@@ -23,4 +23,4 @@ pub use schema::{
     SequenceKind, TableSchema, Unique,
 };
 pub use types::{ScalarType, SqlType};
-pub use value::{Datum, Interval, Value};
+pub use value::{Datum, Interval, Items, Value};

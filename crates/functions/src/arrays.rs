@@ -66,7 +66,7 @@ const FROM_STRING: &[Overload] = &[
 
 fn items<'a>(datum: &'a Datum<'_>) -> Cow<'a, [Value]> {
     match datum {
-        Datum::Array(values) => Cow::Borrowed(values.as_ref()),
+        Datum::Array(values) => values.to_values(),
         _ => Cow::Borrowed(&[]),
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! No user says the names that end in a mark: a call of the aggregate is rewritten to one of these over `array_agg`.
 
+use std::borrow::Cow;
+
 use ashlar_base::value::json::normalize;
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
 
@@ -41,22 +43,24 @@ pub const FUNCTIONS: &[Function] = &[
     function("pg_typeof", &[of(&[T::Any], R::Is(T::Text), Body::Called(|call, _| text(name_of(call.args[0]))))]),
 ];
 
-fn elements<'a>(datum: &'a Datum<'_>) -> &'a [Value] {
+fn elements<'a>(datum: &'a Datum<'_>) -> Cow<'a, [Value]> {
     match datum {
-        Datum::Array(values) => values.as_ref(),
-        _ => &[],
+        Datum::Array(values) => values.to_values(),
+        _ => Cow::Borrowed(&[]),
     }
 }
 
 fn items(call: &Call<'_>, args: &[Datum<'_>]) -> Result<String> {
     let item = SqlType::Scalar(call.args[0].scalar());
-    let items = elements(&args[0]).iter().map(|value| shown(item, &value.as_datum(), call.zone));
+    let values = elements(&args[0]);
+    let items = values.iter().map(|value| shown(item, &value.as_datum(), call.zone));
     Ok(format!("[{}]", items.collect::<Result<Vec<String>>>()?.join(", ")))
 }
 
 fn pairs(call: &Call<'_>, args: &[Datum<'_>], colon: &str) -> Result<String> {
     let (key_type, item) = (SqlType::Scalar(call.args[0].scalar()), SqlType::Scalar(call.args[1].scalar()));
-    let pairs = elements(&args[0]).iter().zip(elements(&args[1])).map(|(key, value)| {
+    let (keys, values) = (elements(&args[0]), elements(&args[1]));
+    let pairs = keys.iter().zip(values.iter()).map(|(key, value)| {
         if key.is_null() {
             return Err(Error::new(ErrorCode::InvalidParameterValue, "field name must not be null"));
         }
@@ -68,12 +72,12 @@ fn pairs(call: &Call<'_>, args: &[Datum<'_>], colon: &str) -> Result<String> {
 }
 
 /// The elements that count, sorted by the aggregate that gathered them.
-fn known<'a>(call: &Call<'_>, datum: &'a Datum<'_>) -> Result<Vec<&'a Value>> {
+fn known(call: &Call<'_>, datum: &Datum<'_>) -> Result<Vec<Value>> {
     match call.args[0].scalar() {
         kind @ (ScalarType::Json | ScalarType::Jsonb | ScalarType::Interval) => {
             Err(Error::unsupported(format!("this aggregate of values of type {kind} is not supported")))
         }
-        _ => Ok(elements(datum).iter().filter(|value| !value.is_null()).collect()),
+        _ => Ok(elements(datum).iter().filter(|value| !value.is_null()).cloned().collect()),
     }
 }
 
@@ -83,7 +87,7 @@ fn mode(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let mut best: Option<(usize, &Value)> = None;
     for run in known.chunk_by(|left, right| is_same(left, right)) {
         if best.is_none_or(|(count, _)| run.len() > count) {
-            best = run.first().map(|first| (run.len(), *first));
+            best = run.first().map(|first| (run.len(), first));
         }
     }
     Ok(best.map_or(Value::Null, |(_, value)| value.clone()))
@@ -98,7 +102,7 @@ fn percentile(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     }
     let known = known(call, &args[0])?;
     let place = (part * known.len() as f64).ceil() as usize;
-    Ok(known.get(place.saturating_sub(1)).map_or(Value::Null, |value| Value::clone(value)))
+    Ok(known.get(place.saturating_sub(1)).cloned().unwrap_or(Value::Null))
 }
 
 fn count(args: &[Datum<'_>], of_nulls: bool) -> Result<Value> {

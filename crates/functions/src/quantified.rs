@@ -220,7 +220,7 @@ impl ScalarUDFImpl for Quantified {
                 }
             };
             builder.append_option(match list {
-                Datum::Array(items) => self.decide(&needle, items)?,
+                Datum::Array(items) => self.decide(&needle, &items.to_values())?,
                 _ => None,
             });
         }

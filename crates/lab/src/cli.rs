@@ -112,6 +112,10 @@ struct RunOptions {
     /// The folder of the run [default: target/lab/TIME-WORKLOAD].
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// Leave out what the harness itself costs. Without this flag noop is measured beside the targets wherever it knows the
+    /// answers, by each kind of client that they have.
+    #[arg(long)]
+    no_harness: bool,
     /// For tests of the lab: what the target noop does at every command beside answering it.
     #[arg(long, hide = true)]
     plant: Option<Plant>,
@@ -239,6 +243,7 @@ fn list(options: &ListOptions) -> Result<()> {
     say::result("workloads")?;
     for kind in KINDS {
         say::result(&format!("  {:<14}{:<12}{}", kind.name, kind.door.name(), kind.question))?;
+        say::result(&format!("{:28}--{}", "", kind.sizes().join(" --")))?;
     }
     say::result("\ntargets")?;
     for (target, what) in NAMED {
@@ -302,6 +307,7 @@ impl RunOptions {
             client_cores: self.client_cores,
             ashlar: self.ashlar,
             out: self.out,
+            harness: !self.no_harness,
             plant: self.plant,
             sizes: self.sizes,
         })

@@ -25,7 +25,7 @@ fn lab(arguments: &[&str]) -> Command {
 fn run(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = lab(&["run"]);
     command.args(arguments).args(["--warm-up", "0", "--threads", "2", "--repeat", "1"]);
-    command.args(["--server-cores", "none", "--client-cores", "none", "--out"]).arg(folder);
+    command.args(["--server-cores", "none", "--client-cores", "none", "--no-harness", "--out"]).arg(folder);
     command
 }
 
@@ -80,6 +80,13 @@ fn a_map_of_hazelcast_is_loaded_measured_and_stopped() {
     for used in ["server_cpu_seconds", "client_cpu_seconds", "server_live_bytes", "server_memory_peak_bytes"] {
         assert!(one[used].as_f64().unwrap() > 0.0, "{used}: {one}");
     }
+    let uptime = ["metrics_before", "metrics_after"].map(|when| {
+        let text = std::fs::read_to_string(path.join(one[when].as_str().unwrap())).unwrap();
+        assert!(text.contains("\njvm_heap_used_bytes="), "{text}");
+        let uptime = text.lines().find_map(|line| line.strip_prefix("jvm_uptime_ms=")).unwrap();
+        uptime.parse::<u64>().unwrap()
+    });
+    assert!(uptime[1] >= uptime[0] + 2000, "{uptime:?}");
     let name = path.to_str().unwrap();
     let text = ends(lab(&["report", name]), 0);
     assert!(text.contains("report.html"), "{text}");

@@ -12,8 +12,19 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Flags that make a run short and leave the cores to the system: these tests run beside others.
-const SHORT: &[&str] =
-    &["--warm-up", "0", "--seconds", "1", "--threads", "2", "--server-cores", "none", "--client-cores", "none"];
+const SHORT: &[&str] = &[
+    "--warm-up",
+    "0",
+    "--seconds",
+    "1",
+    "--threads",
+    "2",
+    "--server-cores",
+    "none",
+    "--client-cores",
+    "none",
+    "--no-harness",
+];
 
 fn lab(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ashlar-lab"));
@@ -143,6 +154,19 @@ fn every_sql_workload_is_answered_rightly() {
     }
 }
 
+/// How many commands or transactions a server says that it has done, of its metrics.
+fn done_of(target: &str, text: &str) -> u64 {
+    if target == "redis" {
+        let line = text.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
+        return line.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
+    }
+    let row = text.lines().find_map(|line| {
+        let row: Value = serde_json::from_str(line.strip_prefix("postgres pg_stat_database ")?).unwrap();
+        (row["datname"] == "postgres").then(|| row["xact_commit"].as_u64().unwrap())
+    });
+    row.unwrap_or_else(|| panic!("{text}"))
+}
+
 #[test]
 fn peers_are_started_measured_and_stopped_or_said_to_be_absent() {
     let guard = tempfile::tempdir().unwrap();
@@ -163,6 +187,12 @@ fn peers_are_started_measured_and_stopped_or_said_to_be_absent() {
         for one in measured {
             assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(0)));
             assert!(one["server_cpu_seconds"].as_f64().unwrap() > 0.0, "{one}");
+            let counted = ["metrics_before", "metrics_after"].map(|when| {
+                let text = std::fs::read_to_string(path.join(one[when].as_str().unwrap())).unwrap();
+                done_of(target, &text)
+            });
+            let operations = one["operations"].as_u64().unwrap();
+            assert!(counted[1] >= counted[0] + operations / 2, "{target} counts {counted:?}, done were {operations}");
         }
     }
 }
@@ -316,6 +346,148 @@ fn a_target_that_is_killed_in_mid_run_leaves_a_partial_record() {
     succeeds(lab(&["report", name]));
 }
 
+#[test]
+fn one_target_dies_and_the_other_is_measured_on() {
+    let ashlar = Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).with_file_name("ashlar");
+    if !ashlar.is_file() {
+        eprintln!("skipped: {} is not built", ashlar.display());
+        return;
+    }
+    let (_guard, path) = folder();
+    let arguments = ["kv-get", "--target", "noop,ashlar", "--ashlar", ashlar.to_str().unwrap()];
+    let (child, mut errors) = started(short_run(&path, &arguments), "measuring noop, 2 threads, repetition 1 of 2");
+    signal("-KILL", &record(&path)["targets"][0]["process_id"].to_string());
+    let mut said = String::new();
+    while errors.read_line(&mut said).unwrap() > 0 {}
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(1), "{said}");
+    let run = record(&path);
+    assert_eq!((&run["state"], &run["reason"]), (&Value::from("partial"), &Value::from("noop failed")));
+    let of = |target: &str, state: &str| {
+        let all = run["measurements"].as_array().unwrap().iter();
+        all.filter(|one| one["target"] == target && one["state"] == state).count()
+    };
+    assert_eq!((of("ashlar", "complete"), of("noop", "complete")), (2, 0), "{run}");
+}
+
+#[test]
+fn the_harness_is_measured_beside_what_was_named_and_compared_only_if_it_is() {
+    let ashlar = Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).with_file_name("ashlar");
+    if !ashlar.is_file() {
+        eprintln!("skipped: {} is not built", ashlar.display());
+        return;
+    }
+    let (guard, path) = folder();
+    let short: Vec<&str> = SHORT.iter().copied().filter(|flag| *flag != "--no-harness").collect();
+    let mut command = lab(&["run", "kv-get", "--keys", "500", "--repeat", "2", "--target", "ashlar", "--ashlar"]);
+    command.arg(&ashlar).args(&short).arg("--out").arg(&path);
+    let out = succeeds(command);
+    assert!(out.contains("the harness alone (noop, 2 threads): throughput"), "{out}");
+    let targets = record(&path)["targets"].clone();
+    assert_eq!((&targets[1]["name"], &targets[1]["state"]), (&Value::from("noop"), &Value::from("measured")));
+    let name = path.to_str().unwrap();
+    let out = succeeds(lab(&["compare", name, name]));
+    assert!(out.starts_with("base  ashlar ") && out.contains("\nnot compared: "), "{out}");
+    assert!(out.contains("allocated per operation (run --profile allocations takes it"), "{out}");
+
+    // Where nobody else can be measured, nor is it.
+    let nobody = guard.path().join("nobody");
+    let mut command = lab(&["run", "kv-get", "--keys", "500", "--target", "127.0.0.1:1"]);
+    command.args(&short).arg("--out").arg(&nobody);
+    fails(command, 2, "no target could be measured");
+    assert_eq!(record(&nobody)["measurements"], Value::Array(Vec::new()));
+}
+
+/// The cores that a process may run on, as the kernel says.
+fn allowed(process: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned()
+}
+
+#[test]
+fn processes_are_on_the_cores_that_the_record_states() {
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        eprintln!("skipped: there is one core");
+        return;
+    }
+    let (_guard, path) = folder();
+    let mut command = lab(&["run", "kv-get", "--target", "noop", "--keys", "100", "--repeat", "1", "--seconds", "1"]);
+    command.args(["--server-cores", "1", "--client-cores", "0", "--out"]).arg(&path);
+    let (child, mut errors) = started(command, "measuring noop");
+    let run = record(&path);
+    assert_eq!(allowed(&run["targets"][0]["process_id"].to_string()), run["load"]["server_cores"].as_str().unwrap());
+    assert_eq!(allowed(&child.id().to_string()), run["load"]["client_cores"].as_str().unwrap());
+    while errors.read_line(&mut String::new()).unwrap() > 0 {}
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
+}
+
+#[test]
+fn a_terminal_sees_how_far_it_is() {
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("skipped: script, which makes a terminal, is not here");
+        return;
+    }
+    let (_guard, path) = folder();
+    let program = env!("CARGO_BIN_EXE_ashlar-lab");
+    let words = ["run", "kv-get", "--target", "noop", "--keys", "200000", "--repeat", "1", "--out"];
+    let line = format!("'{program}' {} '{}' {}", words.join(" "), path.display(), SHORT.join(" "));
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).stdin(Stdio::null());
+    command.env("TERM", "xterm").env("COLUMNS", "120");
+    let output = command.output().unwrap();
+    let (seen, _) = texts(&output);
+    assert_eq!(output.status.code(), Some(0), "{seen}");
+    // A bar that fills while data goes in, and one with what was answered so far.
+    assert!(seen.contains("loading noop ") && seen.contains('█') && seen.contains(" %"), "{seen}");
+    assert!(seen.contains("noop, 2 threads, repetition 1 of 1 ") && seen.contains(" answers"), "{seen}");
+}
+
+#[test]
+fn a_running_server_with_a_password_is_measured_by_whoever_knows_it() {
+    let guard = tempfile::tempdir().unwrap();
+    let free = ashlar_base::net::listen("127.0.0.1:0".parse().unwrap()).unwrap().local_addr().unwrap();
+    let port = free.port().to_string();
+    let arguments = ["--port", &port, "--requirepass", "sesame", "--save", "", "--dir"];
+    let server = Command::new("redis-server").args(arguments).arg(guard.path()).stdout(Stdio::piped()).spawn();
+    let Ok(mut server) = server else {
+        eprintln!("skipped: redis-server is not here");
+        return;
+    };
+    let mut log = BufReader::new(server.stdout.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("Ready to accept connections") {
+        assert!(log.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    let target = format!("127.0.0.1:{port}");
+    let measure = |name: &str, password: Option<&str>| {
+        let path = guard.path().join(name);
+        let mut command = short_run(&path, &["kv-mixed", "--target", &target]);
+        command.env_remove("REDISCLI_AUTH").envs(password.map(|password| ("REDISCLI_AUTH", password)));
+        let output = command.output().unwrap();
+        (output.status.code(), texts(&output).1, path)
+    };
+    let (without, wrong, right) =
+        (measure("without", None), measure("wrong", Some("shut")), measure("right", Some("sesame")));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(
+        without.0 == Some(2) && without.1.contains("NOAUTH") && without.1.contains("REDISCLI_AUTH"),
+        "{}",
+        without.1
+    );
+    assert!(wrong.0 == Some(2) && wrong.1.contains("does not take the password"), "{}", wrong.1);
+    assert_eq!(right.0, Some(0), "{}", right.1);
+    let text = std::fs::read_to_string(right.2.join("run.json")).unwrap();
+    assert!(text.contains("a password of REDISCLI_AUTH") && !text.contains("sesame"), "{text}");
+}
+
+#[test]
+fn what_there_is_is_listed_with_its_questions_and_flags() {
+    let out = succeeds(lab(&["list"]));
+    for part in ["How fast is a value read by its key?", "--keys --value-shape --value-bytes", "targets", "suites"] {
+        assert!(out.contains(part), "{part} is not in\n{out}");
+    }
+}
+
 /// Whoever builds during a run puts another file into the place of the program, which has to start its own servers all the same.
 #[test]
 fn a_program_that_is_replaced_goes_on_with_its_own_servers() {
@@ -456,8 +628,16 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
     let other = guard.path().join("other");
     std::fs::create_dir(&other).unwrap();
     std::fs::write(other.join("run.json"), "{\"schema_version\": 99}").unwrap();
-    let other = other.to_str().unwrap();
-    fails(lab(&["compare", other, other]), 2, "schema version 99, and this ashlar-lab reads version ");
+    let said = "schema version 99, and this ashlar-lab reads version ";
+    fails(lab(&["compare", other.to_str().unwrap(), other.to_str().unwrap()]), 2, said);
+    fails(lab(&["report", other.to_str().unwrap()]), 2, said);
+    for (text, said) in [("{\"schema_version\": 6, ", "run.json is damaged"), ("{}", "is no record of a run")] {
+        std::fs::write(other.join("run.json"), text).unwrap();
+        for command in [&["report"][..], &["compare", other.to_str().unwrap()]] {
+            fails(lab(&[command, &[other.to_str().unwrap()]].concat()), 2, said);
+        }
+    }
+    assert!(!other.join("report.html").exists());
 }
 
 #[test]

@@ -4,9 +4,14 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// A short run under a small load, with the cores left to the system.
 const SMALL: &[&str] = &[
@@ -66,8 +71,11 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Tries to find a plant. Where others have used the machine a run may have fallen behind, and what it was slow in may be they.
 const TRIES: usize = 4;
 
-/// A profile of this kind names the function of each plant among the first so many.
-fn is_found(kind: &str, title: &str, plants: &[(&str, &str, usize)]) {
+/// Among so many functions that a difference names must be the one that was planted.
+const FIRST: usize = 3;
+
+/// A profile of this kind names the function of each plant among the first.
+fn is_found(kind: &str, title: &str, plants: &[(&str, &str)]) {
     for plant in plants {
         for tries_left in (0..TRIES).rev() {
             let Err(found) = look_for(kind, title, plant) else { break };
@@ -77,7 +85,7 @@ fn is_found(kind: &str, title: &str, plants: &[(&str, &str, usize)]) {
 }
 
 /// What was found instead, if the function is not among the first.
-fn look_for(kind: &str, title: &str, (plant, function, first): &(&str, &str, usize)) -> Result<(), String> {
+fn look_for(kind: &str, title: &str, (plant, function): &(&str, &str)) -> Result<(), String> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let base = run(folder.path(), "base", &["--profile", kind]);
@@ -90,8 +98,8 @@ fn look_for(kind: &str, title: &str, (plant, function, first): &(&str, &str, usi
     }
     let grown = grown(&table, title);
     let is_planted = |name: &String| name.ends_with(&format!("noop::plant::{function}"));
-    if !grown.iter().take(*first).any(is_planted) {
-        return Err(format!("{plant} is not among the first {first}:\n{said}"));
+    if !grown.iter().take(FIRST).any(is_planted) {
+        return Err(format!("{plant} is not among the first {FIRST}:\n{said}"));
     }
     let page = std::fs::read_to_string(test.join(format!("difference-noop-2-{kind}-test.svg"))).unwrap();
     assert!(page.contains(&format!("noop::plant::{function}")), "{plant}");
@@ -100,24 +108,23 @@ fn look_for(kind: &str, title: &str, (plant, function, first): &(&str, &str, usi
 
 #[test]
 fn a_function_that_computes_is_found_by_processor_time() {
-    is_found("cpu", "CPU per operation", &[("spin", "spin", 3)]);
+    is_found("cpu", "CPU per operation", &[("spin", "spin")]);
 }
 
 #[test]
 fn a_function_that_waits_is_found_by_the_time_of_threads() {
     // The thread that has the lock is as new as the one that waits for it, and has it for longer.
-    let plants = [("sleep", "sleep", 3), ("lock", "wait_for_the_lock", 5)];
-    is_found("wall", "threads and tasks at a time", &plants);
+    is_found("wall", "threads and tasks at a time", &[("sleep", "sleep"), ("lock", "wait_for_the_lock")]);
 }
 
 #[test]
 fn a_scope_in_which_a_task_waits_is_found_by_the_time_of_tasks() {
-    is_found("wall", "threads and tasks at a time", &[("wait", "wait", 3)]);
+    is_found("wall", "threads and tasks at a time", &[("wait", "wait")]);
 }
 
 #[test]
 fn a_function_that_allocates_is_found_by_what_was_allocated() {
-    is_found("allocations", "memory allocated per operation", &[("allocate", "allocate", 3)]);
+    is_found("allocations", "memory allocated per operation", &[("allocate", "allocate")]);
 }
 
 #[test]
@@ -129,4 +136,115 @@ fn a_run_with_profiles_is_unlike_one_without() {
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("unlike") && text.contains("profiled [\"cpu\"]"), "{text}");
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = ashlar_base::net::connect_blocking(address, Duration::from_secs(5)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream
+}
+
+/// The media type and the body of a page, for a client that would like this best.
+fn page(address: SocketAddr, path: &str, accept: &str) -> (String, Vec<u8>) {
+    let mut stream = connect(address);
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: lab\r\nAccept: {accept}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|part| part == b"\r\n\r\n").unwrap() + 4;
+    let head = String::from_utf8_lossy(&answer[..end]).to_lowercase();
+    assert_eq!(head.split(' ').nth(1), Some("200"), "{head}");
+    let media = head.lines().find_map(|line| line.strip_prefix("content-type: ")).unwrap().to_owned();
+    (media, answer.split_off(end))
+}
+
+/// The numbers of the outermost fields of a protocol buffer, and its texts: those of field 6.
+fn fields(mut bytes: &[u8]) -> (BTreeSet<u64>, Vec<String>) {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let length = bytes.iter().position(|byte| *byte < 128).unwrap() + 1;
+        let (number, rest) = bytes.split_at(length);
+        *bytes = rest;
+        number.iter().rev().fold(0, |all, byte| (all << 7) | u64::from(byte & 127))
+    }
+    let (mut numbers, mut texts) = (BTreeSet::new(), Vec::new());
+    while !bytes.is_empty() {
+        let tag = varint(&mut bytes);
+        numbers.insert(tag >> 3);
+        match tag & 7 {
+            0 => drop(varint(&mut bytes)),
+            2 => {
+                let length = varint(&mut bytes) as usize;
+                let (value, rest) = bytes.split_at(length);
+                bytes = rest;
+                if tag >> 3 == 6 {
+                    texts.push(String::from_utf8(value.to_vec()).unwrap());
+                }
+            }
+            other => panic!("wire type {other}"),
+        }
+    }
+    (numbers, texts)
+}
+
+/// Ends what it is of, whatever becomes of the test.
+struct Guard<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for Guard<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+#[test]
+fn every_profile_is_given_to_pprof_and_drawn_for_browsers() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = tempfile::tempdir().unwrap();
+    let ready = folder.path().join("ready");
+    let mut server = Command::new(env!("CARGO_BIN_EXE_ashlar-lab"))
+        .args(["noop-server", "--value-bytes", "8", "--plant", "allocate", "--ready-file"])
+        .arg(&ready)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _server = Guard(|| {
+        server.kill().unwrap();
+        server.wait().unwrap();
+    });
+    let doors: Vec<SocketAddr> = loop {
+        match std::fs::read_to_string(&ready) {
+            Ok(text) => break text.lines().map(|line| line.parse().unwrap()).collect(),
+            Err(_) => std::thread::yield_now(),
+        }
+    };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Commands, so that there is something to see.
+        scope.spawn(|| {
+            let (mut stream, mut reply) = (connect(doors[0]), [0; 5]);
+            while !over.load(Ordering::Relaxed) {
+                stream.write_all(b"*3\r\n$3\r\nSET\r\n$16\r\nlab:000000000001\r\n$1\r\nx\r\n").unwrap();
+                stream.read_exact(&mut reply).unwrap();
+            }
+        });
+        let _commands = Guard(|| over.store(true, Ordering::Relaxed));
+        for (kind, value, named) in [
+            ("cpu", "cpu", "noop::plant::allocate"),
+            ("wall", "wall", "socket read"),
+            ("allocations", "alloc_space", "noop::plant::allocate"),
+            ("heap", "inuse_space", ""),
+        ] {
+            let path = format!("/debug/profile/{kind}?seconds=1");
+            let (media, body) = page(doors[2], &path, "*/*");
+            assert_eq!(media, "application/octet-stream", "{kind}");
+            let (numbers, texts) = fields(&body);
+            assert!(numbers.contains(&1) && numbers.contains(&10), "{kind}: {numbers:?}");
+            assert!(texts[0].is_empty() && texts.iter().any(|text| text == value), "{kind}: {texts:?}");
+            assert!(texts.iter().any(|text| text.ends_with(named)), "{kind}: {texts:?}");
+            let (media, body) = page(doors[2], &path, "text/html,application/xhtml+xml");
+            assert_eq!(media, "image/svg+xml", "{kind}");
+            let drawing = String::from_utf8(body).unwrap();
+            assert!(drawing.contains("<svg") && drawing.contains(named), "{kind}: {drawing}");
+            let fetched = ["href=\"http", "src=\"http", "@import"].iter().any(|part| drawing.contains(part));
+            assert!(!fetched, "{kind}: {drawing}");
+        }
+    });
 }

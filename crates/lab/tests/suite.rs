@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -48,7 +49,7 @@ fn folder() -> (TempDir, PathBuf) {
 fn run(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = lab(&["run"]);
     command.args(arguments).args(["--warm-up", "0", "--seconds", "1", "--repeat", "1", "--threads", "4"]);
-    command.args(["--server-cores", "none", "--client-cores", "none", "--ashlar"]).arg(ashlar());
+    command.args(["--server-cores", "none", "--client-cores", "none", "--no-harness", "--ashlar"]).arg(ashlar());
     command.arg("--out").arg(folder);
     command
 }
@@ -283,6 +284,32 @@ fn a_suite_is_measured_shown_and_gone_on_with() {
     let mut other = lab(&["suite", "bench", "--only", "copy", "--out"]);
     other.arg(&path);
     assert!(ends(other, 2).contains("is of another suite or length"));
+}
+
+#[test]
+fn a_suite_that_is_interrupted_says_how_to_go_on_and_goes_on() {
+    let (_guard, path) = folder();
+    let only = "sum,value";
+    let mut child = quick(&path, only).spawn().unwrap();
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("suite: run 2 of 2") {
+        assert!(errors.read_line(&mut said).unwrap() > 0, "it ended before its second run:\n{said}");
+    }
+    let interrupt = ["-c", "kill -INT \"$0\"", &child.id().to_string()];
+    assert!(Command::new("sh").args(interrupt).status().unwrap().success());
+    while errors.read_line(&mut said).unwrap() > 0 {}
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    let again = format!("ashlar-lab suite bench --quick --only {only} --out {}", path.display());
+    assert!(said.contains("suite: interrupted") && said.contains(&again), "{said}");
+    assert!(std::fs::read_to_string(path.join("suite.md")).unwrap().contains("% of the plain loop |"), "{said}");
+    let first = record(&path.join("sum-sum"))["started_at"].clone();
+
+    let text = ends(quick(&path, only), 0);
+    assert!(text.contains("suite: sum-sum is there already"), "{text}");
+    assert_eq!(record(&path.join("sum-sum"))["started_at"], first);
+    assert_eq!(record(&path.join("value-value"))["state"], "complete");
+    assert!(text.contains(" in all, servers started and filled\n"), "{text}");
 }
 
 #[test]

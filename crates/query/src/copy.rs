@@ -227,39 +227,45 @@ fn is_true(element: &DefElem) -> Result<bool> {
     }
 }
 
-/// The field of the text or CSV form where it is stored as it comes, so that nothing need be copied: that of an
-/// unlimited text column.
-///
-/// # Errors
-/// 22021 for what is no text, with the column named.
-pub fn plain_field<'f>(schema: &TableSchema, ordinal: usize, field: Option<&'f [u8]>) -> Option<Result<Datum<'f>>> {
-    let column = &schema.columns[ordinal];
-    let is_plain = matches!(column.sql_type, SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { length: None }));
-    let field = field.filter(|_| is_plain)?;
-    Some(text::utf8(field).map(Datum::Text).map_err(|error| error.with_column(column.name.clone())))
+/// A field that was read.
+pub enum Field<'f> {
+    /// Nothing has to be kept for it but the data.
+    Datum(Datum<'f>),
+    /// Bytes of its own.
+    Value(Value),
 }
 
 /// Reads one field of the text or CSV form.
 ///
 /// # Errors
 /// 22P02 and the like, with the column named.
-pub fn text_field(schema: &TableSchema, ordinal: usize, field: Option<&[u8]>, style: &TextStyle) -> Result<Value> {
+pub fn text_field<'f>(
+    schema: &TableSchema,
+    ordinal: usize,
+    field: Option<&'f [u8]>,
+    style: &TextStyle,
+) -> Result<Field<'f>> {
     let column = &schema.columns[ordinal];
-    match field {
-        None => Ok(Value::Null),
-        Some(bytes) => text::parse(column.sql_type, text::utf8(bytes)?, style)
-            .map_err(|error| error.with_column(column.name.clone())),
-    }
+    let Some(bytes) = field else { return Ok(Field::Datum(Datum::Null)) };
+    let read = text::utf8(bytes).and_then(|text| match column.sql_type {
+        SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { length: None }) => Ok(Field::Datum(Datum::Text(text))),
+        sql_type => text::parse(sql_type, text, style).map(Field::of),
+    });
+    read.map_err(|error| error.with_column(column.name.clone()))
 }
 
 /// Reads one field of the binary form.
 ///
 /// # Errors
 /// 22P03, with the column named.
-pub fn binary_field(schema: &TableSchema, ordinal: usize, field: Option<&[u8]>) -> Result<Value> {
+pub fn binary_field<'f>(schema: &TableSchema, ordinal: usize, field: Option<&'f [u8]>) -> Result<Field<'f>> {
     let column = &schema.columns[ordinal];
-    match field {
-        None => Ok(Value::Null),
-        Some(bytes) => binary::decode(column.sql_type, bytes).map_err(|error| error.with_column(column.name.clone())),
+    let Some(bytes) = field else { return Ok(Field::Datum(Datum::Null)) };
+    binary::decode(column.sql_type, bytes).map(Field::of).map_err(|error| error.with_column(column.name.clone()))
+}
+
+impl Field<'_> {
+    fn of(value: Value) -> Self {
+        value.into_datum().map_or_else(Field::Value, Field::Datum)
     }
 }

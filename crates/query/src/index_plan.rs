@@ -162,7 +162,7 @@ fn bytes_of(datum: &Datum<'_>) -> usize {
     match datum {
         Datum::Text(text) => text.len(),
         Datum::Bytea(bytes) => bytes.len(),
-        Datum::Array(items) => items.iter().map(|item| size_of::<Value>() + bytes_of(&item.as_datum())).sum(),
+        Datum::Array(items) => items.iter().map(|item| size_of::<Value>() + bytes_of(&item)).sum(),
         _ => 0,
     }
 }

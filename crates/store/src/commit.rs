@@ -130,7 +130,7 @@ fn commit_all<'a>(
 impl<'a> Locked<'a> {
     /// Locks what the writes touch.
     fn new(staged: &'a Staged, loads: &'a mut [Load]) -> Result<Self> {
-        let charge = Charge::new(staged.account(), staged.list_bytes())?;
+        let charge = Charge::of_statement(staged.account(), staged.list_bytes())?;
         let (rows, starts) = staged.by_partition();
         let expected = staged.expected().iter().map(|expected| expected.place.partition.0);
         let expected: BTreeSet<u16> =
@@ -298,8 +298,8 @@ impl<'a> Locked<'a> {
                 continue;
             }
             let others = range.len() + loaded().map(|loaded| loaded.live() as usize).sum::<usize>();
-            let count = range.len();
             let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
+            let count = rows.clone().count();
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
             let (id, guard) = &mut self.guards[index];
             let stored = staged.region().partition_mut(*id, guard);

@@ -5,9 +5,13 @@
 //! charged until the reader lets go. Never allocates for rows itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ashlar_base::{Error, ErrorCode, Result};
+
+/// One part in so many of a bound is kept for statements: a store that is full of rows must be read, and rows deleted, and
+/// both take memory first.
+const STATEMENTS_PART: u64 = 16;
 
 /// The memory of one region, or of one transaction's buffered writes; all accounts of a store share its bound.
 #[derive(Debug)]
@@ -15,6 +19,10 @@ pub(crate) struct Account {
     used: AtomicU64,
     /// The bound of this account alone.
     max: AtomicU64,
+    /// Whether a statement holds it, not the rows of a table.
+    is_statement: bool,
+    /// Whether it may take of what is kept for statements, beyond the bounds.
+    takes_kept: AtomicBool,
     total: Arc<Total>,
 }
 
@@ -22,13 +30,15 @@ pub(crate) struct Account {
 #[derive(Debug)]
 pub(crate) struct Total {
     used: AtomicU64,
+    /// What statements hold of it. What is kept for them is theirs even where rows, by what goes over the bound, are beyond it.
+    by_statements: AtomicU64,
     max: u64,
 }
 
 impl Total {
     /// A bound with nothing used.
     pub(crate) fn new(max: u64) -> Arc<Self> {
-        Arc::new(Self { used: AtomicU64::new(0), max })
+        Arc::new(Self { used: AtomicU64::new(0), by_statements: AtomicU64::new(0), max })
     }
 
     /// Bytes charged in all.
@@ -38,9 +48,29 @@ impl Total {
 }
 
 impl Account {
-    /// An account below a store's bound.
+    /// An account of rows below a store's bound.
     pub(crate) fn new(total: &Arc<Total>) -> Arc<Self> {
-        Arc::new(Self { used: AtomicU64::new(0), max: AtomicU64::new(u64::MAX), total: Arc::clone(total) })
+        Self::with(total, false)
+    }
+
+    /// An account of a statement below a store's bound. It does not take of what is kept for statements, yet.
+    pub(crate) fn of_statement(total: &Arc<Total>) -> Arc<Self> {
+        Self::with(total, true)
+    }
+
+    fn with(total: &Arc<Total>, is_statement: bool) -> Arc<Self> {
+        Arc::new(Self {
+            used: AtomicU64::new(0),
+            max: AtomicU64::new(u64::MAX),
+            is_statement,
+            takes_kept: AtomicBool::new(false),
+            total: Arc::clone(total),
+        })
+    }
+
+    /// From now on, whether it may take of what is kept for statements.
+    pub(crate) fn take_kept(&self, takes_kept: bool) {
+        self.takes_kept.store(takes_kept, Ordering::Relaxed);
     }
 
     /// An account without a bound, for arrays that leave the store.
@@ -65,20 +95,37 @@ impl Account {
     }
 
     fn try_add(&self, bytes: u64) -> Result<()> {
+        self.try_add_as(bytes, self.takes_kept.load(Ordering::Relaxed))
+    }
+
+    fn try_add_as(&self, bytes: u64, takes_kept: bool) -> Result<()> {
+        if bytes == 0 {
+            // Nothing fits, even where what went over the bound has left it behind.
+            return Ok(());
+        }
         let own_max = self.max.load(Ordering::Relaxed);
-        let within = |used: u64, max: u64| used.checked_add(bytes).filter(|&after| after <= max);
-        if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| within(used, own_max)).is_err() {
+        let own_bound = if takes_kept { own_max.saturating_add(own_max / STATEMENTS_PART) } else { own_max };
+        let within = |used: u64| used.checked_add(bytes).filter(|&after| after <= own_bound);
+        if self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_err() {
             return Err(Error::new(ErrorCode::OutOfMemory, "out of memory")
                 .with_detail(format!("memory_max of {own_max} bytes of the table reached"))
-                .with_hint("delete rows, raise memory_max, or let rows make room with eviction"));
+                .with_hint("delete rows, few at a time, raise memory_max, or let rows make room with eviction"));
         }
-        let max = self.total.max;
-        let added = self.total.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| within(used, max));
-        if added.is_err() {
+        let total = &self.total;
+        let held = match self.is_statement {
+            true => total.by_statements.fetch_add(bytes, Ordering::Relaxed),
+            false => total.by_statements.load(Ordering::Relaxed),
+        };
+        let is_kept = takes_kept && held.saturating_add(bytes) <= total.max / STATEMENTS_PART;
+        let within = |used: u64| used.checked_add(bytes).filter(|&after| is_kept || after <= total.max);
+        if total.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).is_err() {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
+            if self.is_statement {
+                total.by_statements.fetch_sub(bytes, Ordering::Relaxed);
+            }
             return Err(Error::new(ErrorCode::OutOfMemory, "out of memory")
-                .with_detail(format!("memory limit of {} MiB reached", max >> 20))
-                .with_hint("delete rows, or raise store.memory_mib_max"));
+                .with_detail(format!("memory limit of {} MiB reached", total.max >> 20))
+                .with_hint("delete rows, few at a time, or raise store.memory_mib_max"));
         }
         Ok(())
     }
@@ -86,11 +133,17 @@ impl Account {
     fn add(&self, bytes: u64) {
         self.total.used.fetch_add(bytes, Ordering::Relaxed);
         self.used.fetch_add(bytes, Ordering::Relaxed);
+        if self.is_statement {
+            self.total.by_statements.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     fn sub(&self, bytes: u64) {
         self.total.used.fetch_sub(bytes, Ordering::Relaxed);
         self.used.fetch_sub(bytes, Ordering::Relaxed);
+        if self.is_statement {
+            self.total.by_statements.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 }
 
@@ -110,6 +163,12 @@ impl Charge {
     /// Charges `bytes`, or says 53200 and charges nothing.
     pub(crate) fn new(account: &Arc<Account>, bytes: usize) -> Result<Self> {
         account.try_add(bytes as u64)?;
+        Ok(Self { account: Arc::clone(account), bytes: bytes as u64 })
+    }
+
+    /// Charges `bytes`, of what is kept for statements too.
+    pub(crate) fn of_statement(account: &Arc<Account>, bytes: usize) -> Result<Self> {
+        account.try_add_as(bytes as u64, true)?;
         Ok(Self { account: Arc::clone(account), bytes: bytes as u64 })
     }
 
@@ -162,7 +221,8 @@ impl Drop for Charge {
 /// Bytes that are charged ahead, so that a statement that keeps many small things does not count each.
 const AHEAD_BYTES: u64 = 64 << 10;
 
-/// Memory that a statement holds beside the rows of the store, within the same bound. Given back when it is dropped.
+/// Memory that a statement holds beside the rows of the store, within the same bound and what is kept beyond it for
+/// statements. Given back when it is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     charge: Charge,
@@ -171,7 +231,9 @@ pub struct Reservation {
 
 impl Reservation {
     pub(crate) fn new(total: &Arc<Total>) -> Self {
-        Self { charge: Charge::empty(&Account::new(total)), used: 0 }
+        let account = Account::of_statement(total);
+        account.take_kept(true);
+        Self { charge: Charge::empty(&account), used: 0 }
     }
 
     /// Charges what is about to be allocated.

@@ -3,7 +3,6 @@
 //! Called by doors and by DML for every value, so the array's type is looked at once. Any Arrow array whose values
 //! the SQL type can represent is accepted: other widths, other units, other scales, views, dictionaries.
 
-use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use arrow::array::{
@@ -16,7 +15,7 @@ use arrow::buffer::NullBuffer;
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, DurationMicrosecondType, IntervalMonthDayNano, TimeUnit};
 use arrow::util::display::FormatOptions;
-use ashlar_base::{Datum, Error, ErrorCode, Interval, Result, ScalarType, SqlType};
+use ashlar_base::{Datum, Error, ErrorCode, Interval, Items, Result, ScalarType, SqlType};
 
 use crate::arrow_types::to_arrow_type;
 use crate::segment::NANOS_PER_MICRO;
@@ -125,7 +124,11 @@ impl ColumnReader<'_> {
             Values::List(array, items) => {
                 let offsets = array.value_offsets();
                 let range = offsets[row] as usize..offsets[row + 1] as usize;
-                Datum::Array(Cow::Owned(range.map(|item| items.datum(item).to_value()).collect()))
+                Datum::Array(match &items.values {
+                    Values::Int4(numbers) if items.nulls.is_none() => Items::Int4(&numbers.values()[range]),
+                    Values::Int8(numbers) if items.nulls.is_none() => Items::Int8(&numbers.values()[range]),
+                    _ => Items::Values(range.map(|item| items.datum(item).to_value()).collect()),
+                })
             }
         }
     }

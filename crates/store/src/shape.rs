@@ -297,8 +297,7 @@ fn check_value(schema: &TableSchema, column: &ColumnDef, datum: &Datum<'_>) -> R
 pub(crate) fn has_type(sql_type: SqlType, datum: &Datum<'_>) -> bool {
     let scalar = match (sql_type, datum) {
         (SqlType::Array(element), Datum::Array(items)) => {
-            let of = |item: &Value| item.is_null() || has_type(SqlType::Scalar(element), &item.as_datum());
-            return items.iter().all(of);
+            return items.iter().all(|item| item.is_null() || has_type(SqlType::Scalar(element), &item));
         }
         (SqlType::Array(_), _) => return false,
         (SqlType::Scalar(scalar), _) => scalar,
@@ -331,7 +330,7 @@ pub(crate) fn check_type(sql_type: SqlType, datum: &Datum<'_>) -> Result<()> {
         (_, Datum::Array(items)) => {
             let element = SqlType::Scalar(sql_type.scalar());
             let mut items = items.iter().filter(|item| !item.is_null());
-            items.try_for_each(|item| check_type(element, &item.as_datum()))
+            items.try_for_each(|item| check_type(element, &item))
         }
         (ScalarType::Varchar { length: Some(length) }, Datum::Text(text))
             if text.len() > length as usize && text.chars().count() > length as usize =>

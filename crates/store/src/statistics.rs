@@ -162,7 +162,7 @@ fn width(datum: &Datum<'_>) -> usize {
         Datum::Numeric(_) | Datum::Interval(_) | Datum::Uuid(_) => 16,
         Datum::Text(text) => text.len(),
         Datum::Bytea(bytes) => bytes.len(),
-        Datum::Array(items) => items.iter().map(|item| width(&item.as_datum())).sum(),
+        Datum::Array(items) => items.iter().map(|item| width(&item)).sum(),
     }
 }
 
@@ -226,7 +226,7 @@ fn hash_of(hasher: &RandomState, datum: &Datum<'_>) -> u64 {
         Datum::Array(items) => {
             let mut hash = items.len() as u64;
             for item in items.iter() {
-                hash = mixed(hash ^ hash_of(hasher, &item.as_datum()));
+                hash = mixed(hash ^ hash_of(hasher, &item));
             }
             hash
         }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::Stacks;
-use crate::stacks::{BESIDE_CODE, TASKS};
+use crate::stacks::{BESIDE_CODE, RUNS_ON, TASKS};
 
 /// What a function cost in two profiles, in the unit of the profiles per operation, or per whatever they were divided by.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,10 +32,14 @@ pub fn changes(base: (&Stacks, f64), test: (&Stacks, f64)) -> Vec<Change> {
     let mut costs: HashMap<&str, (f64, f64)> = HashMap::new();
     let (base_parts, test_parts) = (base.1.max(1.0), test.1.max(1.0));
     for (frames, value) in base.0.iter() {
-        costs.entry(charged(frames)).or_default().0 += value as f64 / base_parts;
+        if let Some(function) = charged(frames) {
+            costs.entry(function).or_default().0 += value as f64 / base_parts;
+        }
     }
     for (frames, value) in test.0.iter() {
-        costs.entry(charged(frames)).or_default().1 += value as f64 / test_parts;
+        if let Some(function) = charged(frames) {
+            costs.entry(function).or_default().1 += value as f64 / test_parts;
+        }
     }
     let change = |(function, (base, test)): (&str, (f64, f64))| Change { function: function.to_owned(), base, test };
     let mut changes: Vec<Change> = costs.into_iter().map(change).filter(|change| change.more() != 0.0).collect();
@@ -43,12 +47,19 @@ pub fn changes(base: (&Stacks, f64), test: (&Stacks, f64)) -> Vec<Change> {
     changes
 }
 
-/// The function that a stack is charged to: the last that is no library's, or the last of all. Of a task the innermost scope.
-fn charged<'a>(frames: impl Iterator<Item = &'a str>) -> &'a str {
+/// The function that a stack is charged to: the last that is no library's, or the last of all. Of a task the innermost scope; of one
+/// that runs none, for it is on the stack of its thread as well, by the functions that it is in, and would be charged twice.
+fn charged<'a>(frames: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let (mut last, mut last_of_ours) = ("", None);
-    let mut frames = frames.filter(|frame| !frame.starts_with(BESIDE_CODE)).peekable();
+    let mut frames = frames.peekable();
     let is_task = frames.peek() == Some(&TASKS);
     for frame in frames {
+        if frame.starts_with(BESIDE_CODE) {
+            if is_task && frame.starts_with(RUNS_ON) {
+                return None;
+            }
+            continue;
+        }
         last = frame;
         if is_task || !is_library(frame) {
             last_of_ours = Some(frame);
@@ -56,7 +67,7 @@ fn charged<'a>(frames: impl Iterator<Item = &'a str>) -> &'a str {
     }
     let function = last_of_ours.unwrap_or(last);
     // `a::b::{{closure}}::{{closure}}` is `a::b`.
-    function.split("::{{closure}}").next().unwrap_or(function)
+    Some(function.split("::{{closure}}").next().unwrap_or(function))
 }
 
 /// Crates that work for whoever calls them: what they cost is decided there.
@@ -145,11 +156,20 @@ mod tests {
     #[test]
     fn a_task_is_charged_to_the_scope_that_it_is_in_and_a_thread_that_waits_to_its_function() {
         let base = of("tasks;connection;socket read 4\nquery;a::run;syscall;[in futex] 2\n");
-        let test = of("tasks;connection;socket read 1\ntasks;connection;statement;planted wait;[runs on query] 2\n\
+        let test = of("tasks;connection;socket read 1\ntasks;connection;statement;planted wait 2\n\
                        query;a::run;syscall;[in futex] 3\n");
         let changes = changes((&base, 1.0), (&test, 1.0));
         let named: Vec<(&str, f64)> = changes.iter().map(|change| (&change.function[..], change.more())).collect();
         assert_eq!(named, [("socket read", -3.0), ("planted wait", 2.0), ("a::run", 1.0)]);
+    }
+
+    #[test]
+    fn a_task_that_runs_is_charged_once_on_its_thread() {
+        let base = of("tasks;connection;socket read 4\ndoor;a::poll;syscall;[in epoll_wait] 4\n");
+        let test = of("tasks;connection;[runs on door] 4\ndoor;a::poll;a::stuck;syscall;[in futex] 4\n");
+        let changes = changes((&base, 1.0), (&test, 1.0));
+        let named: Vec<&str> = changes.iter().map(|change| &change.function[..]).collect();
+        assert_eq!(named, ["a::poll", "a::stuck", "socket read"]);
     }
 
     #[test]

@@ -128,7 +128,10 @@ pub fn encode(stacks: &Stacks, counted: ValueType, ended_at: i64, duration: i64)
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
+    use crate::profile::request::answer;
 
     /// The stacks that a reader of the format finds.
     fn decode(bytes: &[u8]) -> Stacks {
@@ -146,6 +149,35 @@ mod tests {
             stacks.add(frames, sample.value[0] as u64);
         }
         stacks
+    }
+
+    #[inline(never)]
+    fn burn_until(over: &AtomicBool) {
+        while !over.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn a_reader_finds_what_a_processor_did_meanwhile() {
+        let over = AtomicBool::new(false);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let answer = std::thread::scope(|scope| {
+            scope.spawn(|| burn_until(&over));
+            let answer = runtime.block_on(answer("cpu", "seconds=1", "*/*"));
+            over.store(true, Ordering::Relaxed);
+            answer
+        });
+        assert_eq!((answer.status, answer.media_type), (200, "application/octet-stream"));
+        let profile = Profile::decode(&answer.body[..]).unwrap();
+        assert_eq!(profile.duration_nanos, 1_000_000_000);
+        let burnt: u64 = decode(&answer.body)
+            .iter()
+            .filter(|(frames, _)| frames.clone().any(|frame| frame.ends_with("pprof::tests::burn_until")))
+            .map(|(_, value)| value)
+            .sum();
+        // It had a processor for some of the second, and no more than one.
+        assert!((50_000_000..2_000_000_000).contains(&burnt), "{burnt} ns");
     }
 
     #[test]

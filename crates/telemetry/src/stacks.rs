@@ -12,6 +12,9 @@ pub(crate) const TASKS: &str = "tasks";
 /// How a leaf begins that is no function, but says what its thread or task is about: `[in futex]`, `[runs on query]`.
 pub(crate) const BESIDE_CODE: &str = "[";
 
+/// How the leaf of a task begins that a thread runs.
+pub(crate) const RUNS_ON: &str = "[runs on ";
+
 /// Stacks and their values. What a value counts (nanoseconds, bytes) the profile says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {

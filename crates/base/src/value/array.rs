@@ -2,9 +2,9 @@
 //!
 //! Arrays of more dimensions and other lower bounds than 1 have no place in a value and are refused.
 
-use crate::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use crate::{Error, ErrorCode, Items, Result, ScalarType, SqlType, Value};
 
-use super::text::{TextStyle, is_space, parse_scalar, write as write_text};
+use super::text::{TextStyle, is_space, parse_scalar, write as write_text, write_integer};
 
 /// Reads an array with elements of this type.
 pub(super) fn parse(element: ScalarType, text: &str, style: &TextStyle) -> Result<Value> {
@@ -142,7 +142,13 @@ impl Reader<'_> {
 }
 
 /// Appends an array, with those elements quoted that would read as something else.
-pub(super) fn write(element: ScalarType, values: &[Value], style: &TextStyle, out: &mut Vec<u8>) {
+pub(super) fn write(element: ScalarType, items: &Items<'_>, style: &TextStyle, out: &mut Vec<u8>) {
+    let values = match items {
+        Items::Values(values) => values,
+        Items::Int4(numbers) => return write_integers(numbers, out),
+        Items::Int8(numbers) => return write_integers(numbers, out),
+    };
+    let is_plain = is_plain(element);
     out.push(b'{');
     for (index, value) in values.iter().enumerate() {
         if index > 0 {
@@ -154,7 +160,7 @@ pub(super) fn write(element: ScalarType, values: &[Value], style: &TextStyle, ou
         }
         let start = out.len();
         write_text(SqlType::Scalar(element), &value.as_datum(), style, out);
-        if needs_quotes(&out[start..]) {
+        if !is_plain && needs_quotes(&out[start..]) {
             let text = out.split_off(start);
             out.push(b'"');
             for byte in text {
@@ -167,6 +173,33 @@ pub(super) fn write(element: ScalarType, values: &[Value], style: &TextStyle, ou
         }
     }
     out.push(b'}');
+}
+
+fn write_integers(numbers: &[impl itoa::Integer + Copy], out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (index, number) in numbers.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_integer(*number, out);
+    }
+    out.push(b'}');
+}
+
+/// Whether no value of a type ever needs quotes.
+fn is_plain(element: ScalarType) -> bool {
+    matches!(
+        element,
+        ScalarType::Bool
+            | ScalarType::Int2
+            | ScalarType::Int4
+            | ScalarType::Int8
+            | ScalarType::Float4
+            | ScalarType::Float8
+            | ScalarType::Numeric { .. }
+            | ScalarType::Time
+            | ScalarType::Uuid
+    )
 }
 
 fn needs_quotes(text: &[u8]) -> bool {

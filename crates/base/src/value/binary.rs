@@ -3,7 +3,7 @@
 //! Called by the PostgreSQL door and binary COPY. Never called with NULL, which is a length of -1 outside the value.
 //! All numbers are big-endian; dates and timestamps count from 2000-01-01.
 
-use crate::{Datum, Error, ErrorCode, Interval, Result, ScalarType, SqlType, Value};
+use crate::{Datum, Error, ErrorCode, Interval, Items, Result, ScalarType, SqlType, Value};
 
 use super::datetime::{DAY_MICROS, check_date, check_timestamp, days_from_civil};
 use super::text::{limit, utf8};
@@ -237,22 +237,28 @@ fn encode_numeric(unscaled: i128, scale: u8, out: &mut Vec<u8>) {
     }
 }
 
-fn encode_array(element: ScalarType, values: &[Value], out: &mut Vec<u8>) {
-    let has_nulls = values.iter().any(Value::is_null);
-    out.extend_from_slice(&i32::from(!values.is_empty()).to_be_bytes());
+fn encode_array(element: ScalarType, items: &Items<'_>, out: &mut Vec<u8>) {
+    let has_nulls = matches!(items, Items::Values(values) if values.iter().any(Value::is_null));
+    out.extend_from_slice(&i32::from(!items.is_empty()).to_be_bytes());
     out.extend_from_slice(&i32::from(has_nulls).to_be_bytes());
     out.extend_from_slice(&element.oid().to_be_bytes());
-    if values.is_empty() {
+    if items.is_empty() {
         return;
     }
-    out.extend_from_slice(&(values.len() as i32).to_be_bytes());
+    out.extend_from_slice(&(items.len() as i32).to_be_bytes());
     out.extend_from_slice(&1i32.to_be_bytes());
-    for value in values {
+    if let Items::Int4(numbers) = items {
+        // Each length and its number at once.
+        let pairs = numbers.iter().flat_map(|number| (4_u64 << 32 | u64::from(*number as u32)).to_be_bytes());
+        out.extend(pairs);
+        return;
+    }
+    for item in items.iter() {
         let start = out.len();
         // The length is written over this once it is known; of a NULL it stays.
         out.extend_from_slice(&(-1i32).to_be_bytes());
-        if !value.is_null() {
-            encode(SqlType::Scalar(element), &value.as_datum(), out);
+        if !item.is_null() {
+            encode(SqlType::Scalar(element), &item, out);
             let length = (out.len() - start - 4) as i32;
             out[start..start + 4].copy_from_slice(&length.to_be_bytes());
         }

@@ -12,6 +12,7 @@ mod coerce;
 pub mod datetime;
 mod float;
 pub mod interval;
+mod items;
 pub mod json;
 mod key;
 pub mod numeric;
@@ -20,6 +21,7 @@ mod uuid;
 mod zone;
 
 pub use coerce::{coerce, coerce_with};
+pub use items::Items;
 
 /// A PostgreSQL interval: three parts that do not convert into each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -66,7 +68,7 @@ pub enum Datum<'a> {
     /// `uuid`
     Uuid([u8; 16]),
     /// A one-dimensional array of any of these, elements of one type.
-    Array(Cow<'a, [Value]>),
+    Array(Items<'a>),
 }
 
 /// An owned SQL value; see [`Datum`] for units.
@@ -125,8 +127,28 @@ impl Value {
             Self::Timestamp(v) => Datum::Timestamp(*v),
             Self::Interval(v) => Datum::Interval(*v),
             Self::Uuid(v) => Datum::Uuid(*v),
-            Self::Array(v) => Datum::Array(Cow::Borrowed(v)),
+            Self::Array(v) => Datum::Array(Items::Values(Cow::Borrowed(v))),
         }
+    }
+
+    /// The value as a datum that borrows nothing; texts, bytes and arrays come back as they are.
+    pub fn into_datum(self) -> std::result::Result<Datum<'static>, Self> {
+        Ok(match self {
+            Self::Text(_) | Self::Bytea(_) | Self::Array(_) => return Err(self),
+            Self::Null => Datum::Null,
+            Self::Bool(v) => Datum::Bool(v),
+            Self::Int2(v) => Datum::Int2(v),
+            Self::Int4(v) => Datum::Int4(v),
+            Self::Int8(v) => Datum::Int8(v),
+            Self::Float4(v) => Datum::Float4(v),
+            Self::Float8(v) => Datum::Float8(v),
+            Self::Numeric(v) => Datum::Numeric(v),
+            Self::Date(v) => Datum::Date(v),
+            Self::Time(v) => Datum::Time(v),
+            Self::Timestamp(v) => Datum::Timestamp(v),
+            Self::Interval(v) => Datum::Interval(v),
+            Self::Uuid(v) => Datum::Uuid(v),
+        })
     }
 
     /// Whether this is NULL.
@@ -154,7 +176,7 @@ impl Datum<'_> {
             Self::Timestamp(v) => Value::Timestamp(*v),
             Self::Interval(v) => Value::Interval(*v),
             Self::Uuid(v) => Value::Uuid(*v),
-            Self::Array(v) => Value::Array(v.as_ref().into()),
+            Self::Array(v) => Value::Array(v.to_values().into()),
         }
     }
 

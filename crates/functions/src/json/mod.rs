@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use ashlar_base::value::json::normalize;
 use ashlar_base::value::text::Zone;
-use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_base::{Datum, Error, ErrorCode, Items, Result, ScalarType, SqlType, Value};
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::DFSchema;
 use datafusion_expr::{Cast, Expr, ExprSchemable};
@@ -150,7 +150,7 @@ fn texts_of(datum: &Datum<'_>) -> Vec<Option<String>> {
         Datum::Array(values) => values
             .iter()
             .map(|value| match value {
-                Value::Text(text) => Some(text.to_string()),
+                Datum::Text(text) => Some(text.to_owned()),
                 _ => None,
             })
             .collect(),
@@ -202,9 +202,9 @@ fn followed<'a, 's>(
 
 /// The items of a path that is an array.
 fn array_steps<'d>(path: &'d Datum<'_>) -> impl Iterator<Item = Option<&'d str>> {
-    let items = if let Datum::Array(items) = path { items.as_ref() } else { &[] };
-    items.iter().map(|item| match item {
-        Value::Text(text) => Some(text.as_ref()),
+    let items = if let Datum::Array(items) = path { Some(items) } else { None };
+    items.into_iter().flat_map(Items::iter).map(|item| match item {
+        Datum::Text(text) => Some(text),
         _ => None,
     })
 }
@@ -363,8 +363,7 @@ pub(super) fn quoted(text: &str) -> String {
 pub(super) fn shown(sql_type: SqlType, datum: &Datum<'_>, zone: Zone) -> Result<String> {
     let mut out = String::new();
     if let (SqlType::Array(element), Datum::Array(items)) = (sql_type, datum) {
-        let items =
-            items.iter().map(|item| shown(element.into(), &item.as_datum(), zone)).collect::<Result<Vec<String>>>()?;
+        let items = items.iter().map(|item| shown(element.into(), &item, zone)).collect::<Result<Vec<String>>>()?;
         return Ok(format!("[{}]", items.join(",")));
     }
     append(sql_type, datum, zone, &mut out);

@@ -11,6 +11,7 @@ use anyhow::{Result, bail, ensure};
 
 use crate::record::measure::{MEASURES, Measure};
 use crate::record::{Case, Load, Measurement, Run, folder};
+use crate::report::is_harness;
 use crate::report::remarks::UNLIKE_CLIENTS;
 use crate::say;
 use crate::statistics::{Interval, confidence_of_each, difference, geometric_mean};
@@ -95,6 +96,8 @@ pub(crate) enum Comparison {
         rows: Vec<Row>,
         /// The word for the whole: slower if anything became worse.
         word: Word,
+        /// Measures that at least one side has no figures of in some case, and what it takes to have them.
+        missing: Vec<(Measure, &'static str)>,
         /// Wrong answers of both sides. Where there are any, no word is sure: what is fast may be so because it is wrong.
         wrong: u64,
     },
@@ -122,10 +125,13 @@ impl Side {
                 there.push(target);
             }
         }
+        // What the harness costs is measured beside every target, and is compared only if that is said.
+        let servers: Vec<&String> = there.iter().filter(|target| !is_harness(target)).collect();
         let target = match (named, &there[..]) {
             (Some(named), all) if all.iter().any(|target| target == named) => named.to_owned(),
             (Some(named), all) => bail!("{} has no figures of {named}, but of {all:?}", folder.display()),
             (None, [only]) => only.clone(),
+            (None, _) if servers.len() == 1 => servers[0].clone(),
             (None, all) => match like.filter(|like| all.iter().any(|target| target == like)) {
                 Some(like) => like.to_owned(),
                 None => bail!("{} has figures of {all:?}: say which, as {}:TARGET", folder.display(), folder.display()),
@@ -242,6 +248,7 @@ pub(crate) fn compare(base: &Side, test: &Side, options: Options) -> Result<Comp
         return Ok(Comparison::Unlike(unlike));
     }
     let mut figures = Vec::new();
+    let mut missing = Vec::new();
     for case in &base.run.load.cases() {
         for (side, run) in [("base", base), ("test", test)] {
             let all = run.run.of(&run.target, case).count();
@@ -258,6 +265,10 @@ pub(crate) fn compare(base: &Side, test: &Side, options: Options) -> Result<Comp
             if before.len() >= REPETITIONS_MIN && after.len() >= REPETITIONS_MIN {
                 let resolution = base.resolution(*measure, case) + test.resolution(*measure, case);
                 figures.push((case.clone(), *measure, before, after, resolution));
+            } else if let Some(needs) = measure.needs()
+                && !missing.contains(&(*measure, needs))
+            {
+                missing.push((*measure, needs));
             }
         }
     }
@@ -277,7 +288,7 @@ pub(crate) fn compare(base: &Side, test: &Side, options: Options) -> Result<Comp
     } else {
         Word::NoDifference
     };
-    Ok(Comparison::Alike { rows, word, wrong: base.wrong_answers() + test.wrong_answers() })
+    Ok(Comparison::Alike { rows, word, missing, wrong: base.wrong_answers() + test.wrong_answers() })
 }
 
 /// What two runs do not have in common although figures depend on it.

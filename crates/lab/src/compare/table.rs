@@ -34,7 +34,7 @@ pub(super) fn show(options: Options, comparison: &Comparison) -> Result<()> {
                 result(&format!("  {difference}"))?;
             }
         }
-        Comparison::Alike { rows, word, wrong } => {
+        Comparison::Alike { rows, word, missing, wrong } => {
             let mut case = None;
             for row in rows {
                 if case != Some(&row.case) {
@@ -62,6 +62,11 @@ pub(super) fn show(options: Options, comparison: &Comparison) -> Result<()> {
                     percent(row.interval.estimate),
                     row.word.text()
                 ))?;
+            }
+            if !missing.is_empty() {
+                let each: Vec<String> =
+                    missing.iter().map(|(measure, needs)| format!("{} ({needs})", measure.name())).collect();
+                result(&format!("\nnot compared: {}", each.join(", ")))?;
             }
             if *wrong > 0 {
                 return result(&format!("\nunsure: {wrong} answers were wrong, and what is wrong may be fast for it"));

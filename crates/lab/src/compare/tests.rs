@@ -200,4 +200,10 @@ fn measures_that_one_side_lacks_are_left_out() {
     let (_, rows) = words(&compare(&base, &test, OPTIONS).unwrap());
     assert_eq!(rows.len(), 7);
     assert!(rows.iter().all(|(measure, _)| *measure != Measure::CpuPerOperation));
+    // And it is said what it takes to have them.
+    test.run.measurements.iter_mut().for_each(|one| one.operations = 5000);
+    let Comparison::Alike { missing, .. } = compare(&base, &test, OPTIONS).unwrap() else { unreachable!() };
+    let named: Vec<Measure> = missing.iter().map(|(measure, _)| *measure).collect();
+    assert_eq!(named, [Measure::P999, Measure::CpuPerOperation, Measure::AllocatedPerOperation]);
+    assert_eq!(missing[0].1, "needs 10,000 operations in each repetition");
 }

@@ -6,6 +6,7 @@ pub(crate) mod engine;
 mod explained;
 pub(crate) mod http;
 mod incoming;
+pub(crate) mod login;
 pub(crate) mod pg;
 pub(crate) mod resp;
 pub(crate) mod text;

@@ -1,6 +1,6 @@
 //! A client of the PostgreSQL door: the simple protocol to prepare tables, COPY to fill them, and prepared statements to
-//! measure. No encryption, and no password but one in clear text or as MD5, for a proxy that cannot do without: nothing else that the
-//! lab starts asks for one.
+//! measure. No encryption; a password in clear text, as MD5 or by SCRAM-SHA-256, for a proxy that cannot do without and for servers
+//! that others run.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -10,14 +10,19 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use md5::{Digest, Md5};
+use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 
 use super::incoming::Incoming;
+use super::login::{self, Login};
 
 /// A message longer than this is a broken stream, not a row.
 const MESSAGE_BYTES_MAX: usize = 1 << 30;
 
-/// Who the lab is.
-const USER: &str = "postgres";
+/// What to do when one refuses who we are.
+const LOGIN: &str = "of a server that runs already PGUSER, PGPASSWORD and PGDATABASE say who the lab is";
+
+/// As servers name it.
+const SCRAM: &[u8] = SCRAM_SHA_256.as_bytes();
 
 /// The password of the user `postgres` at a server of the lab that asks for one.
 pub(crate) const PASSWORD: &str = "postgres";
@@ -72,7 +77,7 @@ impl<'a> Row<'a> {
 pub(crate) type Tag = Result<String, String>;
 
 impl PgClient {
-    /// Connects as the user `postgres` to the database `postgres`.
+    /// Connects, as the user `postgres` to the database `postgres` of a server of the lab's, and as the environment says of any other.
     pub(crate) fn connect(address: SocketAddr) -> Result<Self> {
         Self::connect_within(address, super::ANSWER_TIMEOUT)
     }
@@ -82,8 +87,10 @@ impl PgClient {
         let stream = super::connect(address)?;
         let (incoming, version) = (Incoming::new(patience), String::new());
         let mut client = Self { stream, out: Vec::new(), incoming, version, in_transaction: false };
+        let Login { user, database, password, .. } = login::of(address);
+        let mut scram = ScramSha256::new(password.as_bytes(), ChannelBinding::unsupported());
         let mut body = 196_608_i32.to_be_bytes().to_vec();
-        for text in ["user", USER, "database", "postgres", "application_name", "ashlar-lab", ""] {
+        for text in ["user", &user, "database", &database, "application_name", "ashlar-lab", ""] {
             body.extend_from_slice(text.as_bytes());
             body.push(0);
         }
@@ -94,13 +101,26 @@ impl PgClient {
             match client.message()? {
                 (b'R', [0, 0, 0, 0]) | (b'K' | b'N' | b'v', _) => {}
                 (b'R', [0, 0, 0, 3]) => {
-                    client.send(b'p', &[PASSWORD.as_bytes(), b"\0"]);
+                    client.send(b'p', &[password.as_bytes(), b"\0"]);
                     client.flush()?;
                 }
                 (b'R', [0, 0, 0, 5, salt @ ..]) => {
-                    let answer = hashed(PASSWORD, USER, salt);
+                    let answer = hashed(&password, &user, salt);
                     client.send(b'p', &[answer.as_bytes(), b"\0"]);
                     client.flush()?;
+                }
+                (b'R', [0, 0, 0, 10, ways @ ..]) if ways.split(|byte| *byte == 0).any(|way| way == SCRAM) => {
+                    let first = scram.message();
+                    client.send(b'p', &[SCRAM, b"\0", &(first.len() as u32).to_be_bytes(), first]);
+                    client.flush()?;
+                }
+                (b'R', [0, 0, 0, 11, challenge @ ..]) => {
+                    scram.update(challenge).with_context(|| format!("the password at {address}"))?;
+                    client.send(b'p', &[scram.message()]);
+                    client.flush()?;
+                }
+                (b'R', [0, 0, 0, 12, proof @ ..]) => {
+                    scram.finish(proof).with_context(|| format!("{address} does not know the password itself"))?;
                 }
                 (b'R', _) => bail!("{address} asks for a password in a way that the lab does not know"),
                 (b'S', body) => {
@@ -109,7 +129,7 @@ impl PgClient {
                         client.version = parts.next().unwrap_or_default().into_owned();
                     }
                 }
-                (b'E', body) => bail!("{address} refuses: {}", report(body)),
+                (b'E', body) => bail!("{address} refuses: {}; {LOGIN}", report(body)),
                 (b'Z', _) => return Ok(client),
                 (kind, _) => bail!("{address} sends a message {:?} at the start", kind.escape_ascii().to_string()),
             }

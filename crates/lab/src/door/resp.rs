@@ -35,14 +35,21 @@ pub(crate) enum Reply<'a> {
 }
 
 impl RespClient {
-    /// Connects; says nothing yet.
+    /// Connects; says nothing yet but a password, to a server that others run.
     pub(crate) fn connect(address: SocketAddr) -> Result<Self> {
         Self::connect_within(address, super::ANSWER_TIMEOUT)
     }
 
     /// Likewise; no answer may take longer than this.
     pub(crate) fn connect_within(address: SocketAddr, patience: Duration) -> Result<Self> {
-        Ok(Self { stream: super::connect(address)?, out: Vec::new(), incoming: Incoming::new(patience) })
+        let mut client = Self { stream: super::connect(address)?, out: Vec::new(), incoming: Incoming::new(patience) };
+        if let Some(password) = super::login::of(address).resp_password {
+            match client.command(&["AUTH", &password])? {
+                Reply::Simple(b"OK") => {}
+                other => bail!("{address} does not take the password of REDISCLI_AUTH: {other}"),
+            }
+        }
+        Ok(client)
     }
 
     /// Begins a command of so many words, which follow by [`RespClient::word`].

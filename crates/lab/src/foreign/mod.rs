@@ -21,6 +21,7 @@ use anyhow::{Context, Result, bail};
 use ashlar_base::clock::monotonic;
 
 use crate::clock::{Nanos, pause};
+use crate::door::login;
 use crate::load::{Observer, Sample, Seen, Windows};
 use crate::record::{ClientKind, LatencySummary};
 use crate::targets::process::on_path;
@@ -200,7 +201,7 @@ impl Load {
         if let Work::Script { text, .. } = &self.work {
             let file = folder.path().join("script.sql");
             std::fs::write(&file, text)?;
-            command.arg("-f").arg(file).arg("postgres");
+            command.arg("-f").arg(file).arg(login::of(self.address).database);
         }
         let path = |name: &str| folder.path().join(name);
         let (out, errors) = (std::fs::File::create(path("out"))?, std::fs::File::create(path("errors"))?);

@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::Told;
+use crate::door::login;
 use crate::record::LatencySummary;
 use crate::targets::{on_path, postgres_programs};
 use crate::workload::Protocol;
@@ -32,11 +33,13 @@ pub(super) fn arguments(
         Protocol::Text => "simple",
     };
     command.args(["-n", "-M", protocol, "-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
-    command.args(["-U", "postgres", "-c", &connections.to_string(), "-j", "1", "-T", &seconds.to_string()]);
+    let login = login::of(address);
+    command.args(["-U", &login.user, "-c", &connections.to_string(), "-j", "1", "-T", &seconds.to_string()]);
     // A user's own settings for libpq must not reach it.
     for variable in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGOPTIONS"] {
         command.env_remove(variable);
     }
+    command.env("PGPASSWORD", login.password);
 }
 
 /// What its report says: transactions, how many a second, connecting left out, and how long one took on average.

@@ -1,6 +1,7 @@
 //! The machine, the lab and the source that a run was made with.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
@@ -71,8 +72,14 @@ pub(crate) fn build_of_the_lab() -> String {
 impl Commit {
     /// That of the repository which the current folder is in, if it is in one.
     pub(crate) fn here() -> Option<Self> {
-        let id = git(&["rev-parse", "HEAD"])?;
-        Some(Self { id, dirty: !git(&["status", "--porcelain"])?.is_empty() })
+        Self::of(Path::new("."))
+    }
+
+    /// Likewise of another folder. Files that nobody has told Git of are no change of the source: what is built of one is named by a
+    /// file that Git knows.
+    fn of(folder: &Path) -> Option<Self> {
+        let id = git(folder, &["rev-parse", "HEAD"])?;
+        Some(Self { id, dirty: !git(folder, &["status", "--porcelain", "--untracked-files=no"])?.is_empty() })
     }
 }
 
@@ -82,7 +89,34 @@ impl std::fmt::Display for Commit {
     }
 }
 
-fn git(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(arguments).stderr(Stdio::null()).output().ok()?;
+fn git(folder: &Path, arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").arg("-C").arg(folder).args(arguments).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_changed_is_dirty_and_a_stray_file_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        assert_eq!(Commit::of(here), None);
+        let does = |arguments: &[&str]| {
+            let who = ["-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false"];
+            git(here, &[&who[..], arguments].concat()).unwrap()
+        };
+        does(&["init", "--quiet"]);
+        fs::write(here.join("source"), "one\n").unwrap();
+        does(&["add", "source"]);
+        does(&["commit", "--quiet", "--no-verify", "-m", "first"]);
+        let id = does(&["rev-parse", "HEAD"]);
+        fs::write(here.join("stray"), "notes\n").unwrap();
+        assert_eq!(Commit::of(here), Some(Commit { id: id.clone(), dirty: false }));
+        fs::write(here.join("source"), "two\n").unwrap();
+        assert_eq!(Commit::of(here), Some(Commit { id: id.clone(), dirty: true }));
+        does(&["add", "source"]);
+        assert_eq!(Commit::of(here), Some(Commit { id, dirty: true }));
+    }
 }

@@ -65,6 +65,24 @@ impl Measure {
         }
     }
 
+    /// What it takes to have it, of a measure that every run is to have.
+    pub(crate) fn needs(self) -> Option<&'static str> {
+        match self {
+            Self::P90 => Some("needs 100 operations in each repetition"),
+            Self::P99 => Some("needs 1,000 operations in each repetition"),
+            Self::P999 => Some("needs 10,000 operations in each repetition"),
+            Self::CpuPerOperation | Self::MemoryPeak => Some("known of servers that the lab started"),
+            Self::AllocatedPerOperation => Some("run --profile allocations takes it, of a server that gives profiles"),
+            Self::Throughput
+            | Self::Mean
+            | Self::P50
+            | Self::MemoryAboveData
+            | Self::EngineMemory
+            | Self::EntryMemory
+            | Self::EntryLive => None,
+        }
+    }
+
     /// Whether it says what the server needed, and not how fast it was.
     pub(crate) fn is_need(self) -> bool {
         self == Self::CpuPerOperation || self.is_bytes()

@@ -39,6 +39,11 @@ struct Reported {
     drawings: Vec<String>,
 }
 
+/// Whether a target costs what the harness costs, and nothing besides.
+pub(crate) fn is_harness(target: &str) -> bool {
+    [plots::HARNESS, plots::HARNESS_JAVA, plots::HARNESS_FOREIGN].contains(&target)
+}
+
 /// Writes `report.html` and `report.md` into `out`, or into the folder of the first run.
 pub(crate) fn run(folders: &[PathBuf], out: Option<&Path>) -> Result<()> {
     let records = folders.iter().map(|path| Ok((path, folder::load(path)?))).collect::<Result<Vec<_>>>()?;

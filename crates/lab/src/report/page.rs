@@ -8,7 +8,7 @@ use super::flames::Flame;
 use super::html::{element, escape};
 use super::plots::{HARNESS, HARNESS_FOREIGN, HARNESS_JAVA};
 use super::table::{Column, Table, case_column, columns, repetitions, wrong};
-use super::{Reported, below, facts, plots, remarks};
+use super::{Reported, below, facts, is_harness, plots, remarks};
 use crate::record::measure::Measure;
 use crate::record::{Case, ClientKind, Measurement, MeasurementState, Run};
 
@@ -120,7 +120,7 @@ fn figures(run: &Run) -> String {
 
 /// How the row of a target looks.
 fn class(target: &str) -> &'static str {
-    if [HARNESS, HARNESS_JAVA, HARNESS_FOREIGN].contains(&target) { "harness" } else { "target" }
+    if is_harness(target) { "harness" } else { "target" }
 }
 
 fn cell(run: &Run, target: &str, case: &Case, column: &Column) -> String {

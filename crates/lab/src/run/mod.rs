@@ -72,6 +72,8 @@ pub(crate) struct Options {
     pub(crate) ashlar: Option<PathBuf>,
     pub(crate) out: Option<PathBuf>,
     pub(crate) sizes: Sizes,
+    /// Whether what the harness costs is measured beside the targets, where none of them does that.
+    pub(crate) harness: bool,
     /// What is planted into `noop`.
     pub(crate) plant: Option<Plant>,
 }
@@ -125,13 +127,17 @@ struct Session {
     record: Run,
     folder: Folder,
     show: show::Show,
+    /// Targets that were named; those after them in the record are there for what the harness costs.
+    named: usize,
 }
 
 /// Runs it. An error means that nothing was measured.
 pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let kind = Kind::find(&options.workload)?;
     let workload = kind.with(&options.sizes)?;
-    let targets = parse_targets(&options.targets)?;
+    let mut targets = parse_targets(&options.targets)?;
+    let harnesses = if options.harness { harnesses(&targets, kind, &options.sizes) } else { Vec::new() };
+    targets.extend(harnesses.iter().cloned());
     let queries = match workload.steps() {
         Some(steps) => {
             if !options.queries.is_empty() {
@@ -197,8 +203,9 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
         target.presence(kind, &options.sizes, options.ashlar.as_ref())
     };
     let presence: Vec<_> = targets.iter().map(presence).collect();
-    if presence.iter().all(Result::is_err) {
-        let reasons = targets.iter().zip(&presence).map(|(target, presence)| {
+    let named = targets.len() - harnesses.len();
+    if presence[..named].iter().all(Result::is_err) {
+        let reasons = targets[..named].iter().zip(&presence).map(|(target, presence)| {
             format!("{target} is absent: {}", presence.as_ref().err().map_or("", String::as_str))
         });
         return Err(NobodyHere(reasons.collect::<Vec<_>>().join("\n")).into());
@@ -207,7 +214,8 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
     let pace = options.rate.map_or(Pace::Closed, |per_second| Pace::Open { per_second });
     let windows = Windows { warm_up: options.warm_up, measured: options.seconds };
     let show = show::Show::new(&record);
-    let mut session = Session { workload, pace, windows, profiles: options.profiles.clone(), record, folder, show };
+    let mut session =
+        Session { workload, pace, windows, profiles: options.profiles.clone(), record, folder, show, named };
     session.show.heading(&session.record);
 
     let start = Start {
@@ -232,10 +240,15 @@ pub(crate) fn run(options: &Options) -> Result<Outcome> {
             }
         }
     }
+    for harness in &harnesses {
+        session
+            .show
+            .note(&format!("{harness} is measured beside: what the harness costs by itself (--no-harness: not)"));
+    }
     session.show.length(&session.record, present.len());
     session.folder.save(&session.record)?;
     session.measure_all(present, kind, &start)?;
-    if session.record.measurements.is_empty() && !interrupt::is_set() {
+    if !session.has_figures() && !interrupt::is_set() {
         session.finish("no target could be measured")?;
         bail!("no target could be measured; {} says why", path.join("run.json").display());
     }
@@ -280,6 +293,23 @@ fn parse_targets(names: &[String]) -> Result<Vec<Target>> {
         targets.push(target);
     }
     Ok(targets)
+}
+
+/// The targets that cost what the harness costs, by each kind of client that these have; those that cannot be asked are left out, and
+/// those that are among them.
+fn harnesses(targets: &[Target], kind: &Kind, sizes: &Sizes) -> Vec<Target> {
+    let through = [
+        Target::Noop,
+        Target::Lettuce(Box::new(Target::Noop)),
+        Target::Foreign(Program::RedisBenchmark, Box::new(Target::Noop)),
+    ];
+    let is_wanted = |harness: &Target| {
+        !targets.contains(harness)
+            && targets.iter().any(|target| target.client_kind() == harness.client_kind())
+            && kind.takes(harness.server()).is_ok()
+            && harness.presence(kind, sizes, None).is_ok()
+    };
+    through.into_iter().filter(is_wanted).collect()
 }
 
 fn absent(target: &Target, reason: &str) -> TargetRecord {
@@ -382,9 +412,19 @@ impl Session {
                     present.retain(|(there, _)| *there != position);
                 }
                 self.folder.save(&self.record)?;
+                if present.iter().all(|(there, _)| *there >= self.named) {
+                    // The harness alone says nothing of anybody.
+                    return Ok(());
+                }
             }
         }
         Ok(())
+    }
+
+    /// Whether a target that was named has been measured at all.
+    fn has_figures(&self) -> bool {
+        let named = &self.record.targets[..self.named];
+        self.record.measurements.iter().any(|one| named.iter().any(|target| target.name == one.target))
     }
 
     /// One repetition of one target: a new process with its data, measured in each case. An error means that
@@ -544,5 +584,22 @@ mod tests {
     fn every_second_repetition_goes_backwards() {
         let orders: Vec<Vec<u32>> = (1..=3).map(|repetition| in_turn(&[2, 4, 8], repetition)).collect();
         assert_eq!(orders, [[2, 4, 8], [8, 4, 2], [2, 4, 8]]);
+    }
+
+    #[test]
+    fn the_harness_is_measured_by_each_kind_of_client_where_it_knows_the_answers() {
+        let added = |targets: &[&str], workload: &str| {
+            let targets: Vec<Target> = targets.iter().map(|name| Target::parse(name).unwrap()).collect();
+            let found = harnesses(&targets, Kind::find(workload).unwrap(), &Sizes::default());
+            found.iter().map(Target::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(added(&["ashlar", "redis"], "kv-get"), ["noop"]);
+        assert_eq!(added(&["ashlar", "noop"], "kv-get"), [""; 0]);
+        assert_eq!(added(&["postgres"], "sql-key"), ["noop"]);
+        for keeps in ["tpcb", "tpcc", "kv-memory", "copy-in", "tpch"] {
+            assert_eq!(added(&["ashlar"], keeps), [""; 0], "{keeps}");
+        }
+        // pgbench asks noop for descriptions of rows, which it has not.
+        assert_eq!(added(&["pgbench=ashlar"], "sql-key"), [""; 0]);
     }
 }

@@ -109,31 +109,29 @@ impl One<'_> {
                 sample
             }
         };
-        watch.bar.end();
+        let Watch { bar, usage, resident, server_cpu: parts, profiling, client, machine, .. } = watch;
+        bar.end();
         let mut one = Measurement::of(&self.target.name, self.case, self.repetition, &sample);
         one.beside = beside;
-        let server_cpu = watch.server_cpu.iter().map(|(_, seconds)| seconds).copied().reduce(|all, part| all + part);
+        let server_cpu = parts.iter().map(|(_, seconds)| seconds).copied().reduce(|all, part| all + part);
         one.server_cpu_seconds = server_cpu;
-        if watch.server_cpu.len() > 1 {
+        if parts.len() > 1 {
             let part = |(name, seconds): &(&str, f64)| ServerPart { name: (*name).to_owned(), cpu_seconds: *seconds };
-            one.server_parts = watch.server_cpu.iter().map(part).collect();
+            one.server_parts = parts.iter().map(part).collect();
         }
-        one.client_cpu_seconds = watch.client.used;
-        one.other_cpu_seconds = match (watch.machine.used, server_cpu, watch.client.used) {
+        one.client_cpu_seconds = client.used;
+        one.other_cpu_seconds = match (machine.used, server_cpu, client.used) {
             // The kernel counts each in ticks of its own, so the difference may be a little below nothing.
             (Some(all), Some(server), Some(client)) => Some((all - server - client).max(0.0)),
             _ => None,
         };
-        one.server_memory_peak_bytes = watch.usage.as_ref().and_then(Usage::peak_bytes);
-        let least = [self.target.loaded_bytes, watch.resident].into_iter().flatten().min();
+        one.server_memory_peak_bytes = usage.as_ref().and_then(Usage::peak_bytes);
+        let least = [self.target.loaded_bytes, resident].into_iter().flatten().min();
         one.server_memory_loaded_bytes = self.case.query.as_ref().and(least);
         let name = file_name(&one);
-        let save = |text: Option<String>, when: &str| -> Result<Option<String>> {
-            text.map(|text| session.folder.save_metrics(&format!("{name}-{when}"), &text)).transpose()
-        };
-        one.metrics_before = save(metrics_before, "before")?;
-        one.metrics_after = save(self.metrics(), "after")?;
-        for taken in watch.profiling.taken(one.state == MeasurementState::Complete) {
+        let metrics_after = self.metrics();
+        (one.metrics_before, one.metrics_after) = self.saved(&one, metrics_before, metrics_after)?;
+        for taken in profiling.taken(one.state == MeasurementState::Complete) {
             match taken {
                 Ok(taken) => {
                     let file = session.folder.save_profile(&format!("{name}-{}", taken.kind), &taken.stacks)?;
@@ -183,8 +181,22 @@ impl One<'_> {
         }
     }
 
+    /// Puts metrics into the folder; the names of their files.
+    pub(super) fn saved(
+        &self,
+        one: &Measurement,
+        before: Option<String>,
+        after: Option<String>,
+    ) -> Result<(Option<String>, Option<String>)> {
+        let save = |text: Option<String>, when: &str| -> Result<Option<String>> {
+            let name = format!("{}-{when}", file_name(one));
+            text.map(|text| self.session.folder.save_metrics(&name, &text)).transpose()
+        };
+        Ok((save(before, "before")?, save(after, "after")?))
+    }
+
     /// The metrics of the server. A page that cannot be read is no reason to lose the figures.
-    fn metrics(&self) -> Option<String> {
+    pub(super) fn metrics(&mut self) -> Option<String> {
         match self.target.running.metrics()? {
             Ok(text) => Some(text),
             Err(error) => {

@@ -33,6 +33,7 @@ impl One<'_> {
             self.target.empty = Some(look(self.target)?);
         }
         let (empty_bytes, empty_live_bytes) = self.target.empty.unwrap_or_default();
+        let metrics_before = self.metrics();
         let place = self.target.place;
         let client = self.target.client.as_ref().map(crate::java::Client::process_id);
         let bar = session.show.loading(&format!("{}, {name}, repetition {}", self.target.name, self.repetition));
@@ -60,12 +61,14 @@ impl One<'_> {
         }
         // Before its values are read, which takes memory too.
         let (bytes, live_bytes) = look(self.target)?;
+        let metrics_after = self.metrics();
         let fault = match &mut self.target.client {
             Some(client) => client.fault(&name)?,
             None => steps.fault(place, &name)?,
         };
         let mut one =
             Measurement::of(&self.target.name, self.case, self.repetition, &Seen::nothing().sample(seconds, false));
+        (one.metrics_before, one.metrics_after) = self.saved(&one, metrics_before, metrics_after)?;
         one.operations = operations;
         one.operations_per_second = operations as f64 / seconds.max(f64::MIN_POSITIVE);
         one.server_cpu_seconds = server_cpu;

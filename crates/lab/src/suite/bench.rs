@@ -284,16 +284,30 @@ pub(super) const SUITE: Suite = Suite {
         Group {
             name: "value",
             long: false,
-            steps: &[Step {
-                name: "value",
-                words: "sql-value --index btree --rows {rows} --columns narrow --threads 1 --target ashlar,postgres,noop",
-            }],
-            rows: &[Row {
-                what: "SQL by indexed value, one row of {rows}, one connection",
-                wanted: "2 x PostgreSQL",
-                of: &["value"],
-                shown: Shown::Rates { per: None },
-            }],
+            steps: &[
+                Step {
+                    name: "value",
+                    words: "sql-value --index btree --rows {rows} --columns narrow --threads 1 --target ashlar,postgres,noop",
+                },
+                Step {
+                    name: "values",
+                    words: "sql-value --index btree --rows {rows} --columns narrow --threads 16 --target ashlar,postgres,noop",
+                },
+            ],
+            rows: &[
+                Row {
+                    what: "SQL by indexed value, one row of {rows}, one connection",
+                    wanted: "2 x PostgreSQL",
+                    of: &["value"],
+                    shown: Shown::Rates { per: None },
+                },
+                Row {
+                    what: "the same with 16 connections",
+                    wanted: "2 x PostgreSQL",
+                    of: &["values"],
+                    shown: Shown::Rates { per: None },
+                },
+            ],
         },
         Group {
             name: "copy",

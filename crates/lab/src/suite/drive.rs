@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! OUT/suite.json          which suite, and at which length
-//! OUT/GROUP-STEP-ROUND/   the folder of a run; `command` in it is what measures it again
+//! OUT/GROUP-STEP-ROUND/   the folder of a run; `command` in it is what measures it again, `took-seconds` how long it took
 //! OUT/suite.md            the table, and what it was measured on
 //! OUT/report.html         what `report` makes of all runs
 //! ```
@@ -43,6 +43,9 @@ const MARK: &str = "suite.json";
 
 /// In the folder of a run: what measures it again.
 const COMMAND: &str = "command";
+
+/// Likewise: how long it took, starting and loading servers among it.
+const TOOK: &str = "took-seconds";
 
 /// Seconds that starting a server and filling it take, at a guess; of a JVM with its client.
 const START_SECONDS: [f64; 2] = [1.5, 12.0];
@@ -275,10 +278,15 @@ impl Drive<'_> {
         fs::write(one.folder.join(COMMAND), command(words))?;
         let mut options = run_options(words)?;
         options.out = Some(one.folder.clone());
+        // Rows name it where they show it.
+        options.harness = false;
         options.ashlar.clone_from(&self.options.ashlar);
         // Other numbers in each round, as in the repetitions of one run.
         options.seed = u64::from(one.round);
-        if let Err(error) = measure::run(&options) {
+        let begun = monotonic();
+        let outcome = measure::run(&options);
+        fs::write(one.folder.join(TOOK), format!("{:.1}\n", begun.elapsed().as_secs_f64()))?;
+        if let Err(error) = outcome {
             say::note(&format!("suite: {error:#}"));
             let (folder, reason, nobody) = (one.folder.clone(), format!("{error:#}"), error.is::<NobodyHere>());
             self.failures.push(Failure { folder, reason, nobody });
@@ -331,13 +339,11 @@ impl Drive<'_> {
         if runs.is_empty() && rows.iter().all(|row| row.shape.figures.is_empty()) {
             bail!("nothing was measured");
         }
-        let text = page::text(suite, self.options.length, &runs, &rows);
+        let text = page::text(suite, self.options.length, &runs, self.took()?, &rows);
         let path = self.out.join("suite.md");
         fs::write(&path, &text).with_context(|| path.display().to_string())?;
         say::result(&text)?;
-        let mut folders: Vec<PathBuf> = fs::read_dir(&self.out)?.flatten().map(|entry| entry.path()).collect();
-        folders.retain(|path| path.join("run.json").is_file() && !is_set_aside(path));
-        folders.sort();
+        let folders = self.folders()?;
         if !folders.is_empty() {
             report::run(&folders, Some(&self.out))?;
         }
@@ -351,6 +357,24 @@ impl Drive<'_> {
             page::write(page, suite, self.options.length, &text)?;
         }
         Ok(if is_whole { measure::Outcome::Whole } else { measure::Outcome::Lacking })
+    }
+
+    /// How long all runs took, in seconds, each in whichever call of the suite it was made; None if that is not known of one.
+    fn took(&self) -> Result<Option<f64>> {
+        let mut seconds = Some(0.0);
+        for path in self.folders()? {
+            let took = fs::read_to_string(path.join(TOOK)).ok().and_then(|text| text.trim().parse::<f64>().ok());
+            seconds = seconds.zip(took).map(|(all, one)| all + one);
+        }
+        Ok(seconds.filter(|seconds| *seconds > 0.0))
+    }
+
+    /// The folders of all runs that are there, by name.
+    fn folders(&self) -> Result<Vec<PathBuf>> {
+        let mut folders: Vec<PathBuf> = fs::read_dir(&self.out)?.flatten().map(|entry| entry.path()).collect();
+        folders.retain(|path| path.join("run.json").is_file() && !is_set_aside(path));
+        folders.sort();
+        Ok(folders)
     }
 
     /// The command that goes on.

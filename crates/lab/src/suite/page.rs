@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use super::figures::Shape;
+use super::numbers::spoken;
 use super::{Length, Suite};
 use crate::record::{Run, TargetState};
 use crate::report::remarks::disturbed;
@@ -18,9 +19,9 @@ pub(super) struct Line {
     pub(super) shape: Shape,
 }
 
-/// What was measured on what, and the table.
-pub(super) fn text(suite: &Suite, length: Length, runs: &[Run], lines: &[Line]) -> String {
-    let mut text = facts(length, runs);
+/// What was measured on what, in how many seconds, and the table.
+pub(super) fn text(suite: &Suite, length: Length, runs: &[Run], took: Option<f64>, lines: &[Line]) -> String {
+    let mut text = facts(length, runs, took);
     text.push_str(&format!("\n| what | {} | figures | where we stand |\n|---|---|---|---|\n", suite.wanted));
     for Line { what, wanted, shape } in lines {
         let figures = if shape.figures.is_empty() { "-".to_owned() } else { shape.figures.join("<br>") };
@@ -31,7 +32,7 @@ pub(super) fn text(suite: &Suite, length: Length, runs: &[Run], lines: &[Line]) 
 }
 
 /// What figures depend on, as a list. What differs between runs is said in full.
-fn facts(length: Length, runs: &[Run]) -> String {
+fn facts(length: Length, runs: &[Run], took: Option<f64>) -> String {
     let each = |of: &dyn Fn(&Run) -> String| {
         let mut all: Vec<String> = Vec::new();
         for text in runs.iter().map(of).filter(|text| !text.is_empty()) {
@@ -61,8 +62,9 @@ fn facts(length: Length, runs: &[Run]) -> String {
         machine,
         versions(runs),
         format!(
-            "{} length: medians of {rounds} interleaved repetitions, memory of one; windows of {windows} s",
-            length.name()
+            "{} length: medians of {rounds} interleaved repetitions, memory of one; windows of {windows} s{}",
+            length.name(),
+            took.map_or_else(String::new, |took| format!("; {} in all, servers started and filled", spoken(took)))
         ),
         disturbance(runs),
     ] {
@@ -157,17 +159,30 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_the_repository_has_the_marks_of_both_lengths() {
+    fn the_page_of_the_repository_has_the_marks_of_every_suite_and_of_both_lengths_of_the_first() {
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks.md");
-        for length in [Length::Short, Length::Full] {
-            has_marks(&page, &SUITES[0], length).unwrap();
+        for suite in SUITES {
+            has_marks(&page, suite, Length::Short).unwrap();
         }
+        has_marks(&page, &SUITES[0], Length::Full).unwrap();
+    }
+
+    #[test]
+    fn how_long_it_took_is_said() {
+        let took = |took| text(&SUITES[0], Length::Short, &[], took, &[]);
+        assert!(
+            took(Some(1620.0)).contains("windows of 0 s; 27 min 00 s in all, servers started and filled\n"),
+            "{}",
+            took(Some(1620.0))
+        );
+        assert!(!took(None).contains("in all"));
     }
 
     #[test]
     fn a_row_without_figures_gives_its_reason() {
         let shape = Shape { figures: Vec::new(), standing: "needs\nindexes".to_owned() };
-        let text = text(&SUITES[0], Length::Short, &[], &[Line { what: "index".to_owned(), wanted: "2 x", shape }]);
+        let text =
+            text(&SUITES[0], Length::Short, &[], None, &[Line { what: "index".to_owned(), wanted: "2 x", shape }]);
         assert!(text.ends_with("| index | 2 x | - | needs indexes |\n"), "{text}");
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
+use super::metrics::Metrics;
 use super::process::Process;
 use super::{Running, Start};
 use crate::java::Product;
@@ -102,7 +103,7 @@ fn start_member(
         program: Some(program),
         configuration,
         http: None,
-        has_metrics: false,
+        metrics: Metrics::Process,
         process: Some(process),
     })
 }
@@ -111,4 +112,10 @@ fn start_member(
 pub(super) fn live_bytes(member: &mut Process) -> Result<u64> {
     let bytes = member.ask("heap", ANSWER_PATIENCE, &mut |_| Ok(()))?;
     bytes.parse().with_context(|| format!("the heap is {bytes:?}"))
+}
+
+/// What its JVM counts, a line each.
+pub(super) fn metrics(member: &mut Process) -> Result<String> {
+    let said = member.ask("metrics", ANSWER_PATIENCE, &mut |_| Ok(()))?;
+    Ok(said.split(' ').flat_map(|pair| [pair, "\n"]).collect())
 }

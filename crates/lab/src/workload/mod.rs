@@ -366,6 +366,11 @@ impl Kind {
         }
     }
 
+    /// The flags that say how large it is.
+    pub(crate) fn sizes(&self) -> &'static [&'static str] {
+        self.sizes
+    }
+
     /// Whether this target can be asked at all; else why not.
     pub(crate) fn takes(&self, target: &Target) -> Result<(), String> {
         if self.needs_store && *target == Target::Noop {

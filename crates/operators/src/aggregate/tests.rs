@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::*;
-use arrow::compute::{SortColumn, concat_batches, lexsort_to_indices, take};
+use arrow::compute::{SortColumn, cast, concat_batches, lexsort_to_indices, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::{DataFusionError, Result};
@@ -289,6 +289,56 @@ fn nan_is_the_greatest_float_and_groups_without_values_are_null() {
         state.update(&[values], &[0, 0, 0, 1, 1, 2], None, 3).unwrap();
         let expected: ArrayRef = Arc::new(Float64Array::from(expected.to_vec()));
         assert_eq!(&state.evaluate().unwrap(), &expected);
+    }
+}
+
+#[test]
+fn least_and_greatest_texts_are_those_of_a_twin() {
+    for (is_text, is_max) in [(true, true), (true, false), (false, true), (false, false)] {
+        let data_type = if is_text { DataType::Utf8 } else { DataType::Binary };
+        let memory = memory();
+        let mut state = of_extremes(&data_type, is_max, memory.charge()).unwrap();
+        let mut twin: Vec<Option<String>> = Vec::new();
+        for round in 0..300_u64 {
+            let is_null = |row: u64| round % 5 == 4 && row.is_multiple_of(3);
+            // Short and long ones in turn, so that some fit where others were; the longest last.
+            let text = |row: u64| {
+                let number = scrambled(row * 31 + round);
+                format!("{:x}{}", number >> 48, "é".repeat((number % (1 + round / 4)) as usize))
+            };
+            let texts: StringArray = (0..64).map(|row| (!is_null(row)).then(|| text(row))).collect();
+            let filter: Option<BooleanArray> =
+                (round % 7 == 6).then(|| (0..64).map(|row| Some(row % 2 == 0)).collect());
+            let ids: Vec<usize> = (0..64).map(|row| (scrambled(row + round) % (round + 1)) as usize).collect();
+            let groups = twin.len().max(ids.iter().max().unwrap() + 1);
+            twin.resize(groups, None);
+            for (row, id) in ids.iter().enumerate() {
+                if texts.is_valid(row) && filter.as_ref().is_none_or(|filter| filter.value(row)) {
+                    let (new, old) = (texts.value(row), &mut twin[*id]);
+                    if old.as_ref().is_none_or(|old| if is_max { new > old.as_str() } else { new < old.as_str() }) {
+                        *old = Some(new.to_owned());
+                    }
+                }
+            }
+            let values: ArrayRef = cast(&texts, &data_type).unwrap();
+            state.reserve(groups, Wish::IfFree).unwrap();
+            state.update(&[values], &ids, filter.as_ref(), groups).unwrap();
+            if round % 50 == 49 {
+                // There and back, each group in the place of another.
+                let states = state.state().unwrap();
+                let turned: Vec<usize> = (0..groups).rev().collect();
+                state.reserve(groups, Wish::IfFree).unwrap();
+                state.merge(&states, &turned, groups).unwrap();
+                twin.reverse();
+            }
+        }
+        let used: usize = twin.iter().flatten().map(String::len).sum();
+        // A quarter that is not used, and a quarter for those to come.
+        assert!(state.bytes() < used * 2 + twin.len() * 16, "{} bytes are charged for {used}", state.bytes());
+        let found = cast(&state.evaluate().unwrap(), &DataType::Utf8).unwrap();
+        let found: Vec<Option<&str>> = found.as_string::<i32>().iter().collect();
+        let expected: Vec<Option<&str>> = twin.iter().map(Option::as_deref).collect();
+        assert_eq!(found, expected);
     }
 }
 

@@ -101,7 +101,7 @@ impl LineFinder {
     }
 
     fn find_text(&mut self, rest: &[u8], ended: bool) -> Result<Option<Line>, DecodeError> {
-        while let Some(step) = rest[self.offset..].iter().position(|byte| matches!(byte, b'\n' | b'\r' | b'\\')) {
+        while let Some(step) = memchr::memchr3(b'\n', b'\r', b'\\', &rest[self.offset..]) {
             self.offset += step;
             if self.offset > self.row_bytes_max {
                 return Err(self.too_long());

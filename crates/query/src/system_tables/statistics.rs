@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use ashlar_base::value::text::{self, TextStyle};
-use ashlar_base::{Datum, Result, SqlType, Value};
+use ashlar_base::{Datum, Items, Result, SqlType, Value};
 
 use super::Picture;
 use super::layout::{Rows, int4, maybe, string};
@@ -43,7 +43,7 @@ fn array_text(sql_type: SqlType, values: &[Value]) -> Value {
     let SqlType::Scalar(scalar) = sql_type else { return Value::Null };
     let shown = (!values.is_empty()).then(|| {
         let mut out = Vec::new();
-        let array = Datum::Array(Cow::Borrowed(values));
+        let array = Datum::Array(Items::Values(Cow::Borrowed(values)));
         text::write(SqlType::Array(scalar), &array, &TextStyle::default(), &mut out);
         String::from_utf8_lossy(&out).into_owned()
     });

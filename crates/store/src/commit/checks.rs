@@ -33,7 +33,7 @@ pub(super) fn take_values(locked: &mut [Locked<'_>], ignored: &[TableId]) -> Res
         let uniques = indexes.iter().filter(|index| index.unique.is_some()).count();
         let bytes = uniques * (size_of::<Claim>() + 32) + size_of::<(usize, Written)>() + 64;
         let loaded = locked.loads.iter().map(Load::row_count).sum::<usize>();
-        charges.push(Charge::new(staged.account(), bytes * (staged.row_count() + loaded))?);
+        charges.push(Charge::of_statement(staged.account(), bytes * (staged.row_count() + loaded))?);
         locked.examine(number, &mut rows, &mut examined)?;
     }
     let Examined { mut claims, released } = examined;

@@ -210,11 +210,13 @@ impl LockTable {
     pub(crate) fn new(total: &Arc<Total>) -> Arc<Self> {
         let hasher = RandomState::default();
         let shard = |_| Shard(Mutex::new(HashMap::with_hasher(hasher.clone())));
+        let account = Account::of_statement(total);
+        account.take_kept(true);
         Arc::new(Self {
             shards: (0..SHARDS).map(shard).collect(),
             waits: Mutex::default(),
             owners: AtomicU64::new(0),
-            account: Account::new(total),
+            account,
             begun: AtomicU64::new(0),
             deadlocks: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),

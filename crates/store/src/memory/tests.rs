@@ -49,3 +49,23 @@ fn a_reservation_stays_within_the_bound_and_gives_everything_back() {
     drop((first, second));
     assert_eq!(total.used(), 0);
 }
+
+#[test]
+fn rows_leave_room_for_statements_even_where_they_are_over_the_bound() {
+    let total = Total::new(1600);
+    let (rows, statement) = (Account::new(&total), Account::of_statement(&total));
+    let full = (Charge::new(&rows, 1600).unwrap(), Charge::forced(&rows, 500));
+    drop(Charge::new(&rows, 0).unwrap());
+    assert!(Charge::new(&statement, 1).is_err(), "rows that a statement is about to write");
+    statement.take_kept(true);
+    let mut kept = Charge::new(&statement, 100).unwrap();
+    assert_eq!(kept.try_resize(101).unwrap_err().code(), ErrorCode::OutOfMemory);
+    assert!(Charge::of_statement(&rows, 1).is_err());
+    kept.try_resize(40).unwrap();
+    drop(Charge::of_statement(&rows, 60).unwrap());
+    assert!(Charge::new(&rows, 1).is_err(), "no more rows");
+    statement.take_kept(false);
+    assert!(kept.try_resize(41).is_err());
+    drop((full, kept));
+    assert_eq!((total.used(), total.by_statements.load(Ordering::Relaxed)), (0, 0));
+}

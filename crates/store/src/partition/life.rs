@@ -197,8 +197,11 @@ impl Partition {
             return Ok(());
         }
         let has_deadline = says || self.life.options().ttl_ms > 0;
+        // So must one whose rows are told to end.
+        let ends_only = matches!(mutation.write(), Mutation::Update { changes, .. } if changes.is_empty());
         match self.rows.life_growth(key.row, has_deadline, self.life.keep()) {
             0 => Ok(()),
+            bytes if ends_only => Charge::of_statement(self.rows.account(), bytes).map(drop),
             bytes => Charge::new(self.rows.account(), bytes).map(drop),
         }
     }

@@ -47,6 +47,37 @@ fn integers_of_every_width_are_read_where_they_fit() {
 }
 
 #[test]
+fn whole_numbers_of_arrays_are_lent_where_they_lie() {
+    let rows = || vec![Some(vec![Some(1), Some(2)]), Some(vec![]), None, Some(vec![Some(-3)])];
+    let without_nulls = ListArray::from_iter_primitive::<Int32Type, _, _>(rows());
+    let with_nulls = rows().into_iter().chain([Some(vec![None, Some(5)])]);
+    let with_nulls = ListArray::from_iter_primitive::<Int32Type, _, _>(with_nulls);
+    let wide = ListArray::from_iter_primitive::<arrow::datatypes::Int64Type, _, _>(
+        rows()
+            .into_iter()
+            .map(|row| row.map(|row| row.into_iter().map(|item| item.map(i64::from)).collect::<Vec<_>>())),
+    );
+    let lent =
+        |array: &ArrayRef, element: ScalarType, row: usize| match ColumnReader::new(array, SqlType::Array(element))
+            .unwrap()
+            .datum(row)
+        {
+            ashlar_base::Datum::Array(items) => (!matches!(items, Items::Values(_)), items.to_values().into_owned()),
+            other => panic!("{other:?}"),
+        };
+    let ints = |numbers: &[i32]| numbers.iter().map(|number| Value::Int4(*number)).collect::<Vec<Value>>();
+    let array: ArrayRef = Arc::new(without_nulls.slice(1, 3));
+    assert_eq!(lent(&array, ScalarType::Int4, 0), (true, vec![]));
+    assert_eq!(lent(&array, ScalarType::Int4, 2), (true, ints(&[-3])));
+    let array: ArrayRef = Arc::new(wide);
+    assert_eq!(lent(&array, ScalarType::Int8, 0), (true, vec![Value::Int8(1), Value::Int8(2)]));
+    // One NULL, and none of the column's are.
+    let array: ArrayRef = Arc::new(with_nulls);
+    assert_eq!(lent(&array, ScalarType::Int4, 0), (false, ints(&[1, 2])));
+    assert_eq!(lent(&array, ScalarType::Int4, 4), (false, vec![Value::Null, Value::Int4(5)]));
+}
+
+#[test]
 fn decimals_are_rescaled() {
     let money = scalar(ScalarType::Numeric { precision: 12, scale: 2 });
     let decimal = |value, precision, scale| {

@@ -4,10 +4,9 @@
 //! arena, bit-packed booleans and validity, offsets with a child column. Never checks what a row may hold: that is
 //! `Shape::check_row`, before anything is changed.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Interval, Result, ScalarType, SqlType, Value};
+use ashlar_base::{Datum, Interval, Items, Result, ScalarType, SqlType};
 
 use super::BYTES_MAX;
 use super::arena::Arena;
@@ -57,7 +56,7 @@ impl Need {
         let (bytes, items) = match datum {
             Datum::Text(text) => (text.len(), 0),
             Datum::Bytea(bytes) => (bytes.len(), 0),
-            Datum::Array(items) => (items.iter().map(byte_len).sum(), items.len()),
+            Datum::Array(items) => (items.iter().map(|item| Self::of(&item).bytes).sum(), items.len()),
             _ => (0, 0),
         };
         Self { rows: 1, bytes, items }
@@ -68,14 +67,6 @@ impl Need {
         self.rows += other.rows;
         self.bytes += other.bytes;
         self.items += other.items;
-    }
-}
-
-fn byte_len(value: &Value) -> usize {
-    match value {
-        Value::Text(text) => text.len(),
-        Value::Bytea(bytes) => bytes.len(),
-        _ => 0,
     }
 }
 
@@ -241,7 +232,7 @@ impl Column {
             }
             (Data::List { offsets, items }, datum) => {
                 match datum {
-                    Datum::Array(values) => values.iter().for_each(|value| items.push(&value.as_datum())),
+                    Datum::Array(values) => values.iter().for_each(|value| items.push(&value)),
                     Datum::Null => {}
                     datum => wrong_type(sql_type, datum),
                 }
@@ -370,7 +361,7 @@ impl Column {
             }
             Data::List { offsets, items } => {
                 let range = offset(offsets, row)..offset(offsets, row + 1);
-                Datum::Array(Cow::Owned(range.map(|item| items.datum(item).to_value()).collect()))
+                Datum::Array(Items::Values(range.map(|item| items.datum(item).to_value()).collect()))
             }
         }
     }

@@ -128,7 +128,7 @@ pub(crate) struct Length {
 impl Staged {
     pub(crate) fn new(region: &Arc<Region>) -> Self {
         let common = region.common();
-        let account = Account::new(&common.total);
+        let account = Account::of_statement(&common.total);
         Self {
             region: Arc::clone(region),
             shape: region.shape(),
@@ -484,22 +484,32 @@ impl Staged {
             row[ordinal] = datum;
         }
         let old = self.rows.find(place.hash, key);
-        self.write(read_at, place, &row, old, DELETED).map(drop)
+        self.as_statement(|staged| staged.write(read_at, place, &row, old, DELETED).map(drop))
+    }
+
+    /// Takes what is kept for statements, for what a full store must still do.
+    fn as_statement<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
+        self.charge.account().take_kept(true);
+        let done = f(self);
+        self.charge.account().take_kept(false);
+        done
     }
 
     /// Nobody else may change this key after `read_at`. A savepoint does not take this back: what was read was read.
     pub(crate) fn expect(&mut self, read_at: Timestamp, key: &[Datum<'_>]) -> Result<()> {
         // No row can have a key of another type, or one out of the range of its column.
         let Some(place) = self.region.place_of(key) else { return Ok(()) };
-        if self.expected.len() == self.expected.capacity() {
-            let more = (self.expected.len() / 2).max(4);
-            self.charge.try_resize(self.charge.bytes() as usize + more * size_of::<Expected>())?;
-            self.expected.reserve_exact(more);
-        }
-        let bytes: usize = key.iter().map(|datum| size_of::<Value>() + Need::of(datum).bytes).sum();
-        self.charge.try_resize(self.charge.bytes() as usize + bytes)?;
-        self.expected.push(Expected { place, read_at, key: key.iter().map(Datum::to_value).collect() });
-        Ok(())
+        self.as_statement(|staged| {
+            if staged.expected.len() == staged.expected.capacity() {
+                let more = (staged.expected.len() / 2).max(4);
+                staged.charge.try_resize(staged.charge.bytes() as usize + more * size_of::<Expected>())?;
+                staged.expected.reserve_exact(more);
+            }
+            let bytes: usize = key.iter().map(|datum| size_of::<Value>() + Need::of(datum).bytes).sum();
+            staged.charge.try_resize(staged.charge.bytes() as usize + bytes)?;
+            staged.expected.push(Expected { place, read_at, key: key.iter().map(Datum::to_value).collect() });
+            Ok(())
+        })
     }
 
     /// Nobody may touch a watched key.

@@ -9,7 +9,7 @@ use ashlar_base::scope::Place;
 
 use super::symbols::Symbols;
 use crate::Stacks;
-use crate::stacks::{BESIDE_CODE, TASKS};
+use crate::stacks::{BESIDE_CODE, RUNS_ON, TASKS};
 
 /// Stacks that are told apart, some hundred bytes each.
 const STACKS_MAX: usize = 1 << 15;
@@ -57,7 +57,7 @@ impl Samples {
         }
         for (place, count) in self.places {
             let names = place.map_or(vec!["places beyond those that are told apart"], Place::names);
-            let runs = place.and_then(Place::runs_on).map(|thread| format!("{BESIDE_CODE}runs on {thread}]"));
+            let runs = place.and_then(Place::runs_on).map(|thread| format!("{RUNS_ON}{thread}]"));
             let frames = [TASKS].into_iter().chain(names).chain(runs.as_deref());
             stacks.add(frames, count * self.value);
         }

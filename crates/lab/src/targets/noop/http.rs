@@ -28,7 +28,11 @@ pub(super) async fn converse(mut stream: TcpStream) -> Result<()> {
     let target = head.split(' ').nth(1).unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let kind = path.strip_prefix(request::PATH).and_then(|rest| rest.strip_prefix('/')).unwrap_or_default();
-    let answer = request::answer(kind, query, "").await;
+    let accept = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("accept").then_some(value.trim())
+    });
+    let answer = request::answer(kind, query, accept.unwrap_or_default()).await;
     let head = format!(
         "HTTP/1.1 {} {}\r\ncontent-type: {}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         answer.status,

@@ -10,6 +10,7 @@ use arrow::datatypes::{
 };
 use datafusion_common::{Result, internal_err};
 
+use super::byte_extremes::{ByteExtremes, is_bytes};
 use super::seen::Seen;
 use super::{State, counted};
 use crate::memory::{Charge, Wish};
@@ -112,7 +113,7 @@ pub(crate) fn is_ordered(data_type: &DataType) -> bool {
             | DataType::Date32
             | DataType::Time64(TimeUnit::Microsecond)
             | DataType::Timestamp(TimeUnit::Microsecond, _)
-    )
+    ) || is_bytes(data_type)
 }
 
 /// `max`, else `min`, of values of a type, which [`is_ordered`].
@@ -140,6 +141,7 @@ pub(crate) fn of_extremes(data_type: &DataType, is_max: bool, charge: Charge) ->
         DataType::Date32 => make::<Date32Type>(data_type, is_max, charge),
         DataType::Time64(TimeUnit::Microsecond) => make::<Time64MicrosecondType>(data_type, is_max, charge),
         DataType::Timestamp(TimeUnit::Microsecond, _) => make::<TimestampMicrosecondType>(data_type, is_max, charge),
+        bytes if is_bytes(bytes) => Box::new(ByteExtremes::new(bytes, is_max, charge)),
         other => return internal_err!("values of type {other} are not compared"),
     })
 }

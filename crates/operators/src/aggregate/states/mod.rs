@@ -1,5 +1,6 @@
 //! What is known of each group for one aggregate.
 
+mod byte_extremes;
 mod counts;
 mod folds;
 mod numbers;

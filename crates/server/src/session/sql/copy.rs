@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ashlar_base::value::{binary, text};
 use ashlar_base::{ColumnDef, ColumnDefault, Datum, Error, ErrorCode, Result, TableSchema, Value};
 use ashlar_protocol::copy::{Format, Header, Options, RowDecoder, RowEncoder};
-use ashlar_query::copy::{self, CopyFormat, CopyOptions, CopyPlan};
+use ashlar_query::copy::{self, CopyFormat, CopyOptions, CopyPlan, Field};
 use ashlar_query::key_plan::not_null;
 use ashlar_query::select::SelectPlan;
 use ashlar_query::transaction::TransactionMark;
@@ -40,6 +40,9 @@ pub(super) struct CopyIn {
     sequences: Vec<usize>,
     /// The row being put together. What is neither of the data nor counts stays at its default.
     row: Vec<Value>,
+    /// What the last row was read into and stored from, for the next one.
+    fields: Vec<Option<Datum<'static>>>,
+    datums: Vec<Datum<'static>>,
     style: text::TextStyle,
 }
 
@@ -134,6 +137,8 @@ impl SqlSession {
             unyielded: 0,
             in_bulk: None,
             row,
+            fields: Vec::new(),
+            datums: Vec::new(),
             style: *self.style(),
         });
         Ok(Executed::CopyIn { binary: is_binary, columns })
@@ -255,30 +260,34 @@ impl CopyIn {
             let Some(row) = self.decoder.next_row()? else { return Ok(true) };
             self.unyielded += 1;
             let line = row.line();
-            // Fields that are stored as they come, by their place in the data; NULL for the others.
-            let mut plain = vec![Datum::Null; self.targets.len()];
+            // By their place in the data; none for what is in the row that is put together.
+            let mut fields: Vec<Option<Datum<'_>>> = std::mem::take(&mut self.fields);
             for (place, ordinal) in self.targets.iter().enumerate() {
                 let field = row.get(place);
-                let value = if self.is_binary {
+                let field = if self.is_binary {
                     copy::binary_field(&self.schema, *ordinal, field)
-                } else if let Some(text) = copy::plain_field(&self.schema, *ordinal, field) {
-                    text.map(|text| {
-                        plain[place] = text;
-                        Value::Null
-                    })
                 } else {
                     copy::text_field(&self.schema, *ordinal, field, &self.style)
                 };
-                self.row[*ordinal] = value.map_err(|error| at_line(error, &self.schema, line))?;
+                fields.push(match field.map_err(|error| at_line(error, &self.schema, line))? {
+                    Field::Datum(datum) => Some(datum),
+                    Field::Value(value) => {
+                        self.row[*ordinal] = value;
+                        None
+                    }
+                });
             }
             for &ordinal in &self.sequences {
                 let column = &self.schema.columns[ordinal];
                 self.row[ordinal] =
                     self.region.next_number(column).map_err(|error| at_line(error, &self.schema, line))?;
             }
-            let mut datums: Vec<Datum<'_>> = self.row.iter().map(Value::as_datum).collect();
-            for (ordinal, text) in self.targets.iter().zip(plain).filter(|(_, text)| !text.is_null()) {
-                datums[*ordinal] = text;
+            let mut datums: Vec<Datum<'_>> = std::mem::take(&mut self.datums);
+            datums.extend(self.row.iter().map(Value::as_datum));
+            for (ordinal, field) in self.targets.iter().zip(&mut fields) {
+                if let Some(datum) = field.take() {
+                    datums[*ordinal] = datum;
+                }
             }
             for (ordinal, column) in self.schema.columns.iter().enumerate() {
                 if datums[ordinal].is_null() && !column.nullable {
@@ -294,11 +303,17 @@ impl CopyIn {
                 _ => writes.insert(&self.region, version, &self.snapshot, &datums),
             };
             stored.map_err(|error| at_line(error, &self.schema, line))?;
+            (self.fields, self.datums) = (emptied(fields), emptied(datums));
             self.count += 1;
         }
         self.unyielded = 0;
         Ok(false)
     }
+}
+
+/// The memory of a vector, for what lives for another time: the compiler sees that it is the same.
+fn emptied<T, U>(vector: Vec<T>) -> Vec<U> {
+    vector.into_iter().filter_map(|_| None).collect()
 }
 
 /// Tells where in the data: in the detail, as there is no context field.

@@ -1,6 +1,7 @@
 //! Columns of every type against a `Vec<Value>`, through datums and through Arrow.
 
 use arrow::array::{Array, ArrayRef};
+use ashlar_base::Value;
 use proptest::prelude::*;
 
 use super::*;
