@@ -464,7 +464,7 @@ fn numbers_close_together_are_not_kept_while_they_come() {
                 for share in [2, 5] {
                     let less = own(&stock(&counted, &right_table, &wanted), None);
                     let found = run(&runtime, &less, &context_of(peak(&free) / share, 500));
-                    assert!(files(&less) > 0);
+                    is_written |= files(&less) > 0;
                     assert_eq!(
                         origins(&found, left, &right, join_type),
                         all,
