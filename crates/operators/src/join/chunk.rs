@@ -179,17 +179,19 @@ impl Pending {
     /// # Errors
     /// Where the pool has no memory to put them together: nothing has changed then. Where they do not fit one array.
     pub(crate) fn take(&mut self, spec: &Spec, secret: Secret, memory: &Arc<Memory>, wish: Wish) -> Result<Chunk> {
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         let mut parts: Vec<Rows> = Vec::new();
         for rows in &self.rows {
             let wanted = rows.count.min(CHUNK_ROWS - count);
-            parts.push(if wanted < rows.count { rows.slice(0, wanted) } else { rows.clone() });
-            count += wanted;
-            if count == CHUNK_ROWS {
+            let part = if wanted < rows.count { rows.slice(0, wanted) } else { rows.clone() };
+            let more = part.bytes();
+            if wanted == 0 || (count > 0 && bytes + more > CHUNK_BYTES) {
                 break;
             }
+            parts.push(part);
+            count += wanted;
+            bytes += more;
         }
-        let bytes: usize = parts.iter().map(Rows::bytes).sum();
         let mut charges = (memory.charge(), memory.charge());
         charges.1.grow(bytes, wish)?;
         // Those that came are given up one after the other, as soon as nothing else needs them.

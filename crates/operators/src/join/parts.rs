@@ -227,6 +227,7 @@ impl Shared {
             let (batch, keys) = self.spec.right_of_file(&batch)?;
             probe.begin(batch, keys)?;
             while !probe.step()? {
+                tokio::task::yield_now().await;
                 while let Some(batch) = probe.output.next() {
                     sender.send(Ok(batch)).await.map_err(|_| unwanted())?;
                 }

@@ -313,7 +313,12 @@ async fn look(spec: &Spec, probe: &mut Probe, input: &mut SendableRecordBatchStr
         if let Some(batch) = probe.output.next() {
             return Ok(Some(batch));
         }
-        if !probe.step()? || probe.output.has_next() {
+        if !probe.step()? {
+            // There may be many pairs of which none meets the condition: others get their turn, and somebody may have given up.
+            tokio::task::yield_now().await;
+            continue;
+        }
+        if probe.output.has_next() {
             continue;
         }
         let next = if probe.is_idle() { None } else { input.next().await.transpose()? };
