@@ -109,6 +109,9 @@ fn a_server_gives_profiles_of_itself_while_it_works() {
             assert!(value.parse::<u64>().is_ok_and(|value| value > 0), "{kind}: {line}");
         }
     }
+    // And it is drawn for people.
+    let (status, drawing) = get(server.http(), "/debug/profile/wall?seconds=1&format=flamegraph");
+    assert!(status == 200 && drawing.contains("<svg") && drawing.contains("ashlar_store::compactor::run"), "{drawing}");
     // One at a time; other pages are answered meanwhile.
     let address = server.http();
     let ask = || std::thread::spawn(move || get(address, "/debug/profile/cpu?seconds=4&format=folded").0);

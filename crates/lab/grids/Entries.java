@@ -32,6 +32,10 @@ final class Entries implements Product {
             memory = new Memory(store, plan);
             return new String[0];
         }
+        if (isStructured(plan)) {
+            StructuredEntries.prepare(store.structs(), plan, progress);
+            return new String[0];
+        }
         int keys = plan.integer("keys");
         int bytes = plan.integer("value_bytes");
         int atOnce = Math.max(1, Math.min(BATCH, BATCH_BYTES / bytes));
@@ -59,7 +63,27 @@ final class Entries implements Product {
 
     @Override
     public Caller caller(Plan plan, Numbers numbers) throws Exception {
-        return new Requests(store.ofThread(), plan, numbers);
+        Load.Store own = store.ofThread();
+        return isStructured(plan) ? new StructuredEntries.Requests(own.structs(), plan, numbers) : new Requests(own, plan, numbers);
+    }
+
+    private static boolean isStructured(Plan plan) {
+        return plan.is("value_shape", "structured");
+    }
+
+    /** Reads among a hundred requests. */
+    static int readPercent(Plan plan) {
+        switch (plan.workload) {
+            case "kv-get":
+                return 100;
+            case "kv-put":
+                return 0;
+            case "kv-mixed":
+            case "kv-batch":
+                return plan.integer("read_percent");
+            default:
+                throw new IllegalArgumentException("no workload of keys and values: " + plan.workload);
+        }
     }
 
     private static final class Requests implements Caller {
@@ -86,20 +110,7 @@ final class Entries implements Product {
             this.numbers = numbers;
             choice = plan.choice(plan.integer("keys"));
             bytes = plan.integer("value_bytes");
-            switch (plan.workload) {
-                case "kv-get":
-                    readPercent = 100;
-                    break;
-                case "kv-put":
-                    readPercent = 0;
-                    break;
-                case "kv-mixed":
-                case "kv-batch":
-                    readPercent = plan.integer("read_percent");
-                    break;
-                default:
-                    throw new IllegalArgumentException("no workload of keys and values: " + plan.workload);
-            }
+            readPercent = readPercent(plan);
             batch = plan.workload.equals("kv-batch") ? plan.integer("batch") : 0;
             asked = new long[Math.max(1, batch)];
         }

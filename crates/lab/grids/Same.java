@@ -32,6 +32,16 @@ final class Same {
                 }
             }
         }
+        for (long key : new long[] {0, 42, 999_999, 3_999_999_999L}) {
+            for (int version : new int[] {0, 7, -1}) {
+                String[] texts = Structured.of(key, version).texts();
+                String[] damaged = texts.clone();
+                damaged[8] = "x";
+                out.append("structured ").append(Structured.name(key)).append(' ').append(String.join(" ", texts));
+                out.append(' ').append(Structured.fault(key, texts) == null).append("; ");
+                out.append(Structured.fault(key, damaged)).append("; ").append(Structured.fault(key, null)).append('\n');
+            }
+        }
         for (long id : new long[] {0, 42, 999_999, 199_999_999}) {
             out.append("row ").append(Rows.value(id)).append(' ').append(Rows.label(id, 0)).append(' ');
             out.append(Rows.label(id, -7)).append(' ').append(Rows.labelHead(id)).append('|');

@@ -94,6 +94,24 @@ fn a_map_of_hazelcast_is_loaded_measured_and_stopped() {
     assert!(page.contains("loaded by a client in Java"));
 }
 
+/// Ashlar's values are rows with typed columns, Hazelcast's compact records, of noop what it makes up.
+#[test]
+fn values_with_fields_are_written_and_read_by_clients_in_java() {
+    let guard = tempfile::tempdir().unwrap();
+    let ashlar = Path::new(env!("CARGO_BIN_EXE_ashlar-lab")).with_file_name("ashlar");
+    for (workload, targets) in [("kv-mixed", "hazelcast,lettuce=ashlar"), ("kv-get", "lettuce=noop")] {
+        let path = guard.path().join(workload);
+        let shape = ["--value-shape", "structured", "--keys", "300", "--seconds", "2"];
+        let mut command = run(&path, &[&[workload, "--target", targets][..], &shape].concat());
+        command.arg("--ashlar").arg(&ashlar);
+        ends(command, 0);
+        for one in record(&path)["measurements"].as_array().unwrap() {
+            assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(0)), "{one}");
+            assert!(one["operations"].as_u64().unwrap() > 10, "{one}");
+        }
+    }
+}
+
 #[test]
 fn rows_in_hazelcast_are_answered_rightly_by_sql_and_by_predicates() {
     let guard = tempfile::tempdir().unwrap();

@@ -103,7 +103,11 @@ fn redis_benchmark_and_pgbench_make_the_load_and_what_they_say_is_recorded() {
             let client = name.split_once('=').map_or("lab", |(client, _)| client);
             let target =
                 record(&path)["targets"].as_array().unwrap().iter().find(|found| found["name"] == name).cloned();
-            assert_eq!(target.unwrap()["client"], client);
+            let target = target.unwrap();
+            assert_eq!(target["client"], client);
+            if client != "lab" {
+                assert!(target["configuration"].to_string().contains(&format!("client: {client} ")), "{target}");
+            }
             assert!(one["operations_per_second"].as_f64().unwrap() > 10.0, "{one}");
             assert!(one["latency"]["mean_us"].as_f64().unwrap() > 0.0, "{one}");
             assert!(one["client_cpu_seconds"].as_f64().unwrap() > 0.0, "{one}");
@@ -289,7 +293,7 @@ fn a_suite_is_measured_shown_and_gone_on_with() {
 #[test]
 fn a_suite_that_is_interrupted_says_how_to_go_on_and_goes_on() {
     let (_guard, path) = folder();
-    let only = "sum,value";
+    let only = "sum,copy";
     let mut child = quick(&path, only).spawn().unwrap();
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     let mut said = String::new();
@@ -308,7 +312,7 @@ fn a_suite_that_is_interrupted_says_how_to_go_on_and_goes_on() {
     let text = ends(quick(&path, only), 0);
     assert!(text.contains("suite: sum-sum is there already"), "{text}");
     assert_eq!(record(&path.join("sum-sum"))["started_at"], first);
-    assert_eq!(record(&path.join("value-value"))["state"], "complete");
+    assert_eq!(record(&path.join("copy-copy"))["state"], "complete");
     assert!(text.contains(" in all, servers started and filled\n"), "{text}");
 }
 

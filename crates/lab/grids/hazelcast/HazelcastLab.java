@@ -19,7 +19,7 @@ final class HazelcastLab {
         config.getConnectionStrategyConfig().getConnectionRetryConfig().setClusterConnectTimeoutMillis(60_000);
         // A member that is gone ends the measurement; waiting for it would not.
         config.getConnectionStrategyConfig().setReconnectMode(ReconnectMode.OFF);
-        config.getSerializationConfig().getCompactSerializationConfig().addSerializer(new Row.Serializer());
+        config.getSerializationConfig().getCompactSerializationConfig().addSerializer(new Row.Serializer()).addSerializer(new HazelcastValue());
         HazelcastInstance client = HazelcastClient.newHazelcastClient(config);
         lines.serve(new Lab(lines, product(client, arguments[1])));
         client.shutdown();

@@ -6,9 +6,11 @@ import java.util.Set;
 /** A map by its keys, through Hazelcast's own Java client. */
 final class HazelcastLoad implements Load.Store {
     private final IMap<String, byte[]> entries;
+    private final IMap<String, Object> values;
 
     HazelcastLoad(HazelcastInstance client) {
         entries = client.getMap("entries");
+        values = client.getMap("values");
     }
 
     @Override
@@ -30,5 +32,35 @@ final class HazelcastLoad implements Load.Store {
     @Override
     public Load.Found getAll(Set<String> keys) {
         return entries.getAll(keys)::get;
+    }
+
+    @Override
+    public Load.Structs structs() {
+        return new Load.Structs() {
+            @Override
+            public Object made(Structured value) {
+                return value;
+            }
+
+            @Override
+            public void put(String key, Object made) {
+                values.set(key, made);
+            }
+
+            @Override
+            public void putAll(Map<String, Object> batch) {
+                values.setAll(batch);
+            }
+
+            @Override
+            public Object get(String key) {
+                return values.get(key);
+            }
+
+            @Override
+            public String[] texts(Object found) {
+                return found == null ? null : ((Structured) found).texts();
+            }
+        };
     }
 }

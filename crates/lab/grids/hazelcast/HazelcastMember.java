@@ -25,7 +25,7 @@ final class HazelcastMember {
         network.getJoin().getMulticastConfig().setEnabled(false);
         config.getJetConfig().setEnabled(arguments.length > 1 && arguments[1].equals("sql"));
         config.getSerializationConfig().getCompactSerializationConfig().addSerializer(new Row.Serializer());
-        for (String map : new String[] {"entries", "documents", Rows.TABLE, Rows.PICKS, Documents.TABLE}) {
+        for (String map : new String[] {"entries", "values", "documents", Rows.TABLE, Rows.PICKS, Documents.TABLE}) {
             config.addMapConfig(new MapConfig(map).setBackupCount(0).setInMemoryFormat(InMemoryFormat.BINARY));
         }
         HazelcastInstance member = Hazelcast.newHazelcastInstance(config);

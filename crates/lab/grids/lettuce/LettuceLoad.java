@@ -49,6 +49,55 @@ final class LettuceLoad implements Load.Store {
         return found::get;
     }
 
+    @Override
+    public Load.Structs structs() {
+        return new Load.Structs() {
+            @Override
+            public Object made(Structured value) {
+                Map<byte[], byte[]> fields = new LinkedHashMap<>();
+                String[] texts = value.texts();
+                for (int field = 0; field < texts.length; field++) {
+                    fields.put(bytes(Structured.NAMES[field]), bytes(texts[field]));
+                }
+                return fields;
+            }
+
+            @Override
+            @SuppressWarnings("unchecked")
+            public void put(String key, Object made) {
+                connection.sync().hset(bytes(key), (Map<byte[], byte[]>) made);
+            }
+
+            @Override
+            public void putAll(Map<String, Object> batch) {
+                // The lab fills what speaks RESP itself.
+                batch.forEach(this::put);
+            }
+
+            @Override
+            public Object get(String key) {
+                return connection.sync().hgetall(bytes(key));
+            }
+
+            @Override
+            @SuppressWarnings("unchecked")
+            public String[] texts(Object found) {
+                Map<String, String> named = new HashMap<>();
+                ((Map<byte[], byte[]>) found).forEach((name, text) -> named.put(
+                        new String(name, StandardCharsets.ISO_8859_1), new String(text, StandardCharsets.ISO_8859_1)));
+                // A hash that is not there has no fields.
+                if (named.isEmpty()) {
+                    return null;
+                }
+                String[] texts = new String[Structured.NAMES.length];
+                for (int field = 0; field < texts.length; field++) {
+                    texts[field] = named.remove(Structured.NAMES[field]);
+                }
+                return named.isEmpty() ? texts : new String[0];
+            }
+        };
+    }
+
     private static byte[] bytes(String key) {
         return key.getBytes(StandardCharsets.ISO_8859_1);
     }

@@ -115,6 +115,15 @@ impl Program {
         self.program().map(drop)
     }
 
+    /// What is to be known of it in a record: which it is and how it makes requests.
+    pub(crate) fn configuration(self) -> Result<Vec<String>> {
+        let program = self.program().map_err(anyhow::Error::msg)?;
+        let output = Command::new(&program).arg("--version").output();
+        let output = output.with_context(|| program.display().to_string())?;
+        let version = String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().trim().to_owned();
+        Ok(vec![format!("client: {version}"), "client: one thread, a connection for each of the threads".to_owned()])
+    }
+
     /// The program itself, or why there is none.
     fn program(self) -> Result<PathBuf, String> {
         match self {

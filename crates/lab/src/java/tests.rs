@@ -56,7 +56,7 @@ fn java_makes_the_same_requests_and_knows_the_same_answers() {
     let mut javac = Command::new("javac");
     javac.arg("-d").arg(folder.path());
     javac.args(
-        ["ByValue", "Choice", "Documents", "Keys", "Numbers", "Rows", "Same"]
+        ["ByValue", "Choice", "Documents", "Keys", "Numbers", "Rows", "Same", "Structured"]
             .map(|name| format!("{FOLDER}/{name}.java")),
     );
     let compiled = javac.output().expect("javac, which ./x setup installs, is needed");

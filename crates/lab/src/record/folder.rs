@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! run.json                          everything but what follows
-//! seconds/redis-8-1.hlog            a histogram for each second of one measurement, as HdrHistogram logs them
+//! seconds/redis-8-1.hlog            a histogram for each second of one measurement, as HdrHistogram logs them, and for each kind of
+//!                                   operations, with its name as a tag
 //! metrics/ashlar-8-1-before.txt     the metrics page of the server before and after one measurement
 //! profiles/ashlar-8-1-cpu.folded    stacks of the server within one measured window, a line each
 //! ```
@@ -19,6 +20,14 @@ use super::histogram::{self, Latencies};
 use super::{Run, SCHEMA_VERSION};
 
 const RECORD: &str = "run.json";
+
+/// The latencies of a measurement in parts: those of its seconds, and those of each kind of operations over the whole window, where a
+/// workload has several, or something else was asked beside it.
+#[derive(Default)]
+pub(crate) struct InParts {
+    pub(crate) seconds: Vec<Latencies>,
+    pub(crate) kinds: Vec<(&'static str, Latencies)>,
+}
 
 /// A folder that a run is written to.
 pub(crate) struct Folder(PathBuf);
@@ -48,16 +57,22 @@ impl Folder {
         Ok(fs::rename(part, self.0.join(RECORD))?)
     }
 
-    /// Writes the histograms of a measurement's seconds; the name of the file, as the record has it.
-    pub(crate) fn save_seconds(&self, name: &str, seconds: &[Latencies]) -> Result<String> {
+    /// Writes the histograms of a measurement's seconds, and those of its kinds, each with a tag; the name of the file, as the record
+    /// has it.
+    pub(crate) fn save_seconds(&self, name: &str, parts: &InParts) -> Result<String> {
         let mut text = String::from(
             "#[Histogram log format version 1.3]\n#[Times in seconds from the start of the measured window; values in nanoseconds]\n\
              \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n",
         );
-        for (second, latencies) in seconds.iter().enumerate() {
-            // The format wants the largest value in milliseconds.
-            let largest = latencies.max() as f64 / 1e6;
-            writeln!(text, "{second}.000,1.000,{largest:.3},{}", histogram::encode(latencies))?;
+        // The format wants the largest value in milliseconds.
+        let largest = |latencies: &Latencies| latencies.max() as f64 / 1e6;
+        for (second, latencies) in parts.seconds.iter().enumerate() {
+            writeln!(text, "{second}.000,1.000,{:.3},{}", largest(latencies), histogram::encode(latencies))?;
+        }
+        for (kind, latencies) in &parts.kinds {
+            // A tag ends at the comma.
+            let (kind, length) = (kind.replace([' ', ','], "-"), parts.seconds.len());
+            writeln!(text, "Tag={kind},0.000,{length}.000,{:.3},{}", largest(latencies), histogram::encode(latencies))?;
         }
         self.save_text(&format!("seconds/{name}.hlog"), &text)
     }

@@ -160,13 +160,18 @@ fn seconds_are_written_as_a_log_of_histograms() {
     let saved = folder::Folder::create(folder.path()).unwrap();
     let mut second = histogram::empty();
     second.record_n(2_000_000, 3).unwrap();
-    let name = saved.save_seconds("localhost:6379-8-1", &[histogram::empty(), second.clone()]).unwrap();
+    let seconds = vec![histogram::empty(), second.clone()];
+    let parts = folder::InParts { seconds, kinds: vec![("new-order", second.clone()), ("a query", second.clone())] };
+    let name = saved.save_seconds("localhost:6379-8-1", &parts).unwrap();
     assert_eq!(name, "seconds/localhost_6379-8-1.hlog");
     let text = std::fs::read_to_string(folder.path().join(name)).unwrap();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(['#', '"'])).collect();
-    assert!(lines.len() == 2 && lines[1].starts_with("1.000,1.000,2.00"), "{lines:?}");
-    let encoded = lines[1].rsplit(',').next().unwrap();
-    assert_eq!(histogram::decode(encoded).unwrap(), second);
+    assert!(lines.len() == 4 && lines[1].starts_with("1.000,1.000,2.00"), "{lines:?}");
+    assert!(lines[2].starts_with("Tag=new-order,0.000,2.000,2.00"), "{lines:?}");
+    assert!(lines[3].starts_with("Tag=a-query,0.000,2.000,2.00"), "{lines:?}");
+    for line in &lines[1..] {
+        assert_eq!(histogram::decode(line.rsplit(',').next().unwrap()).unwrap(), second);
+    }
 }
 
 /// Names of all fields, as `measurements[].latency.p50_us`.

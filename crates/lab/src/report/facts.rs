@@ -70,7 +70,7 @@ pub(super) fn of(run: &Run) -> Vec<(&'static str, String)> {
         if has_harness {
             format!("{HARNESS} is a server that stores nothing: its figures are what client, protocol and loopback cost by themselves")
         } else if takes_harness(run) {
-            format!("its own cost is not part of this run: with {HARNESS} among the targets it would be")
+            format!("its own cost is not part of this run: --no-harness left {HARNESS} out, or a suite did")
         } else {
             format!("its own cost is not part of this run, for {HARNESS} does not have the answers of this workload")
         },

@@ -337,6 +337,9 @@ impl Session {
             client.choose(kind.name, &self.workload.parameters())?;
             configuration.extend(client.configuration());
         }
+        if let Some(program) = target.foreign() {
+            configuration.extend(program.configuration()?);
+        }
         self.record.targets[position] = TargetRecord {
             name: target.to_string(),
             state: TargetState::Measured,
@@ -504,7 +507,8 @@ impl Session {
     /// One target once. An error means that the target is lost.
     fn measure(&mut self, target: &mut Live, case: &Case, repetition: u32) -> Result<()> {
         let mut one = one::One { session: self, target, case, repetition };
-        let (measurement, seconds) = if one.session.workload.steps().is_some() { one.step()? } else { one.measure()? };
+        let (measurement, latencies) =
+            if one.session.workload.steps().is_some() { one.step()? } else { one.measure()? };
         let mut lost = measurement.reason.clone();
         if measurement.operations == 0 && measurement.refused.is_none() {
             // Nothing can be said of it, and it would be missing in silence.
@@ -516,7 +520,7 @@ impl Session {
             });
         } else {
             let name = one::file_name(&measurement);
-            let seconds_file = self.folder.save_seconds(&name, &seconds)?;
+            let seconds_file = self.folder.save_seconds(&name, &latencies)?;
             self.record.measurements.push(Measurement { seconds_file, ..measurement });
         }
         match lost {

@@ -13,6 +13,7 @@ use crate::interrupt;
 use crate::java::{Client, Request};
 use crate::load::{Beside, Caller, Observer, Sample, ask_beside, measure, measure_query};
 use crate::numbers::Numbers;
+use crate::record::folder::InParts;
 use crate::record::histogram::Latencies;
 use crate::record::{Case, KindRecord, Measurement, MeasurementState, ProfileRecord, ServerPart};
 use crate::targets::{
@@ -36,8 +37,8 @@ pub(super) fn file_name(measurement: &Measurement) -> String {
 }
 
 impl One<'_> {
-    /// The measurement, and the latencies of its seconds. An error means that the target cannot be reached.
-    pub(super) fn measure(&mut self) -> Result<(Measurement, Vec<Latencies>)> {
+    /// The measurement, and its latencies. An error means that the target cannot be reached.
+    pub(super) fn measure(&mut self) -> Result<(Measurement, InParts)> {
         let session = self.session;
         let callers = self.callers()?;
         let metrics_before = self.metrics();
@@ -63,7 +64,7 @@ impl One<'_> {
         };
         let clock = RealClock::start();
         let (pace, windows, stop) = (session.pace, session.windows, interrupt::flag());
-        let mut beside = None;
+        let (mut beside, mut of_others) = (None, None);
         let sample = match callers {
             Callers::Threads(callers, None) => measure(&clock, pace, windows, callers, stop, &mut watch)?,
             Callers::Threads(callers, Some(mut other)) => {
@@ -79,6 +80,7 @@ impl One<'_> {
                     }
                 });
                 let mut sample = sample?;
+                of_others = Some((seen.calls.name, seen.calls.latencies.clone()));
                 beside = Some(account(seen, &mut sample));
                 sample
             }
@@ -143,7 +145,10 @@ impl One<'_> {
         }
         one.server_live_bytes = self.live_bytes();
         session.show.measured(&one);
-        Ok((one, sample.latencies))
+        let mut kinds: Vec<(&str, Latencies)> =
+            sample.kinds.into_iter().map(|kind| (kind.name, kind.latencies)).collect();
+        kinds.extend(of_others);
+        Ok((one, InParts { seconds: sample.latencies, kinds }))
     }
 
     fn callers(&mut self) -> Result<Callers> {

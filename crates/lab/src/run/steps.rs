@@ -10,7 +10,7 @@ use super::one::{Meter, One, cpu_seconds_of};
 use crate::clock::pause;
 use crate::interrupt;
 use crate::load::Seen;
-use crate::record::histogram::Latencies;
+use crate::record::folder::InParts;
 use crate::record::{Footprint, Measurement};
 use crate::targets::{Running, Usage, cpu_seconds_of_the_machine};
 
@@ -25,7 +25,7 @@ const STEADY: u64 = 200;
 
 impl One<'_> {
     /// Does the step of this case. An error means that the target is lost.
-    pub(super) fn step(&mut self) -> Result<(Measurement, Vec<Latencies>)> {
+    pub(super) fn step(&mut self) -> Result<(Measurement, InParts)> {
         let session = self.session;
         let steps = session.workload.steps().context("a workload without steps")?;
         let name = self.case.query.clone().context("a step without a name")?;
@@ -84,7 +84,7 @@ impl One<'_> {
             one.mark_wrong(&fault);
         }
         session.show.measured(&one);
-        Ok((one, Vec::new()))
+        Ok((one, InParts::default()))
     }
 }
 

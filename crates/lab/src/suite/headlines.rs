@@ -56,6 +56,34 @@ pub(super) const GEODE: Suite = Suite {
                 },
             ],
         },
+        Group {
+            name: "get-structured",
+            long: true,
+            steps: &[Step {
+                name: "get",
+                words: "kv-get --value-shape structured --keys {keys} --threads {threads} --target ashlar,lettuce=ashlar,geode,geode-replicated",
+            }],
+            rows: &[Row {
+                what: "get of a structured value of 0.8 KB, at the best number of threads",
+                wanted: "as above: theirs were objects of that size",
+                of: &["get"],
+                shown: Shown::Best,
+            }],
+        },
+        Group {
+            name: "put-structured",
+            long: true,
+            steps: &[Step {
+                name: "put",
+                words: "kv-put --value-shape structured --keys {keys} --threads {threads} --target ashlar,lettuce=ashlar,geode,geode-replicated",
+            }],
+            rows: &[Row {
+                what: "put of a structured value of 0.8 KB, at the best number of threads",
+                wanted: "likewise",
+                of: &["put"],
+                shown: Shown::Best,
+            }],
+        },
     ],
 };
 

@@ -32,7 +32,7 @@ use crate::door::resp::{Reply, RespClient};
 use crate::foreign::Program;
 use crate::java::{self, Product};
 use crate::record::ClientKind;
-use crate::workload::{Door, Kind, Shards, Sizes, ValueShape};
+use crate::workload::{Door, Kind, Shards, Sizes};
 pub(crate) use engines::Engine;
 use grids::{Interface, Region};
 use metrics::Metrics;
@@ -337,9 +337,6 @@ impl Target {
             if *self == Self::Hazelcast(Interface::Predicates) && kind.name == "sql-join" {
                 return Err("a predicate is about one map; hazelcast-sql joins two".to_owned());
             }
-            if sizes.value_shape == Some(ValueShape::Structured) {
-                return Err("the clients in Java have values that are bytes only".to_owned());
-            }
             if sizes.pipeline.is_some_and(|pipeline| pipeline > 1) {
                 return Err("the threads of a client in Java send one request at a time".to_owned());
             }
@@ -571,9 +568,6 @@ mod tests {
         let pipelined = Sizes { pipeline: Some(2), ..Sizes::default() };
         let said = presence(&through(Target::Noop), "kv-get", pipelined, None).unwrap_err();
         assert_eq!(said, "the threads of a client in Java send one request at a time");
-        let structured = Sizes { value_shape: Some(ValueShape::Structured), ..Sizes::default() };
-        let said = presence(&through(Target::Noop), "kv-get", structured, None).unwrap_err();
-        assert_eq!(said, "the clients in Java have values that are bytes only");
         let nowhere = PathBuf::from("nowhere/ashlar");
         for target in [Target::Ashlar, Target::Build(nowhere.clone())] {
             let said = presence(&target, "sql-key", Sizes::default(), Some(&nowhere)).unwrap_err();

@@ -7,6 +7,7 @@ use super::documents;
 use super::keys::{fault, key, value, version_of};
 use super::rows::{ByValue, Sums, VALUES, joined, label_of, numbers_of, pick_of, value_of};
 use super::sizes::Distribution;
+use super::structured::{self, Structured};
 use crate::numbers::Numbers;
 
 /// All lines but those of the numbers themselves.
@@ -16,6 +17,11 @@ pub(crate) fn tell(out: &mut String) -> Result {
             for bytes in [8, 9, 15, 16, 100, 801] {
                 tell_value(number, version, bytes, out)?;
             }
+        }
+    }
+    for number in [0, 42, 999_999, 3_999_999_999] {
+        for version in [0, 7, u32::MAX] {
+            tell_structured(number, version, out)?;
         }
     }
     for id in [0, 42, 999_999, 199_999_999] {
@@ -52,6 +58,21 @@ pub(crate) fn tell(out: &mut String) -> Result {
         }
     }
     Ok(())
+}
+
+fn tell_structured(number: u64, version: u32, out: &mut String) -> Result {
+    let mut made = Structured::default();
+    made.set(number, version);
+    let fields: Vec<(&[u8], &[u8])> = made.fields().map(|(name, text)| (name.as_bytes(), text)).collect();
+    let mut damaged = fields.clone();
+    damaged[8].1 = b"x";
+    write!(out, "structured {}", structured::name(number))?;
+    for (_, text) in &fields {
+        write!(out, " {}", String::from_utf8_lossy(text))?;
+    }
+    let fault = |fields: &[(&[u8], &[u8])]| structured::fault(number, fields);
+    let (right, wrong, none) = (fault(&fields).is_none(), fault(&damaged), fault(&[]));
+    writeln!(out, " {right}; {}; {}", wrong.unwrap_or_default(), none.unwrap_or_default())
 }
 
 fn tell_value(number: u64, version: u32, bytes: usize, out: &mut String) -> Result {
