@@ -386,6 +386,10 @@ impl ExecutionPlan for GridScanExec {
         if children.is_empty() { Ok(self) } else { internal_err!("a grid scan has no children") }
     }
 
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(self.with_access(self.access.clone(), None)))
+    }
+
     fn metrics(&self) -> Option<MetricsSet> {
         Some(self.metrics.clone_inner())
     }

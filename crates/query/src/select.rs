@@ -71,6 +71,7 @@ mod not_in;
 mod object_numbers;
 mod ordering;
 mod per_row;
+mod ready;
 mod rewrite;
 mod scopes;
 mod spelling;
@@ -81,6 +82,7 @@ mod values;
 pub use names::name_outputs;
 
 use per_row::Runner;
+use ready::Ready;
 
 /// How deep expressions and queries may nest.
 const RECURSION_MAX: usize = 200;
@@ -108,6 +110,8 @@ pub struct SelectPlan {
     pub indexed: Option<Arc<IndexPlan>>,
     /// The same for more that can be said of one table.
     pub short: Option<Arc<ShortPlan>>,
+    /// The physical plan, where it can be run again.
+    ready: Arc<Ready>,
 }
 
 /// How far a plan is.
@@ -207,8 +211,17 @@ impl SelectPlan {
                 None => (plan, Stage::Analysed),
             },
         };
-        let planned =
-            Self { plan, stage, reads_clock, parameter_types, parameters_used, columns, indexed: None, short: None };
+        let planned = Self {
+            plan,
+            stage,
+            reads_clock,
+            parameter_types,
+            parameters_used,
+            columns,
+            indexed: None,
+            short: None,
+            ready: Arc::default(),
+        };
         let short = planned.short_plan(state);
         Ok(Self { short: short.map(Arc::new), ..planned })
     }
@@ -242,7 +255,11 @@ impl SelectPlan {
         means: &Means,
         view: &Arc<ReadView>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let plan = if self.stage == Stage::Optimised {
+        let (state, is_ready) = (engine.state(), self.stage == Stage::Optimised);
+        if is_ready && let Some(plan) = self.ready.take(state.session_id()).map_err(from_datafusion)? {
+            return Ok(plan);
+        }
+        let plan = if is_ready {
             self.plan.clone()
         } else {
             let plan = if self.parameter_types.is_empty() {
@@ -256,9 +273,12 @@ impl SelectPlan {
             if self.stage == Stage::General { simplify(engine.state(), plan)? } else { optimize(engine.state(), plan)? }
         };
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
-            let state = engine.state();
             let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
-            return yielding_joins(settle(plan).map_err(from_datafusion)?);
+            let plan = yielding_joins(settle(plan).map_err(from_datafusion)?)?;
+            if is_ready {
+                self.ready.keep(state.session_id(), &plan).map_err(from_datafusion)?;
+            }
+            return Ok(plan);
         }
         let context = engine.task_context(Arc::clone(view), means);
         let runner = Runner { state: Arc::new(engine.state().clone()), context };
@@ -331,7 +351,13 @@ impl SelectPlan {
             }
             other => Ok(Transformed::no(other)),
         });
-        Ok(Self { plan: replaced.map_err(from_datafusion)?, indexed: None, short: None, ..self.clone() })
+        Ok(Self {
+            plan: replaced.map_err(from_datafusion)?,
+            indexed: None,
+            short: None,
+            ready: Arc::default(),
+            ..self.clone()
+        })
     }
 
     /// The plan, as far as it is.
@@ -353,7 +379,7 @@ impl SelectPlan {
         let plan = plan.and_then(LogicalPlanBuilder::build).map_err(from_datafusion)?;
         // The limit is still to be moved to where it saves work.
         let stage = if self.stage == Stage::Optimised { Stage::General } else { self.stage };
-        Ok(Self { plan, stage, indexed: None, short: None, ..self.clone() })
+        Ok(Self { plan, stage, indexed: None, short: None, ready: Arc::default(), ..self.clone() })
     }
 
     /// Whether it holds a function that gives another value for each row.
@@ -378,8 +404,10 @@ impl SelectPlan {
     /// As DataFusion's traversal.
     pub fn bytes(&self) -> Result<usize> {
         let mut bytes = size_of::<Self>();
+        // Of a plan that is ready its physical one may be kept as well, which has as many nodes.
+        let copies = if self.stage == Stage::Optimised { 2 } else { 1 };
         let walked = each_node_with_subqueries(&self.plan, |node| {
-            bytes += NODE_BYTES + node.schema().fields().len() * FIELD_BYTES;
+            bytes += copies * (NODE_BYTES + node.schema().fields().len() * FIELD_BYTES);
             each_expression_of(node, |expr| {
                 each_part(expr, |expr| {
                     bytes += EXPRESSION_BYTES;

@@ -132,7 +132,7 @@ impl Value {
     }
 
     /// The value as a datum that borrows nothing; texts, bytes and arrays come back as they are.
-    pub fn into_datum(self) -> std::result::Result<Datum<'static>, Self> {
+    pub fn into_datum(self) -> Result<Datum<'static>, Self> {
         Ok(match self {
             Self::Text(_) | Self::Bytea(_) | Self::Array(_) => return Err(self),
             Self::Null => Datum::Null,

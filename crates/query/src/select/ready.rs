@@ -1,0 +1,95 @@
+//! A physical plan that is kept with its statement: to make it takes longer than to run it over a small table.
+//!
+//! Called by `SelectPlan::physical` for statements without parameters. Kept is only what would be made just so again: whole grid
+//! tables read without conditions, so that no way to the rows was chosen, beneath nodes that start afresh when they are asked to
+//! (`reset_plan_states`; none with a filter that changes while it runs). A table of another size makes it planned anew: some
+//! nodes are chosen by the number of rows.
+
+use std::sync::Arc;
+
+use ashlar_store::Region;
+use datafusion::common::Result;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, execution_plan::reset_plan_states};
+use parking_lot::Mutex;
+
+use crate::access::count::GridCountExec;
+use crate::grid_table::GridScanExec;
+
+/// Nodes that start afresh, beside those that are looked at below.
+const PLAIN_NODES: [&str; 9] = [
+    "CoalescePartitionsExec",
+    "CooperativeExec",
+    "FilterExec",
+    "GlobalLimitExec",
+    "HashAggregateExec",
+    "LocalLimitExec",
+    "ProjectionExec",
+    "RepartitionExec",
+    "SortPreservingMergeExec",
+];
+
+/// A table that grew to twice its rows, or lost half of them, is another one; few rows are always few.
+const FEW_ROWS: u64 = 4096;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Ready(Mutex<Option<Kept>>);
+
+struct Kept {
+    /// Of the engine whose rules have made it.
+    session: String,
+    plan: Arc<dyn ExecutionPlan>,
+    /// Rows of its tables when it was made.
+    tables: Vec<(Arc<Region>, u64)>,
+}
+
+impl Ready {
+    /// The plan that was kept for an engine of this session, as if it was just made.
+    pub(crate) fn take(&self, session: &str) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let plan = match &*self.0.lock() {
+            Some(kept) if kept.session == session && kept.tables.iter().all(is_as_before) => Arc::clone(&kept.plan),
+            _ => return Ok(None),
+        };
+        reset_plan_states(plan).map(Some)
+    }
+
+    /// Keeps a plan that was just made, if it can be run again.
+    pub(crate) fn keep(&self, session: &str, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+        if let Some(tables) = tables_of(plan)? {
+            *self.0.lock() = Some(Kept { session: session.to_owned(), plan: Arc::clone(plan), tables });
+        }
+        Ok(())
+    }
+}
+
+fn is_as_before((region, before): &(Arc<Region>, u64)) -> bool {
+    let now = region.row_estimate();
+    now.max(*before) <= FEW_ROWS || (now / 2 <= *before && before / 2 <= now)
+}
+
+/// The tables that a plan reads, with their rows; `None` for one that is not to be kept.
+fn tables_of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Vec<(Arc<Region>, u64)>>> {
+    let (mut tables, mut is_kept) = (Vec::new(), true);
+    plan.apply(|node| {
+        if let Some(scan) = node.downcast_ref::<GridScanExec>() {
+            tables.push((Arc::clone(scan.region()), scan.region().row_estimate()));
+            is_kept &= scan.is_whole();
+        } else if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
+            // The least and the greatest tell the scan beneath what they have found.
+            is_kept &= !aggregate.aggr_expr().iter().any(|of| matches!(of.fun().name(), "min" | "max"));
+            is_kept &= aggregate.limit_options().is_none();
+        } else if let Some(sort) = node.downcast_ref::<SortExec>() {
+            is_kept &= sort.fetch().is_none();
+        } else if node.downcast_ref::<GridCountExec>().is_none() {
+            is_kept &= PLAIN_NODES.contains(&node.name());
+        }
+        Ok(if is_kept { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(is_kept.then_some(tables))
+}
+
+#[cfg(test)]
+mod tests;
