@@ -2,6 +2,10 @@
 //
 //   CHROMIUM=/usr/bin/chromium node look.js [--views light:400,dark:1600] [--pictures FOLDER] REPORT RUN...
 //
+//   CHROMIUM=/usr/bin/chromium node look.js --difference DRAWING FUNCTION...
+//
+// looks at a differential flame graph, in which these functions must be red.
+//
 // REPORT is the page, RUN the folders of the runs that it is of, in their order. Prints `ok`, or a line for each problem, and ends with
 // 1 if there is any. What must be drawn is computed anew from the records: how many points a line has, and where they lie.
 'use strict';
@@ -389,13 +393,38 @@ async function look(browser, address, runs, colorScheme, width, pictures) {
   return [...problems];
 }
 
+// A page of `compare`: it is drawn, what grew is red, and it fetches nothing.
+async function lookAtDifference(browser, address) {
+  const problems = [];
+  const page = await browser.newPage({ viewport: { width: 1600, height: HEIGHT } });
+  page.on('console', (message) => problems.push(`the console says: ${message.text()}`));
+  page.on('pageerror', (error) => problems.push(`uncaught: ${error.message}`));
+  page.on('request', (request) => {
+    if (request.url() !== address && !request.url().startsWith('data:')) problems.push(`fetched: ${request.url()}`);
+  });
+  await page.goto(address, { waitUntil: 'load' });
+  const drawn = await page.evaluate(() => {
+    const frames = [...document.querySelectorAll('#frames > g')];
+    const colour = (frame) => (getComputedStyle(frame.querySelector('rect')).fill.match(/\d+/g) ?? []).map(Number);
+    const seen = frames.filter((frame) => frame.querySelector('rect').getBoundingClientRect().width >= 1);
+    return {
+      frames: seen.length,
+      red: seen.filter((frame) => colour(frame)[0] > colour(frame)[2]).map((frame) => frame.querySelector('title').textContent),
+    };
+  });
+  if (drawn.frames < 3) problems.push(`only ${drawn.frames} boxes are seen`);
+  if (!drawn.red.some((title) => title.includes('+'))) problems.push(`no box is red: ${drawn.red}`);
+  await page.close();
+  return { problems: problems.map((what) => `${address}: ${what}`), red: drawn.red };
+}
+
 async function main() {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { views: { type: 'string', default: 'light:400,light:1600,dark:400,dark:1600' }, pictures: { type: 'string' } },
+    options: { views: { type: 'string', default: 'light:400,light:1600,dark:400,dark:1600' }, pictures: { type: 'string' }, difference: { type: 'boolean', default: false } },
   });
   const [report, ...folders] = positionals;
-  const runs = folders.map((folder) => JSON.parse(readFileSync(join(folder, 'run.json'), 'utf8')));
+  const runs = (values.difference ? [] : folders).map((folder) => JSON.parse(readFileSync(join(folder, 'run.json'), 'utf8')));
   if (values.pictures) mkdirSync(values.pictures, { recursive: true });
   const browser = await chromium.launch({
     executablePath: process.env.CHROMIUM,
@@ -403,7 +432,13 @@ async function main() {
   });
   const problems = [];
   try {
-    for (const view of values.views.split(',')) {
+    if (values.difference) {
+      // FILE FUNCTION...: each of these functions is red in the drawing.
+      const { problems: found, red } = await lookAtDifference(browser, pathToFileURL(report).href);
+      problems.push(...found);
+      problems.push(...folders.filter((name) => !red.some((title) => title.includes(name))).map((name) => `${name} is not red among: ${red.join('; ')}`));
+    }
+    for (const view of values.difference ? [] : values.views.split(',')) {
       const [scheme, width] = view.split(':');
       problems.push(...(await look(browser, pathToFileURL(report).href, runs, scheme, Number(width), values.pictures)));
     }

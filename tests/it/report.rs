@@ -108,6 +108,31 @@ fn a_report_is_whole_in_a_browser_and_what_is_broken_is_seen() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_differential_flame_graph_is_drawn_in_a_browser_with_what_was_planted_in_red() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let load = ["kv-get", "--target", "noop", "--keys", "100", "--threads", "2", "--rate", "800", "--seconds", "2"];
+    let profiled = [&load[..], &["--profile", "cpu"]].concat();
+    let base = measured(folder.path(), "base", &profiled)?;
+    let test = measured(folder.path(), "test", &[&profiled[..], &["--plant", "spin"]].concat())?;
+    // Whether two repetitions are enough to call it slower is no matter here.
+    let compared = Command::new(program("ashlar-lab")).arg("compare").args([&base, &test]).output()?;
+    assert!(matches!(compared.status.code(), Some(0 | 1)), "{}", String::from_utf8_lossy(&compared.stdout));
+    let drawing = test.join("difference-noop-2-cpu-test.svg");
+    let look = |function: &str| {
+        let browser = repository().join("tests/browser");
+        let mut command = Command::new(find_program(&["node", "nodejs"])?);
+        command
+            .env("NODE_PATH", node_modules(&browser)?)
+            .env("CHROMIUM", find_program(&["chromium", "google-chrome"])?);
+        run(command.arg(browser.join("look.js")).arg("--difference").arg(&drawing).arg(function))
+    };
+    assert_eq!(look("noop::plant::spin")?.trim(), "ok");
+    let seen = format!("{:#}", look("nobody::planted::this").unwrap_err());
+    assert!(seen.contains("nobody::planted::this is not red among: "), "{seen}");
+    Ok(())
+}
+
 /// Each of these changes of a page, from one text to another, is said to be wrong.
 fn is_seen(folder: &Path, runs: &[&Path], page: &str, breaks: &[(&str, &str, &str)]) {
     let broken = breaks.iter().fold(page.to_owned(), |page, (from, to, _)| {

@@ -1,12 +1,15 @@
-//! Aggregation over groups as a plan node of the engine's: compact tables, memory charged before it is taken, and files
-//! for what does not fit.
+//! Aggregation over groups, and joins by equal keys, as plan nodes of the engine's: compact tables, memory charged before it
+//! is taken, and files for what does not fit.
 //!
-//! `hash_table` knows rows and groups and nothing of plans; `aggregate` is the node. The rule that puts it in the place
-//! of the engine's own is [`HashAggregates`].
+//! `hash_table` knows rows and groups and nothing of plans; `aggregate` and `join` are the nodes. The rules that put them in the
+//! place of the engine's own are [`HashAggregates`] and [`HashJoins`].
 
 mod aggregate;
 mod hash_table;
+mod join;
 mod memory;
 
 pub use aggregate::exec::HashAggregateExec;
 pub use aggregate::rule::HashAggregates;
+pub use join::exec::UnchainedHashJoinExec;
+pub use join::rule::HashJoins;

@@ -1,8 +1,13 @@
 //! What an operator holds, charged to the engine's pool before it is taken.
 
-use datafusion_common::Result;
+use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::memory_pool::MemoryReservation;
 use datafusion_physical_plan::metrics::Gauge;
+
+/// Whether an error says that there is no memory left.
+pub(crate) fn is_full(error: &DataFusionError) -> bool {
+    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
+}
 
 /// The charge of one operator, shared by its tasks.
 pub(crate) struct Memory {

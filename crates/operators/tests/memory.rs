@@ -1,4 +1,4 @@
-//! What an aggregation charges is what it holds, with an allocator that counts all threads: while rows come, at its highest,
+//! What an aggregation or a join charges is what it holds, with an allocator that counts all threads: while rows come, at its highest,
 //! and with a limit.
 
 #![allow(unsafe_code, reason = "an allocator cannot be written without")]
@@ -30,6 +30,8 @@ use datafusion_physical_plan::aggregates::{AggregateExec, AggregateMode, Physica
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use futures::StreamExt;
+
+mod joins;
 
 /// Bytes that are allocated now, and the most that ever were.
 static LIVE: AtomicI64 = AtomicI64::new(0);
@@ -202,6 +204,7 @@ fn run(keys: &[DataType], groups: u64, is_counted: bool, limit: usize) -> Run {
 /// One test, because others would allocate at the same time.
 #[test]
 fn what_is_charged_is_what_is_held() {
+    joins::check();
     use DataType::{Int32, Int64, Utf8};
     let cases: [(&[DataType], u64); 6] = [
         (&[Int32], 1_500_000),

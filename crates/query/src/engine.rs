@@ -14,7 +14,7 @@ use ashlar_functions::rules::{
     SettleFunctions, TextCasts,
 };
 use ashlar_functions::times::StatementTime;
-use ashlar_operators::HashAggregates;
+use ashlar_operators::{HashAggregates, HashJoins};
 use ashlar_store::{ReadView, Store};
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
@@ -90,10 +90,25 @@ pub struct Engine {
 }
 
 /// Whose operators plans are made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Operators {
-    /// Ours where they apply.
-    #[default]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operators {
+    /// Of groups.
+    pub groups: Whose,
+    /// Of joins by equal keys.
+    pub joins: Whose,
+}
+
+impl Default for Operators {
+    fn default() -> Self {
+        // How fast ours join has not been measured yet.
+        Self { groups: Whose::Own, joins: Whose::Stock }
+    }
+}
+
+/// Whose an operator is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Ours where it applies.
     Own,
     /// DataFusion's, to compare with.
     Stock,
@@ -135,7 +150,7 @@ impl Engine {
         let disk = DiskManagerBuilder::default().with_temp_file_factory(spill.factory());
         let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(memory)).with_disk_manager_builder(disk);
         let runtime = runtime.build_arc().map_err(from_datafusion)?;
-        let state = session_state(config, runtime, Zone::Utc, Operators::Own)?;
+        let state = session_state(config, runtime, Zone::Utc, Operators::default())?;
         let engine = Arc::new(Self {
             store,
             catalog,
@@ -145,7 +160,7 @@ impl Engine {
             admission: Admission::new(config.admission),
             cache: Arc::new(PlanCache::new(config.plan_cache_bytes_max)),
             zone: Zone::Utc,
-            operators: Operators::Own,
+            operators: Operators::default(),
             config: config.clone(),
             others: Mutex::new(Vec::new()),
         });
@@ -309,10 +324,14 @@ fn session_state(
     // When it is known which side of a join is the smaller one, and before streams are divided for it.
     let place = physical.iter().position(|rule| rule.name() == "join_selection").map_or(0, |place| place + 1);
     physical.insert(place, Arc::new(LookupJoins));
-    if operators == Operators::Own {
-        // When it is known which aggregations have a limit, and before streams are divided for the engine's.
-        let limited = physical.iter().position(|rule| rule.name() == "LimitedDistinctAggregation");
-        physical.insert(limited.map_or(place + 1, |limited| limited + 1), Arc::new(HashAggregates));
+    // When it is known which aggregations have a limit, and before streams are divided for the engine's.
+    let limited = physical.iter().position(|rule| rule.name() == "LimitedDistinctAggregation");
+    let place = limited.map_or(place + 1, |limited| limited + 1);
+    if operators.joins == Whose::Own {
+        physical.insert(place, Arc::new(HashJoins));
+    }
+    if operators.groups == Whose::Own {
+        physical.insert(place, Arc::new(HashAggregates));
     }
     let state = SessionStateBuilder::new()
         .with_config(session)

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use ashlar_operators::UnchainedHashJoinExec;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
@@ -41,6 +42,8 @@ fn estimate(node: &dyn ExecutionPlan) -> Option<usize> {
         sort.fetch().is_none().then(|| sort.input())
     } else if let Some(join) = node.downcast_ref::<HashJoinExec>() {
         Some(join.left())
+    } else if node.is::<UnchainedHashJoinExec>() {
+        node.children().first().copied()
     } else if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
         Some(join.left())
     } else {

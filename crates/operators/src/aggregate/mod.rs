@@ -20,5 +20,5 @@ mod run;
 mod spec;
 mod states;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod waiting;

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use super::partition::{Files, Partition, Portion};
 use super::spec::{Rows, Spec};
 use crate::hash_table::hash::Secret;
-use crate::memory::{Charge, Memory, Wish};
+use crate::memory::{Charge, Memory, Wish, is_full};
 
 /// Bits of the hash that say which table a row belongs to.
 const BITS: u32 = 6;
@@ -49,11 +49,6 @@ pub(crate) fn scratch_bytes(hashes: &Vec<u64>, rows: &Vec<u32>, ids: &Vec<usize>
 #[inline]
 fn partition_of(hash: u64) -> usize {
     (hash >> SHIFT) as usize % PARTITIONS
-}
-
-/// Whether an error says that there is no memory left.
-pub(crate) fn is_full(error: &DataFusionError) -> bool {
-    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
 }
 
 impl Partitions {

@@ -10,11 +10,11 @@ use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
 use super::partition::{Files, Partition};
-use super::partitions::{Order, PARTITIONS, Partitions, all_rows, is_full, scratch_bytes, whole};
+use super::partitions::{Order, PARTITIONS, Partitions, all_rows, scratch_bytes, whole};
 use super::spec::{Rows, Spec};
 use super::waiting::Waiting;
 use crate::hash_table::hash::Secret;
-use crate::memory::{Charge, Wish};
+use crate::memory::{Charge, Wish, is_full};
 
 /// Groups of a front: so many with their states are in a cache of the processor.
 const FRONT_GROUPS: usize = if cfg!(test) { 1 << 10 } else { 16 << 10 };

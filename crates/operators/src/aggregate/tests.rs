@@ -52,7 +52,7 @@ impl PartitionStream for There {
 }
 
 /// Rows in some streams, cut into batches.
-fn table(rows: &RecordBatch, streams: usize, batch_rows: usize) -> Arc<dyn ExecutionPlan> {
+pub(crate) fn table(rows: &RecordBatch, streams: usize, batch_rows: usize) -> Arc<dyn ExecutionPlan> {
     let schema = rows.schema();
     let mut parts = vec![Vec::new(); streams];
     for (number, start) in (0..rows.num_rows()).step_by(batch_rows).enumerate() {
@@ -106,7 +106,7 @@ fn own(input: &Arc<dyn ExecutionPlan>, keys: &[&str], wanted: &[Wanted]) -> Arc<
 }
 
 /// A context with so much memory for queries.
-fn context(memory: usize) -> Arc<TaskContext> {
+pub(crate) fn context(memory: usize) -> Arc<TaskContext> {
     let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(memory));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap();
     Arc::new(TaskContext::default().with_runtime(runtime))
@@ -138,7 +138,7 @@ fn files(plan: &Arc<dyn ExecutionPlan>) -> usize {
 }
 
 /// Numbers that look like any.
-fn scrambled(number: u64) -> u64 {
+pub(crate) fn scrambled(number: u64) -> u64 {
     let mixed = (number ^ number >> 31).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed ^ mixed >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) ^ mixed >> 32
 }
@@ -423,8 +423,8 @@ fn what_cannot_be_packed_or_has_an_order_is_left_to_the_engine() {
     assert_eq!(HashAggregates.optimize(all, &ConfigOptions::default()).unwrap().name(), "AggregateExec");
 }
 
-#[test]
-fn an_error_of_a_stream_is_told_by_every_output() {
+/// Rows in a stream, and another stream that fails.
+pub(crate) fn broken(rows: &RecordBatch) -> Arc<dyn ExecutionPlan> {
     #[derive(Debug)]
     struct Broken(SchemaRef);
     impl PartitionStream for Broken {
@@ -437,11 +437,15 @@ fn an_error_of_a_stream_is_told_by_every_output() {
             Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.0), broken))
         }
     }
-    let rows = rows(100, 10);
     let parts: Vec<Arc<dyn PartitionStream>> =
         vec![Arc::new(There(rows.schema(), vec![rows.clone()])), Arc::new(Broken(rows.schema()))];
-    let input: Arc<dyn ExecutionPlan> =
-        Arc::new(StreamingTableExec::try_new(rows.schema(), parts, None, [], false, None).unwrap());
+    Arc::new(StreamingTableExec::try_new(rows.schema(), parts, None, [], false, None).unwrap())
+}
+
+#[test]
+fn an_error_of_a_stream_is_told_by_every_output() {
+    let rows = rows(100, 10);
+    let input = broken(&rows);
     let plan = own(&input, &["id"], &[]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let context = context(1 << 30);

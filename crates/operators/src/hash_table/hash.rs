@@ -23,11 +23,20 @@ impl Secret {
         Self(fold(self.0 ^ SECOND, FIRST).wrapping_add(SECOND))
     }
 
+    /// By which all words have the same hash.
+    #[cfg(test)]
+    pub(crate) fn colliding() -> Self {
+        Self(COLLIDING)
+    }
+
     /// The hash of NULL, where that is no part of a key's bytes.
     pub(crate) fn of_null(self) -> u64 {
         fold(self.0.rotate_left(17), SECOND)
     }
 }
+
+#[cfg(test)]
+const COLLIDING: u64 = 0xC011_1DE5;
 
 /// The two halves of a product, one over the other.
 #[inline]
@@ -66,6 +75,10 @@ impl Word for u32 {
 impl Word for u64 {
     #[inline]
     fn hash(self, secret: Secret) -> u64 {
+        #[cfg(test)]
+        if secret.0 == COLLIDING {
+            return FIRST;
+        }
         fold(self ^ secret.0, FIRST)
     }
 
@@ -83,6 +96,10 @@ impl Word for u64 {
 impl Word for u128 {
     #[inline]
     fn hash(self, secret: Secret) -> u64 {
+        #[cfg(test)]
+        if secret.0 == COLLIDING {
+            return FIRST;
+        }
         let low = fold(self as u64 ^ secret.0, FIRST);
         fold(low ^ (self >> 64) as u64, SECOND)
     }
@@ -101,6 +118,10 @@ impl Word for u128 {
 /// The hash of bytes of any length.
 #[inline]
 pub(crate) fn of_bytes(bytes: &[u8], secret: Secret) -> u64 {
+    #[cfg(test)]
+    if secret.0 == COLLIDING {
+        return FIRST;
+    }
     let mut hash = fold(secret.0 ^ bytes.len() as u64, SECOND);
     let mut rest = bytes;
     while let Some((first, behind)) = rest.split_first_chunk::<8>() {

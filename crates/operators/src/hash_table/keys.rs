@@ -20,6 +20,7 @@ use arrow::datatypes::{
 };
 use datafusion_common::{Result, exec_err, internal_err};
 
+use super::direct::Counting;
 use super::hash::{Secret, Word, of_bytes};
 
 /// How a column is packed.
@@ -121,6 +122,12 @@ impl ByteKeys {
         let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
         &self.bytes[start..self.ends[at] as usize]
     }
+
+    /// One more. All of them together have less than 4 GiB, which is for the caller to know.
+    pub(crate) fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len() as u32);
+    }
 }
 
 /// The keys of a batch of rows.
@@ -156,6 +163,16 @@ impl Packed {
             Keys::Word64(words) => size_of_val(&words[..]),
             Keys::Word128(words) => size_of_val(&words[..]),
             Keys::Bytes(keys) => keys.bytes.len() + size_of_val(&keys.ends[..]),
+        }
+    }
+
+    /// Bytes that the keys hold, with room for more.
+    pub(crate) fn held(&self) -> usize {
+        match &self.keys {
+            Keys::Word32(words) => words.capacity() * size_of::<u32>(),
+            Keys::Word64(words) => words.capacity() * size_of::<u64>(),
+            Keys::Word128(words) => words.capacity() * size_of::<u128>(),
+            Keys::Bytes(keys) => keys.bytes.capacity() + keys.ends.capacity() * size_of::<u32>(),
         }
     }
 
@@ -248,6 +265,35 @@ impl Packing {
             65..=128 => Some(Shape::Word128),
             _ => None,
         }
+    }
+
+    /// Whether columns come back from keys as they were. Floats do not: there are several zeros.
+    pub(crate) fn gives_back(&self) -> bool {
+        self.columns.iter().all(|column| !matches!(column.form, Form::Float | Form::Double))
+    }
+
+    /// How keys that are whole numbers are counted; `None` of others.
+    pub(crate) fn counting(&self) -> Option<Counting> {
+        let [column] = &self.columns[..] else { return None };
+        let is_signed = !column.data_type.is_unsigned_integer();
+        match column.form {
+            Form::Fixed(bytes @ 1..=8) => Some(Counting::of(8 * bytes as u32, is_signed)),
+            _ => None,
+        }
+    }
+
+    /// The columns of some keys.
+    ///
+    /// # Errors
+    /// Where bytes are not what was packed, which is a bug.
+    pub(crate) fn columns(&self, packed: Packed) -> Result<Vec<ArrayRef>> {
+        let arrays = self.unpack(packed.keys, None)?;
+        let Some(nulls) = packed.nulls.filter(|nulls| nulls.null_count() > 0) else { return Ok(arrays) };
+        let of_column = |array: ArrayRef| {
+            let data = array.to_data().into_builder().nulls(Some(nulls.clone()));
+            Ok(make_array(data.build()?))
+        };
+        arrays.into_iter().map(of_column).collect()
     }
 
     /// No keys yet.

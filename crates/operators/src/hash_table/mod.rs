@@ -1,15 +1,20 @@
-//! Groups by their keys: small numbers that stand for keys, in the order in which those came.
+//! Groups and rows by their keys: small numbers that stand for keys, in the order in which those came, and the rows that
+//! have a key.
 //!
 //! ```text
-//!   key of a row -> hash -> directory -> group id -> keys[id], states[id]
+//!   key of a row -> hash -> directory -> group id -> keys[id], states[id]          groups
+//!   key of a row -> hash -> unchained -> rows of the key, side by side             joins
+//!   key of a row -> direct -> row                                                  joins by numbers close together
 //! ```
 //!
 //! `keys` packs what rows are grouped by into words or bytes, `hash` mixes those, `directory` finds the group id of a
-//! hash, and `groups` puts them together. Ids are offsets of 32 bits, not pointers: they are half as long, and depend on
+//! hash, and `groups` puts them together; `unchained` and `direct` are made of all rows at once. Ids are offsets of 32 bits, not pointers: they are half as long, and depend on
 //! no width of addresses. Nothing here knows a plan; all memory is charged by the caller, who is told beforehand how
 //! much will be taken.
 
+pub(crate) mod direct;
 pub(crate) mod directory;
 pub(crate) mod groups;
 pub(crate) mod hash;
 pub(crate) mod keys;
+pub(crate) mod unchained;

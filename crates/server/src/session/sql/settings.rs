@@ -10,7 +10,7 @@ use ashlar_base::value::text::TextStyle;
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::POSTGRES_VERSION;
-use ashlar_query::engine::Operators;
+use ashlar_query::engine::{Operators, Whose};
 use ashlar_query::statement::{TransactionModes, isolation};
 use ashlar_query::transaction::Isolation;
 
@@ -67,6 +67,8 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("IntervalStyle", "postgres", Rule::Only(&["postgres"]), true),
     ("is_superuser", "on", Rule::Fixed, true),
     ("jit", "off", Rule::Bool, false),
+    // Ours: whose operators join, where `operators` is not 'stock'.
+    ("join_operators", "stock", Rule::OneOf(&["own", "stock"]), false),
     ("lock_timeout", "0", Rule::Milliseconds, false),
     ("maintenance_work_mem", "65536", Rule::Kilobytes(1024), false),
     ("max_identifier_length", "63", Rule::Fixed, false),
@@ -313,8 +315,13 @@ impl Settings {
                 "client_min_messages" => {
                     self.min_severity = SEVERITIES.iter().position(|severity| severity == value).unwrap_or(0);
                 }
+                "join_operators" => self.operators.joins = whose(value),
+                // Behind the one for joins, which it overrules.
                 "operators" => {
-                    self.operators = if value == "stock" { Operators::Stock } else { Operators::Own };
+                    self.operators.groups = whose(value);
+                    if self.operators.groups == Whose::Stock {
+                        self.operators.joins = Whose::Stock;
+                    }
                 }
                 "query_memory_max" => {
                     let kilobytes = value.parse::<usize>().ok().filter(|kilobytes| *kilobytes > 0);
@@ -401,6 +408,11 @@ impl Settings {
         let number = number_of(name)?;
         Ok(shown::as_shown(number, &self.values[number]))
     }
+}
+
+/// Whose operators a value names.
+fn whose(value: &str) -> Whose {
+    if value == "stock" { Whose::Stock } else { Whose::Own }
 }
 
 /// A value as it is kept.

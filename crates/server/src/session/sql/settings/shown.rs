@@ -31,6 +31,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("IntervalStyle", "Sets the display format for interval values."),
     ("is_superuser", "Shows whether the current user is a superuser."),
     ("jit", "Allow JIT compilation."),
+    ("join_operators", "Sets whose operators join by equal keys: the server's own, or DataFusion's stock ones."),
     ("lock_timeout", "Sets the maximum allowed duration of any wait for a lock."),
     ("maintenance_work_mem", "Sets the maximum memory to be used for maintenance operations."),
     ("max_identifier_length", "Shows the maximum identifier length."),

@@ -1,0 +1,294 @@
+//! Key -> rows, without chains: rows lie in the order of their hashes, and those of a key side by side.
+//!
+//! ```text
+//!   hash of a key    | prefix of the table | slot ........ |            the upper half; the slot by multiplication
+//!
+//!   entries          | 0   | e1  | e2  | e3  | ...                      8 bytes each, one more than there are slots
+//!                              |     |
+//!       entry        | end: 32 bits | tags: 32 bits |                   where the rows of its slot end; where those of
+//!                              |     |                                  the slot before it end, its own begin
+//!                              v     v
+//!   keys             | k k k | k k | k | k k k k | ...                  W bytes each, equal ones side by side
+//!   rows             | r r r | r r | r | r r r r | ...                  4 bytes each
+//! ```
+//!
+//! Each key sets two of the 32 bits of its slot's tags (a Bloom filter): of a hundred keys that are not there, all but a few are
+//! refused by one read. There is a slot for two rows, so that a row takes 4 bytes for its slot, 4 for its number and the
+//! bytes of its key: 12 for a key of 32 bits. A row that has the key of another one takes no more. (The shape is the unchained
+//! table of Umbra's: Birler, Schmidt, Fent and Neumann, DaMoN 2024.)
+//!
+//! A table is made once, of all its rows: counted by slot, the counts added up, the rows put in their places.
+
+use std::cmp::Ordering;
+
+use super::hash::Word;
+
+/// Rows for a slot, on average.
+const ROWS_PER_SLOT: usize = 2;
+/// Runs of so many are sorted by insertion.
+const FEW: usize = 16;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Entry {
+    end: u32,
+    tags: u32,
+}
+
+const _: () = assert!(size_of::<Entry>() == 8);
+
+/// Two of 32 bits, of the lower half of a hash.
+#[inline]
+fn tags_of(hash: u64) -> u32 {
+    (1 << (hash & 31)) | (1 << (hash >> 5 & 31))
+}
+
+/// Where rows of a slot lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Unchained<W> {
+    entries: Vec<Entry>,
+    keys: Vec<W>,
+    rows: Vec<u32>,
+    /// Bits at the top of a hash that are the same for all keys, since they chose this table among others.
+    prefix: u32,
+}
+
+fn slots_for(rows: usize) -> usize {
+    (rows / ROWS_PER_SLOT).max(1)
+}
+
+impl<W: Word + Ord> Unchained<W> {
+    /// Bytes that one of so many rows holds.
+    pub(crate) fn bytes_for(rows: usize) -> usize {
+        Self::directory_bytes_for(rows) + rows * (size_of::<W>() + size_of::<u32>())
+    }
+
+    /// Of those, the bytes beside keys and rows; as much as these again is held while it is made.
+    pub(crate) fn directory_bytes_for(rows: usize) -> usize {
+        (slots_for(rows) + 1) * size_of::<Entry>()
+    }
+
+    /// Of keys and their rows, fewer than 2^32. `hash` gives a key's hash, whose first `prefix` bits are the same for all; `order`
+    /// compares keys with their rows, where keys alone do not say whether they are equal.
+    pub(crate) fn new(
+        keys: Vec<W>,
+        rows: Vec<u32>,
+        prefix: u32,
+        hash: impl Fn(W) -> u64,
+        order: impl Fn((W, u32), (W, u32)) -> Ordering,
+    ) -> Self {
+        let mut table = Self { entries: vec![Entry::default(); slots_for(keys.len()) + 1], keys, rows, prefix };
+        for key in &table.keys {
+            let hash = hash(*key);
+            let slot = table.slot(hash);
+            let entry = &mut table.entries[slot + 1];
+            entry.end += 1;
+            entry.tags |= tags_of(hash);
+        }
+        // An entry says where its slot begins, until its rows are there.
+        let mut total = 0;
+        for entry in &mut table.entries {
+            let count = entry.end;
+            entry.end = total;
+            total += count;
+        }
+        let (mut keys, mut rows) = (vec![W::default(); table.keys.len()], vec![0; table.rows.len()]);
+        for (key, row) in table.keys.iter().zip(&table.rows) {
+            let slot = table.slot(hash(*key));
+            let end = &mut table.entries[slot + 1].end;
+            keys[*end as usize] = *key;
+            rows[*end as usize] = *row;
+            *end += 1;
+        }
+        (table.keys, table.rows) = (keys, rows);
+        let mut start = 0;
+        for entry in &table.entries {
+            let end = entry.end as usize;
+            sort(&mut table.keys[start..end], &mut table.rows[start..end], &order);
+            start = end;
+        }
+        table
+    }
+
+    /// Rows.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>()
+            + self.keys.capacity() * size_of::<W>()
+            + self.rows.capacity() * size_of::<u32>()
+    }
+
+    #[inline]
+    fn slot(&self, hash: u64) -> usize {
+        let rest = (hash << self.prefix) >> 32;
+        let slots = self.entries.len() as u64 - 1;
+        ((rest * slots) >> 32) as usize
+    }
+
+    /// Where rows with this hash may lie: nowhere, as a rule, if there are none. Takes the same way for all.
+    #[inline]
+    pub(crate) fn run(&self, hash: u64) -> Run {
+        let slot = self.slot(hash);
+        let (before, entry) = (self.entries[slot], self.entries[slot + 1]);
+        let tags = tags_of(hash);
+        let end = if entry.tags & tags == tags { entry.end } else { before.end };
+        Run { start: before.end, end }
+    }
+
+    /// The first key of a run, if there is one: whoever asks for many waits for all of them at the same time.
+    #[inline]
+    pub(crate) fn first(&self, run: Run) -> W {
+        if run.start < run.end { self.keys[run.start as usize] } else { W::default() }
+    }
+
+    /// The key and the row at a place.
+    #[inline]
+    pub(crate) fn get(&self, at: u32) -> (W, u32) {
+        (self.keys[at as usize], self.rows[at as usize])
+    }
+
+    /// The row at a place.
+    #[inline]
+    pub(crate) fn row(&self, at: u32) -> u32 {
+        self.rows[at as usize]
+    }
+}
+
+/// Sorts the rows of a slot: in their place, since there may be many.
+fn sort<W: Copy + Ord>(keys: &mut [W], rows: &mut [u32], order: &impl Fn((W, u32), (W, u32)) -> Ordering) {
+    if keys.len() <= FEW {
+        for end in 1..keys.len() {
+            let mut at = end;
+            while at > 0 && order((keys[at], rows[at]), (keys[at - 1], rows[at - 1])) == Ordering::Less {
+                keys.swap(at, at - 1);
+                rows.swap(at, at - 1);
+                at -= 1;
+            }
+        }
+        return;
+    }
+    // A heap, the greatest first.
+    let len = keys.len();
+    let sift = |keys: &mut [W], rows: &mut [u32], mut at: usize, len: usize| {
+        loop {
+            let mut child = 2 * at + 1;
+            if child >= len {
+                return;
+            }
+            if child + 1 < len
+                && order((keys[child], rows[child]), (keys[child + 1], rows[child + 1])) == Ordering::Less
+            {
+                child += 1;
+            }
+            if order((keys[at], rows[at]), (keys[child], rows[child])) != Ordering::Less {
+                return;
+            }
+            keys.swap(at, child);
+            rows.swap(at, child);
+            at = child;
+        }
+    };
+    for at in (0..len / 2).rev() {
+        sift(keys, rows, at, len);
+    }
+    for end in (1..len).rev() {
+        keys.swap(0, end);
+        rows.swap(0, end);
+        sift(keys, rows, 0, end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::hash_table::hash::Secret;
+
+    fn by_key(left: (u32, u32), right: (u32, u32)) -> Ordering {
+        left.0.cmp(&right.0)
+    }
+
+    fn found(table: &Unchained<u32>, hash: u64, key: u32) -> Vec<u32> {
+        let run = table.run(hash);
+        let same = (run.start..run.end).filter(|at| table.get(*at).0 == key);
+        let places: Vec<u32> = same.collect();
+        // Side by side.
+        assert!(places.windows(2).all(|two| two[0] + 1 == two[1]));
+        let mut rows: Vec<u32> = places.iter().map(|at| table.row(*at)).collect();
+        rows.sort_unstable();
+        rows
+    }
+
+    #[test]
+    fn rows_are_found_as_in_a_map() {
+        for secret in [Secret::random(), Secret::colliding()] {
+            for (count, keys) in [(0, 1), (1, 1), (3, 1), (1000, 1), (1000, 7), (5000, 4000), (20_000, 60_000)] {
+                let key = |row: u32| (row.wrapping_mul(2_654_435_761) >> 7) % keys;
+                let all: Vec<u32> = (0..count).map(key).collect();
+                let mut twin: HashMap<u32, Vec<u32>> = HashMap::new();
+                for (row, key) in all.iter().enumerate() {
+                    twin.entry(*key).or_default().push(row as u32);
+                }
+                let table = Unchained::new(all, (0..count).collect(), 0, |key| key.hash(secret), by_key);
+                assert_eq!(table.len(), count as usize);
+                assert_eq!(table.bytes(), Unchained::<u32>::bytes_for(count as usize));
+                for key in (0..keys + 100).step_by(if count > 5000 { 97 } else { 1 }) {
+                    let rows = found(&table, key.hash(secret), key);
+                    assert_eq!(rows, twin.get(&key).cloned().unwrap_or_default(), "{count} {keys} {key}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tables_divide_the_hashes_among_them() {
+        let secret = Secret::random();
+        let prefix = 3;
+        let mut parts = vec![Vec::new(); 1 << prefix];
+        for key in 0..50_000_u32 {
+            parts[(key.hash(secret) >> (64 - prefix)) as usize].push(key);
+        }
+        for (number, keys) in parts.into_iter().enumerate() {
+            assert!((5000..7500).contains(&keys.len()), "{number}: {}", keys.len());
+            let rows = keys.clone();
+            let table = Unchained::new(keys.clone(), rows, prefix, |key| key.hash(secret), by_key);
+            assert!(keys.iter().all(|key| found(&table, key.hash(secret), *key) == [*key]));
+            // Slots are used evenly: were the prefix not left out, all would be in an eighth of them.
+            let used = table.entries.windows(2).filter(|two| two[0].end < two[1].end).count();
+            assert!(used * 10 > table.entries.len() * 8, "{used} of {}", table.entries.len());
+        }
+    }
+
+    #[test]
+    fn most_of_what_is_not_there_is_refused_by_its_tags() {
+        let secret = Secret::random();
+        let keys: Vec<u32> = (0..100_000).collect();
+        let table = Unchained::new(keys.clone(), keys, 0, |key| key.hash(secret), by_key);
+        let looked_at = (1_000_000..1_100_000_u32).filter(|key| {
+            let run = table.run(key.hash(secret));
+            run.start < run.end
+        });
+        let looked_at = looked_at.count();
+        assert!(looked_at < 5_000, "{looked_at} of 100000");
+    }
+
+    #[test]
+    fn a_row_takes_twelve_bytes() {
+        let rows = 1_000_000;
+        let bytes = Unchained::<u32>::bytes_for(rows) as f64 / rows as f64;
+        assert!((12.0..12.01).contains(&bytes), "{bytes}");
+    }
+}

@@ -1,0 +1,381 @@
+//! From chunks to a table: how much memory it will take, and the making of it.
+//!
+//! Called when the last row of a build side has come, and for each part of one that went to files.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use arrow::array::ArrayRef;
+use datafusion_common::{DataFusionError, Result, internal_err};
+use datafusion_common_runtime::JoinSet;
+
+use super::chunk::{CHUNK_ROWS, COUNTED_BITS, Chunk, place_of, row_number};
+use super::early::Early;
+use super::index::{Index, KeyWord, Numbers, Texts, Words, scatter, scatter_texts, table_of, table_of_texts};
+use super::spec::{Alone, Spec};
+use crate::hash_table::direct::{Counting, Direct};
+use crate::hash_table::hash::Secret;
+use crate::hash_table::keys::Keys;
+use crate::hash_table::unchained::Unchained;
+use crate::memory::{Charge, Memory, Wish};
+
+/// Rows of a part: with its slots, so many are in a cache of the processor while it is made.
+const PART_ROWS: usize = if cfg!(test) { 1 << 9 } else { 1 << 16 };
+
+/// The build side of a join, when all of it is there.
+pub(crate) struct Built {
+    pub(crate) index: Box<dyn Index>,
+    /// Rows that have a NULL among their keys, and are in no index: where NULL is a key like others, or what matches nothing is
+    /// wanted.
+    pub(crate) nulls: Vec<u32>,
+    /// What is kept of the rows: of each column, the arrays of the chunks.
+    pub(crate) kept: Vec<Vec<ArrayRef>>,
+    /// Which rows have had a match, where that is of interest.
+    matched: Vec<AtomicU64>,
+    pub(crate) rows: usize,
+    /// Rows that have a key.
+    pub(crate) findable: usize,
+    pub(crate) seen: Arc<Seen>,
+    _charges: Vec<Charge>,
+}
+
+/// What has been seen of the probe side by now.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Whether a row has come.
+    pub(crate) any: AtomicBool,
+    /// Whether one has come whose key is NULL.
+    pub(crate) null: AtomicBool,
+}
+
+impl Built {
+    #[inline]
+    fn bit(row: u32) -> (usize, u64) {
+        let (chunk, place) = place_of(row);
+        let bit = chunk * CHUNK_ROWS + place;
+        (bit / 64, 1 << (bit % 64))
+    }
+
+    /// Notes that a row has a match; whether that is new.
+    #[inline]
+    pub(crate) fn note(&self, row: u32) -> bool {
+        let (word, bit) = Self::bit(row);
+        let word = &self.matched[word];
+        word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    /// Whether a row has had a match.
+    #[inline]
+    pub(crate) fn is_noted(&self, row: u32) -> bool {
+        let (word, bit) = Self::bit(row);
+        self.matched[word].load(Ordering::Relaxed) & bit != 0
+    }
+}
+
+/// The kind of a table, of what its keys are.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Word32,
+    Word64,
+    Word128,
+    Bytes,
+}
+
+/// What a table will be, with its memory.
+pub(crate) struct Plan {
+    kind: Kind,
+    /// Where keys are counted and close together: how, and the least and the greatest of them.
+    direct: Option<(Counting, (u64, u64))>,
+    bits: u32,
+    rows_of: Vec<usize>,
+    nulls: usize,
+    charge: Charge,
+}
+
+impl Plan {
+    /// Bytes that a table takes for a row beside what is kept of it, at most: its slot, and number and key, which are there twice
+    /// while it is made.
+    pub(crate) fn bytes_for_row(spec: &Spec) -> usize {
+        let key = match spec.packing.none() {
+            Keys::Word32(_) | Keys::Bytes(_) => 4,
+            Keys::Word64(_) => 8,
+            Keys::Word128(_) => 16,
+        };
+        4 + 2 * (key + 4)
+    }
+
+    /// Charges what the table of these chunks will take, and what making it does.
+    ///
+    /// # Errors
+    /// Where the pool has not as much.
+    pub(crate) fn of(
+        spec: &Spec,
+        chunks: &[Chunk],
+        memory: &Arc<Memory>,
+        threads: usize,
+        wish: Wish,
+        early: Option<&Early>,
+    ) -> Result<Self> {
+        let mut charge = memory.charge();
+        let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
+        let findable: usize = chunks.iter().flat_map(|chunk| &chunk.counts).map(|count| *count as usize).sum();
+        let kind = match spec.packing.none() {
+            Keys::Word32(_) => Kind::Word32,
+            Keys::Word64(_) => Kind::Word64,
+            Keys::Word128(_) => Kind::Word128,
+            Keys::Bytes(_) => Kind::Bytes,
+        };
+        let nulls = if spec.null_is_equal || spec.wants_unmatched_left() { rows - findable } else { 0 };
+        charge.grow(nulls * size_of::<u32>(), wish)?;
+        if spec.left_alone() != Alone::Nothing {
+            charge.grow(chunks.len() * CHUNK_ROWS / 8, wish)?;
+        }
+        if early.is_some() {
+            return Ok(Self { kind, direct: None, bits: 0, rows_of: Vec::new(), nulls, charge });
+        }
+        let direct = direct(spec, chunks, findable, &mut charge)?;
+        if let Some((counting, bounds)) = direct {
+            let table = Direct::new(counting, bounds);
+            let mut touched = table.segments_of(bounds);
+            touched.touch_all();
+            charge.grow(table.missing_bytes(&touched), wish)?;
+            return Ok(Self { kind, direct, bits: 0, rows_of: Vec::new(), nulls, charge });
+        }
+        let bits = findable.div_ceil(PART_ROWS).next_power_of_two().ilog2().min(COUNTED_BITS);
+        let mut rows_of = vec![0; 1 << bits];
+        for chunk in chunks {
+            for (prefix, count) in chunk.counts.iter().enumerate() {
+                rows_of[prefix >> (COUNTED_BITS - bits)] += *count as usize;
+            }
+        }
+        let largest = rows_of.iter().copied().max().unwrap_or(0);
+        let (width, bytes): (usize, usize) = match kind {
+            Kind::Word64 => (8, rows_of.iter().map(|rows| Unchained::<u64>::bytes_for(*rows)).sum()),
+            Kind::Word128 => (16, rows_of.iter().map(|rows| Unchained::<u128>::bytes_for(*rows)).sum()),
+            Kind::Word32 | Kind::Bytes => (4, rows_of.iter().map(|rows| Unchained::<u32>::bytes_for(*rows)).sum()),
+        };
+        // Words of chunks are given up before the slots are made: what the one takes, the other has then.
+        let given: usize = match kind {
+            Kind::Bytes => 0,
+            _ => chunks.iter().map(|chunk| chunk.keys.held()).sum(),
+        };
+        let pairs = findable * (width + size_of::<u32>());
+        let scratch = largest * (width + size_of::<u32>()) * workers(rows_of.len(), threads);
+        charge.grow((bytes + scratch).saturating_sub(given).max(pairs), wish)?;
+        Ok(Self { kind, direct: None, bits, rows_of, nulls, charge })
+    }
+
+    /// Makes the table.
+    ///
+    /// # Errors
+    /// Where a task fails, which is a bug.
+    pub(crate) async fn build(
+        self,
+        spec: &Spec,
+        mut chunks: Vec<Chunk>,
+        secret: Secret,
+        threads: usize,
+        seen: Arc<Seen>,
+        early: Option<Early>,
+    ) -> Result<Built> {
+        let rows = chunks.iter().map(|chunk| chunk.rows).sum();
+        let mut nulls = Vec::with_capacity(self.nulls);
+        if self.nulls > 0 {
+            for (number, chunk) in chunks.iter().enumerate() {
+                let Some(valid) = &chunk.valid else { continue };
+                let places = valid.iter().enumerate().filter(|(_, is_valid)| !is_valid);
+                nulls.extend(places.map(|(place, _)| row_number(number, place)));
+            }
+        }
+        let count = chunks.len();
+        let matched = match spec.left_alone() {
+            Alone::Nothing => Vec::new(),
+            Alone::Matched | Alone::Unmatched | Alone::Marked => {
+                (0..count * CHUNK_ROWS / 64).map(|_| AtomicU64::new(0)).collect()
+            }
+        };
+        let mut kept: Vec<Vec<ArrayRef>> = vec![Vec::with_capacity(count); spec.kept.len()];
+        for chunk in &mut chunks {
+            for (kept, array) in kept.iter_mut().zip(std::mem::take(&mut chunk.kept)) {
+                kept.push(array);
+            }
+        }
+        let findable = chunks.iter().flat_map(|chunk| &chunk.counts).map(|count| *count as usize).sum();
+        let made = match self.kind {
+            Kind::Word32 => self.words::<u32>(chunks, secret, threads, early).await?,
+            Kind::Word64 => self.words::<u64>(chunks, secret, threads, early).await?,
+            Kind::Word128 => self.words::<u128>(chunks, secret, threads, None).await?,
+            Kind::Bytes => self.texts(chunks, secret, threads).await?,
+        };
+        let Made { index, mut charges, mut charge, bytes } = made;
+        charge.settle(bytes + nulls.capacity() * size_of::<u32>() + matched.capacity() * size_of::<u64>());
+        charges.push(charge);
+        Ok(Built { index, nulls, kept, matched, rows, findable, seen, _charges: charges })
+    }
+
+    async fn words<W: KeyWord>(
+        self,
+        chunks: Vec<Chunk>,
+        secret: Secret,
+        threads: usize,
+        early: Option<Early>,
+    ) -> Result<Made> {
+        if let Some(early) = early {
+            let mut charges: Vec<Charge> = chunks.into_iter().map(|chunk| chunk.charges.1).collect();
+            let (table, charge) = early.into_table();
+            charges.push(charge);
+            let index = Box::new(Numbers { table, word: PhantomData::<fn() -> W> });
+            return Ok(Made { index, charges, charge: self.charge, bytes: 0 });
+        }
+        if let Some((counting, bounds)) = self.direct {
+            let mut table = Direct::new(counting, bounds);
+            let mut touched = table.segments_of(bounds);
+            touched.touch_all();
+            table.add_segments(&touched);
+            let mut charges = Vec::with_capacity(chunks.len());
+            for (number, chunk) in chunks.into_iter().enumerate() {
+                for (place, key) in W::of(&chunk.keys.keys).iter().enumerate() {
+                    if chunk.valid.as_ref().is_none_or(|valid| valid.is_valid(place)) {
+                        table.add(key.widen() as u64, row_number(number, place));
+                    }
+                }
+                charges.push(chunk.charges.1);
+            }
+            let bytes = table.bytes();
+            let index = Box::new(Numbers { table, word: PhantomData::<fn() -> W> });
+            return Ok(Made { index, charges, charge: self.charge, bytes });
+        }
+        let bits = self.bits;
+        let (chunks, rows_of) = (Arc::new(chunks), Arc::new(self.rows_of));
+        let scattered = in_ranges(rows_of.len(), threads, |parts| {
+            let (chunks, rows_of) = (Arc::clone(&chunks), Arc::clone(&rows_of));
+            move || scatter::<W>(&chunks, parts, bits, secret, &rows_of)
+        });
+        let scattered = scattered.await?;
+        let Some(chunks) = Arc::into_inner(chunks) else { return internal_err!("a task of a join has not ended") };
+        // The keys go.
+        let charges = chunks.into_iter().map(|chunk| chunk.charges.1).collect();
+        let parts = tables(scattered, threads, move |keys, rows| table_of(keys, rows, bits, secret)).await?;
+        let bytes = parts.iter().map(Unchained::bytes).sum();
+        let index = Box::new(Words { parts, bits, secret });
+        Ok(Made { index, charges, charge: self.charge, bytes })
+    }
+
+    async fn texts(self, chunks: Vec<Chunk>, secret: Secret, threads: usize) -> Result<Made> {
+        let bits = self.bits;
+        let (chunks, rows_of) = (Arc::new(chunks), Arc::new(self.rows_of));
+        let scattered = in_ranges(rows_of.len(), threads, |parts| {
+            let (chunks, rows_of) = (Arc::clone(&chunks), Arc::clone(&rows_of));
+            move || scatter_texts(&chunks, parts, bits, secret, &rows_of)
+        });
+        let scattered = scattered.await?;
+        let Some(chunks) = Arc::into_inner(chunks) else { return internal_err!("a task of a join has not ended") };
+        let mut charges = Vec::with_capacity(2 * chunks.len());
+        let mut keys = Vec::with_capacity(chunks.len());
+        for chunk in chunks {
+            keys.push(chunk.keys);
+            charges.extend([chunk.charges.0, chunk.charges.1]);
+        }
+        let keys = Arc::new(keys);
+        let known = Arc::clone(&keys);
+        let parts = tables(scattered, threads, move |keys, rows| table_of_texts(keys, rows, bits, &known)).await?;
+        let bytes = parts.iter().map(Unchained::bytes).sum();
+        let index = Box::new(Texts { parts, bits, secret, keys });
+        Ok(Made { index, charges, charge: self.charge, bytes })
+    }
+}
+
+struct Made {
+    index: Box<dyn Index>,
+    charges: Vec<Charge>,
+    charge: Charge,
+    bytes: usize,
+}
+
+/// How a table of numbers close together would be made, if they are and each is there once.
+fn direct(
+    spec: &Spec,
+    chunks: &[Chunk],
+    findable: usize,
+    charge: &mut Charge,
+) -> Result<Option<(Counting, (u64, u64))>> {
+    let Some(counting) = spec.packing.counting() else { return Ok(None) };
+    let bounds = chunks.iter().filter_map(|chunk| chunk.bounds);
+    let Some(bounds) = bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))) else { return Ok(None) };
+    let Some(slots) = Direct::slots_for(findable, bounds) else { return Ok(None) };
+    let bytes = slots.div_ceil(64) * size_of::<u64>();
+    if charge.grow(bytes, Wish::IfFree).is_err() {
+        return Ok(None);
+    }
+    let mut seen = vec![0_u64; slots.div_ceil(64)];
+    let mut is_once = true;
+    for chunk in chunks {
+        let mut see = |place: usize, key: u64| {
+            if chunk.valid.as_ref().is_none_or(|valid| valid.is_valid(place)) {
+                let slot = (counting.place(key) - bounds.0) as usize;
+                is_once &= seen[slot / 64] >> (slot % 64) & 1 == 0;
+                seen[slot / 64] |= 1 << (slot % 64);
+            }
+        };
+        match &chunk.keys.keys {
+            Keys::Word32(words) => words.iter().enumerate().for_each(|(place, key)| see(place, u64::from(*key))),
+            Keys::Word64(words) => words.iter().enumerate().for_each(|(place, key)| see(place, *key)),
+            _ => is_once = false,
+        }
+        if !is_once {
+            break;
+        }
+    }
+    drop(seen);
+    let rest = charge.bytes() - bytes;
+    charge.settle(rest);
+    Ok(is_once.then_some((counting, bounds)))
+}
+
+/// Tasks for so many parts.
+fn workers(parts: usize, threads: usize) -> usize {
+    // Few rows are not worth a task.
+    if parts < 4 { 1 } else { threads.clamp(1, parts) }
+}
+
+/// Does some work for all parts, in ranges of them at the same time.
+async fn in_ranges<T: Send + 'static, F: FnOnce() -> Vec<T> + Send + 'static>(
+    parts: usize,
+    threads: usize,
+    work: impl Fn(Range<usize>) -> F,
+) -> Result<Vec<T>> {
+    let workers = workers(parts, threads);
+    if workers == 1 {
+        return Ok(work(0..parts)());
+    }
+    let mut tasks = JoinSet::new();
+    for worker in 0..workers {
+        let range = worker * parts / workers..(worker + 1) * parts / workers;
+        let work = work(range);
+        tasks.spawn(async move { (worker, work()) });
+    }
+    let mut found: Vec<(usize, Vec<T>)> = Vec::with_capacity(workers);
+    while let Some(ended) = tasks.join_next().await {
+        found.push(ended.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?);
+    }
+    found.sort_unstable_by_key(|(worker, _)| *worker);
+    Ok(found.into_iter().flat_map(|(_, made)| made).collect())
+}
+
+/// The tables of all parts.
+async fn tables<W: KeyWord>(
+    scattered: Vec<(Vec<W>, Vec<u32>)>,
+    threads: usize,
+    make: impl Fn(Vec<W>, Vec<u32>) -> Unchained<W> + Clone + Send + 'static,
+) -> Result<Vec<Unchained<W>>> {
+    let parts = scattered.len();
+    let left: Vec<_> = scattered.into_iter().map(|part| parking_lot::Mutex::new(Some(part))).collect();
+    let left = Arc::new(left);
+    in_ranges(parts, threads, |range| {
+        let (left, make) = (Arc::clone(&left), make.clone());
+        move || range.filter_map(|part| left[part].lock().take()).map(|(keys, rows)| make(keys, rows)).collect()
+    })
+    .await
+}

@@ -1,0 +1,305 @@
+//! The plan node.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::TreeNodeRecursion;
+use datafusion_common::{DataFusionError, NullEquality, Result, Statistics, internal_err};
+use datafusion_common_runtime::{JoinSet, SpawnedTask};
+use datafusion_execution::memory_pool::MemoryConsumer;
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_plan::coop::cooperative;
+use datafusion_physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion_physical_plan::filter_pushdown::{
+    ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation,
+};
+use datafusion_physical_plan::joins::{HashJoinExec, PartitionMode};
+use datafusion_physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, SpillMetrics,
+};
+use datafusion_physical_plan::projection::ProjectionExec;
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_physical_plan::{
+    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+    SpillManager, StatisticsArgs, StatisticsContext,
+};
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::files::Side;
+use super::parts;
+use super::run::{Ready, Run, batches};
+use super::spec::Spec;
+use crate::hash_table::hash::Secret;
+use crate::memory::Memory;
+
+/// A join by equal keys: see `join`.
+///
+/// Statistics, schemas and the ways of projections and filters through it are those of the engine's node that it stands for.
+pub struct UnchainedHashJoinExec {
+    stock: HashJoinExec,
+    shared: Arc<Shared>,
+    properties: Arc<PlanProperties>,
+}
+
+/// What the node shares with its outputs.
+struct Shared {
+    left: Arc<dyn ExecutionPlan>,
+    right: Arc<dyn ExecutionPlan>,
+    spec: Arc<Spec>,
+    metrics: ExecutionPlanMetricsSet,
+    /// Tests have all keys collide.
+    secret: Option<Secret>,
+    /// When the first output has been asked for a batch.
+    started: Mutex<Option<Started>>,
+}
+
+/// What has come of the build side: nothing yet, a table, or an error.
+type Outcome = Option<Result<Arc<Ready>, Arc<DataFusionError>>>;
+
+struct Started {
+    outcome: watch::Receiver<Outcome>,
+    /// Ends when the plan and all its outputs are gone.
+    _task: SpawnedTask<()>,
+}
+
+impl UnchainedHashJoinExec {
+    /// In the place of the engine's; `None` where that has to do it.
+    ///
+    /// # Errors
+    /// What expressions say of their types.
+    pub(crate) fn of(join: &HashJoinExec) -> Result<Option<Self>> {
+        Self::with_secret(join, None)
+    }
+
+    /// The same with hashes of a kind.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn with_secret(join: &HashJoinExec, secret: Option<Secret>) -> Result<Option<Self>> {
+        // All streams of the build side come together, as in the engine's node of this mode the only one does.
+        let stock = join.builder().with_partition_mode(PartitionMode::CollectLeft).recompute_properties().build()?;
+        let Some(spec) = Spec::of(&stock)? else { return Ok(None) };
+        let mut equivalences = stock.properties().equivalence_properties().clone();
+        // Rows that went through files come out anywhere.
+        equivalences.clear_orderings();
+        equivalences.clear_per_partition_constants();
+        let streams = stock.right().output_partitioning().partition_count();
+        let of_stock = stock.properties();
+        let properties = PlanProperties::new(
+            equivalences,
+            Partitioning::UnknownPartitioning(streams),
+            of_stock.emission_type,
+            of_stock.boundedness,
+        );
+        let shared = Shared {
+            left: Arc::clone(stock.left()),
+            right: Arc::clone(stock.right()),
+            spec: Arc::new(spec),
+            metrics: ExecutionPlanMetricsSet::new(),
+            secret,
+            started: Mutex::new(None),
+        };
+        Ok(Some(Self { stock, shared: Arc::new(shared), properties: Arc::new(properties) }))
+    }
+
+    /// This node in the place of the engine's that was made of the one it stands for.
+    fn again(&self, stock: &HashJoinExec) -> Result<Arc<dyn ExecutionPlan>> {
+        match Self::with_secret(stock, self.shared.secret)? {
+            Some(own) => Ok(Arc::new(own)),
+            None => internal_err!("a join that was ours is not any more"),
+        }
+    }
+}
+
+impl Shared {
+    /// What comes of the build side, which begins to be read if nobody has begun.
+    fn outcome(&self, context: &Arc<TaskContext>) -> Result<watch::Receiver<Outcome>> {
+        let mut started = self.started.lock();
+        if let Some(started) = started.as_ref() {
+            return Ok(started.outcome.clone());
+        }
+        let consumer = MemoryConsumer::new("HashJoin").with_can_spill(true);
+        let peak = MetricBuilder::new(&self.metrics).gauge("peak_mem_used", 0);
+        let memory = Arc::new(Memory::new(consumer.register(context.memory_pool()), peak));
+        let metrics = SpillMetrics::new(&self.metrics, 0);
+        let side = |schema: &SchemaRef| {
+            let manager = SpillManager::new(context.runtime_env(), metrics.clone(), Arc::clone(schema));
+            Side::new(manager, &memory)
+        };
+        let expected = StatisticsContext::new().compute(self.left.as_ref(), &StatisticsArgs::new())?;
+        let expected = expected.num_rows.get_value().copied();
+        let shared = parts::Shared {
+            spec: Arc::clone(&self.spec),
+            left: side(&self.spec.left_schema),
+            right: side(&self.spec.right_schema),
+            memory: Arc::clone(&memory),
+            secret: self.secret.unwrap_or_else(Secret::random),
+            threads: context.session_config().target_partitions(),
+            batch_rows: context.session_config().batch_size(),
+            seen: Arc::default(),
+        };
+        let run = Arc::new(Run::new(shared, expected));
+        let streams = self.left.output_partitioning().partition_count();
+        let inputs = (0..streams).map(|stream| self.left.execute(stream, Arc::clone(context)));
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let probes = self.right.output_partitioning().partition_count();
+        let (sender, outcome) = watch::channel(None);
+        let task = SpawnedTask::spawn(async move {
+            let found = consume(run, inputs, probes).await.map(Arc::new).map_err(Arc::new);
+            // Nobody may want it any more.
+            let _ = sender.send(Some(found));
+        });
+        *started = Some(Started { outcome: outcome.clone(), _task: task });
+        Ok(outcome)
+    }
+
+    /// The batches of an output.
+    async fn batches(
+        self: Arc<Self>,
+        context: Arc<TaskContext>,
+        right: SendableRecordBatchStream,
+    ) -> Result<impl futures::Stream<Item = Result<RecordBatch>>> {
+        let mut outcome = self.outcome(&context)?;
+        let found = outcome.wait_for(Option::is_some).await;
+        let found = found.map_err(|_| DataFusionError::Internal("a join was given up".to_owned()))?;
+        match found.as_ref() {
+            Some(Ok(ready)) => Ok(batches(Arc::clone(ready), right)),
+            // Told to every output.
+            Some(Err(error)) => Err(DataFusionError::Shared(Arc::clone(error))),
+            None => internal_err!("a join without an outcome"),
+        }
+    }
+}
+
+/// Reads all streams of the build side to their ends.
+async fn consume(run: Arc<Run>, inputs: Vec<SendableRecordBatchStream>, probes: usize) -> Result<Ready> {
+    let mut tasks = JoinSet::new();
+    for input in inputs {
+        let run = Arc::clone(&run);
+        tasks.spawn(async move { run.consume(input).await });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok(ended) => ended?,
+            Err(error) => return Err(DataFusionError::ExecutionJoin(Box::new(error))),
+        }
+    }
+    let Some(run) = Arc::into_inner(run) else { return internal_err!("a stream of a join has not ended") };
+    run.ready(probes).await
+}
+
+impl fmt::Debug for UnchainedHashJoinExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_as(DisplayFormatType::Default, f)
+    }
+}
+
+impl DisplayAs for UnchainedHashJoinExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let join = &self.stock;
+        let on: Vec<String> = join.on().iter().map(|(left, right)| format!("({left}, {right})")).collect();
+        write!(f, "UnchainedHashJoinExec: join_type={:?}, on=[{}]", join.join_type(), on.join(", "))?;
+        if let Some(filter) = join.filter() {
+            write!(f, ", filter={}", filter.expression())?;
+        }
+        if let Some(projection) = &join.projection {
+            let name = |at: &usize| format!("{}@{at}", join.join_schema().field(*at).name());
+            write!(f, ", projection=[{}]", projection.iter().map(name).collect::<Vec<_>>().join(", "))?;
+        }
+        if join.null_equality() == NullEquality::NullEqualsNull {
+            f.write_str(", NullsEqual: true")?;
+        }
+        if join.null_aware { f.write_str(", null_aware") } else { Ok(()) }
+    }
+}
+
+impl ExecutionPlan for UnchainedHashJoinExec {
+    fn name(&self) -> &str {
+        "UnchainedHashJoinExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        self.stock.children()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.shared.spec.schema)
+    }
+
+    fn apply_expressions(
+        &self,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        self.stock.apply_expressions(f)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.again(&self.stock.builder().with_new_children(children)?.recompute_properties().build()?)
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.shared.metrics.clone_inner())
+    }
+
+    fn execute(&self, stream_partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let metrics = BaselineMetrics::new(&self.shared.metrics, stream_partition);
+        let right = self.shared.right.execute(stream_partition, Arc::clone(&context))?;
+        let batches = futures::stream::once(Arc::clone(&self.shared).batches(context, right)).try_flatten();
+        let counted = batches.inspect_ok(move |batch| {
+            metrics.record_output(batch.num_rows());
+        });
+        // What is ready is given out as fast as it is taken: others on the thread get their turn in between.
+        Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(self.schema(), counted.boxed()))))
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        self.stock.child_stats_requests(partition)
+    }
+
+    fn statistics_from_inputs(&self, inputs: &[Arc<Statistics>], args: &StatisticsArgs) -> Result<Arc<Statistics>> {
+        self.stock.statistics_from_inputs(inputs, args)
+    }
+
+    fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(swapped) = self.stock.try_swapping_with_projection(projection)? else { return Ok(None) };
+        if let Some(stock) = swapped.downcast_ref::<HashJoinExec>() {
+            return self.again(stock).map(Some);
+        }
+        // What could not go into the join stands above it.
+        let [child] = swapped.children()[..] else { return Ok(None) };
+        let Some(stock) = child.downcast_ref::<HashJoinExec>() else { return Ok(None) };
+        let own = self.again(stock)?;
+        replace_children_if_necessary(swapped, vec![own]).map(Some)
+    }
+
+    fn gather_filters_for_pushdown(
+        &self,
+        phase: FilterPushdownPhase,
+        parent_filters: Vec<Arc<dyn PhysicalExpr>>,
+        config: &ConfigOptions,
+    ) -> Result<FilterDescription> {
+        // What the build side has is not told to the scan of the probe side.
+        let mut config = config.clone();
+        config.optimizer.enable_join_dynamic_filter_pushdown = false;
+        self.stock.gather_filters_for_pushdown(phase, parent_filters, &config)
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        _: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        Ok(FilterPushdownPropagation::if_any(result))
+    }
+}

@@ -1,0 +1,425 @@
+//! The tables of a join behind one interface: where the rows of keys are, and which rows there are.
+//!
+//! ```text
+//!   Words      keys that are words; a row is where its key is
+//!   Texts      keys that are bytes: half of their hash stands for them, and the chunks are asked whether it is right
+//!   Numbers    whole numbers close together, each once: no hash
+//! ```
+//!
+//! Made of all chunks at once, by `build`; read by all probes.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::chunk::{Chunk, place_of, row_number};
+use crate::hash_table::direct::{Direct, NOBODY};
+use crate::hash_table::hash::{Secret, Word, of_bytes};
+use crate::hash_table::keys::{ByteKeys, Keys, Packed};
+use crate::hash_table::unchained::{Run, Unchained};
+
+/// Rows whose places are asked for together.
+const TOGETHER: usize = 64;
+
+/// Rows of the build side that have the key of a row of the probe side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// Of the probe side.
+    pub(crate) row: u32,
+    pub(crate) part: u32,
+    /// Places that may have its key; the first has.
+    pub(crate) run: Run,
+}
+
+/// See the module.
+pub(crate) trait Index: Send + Sync {
+    /// Finds keys. Rows that are not valid have none.
+    fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>);
+
+    /// The rows of a key, from a place on, at most so many; the place behind the last one, or the end of the run.
+    fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32;
+
+    /// Goes on to the rows that are wanted, with their keys, until there are so many or no more.
+    fn walk(
+        &self,
+        cursor: &mut Cursor,
+        count: usize,
+        wanted: &dyn Fn(u32) -> bool,
+        rows: &mut Vec<u32>,
+        keys: &mut Keys,
+    );
+}
+
+/// How far somebody has come who walks through an index: a part, and a place in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cursor {
+    part: usize,
+    place: usize,
+}
+
+/// Bytes of keys at which a walk ends for once.
+const KEY_BYTES: usize = 64 << 20;
+
+/// Words that keys are packed into.
+pub(crate) trait KeyWord: Word + Ord + Sync {
+    fn of(keys: &Keys) -> &[Self];
+    fn push(keys: &mut Keys, key: Self);
+}
+
+macro_rules! key_word {
+    ($word:ty, $keys:ident) => {
+        impl KeyWord for $word {
+            fn of(keys: &Keys) -> &[Self] {
+                match keys {
+                    Keys::$keys(words) => words,
+                    // A packing packs all rows in one way.
+                    _ => &[],
+                }
+            }
+
+            fn push(keys: &mut Keys, key: Self) {
+                if let Keys::$keys(words) = keys {
+                    words.push(key);
+                }
+            }
+        }
+    };
+}
+
+key_word!(u32, Word32);
+key_word!(u64, Word64);
+key_word!(u128, Word128);
+
+/// Which of so many parts by the first bits a hash belongs to.
+#[inline]
+pub(crate) fn part_of(hash: u64, bits: u32) -> usize {
+    // Twice, since a shift by all bits is none.
+    ((hash >> 1) >> (63 - bits)) as usize
+}
+
+/// Keys that are words.
+pub(crate) struct Words<W> {
+    pub(crate) parts: Vec<Unchained<W>>,
+    pub(crate) bits: u32,
+    pub(crate) secret: Secret,
+}
+
+impl<W: KeyWord> Index for Words<W> {
+    fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>) {
+        let keys = W::of(&packed.keys);
+        let mut runs = [(0_u32, Run::default()); TOGETHER];
+        let mut firsts = [W::default(); TOGETHER];
+        for (number, together) in keys.chunks(TOGETHER).enumerate() {
+            // Each loop reads what it needs of all rows and decides nothing: the processor waits for all of it at once.
+            for (run, key) in runs.iter_mut().zip(together) {
+                let hash = key.hash(self.secret);
+                let part = part_of(hash, self.bits);
+                *run = (part as u32, self.parts[part].run(hash));
+            }
+            for (first, (part, run)) in firsts.iter_mut().zip(&runs).take(together.len()) {
+                *first = self.parts[*part as usize].first(*run);
+            }
+            for (at, key) in together.iter().enumerate() {
+                let (part, mut run) = runs[at];
+                let row = number * TOGETHER + at;
+                if run.start == run.end || !valid(row) {
+                    continue;
+                }
+                let mut known = firsts[at];
+                while known != *key {
+                    run.start += 1;
+                    if run.start == run.end {
+                        break;
+                    }
+                    known = self.parts[part as usize].first(run);
+                }
+                if run.start < run.end {
+                    found.push(Found { row: row as u32, part, run });
+                }
+            }
+        }
+    }
+
+    fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
+        let part = &self.parts[found.part as usize];
+        let (key, _) = part.get(found.run.start);
+        for at in from..found.run.end {
+            let (other, row) = part.get(at);
+            if other != key {
+                return found.run.end;
+            }
+            if rows.len() == count {
+                return at;
+            }
+            rows.push(row);
+        }
+        found.run.end
+    }
+
+    fn walk(
+        &self,
+        cursor: &mut Cursor,
+        count: usize,
+        wanted: &dyn Fn(u32) -> bool,
+        rows: &mut Vec<u32>,
+        keys: &mut Keys,
+    ) {
+        walk(&self.parts, cursor, count, wanted, rows, |key, _| {
+            W::push(keys, key);
+            true
+        });
+    }
+}
+
+/// Keys that are bytes, with those of the chunks.
+pub(crate) struct Texts {
+    pub(crate) parts: Vec<Unchained<u32>>,
+    pub(crate) bits: u32,
+    pub(crate) secret: Secret,
+    pub(crate) keys: Arc<Vec<Packed>>,
+}
+
+/// The bytes of a row's key.
+fn bytes_at(keys: &[Packed], row: u32) -> &[u8] {
+    let (chunk, place) = place_of(row);
+    match &keys[chunk].keys {
+        Keys::Bytes(keys) => keys.get(place),
+        _ => &[],
+    }
+}
+
+/// What stands for a hash in a table: its upper half.
+#[inline]
+fn half(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// A hash of a half.
+#[inline]
+fn whole(half: u32) -> u64 {
+    u64::from(half) << 32 | u64::from(half.wrapping_mul(0x9E37_79B1) >> 16)
+}
+
+fn byte_keys(keys: &Keys) -> Option<&ByteKeys> {
+    match keys {
+        Keys::Bytes(keys) => Some(keys),
+        _ => None,
+    }
+}
+
+impl Index for Texts {
+    fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>) {
+        let Some(keys) = byte_keys(&packed.keys) else { return };
+        let mut runs = [(0_u32, 0_u32, Run::default()); TOGETHER];
+        let mut firsts = [0; TOGETHER];
+        for start in (0..packed.len()).step_by(TOGETHER) {
+            let together = TOGETHER.min(packed.len() - start);
+            for (at, run) in runs.iter_mut().enumerate().take(together) {
+                let half = half(of_bytes(keys.get(start + at), self.secret));
+                let hash = whole(half);
+                let part = part_of(hash, self.bits);
+                *run = (part as u32, half, self.parts[part].run(hash));
+            }
+            for (first, (part, _, run)) in firsts.iter_mut().zip(&runs).take(together) {
+                *first = self.parts[*part as usize].first(*run);
+            }
+            for at in 0..together {
+                let (part, half, mut run) = runs[at];
+                let row = start + at;
+                if run.start == run.end || !valid(row) {
+                    continue;
+                }
+                let (mut known, key) = (firsts[at], keys.get(row));
+                let table = &self.parts[part as usize];
+                while known != half || bytes_at(&self.keys, table.row(run.start)) != key {
+                    run.start += 1;
+                    if run.start == run.end {
+                        break;
+                    }
+                    known = table.first(run);
+                }
+                if run.start < run.end {
+                    found.push(Found { row: row as u32, part, run });
+                }
+            }
+        }
+    }
+
+    fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
+        let part = &self.parts[found.part as usize];
+        let (half, first) = part.get(found.run.start);
+        let key = bytes_at(&self.keys, first);
+        for at in from..found.run.end {
+            let (other, row) = part.get(at);
+            if other != half || bytes_at(&self.keys, row) != key {
+                return found.run.end;
+            }
+            if rows.len() == count {
+                return at;
+            }
+            rows.push(row);
+        }
+        found.run.end
+    }
+
+    fn walk(
+        &self,
+        cursor: &mut Cursor,
+        count: usize,
+        wanted: &dyn Fn(u32) -> bool,
+        rows: &mut Vec<u32>,
+        keys: &mut Keys,
+    ) {
+        let Keys::Bytes(keys) = keys else { return };
+        walk(&self.parts, cursor, count, wanted, rows, |_, row| {
+            keys.push(bytes_at(&self.keys, row));
+            keys.bytes.len() < KEY_BYTES
+        });
+    }
+}
+
+/// Whole numbers close together.
+pub(crate) struct Numbers<W> {
+    pub(crate) table: Direct,
+    pub(crate) word: std::marker::PhantomData<fn() -> W>,
+}
+
+impl<W: KeyWord> Index for Numbers<W> {
+    fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>) {
+        let keys = W::of(&packed.keys);
+        let mut runs = [Run::default(); TOGETHER];
+        for (number, together) in keys.chunks(TOGETHER).enumerate() {
+            for (run, key) in runs.iter_mut().zip(together) {
+                *run = self.table.run(key.widen() as u64);
+            }
+            for (at, run) in runs.iter().enumerate().take(together.len()) {
+                let row = number * TOGETHER + at;
+                if run.start < run.end && valid(row) {
+                    found.push(Found { row: row as u32, part: 0, run: *run });
+                }
+            }
+        }
+    }
+
+    fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
+        if from == found.run.end || rows.len() == count {
+            return from;
+        }
+        rows.push(from);
+        found.run.end
+    }
+
+    fn walk(
+        &self,
+        cursor: &mut Cursor,
+        count: usize,
+        wanted: &dyn Fn(u32) -> bool,
+        rows: &mut Vec<u32>,
+        keys: &mut Keys,
+    ) {
+        while rows.len() < count {
+            let Some((key, row)) = self.table.get(cursor.place) else { return };
+            cursor.place += 1;
+            if row != NOBODY && wanted(row) {
+                rows.push(row);
+                W::push(keys, W::narrow(u128::from(key)));
+            }
+        }
+    }
+}
+
+/// Goes on through tables, until there are so many rows or `put` says that it is enough for once.
+fn walk<W: KeyWord>(
+    parts: &[Unchained<W>],
+    cursor: &mut Cursor,
+    count: usize,
+    wanted: &dyn Fn(u32) -> bool,
+    rows: &mut Vec<u32>,
+    mut put: impl FnMut(W, u32) -> bool,
+) {
+    while let Some(part) = parts.get(cursor.part) {
+        while cursor.place < part.len() {
+            if rows.len() == count {
+                return;
+            }
+            // Fewer than 2^32.
+            let (key, row) = part.get(cursor.place as u32);
+            cursor.place += 1;
+            if wanted(row) {
+                rows.push(row);
+                if !put(key, row) {
+                    return;
+                }
+            }
+        }
+        *cursor = Cursor { part: cursor.part + 1, place: 0 };
+    }
+}
+
+/// Keys of some parts with their rows, each part with as much room as it needs: `rows_of` says how many rows it has.
+pub(crate) fn scatter<W: KeyWord>(
+    chunks: &[Chunk],
+    parts: Range<usize>,
+    bits: u32,
+    secret: Secret,
+    rows_of: &[usize],
+) -> Vec<(Vec<W>, Vec<u32>)> {
+    put(chunks, parts, bits, rows_of, |keys, put| {
+        for (place, key) in W::of(keys).iter().enumerate() {
+            put(place, *key, key.hash(secret));
+        }
+    })
+}
+
+/// The same of keys that are bytes.
+pub(crate) fn scatter_texts(
+    chunks: &[Chunk],
+    parts: Range<usize>,
+    bits: u32,
+    secret: Secret,
+    rows_of: &[usize],
+) -> Vec<(Vec<u32>, Vec<u32>)> {
+    put(chunks, parts, bits, rows_of, |keys, put| {
+        let Some(keys) = byte_keys(keys) else { return };
+        for place in 0..keys.ends.len() {
+            let half = half(of_bytes(keys.get(place), secret));
+            put(place, half, whole(half));
+        }
+    })
+}
+
+fn put<W: Copy>(
+    chunks: &[Chunk],
+    parts: Range<usize>,
+    bits: u32,
+    rows_of: &[usize],
+    keys_of: impl Fn(&Keys, &mut dyn FnMut(usize, W, u64)),
+) -> Vec<(Vec<W>, Vec<u32>)> {
+    let of_part = |part: usize| (Vec::with_capacity(rows_of[part]), Vec::with_capacity(rows_of[part]));
+    let mut tables: Vec<(Vec<W>, Vec<u32>)> = parts.clone().map(of_part).collect();
+    for (number, chunk) in chunks.iter().enumerate() {
+        keys_of(&chunk.keys.keys, &mut |place, key, hash| {
+            let part = part_of(hash, bits);
+            if parts.contains(&part) && chunk.valid.as_ref().is_none_or(|valid| valid.is_valid(place)) {
+                let (keys, rows) = &mut tables[part - parts.start];
+                keys.push(key);
+                rows.push(row_number(number, place));
+            }
+        });
+    }
+    tables
+}
+
+/// A table of a part.
+pub(crate) fn table_of<W: KeyWord>(keys: Vec<W>, rows: Vec<u32>, bits: u32, secret: Secret) -> Unchained<W> {
+    Unchained::new(keys, rows, bits, |key| key.hash(secret), |left, right| left.0.cmp(&right.0))
+}
+
+/// The same of keys that are bytes.
+pub(crate) fn table_of_texts(keys: Vec<u32>, rows: Vec<u32>, bits: u32, known: &[Packed]) -> Unchained<u32> {
+    let order = |left: (u32, u32), right: (u32, u32)| match left.0.cmp(&right.0) {
+        Ordering::Equal => bytes_at(known, left.1).cmp(bytes_at(known, right.1)),
+        other => other,
+    };
+    Unchained::new(keys, rows, bits, whole, order)
+}

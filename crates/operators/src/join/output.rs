@@ -1,0 +1,159 @@
+//! What comes out of a join: columns of pairs and of single rows, in batches that are neither small nor too large.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow::compute::{BatchCoalescer, interleave, take};
+use arrow::datatypes::SchemaRef;
+use datafusion_common::{Result, internal_err};
+
+use super::build::Built;
+use super::chunk::place_of;
+use super::spec::Source;
+
+/// Rows of the probe side.
+#[derive(Clone, Copy)]
+pub(crate) struct Probed<'a> {
+    pub(crate) batch: &'a RecordBatch,
+    pub(crate) keys: &'a [ArrayRef],
+}
+
+/// The two sides of some rows; of one that is not there all columns are NULL.
+pub(crate) struct Sides<'a> {
+    pub(crate) count: usize,
+    pub(crate) left: Option<&'a [u32]>,
+    /// The keys of rows that have no other side.
+    pub(crate) left_keys: Option<&'a [ArrayRef]>,
+    /// With the rows of it that are meant.
+    pub(crate) right: Option<(Probed<'a>, &'a UInt32Array)>,
+    pub(crate) marks: Option<BooleanArray>,
+}
+
+impl Sides<'_> {
+    /// Columns of a schema.
+    ///
+    /// # Errors
+    /// Where rows do not fit one array; where a column has no source, which is a bug.
+    pub(crate) fn batch(&self, built: &Built, schema: &SchemaRef, sources: &[Source]) -> Result<RecordBatch> {
+        let mut places = Vec::new();
+        let mut columns = Vec::with_capacity(sources.len());
+        // Where each row has one match, as those of a key that is declared have, columns are taken as they are.
+        let is_whole = self.right.is_some_and(|(probed, rows)| {
+            rows.len() == probed.batch.num_rows()
+                && rows.values().iter().enumerate().all(|(place, row)| *row as usize == place)
+        });
+        let of_right = |array: &ArrayRef, rows: &UInt32Array| -> Result<ArrayRef> {
+            if is_whole { Ok(Arc::clone(array)) } else { Ok(take(array, rows, None)?) }
+        };
+        for (source, field) in sources.iter().zip(schema.fields()) {
+            columns.push(match (source, self.left, self.right) {
+                (Source::Kept(column), Some(rows), _) => gather(&built.kept[*column], rows, &mut places)?,
+                (Source::Probe(column), _, Some((probed, rows))) => of_right(probed.batch.column(*column), rows)?,
+                // Equal keys are the same, where they are not kept.
+                (Source::Key(key), Some(_), Some((probed, rows))) => of_right(&probed.keys[*key], rows)?,
+                (Source::Key(key), Some(_), None) => match self.left_keys {
+                    Some(keys) => Arc::clone(&keys[*key]),
+                    None => new_null_array(field.data_type(), self.count),
+                },
+                (Source::Kept(_) | Source::Key(_), None, _) | (Source::Probe(_), _, None) => {
+                    new_null_array(field.data_type(), self.count)
+                }
+                (Source::Mark, ..) => match &self.marks {
+                    Some(marks) => Arc::new(marks.clone()),
+                    None => return internal_err!("a join without marks has a column of marks"),
+                },
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(self.count));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+    }
+}
+
+/// Rows of a column that lies in chunks.
+fn gather(chunks: &[ArrayRef], rows: &[u32], places: &mut Vec<(usize, usize)>) -> Result<ArrayRef> {
+    if let [only] = chunks {
+        let rows = UInt32Array::from(rows.to_vec());
+        return Ok(take(only, &rows, None)?);
+    }
+    if places.is_empty() {
+        places.extend(rows.iter().map(|row| place_of(*row)));
+    }
+    let chunks: Vec<&dyn Array> = chunks.iter().map(AsRef::as_ref).collect();
+    Ok(interleave(&chunks, places)?)
+}
+
+/// Batches that come out, put together where they are small.
+pub(crate) struct Output {
+    schema: SchemaRef,
+    batch_rows: usize,
+    coalescer: Option<BatchCoalescer>,
+    /// Rows without columns.
+    rows: usize,
+    ready: VecDeque<RecordBatch>,
+}
+
+impl Output {
+    pub(crate) fn new(schema: &SchemaRef, batch_rows: usize) -> Self {
+        let coalescer = (!schema.fields().is_empty()).then(|| {
+            let coalescer = BatchCoalescer::new(Arc::clone(schema), batch_rows);
+            coalescer.with_biggest_coalesce_batch_size(Some(batch_rows / 2))
+        });
+        Self { schema: Arc::clone(schema), batch_rows, coalescer, rows: 0, ready: VecDeque::new() }
+    }
+
+    /// Takes a batch of any size.
+    ///
+    /// # Errors
+    /// Where rows do not fit one array.
+    pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<()> {
+        let Some(coalescer) = &mut self.coalescer else {
+            self.rows += batch.num_rows();
+            while self.rows >= self.batch_rows {
+                self.rows -= self.batch_rows;
+                let batch = rows_alone(&self.schema, self.batch_rows)?;
+                self.ready.push_back(batch);
+            }
+            return Ok(());
+        };
+        for start in (0..batch.num_rows()).step_by(self.batch_rows) {
+            coalescer.push_batch(batch.slice(start, self.batch_rows.min(batch.num_rows() - start)))?;
+        }
+        while let Some(batch) = coalescer.next_completed_batch() {
+            self.ready.push_back(batch);
+        }
+        Ok(())
+    }
+
+    /// Whether something is ready.
+    pub(crate) fn has_next(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// What is ready.
+    pub(crate) fn next(&mut self) -> Option<RecordBatch> {
+        self.ready.pop_front()
+    }
+
+    /// Nothing more comes: what there is, is ready.
+    ///
+    /// # Errors
+    /// As [`Self::push`].
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        if let Some(coalescer) = &mut self.coalescer {
+            coalescer.finish_buffered_batch()?;
+            while let Some(batch) = coalescer.next_completed_batch() {
+                self.ready.push_back(batch);
+            }
+        } else if self.rows > 0 {
+            let batch = rows_alone(&self.schema, std::mem::take(&mut self.rows))?;
+            self.ready.push_back(batch);
+        }
+        Ok(())
+    }
+}
+
+fn rows_alone(schema: &SchemaRef, rows: usize) -> Result<RecordBatch> {
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), Vec::new(), &options)?)
+}

@@ -1,0 +1,320 @@
+//! Rows of the probe side looked up in a table, and what comes of it by the type of the join.
+//!
+//! One for each stream of the probe side; all of them read one table. Called by `run`, batch by batch.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, UInt32Array};
+use arrow::buffer::BooleanBuffer;
+use datafusion_common::Result;
+
+use super::build::Built;
+use super::index::{Cursor, Found};
+use super::output::{Output, Probed, Sides};
+use super::spec::{Alone, Source, Spec};
+use crate::hash_table::keys::{Keys, Packed};
+use crate::hash_table::unchained::Run;
+use crate::memory::Charge;
+
+/// The part of rows whose key is NULL, where that is a key.
+const NULLS: u32 = u32::MAX;
+
+/// A batch that is being looked up.
+struct Looked {
+    batch: RecordBatch,
+    keys: Vec<ArrayRef>,
+    /// The next key that was found, and the next place of its run.
+    next: usize,
+    from: u32,
+    /// Which rows have a match, where that is of interest.
+    matched: Vec<bool>,
+}
+
+/// See the module.
+pub(crate) struct Probe {
+    spec: Arc<Spec>,
+    built: Arc<Built>,
+    batch_rows: usize,
+    current: Option<Looked>,
+    /// Kept to be used again, and charged.
+    found: Vec<Found>,
+    rows: Vec<u32>,
+    probed: Vec<u32>,
+    charge: Charge,
+    pub(crate) output: Output,
+    /// Whether rows that come without another one are to be asked for when other blocks have been looked up.
+    pub(crate) is_deferred: bool,
+    /// What the rows of the last batch have found then.
+    deferred: Vec<bool>,
+}
+
+impl Probe {
+    pub(crate) fn new(spec: &Arc<Spec>, built: &Arc<Built>, batch_rows: usize, charge: Charge) -> Self {
+        Self {
+            spec: Arc::clone(spec),
+            built: Arc::clone(built),
+            batch_rows,
+            current: None,
+            found: Vec::new(),
+            rows: Vec::new(),
+            probed: Vec::new(),
+            charge,
+            output: Output::new(&spec.schema, batch_rows),
+            is_deferred: false,
+            deferred: Vec::new(),
+        }
+    }
+
+    /// Whether rows of the probe side come to nothing, whatever they are.
+    pub(crate) fn is_idle(&self) -> bool {
+        let Built { rows, findable, .. } = *self.built;
+        let has_matches = findable > 0 || (self.spec.null_is_equal && !self.built.nulls.is_empty());
+        self.spec.is_empty_without_left() && (rows == 0 || (!has_matches && !self.spec.wants_unmatched_left()))
+    }
+
+    /// Looks up a batch; the one before is done.
+    ///
+    /// # Errors
+    /// Where a batch has more bytes of keys than 32 bits count.
+    pub(crate) fn begin(&mut self, batch: RecordBatch, keys: Vec<ArrayRef>) -> Result<()> {
+        let Self { spec, built, found, .. } = self;
+        found.clear();
+        let findable = spec.findable(&keys);
+        if spec.null_aware && batch.num_rows() > 0 {
+            spec.see(&built.seen, &findable);
+            if built.seen.null.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+        }
+        let packed: Packed = spec.packing.pack(&keys)?;
+        let nulls = findable.as_ref().or(packed.nulls.as_ref());
+        match nulls {
+            None => built.index.find(&packed, &|_| true, found),
+            Some(nulls) => built.index.find(&packed, &|row| nulls.is_valid(row), found),
+        }
+        if let (true, Some(nulls), false) = (spec.null_is_equal, nulls, built.nulls.is_empty()) {
+            let run = Run { start: 0, end: built.nulls.len() as u32 };
+            let rows = nulls.iter().enumerate().filter(|(_, is_valid)| !is_valid);
+            found.extend(rows.map(|(row, _)| Found { row: row as u32, part: NULLS, run }));
+        }
+        let matched = if spec.right_alone() == Alone::Nothing { 0 } else { batch.num_rows() };
+        let from = found.first().map_or(0, |found| found.run.start);
+        let bytes = packed.held() + found.capacity() * size_of::<Found>() + 2 * self.batch_rows * size_of::<u32>();
+        self.charge.settle(bytes + matched);
+        self.current = Some(Looked { batch, keys, next: 0, from, matched: vec![false; matched] });
+        Ok(())
+    }
+
+    /// Goes on with the batch; whether it is done. What comes of it is in the output.
+    ///
+    /// # Errors
+    /// What the condition finds; where rows do not fit one array.
+    pub(crate) fn step(&mut self) -> Result<bool> {
+        let Some(mut looked) = self.current.take() else { return Ok(true) };
+        if self.spec.filter.is_none() && !self.spec.gives_pairs() {
+            self.note_keys(&mut looked);
+        } else if looked.next < self.found.len() {
+            self.pairs(&mut looked)?;
+            self.current = Some(looked);
+            return Ok(false);
+        }
+        if self.is_deferred {
+            self.deferred = looked.matched;
+        } else {
+            self.alone_of(&looked.batch, &looked.keys, &looked.matched)?;
+        }
+        Ok(true)
+    }
+
+    /// Which rows of the last batch have a match.
+    pub(crate) fn deferred(&self) -> &[bool] {
+        &self.deferred
+    }
+
+    /// Notes who has a match, where any match will do.
+    fn note_keys(&mut self, looked: &mut Looked) {
+        let Self { spec, built, found, rows, .. } = self;
+        if !looked.matched.is_empty() {
+            found.iter().for_each(|found| looked.matched[found.row as usize] = true);
+        }
+        if spec.left_alone() == Alone::Nothing {
+            return;
+        }
+        for found in found {
+            // All rows of a key are noted together, by whom the first was new to.
+            let mut from = found.run.start;
+            let mut is_first = true;
+            while from < found.run.end {
+                rows.clear();
+                let count = if is_first { 1 } else { self.batch_rows };
+                from = rows_of(built, found, from, count, rows);
+                let is_new = rows.iter().fold(false, |is_new, row| built.note(*row) || is_new);
+                if is_first && !is_new {
+                    break;
+                }
+                is_first = false;
+            }
+        }
+    }
+
+    /// Some pairs of rows with equal keys.
+    fn pairs(&mut self, looked: &mut Looked) -> Result<()> {
+        let Self { spec, built, found, rows, probed, batch_rows, .. } = self;
+        rows.clear();
+        probed.clear();
+        while rows.len() < *batch_rows
+            && let Some(key) = found.get(looked.next)
+        {
+            looked.from = rows_of(built, key, looked.from, *batch_rows, rows);
+            probed.resize(rows.len(), key.row);
+            if looked.from < key.run.end {
+                break;
+            }
+            looked.next += 1;
+            looked.from = found.get(looked.next).map_or(0, |next| next.run.start);
+        }
+        if let Some(filter) = &spec.filter {
+            let right = UInt32Array::from(probed.clone());
+            let of_probe = Probed { batch: &looked.batch, keys: &looked.keys };
+            let sides = Sides {
+                count: rows.len(),
+                left: Some(rows),
+                left_keys: None,
+                right: Some((of_probe, &right)),
+                marks: None,
+            };
+            let batch = sides.batch(built, &filter.schema, &filter.columns)?;
+            let met = filter.expr.evaluate(&batch)?.into_array(batch.num_rows())?;
+            let met = met.as_boolean();
+            let mut kept = 0;
+            for at in 0..rows.len() {
+                if met.is_valid(at) && met.value(at) {
+                    (rows[kept], probed[kept]) = (rows[at], probed[at]);
+                    kept += 1;
+                }
+            }
+            rows.truncate(kept);
+            probed.truncate(kept);
+        }
+        if spec.left_alone() != Alone::Nothing {
+            rows.iter().for_each(|row| {
+                built.note(*row);
+            });
+        }
+        if !looked.matched.is_empty() {
+            probed.iter().for_each(|row| looked.matched[*row as usize] = true);
+        }
+        if spec.gives_pairs() && !rows.is_empty() {
+            let right = UInt32Array::from(probed.clone());
+            let of_probe = Probed { batch: &looked.batch, keys: &looked.keys };
+            let sides = Sides {
+                count: rows.len(),
+                left: Some(rows),
+                left_keys: None,
+                right: Some((of_probe, &right)),
+                marks: None,
+            };
+            self.output.push(&sides.batch(built, &spec.schema, &spec.columns)?)?;
+        }
+        Ok(())
+    }
+
+    /// Rows of a batch that come without another one.
+    ///
+    /// # Errors
+    /// Where rows do not fit one array.
+    pub(crate) fn alone_of(&mut self, batch: &RecordBatch, keys: &[ArrayRef], matched: &[bool]) -> Result<()> {
+        let rows = 0..batch.num_rows() as u32;
+        let is_matched = |row: &u32| matched[*row as usize];
+        let (rows, marks): (Vec<u32>, _) = match self.spec.right_alone() {
+            Alone::Nothing => return Ok(()),
+            Alone::Matched => (rows.filter(is_matched).collect(), None),
+            Alone::Unmatched => (rows.filter(|row| !is_matched(row)).collect(), None),
+            Alone::Marked => (rows.collect(), Some(BooleanArray::from(matched.to_vec()))),
+        };
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let right = UInt32Array::from(rows);
+        let of_probe = Probed { batch, keys };
+        let sides = Sides { count: right.len(), left: None, left_keys: None, right: Some((of_probe, &right)), marks };
+        self.output.push(&sides.batch(&self.built, &self.spec.schema, &self.spec.columns)?)
+    }
+}
+
+/// The rows of a key.
+fn rows_of(built: &Built, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
+    if found.part != NULLS {
+        return built.index.rows(found, from, count, rows);
+    }
+    let more = (count - rows.len()).min((found.run.end - from) as usize);
+    rows.extend(&built.nulls[from as usize..from as usize + more]);
+    from + more as u32
+}
+
+/// Rows of the build side that come without another one, when all of the probe side have been looked up.
+pub(crate) struct Rest {
+    spec: Arc<Spec>,
+    built: Arc<Built>,
+    batch_rows: usize,
+    cursor: Cursor,
+    /// Of the rows without a key.
+    next_null: usize,
+}
+
+impl Rest {
+    pub(crate) fn new(spec: &Arc<Spec>, built: &Arc<Built>, batch_rows: usize) -> Self {
+        let (spec, built) = (Arc::clone(spec), Arc::clone(built));
+        Self { spec, built, batch_rows, cursor: Cursor::default(), next_null: 0 }
+    }
+
+    /// The next of them.
+    ///
+    /// # Errors
+    /// Where rows do not fit one array.
+    pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let Self { spec, built, batch_rows, cursor, .. } = self;
+        let alone = spec.left_alone();
+        if alone == Alone::Nothing || (spec.null_aware && built.seen.null.load(Ordering::Relaxed)) {
+            return Ok(None);
+        }
+        let wanted = |row: u32| match alone {
+            Alone::Nothing => false,
+            Alone::Matched => built.is_noted(row),
+            Alone::Unmatched => !built.is_noted(row),
+            Alone::Marked => true,
+        };
+        let (mut rows, mut keys): (Vec<u32>, Keys) = (Vec::new(), spec.packing.none());
+        built.index.walk(cursor, *batch_rows, &wanted, &mut rows, &mut keys);
+        let has_keys = !rows.is_empty();
+        if !has_keys {
+            // NULL is not unequal to what there is, unless there is nothing.
+            if spec.null_aware && built.seen.any.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            while rows.len() < *batch_rows
+                && let Some(row) = built.nulls.get(self.next_null)
+            {
+                self.next_null += 1;
+                if wanted(*row) {
+                    rows.push(*row);
+                }
+            }
+            if rows.is_empty() {
+                return Ok(None);
+            }
+        }
+        let wants_keys = has_keys && spec.columns.iter().any(|source| matches!(source, Source::Key(_)));
+        let keys = match wants_keys {
+            true => Some(spec.packing.columns(Packed { keys, nulls: None })?),
+            false => None,
+        };
+        let marks = (alone == Alone::Marked).then(|| {
+            let marks = BooleanBuffer::from_iter(rows.iter().map(|row| built.is_noted(*row)));
+            BooleanArray::new(marks, None)
+        });
+        let sides = Sides { count: rows.len(), left: Some(&rows), left_keys: keys.as_deref(), right: None, marks };
+        Ok(Some(sides.batch(built, &spec.schema, &spec.columns)?))
+    }
+}

@@ -1,0 +1,179 @@
+//! What a join charges is what it holds: the same of joins, for the one test of `memory`.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use ashlar_operators::HashJoins;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::{JoinType, NullEquality};
+use datafusion_execution::memory_pool::{FairSpillPool, MemoryPool};
+use datafusion_execution::runtime_env::RuntimeEnvBuilder;
+use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::col;
+use datafusion_physical_optimizer::PhysicalOptimizerRule;
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_plan::joins::{HashJoinExec, PartitionMode};
+use datafusion_physical_plan::limit::LocalLimitExec;
+use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion_physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use futures::StreamExt;
+
+use super::{BATCH_ROWS, LIVE, MOST, ON_THEIR_WAY, UNLIMITED, WORTH_A_LOOK, agree, column};
+
+/// Rows that are made as they are asked for: keys, and a number or nothing.
+struct Source {
+    schema: SchemaRef,
+    rows: u64,
+    /// Whether keys are numbers that lie close together.
+    is_dense: bool,
+    baseline: i64,
+    pool: Arc<dyn MemoryPool>,
+    /// Whether what is held must be what is charged.
+    is_checked: bool,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("made rows")
+    }
+}
+
+fn keys(data_type: &DataType, rows: Range<u64>, all: u64, is_dense: bool) -> ArrayRef {
+    match data_type {
+        // Each of them once, in no order.
+        DataType::Int32 if is_dense => Arc::new(rows.map(|row| (row * 7_919 % all) as i32).collect::<Int32Array>()),
+        other => column(other, rows, all),
+    }
+}
+
+impl PartitionStream for Source {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let (schema, pool) = (Arc::clone(&self.schema), Arc::clone(&self.pool));
+        let Self { rows: all, is_dense, baseline, is_checked, .. } = *self;
+        let batches = (0..=all.div_ceil(BATCH_ROWS)).filter_map(move |number| {
+            // Asked for the next, or for the end: those before have been taken in.
+            let (charged, real) = (pool.reserved() as i64, LIVE.load(Ordering::Relaxed) - baseline);
+            if is_checked && real > WORTH_A_LOOK {
+                agree(charged, real, &format!("before batch {number} of a join"));
+            }
+            let rows = number * BATCH_ROWS..((number + 1) * BATCH_ROWS).min(all);
+            if rows.is_empty() {
+                return None;
+            }
+            let of_field = |field: &Arc<Field>| match field.name().as_str() {
+                "value" => Arc::new(rows.clone().map(|row| row as f64).collect::<Float64Array>()) as ArrayRef,
+                _ => keys(field.data_type(), rows.clone(), all, is_dense),
+            };
+            let columns = schema.fields().iter().map(of_field).collect();
+            Some(Ok(RecordBatch::try_new(Arc::clone(&schema), columns).unwrap()))
+        });
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), futures::stream::iter(batches)))
+    }
+}
+
+/// What one run held at its highest and what it charged, bytes; its rows, and its files.
+struct Run {
+    real: i64,
+    charged: i64,
+    rows: u64,
+    files: usize,
+}
+
+fn run(types: &[DataType], rows: u64, is_dense: bool, join_type: JoinType, limit: usize) -> Run {
+    let field = |(number, key): (usize, &DataType)| Field::new(format!("k{number}"), key.clone(), false);
+    let fields: Vec<Field> = types.iter().enumerate().map(field).collect();
+    let right_schema: SchemaRef = Arc::new(Schema::new(fields.clone()));
+    let value = Field::new("value", DataType::Float64, false);
+    let left_schema: SchemaRef = Arc::new(Schema::new(fields.into_iter().chain([value]).collect::<Vec<Field>>()));
+    let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(limit));
+    let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc().unwrap();
+    let context = Arc::new(TaskContext::default().with_runtime(runtime));
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let baseline = LIVE.load(Ordering::Relaxed);
+    let input = |schema: &SchemaRef, is_left: bool| -> Arc<dyn ExecutionPlan> {
+        let source = Source {
+            schema: Arc::clone(schema),
+            // All of the build side are asked for, a few of them by each batch.
+            rows,
+            is_dense,
+            baseline,
+            pool: Arc::clone(&pool),
+            is_checked: limit == UNLIMITED && is_left,
+        };
+        let sources: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(source)];
+        let input = StreamingTableExec::try_new(Arc::clone(schema), sources, None, [], false, None).unwrap();
+        // It says how many rows there are.
+        Arc::new(LocalLimitExec::new(Arc::new(input), rows as usize))
+    };
+    let (left, right) = (input(&left_schema, true), input(&right_schema, false));
+    let key = |number: usize| -> (Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>) {
+        let name = format!("k{number}");
+        (col(&name, &left_schema).unwrap(), col(&name, &right_schema).unwrap())
+    };
+    let on = (0..types.len()).map(key).collect();
+    let (mode, nulls) = (PartitionMode::CollectLeft, NullEquality::NullEqualsNothing);
+    let join = HashJoinExec::try_new(left, right, on, None, &join_type, None, mode, nulls, false).unwrap();
+    let plan: Arc<dyn ExecutionPlan> = HashJoins.optimize(Arc::new(join), &ConfigOptions::default()).unwrap();
+    assert_eq!(plan.name(), "UnchainedHashJoinExec");
+
+    MOST.store(LIVE.load(Ordering::Relaxed), Ordering::Relaxed);
+    let found = threads.block_on(async {
+        let mut batches = plan.execute(0, context).unwrap();
+        let mut found = 0;
+        while let Some(batch) = batches.next().await {
+            found += batch.unwrap().num_rows() as u64;
+        }
+        found
+    });
+    let real = MOST.load(Ordering::Relaxed) - baseline;
+    let metrics = plan.metrics().unwrap();
+    let charged = metrics.sum_by_name("peak_mem_used").unwrap().as_usize() as i64;
+    Run { real, charged, rows: found, files: metrics.spill_count().unwrap_or(0) }
+}
+
+/// Called by the one test.
+pub(super) fn check() {
+    use DataType::{Int32, Int64, Utf8};
+    // With the bytes that a row of the build side takes at most.
+    let cases: [(&[DataType], u64, bool, f64); 6] = [
+        (&[Int32], 2_000_000, false, 21.0),
+        (&[Int32], 2_000_000, true, 13.0),
+        (&[Int64], 1_000_000, false, 29.0),
+        (&[Int64, Int32], 700_000, false, 46.0),
+        (&[Utf8], 600_000, false, 64.0),
+        (&[Utf8, Int32], 500_000, false, 76.0),
+    ];
+    for (types, rows, is_dense, most) in cases {
+        // A bit for each row beside it is worth a second look once.
+        let join_types = if is_dense { &[JoinType::Inner, JoinType::Full][..] } else { &[JoinType::Inner] };
+        for &join_type in join_types {
+            let free = run(types, rows, is_dense, join_type, UNLIMITED);
+            let bytes = free.real as f64 / rows as f64;
+            println!(
+                "{types:?}, {join_type}, dense {is_dense}: {} charged, {} held: {bytes:.1} a row",
+                free.charged, free.real
+            );
+            assert_eq!((free.rows, free.files), (rows, 0), "{types:?}");
+            agree(free.charged, free.real, &format!("a join by {types:?} at its highest"));
+            assert!(bytes <= most, "{types:?}: {bytes:.1} bytes a row");
+
+            // With less, files are written, and what is charged stays below.
+            let limit = free.charged as usize / 3;
+            let less = run(types, rows, is_dense, join_type, limit);
+            println!("    of {limit}: {} bytes charged, {} held, {} files", less.charged, less.real, less.files);
+            assert_eq!(less.rows, rows, "{types:?}");
+            assert!(less.files > 0, "{types:?}");
+            let over = less.real - limit as i64;
+            assert!(over < 2 * ON_THEIR_WAY, "{types:?}: {over} bytes more are held than may be");
+        }
+    }
+}
