@@ -2,6 +2,7 @@
 //! the same answers, whatever happens to the fleet meanwhile; and what is refused is refused before anything changed.
 
 mod answers;
+mod ddl;
 mod failures;
 mod gather;
 mod rules;

@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::files::FileTable;
 use crate::means::Means;
 use crate::select::SelectPlan;
-use crate::sharded::ddl as sharded;
+use crate::sharded::{alter as altering, ddl as sharded};
 use crate::sql_types;
 use crate::transaction::Transaction;
 
@@ -133,9 +133,20 @@ pub async fn run(
             sharded::drop_servers(engine, statement, in_block)
         }
         Ddl::Drop(statement) => drop_tables(engine, transaction, statement, in_block, means).await,
-        Ddl::Alter(statement) => alter::alter(engine, transaction, statement, in_block).await,
+        Ddl::Alter(statement) => {
+            let name = relation_name(statement.relation.as_ref())?;
+            match altering::find(&transaction.catalog(engine.catalog()), &name) {
+                Some(table) => altering::alter(engine, &table, statement, in_block, means).await,
+                None => alter::alter(engine, transaction, statement, in_block).await,
+            }
+        }
         Ddl::Rename(statement) => alter::rename(engine, transaction, statement, in_block),
-        Ddl::Truncate(statement) => truncate(engine, transaction, statement, in_block),
+        Ddl::Truncate(statement) => {
+            match altering::truncated(&transaction.catalog(engine.catalog()), statement, in_block)? {
+                Some(table) => altering::truncate(&table, means).await,
+                None => truncate(engine, transaction, statement, in_block),
+            }
+        }
         Ddl::Server(statement) => sharded::server(engine, statement, in_block, means),
     }
 }

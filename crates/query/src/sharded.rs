@@ -3,6 +3,7 @@
 //! What the catalog keeps of such a table, how statements about it are planned, and what the engine reads of it where
 //! a statement is more than one shard's. Which shard has what, and what it is asked, is `ashlar_shard`'s to say.
 
+pub(crate) mod alter;
 pub mod ddl;
 mod filters;
 mod plan;

@@ -25,6 +25,7 @@ pub struct Fleet {
     /// That of the query pool.
     of_queries: OnceLock<Arc<Pool>>,
     generators: Generators,
+    altering: tokio::sync::Mutex<()>,
     /// Transactions on several servers.
     pub(crate) transactions: Transactions,
 }
@@ -37,6 +38,7 @@ impl Fleet {
             catalog,
             config,
             generators,
+            altering: tokio::sync::Mutex::new(()),
             pools: Mutex::default(),
             of_queries: OnceLock::new(),
             transactions,
@@ -46,6 +48,11 @@ impl Fleet {
     /// Makes keys.
     pub fn generators(&self) -> &Generators {
         &self.generators
+    }
+
+    /// Held by whoever changes what a table is: on the shards, on disk and in memory.
+    pub fn altering(&self) -> &tokio::sync::Mutex<()> {
+        &self.altering
     }
 
     /// What is known.

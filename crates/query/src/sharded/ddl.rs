@@ -235,9 +235,19 @@ impl Neighbours for Around<'_> {
 
 /// The table that a statement describes.
 fn define(engine: &Engine, fleet: &Arc<Fleet>, name: &str, statement: &CreateStmt) -> Result<ShardedTable> {
-    let state = engine.catalog().current();
+    define_in(engine, fleet, &engine.catalog().current(), name, statement)
+}
+
+/// The same beside the tables of a picture.
+pub(super) fn define_in(
+    engine: &Engine,
+    fleet: &Arc<Fleet>,
+    state: &Arc<CatalogState>,
+    name: &str,
+    statement: &CreateStmt,
+) -> Result<ShardedTable> {
     let plain = plain_statement(statement);
-    let (schema, unique) = ddl::described(engine, &state, name, &plain)?;
+    let (schema, unique) = ddl::described(engine, state, name, &plain)?;
     let given = ddl::given_options(&statement.options);
     let definition = Definition {
         schema: "public",
@@ -247,7 +257,7 @@ fn define(engine: &Engine, fleet: &Arc<Fleet>, name: &str, statement: &CreateStm
         partition_by: statement.partspec.as_ref().map(rules::partition_by).transpose()?,
         options: &given,
     };
-    let rule = Rule::new(&definition, &Around { fleet, state: &state })?;
+    let rule = Rule::new(&definition, &Around { fleet, state })?;
     check_defaults(&schema)?;
     let routed =
         route::ShardedTable { schema: "public".into(), name: name.into(), columns: schema.columns.clone(), rule };
@@ -277,7 +287,7 @@ fn plain_statement(statement: &CreateStmt) -> CreateStmt {
 }
 
 /// What each server is sent, for all the shards that it has.
-fn for_each_server(
+pub(super) fn for_each_server(
     table: &ShardedTable,
     text: impl Fn(&rules::Shard) -> Result<String>,
 ) -> Result<Vec<(String, String)>> {
@@ -382,10 +392,7 @@ async fn undo(table: &ShardedTable, servers: &[String], means: &Means, error: Er
 /// # Errors
 /// What is wrong with what was kept.
 pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str) -> Result<()> {
-    let parsed = crate::grammar::only_one(crate::grammar::parse(text)?)?;
-    let Some(NodeEnum::CreateStmt(statement)) = parsed.map(|parsed| parsed.node) else {
-        return Err(Error::internal(format!("sharded table \"{name}\" was not kept as the statement that made it")));
-    };
+    let statement = super::alter::kept_statement(name, text)?;
     let table = define(engine, fleet, name, &statement)?;
     let mut draft = engine.catalog().draft();
     engine.catalog().put(&mut draft, name, Some(Table::Sharded(Arc::new(table))));

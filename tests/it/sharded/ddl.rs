@@ -1,0 +1,75 @@
+//! TRUNCATE and ADD COLUMN: on every shard, or on none.
+
+use super::*;
+
+#[test]
+fn a_column_is_on_all_shards_or_on_none() {
+    let mut fleet = Fleet::start(3);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    done(&mut alone, "CREATE TABLE t (k bigint PRIMARY KEY, v text)");
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    let all = "SELECT * FROM t ORDER BY k";
+    // A plan from before is not one for after.
+    for statement in [&mut client, &mut alone] {
+        for k in 0..12 {
+            done(statement, &format!("INSERT INTO t VALUES ({k}, 'v{k}')"));
+        }
+    }
+    assert_eq!(rows(&mut client, all), rows(&mut alone, all));
+    for sql in [
+        "ALTER TABLE t ADD COLUMN n int NOT NULL DEFAULT 7",
+        "ALTER TABLE t ADD COLUMN \"Odd name\" text, ADD COLUMN d numeric(8,2)",
+        "ALTER TABLE t ADD COLUMN IF NOT EXISTS n int",
+        "UPDATE t SET n = n + 1, \"Odd name\" = v WHERE k < 5",
+        "INSERT INTO t (k, d) VALUES (100, 1.5), (101, 2.5), (102, 3.5)",
+    ] {
+        done(&mut client, sql);
+        done(&mut alone, sql);
+        assert_eq!(rows(&mut client, all), rows(&mut alone, all), "{sql}");
+    }
+    // The engine and the catalog know them too.
+    let sums = "SELECT n, count(*), sum(d) FROM t GROUP BY n ORDER BY n";
+    assert_eq!(rows(&mut client, sums), rows(&mut alone, sums));
+    let columns = "SELECT column_name, data_type, is_nullable FROM information_schema.columns \
+                   WHERE table_name = 't' ORDER BY ordinal_position";
+    assert_eq!(rows(&mut client, columns), rows(&mut alone, columns));
+    assert!(refused(&mut client, "ALTER TABLE t ADD COLUMN n int").contains("42701"));
+    assert!(refused(&mut client, "ALTER TABLE t ADD COLUMN late int NOT NULL").contains("23502"));
+    // One shard has something of this name: then none gets it.
+    done(&mut fleet.shard(2), "ALTER TABLE t ADD COLUMN w int");
+    let error = refused(&mut client, "ALTER TABLE t ADD COLUMN w int");
+    assert!(error.contains("42701") && error.contains("shard s2"), "{error}");
+    let missing = "SELECT count(*) FROM information_schema.columns WHERE table_name = 't' AND column_name = 'w'";
+    assert_eq!(fleet.shard(0).value(missing).unwrap(), "0");
+    done(&mut fleet.shard(2), "ALTER TABLE t DROP COLUMN w");
+    assert_eq!(rows(&mut client, all), rows(&mut alone, all));
+    fleet = fleet.restart();
+    let mut client = fleet.client();
+    assert_eq!(rows(&mut client, columns), rows(&mut alone, columns));
+    assert_eq!(rows(&mut client, sums), rows(&mut alone, sums));
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn truncate_empties_all_shards_or_none() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    let fill = "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd'), (5, 'e'), (6, 'f'), (7, 'g'), (8, 'h')";
+    done(&mut client, fill);
+    // Something on one shard keeps its rows.
+    done(&mut fleet.shard(1), "CREATE TABLE other (k bigint REFERENCES t)");
+    let error = refused(&mut client, "TRUNCATE t");
+    assert!(error.contains("0A000") && error.contains("shard s1"), "{error}");
+    assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "8");
+    done(&mut fleet.shard(1), "DROP TABLE other");
+    done(&mut client, "TRUNCATE TABLE t");
+    for shard in 0..2 {
+        assert_eq!(fleet.shard(shard).value("SELECT count(*) FROM t").unwrap(), "0");
+    }
+    done(&mut client, fill);
+    assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "8");
+    fleet.ashlar.check_log();
+}
