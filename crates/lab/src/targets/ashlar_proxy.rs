@@ -2,30 +2,30 @@
 //! it keeps of them what it needs in a file.
 //!
 //! A transaction that writes to several of them is committed in two phases, for which they have room. The decision is written to that file, which is
-//! in memory here, as PostgreSQL's are told to wait for no disk (`fsync=off`).
+//! in memory here, as PostgreSQLs are told to wait for no disk (`fsync=off`).
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::{Start, Started, ashlar, postgres};
 use crate::door::pg::PgClient;
 use crate::workload::Shards;
 
-/// What PostgreSQLs are called behind it; the first of a single one.
-const NAMES: [&str; 4] = ["postgres-0", "postgres-1", "postgres-2", "postgres-3"];
+/// What PostgreSQLs are called behind it, where there are several.
+const NAMES: &[&str] = &["postgres-0", "postgres-1", "postgres-2", "postgres-3"];
 
 /// As many transactions may be prepared there as there may be connections.
 const BESIDES: &[&str] = &["max_prepared_transactions=1100"];
 
 /// Starts so many PostgreSQLs and Ashlar before them, and tells it of them.
 pub(super) fn start(shards: usize, program: &Path, start: &Start<'_>) -> Result<Started> {
-    let names = match shards {
-        1 => &["postgres"][..],
+    let names: &[&'static str] = match shards {
+        1 => &["postgres"],
         _ => NAMES.get(..shards).with_context(|| format!("{shards} servers are more than have names"))?,
     };
     let (mut behind, mut settings) = (Vec::new(), Vec::new());
-    for name in names {
+    for &name in names {
         let (server, configuration) = postgres::start_behind_with(name, start, BESIDES)?;
         settings.push(format!("{name}: {}", PgClient::connect(server.address)?.version()));
         settings.extend(configuration);
@@ -43,8 +43,7 @@ pub(super) fn start(shards: usize, program: &Path, start: &Start<'_>) -> Result<
     }
     let mut started = ashlar::start_as("ashlar-proxy", program, start, true)?;
     started.process = started.process.before(behind);
-    let Some(door) = started.sql else { bail!("it has no PostgreSQL door") };
-    let mut client = PgClient::connect(door)?;
+    let mut client = PgClient::connect(started.sql.context("it has no PostgreSQL door")?)?;
     for statement in &statements {
         client.query(statement).with_context(|| statement.clone())?;
     }

@@ -39,7 +39,10 @@ pub(super) fn fill(client: &mut PgClient, place: Place, tables: &[Table], progre
             for (part, address) in parts.iter().enumerate() {
                 let is_here = |line: &[u8]| key_of(line).is_none_or(|key| place.is_in(part, key));
                 // Each row is made for each part.
-                let mut report = |done: u64| progress(before + done / parts.len() as u64, all);
+                let mut report = |done: u64| {
+                    let made = part as u64 * table.rows + done;
+                    progress(before + made / parts.len() as u64, all)
+                };
                 copy(&mut PgClient::connect(*address)?, table, &is_here, &mut report)?;
             }
         } else {
