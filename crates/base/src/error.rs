@@ -474,6 +474,13 @@ impl Error {
         self
     }
 
+    /// Takes the place in the statement out: it is one in another text.
+    #[must_use]
+    pub fn nowhere(mut self) -> Self {
+        self.0.position = None;
+        self
+    }
+
     /// Names the table.
     #[must_use]
     pub fn with_table(mut self, table: impl Into<String>) -> Self {

@@ -294,6 +294,29 @@ impl Statement {
         }
     }
 
+    /// Plans a statement only if it is about sharded tables and a shard can answer it by itself: that is light enough for a
+    /// connection's own thread.
+    ///
+    /// # Errors
+    /// 0A000 for what neither shards nor the engine can do.
+    pub fn plan_sharded(catalog: &Arc<CatalogState>, parsed: &ParsedStatement) -> Result<Option<Self>> {
+        if !catalog.has_sharded() {
+            return Ok(None);
+        }
+        let Some(plan) = ShardedPlan::new(catalog, parsed)? else { return Ok(None) };
+        Ok(Some(Self {
+            bytes: STATEMENT_BYTES + 2 * parsed.text.len() + plan.bytes(),
+            text: parsed.text.clone(),
+            kind: Kind::Sharded(Box::new(plan)),
+            // Its shards know them.
+            parameter_types: Vec::new(),
+            columns: None,
+            epoch: catalog.epoch(),
+            zone: None,
+            asked_by: None,
+        }))
+    }
+
     fn of_key(catalog: &CatalogState, text: &str, plan: KeyPlan) -> Self {
         Self {
             text: text.to_owned(),
@@ -313,20 +336,8 @@ impl Statement {
         parsed: &ParsedStatement,
         declared: &[u32],
     ) -> Result<Self> {
-        if catalog.has_sharded()
-            && let Some(plan) = ShardedPlan::new(catalog, parsed)?
-        {
-            return Ok(Self {
-                text: parsed.text.clone(),
-                kind: Kind::Sharded(Box::new(plan)),
-                // Its shards know them.
-                parameter_types: Vec::new(),
-                columns: None,
-                epoch: catalog.epoch(),
-                bytes: 0,
-                zone: None,
-                asked_by: None,
-            });
+        if let Some(planned) = Self::plan_sharded(catalog, parsed)? {
+            return Ok(planned);
         }
         Self::plan_local(engine, catalog, parsed, declared)
     }

@@ -105,6 +105,10 @@ impl SqlSession {
         shape: &Shape<'_>,
         parsed: &Arc<ParsedStatement>,
     ) -> Result<(Arc<ashlar_query::Statement>, Vec<Value>)> {
+        // A shard is sent the text as it is: there is nothing to lift, and the plan of one text is of no use to another.
+        if let Some(planned) = ashlar_query::Statement::plan_sharded(&self.catalog(), parsed)? {
+            return Ok((Arc::new(planned), Vec::new()));
+        }
         let engine = Arc::clone(&self.shared.engine);
         if !engine.cache().is_fixed(shape, self.epoch(), self.style().zone)
             && let Some(lifted) = lift::lift(sql, shape, parsed)
@@ -173,6 +177,11 @@ impl SqlSession {
         let catalog = self.catalog();
         if parsed.text.len() <= LIGHT_TEXT_BYTES_MAX
             && let Some(planned) = ashlar_query::Statement::plan_key(&catalog, parsed, declared)?
+        {
+            return Ok(Arc::new(planned));
+        }
+        if parsed.text.len() <= LIGHT_TEXT_BYTES_MAX
+            && let Some(planned) = ashlar_query::Statement::plan_sharded(&catalog, parsed)?
         {
             return Ok(Arc::new(planned));
         }

@@ -355,7 +355,8 @@ impl SqlSession {
             let place = self.begin_remote(sent.server).await?;
             self.on_remote(place, is_write, &mut Forwarding(sink), |lease| sending.queue(lease)).await
         };
-        Ok(ended_as(ended?, &mut portal.progress, &name, sent.server))
+        let ended = ended.map_err(|error| placed(error, &sent.text))?;
+        Ok(ended_as(ended, &mut portal.progress, &name, sent.server))
     }
 
     /// Runs a statement that writes to several shards: on one after the other, in the transaction's connections to them. They commit
@@ -403,12 +404,13 @@ impl SqlSession {
             };
             let place = self.begin_remote(sent.server).await?;
             let ended = if tags.is_empty() {
-                self.on_remote(place, true, &mut Forwarding(sink), |lease| sending.queue(lease)).await?
+                self.on_remote(place, true, &mut Forwarding(sink), |lease| sending.queue(lease)).await
             } else if is_identical {
-                self.on_remote(place, true, &mut Nothing, |lease| sending.queue(lease)).await?
+                self.on_remote(place, true, &mut Nothing, |lease| sending.queue(lease)).await
             } else {
-                self.on_remote(place, true, &mut RowsOnly(sink), |lease| sending.queue(lease)).await?
+                self.on_remote(place, true, &mut RowsOnly(sink), |lease| sending.queue(lease)).await
             };
+            let ended = ended.map_err(|error| placed(error, &sent.text))?;
             let Ended::Complete(tag) = ended else {
                 return Err(Error::internal("a statement on several shards has not come to its end"));
             };
@@ -642,6 +644,14 @@ async fn stoppable<T>(work: impl Future<Output = Result<T>>, cancel: &CancelToke
         biased;
         () = cancel.cancelled() => Err(cancel.error()),
         done = work => done,
+    }
+}
+
+/// An error of a shard, whose place in the statement is one in the client's own text.
+fn placed(error: Error, text: &Cow<'_, str>) -> Error {
+    match text {
+        Cow::Borrowed(_) => error,
+        Cow::Owned(_) => error.nowhere(),
     }
 }
 
