@@ -2,6 +2,8 @@
 //!
 //! Called by the connection's loop. Errors go back to it: it tells the client and passes over the rest up to Sync.
 
+use std::pin::pin;
+
 use ashlar_base::Result;
 use ashlar_protocol::pg::backend::{self, ColumnDescription};
 use ashlar_protocol::pg::{Target, ValueFormat};
@@ -61,8 +63,9 @@ impl Connection {
         // Zero and less mean: all.
         let max_rows = usize::try_from(max_rows).unwrap_or(0);
         let mut sink = Sink::extended(&mut self.outbox, &self.stream, &self.context, session, formats);
-        let work = session.execute(&self.portal, max_rows, &mut sink);
-        let executed = attended(work, &self.stream, &mut self.context).await;
+        // Pinned where it is: each function that it was handed to would copy it.
+        let executed =
+            attended(pin!(session.execute(&self.portal, max_rows, &mut sink)), &self.stream, &mut self.context).await;
         self.rows += sink.finish()?;
         let executed = match executed? {
             Executed::CopyIn { binary, columns } => Executed::Complete(self.copy_in(session, binary, columns).await?),

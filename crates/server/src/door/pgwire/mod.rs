@@ -15,6 +15,7 @@ mod startup;
 use std::future::Future;
 use std::io;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode};
@@ -203,13 +204,13 @@ impl Connection {
         // What needs time is done after the message has been consumed: it is borrowed from the inbox until then.
         let done = match message {
             Frontend::Query(sql) => {
-                let statements = attended(session.parse_simple(sql), &self.stream, &mut self.context).await;
+                let statements = attended(pin!(session.parse_simple(sql)), &self.stream, &mut self.context).await;
                 self.inbox.consume(used);
                 return self.query(session, statements).await.map(|()| true);
             }
             Frontend::Parse { name, sql, param_types } => {
-                let prepared = session.prepare(name, sql, param_types);
-                let prepared = attended(prepared, &self.stream, &mut self.context).await;
+                let prepared =
+                    attended(pin!(session.prepare(name, sql, param_types)), &self.stream, &mut self.context).await;
                 self.inbox.consume(used);
                 let done = prepared.map(|()| backend::parse_complete(self.outbox.buffer()));
                 return self.settle(session, done).map(|()| true);

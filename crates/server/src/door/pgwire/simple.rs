@@ -3,6 +3,8 @@
 //! Called by the connection's loop. The statements of a string are one implicit transaction; the last one is reported
 //! complete only after that transaction has committed, so that no client is told of a success that is then taken back.
 
+use std::pin::pin;
+
 use std::sync::Arc;
 
 use ashlar_base::Error;
@@ -70,7 +72,7 @@ impl Connection {
     ) -> Result<Option<String>, Failure> {
         self.statements += 1;
         let mut sink = Sink::simple(&mut self.outbox, &self.stream, &self.context, session);
-        let executed = attended(session.run_simple(statement, &mut sink), &self.stream, &mut self.context).await;
+        let executed = attended(pin!(session.run_simple(statement, &mut sink)), &self.stream, &mut self.context).await;
         self.rows += sink.finish()?;
         match executed? {
             Executed::Complete(tag) => Ok(Some(tag)),

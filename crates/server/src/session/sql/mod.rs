@@ -19,6 +19,7 @@ mod settings;
 mod sharded;
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -287,15 +288,18 @@ impl SqlSession {
         self.check_cancel()?;
         let deadline = self.arrive();
         let cancel = self.cancel.clone();
-        let work = async {
-            let (planned, values) = self.plan_simple(statement).await?;
-            if values.len() < planned.parameter_types.len() {
-                return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
-            }
-            let mut portal = Portal::new(planned, values, Vec::new().into());
-            self.run(&mut portal, 0, sink, true).await
+        let executed = {
+            // Pinned where it is: who waits for it would copy it.
+            let work = pin!(async {
+                let (planned, values) = self.plan_simple(statement).await?;
+                if values.len() < planned.parameter_types.len() {
+                    return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
+                }
+                let mut portal = Portal::new(planned, values, Vec::new().into());
+                self.run(&mut portal, 0, sink, true).await
+            });
+            in_time(deadline, cancel, work).await
         };
-        let executed = in_time(deadline, cancel, work).await;
         self.done(executed)
     }
 
@@ -459,13 +463,16 @@ impl SqlSession {
         }
         let deadline = self.arrive();
         let cancel = self.cancel.clone();
-        let work = async {
-            if portal.is_fresh() {
-                self.refresh(&mut portal).await?;
-            }
-            self.run(&mut portal, rows_max, sink, false).await
+        let executed = {
+            // Pinned where it is: who waits for it would copy it.
+            let work = pin!(async {
+                if portal.is_fresh() && !self.is_current(&portal) {
+                    Box::pin(self.refresh(&mut portal)).await?;
+                }
+                self.run(&mut portal, rows_max, sink, false).await
+            });
+            in_time(deadline, cancel, work).await
         };
-        let executed = in_time(deadline, cancel, work).await;
         let executed = self.done(executed);
         // What is refused because the block has failed has not failed itself.
         if executed.is_err() && self.block != Block::Failed {
@@ -478,20 +485,28 @@ impl SqlSession {
         executed
     }
 
-    /// Plans a portal's statement again where the catalog or the time zone has changed since it was prepared.
-    async fn refresh(&mut self, portal: &mut Portal) -> Result<()> {
-        let Some(planned) = &portal.statement else { return Ok(()) };
+    /// Whether a portal's statement would be planned now as it was.
+    fn is_current(&self, portal: &Portal) -> bool {
+        let Some(planned) = &portal.statement else { return true };
         let needs_catalog = !matches!(planned.kind, Kind::Session(_) | Kind::Ddl(_) | Kind::Empty);
-        let is_current = !needs_catalog || planned.epoch == self.epoch();
-        let in_zone = match planned.kind {
+        // What a statement was told of the session at Parse may be another thing now.
+        (!needs_catalog || planned.epoch == self.epoch())
+            && self.is_in_zone(planned)
+            && planned.asked_by.as_ref().is_none_or(|asker| *asker == self.identity())
+    }
+
+    /// Whether a statement was planned in the time zone of now, if that matters.
+    fn is_in_zone(&self, planned: &ashlar_query::Statement) -> bool {
+        match planned.kind {
             Kind::Session(_) | Kind::Empty => true,
             _ => planned.zone.is_none_or(|zone| zone == self.style().zone),
-        };
-        // What a statement was told of the session at Parse may be another thing now.
-        let is_same_asker = planned.asked_by.as_ref().is_none_or(|asker| *asker == self.identity());
-        if is_current && in_zone && is_same_asker {
-            return Ok(());
         }
+    }
+
+    /// Plans a portal's statement again: the catalog or the time zone has changed since it was prepared.
+    async fn refresh(&mut self, portal: &mut Portal) -> Result<()> {
+        let Some(planned) = &portal.statement else { return Ok(()) };
+        let in_zone = self.is_in_zone(planned);
         let Some(source) = portal.source.clone() else { return Ok(()) };
         if !in_zone && grammar::holds_local_time(&source.sql) {
             return Err(Error::unsupported(

@@ -39,8 +39,8 @@ impl SqlSession {
         }
         match &portal.progress {
             Progress::Fresh => {}
-            Progress::Open(..) => return self.send_rows(portal, &statement, rows_max, sink).await,
-            Progress::Remote { .. } => return self.run_remote_on(portal, rows_max, sink).await,
+            Progress::Open(..) => return Box::pin(self.send_rows(portal, &statement, rows_max, sink)).await,
+            Progress::Remote { .. } => return Box::pin(self.run_remote_on(portal, rows_max, sink)).await,
             Progress::Ended(tag) => return Ok(Executed::Complete(tag.after(0))),
             Progress::Done => return Err(Error::internal("a portal that is done was run again")),
         }
