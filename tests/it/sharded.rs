@@ -3,6 +3,7 @@
 
 mod answers;
 mod failures;
+mod gather;
 mod rules;
 mod transactions;
 

@@ -16,7 +16,7 @@ use ashlar_shard::fleet::Fleet;
 use ashlar_shard::{route, two_phase};
 use datafusion::datasource::TableProvider;
 
-pub use plan::{ShardedPlan, is_one_shard};
+pub use plan::{ShardedPlan, is_gathered, is_one_shard};
 pub use scan::Asking;
 
 use crate::catalog::{CatalogState, Table};

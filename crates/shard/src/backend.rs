@@ -10,6 +10,7 @@
 mod cancel;
 mod login;
 mod statements;
+mod steps;
 
 use std::io;
 use std::ops::Range;
@@ -27,6 +28,7 @@ pub use ashlar_protocol::pg::client::RowReader;
 
 pub use self::cancel::Canceller;
 use self::statements::Statements;
+pub use self::steps::{Progress, Step};
 use crate::server::{Mapping, Server};
 
 /// Room that is made before a read.

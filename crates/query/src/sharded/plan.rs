@@ -22,6 +22,10 @@ pub struct ShardedPlan {
     described: OnceLock<(Vec<u32>, Option<Arc<[Column]>>)>,
     /// The same statement as the engine runs it, where more than one shard has to be asked: made when that is so.
     by_engine: OnceLock<Arc<Statement>>,
+    /// Types of the columns that a shard answers with where rows are put together: with those that the client does not see.
+    gathered: OnceLock<Vec<u32>>,
+    /// Whether it is known already that several shards have to be asked, and only read.
+    is_several: bool,
     parsed: ParsedStatement,
 }
 
@@ -39,15 +43,38 @@ impl ShardedPlan {
         }
         let source = route::Source { text: &parsed.text, offset: parsed.offset, node: &parsed.node };
         let Some(route) = route::route(&source, &Names(catalog))? else { return Ok(None) };
+        let mut is_several = false;
         // Without a parameter nothing is left to be known.
         if !parsed.text.contains('$') && !route.is_write() {
             let decision = route.decide(&Request::default())?;
-            if !is_one_shard(&decision) {
+            is_several = !is_one_shard(&decision);
+            if is_several && !is_gathered(&decision) {
                 return Ok(None);
             }
         }
-        let (described, by_engine) = (OnceLock::new(), OnceLock::new());
-        Ok(Some(Self { route, described, by_engine, parsed: parsed.clone() }))
+        let (described, by_engine, gathered) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Ok(Some(Self { route, described, by_engine, gathered, is_several, parsed: parsed.clone() }))
+    }
+
+    /// Whether it reads several shards, whatever its parameters are.
+    pub fn is_several(&self) -> bool {
+        self.is_several
+    }
+
+    /// The statement's own text.
+    pub fn text(&self) -> &str {
+        &self.parsed.text
+    }
+
+    /// Types of the columns that shards answer with where their rows are put together, once one has said them.
+    pub fn gathered(&self) -> Option<&[u32]> {
+        self.gathered.get().map(Vec::as_slice)
+    }
+
+    /// Keeps what a shard has said of its answer to what is put together.
+    pub fn describe_gathered(&self, described: &Described) {
+        let columns = described.columns.iter().flatten();
+        let _ = self.gathered.set(columns.map(|column| column.oid).collect());
     }
 
     /// The same statement as the engine runs it, with parameters of these types.
@@ -96,4 +123,19 @@ impl ShardedPlan {
 /// Whether one shard answers, and its answer is the statement's.
 pub fn is_one_shard(decision: &Decision<'_>) -> bool {
     matches!(decision, Decision::Forward(forward) if forward.statements.len() == 1 && matches!(forward.merge, Merge::Pass))
+}
+
+/// Whether several shards answer, and their rows become the statement's by putting them together: each from a connection
+/// of its own where they are sorted.
+pub fn is_gathered(decision: &Decision<'_>) -> bool {
+    let Decision::Forward(forward) = decision else { return false };
+    match &forward.merge {
+        Merge::Concat => true,
+        Merge::Rows(_) => {
+            let mut servers: Vec<&str> = forward.statements.iter().map(|sent| sent.server).collect();
+            servers.sort_unstable();
+            servers.windows(2).all(|pair| pair[0] != pair[1])
+        }
+        Merge::Pass | Merge::Count | Merge::Identical | Merge::Interleave(_) => false,
+    }
 }

@@ -27,7 +27,14 @@ impl SqlSession {
         if self.portals.len() >= NAMED_MAX {
             return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many portals"));
         }
-        let planned = self.plan_prepared(text, &[]).await?.ok_or_else(|| Error::internal("a cursor has a query"))?;
+        let mut planned =
+            self.plan_prepared(text, &[]).await?.ok_or_else(|| Error::internal("a cursor has a query"))?;
+        if let Kind::Sharded(plan) = &planned.kind
+            && plan.is_several()
+        {
+            // Its rows wait here, and not on connections.
+            planned = self.plan_for_engine(&planned, &[]).await?;
+        }
         let columns = planned.columns.as_ref().map_or(0, |columns| columns.len());
         let mut portal = Portal::new(planned, Vec::new(), super::expand_formats(&[], columns)?);
         portal.is_cursor = true;

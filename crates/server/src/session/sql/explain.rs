@@ -46,6 +46,10 @@ impl SqlSession {
             return Ok(lines);
         }
         if let Kind::Sharded(plan) = &inner.kind {
+            if options.analyze && plan.is_several() {
+                let planned = self.plan_for_engine(inner, &[]).await?;
+                return Box::pin(self.run_explain(&planned, options, parameters)).await;
+            }
             if options.analyze {
                 return Err(Error::unsupported("EXPLAIN ANALYZE of a statement that a shard runs is not supported"));
             }

@@ -3,7 +3,9 @@
 //!
 //! Called by `run`. A statement that is a transaction of its own borrows a connection for as long as it runs. In a transaction
 //! of several the connection of the first shard stays with the session until the end: it is the one that BEGIN and COMMIT go to.
-//! What needs more than one shard is the engine's to read, and refused where it would write.
+//! What needs more than one shard is put together by `gather` where that is enough, and the engine's to read where not.
+
+mod gather;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,16 +13,17 @@ use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_protocol::pg::ValueFormat;
-use ashlar_query::sharded::{ShardedPlan, is_one_shard};
+use ashlar_query::sharded::{ShardedPlan, is_gathered, is_one_shard};
 use ashlar_query::statement::Kind;
 use ashlar_query::transaction::Isolation;
 use ashlar_query::{Barrier, Means};
 use ashlar_shard::backend::{Ended, Nothing, Settings, Taker};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::Lease;
-use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request};
+use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement};
 use ashlar_store::Reservation;
 
+use self::gather::Kept;
 use super::portal::{Portal, Progress, Source, Tag};
 use super::{Executed, LONG_BYTES, Notice, RowSink, SqlSession};
 use crate::session::CancelToken;
@@ -91,6 +94,19 @@ struct Several<'a> {
     has_rows: bool,
     rows_max: usize,
     describe: bool,
+}
+
+/// Values of parameters, and the types that were declared for them.
+type Given<'a> = (Vec<(ValueFormat, Option<&'a [u8]>)>, Vec<u32>);
+
+impl<'a> Several<'a> {
+    /// What one of its statements takes.
+    fn own(&self, sent: &ShardStatement<'_>) -> Given<'a> {
+        let Some(places) = &sent.parameters else { return (self.values.to_vec(), self.declared.to_vec()) };
+        let value = |place: &u16| self.values.get(usize::from(*place)).copied();
+        let declared = |place: &u16| self.declared.get(usize::from(*place)).copied().unwrap_or(0);
+        (places.iter().filter_map(value).collect(), places.iter().map(declared).collect())
+    }
 }
 
 /// How a statement is run on the connection that it has.
@@ -294,6 +310,15 @@ impl SqlSession {
                 return Err(Error::unsupported("locking rows of several shards is not supported")
                     .with_hint("Name the sharding key, so that one shard has all of the rows."));
             }
+            if let Decision::Forward(forward) = &decision
+                && is_gathered(&decision)
+            {
+                let several =
+                    Several { forward, values: &values, declared: &types, has_rows: true, rows_max, describe };
+                if let Some(executed) = Box::pin(self.gather(portal, plan, &several, sink)).await? {
+                    return Ok(executed);
+                }
+            }
             return Box::pin(self.run_by_engine(portal, statement, (&types, &values), rows_max, sink, describe)).await;
         };
         if is_write {
@@ -367,17 +392,17 @@ impl SqlSession {
         several: &Several<'_>,
         sink: &mut S,
     ) -> Result<Executed> {
-        let Several { forward, values, declared, has_rows, rows_max, describe } = *several;
-        let is_identical = match &forward.merge {
-            Merge::Count | Merge::Concat | Merge::Pass => false,
-            Merge::Identical => true,
-            Merge::Interleave(_) | Merge::Rows(_) => {
-                return Err(Error::unsupported(
-                    "RETURNING of rows that are inserted on several shards is not supported",
-                )
-                .with_hint("Leave RETURNING out, or insert the rows one by one."));
+        let Several { forward, has_rows, rows_max, describe, .. } = *several;
+        let (is_identical, order) = match &forward.merge {
+            Merge::Count | Merge::Concat | Merge::Pass => (false, None),
+            Merge::Identical => (true, None),
+            Merge::Interleave(order) => (false, Some(order)),
+            Merge::Rows(_) => {
+                return Err(Error::unsupported("locking rows of several shards in an order is not supported")
+                    .with_hint("Leave ORDER BY and LIMIT out, or name the sharding key."));
             }
         };
+        let mut kept: Option<Kept> = order.map(|_| Kept::new(self.shared.engine.store().reservation()));
         if has_rows && rows_max > 0 {
             return Err(Error::unsupported(
                 "a row limit for a statement that writes to several shards is not supported",
@@ -386,14 +411,7 @@ impl SqlSession {
         let formats = Arc::clone(&portal.formats);
         let mut tags: Vec<String> = Vec::new();
         for sent in &forward.statements {
-            let pick = |place: &u16| values.get(usize::from(*place)).copied();
-            let (own, types) = match &sent.parameters {
-                None => (values.to_vec(), declared.to_vec()),
-                Some(places) => (
-                    places.iter().filter_map(pick).collect(),
-                    places.iter().map(|place| declared.get(usize::from(*place)).copied().unwrap_or(0)).collect(),
-                ),
-            };
+            let (own, types) = several.own(sent);
             let sending = Sending {
                 text: &sent.text,
                 is_write: true,
@@ -403,7 +421,11 @@ impl SqlSession {
                 rows_max: 0,
             };
             let place = self.begin_remote(sent.server).await?;
-            let ended = if tags.is_empty() {
+            let ended = if let Some(kept) = &mut kept {
+                kept.next();
+                let mut taker = gather::Keeping { kept, sink, is_first: tags.is_empty() };
+                self.on_remote(place, true, &mut taker, |lease| sending.queue(lease)).await
+            } else if tags.is_empty() {
                 self.on_remote(place, true, &mut Forwarding(sink), |lease| sending.queue(lease)).await
             } else if is_identical {
                 self.on_remote(place, true, &mut Nothing, |lease| sending.queue(lease)).await
@@ -415,6 +437,9 @@ impl SqlSession {
                 return Err(Error::internal("a statement on several shards has not come to its end"));
             };
             tags.push(tag);
+        }
+        if let (Some(kept), Some(order)) = (kept, order) {
+            kept.send(order, sink).await?;
         }
         if is_identical && tags.iter().any(|tag| *tag != tags[0]) {
             return Err(Error::new(
@@ -565,6 +590,22 @@ impl SqlSession {
         self.notices.extend(notices.map(|notice| Notice { severity: notice.severity, error: notice.error }));
     }
 
+    /// A statement about shards as the engine runs it.
+    pub(super) async fn plan_for_engine(
+        &self,
+        statement: &Arc<ashlar_query::Statement>,
+        types: &[u32],
+    ) -> Result<Arc<ashlar_query::Statement>> {
+        let engine = self.engine()?;
+        let catalog = self.catalog().seen_by(self.identity());
+        let (own, types) = (Arc::clone(statement), types.to_vec());
+        self.beside_pool(move || match &own.kind {
+            Kind::Sharded(plan) => plan.by_engine(&engine, &catalog, &types),
+            _ => Err(Error::internal("this is not about shards")),
+        })
+        .await?
+    }
+
     /// Runs a statement that more than one shard has to be asked for.
     async fn run_by_engine<S: RowSink>(
         &mut self,
@@ -575,15 +616,7 @@ impl SqlSession {
         sink: &mut S,
         describe: bool,
     ) -> Result<Executed> {
-        let engine = self.engine()?;
-        let catalog = self.catalog().seen_by(self.identity());
-        let (own, types) = (Arc::clone(statement), types.to_vec());
-        let planned = self
-            .beside_pool(move || match &own.kind {
-                Kind::Sharded(plan) => plan.by_engine(&engine, &catalog, &types),
-                _ => Err(Error::internal("this is not about shards")),
-            })
-            .await??;
+        let planned = self.plan_for_engine(statement, types).await?;
         let told = |columns: Option<&Arc<[ashlar_query::Column]>>| {
             columns.map(|columns| {
                 columns.iter().map(|column| (column.name.clone(), column.oid)).collect::<Vec<(String, u32)>>()

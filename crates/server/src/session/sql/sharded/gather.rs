@@ -1,0 +1,372 @@
+//! Answers of several shards that become one without the engine: rows one after the other, sorted, counted off or added.
+//!
+//! All shards are asked at once, each on a connection of its own. What a shard has not been asked for yet waits in its socket, so
+//! that little more than a row of each is held here. Called by `run_sharded`, for statements that only read, outside of what a
+//! transaction has on its connections; and by `run_several`, for the rows of an INSERT.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_protocol::pg::ValueFormat;
+use ashlar_query::sharded::ShardedPlan;
+use ashlar_query::transaction::Isolation;
+use ashlar_shard::backend::{Ended, Progress, Step, Taker};
+use ashlar_shard::merge::{Field, Merger};
+use ashlar_shard::pool::Lease;
+use ashlar_shard::route::{Merge, ShardStatement};
+use ashlar_store::Reservation;
+
+use super::{Executed, Forwarding, Portal, RowSink, RowsOnly, Sending, Several, SqlSession};
+
+/// Bytes of rows that are handed on together.
+const HANDED_BYTES: usize = 8 * 1024;
+
+/// Rows between two turns of the thread's other connections.
+const ROWS_PER_TURN: u64 = 1024;
+
+/// Tag and length of a message.
+const HEADER_BYTES: usize = 5;
+
+impl SqlSession {
+    /// Runs a SELECT over several shards; `None`, before any of them was asked for a row: the engine has to.
+    pub(super) async fn gather<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        plan: &ShardedPlan,
+        several: &Several<'_>,
+        sink: &mut S,
+    ) -> Result<Option<Executed>> {
+        let Several { forward, rows_max, describe, .. } = *several;
+        // Other connections do not read what the transaction's own have written, or would all be as of one moment.
+        if rows_max > 0 || !self.remotes.is_empty() || self.isolation() == Isolation::RepeatableRead {
+            return Ok(None);
+        }
+        // Borrowed in one order by all, so that none holds what another one waits for.
+        let mut servers: Vec<&str> = forward.statements.iter().map(|sent| sent.server).collect();
+        servers.sort_unstable();
+        servers.dedup();
+        let mut leases: Vec<Lease> = Vec::with_capacity(servers.len());
+        for server in &servers {
+            leases.push(self.lend(server).await?);
+        }
+        let of = |sent: &ShardStatement<'_>| servers.iter().position(|server| *server == sent.server).unwrap_or(0);
+        let lines: Vec<usize> = forward.statements.iter().map(of).collect();
+        let mut formats: Vec<ValueFormat> = portal.formats.to_vec();
+        let mut merger = None;
+        if let Merge::Rows(gathering) = &forward.merge {
+            let merge = gathering.merge;
+            let mut fields = Vec::new();
+            if !(merge.keys.is_empty() && merge.aggregates.is_empty()) {
+                if plan.gathered().is_none() {
+                    let first = &forward.statements[0];
+                    let (_, types) = several.own(first);
+                    let described = super::stoppable(leases[lines[0]].describe(&first.text, &types), &self.cancel);
+                    let described = described.await.map_err(|error| own_place(error, plan, first))?;
+                    plan.describe_gathered(&described);
+                }
+                formats.resize(formats.len() + merge.hidden, ValueFormat::Text);
+                let is_binary = |at: usize| !describe && formats.get(at) == Some(&ValueFormat::Binary);
+                let types = plan.gathered().unwrap_or_default();
+                fields.extend(types.iter().enumerate().map(|(at, oid)| Field { oid: *oid, is_binary: is_binary(at) }));
+            }
+            // How the servers compare text is not asked.
+            match Merger::new(gathering, &fields, forward.statements.len(), false) {
+                Ok(made) => merger = Some((made, merge.hidden)),
+                Err(error) if error.code() == ErrorCode::FeatureNotSupported => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        let held = self.shared.engine.store().reservation();
+        let asked = Asked { several, formats: &formats, lines: &lines, plan };
+        let cancel = self.cancel.clone();
+        let ended = {
+            let work = async {
+                match &mut merger {
+                    Some((merger, hidden)) => asked.merge(&mut leases, merger, *hidden, held, sink).await,
+                    None => asked.follow(&mut leases, sink).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                ended = work => ended,
+                () = cancel.cancelled() => Err(cancel.error()),
+            }
+        };
+        if ended.is_err() && cancel.is_cancelled() {
+            // Whoever stopped it finds it stopped on the shards.
+            for lease in &leases {
+                lease.canceller().cancel().await;
+            }
+        }
+        for mut lease in leases {
+            self.pass_notices(lease.take_notices());
+        }
+        Ok(Some(super::ended_as(ended?, &mut portal.progress, "", "")))
+    }
+}
+
+/// A SELECT on its way to several shards.
+struct Asked<'a> {
+    several: &'a Several<'a>,
+    /// Of the shards' columns.
+    formats: &'a [ValueFormat],
+    /// By statement: which connection it runs on.
+    lines: &'a [usize],
+    plan: &'a ShardedPlan,
+}
+
+impl Asked<'_> {
+    /// Sends a statement without waiting for anything but that it is sent.
+    async fn send(&self, at: usize, leases: &mut [Lease]) -> Result<()> {
+        let sent = &self.several.forward.statements[at];
+        let (own, types) = self.several.own(sent);
+        let sending = Sending {
+            text: &sent.text,
+            is_write: false,
+            types: &types,
+            extended: (!self.several.describe).then_some((own.as_slice(), self.formats)),
+            portal: "",
+            rows_max: 0,
+        };
+        let lease = &mut leases[self.lines[at]];
+        sending.queue(lease);
+        lease.flush().await
+    }
+
+    fn placed(&self, error: Error, at: usize) -> Error {
+        own_place(error, self.plan, &self.several.forward.statements[at])
+    }
+
+    /// One answer after the other, while the shards behind are at work.
+    async fn follow<S: RowSink>(&self, leases: &mut [Lease], sink: &mut S) -> Result<Ended> {
+        let count = self.lines.len();
+        for at in 0..count {
+            if !self.lines[..at].contains(&self.lines[at]) {
+                self.send(at, leases).await?;
+            }
+        }
+        let mut tags = Vec::with_capacity(count);
+        for at in 0..count {
+            let lease = &mut leases[self.lines[at]];
+            let ended = match at {
+                0 => lease.answer(&mut Forwarding(sink)).await,
+                _ => lease.answer(&mut RowsOnly(sink)).await,
+            };
+            let Ended::Complete(tag) = ended.map_err(|error| self.placed(error, at))? else {
+                return Err(Error::internal("a query on several shards has not come to its end"));
+            };
+            tags.push(tag);
+            // A server with several shards answers for one after the other.
+            if let Some(next) = (at + 1..count).find(|next| self.lines[*next] == self.lines[at]) {
+                self.send(next, leases).await?;
+            }
+        }
+        super::sum_of(&tags).map(Ended::Complete)
+    }
+
+    /// The rows of all in their order, or what they add up to. Every statement has a connection of its own.
+    async fn merge<S: RowSink>(
+        &self,
+        leases: &mut [Lease],
+        merger: &mut Merger,
+        hidden: usize,
+        mut held: Reservation,
+        sink: &mut S,
+    ) -> Result<Ended> {
+        for at in 0..self.lines.len() {
+            self.send(at, leases).await?;
+        }
+        let mut sources: Vec<Source> = self.lines.iter().map(|_| Source::default()).collect();
+        let mut out: Vec<u8> = Vec::new();
+        let (mut waiting, mut rows) = (0, 0);
+        let mut is_described = false;
+        loop {
+            while let Some(at) = merger.needs() {
+                let (lease, source) = (&mut leases[self.lines[at]], &mut sources[at]);
+                match lease.next_step(&mut source.progress).await.map_err(|error| self.placed(error, at))? {
+                    Step::Description(message) if !is_described => {
+                        is_described = true;
+                        sink.forward(&cut(lease.row(&message), hidden)?, 0);
+                    }
+                    Step::Description(_) => {}
+                    Step::Row(row) => {
+                        // As it came, and what of it is compared.
+                        let bytes = 2 * row.len();
+                        if bytes > source.charged {
+                            held.grow(bytes - source.charged)?;
+                            source.charged = bytes;
+                        }
+                        merger.push(at, lease.row(&row))?;
+                        lease.consume_row(&row);
+                    }
+                    Step::End(_) => {
+                        source.is_ended = true;
+                        merger.finish(at);
+                    }
+                }
+            }
+            match merger.pop()? {
+                Some(body) => {
+                    let length = u32::try_from(body.len() + 4).map_err(|_| too_long())?;
+                    out.push(b'D');
+                    out.extend_from_slice(&length.to_be_bytes());
+                    out.extend_from_slice(&body);
+                    (waiting, rows) = (waiting + 1, rows + 1);
+                    if out.len() >= HANDED_BYTES {
+                        sink.forward(&out, std::mem::take(&mut waiting));
+                        out.clear();
+                        out.shrink_to(2 * HANDED_BYTES);
+                        sink.ready().await?;
+                    }
+                    if rows % ROWS_PER_TURN == 0 {
+                        tokio::task::yield_now().await;
+                    }
+                }
+                None if merger.is_done() => break,
+                None => {}
+            }
+        }
+        // What is left is no more than LIMIT lets each shard send: the connection is of use again afterwards.
+        for (at, source) in sources.iter_mut().enumerate() {
+            let lease = &mut leases[self.lines[at]];
+            while !source.is_ended {
+                match lease.next_step(&mut source.progress).await.map_err(|error| self.placed(error, at))? {
+                    Step::Description(message) if !is_described => {
+                        is_described = true;
+                        sink.forward(&cut(lease.row(&message), hidden)?, 0);
+                    }
+                    Step::Description(_) => {}
+                    Step::Row(row) => lease.consume_row(&row),
+                    Step::End(_) => source.is_ended = true,
+                }
+            }
+        }
+        sink.forward(&out, waiting);
+        sink.ready().await?;
+        Ok(Ended::Complete(format!("SELECT {rows}")))
+    }
+}
+
+/// A shard whose rows are put together with others'.
+#[derive(Default)]
+struct Source {
+    progress: Progress,
+    /// Bytes that its rows may take.
+    charged: usize,
+    is_ended: bool,
+}
+
+/// An error whose place is one in the client's text, where the shard has been sent that.
+fn own_place(error: Error, plan: &ShardedPlan, sent: &ShardStatement<'_>) -> Error {
+    if *sent.text == *plan.text() { error } else { error.nowhere() }
+}
+
+fn too_long() -> Error {
+    Error::new(ErrorCode::ProgramLimitExceeded, "a row is too long")
+}
+
+fn broken() -> Error {
+    Error::new(ErrorCode::ProtocolViolation, "a shard sent what cannot be read")
+}
+
+/// A RowDescription without its last columns.
+fn cut(message: &[u8], hidden: usize) -> Result<Vec<u8>> {
+    let body = message.get(HEADER_BYTES..).ok_or_else(broken)?;
+    let count = usize::from(u16::from_be_bytes(*body.first_chunk().ok_or_else(broken)?));
+    let kept = count.checked_sub(hidden).ok_or_else(broken)?;
+    let mut end = 2;
+    for _ in 0..kept {
+        let rest = body.get(end..).ok_or_else(broken)?;
+        // After the name: table, column, type, length, modifier, format.
+        end += rest.iter().position(|byte| *byte == 0).ok_or_else(broken)? + 1 + 18;
+    }
+    let columns = body.get(2..end).ok_or_else(broken)?;
+    let mut made = vec![b'T'];
+    made.extend_from_slice(&u32::try_from(end + 4).map_err(|_| broken())?.to_be_bytes());
+    made.extend_from_slice(&u16::try_from(kept).map_err(|_| broken())?.to_be_bytes());
+    made.extend_from_slice(columns);
+    Ok(made)
+}
+
+/// Rows that an INSERT has given back on several shards, kept until all have: the client gets them in the order of VALUES.
+pub(super) struct Kept {
+    memory: Reservation,
+    /// By statement: messages, and where each of them lies.
+    answers: Vec<(Vec<u8>, VecDeque<Range<usize>>)>,
+    failure: Option<Error>,
+}
+
+impl Kept {
+    pub(super) fn new(memory: Reservation) -> Self {
+        Self { memory, answers: Vec::new(), failure: None }
+    }
+
+    /// What comes now is the next statement's.
+    pub(super) fn next(&mut self) {
+        self.answers.push((Vec::new(), VecDeque::new()));
+    }
+
+    fn keep(&mut self, messages: &[u8], count: u64) -> Result<()> {
+        let Some((bytes, places)) = self.answers.last_mut() else { return Ok(()) };
+        let rows = usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(size_of::<Range<usize>>());
+        // Twice: both grow by doubling.
+        self.memory.grow(messages.len().saturating_add(rows).saturating_mul(2))?;
+        let mut rest = messages;
+        while !rest.is_empty() {
+            let length: [u8; 4] = *rest.get(1..).and_then(<[u8]>::first_chunk).ok_or_else(broken)?;
+            let length = usize::try_from(u32::from_be_bytes(length)).map_err(|_| broken())? + 1;
+            let (row, behind) = rest.split_at_checked(length).ok_or_else(broken)?;
+            places.push_back(bytes.len()..bytes.len() + length);
+            bytes.extend_from_slice(row);
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Hands all of them out: the n-th row is the next one of the n-th statement in `order`. Where a shard has left rows out, as
+    /// ON CONFLICT DO NOTHING does, nobody knows which: then those of each shard follow one another.
+    pub(super) async fn send<S: RowSink>(mut self, order: &[u16], sink: &mut S) -> Result<()> {
+        let wanted = |at: usize| order.iter().filter(|statement| usize::from(**statement) == at).count();
+        let is_whole = self.answers.iter().enumerate().all(|(at, (_, places))| places.len() == wanted(at));
+        if !is_whole {
+            for (bytes, places) in &self.answers {
+                sink.forward(bytes, places.len() as u64);
+                sink.ready().await?;
+            }
+            return Ok(());
+        }
+        for statement in order {
+            let Some((bytes, places)) = self.answers.get_mut(usize::from(*statement)) else { continue };
+            let Some(place) = places.pop_front() else { continue };
+            sink.forward(&bytes[place], 1);
+            sink.ready().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the rows of a statement, and hands on how the first describes them.
+pub(super) struct Keeping<'s, S> {
+    pub(super) kept: &'s mut Kept,
+    pub(super) sink: &'s mut S,
+    pub(super) is_first: bool,
+}
+
+impl<S: RowSink> Taker for Keeping<'_, S> {
+    fn describe(&mut self, message: &[u8]) {
+        if self.is_first {
+            self.sink.forward(message, 0);
+        }
+    }
+
+    fn rows(&mut self, messages: &[u8], count: u64) {
+        if self.kept.failure.is_none() {
+            self.kept.failure = self.kept.keep(messages, count).err();
+        }
+    }
+
+    async fn ready(&mut self) -> Result<()> {
+        self.kept.failure.take().map_or(Ok(()), Err)
+    }
+}

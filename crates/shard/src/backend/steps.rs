@@ -1,0 +1,73 @@
+//! An answer step by step, for whoever puts the rows of several connections together: nothing is read ahead but what the
+//! kernel had, so a shard whose rows are not needed yet waits.
+
+use std::ops::Range;
+
+use ashlar_base::{Error, Result};
+use ashlar_protocol::pg::client::{self, HEADER_BYTES};
+
+use super::{Backend, Ended};
+
+/// What comes next in an answer. The bytes are there until the connection is asked again.
+#[derive(Debug)]
+pub enum Step {
+    /// RowDescription, whole.
+    Description(Range<usize>),
+    /// The body of a DataRow, which [`Backend::consume_row`] steps over.
+    Row(Range<usize>),
+    /// All has been answered.
+    End(Ended),
+}
+
+/// How far an answer has come.
+#[derive(Debug, Default)]
+pub struct Progress {
+    failure: Option<Error>,
+    ended: Option<Ended>,
+}
+
+impl Backend {
+    /// Waits for the next step of what is queued and flushed. Rows of all but the last queued statement are passed over.
+    ///
+    /// # Errors
+    /// What the shard says, once everything is answered; 08006 where it is gone.
+    pub async fn next_step(&mut self, progress: &mut Progress) -> Result<Step> {
+        loop {
+            let passes_on = self.awaited == 1;
+            match self.peek()? {
+                None => {
+                    self.fill().await?;
+                    continue;
+                }
+                Some((b'D', length)) if passes_on && progress.failure.is_none() => {
+                    return Ok(Step::Row(self.start + HEADER_BYTES..self.start + length));
+                }
+                Some((b'D', length)) => {
+                    self.consume(length);
+                    continue;
+                }
+                Some(_) => {}
+            }
+            let (tag, range) = self.message().await?;
+            match tag {
+                b'T' if passes_on => return Ok(Step::Description(range.start - HEADER_BYTES..range.end)),
+                b'C' => {
+                    let mut body = &self.inbox[range];
+                    let text = client::take_string(&mut body).map(str::to_owned);
+                    progress.ended = Some(Ended::Complete(text.map_err(|_| self.garbled())?));
+                }
+                b'E' => {
+                    let error = self.failure_of(&self.inbox[range]);
+                    progress.failure.get_or_insert(error);
+                }
+                // Nothing that is put together copies.
+                b'G' | b'H' => return Err(self.garbled()),
+                _ => {}
+            }
+            if self.note(tag, progress.failure.as_ref())? {
+                let ended = progress.ended.take().unwrap_or(Ended::Empty);
+                return progress.failure.take().map_or(Ok(Step::End(ended)), Err);
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Rows of several shards put together without the engine: sorted, counted off, added, or one after the other.
+
+use ashlar_tests::process::{PATIENCE, wait_for};
+use tokio_postgres::NoTls;
+
+use super::*;
+
+const COLUMNS: &str = "k bigint PRIMARY KEY, n int, s smallint, d numeric(12,3), f float8, day date, at timestamptz, \
+                       b boolean, u uuid, v text, c text COLLATE \"C\", j json";
+
+/// What shards answer and nobody plans again, whether it is sorted by itself.
+const STATEMENTS: &[&str] = &[
+    "SELECT * FROM t ORDER BY k",
+    "SELECT k, v, j FROM t ORDER BY n DESC, k",
+    "SELECT k FROM t ORDER BY n NULLS FIRST, k DESC",
+    "SELECT v FROM t ORDER BY d DESC NULLS LAST, k LIMIT 7",
+    "SELECT k, n + 1 AS next FROM t ORDER BY abs(n), k LIMIT 9 OFFSET 4",
+    "SELECT k FROM t ORDER BY day, at DESC, k OFFSET 30",
+    "SELECT k, f FROM t ORDER BY f, k LIMIT 1000",
+    "SELECT k, b, u FROM t ORDER BY b, u, k",
+    "SELECT k FROM t ORDER BY v COLLATE \"C\", k LIMIT 20",
+    "SELECT k FROM t WHERE n > 3 AND v <> 'x' ORDER BY k LIMIT 3",
+    "SELECT k FROM t WHERE n > 1000 ORDER BY k",
+    "SELECT k FROM t ORDER BY k LIMIT 0",
+    "SELECT k FROM t ORDER BY k LIMIT 5 OFFSET 500",
+    "SELECT count(*) FROM t",
+    "SELECT count(*), count(n), sum(n), sum(k), sum(s), sum(d), min(day), max(at), min(f), max(d) FROM t",
+    "SELECT count(*), sum(n), min(k) FROM t WHERE n > 1000",
+    "SELECT k, j, v FROM t WHERE n < 9",
+    "SELECT * FROM t",
+    "SELECT a.k, b.n FROM t a JOIN t b ON a.k = b.k ORDER BY a.k LIMIT 12",
+];
+
+fn fill(clients: &mut [&mut pg::Connection]) {
+    for k in 0..90i64 {
+        let value = |every: i64, text: String| if k % every == 0 { "NULL".to_owned() } else { text };
+        let sql = format!(
+            "INSERT INTO t VALUES ({k}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {})",
+            value(7, (k * 31 % 17 - 5).to_string()),
+            k % 5,
+            value(6, format!("{}.{:03}", k * 13 % 23 - 9, k)),
+            value(11, format!("{}.5", k * 7 % 19 - 9)),
+            value(8, format!("'2024-01-{:02}'", k % 9 + 1)),
+            value(9, format!("'2024-01-{:02} 10:00+02'", k % 28 + 1)),
+            value(3, (k % 2 == 0).to_string()),
+            value(5, format!("'00000000-0000-0000-0000-0000000000{:02}'", k * 3 % 90)),
+            value(4, format!("'v {}'", k * 11 % 13)),
+            value(4, format!("'{}'", k % 3)),
+            value(2, format!("'{{\"k\": {k}}}'")),
+        );
+        clients.iter_mut().for_each(|client| done(client, &sql));
+    }
+}
+
+#[test]
+fn rows_put_together_are_those_of_one_server() {
+    for shards in [2, 3] {
+        let fleet = Fleet::start(shards);
+        let oracle = Postgres::start().unwrap();
+        let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+        let mut client = fleet.client();
+        done(&mut alone, &format!("CREATE TABLE t ({COLUMNS})"));
+        done(&mut client, &format!("CREATE TABLE t ({}) {}", COLUMNS.replace(" COLLATE \"C\"", ""), fleet.by("k")));
+        fill(&mut [&mut alone, &mut client]);
+        for sql in STATEMENTS {
+            let route = format!("{:?}", rows(&mut client, &format!("EXPLAIN (ROUTE) {sql}")));
+            assert!(route.contains("Merge: rows"), "{sql}: {route}");
+            let (mut expected, mut found) = (rows(&mut alone, sql), rows(&mut client, sql));
+            if !sql.contains("ORDER BY") {
+                expected.sort();
+                found.sort();
+            }
+            assert_eq!(found, expected, "on {shards} shards: {sql}");
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(&fleet.ashlar.connection_string(), NoTls).await.unwrap();
+            let _connection = tokio::spawn(connection);
+            // Columns that only the order needs are not the client's, in either protocol.
+            let sql = "SELECT k, v FROM t ORDER BY n NULLS FIRST, d, k LIMIT 4";
+            let messages = client.simple_query(sql).await.unwrap();
+            for message in &messages {
+                if let tokio_postgres::SimpleQueryMessage::Row(row) = message {
+                    let names: Vec<&str> = row.columns().iter().map(|column| column.name()).collect();
+                    assert_eq!(names, ["k", "v"]);
+                }
+            }
+            let first: Vec<i64> = client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+            let wanted = rows(&mut alone, sql);
+            let wanted: Vec<i64> = wanted.iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect();
+            assert_eq!(first, wanted);
+            // Binary values, compared and added.
+            let sql = "SELECT k, n FROM t WHERE n >= $1 ORDER BY d DESC, k LIMIT $2 OFFSET $3";
+            let statement = client.prepare(sql).await.unwrap();
+            for (least, take, skip) in [(-5i32, 10i64, 0i64), (0, 5, 5), (3, 100, 2), (100, 5, 0)] {
+                let found = client.query(&statement, &[&least, &take, &skip]).await.unwrap();
+                let found: Vec<(i64, i32)> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
+                let sql =
+                    format!("SELECT k, n FROM t WHERE n >= {least} ORDER BY d DESC, k LIMIT {take} OFFSET {skip}");
+                let wanted = rows(&mut alone, &sql);
+                let number = |cell: &Option<String>| cell.as_ref().unwrap().parse::<i64>().unwrap();
+                let wanted: Vec<(i64, i32)> =
+                    wanted.iter().map(|row| (number(&row[0]), i32::try_from(number(&row[1])).unwrap())).collect();
+                assert_eq!(found, wanted, "{sql}");
+            }
+            let sums = client.query_one("SELECT count(*), sum(n), min(day), max(f) FROM t", &[]).await.unwrap();
+            let wanted = rows(&mut alone, "SELECT count(*), sum(n), max(f) FROM t").remove(0);
+            assert_eq!(sums.get::<_, i64>(0).to_string(), wanted[0].clone().unwrap());
+            assert_eq!(sums.get::<_, i64>(1).to_string(), wanted[1].clone().unwrap());
+            assert_eq!(sums.get::<_, f64>(3).to_string(), wanted[2].clone().unwrap());
+        });
+        // A cursor and EXPLAIN ANALYZE are the engine's.
+        done(&mut client, "BEGIN");
+        done(&mut client, "DECLARE c CURSOR FOR SELECT k FROM t ORDER BY k LIMIT 5");
+        assert_eq!(rows(&mut client, "FETCH ALL FROM c").len(), 5);
+        done(&mut client, "COMMIT");
+        assert!(!rows(&mut client, "EXPLAIN ANALYZE SELECT k FROM t ORDER BY k LIMIT 5").is_empty());
+        // Connections have come back clean: all of them are idle now.
+        assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "90");
+        fleet.ashlar.check_log();
+    }
+}
+
+#[test]
+fn inserted_rows_come_back_in_the_order_of_values() {
+    let fleet = Fleet::start(3);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    done(&mut alone, "CREATE TABLE t (k bigint PRIMARY KEY, v text)");
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    let values = |range: std::ops::Range<i64>| {
+        range.map(|k| format!("({}, 'v{k}')", k * 37 % 101)).collect::<Vec<_>>().join(", ")
+    };
+    for sql in [
+        format!("INSERT INTO t VALUES {} RETURNING k, v || '!' AS w", values(0..40)),
+        format!("INSERT INTO t VALUES {} ON CONFLICT (k) DO UPDATE SET v = 'again' RETURNING *", values(30..60)),
+    ] {
+        assert_eq!(rows(&mut client, &sql), rows(&mut alone, &sql), "{sql}");
+    }
+    // Which rows are left out only the shards know.
+    let sql = format!("INSERT INTO t VALUES {} ON CONFLICT DO NOTHING RETURNING k", values(50..80));
+    let (mut found, mut expected) = (rows(&mut client, &sql), rows(&mut alone, &sql));
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    let all = "SELECT * FROM t ORDER BY k";
+    assert_eq!(rows(&mut client, all), rows(&mut alone, all));
+    // One that is there already: none of them is new.
+    let error = refused(&mut client, &format!("INSERT INTO t VALUES {} RETURNING k", values(75..100)));
+    assert!(error.contains("23505"), "{error}");
+    assert_eq!(rows(&mut client, all), rows(&mut alone, all));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&fleet.ashlar.connection_string(), NoTls).await.unwrap();
+        let _connection = tokio::spawn(connection);
+        let sql = "INSERT INTO t VALUES ($1, $2), ($3, $4), ($5, $2), ($6, $4) RETURNING k, v";
+        let statement = client.prepare(sql).await.unwrap();
+        let found = client.query(&statement, &[&1001i64, &"a", &1000i64, &"b", &1003i64, &1002i64]).await.unwrap();
+        let found: Vec<(i64, String)> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let wanted = [(1001, "a"), (1000, "b"), (1003, "a"), (1002, "b")];
+        assert_eq!(found, wanted.map(|(k, v)| (k, v.to_owned())));
+    });
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_shard_that_does_not_answer_is_given_up_with_the_others() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    for k in 0..20 {
+        done(&mut client, &format!("INSERT INTO t VALUES ({k}, 'a')"));
+    }
+    let mut holder = fleet.shard(1);
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'SELECT%'";
+    let mut watcher = fleet.shard(1);
+    for sql in ["SELECT k FROM t ORDER BY k", "SELECT k FROM t", "SELECT sum(k) FROM t"] {
+        // Described before the lock: only reading waits.
+        done(&mut client, sql);
+        done(&mut holder, "BEGIN");
+        done(&mut holder, "LOCK TABLE t IN ACCESS EXCLUSIVE MODE");
+        let (address, key) = (fleet.ashlar.pg(), client.key.clone());
+        let asking = std::thread::spawn(move || {
+            let error = refused(&mut client, sql);
+            (client, error)
+        });
+        assert!(wait_for(PATIENCE, || watcher.value(waiting).unwrap() == "1"), "{sql}");
+        pg::cancel(address, &key).unwrap();
+        let error;
+        (client, error) = asking.join().unwrap();
+        assert!(error.contains("57014"), "{sql}: {error}");
+        assert!(wait_for(PATIENCE, || watcher.value(waiting).unwrap() == "0"), "{sql}");
+        done(&mut holder, "ROLLBACK");
+        assert_eq!(rows(&mut client, "SELECT k FROM t ORDER BY k").len(), 20);
+    }
+    // What one shard finds wrong is the statement's error, and says where.
+    done(&mut fleet.shard(1), "UPDATE t SET v = '0'");
+    done(&mut fleet.shard(0), "UPDATE t SET v = '1'");
+    let error = refused(&mut client, "SELECT k FROM t ORDER BY 1 / CAST(v AS int), k");
+    assert!(error.contains("22012") && error.contains("shard s1"), "{error}");
+    assert_eq!(rows(&mut client, "SELECT k FROM t ORDER BY k").len(), 20);
+    fleet.ashlar.check_log();
+}
