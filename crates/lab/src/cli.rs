@@ -41,7 +41,7 @@ enum Command {
     /// Write report.html and report.md of some runs.
     Report(ReportOptions),
     /// Measure all rows of a table, and write it: `bench` for docs/benchmarks.md, `geode`, `hazelcast`, `impala` and `tpcc` for what
-    /// others have shown of their products.
+    /// others have shown of their products, `proxy` for what stands before PostgreSQL.
     ///
     /// Without --quick or --full a suite is of a length between the two: of `bench`, half an hour. Exit status 1 if a run failed or had
     /// wrong answers.

@@ -1,5 +1,5 @@
-//! A proxy that shards, before two PostgreSQLs: ShardingSphere-Proxy, which needs a JDK and Maven, as the targets of `grids` do, and the network once: Maven
-//! fetches its jars.
+//! Proxies that shard, before two PostgreSQLs and one: Ashlar, and ShardingSphere-Proxy, which needs a JDK and Maven, as the targets of `grids` do, and the
+//! network once: Maven fetches its jars.
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
 
@@ -8,28 +8,68 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-#[test]
-fn transactions_are_done_by_a_proxy_that_shards() {
+/// Measures one target once, in windows of so many seconds; its measurement, in which nothing went wrong.
+fn measured(workload: &[&str], target: &str, seconds: &str) -> Value {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let program = Path::new(env!("CARGO_BIN_EXE_ashlar-lab"));
     let mut command = Command::new(program);
-    // Its jars are where Cargo's other files are.
+    // ShardingSphere's jars are where Cargo's other files are, and so is Ashlar.
     command.env("CARGO_TARGET_DIR", program.ancestors().nth(2).unwrap());
-    command.args(["run", "tpcc", "--target", "shardingsphere", "--threads", "2", "--repeat", "1"]);
-    // A Java machine that is cold is slow, so the window is not of one second.
-    command.args(["--warehouses", "2", "--items", "200", "--customers", "20", "--warm-up", "0", "--seconds", "3"]);
-    command.args(["--server-cores", "none", "--client-cores", "none", "--out"]).arg(&path).stdin(Stdio::null());
+    command.arg("run").args(workload).args(["--target", target, "--threads", "2", "--repeat", "1"]);
+    command.args(["--warm-up", "0", "--seconds", seconds, "--server-cores", "none", "--client-cores", "none", "--out"]);
+    command.arg(&path).stdin(Stdio::null());
+    let ashlar = program.with_file_name("ashlar");
+    if ashlar.is_file() {
+        command.arg("--ashlar").arg(ashlar);
+    }
     let output = command.output().unwrap();
     let text = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).join("\n");
     assert_eq!(output.status.code(), Some(0), "{text}");
     let run: Value = serde_json::from_str(&std::fs::read_to_string(path.join("run.json")).unwrap()).unwrap();
-    let one = &run["measurements"][0];
-    // Among the answers that are checked are the conditions of consistency over both shards, after the window.
+    let one = run["measurements"][0].clone();
+    // Among the answers that are checked are the conditions of consistency over all shards, after the window.
     assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(0)), "{one}");
     assert!(one["operations"].as_u64().unwrap() > 0, "{one}");
+    one
+}
+
+/// Whether these are its processes, and all of them did something.
+fn did_something(one: &Value, names: &[&str]) {
     let parts = one["server_parts"].as_array().unwrap();
-    let names: Vec<&str> = parts.iter().filter_map(|part| part["name"].as_str()).collect();
-    assert_eq!(names, ["shardingsphere", "postgres-0", "postgres-1"]);
-    assert!(parts.iter().all(|part| part["cpu_seconds"].as_f64().unwrap() > 0.0), "both shards are asked: {one}");
+    let found: Vec<&str> = parts.iter().filter_map(|part| part["name"].as_str()).collect();
+    assert_eq!(found, names);
+    assert!(parts.iter().all(|part| part["cpu_seconds"].as_f64().unwrap() > 0.0), "all shards are asked: {one}");
+}
+
+const TPCC: &[&str] = &["tpcc", "--warehouses", "2", "--items", "200", "--customers", "20"];
+
+#[test]
+fn transactions_are_done_by_a_proxy_that_shards() {
+    // A Java machine that is cold is slow, so the window is not of one second.
+    did_something(&measured(TPCC, "shardingsphere", "3"), &["shardingsphere", "postgres-0", "postgres-1"]);
+}
+
+#[test]
+fn transactions_are_done_by_ashlar_before_two_servers_and_before_one() {
+    did_something(&measured(TPCC, "ashlar-proxy-2", "2"), &["ashlar-proxy", "postgres-0", "postgres-1"]);
+    did_something(&measured(TPCC, "ashlar-proxy", "1"), &["ashlar-proxy", "postgres"]);
+    // Of accounts, tellers and branches each may be on another server; the sums are those of all.
+    did_something(
+        &measured(&["tpcb", "--scale", "1"], "ashlar-proxy-2", "1"),
+        &["ashlar-proxy", "postgres-0", "postgres-1"],
+    );
+}
+
+#[test]
+fn rows_are_asked_for_through_ashlar_as_a_proxy() {
+    let names = ["ashlar-proxy", "postgres-0", "postgres-1"];
+    for workload in
+        ["sql-key", "sql-update", "sql-sum", "sql-count", "sql-range", "sql-fetch", "sql-join", "query-range"]
+    {
+        let range: &[&str] = if workload.ends_with("range") { &["--range-rows", "20"] } else { &[] };
+        let mut words = vec![workload, "--rows", "2000"];
+        words.extend(range);
+        did_something(&measured(&words, "ashlar-proxy-2", "1"), &names);
+    }
 }

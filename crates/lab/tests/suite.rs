@@ -333,7 +333,10 @@ fn what_a_suite_does_not_have_is_refused() {
     std::fs::write(&page, "no marks\n").unwrap();
     let page = page.to_str().unwrap();
     for (arguments, said) in [
-        (&["suite", "nothing"][..], "there is no suite \"nothing\"; there are bench, geode, hazelcast, impala, tpcc"),
+        (
+            &["suite", "nothing"][..],
+            "there is no suite \"nothing\"; there are bench, geode, hazelcast, impala, tpcc, proxy",
+        ),
         (&["suite", "bench", "--only", "get,gte"], "bench has no rows \"gte\"; it has get, set,"),
         (&["suite", "bench", "--page", page], "has no marks <!-- bench begin -->"),
         (&["suite", "bench", "--quick", "--page", page], "leave out --quick and --only"),

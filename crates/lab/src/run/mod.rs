@@ -361,7 +361,7 @@ impl Session {
             rows: running.sql,
             postgres: server.is_postgres(),
             stores: !matches!(server, Target::Noop | Target::PlainLoop),
-            shards: running.shards(),
+            shards: running.shards,
             engine: matches!(server, Target::Engine(_)),
         };
         let (name, foreign) = (target.to_string(), target.foreign());

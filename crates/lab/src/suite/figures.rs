@@ -28,7 +28,8 @@ pub(super) fn of(row: &Row, steps: &Steps, keys: Option<&[u32]>) -> Result<Shape
         Shown::RatesOfFirst => rates(steps, row.of, None, Against::First),
         Shown::Best => best(steps, row.of),
         Shown::Scaling => scaling(steps, row.of),
-        Shown::Times => times(steps, row.of),
+        Shown::Times => times(steps, row.of, Measure::Mean),
+        Shown::Cpu => times(steps, row.of, Measure::CpuPerOperation),
         Shown::Threads { from, to } => threads(steps, row.of, from, to),
         Shown::Steps { names } => one_and_next(steps, row.of, names),
         Shown::Tails { names } => tails(steps, row.of, names),
@@ -188,8 +189,8 @@ fn scaling(steps: &Steps, of: &[&str]) -> Shape {
     Shape { figures, standing: format!("{many} threads against {few}: {}", joined(vec![standing.join(", ")])) }
 }
 
-fn times(steps: &Steps, of: &[&str]) -> Shape {
-    let all = contenders(steps, of, |_, one| Measure::Mean.of(one));
+fn times(steps: &Steps, of: &[&str], measure: Measure) -> Shape {
+    let all = contenders(steps, of, |_, one| measure.of(one));
     let figures = all.iter().map(|one| figure(one, time)).collect();
     let Some(ours) = all.first().and_then(middle) else {
         return Shape { figures, standing: standing(&all, Against::Others) };

@@ -1,10 +1,10 @@
-//! What four posts have shown of their products, made again on one machine, beside Ashlar. Their own figures, of other machines, stand in the
+//! What three posts have shown of their products, made again on one machine, beside Ashlar. Their own figures, of other machines, stand in the
 //! column that says so; nothing is compared with them.
 
 use super::{Group, Row, Shown, Step, Suite};
 
 /// What the column of other people's figures is called.
-const THEIRS: &str = "what its makers showed";
+pub(super) const THEIRS: &str = "what its makers showed";
 
 /// Geode's four bars, and its curve.
 pub(super) const GEODE: Suite = Suite {
@@ -283,33 +283,4 @@ pub(super) const IMPALA: Suite = Suite {
             }],
         },
     ],
-};
-
-/// TPC-C through proxies.
-pub(super) const TPCC: Suite = Suite {
-    name: "tpcc",
-    about: "TPC-C's transactions on PostgreSQL directly, through a null relay, PgBouncer and ShardingSphere-Proxy, and on Ashlar",
-    wanted: THEIRS,
-    groups: &[Group {
-        name: "tpcc",
-        long: false,
-        steps: &[Step {
-            name: "tpcc",
-            words: "tpcc --warehouses {warehouses} --items {items} --customers {customers} --threads 8 --target postgres,relay,pgbouncer,shardingsphere,ashlar",
-        }],
-        rows: &[
-            Row {
-                what: "New-Orders of TPC-C a minute, {warehouses} warehouses, 8 connections, no think times",
-                wanted: "what a proxy costs",
-                of: &["tpcc"],
-                shown: Shown::PerMinute { kind: "new-order" },
-            },
-            Row {
-                what: "all transactions of it",
-                wanted: "what a proxy costs",
-                of: &["tpcc"],
-                shown: Shown::RatesOfFirst,
-            },
-        ],
-    }],
 };

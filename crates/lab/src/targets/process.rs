@@ -64,6 +64,15 @@ pub(crate) fn folder(name: &str) -> Result<TempDir> {
     Ok(tempfile::Builder::new().prefix(&format!("ashlar-lab-{name}-")).tempdir()?)
 }
 
+/// The same on a file system in memory, where there is one: what is written there is not waited for, as no other target waits for a disk.
+pub(super) fn folder_in_memory(name: &str) -> Result<TempDir> {
+    let memory = Path::new("/dev/shm");
+    if !memory.is_dir() {
+        return folder(name);
+    }
+    Ok(tempfile::Builder::new().prefix(&format!("ashlar-lab-{name}-")).tempdir_in(memory)?)
+}
+
 /// A command on these cores. `taskset` becomes the program, so the process id is the server's.
 pub(crate) fn pinned(cores: Option<&str>, program: &Path) -> Command {
     match cores {

@@ -46,7 +46,7 @@ fn line(id: u64, out: &mut Vec<u8>) {
 
 /// The table with so many rows.
 pub(super) fn table(rows: u64) -> Table {
-    Table { name: TABLE, columns: COLUMNS.to_owned(), rows, line: Box::new(line) }
+    Table { name: TABLE, columns: COLUMNS.to_owned(), key: "id", rows, line: Box::new(line) }
 }
 
 struct Copy {

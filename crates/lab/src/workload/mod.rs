@@ -14,6 +14,7 @@ pub(crate) mod rows;
 #[cfg(test)]
 pub(crate) mod same;
 mod shape;
+mod shards;
 mod sizes;
 mod sql;
 mod structured;
@@ -35,6 +36,7 @@ use crate::targets::Target;
 pub(crate) use analytic::hash_build_keys;
 pub(crate) use keys::{key_number, value};
 pub(crate) use shape::Shape;
+pub(crate) use shards::Shards;
 use sizes::Field;
 pub(crate) use sizes::{Columns, Counted, Protocol, Sizes, ValueShape};
 pub(crate) use structured::{FIELDS, Structured, key_of};
@@ -76,16 +78,6 @@ pub(crate) struct Place {
     pub(crate) engine: bool,
     /// The servers behind one that spreads rows over them and takes no COPY: data is put into them directly.
     pub(crate) shards: Option<Shards>,
-}
-
-/// The servers behind a sharding proxy; a row belongs to one of them by a number that is its sharding key.
-pub(crate) type Shards = [SocketAddr; 2];
-
-impl Place {
-    /// The shard of a sharding key; None where there are none.
-    fn shard_of(&self, key: u64) -> Option<usize> {
-        self.shards.map(|shards| (key % shards.len() as u64) as usize)
-    }
 }
 
 /// Told how much of the preparation is done; an error ends it.
@@ -378,6 +370,9 @@ impl Kind {
         }
         if *target == Target::ShardingSphere && self.name != "tpcc" {
             return Err(format!("its rules are those of the tables of tpcc, and {} has others", self.name));
+        }
+        if matches!(target, Target::AshlarProxy(_)) && self.name == "copy-in" {
+            return Err("it takes no COPY into sharded tables".to_owned());
         }
         if *target == Target::PlainLoop && self.name != "sql-sum" {
             return Err(format!("it adds up integers, which is not what {} asks for", self.name));

@@ -10,7 +10,7 @@ use super::choose::Choice;
 use super::rows::{self, ByValue, Sums, VALUES, label_of, value_of};
 use super::shape::{SUMMED, Shape};
 use super::sizes::{Columns, Counted, Distribution, Document, Field, Index, Protocol, Sizes};
-use super::tables::{Table, drop_all, fill, settle};
+use super::tables::{Table, drop_all, everywhere, fill, settle};
 use super::{Place, Progress, Workload, documents};
 use crate::door::pg::{PgClient, Row, Tag};
 use crate::foreign::Work;
@@ -91,7 +91,8 @@ impl Sql {
     /// The tables that the statement is about.
     fn tables(&self) -> Vec<Table> {
         let rows = self.plan.rows;
-        let table = |name, columns: &str, rows, line| Table { name, columns: columns.to_owned(), rows, line };
+        let table =
+            |name, columns: &str, rows, line| Table { name, columns: columns.to_owned(), key: "id", rows, line };
         let columns = self.columns;
         let line = move |id, out: &mut Vec<u8>| rows::line(id, columns, out);
         let all = || table(rows::TABLE, rows::columns(columns), rows, Box::new(line));
@@ -129,7 +130,7 @@ impl Workload for Sql {
         let tables = self.tables();
         fill(&mut client, place, &tables, progress)?;
         if let Some(statement) = self.create_index() {
-            client.query(&statement)?;
+            everywhere(&mut client, place, &statement)?;
         }
         settle(&mut client, place, &tables)
     }

@@ -109,20 +109,21 @@ pub(super) fn workload(sizes: &Sizes) -> Result<Box<dyn Workload>> {
 impl TpcB {
     fn tables(&self) -> Vec<Table> {
         let scale = self.plan.scale;
-        let table = |name, columns: String, rows, line| Table { name, columns, rows, line };
+        let table = |name, key, columns: String, rows, line| Table { name, columns, key, rows, line };
         // Numbers begin with 1, and every so many belong to the same branch.
-        let owned = |name, key: &str, balance: &str, each: u64| {
+        let owned = |name, key: &'static str, balance: &str, each: u64| {
             let columns = format!("{key} int PRIMARY KEY, bid int, {balance} int, filler varchar({FILLER})");
             let line = move |row: u64, out: &mut Vec<u8>| {
                 // Writing to a vector cannot fail.
                 let _ = writeln!(out, "{}\t{}\t0\t{:FILLER$}", row + 1, row / each + 1, "");
             };
-            table(name, columns, scale * each, Box::new(line))
+            table(name, key, columns, scale * each, Box::new(line))
         };
         let branch = |row: u64, out: &mut Vec<u8>| drop(writeln!(out, "{}\t0\t{:FILLER$}", row + 1, ""));
         vec![
             table(
                 BRANCHES,
+                "bid",
                 format!("bid int PRIMARY KEY, bbalance int, filler varchar({FILLER})"),
                 scale,
                 Box::new(branch),
@@ -131,6 +132,8 @@ impl TpcB {
             owned(ACCOUNTS, "aid", "abalance", ACCOUNTS_EACH),
             table(
                 HISTORY,
+                // Beside the account.
+                "aid",
                 "tid int, bid int, aid int, delta int, mtime timestamp, filler varchar(22)".to_owned(),
                 0,
                 Box::new(|_, _| {}),

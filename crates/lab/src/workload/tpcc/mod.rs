@@ -88,16 +88,22 @@ impl Workload for Tpcc {
         self.tally.clear();
         let scale = self.known.scale;
         let all: u64 = TABLES.iter().map(|table| data::row_count(scale, *table)).sum();
-        let parts = parts(place);
-        let mut done = 0;
-        for (part, address) in parts.iter().enumerate() {
+        let parts = place.parts();
+        let makers = makers(place);
+        for address in &makers {
             let mut client = PgClient::connect(*address)?;
             for statement in schema::drops() {
                 client.query(&statement)?;
             }
             for table in TABLES {
                 client.query(&schema::create(place, table))?;
-                let is_here = |warehouse: u64| place.shard_of(warehouse).is_none_or(|shard| shard == part);
+            }
+        }
+        let mut done = 0;
+        for (part, address) in parts.iter().enumerate() {
+            let mut client = PgClient::connect(*address)?;
+            for table in TABLES {
+                let is_here = |warehouse: u64| place.is_in(part, warehouse);
                 let mut report = || {
                     done += 1;
                     // Items are in all parts, and order lines are more or fewer than they were counted.
@@ -109,7 +115,7 @@ impl Workload for Tpcc {
                 }
             }
         }
-        if place.shards.is_some() {
+        if place.shards.is_some_and(|shards| !shards.makes_tables) {
             // The tables were made behind its back.
             PgClient::connect(place.address)?.query("REFRESH TABLE METADATA")?;
         }
@@ -122,14 +128,14 @@ impl Workload for Tpcc {
 
     fn verify(&self, place: Place) -> Result<Option<String>> {
         let mut facts = Facts::default();
-        for address in parts(place) {
+        for address in place.parts() {
             facts.gather(&mut PgClient::connect(address)?)?;
         }
         Ok(facts.fault(self.known.scale, self.tally.sums()))
     }
 
     fn clear(&self, place: Place) -> Result<()> {
-        for address in parts(place) {
+        for address in makers(place) {
             let mut client = PgClient::connect(address)?;
             for statement in schema::drops() {
                 client.query(&statement)?;
@@ -177,9 +183,9 @@ pub(super) fn tables() -> Vec<String> {
     TABLES.iter().map(|table| schema::named(&format!("@{}", table.name()))).collect()
 }
 
-/// The servers that have the rows: the target itself, or the shards behind it.
-fn parts(place: Place) -> Vec<SocketAddr> {
-    place.shards.map_or_else(|| vec![place.address], Vec::from)
+/// The servers that are told to make tables: those that have the rows, or a proxy that passes it on to them.
+fn makers(place: Place) -> Vec<SocketAddr> {
+    if place.makes_sharded() { vec![place.address] } else { place.parts() }
 }
 
 /// Fills a table with the rows that belong here; `report` is told of each.

@@ -76,14 +76,26 @@ impl Table {
 }
 
 impl Table {
-    /// The column by which rows lie together on Ashlar, for tables of which it is asked with a part of their key.
-    fn partition_by(self) -> Option<&'static str> {
+    /// The column with the warehouse that its rows belong to, which for a payment is the one that was paid to. Items belong to none.
+    fn warehouse(self) -> Option<&'static str> {
         match self {
+            Self::Item => None,
+            Self::Warehouse => Some("w_id"),
+            Self::District => Some("d_w_id"),
             Self::Customer => Some("c_w_id"),
+            Self::History => Some("h_w_id"),
             Self::Orders => Some("o_w_id"),
             Self::NewOrder => Some("no_w_id"),
             Self::OrderLine => Some("ol_w_id"),
-            _ => None,
+            Self::Stock => Some("s_w_id"),
+        }
+    }
+
+    /// The column by which rows lie together on Ashlar, for tables of which it is asked with a part of their key.
+    fn partition_by(self) -> Option<&'static str> {
+        match self {
+            Self::Customer | Self::Orders | Self::NewOrder | Self::OrderLine => self.warehouse(),
+            Self::Item | Self::Warehouse | Self::District | Self::History | Self::Stock => None,
         }
     }
 }
@@ -99,7 +111,8 @@ pub(super) fn create(place: Place, table: Table) -> String {
     let unlogged = if place.postgres { "UNLOGGED " } else { "" };
     let placed = table.partition_by().filter(|_| !place.postgres);
     let placed = placed.map_or_else(String::new, |column| format!(" WITH (partition_by = '{column}')"));
-    named(&format!("CREATE {unlogged}TABLE @{} ({}){placed}", table.name(), table.columns()))
+    let sharded = place.sharded_by(table.warehouse());
+    named(&format!("CREATE {unlogged}TABLE @{} ({}){placed}{sharded}", table.name(), table.columns()))
 }
 
 /// The statements that follow when a table is full: its indexes, and what the planner must know.

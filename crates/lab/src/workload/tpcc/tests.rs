@@ -1,5 +1,7 @@
 //! The transactions against real servers, and rows there that are tampered with. A server that is not here is passed over.
 
+use std::path::PathBuf;
+
 use super::*;
 use crate::load::Answer;
 use crate::targets::{Start, Target};
@@ -48,8 +50,8 @@ const TAMPERED: &[(&str, &str, &str)] = &[
 
 /// Some transactions of each kind, no more than there are undelivered orders, all right; the data is consistent before and after, and is not when a row is tampered with.
 fn holds(target: &Target, rounds: usize, tampered: &[(&str, &str, &str)]) {
-    let start = Start { ashlar: None, cores: None, value_bytes: 100, plant: None, unparsed: false };
-    if let Err(reason) = target.program(None) {
+    let start = Start { ashlar: ashlar(), cores: None, value_bytes: 100, plant: None, unparsed: false };
+    if let Err(reason) = target.program(start.ashlar.as_ref()) {
         assert!(reason.contains(" the PATH"), "{target}: {reason}");
         return;
     }
@@ -60,7 +62,7 @@ fn holds(target: &Target, rounds: usize, tampered: &[(&str, &str, &str)]) {
         postgres: target.is_postgres(),
         stores: true,
         engine: false,
-        shards: running.shards(),
+        shards: running.shards,
     };
     let sizes = Sizes { warehouses: Some(2), items: Some(50), customers: Some(30), ..Sizes::default() };
     let tpcc = Tpcc::of(&sizes);
@@ -109,11 +111,22 @@ fn what_stands_before_a_postgres_does_them_too() {
 }
 
 #[test]
+fn ashlar_before_two_of_them_does_them_and_what_is_tampered_with_is_found() {
+    if ashlar().is_some() {
+        holds(&Target::AshlarProxy(2), 5, TAMPERED);
+    }
+}
+
+#[test]
 fn ashlar_does_all_transactions_and_what_is_tampered_with_is_found() {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if let Some(program) = std::env::split_paths(&path).map(|folder| folder.join("ashlar")).find(|file| file.is_file())
-    {
+    if let Some(program) = ashlar() {
         // Its queries over all rows take their time: the checks are the same.
         holds(&Target::Build(program), 1, &TAMPERED[..2]);
     }
+}
+
+/// The program of Ashlar on the PATH.
+fn ashlar() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).map(|folder| folder.join("ashlar")).find(|file| file.is_file())
 }

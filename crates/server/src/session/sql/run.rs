@@ -371,8 +371,9 @@ impl SqlSession {
                 }
             }
         }
-        // The statement is a transaction of its own: a conflict is nobody's business but ours. At first it locks nothing;
-        // after a conflict it locks what it changes, so that nobody is faster once more.
+        // The statement is a transaction of its own: a conflict is nobody's business but ours, and nor is a deadlock, which is
+        // over once its own locks are gone. At first it locks nothing; after a conflict it locks what it changes, so that
+        // nobody is faster once more.
         let mut tries = 0;
         loop {
             let mut transaction = self.fresh_transaction();
@@ -386,7 +387,10 @@ impl SqlSession {
                 Err(error) => Err(error),
             };
             match done {
-                Err(error) if error.code() == ErrorCode::SerializationFailure && tries < CONFLICT_RETRIES_MAX => {
+                Err(error)
+                    if matches!(error.code(), ErrorCode::SerializationFailure | ErrorCode::DeadlockDetected)
+                        && tries < CONFLICT_RETRIES_MAX =>
+                {
                     tries += 1;
                 }
                 done => return done,

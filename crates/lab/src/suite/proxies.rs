@@ -1,0 +1,104 @@
+//! What stands between clients and PostgreSQL: TPC-C through each of them, and the least that a request costs there.
+
+use super::headlines::THEIRS;
+use super::{Group, Row, Shown, Step, Suite};
+
+/// What every row asks.
+const COST: &str = "what a proxy costs";
+
+/// TPC-C through proxies.
+pub(super) const TPCC: Suite = Suite {
+    name: "tpcc",
+    about: "TPC-C's transactions on PostgreSQL directly, through a null relay, PgBouncer, ShardingSphere-Proxy and Ashlar as a proxy, and on Ashlar",
+    wanted: THEIRS,
+    groups: &[Group {
+        name: "tpcc",
+        long: false,
+        steps: &[Step {
+            name: "tpcc",
+            words: "tpcc --warehouses {warehouses} --items {items} --customers {customers} --threads 8 --target postgres,relay,pgbouncer,shardingsphere,ashlar-proxy,ashlar-proxy-2,ashlar",
+        }],
+        rows: &[
+            Row {
+                what: "New-Orders of TPC-C a minute, {warehouses} warehouses, 8 connections, no think times",
+                wanted: COST,
+                of: &["tpcc"],
+                shown: Shown::PerMinute { kind: "new-order" },
+            },
+            Row { what: "all transactions of it", wanted: COST, of: &["tpcc"], shown: Shown::RatesOfFirst },
+        ],
+    }],
+};
+
+/// Rows by their key through proxies.
+pub(super) const PROXY: Suite = Suite {
+    name: "proxy",
+    about: "Rows by their key on PostgreSQL directly, through a null relay, PgBouncer and Ashlar as a proxy: throughput, CPU, latency, many connections",
+    wanted: "wanted",
+    groups: &[
+        Group {
+            name: "pgbench",
+            long: false,
+            steps: &[Step {
+                name: "key",
+                words: "sql-key --rows {many} --threads 16 --target pgbench=postgres,pgbench=relay,pgbench=pgbouncer,pgbench=ashlar-proxy,pgbench=ashlar-proxy-2",
+            }],
+            rows: &[
+                Row {
+                    what: "one of {many} rows by its key, prepared, 16 connections (pgbench)",
+                    wanted: COST,
+                    of: &["key"],
+                    shown: Shown::RatesOfFirst,
+                },
+                Row {
+                    what: "CPU for each of these, of PostgreSQL and of what is before it",
+                    wanted: COST,
+                    of: &["key"],
+                    shown: Shown::Cpu,
+                },
+            ],
+        },
+        Group {
+            name: "one",
+            long: false,
+            steps: &[Step {
+                name: "one",
+                words: "sql-key --rows {many} --threads 1 --target postgres,relay,pgbouncer,ashlar-proxy",
+            }],
+            rows: &[Row {
+                what: "the same by one connection, its latency",
+                wanted: COST,
+                of: &["one"],
+                shown: Shown::Times,
+            }],
+        },
+        Group {
+            name: "connections",
+            long: false,
+            steps: &[Step {
+                name: "many",
+                words: "sql-key --rows {many} --threads 32,512 --target pgbench=postgres,pgbench=relay,pgbench=pgbouncer,pgbench=ashlar-proxy",
+            }],
+            rows: &[Row {
+                what: "the same, 512 connections against 32 (pgbench)",
+                wanted: "no loss over 5 %",
+                of: &["many"],
+                shown: Shown::Threads { from: 32, to: 512 },
+            }],
+        },
+        Group {
+            name: "update",
+            long: false,
+            steps: &[Step {
+                name: "update",
+                words: "sql-update --rows {many} --threads 16 --target pgbench=postgres,pgbench=relay,pgbench=pgbouncer,pgbench=ashlar-proxy,pgbench=ashlar-proxy-2",
+            }],
+            rows: &[Row {
+                what: "two columns of one row by its key, prepared, 16 connections (pgbench)",
+                wanted: COST,
+                of: &["update"],
+                shown: Shown::RatesOfFirst,
+            }],
+        },
+    ],
+};
