@@ -148,7 +148,7 @@ impl State for Distinct {
         self.inner.reserve(groups, wish)
     }
 
-    fn expect(&mut self, values: &[ArrayRef], is_partial: bool, wish: Wish) -> Result<()> {
+    fn ready_for(&mut self, values: &[ArrayRef], is_partial: bool, wish: Wish) -> Result<()> {
         let Some(values) = values.first() else { return Ok(()) };
         if is_partial {
             let (values, _) = listed(values);

@@ -33,7 +33,7 @@ pub(crate) trait State: Send {
     ///
     /// # Errors
     /// As there.
-    fn expect(&mut self, _values: &[ArrayRef], _is_partial: bool, _wish: Wish) -> Result<()> {
+    fn ready_for(&mut self, _values: &[ArrayRef], _is_partial: bool, _wish: Wish) -> Result<()> {
         Ok(())
     }
 
