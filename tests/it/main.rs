@@ -25,5 +25,6 @@ mod resp_wire;
 mod sharded;
 mod slt;
 mod tokio_postgres;
+mod tpcds;
 mod tpch;
 mod turns;

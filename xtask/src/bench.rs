@@ -16,7 +16,7 @@ const SUITE: &str = "bench";
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Which suite: bench for docs/benchmarks.md; geode, hazelcast, impala, tpcc for what others have shown of their products; proxy for what stands before PostgreSQL
+    /// Which suite: bench for docs/benchmarks.md; geode, hazelcast, impala, tpcc for what others have shown of their products; hash for groups and joins of very many keys; proxy for what stands before PostgreSQL
     #[arg(default_value = SUITE)]
     suite: String,
     /// Groups of rows, separated by commas: shown, and not put into the page

@@ -1,4 +1,4 @@
-"""A process that an engine runs in: DuckDB, DataFusion or ClickHouse (chdb), which have no door of their own.
+"""A process that an engine runs in: DuckDB, DataFusion, ClickHouse (chdb) or Polars, which have no door of their own.
 
 Started by ashlar-lab, which is the only one that connects. Listens on the loopback interface; a request is a line of
 JSON, and so is its answer (crates/lab/src/door/engine.rs has the list). One statement runs at a time. Everything is in memory.
@@ -124,6 +124,43 @@ class Chdb:
         return int(values[0][0]) if values else None
 
 
+class Polars:
+    """https://docs.pola.rs/api/python/stable/reference/sql/python_api.html"""
+
+    TYPES = {"integer": "Int32", "bigint": "Int64", "date": "Date", "double precision": "Float64"}
+    DROP = re.compile(r"DROP TABLE IF EXISTS (\w+)")
+
+    def __init__(self, settings):
+        import polars
+
+        self.polars = polars
+        self.version = polars.__version__
+        self.context = polars.SQLContext(eager=True)
+
+    def type(self, name):
+        if decimal := re.fullmatch(r"(?:numeric|decimal)\((\d+), ?(\d+)\)", name):
+            return self.polars.Decimal(*map(int, decimal.groups()))
+        return getattr(self.polars, self.TYPES.get(name, "String"))
+
+    def load(self, table, columns, file, has_nulls):
+        schema = {name: self.type(type) for name, type in columns}
+        nulls = "\\N" if has_nulls else None
+        form = {"separator": "\t", "has_header": False, "quote_char": None, "null_values": nulls}
+        self.context.register(table, self.polars.read_csv(file, schema=schema, **form))
+
+    def ask(self, sql, rows_max):
+        if dropped := self.DROP.fullmatch(sql):
+            if dropped[1] in self.context.tables():
+                self.context.unregister(dropped[1])
+            return 0, []
+        frame = self.context.execute(sql)
+        return frame.height, frame.head(rows_max).rows()
+
+    def memory(self, sql):
+        """It does not say."""
+        return None
+
+
 def text(value):
     """A value in a form that has the same meaning for all engines; NULL is null."""
     return value if value is None else str(value)
@@ -169,7 +206,7 @@ class Server(socketserver.ThreadingTCPServer):
 
 def main():
     parser = argparse.ArgumentParser()
-    engines = {"duckdb": DuckDb, "datafusion": DataFusion, "chdb": Chdb}
+    engines = {"duckdb": DuckDb, "datafusion": DataFusion, "chdb": Chdb, "polars": Polars}
     parser.add_argument("engine", choices=engines)
     parser.add_argument("--ready-file", required=True)
     parser.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE")

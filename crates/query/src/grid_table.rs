@@ -16,14 +16,17 @@ use ashlar_functions::tree::{any_part, rewrite_parts};
 use ashlar_store::arrow_types::to_arrow_field;
 use ashlar_store::{EXPIRES_AT, ReadView, Region, expires_at_column};
 use datafusion::catalog::Session;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DFSchema, Result, Statistics, internal_err};
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::filter_pushdown::{ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation};
 use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
@@ -235,6 +238,8 @@ pub struct GridScanExec {
     output_count: usize,
     scan_schema: SchemaRef,
     predicate: Option<Arc<dyn PhysicalExpr>>,
+    /// What joins above say of the rows that they can use, while they run: over the columns that leave the scan.
+    told: Vec<Arc<dyn PhysicalExpr>>,
     /// The predicate as the plan has it.
     conditions: Arc<[Expr]>,
     /// What the predicate, or what stands above, asks of the key and of indexes.
@@ -269,6 +274,7 @@ impl GridScanExec {
             output_count,
             scan_schema,
             predicate,
+            told: Vec::new(),
             conditions: Arc::default(),
             access: Access::default(),
             limit,
@@ -292,6 +298,7 @@ impl GridScanExec {
             output_count: self.output_count,
             scan_schema: Arc::clone(&self.scan_schema),
             predicate: self.predicate.clone(),
+            told: self.told.clone(),
             conditions: Arc::clone(&self.conditions),
             access,
             limit: self.limit,
@@ -334,6 +341,7 @@ impl GridScanExec {
 
     /// Whether every row of the table leaves the scan.
     pub(crate) fn is_whole(&self) -> bool {
+        // What joins tell it changes nothing: they tell it anew.
         self.limit.is_none() && self.predicate.is_none() && self.access.is_whole()
     }
 
@@ -350,6 +358,9 @@ impl DisplayAs for GridScanExec {
         write!(f, "GridScanExec: table={}, columns=[{}]", self.region.0.schema().name, names.join(", "))?;
         if let Some(predicate) = &self.predicate {
             write!(f, ", filter={predicate}")?;
+        }
+        for told in &self.told {
+            write!(f, ", told={told}")?;
         }
         f.write_str(&self.access.describe())?;
         if let Some(limit) = self.limit {
@@ -376,10 +387,36 @@ impl ExecutionPlan for GridScanExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        match &self.predicate {
-            Some(predicate) => f(predicate),
-            None => Ok(TreeNodeRecursion::Continue),
+        for expr in self.predicate.iter().chain(&self.told) {
+            if f(expr)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
         }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let filters = || result.parent_filters.iter().map(|parent| &parent.filter);
+        // A limit takes its rows before any of this, and an expression might fail on rows that a filter above leaves out.
+        let is_taken = |filter: &&Arc<dyn PhysicalExpr>| {
+            ashlar_operators::is_of_join(filter) && filter.children().iter().all(|child| child.is::<Column>())
+        };
+        let mut told = self.told.clone();
+        if phase == FilterPushdownPhase::Post && self.limit.is_none() {
+            told.extend(filters().filter(is_taken).cloned());
+        }
+        // Who tells does not rely on it.
+        let propagation = FilterPushdownPropagation::all_unsupported(result);
+        if told.len() == self.told.len() {
+            return Ok(propagation);
+        }
+        let scan = Self { told, ..self.with_access(self.access.clone(), None) };
+        Ok(propagation.with_updated_node(Arc::new(scan)))
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
@@ -387,7 +424,8 @@ impl ExecutionPlan for GridScanExec {
     }
 
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(self.with_access(self.access.clone(), None)))
+        // Joins tell scans anew.
+        Ok(Arc::new(Self { told: Vec::new(), ..self.with_access(self.access.clone(), None) }))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -425,6 +463,7 @@ impl ExecutionPlan for GridScanExec {
             output: (0..self.output_count).collect(),
             scan_schema: Arc::clone(&self.scan_schema),
             predicate: self.predicate.clone(),
+            told: self.told.clone(),
             access: self.access.clone(),
             candidates,
             remaining: self.limit,
@@ -450,6 +489,7 @@ struct ScanReader {
     output: Vec<usize>,
     scan_schema: SchemaRef,
     predicate: Option<Arc<dyn PhysicalExpr>>,
+    told: Vec<Arc<dyn PhysicalExpr>>,
     access: Access,
     /// The partitions that can have wanted rows.
     candidates: Candidates,
@@ -463,6 +503,21 @@ struct ScanReader {
     /// Rows that came out of the store, before the filter.
     looked_at: Count,
     metrics: BaselineMetrics,
+}
+
+/// The columns that are kept of a batch, of rows that fulfil a predicate.
+fn filtered(
+    batch: &RecordBatch,
+    predicate: &Arc<dyn PhysicalExpr>,
+    kept: impl FnOnce(&RecordBatch) -> Result<RecordBatch>,
+) -> Result<RecordBatch> {
+    let value = predicate.evaluate(batch)?.into_array(batch.num_rows())?;
+    let passed = datafusion::common::cast::as_boolean_array(&value)?;
+    let batch = kept(batch)?;
+    if passed.true_count() == batch.num_rows() {
+        return Ok(batch);
+    }
+    Ok(filter_record_batch(&batch, passed)?)
 }
 
 /// What one step of a scan came to.
@@ -569,16 +624,14 @@ impl ScanReader {
             None => batch,
         };
         self.looked_at.add(batch.num_rows());
-        let Some(predicate) = &self.predicate else {
-            return batch.project(&self.output).map(Some).map_err(Into::into);
+        let mut passed = match &self.predicate {
+            Some(predicate) => filtered(&batch, predicate, |batch| Ok(batch.project(&self.output)?))?,
+            None => batch.project(&self.output)?,
         };
-        let value = predicate.evaluate(&batch)?.into_array(batch.num_rows())?;
-        let passed = datafusion::common::cast::as_boolean_array(&value)?;
-        let batch = batch.project(&self.output)?;
-        if passed.true_count() == batch.num_rows() {
-            return Ok(Some(batch));
+        for told in &self.told {
+            passed = filtered(&passed, told, |batch| Ok(batch.clone()))?;
         }
-        Ok(Some(filter_record_batch(&batch, passed)?))
+        Ok(Some(passed))
     }
 
     /// Cuts a segment into batches of the engine's size, so that operators downstream stay in cache and the first
@@ -597,3 +650,6 @@ impl ScanReader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -256,7 +256,7 @@ impl SelectPlan {
         view: &Arc<ReadView>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let (state, is_ready) = (engine.state(), self.stage == Stage::Optimised);
-        if is_ready && let Some(plan) = self.ready.take(state.session_id()).map_err(from_datafusion)? {
+        if is_ready && let Some(plan) = self.ready.take(state).map_err(from_datafusion)? {
             return Ok(plan);
         }
         let plan = if is_ready {

@@ -37,6 +37,8 @@ pub(super) fn of(row: &Row, steps: &Steps, keys: Option<&[u32]>) -> Result<Shape
         Shown::Change { from, to } => change(steps, row.of, from, to),
         Shown::PerMinute { kind } => per_minute(steps, row.of, kind),
         Shown::Memory { query } => memory(steps, row.of, query),
+        Shown::Structure { query, per } => structure(steps, row.of, query, per),
+        Shown::Peak { query } => peak(steps, row.of, query),
         Shown::Buckets => of_buckets(keys.unwrap_or_default()),
     })
 }
@@ -336,6 +338,42 @@ fn memory(steps: &Steps, of: &[&str], query: &str) -> Shape {
     };
     let others = ratios(&above, &[Role::Rival], |name, theirs| format!("{name} {:.2} x", theirs / ours));
     Shape { figures, standing: joined(vec![others]) }
+}
+
+fn structure(steps: &Steps, of: &[&str], query: &str, per: &str) -> Shape {
+    let all = contenders(steps, of, |run, one| {
+        let count = run.workload.parameters.get(per)?.as_f64()?;
+        if one.query.as_deref() == Some(query) { Some(Measure::EngineMemory.of(one)? / count) } else { None }
+    });
+    let each = |bytes: f64| format!("{bytes:.1} B");
+    let figures = all.iter().map(|one| figure(one, each)).collect();
+    let Some(ours) = all.first().and_then(middle) else {
+        return Shape { figures, standing: all.first().map_or("nobody was measured".to_owned(), reason) };
+    };
+    let others = ratios(&all, &[Role::Rival], |name, theirs| format!("{name} {:.2} x", theirs / ours));
+    Shape { figures, standing: joined(vec![others]) }
+}
+
+fn peak(steps: &Steps, of: &[&str], query: &str) -> Shape {
+    let measured = |measure: Measure| contenders(steps, of, after(query, move |one| measure.of(one)));
+    let (peak, mean) = (measured(Measure::MemoryPeak), measured(Measure::Mean));
+    let figures = peak.iter().zip(&mean).map(|(peak, mean)| {
+        let shown = |one: &Contender, shown: fn(f64) -> String| middle(one).map_or(NO_FIGURE.to_owned(), shown);
+        format!("{} {} in all, {}", peak.name, shown(peak, bytes), shown(mean, time))
+    });
+    let figures = figures.collect();
+    // Beside the best of the others in each.
+    let best = |all: &[Contender]| {
+        let rivals = all.iter().skip(1).filter(|one| one.role == Role::Rival);
+        let least = rivals.filter_map(|one| Some((one.name.clone(), middle(one)?)));
+        least.min_by(|(_, one), (_, other)| one.total_cmp(other))
+    };
+    let against = |all: &[Contender], what: &str| match (all.first().and_then(middle), best(all)) {
+        (Some(ours), Some((name, theirs))) => format!("{what} {:.2} x {name}", ours / theirs),
+        (None, _) => format!("{what}: {}", all.first().map_or("nobody was measured".to_owned(), reason)),
+        (_, None) => format!("{what}: nobody beside it"),
+    };
+    Shape { figures, standing: joined(vec![against(&peak, "memory"), against(&mean, "time")]) }
 }
 
 fn of_buckets(keys: &[u32]) -> Shape {

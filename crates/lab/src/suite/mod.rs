@@ -11,6 +11,7 @@
 mod bench;
 mod drive;
 mod figures;
+mod hash;
 mod headlines;
 mod numbers;
 mod page;
@@ -89,13 +90,25 @@ pub(crate) enum Shown {
     PerMinute { kind: &'static str },
     /// Memory above the data, and mean latency, of a query.
     Memory { query: &'static str },
+    /// What the engine says that a query took, for each of a number that the workload has by this name; how much more others take than the
+    /// first target.
+    Structure { query: &'static str, per: &'static str },
+    /// Process memory at its highest; how much of the least of the others the first target takes, and its time of the shortest.
+    Peak { query: &'static str },
     /// What Impala's layouts take with the keys of the step, which is not run.
     Buckets,
 }
 
 /// All suites.
-pub(crate) const SUITES: &[Suite] =
-    &[bench::SUITE, headlines::GEODE, headlines::HAZELCAST, headlines::IMPALA, proxies::TPCC, proxies::PROXY];
+pub(crate) const SUITES: &[Suite] = &[
+    bench::SUITE,
+    headlines::GEODE,
+    headlines::HAZELCAST,
+    headlines::IMPALA,
+    hash::SUITE,
+    proxies::TPCC,
+    proxies::PROXY,
+];
 
 /// How much work a suite does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,6 +152,11 @@ impl Length {
             "warehouses" => self.pick(2, 2, 10),
             "items" => self.pick(500, 100_000, 100_000),
             "customers" => self.pick(30, 3_000, 3_000),
+            "micro" => self.pick(4_096, 4_194_304, 4_194_304),
+            "hashed" => self.pick(20_000, 10_000_000, 100_000_000),
+            "groups" => self.pick(600, 300_000, 3_000_000),
+            "many-groups" => self.pick(6_000, 3_000_000, 30_000_000),
+            "build" => self.pick(5_000, 3_000_000, 3_000_000),
             "churn" => self.pick(2, 20, 20),
             _ => return None,
         })

@@ -67,6 +67,7 @@ fn called(target: &Target) -> String {
         "duckdb" => "DuckDB",
         "datafusion" => "DataFusion",
         "chdb" => "ClickHouse (chdb)",
+        "polars" => "Polars",
         "noop" => "no-op server",
         "plain-loop" => "plain loop",
         "hazelcast" => "Hazelcast",

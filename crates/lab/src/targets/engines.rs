@@ -1,4 +1,4 @@
-//! DuckDB, stock DataFusion and ClickHouse: engines without a door of their own, each inside a process of the lab that gives it one
+//! DuckDB, stock DataFusion, ClickHouse and Polars: engines without a door of their own, each inside a process of the lab that gives it one
 //! (`engines/serve.py`). In memory, with the settings they come with, but for those that stand here.
 //!
 //! Their packages come from Python's registry when they are first measured, in these versions and into a folder of their own. Only
@@ -25,6 +25,7 @@ pub(crate) enum Engine {
     DuckDb,
     DataFusion,
     Chdb,
+    Polars,
 }
 
 impl Engine {
@@ -34,6 +35,7 @@ impl Engine {
             Self::DuckDb => "duckdb",
             Self::DataFusion => "datafusion",
             Self::Chdb => "chdb",
+            Self::Polars => "polars",
         }
     }
 
@@ -53,6 +55,7 @@ impl Engine {
                 "python-dateutil==4.0.0",
                 "tzdata==2026.6",
             ],
+            Self::Polars => &["polars==2.1.0", "polars-runtime-32==2.1.0"],
         }
     }
 
@@ -64,6 +67,7 @@ impl Engine {
             Self::DataFusion => vec![format!("datafusion.execution.target_partitions={cores}")],
             // As SQL has it; by default its outer joins fill with zeros.
             Self::Chdb => vec![format!("max_threads={cores}"), "join_use_nulls=1".to_owned()],
+            Self::Polars => Vec::new(),
         }
     }
 
@@ -71,6 +75,7 @@ impl Engine {
     fn environment(self, cores: usize) -> Option<(&'static str, String)> {
         match self {
             Self::DataFusion => Some(("TOKIO_WORKER_THREADS", cores.to_string())),
+            Self::Polars => Some(("POLARS_MAX_THREADS", cores.to_string())),
             Self::DuckDb | Self::Chdb => None,
         }
     }
@@ -174,10 +179,11 @@ mod tests {
 
     #[test]
     fn every_package_has_a_version_and_every_version_a_folder() {
-        for engine in [Engine::DuckDb, Engine::DataFusion, Engine::Chdb] {
+        for engine in [Engine::DuckDb, Engine::DataFusion, Engine::Chdb, Engine::Polars] {
             assert!(engine.packages().iter().all(|package| package.split_once("==").is_some()), "{engine:?}");
             assert!(engine.home().to_str().unwrap().contains(&format!("engines/{}-", engine.name())), "{engine:?}");
-            assert!(engine.settings(3).iter().any(|setting| setting.ends_with("=3")), "{engine:?}");
+            let of_environment = engine.environment(3).is_some_and(|(_, value)| value == "3");
+            assert!(of_environment || engine.settings(3).iter().any(|setting| setting.ends_with("=3")), "{engine:?}");
         }
     }
 

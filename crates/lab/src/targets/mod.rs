@@ -103,6 +103,7 @@ pub(crate) const NAMED: &[(Target, &str)] = &[
     (Target::Engine(Engine::DuckDb), "DuckDB, in memory, inside a process of the lab"),
     (Target::Engine(Engine::DataFusion), "stock DataFusion, in memory, inside a process of the lab"),
     (Target::Engine(Engine::Chdb), "ClickHouse, in memory, inside a process of the lab (chdb)"),
+    (Target::Engine(Engine::Polars), "Polars, in memory, inside a process of the lab"),
     (Target::Noop, "answers without storing anything: what the harness itself costs"),
     (Target::PlainLoop, "answers sql-sum by a plain loop over integers that lie side by side: the yardstick of a scan"),
     (Target::Hazelcast(Interface::Entries), "a member of Hazelcast, maps without a backup, its own client in Java"),

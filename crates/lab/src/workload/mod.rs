@@ -325,7 +325,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast, and in how much memory, are many rows joined with fewer by a key?",
         door: Door::Text,
         needs_store: true,
-        sizes: &["rows", "items", "unique-percent", "ids"],
+        sizes: &["rows", "items", "unique-percent", "ids", "duplicates", "joins"],
         make: analytic::hash_probe,
     },
     Kind {

@@ -106,6 +106,19 @@ pub(crate) enum Ids {
     Dense,
     /// As many, scattered over all 32-bit integers.
     Hashed,
+    /// 1, 2, 3 and so on with their bits in the other order: what differs is in the highest of them.
+    Reversed,
+}
+
+/// Whose operators join in Ashlar.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Joins {
+    /// As the server does of itself.
+    #[default]
+    Usual,
+    /// The server's own: `SET join_operators = 'own'`.
+    Own,
 }
 
 /// How large a workload is; what is not given has the workload's default.
@@ -186,6 +199,12 @@ pub(crate) struct Sizes {
     /// What ids look like [default: dense].
     #[arg(long, value_name = "NAME")]
     pub(crate) ids: Option<Ids>,
+    /// Rows of the smaller table of hash-probe for each id, instead of --unique-percent [default: 1].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) duplicates: Option<u32>,
+    /// Whose operators join in Ashlar, of hash-probe; other targets have their own [default: usual].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) joins: Option<Joins>,
     /// tpch: the scale factor, which is about gigabytes, from 0.001 to 100 [default: 0.1]; tpcb: branches of the bank, each with ten
     /// tellers and 100,000 accounts, from 1 to 10000 [default: 10].
     #[arg(long, value_name = "FACTOR", value_parser = scale)]
@@ -227,6 +246,8 @@ impl Sizes {
             ("customers", self.customers.is_some()),
             ("unique-percent", self.unique_percent.is_some()),
             ("ids", self.ids.is_some()),
+            ("duplicates", self.duplicates.is_some()),
+            ("joins", self.joins.is_some()),
             ("scale", self.scale.is_some()),
             ("columns", self.columns.is_some()),
             ("protocol", self.protocol.is_some()),

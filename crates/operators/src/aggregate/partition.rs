@@ -70,8 +70,9 @@ impl Partition {
         let more = rows.rows.len();
         let goal = self.goal(more, rows.to_come);
         self.groups.reserve(more, bytes, goal, wish)?;
-        for state in &mut self.states {
+        for (state, values) in self.states.iter_mut().zip(rows.values) {
             state.reserve(self.groups.capacity(), wish)?;
+            state.ready_for(values, rows.batch.is_partial, wish)?;
         }
         self.rows += more as u64;
         self.groups.of_rows(&rows.batch.packed, rows.hashes, rows.rows, ids);

@@ -62,7 +62,8 @@ impl Run {
     /// How many rows are to come for each that came.
     fn to_come(&self) -> Option<f64> {
         let came = self.came.load(Ordering::Relaxed).max(1);
-        self.expected.map(|expected| (expected as u64).saturating_sub(came) as f64 / came as f64)
+        let expected = self.expected.map(|expected| expected.saturating_mul(self.spec.sets()));
+        expected.map(|expected| (expected as u64).saturating_sub(came) as f64 / came as f64)
     }
 
     /// Takes the rows of a stream.
@@ -83,7 +84,9 @@ impl Run {
         };
         while let Some(batch) = input.next().await.transpose()? {
             if batch.num_rows() > 0 {
-                stream.add(self.spec.rows(&batch)?)?;
+                for rows in self.spec.rows(&batch)? {
+                    stream.add(rows)?;
+                }
             }
         }
         stream.finish()
@@ -103,6 +106,11 @@ impl Run {
     /// # Errors
     /// Where neither memory nor the disk has room.
     pub(crate) fn work(mut self) -> Result<(Arc<Spec>, Files, Vec<Work>)> {
+        if *self.came.get_mut() == 0 {
+            for rows in self.spec.rows_of_nothing()? {
+                self.large()?.add(&self.spec, &self.files, &rows, Some(0.0), 0, &mut Order::default())?;
+            }
+        }
         // Of no groups some accumulators have nothing to say.
         let small = self.small.get_mut().take().filter(|small| small.len() > 0);
         let Some(large) = self.large.take() else {

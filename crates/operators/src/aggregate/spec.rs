@@ -1,18 +1,19 @@
 //! What is aggregated: the keys, the aggregates and their inputs.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion_common::Result;
 use datafusion_expr::GroupsAccumulator;
 use datafusion_functions_aggregate_common::aggregate::groups_accumulator::GroupsAccumulatorAdapter;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion_physical_expr::expressions::Literal;
-use datafusion_physical_plan::aggregates::AggregateExec;
+use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
+use datafusion_physical_expr::expressions::{Column, Literal};
+use datafusion_physical_plan::aggregates::{AggregateExec, PhysicalGroupBy, evaluate_group_by};
 
-use super::states::{Counts, State, Stock, Sums, is_ordered, of_extremes, of_float_sums};
+use super::states::{Counts, Distinct, State, Stock, Sums, is_ordered, lists_of, of_extremes, of_float_sums, pairs_of};
 use crate::hash_table::keys::{Packed, Packing};
 use crate::memory::Memory;
 
@@ -22,6 +23,8 @@ struct Aggregate {
     args: Vec<Arc<dyn PhysicalExpr>>,
     filter: Option<Arc<dyn PhysicalExpr>>,
     kind: Kind,
+    /// Of values that are counted once: how pairs of groups and values of this type are kept, and the aggregate without DISTINCT.
+    distinct: Option<(Packing, DataType, Arc<AggregateFunctionExpr>)>,
     /// Columns of what is known of a group.
     state_fields: Vec<FieldRef>,
 }
@@ -56,6 +59,10 @@ impl Kind {
 /// See the module.
 pub(crate) struct Spec {
     keys: Vec<Arc<dyn PhysicalExpr>>,
+    /// Columns of a key: of grouping sets there is one more, which says of which set it is.
+    key_columns: usize,
+    /// Where there are several sets of keys, with the schema of the input.
+    sets: Option<(PhysicalGroupBy, SchemaRef)>,
     pub(crate) packing: Packing,
     aggregates: Vec<Aggregate>,
     /// Of the results.
@@ -80,15 +87,19 @@ impl Spec {
     /// has to do it.
     pub(crate) fn of(first: &AggregateExec, schema: SchemaRef) -> Result<Option<Self>> {
         let (group_by, input) = (first.group_expr(), first.input().schema());
-        if !group_by.is_single() || group_by.is_empty() {
+        if group_by.is_true_no_grouping() {
             return Ok(None);
         }
         let (mut keys, mut types, mut fields) = (Vec::new(), Vec::new(), Vec::new());
         for (place, (expr, _)) in group_by.expr().iter().enumerate() {
-            types.push((expr.data_type(&input)?, expr.nullable(&input)?));
+            let is_left_out = group_by.groups().iter().any(|set| set[place]);
+            types.push((expr.data_type(&input)?, is_left_out || expr.nullable(&input)?));
             keys.push(Arc::clone(expr));
-            fields.push(Arc::new(schema.field(place).clone()));
         }
+        if !group_by.is_single() {
+            types.push((schema.field(keys.len()).data_type().clone(), false));
+        }
+        fields.extend(schema.fields().iter().take(types.len()).cloned());
         let Some(packing) = Packing::of(&types) else { return Ok(None) };
         // What comes out is what was promised.
         if types.iter().zip(&fields).any(|((found, _), field)| found != field.data_type()) {
@@ -104,7 +115,31 @@ impl Spec {
             aggregates.push(aggregate);
         }
         let partial_schema = Arc::new(Schema::new(fields));
-        Ok(Some(Self { keys, packing, aggregates, schema, partial_schema }))
+        let sets = (!group_by.is_single()).then(|| (group_by.clone(), input));
+        Ok(Some(Self { keys, key_columns: types.len(), sets, packing, aggregates, schema, partial_schema }))
+    }
+
+    /// How many groups a row belongs to.
+    pub(crate) fn sets(&self) -> usize {
+        self.sets.as_ref().map_or(1, |(sets, _)| sets.groups().len())
+    }
+
+    /// The columns of the results that every group has from a column of the input with the same name; `None` where there is a group without
+    /// rows.
+    pub(crate) fn plain_keys(&self, input: &Schema) -> Option<HashSet<usize>> {
+        let sets = self.sets.as_ref().map_or(&[][..], |(sets, _)| sets.groups());
+        if sets.iter().any(|set| is_empty_set(set)) {
+            return None;
+        }
+        let is_plain = |place: &usize| {
+            let name = self.schema.field(*place).name();
+            let column = self.keys[*place].downcast_ref::<Column>();
+            let is_named = |column: &Column| {
+                column.name() == name && input.index_of(name).is_ok_and(|place| place == column.index())
+            };
+            column.is_some_and(is_named) && !sets.iter().any(|set| set[*place])
+        };
+        Some((0..self.keys.len()).filter(is_plain).collect())
     }
 
     /// The expressions over the input.
@@ -118,7 +153,8 @@ impl Spec {
         let keys: Vec<String> = self.keys.iter().map(ToString::to_string).collect();
         let aggregates: Vec<&str> =
             self.aggregates.iter().map(|one| one.expr.human_display().unwrap_or_else(|| one.expr.name())).collect();
-        format!("keys=[{}], aggregates=[{}]", keys.join(", "), aggregates.join(", "))
+        let sets = if self.sets.is_some() { format!(", sets={}", self.sets()) } else { String::new() };
+        format!("keys=[{}]{sets}, aggregates=[{}]", keys.join(", "), aggregates.join(", "))
     }
 
     /// The states of no groups yet.
@@ -129,14 +165,17 @@ impl Spec {
         self.aggregates.iter().map(|one| one.state(memory)).collect()
     }
 
-    /// Rows of the input.
+    /// Rows of the input, for each set of keys.
     ///
     /// # Errors
     /// What evaluating finds.
-    pub(crate) fn rows(&self, batch: &RecordBatch) -> Result<Rows> {
+    pub(crate) fn rows(&self, batch: &RecordBatch) -> Result<Vec<Rows>> {
         let count = batch.num_rows();
         let array = |expr: &Arc<dyn PhysicalExpr>| expr.evaluate(batch)?.into_array(count);
-        let keys = self.keys.iter().map(array).collect::<Result<Vec<_>>>()?;
+        let keys = match &self.sets {
+            None => vec![self.keys.iter().map(array).collect::<Result<Vec<_>>>()?],
+            Some((sets, _)) => evaluate_group_by(sets, batch)?,
+        };
         let mut values = Vec::with_capacity(self.aggregates.len());
         let mut filters = Vec::with_capacity(self.aggregates.len());
         for one in &self.aggregates {
@@ -146,7 +185,35 @@ impl Spec {
                 None => None,
             });
         }
-        Ok(Rows { packed: self.packing.pack(&keys)?, values, filters, is_partial: false })
+        keys.iter().map(|keys| self.of_keys(keys, &values, &filters)).collect()
+    }
+
+    fn of_keys(&self, keys: &[ArrayRef], values: &[Vec<ArrayRef>], filters: &[Option<BooleanArray>]) -> Result<Rows> {
+        let packed = self.packing.pack(keys)?;
+        Ok(Rows { packed, values: values.to_vec(), filters: filters.to_vec(), is_partial: false })
+    }
+
+    /// Of an input without rows, those that make the groups that there are all the same: of sets without keys. No aggregate takes
+    /// them.
+    ///
+    /// # Errors
+    /// What evaluating finds.
+    pub(crate) fn rows_of_nothing(&self) -> Result<Vec<Rows>> {
+        let Some((sets, input)) = &self.sets else { return Ok(Vec::new()) };
+        if !sets.groups().iter().any(|set| is_empty_set(set)) {
+            return Ok(Vec::new());
+        }
+        let fields: Vec<FieldRef> =
+            input.fields().iter().map(|field| Arc::new(field.as_ref().clone().with_nullable(true))).collect();
+        let columns = fields.iter().map(|field| new_null_array(field.data_type(), 1)).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?;
+        let null = |arg: &Arc<dyn PhysicalExpr>| Ok(new_null_array(&arg.data_type(input)?, 1));
+        let values = self.aggregates.iter().map(|one| one.args.iter().map(null).collect::<Result<Vec<_>>>());
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let filters = vec![Some(BooleanArray::from(vec![false])); self.aggregates.len()];
+        let keys = evaluate_group_by(sets, &row)?.into_iter().zip(sets.groups());
+        keys.filter(|(_, set)| is_empty_set(set)).map(|(keys, _)| self.of_keys(&keys, &values, &filters)).collect()
     }
 
     /// Rows of groups that were written with what was known of them.
@@ -154,7 +221,7 @@ impl Spec {
     /// # Errors
     /// Where there are more bytes than a batch has.
     pub(crate) fn partial_rows(&self, batch: &RecordBatch) -> Result<Rows> {
-        let (keys, mut states) = batch.columns().split_at(self.keys.len());
+        let (keys, mut states) = batch.columns().split_at(self.key_columns);
         let mut values = Vec::with_capacity(self.aggregates.len());
         for one in &self.aggregates {
             let (own, rest) = states.split_at(one.state_fields.len());
@@ -166,32 +233,62 @@ impl Spec {
     }
 }
 
+/// Whether a set of keys is without any: all rows are one group of it, even if there are none.
+fn is_empty_set(set: &[bool]) -> bool {
+    set.iter().all(|is_left_out| *is_left_out)
+}
+
 impl Aggregate {
-    fn of(expr: &Arc<AggregateFunctionExpr>, filter: Option<Arc<dyn PhysicalExpr>>, input: &Schema) -> Result<Self> {
+    fn of(expr: &Arc<AggregateFunctionExpr>, filter: Option<Arc<dyn PhysicalExpr>>, input: &SchemaRef) -> Result<Self> {
         let mut args = expr.expressions();
         let is_constant = |arg: &Arc<dyn PhysicalExpr>| {
             arg.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null())
         };
         let types = args.iter().map(|arg| arg.data_type(input)).collect::<Result<Vec<_>>>()?;
-        let kind = match expr.is_distinct() {
-            true => Kind::Stock,
-            false => Kind::of(expr.fun().name(), &types, expr.field().data_type()),
+        let distinct = if expr.is_distinct() { Self::distinct(expr, &types, input)? } else { None };
+        // The least of values is the same however often each is there.
+        let counts_once = expr.is_distinct() && !matches!(expr.fun().name(), "min" | "max");
+        let kind = match (counts_once, &distinct) {
+            (true, None) => Kind::Stock,
+            _ => Kind::of(expr.fun().name(), &types, expr.field().data_type()),
         };
-        if kind == Kind::Count && args.iter().all(is_constant) {
+        if kind == Kind::Count && distinct.is_none() && args.iter().all(is_constant) {
             args.clear();
         }
         let own = |data_type| vec![Arc::new(Field::new(format!("{}[state]", expr.name()), data_type, true))];
-        let state_fields = match &kind {
-            Kind::Count => own(DataType::Int64),
-            Kind::Sum(result) => own(Sums::state_type(result)),
-            Kind::FloatSum => own(DataType::Float64),
-            Kind::Min(value) | Kind::Max(value) => own(value.clone()),
-            Kind::Stock => expr.state_fields()?,
+        let state_fields = match (&distinct, &kind) {
+            (Some((_, value, _)), _) => own(lists_of(value)),
+            (None, Kind::Count) => own(DataType::Int64),
+            (None, Kind::Sum(result)) => own(Sums::state_type(result)),
+            (None, Kind::FloatSum) => own(DataType::Float64),
+            (None, Kind::Min(value) | Kind::Max(value)) => own(value.clone()),
+            (None, Kind::Stock) => expr.state_fields()?,
         };
-        Ok(Self { expr: Arc::clone(expr), args, filter, kind, state_fields })
+        Ok(Self { expr: Arc::clone(expr), args, filter, kind, distinct, state_fields })
+    }
+
+    /// How values of an aggregate with DISTINCT are kept, and the aggregate without; `None` where the engine's has to do it.
+    fn distinct(
+        expr: &Arc<AggregateFunctionExpr>,
+        types: &[DataType],
+        input: &SchemaRef,
+    ) -> Result<Option<(Packing, DataType, Arc<AggregateFunctionExpr>)>> {
+        let ([value], "count" | "sum" | "avg") = (types, expr.fun().name()) else { return Ok(None) };
+        let Some(packing) = pairs_of(value) else { return Ok(None) };
+        let plain = AggregateExprBuilder::new(Arc::new(expr.fun().clone()), expr.expressions());
+        let plain = plain.schema(Arc::clone(input)).alias(expr.name()).build()?;
+        let is_same = plain.field().data_type() == expr.field().data_type();
+        Ok(is_same.then(|| (packing, value.clone(), Arc::new(plain))))
     }
 
     fn state(&self, memory: &Arc<Memory>) -> Result<Box<dyn State>> {
+        let Some((packing, value, plain)) = &self.distinct else { return self.plain_state(&self.expr, memory) };
+        let inner = self.plain_state(plain, memory)?;
+        let (pairs, scratch) = (memory.charge(), memory.charge());
+        Ok(Box::new(Distinct::new(packing.clone(), value.clone(), inner, pairs, scratch)))
+    }
+
+    fn plain_state(&self, expr: &Arc<AggregateFunctionExpr>, memory: &Arc<Memory>) -> Result<Box<dyn State>> {
         let charge = memory.charge();
         Ok(match &self.kind {
             Kind::Count => Box::new(Counts::new(charge)),
@@ -199,15 +296,15 @@ impl Aggregate {
             Kind::FloatSum => of_float_sums(charge),
             Kind::Min(value) => of_extremes(value, false, charge)?,
             Kind::Max(value) => of_extremes(value, true, charge)?,
-            Kind::Stock => Box::new(Stock::new(self.accumulator()?, charge)),
+            Kind::Stock => Box::new(Stock::new(accumulator(expr)?, charge)),
         })
     }
+}
 
-    fn accumulator(&self) -> Result<Box<dyn GroupsAccumulator>> {
-        if self.expr.groups_accumulator_supported() {
-            return self.expr.create_groups_accumulator();
-        }
-        let expr = Arc::clone(&self.expr);
-        Ok(Box::new(GroupsAccumulatorAdapter::new(move || expr.create_accumulator())))
+fn accumulator(expr: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+    if expr.groups_accumulator_supported() {
+        return expr.create_groups_accumulator();
     }
+    let expr = Arc::clone(expr);
+    Ok(Box::new(GroupsAccumulatorAdapter::new(move || expr.create_accumulator())))
 }

@@ -7,7 +7,7 @@ use arrow::array::*;
 use arrow::compute::{SortColumn, cast, concat_batches, lexsort_to_indices, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::{DataFusionError, Result};
+use datafusion_common::{DataFusionError, Result, ScalarValue};
 use datafusion_execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool};
 use datafusion_execution::runtime_env::RuntimeEnvBuilder;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
@@ -77,7 +77,27 @@ fn aggregate(schema: &SchemaRef, wanted: &Wanted) -> Arc<AggregateFunctionExpr> 
 fn stock(input: &Arc<dyn ExecutionPlan>, keys: &[&str], wanted: &[Wanted], is_joined: bool) -> Arc<dyn ExecutionPlan> {
     let schema = input.schema();
     let group_by = keys.iter().map(|key| (col(key, &schema).unwrap(), (*key).to_owned())).collect();
-    let group_by = PhysicalGroupBy::new_single(group_by);
+    stock_by(input, &PhysicalGroupBy::new_single(group_by), wanted, is_joined)
+}
+
+/// Sets of keys, of which those are left out where it says so.
+fn grouping(input: &Arc<dyn ExecutionPlan>, keys: &[&str], sets: &[Vec<bool>]) -> PhysicalGroupBy {
+    let schema = input.schema();
+    let exprs = keys.iter().map(|key| (col(key, &schema).unwrap(), (*key).to_owned())).collect();
+    let null = |key: &&str| {
+        let null = ScalarValue::try_from(schema.field_with_name(key).unwrap().data_type()).unwrap();
+        (lit(null), (*key).to_owned())
+    };
+    PhysicalGroupBy::new(exprs, keys.iter().map(null).collect(), sets.to_vec(), true)
+}
+
+fn stock_by(
+    input: &Arc<dyn ExecutionPlan>,
+    group_by: &PhysicalGroupBy,
+    wanted: &[Wanted],
+    is_joined: bool,
+) -> Arc<dyn ExecutionPlan> {
+    let schema = input.schema();
     let aggregates: Vec<_> = wanted.iter().map(|wanted| aggregate(&schema, wanted)).collect();
     let filters: Vec<Option<Arc<dyn PhysicalExpr>>> =
         wanted.iter().map(|wanted| wanted.3.map(|filter| col(filter, &schema).unwrap())).collect();
@@ -183,6 +203,24 @@ fn rows(count: u64, groups: u64) -> RecordBatch {
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
 }
 
+/// Aggregates of values that count once, of all kinds, beside others.
+fn distinct_aggregates() -> Vec<Wanted> {
+    let mut all = vec![
+        Wanted(count_udaf(), "*", false, None),
+        Wanted(sum_udaf(), "number", true, Some("flag")),
+        Wanted(avg_udaf(), "number", true, None),
+        Wanted(min_udaf(), "value", true, None),
+        Wanted(max_udaf(), "word", true, Some("flag")),
+        Wanted(sum_udaf(), "wide", true, None),
+        Wanted(sum_udaf(), "value", false, Some("flag")),
+    ];
+    for column in ["small", "id", "text", "wide", "double", "flag", "value", "word"] {
+        all.push(Wanted(count_udaf(), column, true, None));
+        all.push(Wanted(count_udaf(), column, true, Some("flag")));
+    }
+    all
+}
+
 fn all_aggregates() -> Vec<Wanted> {
     vec![
         Wanted(count_udaf(), "*", false, None),
@@ -230,6 +268,93 @@ fn groups_are_those_of_the_engine() {
             assert_eq!(plan.metrics().unwrap().output_rows().unwrap_or(0), expected.num_rows());
         }
     }
+}
+
+#[test]
+fn values_that_count_once_are_those_of_the_engine() {
+    for (count, groups) in [(0, 1), (1, 1), (1000, 1), (3000, 10), (12_000, 7_000)] {
+        let rows = rows(count, groups);
+        for keys in KEYS {
+            let input = table(&rows, 3, 1000);
+            let expected = run(stock(&input, keys, &distinct_aggregates(), true), context(1 << 30)).unwrap();
+            let plan = own(&input, keys, &distinct_aggregates());
+            assert_eq!(plan.name(), "HashAggregateExec", "{keys:?}");
+            let found = run(Arc::clone(&plan), context(1 << 30)).unwrap();
+            assert_eq!(sorted(&found, keys.len()), sorted(&expected, keys.len()), "{count} {groups} {keys:?}");
+        }
+    }
+}
+
+#[test]
+fn values_that_count_once_go_through_files() {
+    let input = table(&rows(40_000, 20_000), 3, 2048);
+    for keys in [&["id"][..], &["text"], &["flag"]] {
+        let wanted = || {
+            vec![
+                Wanted(count_udaf(), "value", true, None),
+                Wanted(count_udaf(), "text", true, Some("flag")),
+                Wanted(sum_udaf(), "number", true, None),
+                Wanted(avg_udaf(), "number", true, None),
+            ]
+        };
+        let free = own(&input, keys, &wanted());
+        let expected = run(Arc::clone(&free), context(1 << 30)).unwrap();
+        assert_eq!(files(&free), 0);
+        for share in [2, 8] {
+            let plan = own(&input, keys, &wanted());
+            let found = run(Arc::clone(&plan), context(peak(&free) / share)).unwrap();
+            assert!(files(&plan) > 0, "{keys:?} {share}");
+            assert_eq!(sorted(&found, keys.len()), sorted(&expected, keys.len()), "{keys:?} {share}");
+        }
+    }
+}
+
+#[test]
+fn grouping_sets_are_those_of_the_engine() {
+    let sets: [&[&[bool]]; 5] = [
+        // All, one of them, none: ROLLUP.
+        &[&[false, false], &[false, true], &[true, true]],
+        &[&[false, false], &[false, true], &[true, false], &[true, true]],
+        // The same set twice.
+        &[&[true, false], &[true, false], &[false, true]],
+        &[&[true, true], &[true, true]],
+        &[&[false, false]],
+    ];
+    for (count, groups) in [(0, 1), (1, 1), (3000, 10), (12_000, 7_000)] {
+        let rows = rows(count, groups);
+        let input = table(&rows, 3, 1000);
+        for keys in [["small", "flag"], ["text", "id"], ["double", "wide"]] {
+            for sets in sets {
+                let sets: Vec<Vec<bool>> = sets.iter().map(|set| set.to_vec()).collect();
+                for wanted in [all_aggregates, distinct_aggregates] {
+                    let group_by = grouping(&input, &keys, &sets);
+                    let expected = run(stock_by(&input, &group_by, &wanted(), true), context(1 << 30)).unwrap();
+                    let mut config = ConfigOptions::default();
+                    config.execution.target_partitions = 3;
+                    let plan = HashAggregates.optimize(stock_by(&input, &group_by, &wanted(), false), &config).unwrap();
+                    assert_eq!(plan.name(), "HashAggregateExec", "{keys:?}");
+                    assert_eq!(plan.schema(), expected.schema());
+                    let found = run(Arc::clone(&plan), context(1 << 30)).unwrap();
+                    assert_eq!(sorted(&found, 3), sorted(&expected, 3), "{count} {groups} {keys:?} {sets:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn groups_of_sets_go_through_files() {
+    let input = table(&rows(40_000, 20_000), 3, 2048);
+    let sets = vec![vec![false, false], vec![false, true], vec![true, false], vec![true, true]];
+    let group_by = grouping(&input, &["id", "text"], &sets);
+    let wanted = || vec![Wanted(count_udaf(), "*", false, None), Wanted(sum_udaf(), "number", false, Some("flag"))];
+    let plan = || HashAggregates.optimize(stock_by(&input, &group_by, &wanted(), false), &ConfigOptions::default());
+    let free = plan().unwrap();
+    let expected = run(Arc::clone(&free), context(1 << 30)).unwrap();
+    let less = plan().unwrap();
+    let found = run(Arc::clone(&less), context(peak(&free) / 5)).unwrap();
+    assert!(files(&less) > 0);
+    assert_eq!(sorted(&found, 3), sorted(&expected, 3));
 }
 
 #[test]

@@ -37,7 +37,8 @@ impl Counting {
         (word ^ self.sign) & self.mask
     }
 
-    fn word(self, place: u64) -> u64 {
+    /// The number in a place.
+    pub(crate) fn word(self, place: u64) -> u64 {
         place ^ self.sign
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Built {
     pub(crate) rows: usize,
     /// Rows that have a key.
     pub(crate) findable: usize,
+    /// The places of the least and of the greatest key, where keys are counted.
+    pub(crate) bounds: Option<(u64, u64)>,
     pub(crate) seen: Arc<Seen>,
     _charges: Vec<Charge>,
 }
@@ -203,6 +205,7 @@ impl Plan {
             }
         }
         let findable = chunks.iter().flat_map(|chunk| &chunk.counts).map(|count| *count as usize).sum();
+        let bounds = bounds_of(&chunks);
         let made = match self.kind {
             Kind::Word32 => self.words::<u32>(chunks, secret, threads, early).await?,
             Kind::Word64 => self.words::<u64>(chunks, secret, threads, early).await?,
@@ -212,7 +215,7 @@ impl Plan {
         let Made { index, mut charges, mut charge, bytes } = made;
         charge.settle(bytes + nulls.capacity() * size_of::<u32>() + matched.capacity() * size_of::<u64>());
         charges.push(charge);
-        Ok(Built { index, nulls, kept, matched, rows, findable, seen, _charges: charges })
+        Ok(Built { index, nulls, kept, matched, rows, findable, bounds, seen, _charges: charges })
     }
 
     async fn words<W: KeyWord>(
@@ -294,6 +297,12 @@ struct Made {
     bytes: usize,
 }
 
+/// The places of the least and of the greatest key of all, where keys are counted.
+fn bounds_of(chunks: &[Chunk]) -> Option<(u64, u64)> {
+    let bounds = chunks.iter().filter_map(|chunk| chunk.bounds);
+    bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+}
+
 /// How a table of numbers close together would be made, if they are and each is there once.
 fn direct(
     spec: &Spec,
@@ -302,8 +311,7 @@ fn direct(
     charge: &mut Charge,
 ) -> Result<Option<(Counting, (u64, u64))>> {
     let Some(counting) = spec.packing.counting() else { return Ok(None) };
-    let bounds = chunks.iter().filter_map(|chunk| chunk.bounds);
-    let Some(bounds) = bounds.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))) else { return Ok(None) };
+    let Some(bounds) = bounds_of(chunks) else { return Ok(None) };
     let Some(slots) = Direct::slots_for(findable, bounds) else { return Ok(None) };
     let bytes = slots.div_ceil(64) * size_of::<u64>();
     if charge.grow(bytes, Wish::IfFree).is_err() {

@@ -12,6 +12,7 @@ use datafusion_common_runtime::{JoinSet, SpawnedTask};
 use datafusion_execution::memory_pool::MemoryConsumer;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::PhysicalExpr;
+use datafusion_physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion_physical_plan::coop::cooperative;
 use datafusion_physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion_physical_plan::filter_pushdown::{
@@ -32,6 +33,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::files::Side;
+use super::filter;
 use super::parts;
 use super::run::{Ready, Run, batches};
 use super::spec::Spec;
@@ -42,7 +44,7 @@ use crate::memory::Memory;
 ///
 /// Statistics, schemas and the ways of projections and filters through it are those of the engine's node that it stands for.
 pub struct UnchainedHashJoinExec {
-    stock: HashJoinExec,
+    stock: Arc<HashJoinExec>,
     shared: Arc<Shared>,
     properties: Arc<PlanProperties>,
 }
@@ -55,6 +57,8 @@ struct Shared {
     metrics: ExecutionPlanMetricsSet,
     /// Tests have all keys collide.
     secret: Option<Secret>,
+    /// What scans of the probe side are told of the build side: of one execution.
+    told: Option<Arc<DynamicFilterPhysicalExpr>>,
     /// When the first output has been asked for a batch.
     started: Mutex<Option<Started>>,
 }
@@ -103,17 +107,39 @@ impl UnchainedHashJoinExec {
             spec: Arc::new(spec),
             metrics: ExecutionPlanMetricsSet::new(),
             secret,
+            told: None,
             started: Mutex::new(None),
         };
-        Ok(Some(Self { stock, shared: Arc::new(shared), properties: Arc::new(properties) }))
+        Ok(Some(Self { stock: Arc::new(stock), shared: Arc::new(shared), properties: Arc::new(properties) }))
     }
 
     /// This node in the place of the engine's that was made of the one it stands for.
-    fn again(&self, stock: &HashJoinExec) -> Result<Arc<dyn ExecutionPlan>> {
+    fn again(&self, stock: &HashJoinExec) -> Result<Self> {
         match Self::with_secret(stock, self.shared.secret)? {
-            Some(own) => Ok(Arc::new(own)),
+            Some(own) => Ok(own.telling(self.shared.told.clone())),
             None => internal_err!("a join that was ours is not any more"),
         }
+    }
+
+    /// The same, not executed yet, with this to tell the scans of its probe side.
+    fn telling(&self, told: Option<Arc<DynamicFilterPhysicalExpr>>) -> Self {
+        let Shared { left, right, spec, secret, .. } = self.shared.as_ref();
+        let shared = Shared {
+            left: Arc::clone(left),
+            right: Arc::clone(right),
+            spec: Arc::clone(spec),
+            metrics: ExecutionPlanMetricsSet::new(),
+            secret: *secret,
+            told,
+            started: Mutex::new(None),
+        };
+        Self { stock: Arc::clone(&self.stock), shared: Arc::new(shared), properties: Arc::clone(&self.properties) }
+    }
+
+    /// The filter by which the scans of the probe side are told of the build side.
+    #[cfg(test)]
+    pub(crate) fn told(&self) -> Option<&Arc<DynamicFilterPhysicalExpr>> {
+        self.shared.told.as_ref()
     }
 }
 
@@ -150,8 +176,15 @@ impl Shared {
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let probes = self.right.output_partitioning().partition_count();
         let (sender, outcome) = watch::channel(None);
+        let (spec, told) = (Arc::clone(&self.spec), self.told.clone());
         let task = SpawnedTask::spawn(async move {
-            let found = consume(run, inputs, probes).await.map(Arc::new).map_err(Arc::new);
+            let ready = consume(run, inputs, probes).await;
+            let said = told.map_or(Ok(()), |told| {
+                // Where nothing is known nobody is to wait for it either.
+                let table = ready.as_ref().ok().and_then(Ready::table);
+                filter::publish(&told, &spec, table)
+            });
+            let found = ready.and_then(|ready| said.map(|()| Arc::new(ready))).map_err(Arc::new);
             // Nobody may want it any more.
             let _ = sender.send(Some(found));
         });
@@ -244,7 +277,20 @@ impl ExecutionPlan for UnchainedHashJoinExec {
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.again(&self.stock.builder().with_new_children(children)?.recompute_properties().build()?)
+        Ok(Arc::new(self.again(&self.stock.builder().with_new_children(children)?.recompute_properties().build()?)?))
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        // Scans that hold it still read whole tables.
+        if let Some(told) = &self.shared.told {
+            filter::take_back(told)?;
+        }
+        Ok(Arc::new(self.telling(None)))
+    }
+
+    fn dynamic_expressions_produced(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        let told = self.shared.told.iter();
+        told.map(|told| -> Arc<dyn PhysicalExpr> { Arc::<DynamicFilterPhysicalExpr>::clone(told) }).collect()
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -271,14 +317,18 @@ impl ExecutionPlan for UnchainedHashJoinExec {
     }
 
     fn try_swapping_with_projection(&self, projection: &ProjectionExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        // The columns of the probe side would not be those any more that its scans are told of.
+        if self.shared.told.is_some() {
+            return Ok(None);
+        }
         let Some(swapped) = self.stock.try_swapping_with_projection(projection)? else { return Ok(None) };
         if let Some(stock) = swapped.downcast_ref::<HashJoinExec>() {
-            return self.again(stock).map(Some);
+            return Ok(Some(Arc::new(self.again(stock)?)));
         }
         // What could not go into the join stands above it.
         let [child] = swapped.children()[..] else { return Ok(None) };
         let Some(stock) = child.downcast_ref::<HashJoinExec>() else { return Ok(None) };
-        let own = self.again(stock)?;
+        let own = Arc::new(self.again(stock)?);
         replace_children_if_necessary(swapped, vec![own]).map(Some)
     }
 
@@ -288,10 +338,18 @@ impl ExecutionPlan for UnchainedHashJoinExec {
         parent_filters: Vec<Arc<dyn PhysicalExpr>>,
         config: &ConfigOptions,
     ) -> Result<FilterDescription> {
-        // What the build side has is not told to the scan of the probe side.
         let mut config = config.clone();
-        config.optimizer.enable_join_dynamic_filter_pushdown = false;
-        self.stock.gather_filters_for_pushdown(phase, parent_filters, &config)
+        // Where NULL is perhaps equal to anything, it matters what the probe side has that matches nothing.
+        if self.shared.told.is_some() || self.shared.spec.null_aware {
+            config.optimizer.enable_join_dynamic_filter_pushdown = false;
+        }
+        let described = self.stock.gather_filters_for_pushdown(phase, parent_filters, &config)?;
+        for filter in described.self_filters().iter().flatten() {
+            if let Some(told) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() {
+                filter::begin(told, &self.shared.spec.right_keys)?;
+            }
+        }
+        Ok(described)
     }
 
     fn handle_child_pushdown_result(
@@ -300,6 +358,15 @@ impl ExecutionPlan for UnchainedHashJoinExec {
         result: ChildPushdownResult,
         _: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        Ok(FilterPushdownPropagation::if_any(result))
+        // Of the probe side, which is the second child. Whether a scan has it cannot be told: one that does not filter by it may use it
+        // to leave out parts of files.
+        let told = result.self_filters.get(1).and_then(|filters| filters.first());
+        let told = told.map(|told| Arc::clone(&told.predicate));
+        let told = told.and_then(|told| Arc::downcast::<DynamicFilterPhysicalExpr>(told).ok());
+        let propagation = FilterPushdownPropagation::if_any(result);
+        Ok(match told {
+            Some(told) => propagation.with_updated_node(Arc::new(self.telling(Some(told)))),
+            None => propagation,
+        })
     }
 }

@@ -36,6 +36,9 @@ pub(crate) trait Index: Send + Sync {
     /// Finds keys. Rows that are not valid have none.
     fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>);
 
+    /// Whether keys may be there: they are not, where it says so.
+    fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>);
+
     /// The rows of a key, from a place on, at most so many; the place behind the last one, or the end of the run.
     fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32;
 
@@ -104,56 +107,26 @@ pub(crate) struct Words<W> {
     pub(crate) secret: Secret,
 }
 
+impl<W: KeyWord> Words<W> {
+    fn hash(&self, key: W) -> (W, u64) {
+        (key, key.hash(self.secret))
+    }
+}
+
 impl<W: KeyWord> Index for Words<W> {
     fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>) {
         let keys = W::of(&packed.keys);
-        let mut runs = [(0_u32, Run::default()); TOGETHER];
-        let mut firsts = [W::default(); TOGETHER];
-        for (number, together) in keys.chunks(TOGETHER).enumerate() {
-            // Each loop reads what it needs of all rows and decides nothing: the processor waits for all of it at once.
-            for (run, key) in runs.iter_mut().zip(together) {
-                let hash = key.hash(self.secret);
-                let part = part_of(hash, self.bits);
-                *run = (part as u32, self.parts[part].run(hash));
-            }
-            for (first, (part, run)) in firsts.iter_mut().zip(&runs).take(together.len()) {
-                *first = self.parts[*part as usize].first(*run);
-            }
-            for (at, key) in together.iter().enumerate() {
-                let (part, mut run) = runs[at];
-                let row = number * TOGETHER + at;
-                if run.start == run.end || !valid(row) {
-                    continue;
-                }
-                let mut known = firsts[at];
-                while known != *key {
-                    run.start += 1;
-                    if run.start == run.end {
-                        break;
-                    }
-                    known = self.parts[part as usize].first(run);
-                }
-                if run.start < run.end {
-                    found.push(Found { row: row as u32, part, run });
-                }
-            }
-        }
+        let parts = Parts { parts: &self.parts, bits: self.bits };
+        parts.find(keys.len(), |row| self.hash(keys[row]), |_, _, _| true, valid, found);
+    }
+
+    fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>) {
+        let parts = Parts { parts: &self.parts, bits: self.bits };
+        answers.extend(W::of(&packed.keys).iter().map(|key| parts.may_have(key.hash(self.secret))));
     }
 
     fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
-        let part = &self.parts[found.part as usize];
-        let (key, _) = part.get(found.run.start);
-        for at in from..found.run.end {
-            let (other, row) = part.get(at);
-            if other != key {
-                return found.run.end;
-            }
-            if rows.len() == count {
-                return at;
-            }
-            rows.push(row);
-        }
-        found.run.end
+        rows_of(&self.parts[found.part as usize], found, from, count, rows, |_| true)
     }
 
     fn walk(
@@ -169,6 +142,91 @@ impl<W: KeyWord> Index for Words<W> {
             true
         });
     }
+}
+
+/// The tables of all parts, in which keys are looked for.
+struct Parts<'a, W> {
+    parts: &'a [Unchained<W>],
+    bits: u32,
+}
+
+impl<W: KeyWord> Parts<'_, W> {
+    /// Finds the keys of rows. `word` gives what stands for the key of a row, and its hash; `is_key` whether the key at a place
+    /// of a table is that of a row, where what stands for them is the same.
+    #[inline]
+    fn find(
+        &self,
+        rows: usize,
+        word: impl Fn(usize) -> (W, u64),
+        is_key: impl Fn(&Unchained<W>, u32, usize) -> bool,
+        valid: &dyn Fn(usize) -> bool,
+        found: &mut Vec<Found>,
+    ) {
+        let mut places = [(0_u32, W::default(), Run::default()); TOGETHER];
+        let mut firsts = [W::default(); TOGETHER];
+        for start in (0..rows).step_by(TOGETHER) {
+            let together = TOGETHER.min(rows - start);
+            // Each loop reads what it needs of all rows and decides nothing: the processor waits for all of it at once.
+            for (at, place) in places.iter_mut().enumerate().take(together) {
+                let (word, hash) = word(start + at);
+                let part = part_of(hash, self.bits);
+                *place = (part as u32, word, self.parts[part].run(hash));
+            }
+            for (first, (part, _, run)) in firsts.iter_mut().zip(&places).take(together) {
+                *first = self.parts[*part as usize].first(*run);
+            }
+            for at in 0..together {
+                let (part, word, mut run) = places[at];
+                let row = start + at;
+                if run.start == run.end || !valid(row) {
+                    continue;
+                }
+                let (mut known, table) = (firsts[at], &self.parts[part as usize]);
+                while known != word || !is_key(table, run.start, row) {
+                    run.start += 1;
+                    if run.start == run.end {
+                        break;
+                    }
+                    known = table.first(run);
+                }
+                if run.start < run.end {
+                    found.push(Found { row: row as u32, part, run });
+                }
+            }
+        }
+    }
+
+    /// Whether a key with this hash may be there.
+    #[inline]
+    fn may_have(&self, hash: u64) -> bool {
+        let run = self.parts[part_of(hash, self.bits)].run(hash);
+        run.start < run.end
+    }
+}
+
+/// The rows of a key, from a place on; `is_key` says whether the key of a row is that of the first one, where what stands for them is
+/// the same.
+#[inline]
+fn rows_of<W: KeyWord>(
+    table: &Unchained<W>,
+    found: &Found,
+    from: u32,
+    count: usize,
+    rows: &mut Vec<u32>,
+    is_key: impl Fn(u32) -> bool,
+) -> u32 {
+    let (word, _) = table.get(found.run.start);
+    for at in from..found.run.end {
+        let (other, row) = table.get(at);
+        if other != word || !is_key(row) {
+            return found.run.end;
+        }
+        if rows.len() == count {
+            return at;
+        }
+        rows.push(row);
+    }
+    found.run.end
 }
 
 /// Keys that are bytes, with those of the chunks.
@@ -207,59 +265,31 @@ fn byte_keys(keys: &Keys) -> Option<&ByteKeys> {
     }
 }
 
+impl Texts {
+    fn hash(&self, key: &[u8]) -> (u32, u64) {
+        let half = half(of_bytes(key, self.secret));
+        (half, whole(half))
+    }
+}
+
 impl Index for Texts {
     fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>) {
         let Some(keys) = byte_keys(&packed.keys) else { return };
-        let mut runs = [(0_u32, 0_u32, Run::default()); TOGETHER];
-        let mut firsts = [0; TOGETHER];
-        for start in (0..packed.len()).step_by(TOGETHER) {
-            let together = TOGETHER.min(packed.len() - start);
-            for (at, run) in runs.iter_mut().enumerate().take(together) {
-                let half = half(of_bytes(keys.get(start + at), self.secret));
-                let hash = whole(half);
-                let part = part_of(hash, self.bits);
-                *run = (part as u32, half, self.parts[part].run(hash));
-            }
-            for (first, (part, _, run)) in firsts.iter_mut().zip(&runs).take(together) {
-                *first = self.parts[*part as usize].first(*run);
-            }
-            for at in 0..together {
-                let (part, half, mut run) = runs[at];
-                let row = start + at;
-                if run.start == run.end || !valid(row) {
-                    continue;
-                }
-                let (mut known, key) = (firsts[at], keys.get(row));
-                let table = &self.parts[part as usize];
-                while known != half || bytes_at(&self.keys, table.row(run.start)) != key {
-                    run.start += 1;
-                    if run.start == run.end {
-                        break;
-                    }
-                    known = table.first(run);
-                }
-                if run.start < run.end {
-                    found.push(Found { row: row as u32, part, run });
-                }
-            }
-        }
+        let is_key = |table: &Unchained<u32>, at: u32, row: usize| bytes_at(&self.keys, table.row(at)) == keys.get(row);
+        let parts = Parts { parts: &self.parts, bits: self.bits };
+        parts.find(packed.len(), |row| self.hash(keys.get(row)), is_key, valid, found);
+    }
+
+    fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>) {
+        let Some(keys) = byte_keys(&packed.keys) else { return };
+        let parts = Parts { parts: &self.parts, bits: self.bits };
+        answers.extend((0..packed.len()).map(|row| parts.may_have(self.hash(keys.get(row)).1)));
     }
 
     fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
-        let part = &self.parts[found.part as usize];
-        let (half, first) = part.get(found.run.start);
-        let key = bytes_at(&self.keys, first);
-        for at in from..found.run.end {
-            let (other, row) = part.get(at);
-            if other != half || bytes_at(&self.keys, row) != key {
-                return found.run.end;
-            }
-            if rows.len() == count {
-                return at;
-            }
-            rows.push(row);
-        }
-        found.run.end
+        let table = &self.parts[found.part as usize];
+        let key = bytes_at(&self.keys, table.row(found.run.start));
+        rows_of(table, found, from, count, rows, |row| bytes_at(&self.keys, row) == key)
     }
 
     fn walk(
@@ -299,6 +329,13 @@ impl<W: KeyWord> Index for Numbers<W> {
                 }
             }
         }
+    }
+
+    fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>) {
+        answers.extend(W::of(&packed.keys).iter().map(|key| {
+            let run = self.table.run(key.widen() as u64);
+            run.start < run.end
+        }));
     }
 
     fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {

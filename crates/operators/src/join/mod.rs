@@ -10,6 +10,8 @@
 //! `chunk` holds the rows of the build side, `build` makes a table of them, `early` one of numbers while they come, `index` reads it; `probe` looks up, `output` puts
 //! together what comes of it, and `run` is the work of the streams.
 //!
+//! What keys the build side has is told to the scans of the probe side by `filter`.
+//!
 //! Where memory has no room for the build side, rows of both sides go to `files`, and `parts` joins them part by part.
 
 mod build;
@@ -17,6 +19,7 @@ mod chunk;
 mod early;
 pub(crate) mod exec;
 mod files;
+pub(crate) mod filter;
 mod index;
 mod output;
 mod parts;

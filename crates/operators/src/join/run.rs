@@ -234,6 +234,14 @@ enum State {
 }
 
 impl Ready {
+    /// The table, where the build side is in memory.
+    pub(crate) fn table(&self) -> Option<&Arc<Built>> {
+        match &self.side {
+            BuildSide::Table(built) => Some(built),
+            BuildSide::Files { .. } => None,
+        }
+    }
+
     /// Notes that a stream has ended, and whether it is the last: that one knows what the others have seen.
     fn is_last(&self) -> bool {
         self.probes.fetch_sub(1, Ordering::AcqRel) == 1

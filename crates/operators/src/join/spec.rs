@@ -242,6 +242,10 @@ fn key_field(at: usize, data_type: &DataType) -> FieldRef {
     Arc::new(Field::new(format!("key {at}"), data_type.clone(), true))
 }
 
-fn evaluate(exprs: &[Arc<dyn PhysicalExpr>], batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+/// Values of expressions over the rows of a batch.
+///
+/// # Errors
+/// What evaluating finds.
+pub(crate) fn evaluate(exprs: &[Arc<dyn PhysicalExpr>], batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
     exprs.iter().map(|expr| expr.evaluate(batch)?.into_array(batch.num_rows())).collect()
 }

@@ -24,6 +24,9 @@ use super::rule::HashJoins;
 use crate::aggregate::tests::{broken, context, scrambled, table};
 use crate::hash_table::hash::Secret;
 
+mod skew;
+mod told;
+
 const TYPES: [JoinType; 10] = [
     JoinType::Inner,
     JoinType::Left,

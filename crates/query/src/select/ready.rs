@@ -2,14 +2,19 @@
 //!
 //! Called by `SelectPlan::physical` for statements without parameters. Kept is only what would be made just so again: whole grid
 //! tables read without conditions, so that no way to the rows was chosen, beneath nodes that start afresh when they are asked to
-//! (`reset_plan_states`; none with a filter that changes while it runs). A table of another size makes it planned anew: some
+//! (`reset_plan_states`). Of filters that change while a plan runs there are those of our joins alone: scans forget them when they start
+//! afresh, and the rule that hands them out is applied again. A table of another size makes it planned anew: some
 //! nodes are chosen by the number of rows.
 
 use std::sync::Arc;
 
+use ashlar_operators::UnchainedHashJoinExec;
 use ashlar_store::Region;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::execution::session_state::SessionState;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_optimizer::filter_pushdown::FilterPushdown;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::{ExecutionPlan, execution_plan::reset_plan_states};
@@ -19,7 +24,7 @@ use crate::access::count::GridCountExec;
 use crate::grid_table::GridScanExec;
 
 /// Nodes that start afresh, beside those that are looked at below.
-const PLAIN_NODES: [&str; 9] = [
+const PLAIN_NODES: [&str; 10] = [
     "CoalescePartitionsExec",
     "CooperativeExec",
     "FilterExec",
@@ -29,6 +34,7 @@ const PLAIN_NODES: [&str; 9] = [
     "ProjectionExec",
     "RepartitionExec",
     "SortPreservingMergeExec",
+    "UnchainedHashJoinExec",
 ];
 
 /// A table that grew to twice its rows, or lost half of them, is another one; few rows are always few.
@@ -41,7 +47,10 @@ pub(crate) struct Ready(Mutex<Option<Kept>>);
 struct Kept {
     /// Of the engine whose rules have made it.
     session: String,
+    /// As it was before it ran: of what somebody runs it holds nothing.
     plan: Arc<dyn ExecutionPlan>,
+    /// Whether joins tell scans what they have found.
+    tells: bool,
     tables: Vec<Read>,
 }
 
@@ -49,19 +58,27 @@ struct Kept {
 type Read = (Arc<Region>, u64);
 
 impl Ready {
-    /// The plan that was kept for an engine of this session, as if it was just made.
-    pub(crate) fn take(&self, session: &str) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let plan = match &*self.0.lock() {
-            Some(kept) if kept.session == session && kept.tables.iter().all(is_as_before) => Arc::clone(&kept.plan),
+    /// The plan that was kept for an engine of this state, as if it was just made.
+    pub(crate) fn take(&self, state: &SessionState) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let (plan, tells) = match &*self.0.lock() {
+            Some(kept) if kept.session == state.session_id() && kept.tables.iter().all(is_as_before) => {
+                (Arc::clone(&kept.plan), kept.tells)
+            }
             _ => return Ok(None),
         };
-        reset_plan_states(plan).map(Some)
+        let plan = reset_plan_states(plan)?;
+        if !tells {
+            return Ok(Some(plan));
+        }
+        FilterPushdown::new_post_optimization().optimize(plan, state.config_options()).map(Some)
     }
 
     /// Keeps a plan that was just made, if it can be run again.
     pub(crate) fn keep(&self, session: &str, plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
         if let Some(tables) = tables_of(plan)? {
-            *self.0.lock() = Some(Kept { session: session.to_owned(), plan: Arc::clone(plan), tables });
+            let tells = plan.exists(|node| Ok(node.is::<UnchainedHashJoinExec>()))?;
+            let plan = reset_plan_states(Arc::clone(plan))?;
+            *self.0.lock() = Some(Kept { session: session.to_owned(), plan, tells, tables });
         }
         Ok(())
     }

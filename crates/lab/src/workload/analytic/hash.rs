@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::super::sizes::{Ids, Sizes};
+use super::super::sizes::{Ids, Joins, Sizes};
 use super::{Lines, Query, Questions, Table};
 use crate::door::text::Rows;
 use crate::numbers::mix;
@@ -54,6 +54,7 @@ fn written(ids: Ids, id: u64) -> i32 {
     match ids {
         Ids::Dense => id as i32,
         Ids::Hashed => scattered(id as u32).cast_signed(),
+        Ids::Reversed => (id as u32).reverse_bits().cast_signed(),
     }
 }
 
@@ -93,30 +94,36 @@ impl Shuffle {
     }
 }
 
-/// Ids of which some are unique and the others there twice: of `rows` rows the first `unique` have the ids from 1 on, once each, and then
-/// come two rows of each further id; all that in another order.
+/// Ids of which some are unique and the others there several times: of `rows` rows the first `unique` have the ids from 1 on, once each, and
+/// then come as many rows of each further id as there are copies; all that in another order.
 #[derive(Clone, Copy)]
 struct Doubled {
     rows: u64,
     unique: u64,
+    copies: u64,
     order: Shuffle,
 }
 
 impl Doubled {
     fn of(rows: u64, unique_percent: u32) -> Self {
-        Self { rows, unique: rows * u64::from(unique_percent) / 100, order: Shuffle::of(rows) }
+        Self { rows, unique: rows * u64::from(unique_percent) / 100, copies: 2, order: Shuffle::of(rows) }
+    }
+
+    /// Each so many times.
+    fn each(rows: u64, copies: u32) -> Self {
+        Self { rows, unique: 0, copies: u64::from(copies), order: Shuffle::of(rows) }
     }
 
     /// How many ids there are; they begin with 1.
     fn ids(self) -> u64 {
-        self.unique + (self.rows - self.unique).div_ceil(2)
+        self.unique + (self.rows - self.unique).div_ceil(self.copies)
     }
 
     /// The id of a row.
     fn id(self, row: u64) -> u64 {
         match self.order.at(row) {
             place if place < self.unique => place + 1,
-            place => self.unique + (place - self.unique) / 2 + 1,
+            place => self.unique + (place - self.unique) / self.copies + 1,
         }
     }
 }
@@ -173,6 +180,8 @@ pub(super) struct Probe {
     queries: Vec<Query>,
     rows: u64,
     unique_percent: u32,
+    duplicates: Option<u32>,
+    joins: Joins,
     ids: Ids,
     items: Doubled,
     /// The pairs, and of all of them the quantity times the price, in quarters.
@@ -222,15 +231,24 @@ pub(super) fn build(sizes: &Sizes) -> Result<Build> {
 /// The workload `hash-probe`.
 pub(super) fn probe(sizes: &Sizes) -> Result<Probe> {
     let (rows, items) = counts(sizes)?;
-    let unique_percent = sizes.unique_percent.unwrap_or(100);
+    ensure!(
+        sizes.unique_percent.is_none() || sizes.duplicates.is_none(),
+        "--duplicates says of all ids what --unique-percent says of some: give one of them"
+    );
+    let unique_percent = sizes.unique_percent.unwrap_or(if sizes.duplicates.is_some() { 0 } else { 100 });
     let join = format!("SELECT count(*), sum(s_quantity * i_price) FROM {SALES} JOIN {ITEMS} ON s_item_id = i_item_id");
     Ok(Probe {
         tables: vec![table(SALES, SALES_COLUMNS, rows), table(ITEMS, ITEMS_COLUMNS, items)],
         queries: vec![Query { name: "join".to_owned(), sql: join, afterwards: None }],
         rows,
         unique_percent,
+        duplicates: sizes.duplicates,
+        joins: sizes.joins.unwrap_or_default(),
         ids: sizes.ids.unwrap_or_default(),
-        items: Doubled::of(items, unique_percent),
+        items: match sizes.duplicates {
+            Some(copies) => Doubled::each(items, copies),
+            None => Doubled::of(items, unique_percent),
+        },
         expected: OnceLock::new(),
     })
 }
@@ -336,13 +354,17 @@ impl Questions for Build {
 
     fn parameters(&self) -> BTreeMap<String, Value> {
         let unique = self.unique_percent.map_or(json!("by chance"), |percent| json!(percent));
-        parameters(self.rows, self.items, unique, self.ids)
+        parameters([
+            ("rows", json!(self.rows)),
+            ("items", json!(self.items)),
+            ("unique_percent", unique),
+            ("ids", json!(self.ids)),
+            ("keys", json!(self.sales.ids())),
+        ])
     }
 }
 
-fn parameters(rows: u64, items: u64, unique_percent: Value, ids: Ids) -> BTreeMap<String, Value> {
-    let named =
-        [("rows", json!(rows)), ("items", json!(items)), ("unique_percent", unique_percent), ("ids", json!(ids))];
+fn parameters<const N: usize>(named: [(&str, Value); N]) -> BTreeMap<String, Value> {
     named.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
@@ -410,7 +432,24 @@ impl Questions for Probe {
     }
 
     fn parameters(&self) -> BTreeMap<String, Value> {
-        parameters(self.rows, self.items.rows, json!(self.unique_percent), self.ids)
+        let mut all = parameters([
+            ("rows", json!(self.rows)),
+            ("items", json!(self.items.rows)),
+            ("unique_percent", json!(self.unique_percent)),
+            ("ids", json!(self.ids)),
+            ("keys", json!(self.items.ids())),
+        ]);
+        if let Some(copies) = self.duplicates {
+            all.insert("duplicates".to_owned(), json!(copies));
+        }
+        if self.joins == Joins::Own {
+            all.insert("joins".to_owned(), json!(self.joins));
+        }
+        all
+    }
+
+    fn on_ashlar(&self) -> &[&'static str] {
+        if self.joins == Joins::Own { &["SET join_operators = 'own'"] } else { &[] }
     }
 }
 
@@ -477,6 +516,7 @@ mod tests {
         assert_eq!(hashed.len(), 10_000);
         assert!(hashed[0] < -2_000_000_000 && hashed[9_999] > 2_000_000_000);
         assert_eq!(written(Ids::Dense, 7), 7);
+        assert_eq!((written(Ids::Reversed, 1), written(Ids::Reversed, 2)), (i32::MIN, 1 << 30));
     }
 
     #[test]
@@ -523,6 +563,18 @@ mod tests {
             assert!(probe.fault(0, &answer(&[pairs.to_string(), (revenue + 0.25).to_string()])).is_some());
             assert!(probe.fault(0, &answer(&[(pairs + 1).to_string(), revenue.to_string()])).is_some());
         }
+    }
+
+    #[test]
+    fn items_may_have_each_id_several_times() {
+        let wanted = Sizes { duplicates: Some(4), joins: Some(Joins::Own), ..sizes(2000, 92, None, Ids::Hashed) };
+        let probe = probe(&wanted).unwrap();
+        let mut counts: HashMap<String, u64> = HashMap::new();
+        lines(&probe, 1).into_iter().for_each(|item| *counts.entry(item[0].clone()).or_default() += 1);
+        assert!(counts.len() == 23 && counts.values().all(|count| *count == 4), "{counts:?}");
+        assert_eq!((probe.parameters()["keys"].clone(), probe.expected().0), (json!(23), 8000));
+        assert_eq!(probe.on_ashlar(), ["SET join_operators = 'own'"]);
+        assert!(super::probe(&Sizes { unique_percent: Some(5), ..wanted }).is_err());
     }
 
     #[test]

@@ -80,6 +80,11 @@ trait Questions: Send + Sync {
         &[]
     }
 
+    /// What a connection to Ashlar says first.
+    fn on_ashlar(&self) -> &[&'static str] {
+        &[]
+    }
+
     fn parameters(&self) -> BTreeMap<String, Value>;
 }
 
@@ -181,12 +186,15 @@ impl Workload for Analytic {
         let queries = self.questions.queries();
         let query = queries.iter().position(|there| there.name == query);
         let query = query.context("there is no such query")?;
-        Ok(Box::new(QueryCaller {
-            client: TextClient::connect(place)?,
-            questions: self.questions.clone(),
-            query,
-            answer: None,
-        }))
+        let mut client = TextClient::connect(place)?;
+        if let TextClient::Pg(client) = &mut client
+            && !place.postgres
+        {
+            for statement in self.questions.on_ashlar() {
+                client.query(statement)?;
+            }
+        }
+        Ok(Box::new(QueryCaller { client, questions: self.questions.clone(), query, answer: None }))
     }
 
     fn clear(&self, place: Place) -> Result<()> {

@@ -181,16 +181,8 @@ impl State for ByteExtremes {
         }
     }
 
-    fn merge(&mut self, states: &[ArrayRef], ids: &[usize], groups: usize) -> Result<()> {
-        self.update(states, ids, None, groups)
-    }
-
     fn evaluate(&mut self) -> Result<ArrayRef> {
         self.take()
-    }
-
-    fn state(&mut self) -> Result<Vec<ArrayRef>> {
-        Ok(vec![self.take()?])
     }
 
     fn bytes(&self) -> usize {

@@ -33,11 +33,6 @@ impl Counts {
         self.counts.resize(groups);
         self.charge.settle(self.counts.bytes());
     }
-
-    fn take(&mut self) -> ArrayRef {
-        self.rows = 0;
-        Arc::new(Int64Array::new(self.counts.take().into(), None))
-    }
 }
 
 impl State for Counts {
@@ -81,11 +76,8 @@ impl State for Counts {
     }
 
     fn evaluate(&mut self) -> Result<ArrayRef> {
-        Ok(self.take())
-    }
-
-    fn state(&mut self) -> Result<Vec<ArrayRef>> {
-        Ok(vec![self.take()])
+        self.rows = 0;
+        Ok(Arc::new(Int64Array::new(self.counts.take().into(), None)))
     }
 
     fn bytes(&self) -> usize {

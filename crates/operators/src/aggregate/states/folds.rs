@@ -155,11 +155,6 @@ impl<T: ArrowPrimitiveType, F: Fold<T::Native>> Folds<T, F> {
     fn settle(&mut self) {
         self.charge.settle(self.values.capacity() * size_of::<T::Native>() + self.seen.bytes());
     }
-
-    fn take(&mut self) -> ArrayRef {
-        let values = std::mem::take(&mut self.values).into();
-        Arc::new(PrimitiveArray::<T>::new(values, self.seen.take()).with_data_type(self.data_type.clone()))
-    }
 }
 
 impl<T: ArrowPrimitiveType, F: Fold<T::Native>> State for Folds<T, F> {
@@ -195,16 +190,9 @@ impl<T: ArrowPrimitiveType, F: Fold<T::Native>> State for Folds<T, F> {
         Ok(())
     }
 
-    fn merge(&mut self, states: &[ArrayRef], ids: &[usize], groups: usize) -> Result<()> {
-        self.update(states, ids, None, groups)
-    }
-
     fn evaluate(&mut self) -> Result<ArrayRef> {
-        Ok(self.take())
-    }
-
-    fn state(&mut self) -> Result<Vec<ArrayRef>> {
-        Ok(vec![self.take()])
+        let values = std::mem::take(&mut self.values).into();
+        Ok(Arc::new(PrimitiveArray::<T>::new(values, self.seen.take()).with_data_type(self.data_type.clone())))
     }
 
     fn bytes(&self) -> usize {

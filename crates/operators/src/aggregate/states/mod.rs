@@ -2,6 +2,7 @@
 
 mod byte_extremes;
 mod counts;
+mod distinct;
 mod folds;
 mod numbers;
 mod seen;
@@ -15,6 +16,7 @@ use datafusion_common::Result;
 use crate::memory::Wish;
 
 pub(crate) use counts::Counts;
+pub(crate) use distinct::{Distinct, packing_of as pairs_of, state_type as lists_of};
 pub(crate) use folds::{is_ordered, of_extremes, of_float_sums};
 pub(crate) use stock::Stock;
 pub(crate) use sums::Sums;
@@ -26,6 +28,14 @@ pub(crate) trait State: Send {
     /// # Errors
     /// Where the pool has not as much; then nothing changed.
     fn reserve(&mut self, groups: usize, wish: Wish) -> Result<()>;
+
+    /// The same for rows with these values, or with these states, which are about to come: for those who keep rows.
+    ///
+    /// # Errors
+    /// As there.
+    fn ready_for(&mut self, _values: &[ArrayRef], _is_partial: bool, _wish: Wish) -> Result<()> {
+        Ok(())
+    }
 
     /// Rows of these groups, of which there are so many by now.
     ///
@@ -39,11 +49,13 @@ pub(crate) trait State: Send {
         groups: usize,
     ) -> Result<()>;
 
-    /// The same of what [`Self::state`] gave.
+    /// The same of what [`Self::state`] gave: values like others, unless somebody knows better.
     ///
     /// # Errors
     /// As there.
-    fn merge(&mut self, states: &[ArrayRef], ids: &[usize], groups: usize) -> Result<()>;
+    fn merge(&mut self, states: &[ArrayRef], ids: &[usize], groups: usize) -> Result<()> {
+        self.update(states, ids, None, groups)
+    }
 
     /// The result for each group, which are gone then.
     ///
@@ -51,11 +63,13 @@ pub(crate) trait State: Send {
     /// What the aggregate finds.
     fn evaluate(&mut self) -> Result<ArrayRef>;
 
-    /// What is known of each group, which are gone then.
+    /// What is known of each group, which are gone then: the result, unless more is.
     ///
     /// # Errors
     /// What the aggregate finds.
-    fn state(&mut self) -> Result<Vec<ArrayRef>>;
+    fn state(&mut self) -> Result<Vec<ArrayRef>> {
+        Ok(vec![self.evaluate()?])
+    }
 
     /// Bytes that are charged.
     fn bytes(&self) -> usize;

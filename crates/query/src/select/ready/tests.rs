@@ -2,8 +2,9 @@
 
 use arrow::array::RecordBatch;
 use arrow::util::pretty::pretty_format_batches;
+use ashlar_base::value::text::Zone;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Operators, Whose};
 use crate::select::SelectPlan;
 use crate::statement::Kind;
 use crate::testing;
@@ -68,6 +69,38 @@ fn plans_that_are_kept_read_what_is_there_when_they_run() {
 }
 
 #[test]
+fn plans_with_joins_of_ours_are_kept_and_hold_nothing_of_a_run() {
+    let engine = testing::engine_with(&[
+        "CREATE TABLE large (id integer PRIMARY KEY, k integer)",
+        "CREATE TABLE small (w integer, t text)",
+        "INSERT INTO large SELECT i, i FROM generate_series(1, 5000) AS g(i)",
+        "INSERT INTO small SELECT i * 17, 'text ' || i FROM generate_series(1, 100) AS g(i)",
+    ]);
+    let engine = engine.of_session(Zone::Utc, Operators { joins: Whose::Own, ..Operators::default() }).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let joins = [
+        "SELECT s.t, l.id FROM large l JOIN small s ON l.k = s.w",
+        "SELECT s.t, l.id FROM small s LEFT JOIN large l ON l.k = s.w",
+        "SELECT l.id FROM large l WHERE NOT EXISTS (SELECT 1 FROM small s WHERE s.w = l.k)",
+    ];
+    let selects: Vec<SelectPlan> = joins.iter().map(|sql| planned(&engine, sql)).collect();
+    for change in ["UPDATE small SET w = w + 5", "DELETE FROM small WHERE w < 100", "DELETE FROM small"] {
+        for (sql, select) in joins.iter().zip(&selects) {
+            let expected = runtime.block_on(rows(&engine, &planned(&engine, sql)));
+            for _ in 0..2 {
+                assert_eq!(runtime.block_on(rows(&engine, select)), expected, "{sql}");
+            }
+            let both = runtime.block_on(async { tokio::join!(rows(&engine, select), rows(&engine, select)) });
+            assert_eq!(both, (expected.clone(), expected), "{sql}, two at once");
+        }
+        testing::alone(&engine, change).unwrap();
+    }
+    assert!(selects.iter().all(is_kept));
+    drop(runtime);
+    assert_eq!(engine.state().runtime_env().memory_pool.reserved(), 0, "what a plan that is kept holds");
+}
+
+#[test]
 fn what_depends_on_conditions_or_tells_a_scan_what_it_found_is_not_kept() {
     let engine = testing::engine_with(&[
         "CREATE TABLE t (id integer PRIMARY KEY, v integer, s text)",
@@ -92,7 +125,7 @@ fn a_table_of_another_size_is_planned_anew() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let select = planned(&engine, "SELECT sum(v) FROM t");
     runtime.block_on(rows(&engine, &select));
-    let has_plan = |select: &SelectPlan| select.ready.take(engine.state().session_id()).unwrap().is_some();
+    let has_plan = |select: &SelectPlan| select.ready.take(engine.state()).unwrap().is_some();
     assert!(has_plan(&select));
     testing::alone(&engine, "INSERT INTO t SELECT i, i FROM generate_series(1, 4096) AS g(i)").unwrap();
     assert!(has_plan(&select), "few rows are few");
@@ -100,5 +133,6 @@ fn a_table_of_another_size_is_planned_anew() {
     assert!(!has_plan(&select));
     runtime.block_on(rows(&engine, &select));
     assert!(has_plan(&select));
-    assert!(select.ready.take("another").unwrap().is_none(), "an engine with other rules");
+    let other = engine.of_session(Zone::Utc, Operators { joins: Whose::Own, ..Operators::default() }).unwrap();
+    assert!(select.ready.take(other.state()).unwrap().is_none(), "an engine with other rules");
 }

@@ -1,0 +1,92 @@
+//! Keys and rows that are as bad as they come: one key for all, keys that collide, keys in an order, wide rows, long texts.
+
+use super::*;
+
+/// Rows of keys, with an id.
+fn keyed(keys: &[i64]) -> RecordBatch {
+    let fields = vec![Field::new("id", DataType::Int64, false), Field::new("key", DataType::Int64, false)];
+    let columns: Vec<ArrayRef> =
+        vec![Arc::new((1..=keys.len() as i64).collect::<Int64Array>()), Arc::new(Int64Array::from(keys.to_vec()))];
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
+}
+
+/// Joins them in memory and, where they need enough of it, with a fifth of that; what comes is what the engine's gives.
+fn check(runtime: &tokio::runtime::Runtime, name: &str, left: &RecordBatch, right: &RecordBatch) {
+    let (left_table, right_table) = (table(left, 2, 1000), table(right, 2, 1000));
+    for join_type in [JoinType::Inner, JoinType::Full, JoinType::LeftSemi, JoinType::RightAnti] {
+        let nulls = NullEquality::NullEqualsNothing;
+        let wanted = Wanted { join_type, keys: vec!["key"], nulls, is_filtered: false, null_aware: false };
+        let expected = stock_result(runtime, &left_table, &right_table, &wanted);
+        let expected = origins(&expected, left, right, join_type);
+        for secret in [None, Some(Secret::colliding())] {
+            // All in one slot: as slow as a nested loop.
+            if secret.is_some() && left.num_rows() > 2000 {
+                continue;
+            }
+            let free = own(&stock(&left_table, &right_table, &wanted), secret);
+            let found = run(runtime, &free, &context_of(1 << 30, 8192));
+            assert!(origins(&found, left, right, join_type) == expected, "{name} {join_type}");
+            let less = own(&stock(&left_table, &right_table, &wanted), secret);
+            let found = run(runtime, &less, &context_of((peak(&free) / 5).max(1 << 14), 8192));
+            assert!(origins(&found, left, right, join_type) == expected, "{name} {join_type}, in files");
+        }
+    }
+}
+
+#[test]
+fn keys_in_any_order_and_number_are_joined() {
+    let runtime = runtime();
+    let rows = 20_000_i64;
+    let all = |key: &dyn Fn(i64) -> i64| keyed(&(0..rows).map(key).collect::<Vec<_>>());
+    let few = keyed(&(0..50).map(|row| row * 397).collect::<Vec<_>>());
+    for (name, keys) in [
+        ("all equal", all(&|_| 397)),
+        ("in order", all(&|row| row)),
+        ("backwards", all(&|row| -row)),
+        ("bits reversed", all(&|row| (row as u64).reverse_bits() as i64)),
+        // The same in all low bits, and in all high ones.
+        ("far apart", all(&|row| row << 40)),
+        ("half of them equal", all(&|row| if row % 2 == 0 { 397 } else { row })),
+        ("each four times", all(&|row| row / 4)),
+    ] {
+        check(&runtime, name, &keys, &few);
+        check(&runtime, name, &few, &keys);
+    }
+    let less = keyed(&(0..1500).collect::<Vec<_>>());
+    check(&runtime, "colliding", &less, &few);
+    check(&runtime, "colliding", &few, &less);
+}
+
+#[test]
+fn wide_rows_are_joined() {
+    let runtime = runtime();
+    let rows = 600_i64;
+    let mut fields = vec![Field::new("id", DataType::Int64, false), Field::new("key", DataType::Int64, false)];
+    let mut columns: Vec<ArrayRef> = vec![
+        Arc::new((1..=rows).collect::<Int64Array>()),
+        Arc::new((0..rows).map(|row| row % 100 * 1_000_003).collect::<Int64Array>()),
+    ];
+    for column in 0..200 {
+        fields.push(Field::new(format!("column {column}"), DataType::Utf8, true));
+        let value = |row: i64| (row % 7 != column % 7).then(|| format!("{row} in {column}"));
+        columns.push(Arc::new((0..rows).map(value).collect::<StringArray>()));
+    }
+    let wide = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    check(&runtime, "two hundred columns", &wide, &wide);
+}
+
+#[test]
+fn long_texts_are_joined() {
+    let runtime = runtime();
+    let text = |row: usize| format!("{}{row}", "x".repeat(1 << 20));
+    let fields = vec![Field::new("id", DataType::Int64, false), Field::new("key", DataType::Utf8, false)];
+    let made = |keys: &dyn Fn(usize) -> usize| {
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new((1..=12).collect::<Int64Array>()),
+            Arc::new((0..12).map(|row| Some(text(keys(row)))).collect::<StringArray>()),
+        ];
+        RecordBatch::try_new(Arc::new(Schema::new(fields.clone())), columns).unwrap()
+    };
+    // They differ in the last byte.
+    check(&runtime, "a megabyte", &made(&|row| row), &made(&|row| row % 5 + 8));
+}

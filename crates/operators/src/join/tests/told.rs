@@ -1,0 +1,148 @@
+//! What scans of the probe side are told: it leaves out most rows without a match, and none that has one.
+
+use arrow::compute::filter_record_batch;
+use datafusion_common::cast::as_boolean_array;
+use datafusion_physical_optimizer::filter_pushdown::FilterPushdown;
+
+use super::*;
+
+/// A join that tells scans what it finds, where it may.
+fn telling(join: &HashJoinExec, secret: Option<Secret>) -> Arc<dyn ExecutionPlan> {
+    FilterPushdown::new_post_optimization().optimize(own(join, secret), &ConfigOptions::default()).unwrap()
+}
+
+fn told(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn PhysicalExpr>> {
+    let told = plan.downcast_ref::<UnchainedHashJoinExec>().unwrap().told();
+    told.map(|told| told.current().unwrap())
+}
+
+/// The rows that pass.
+fn passed(filter: &Arc<dyn PhysicalExpr>, rows: &RecordBatch) -> RecordBatch {
+    let mask = filter.evaluate(rows).unwrap().into_array(rows.num_rows()).unwrap();
+    filter_record_batch(rows, as_boolean_array(&mask).unwrap()).unwrap()
+}
+
+#[test]
+fn no_row_with_a_match_is_left_out() {
+    let runtime = runtime();
+    let shapes = [
+        (
+            Rows { count: 40, keys: 60, null: 0, seed: 1, ..NONE },
+            Rows { count: 70, keys: 60, null: 9, seed: 2, ..NONE },
+        ),
+        (Rows { count: 60, keys: 9, null: 4, seed: 3, ..NONE }, Rows { count: 50, keys: 14, null: 5, seed: 4, ..NONE }),
+        (NONE, Rows { count: 20, keys: 5, null: 3, seed: 5, ..NONE }),
+        (Rows { count: 10, keys: 5, null: 1, seed: 7, ..NONE }, Rows { count: 30, keys: 5, null: 3, seed: 8, ..NONE }),
+    ];
+    for (of_left, of_right) in shapes {
+        let (left, right) = (made(of_left), made(of_right));
+        let (left_table, right_table) = (table(&left, 2, 16), table(&right, 3, 16));
+        for keys in KEYS {
+            for wanted in ways(keys) {
+                for secret in [None, Some(Secret::colliding())] {
+                    let plan = telling(&stock(&left_table, &right_table, &wanted), secret);
+                    // Rows of the probe side that come without a match are not to be left out.
+                    let wants_all = matches!(
+                        wanted.join_type,
+                        JoinType::Right | JoinType::Full | JoinType::RightAnti | JoinType::RightMark
+                    );
+                    let Some(before) = told(&plan) else {
+                        assert!(wants_all, "{wanted:?}");
+                        continue;
+                    };
+                    assert!(!wants_all, "{wanted:?}");
+                    assert_eq!(passed(&before, &right), right);
+                    let expected = nested_loop(&left, &right, &wanted);
+                    let found = run(&runtime, &plan, &context_of(1 << 30, 8192));
+                    assert_eq!(origins(&found, &left, &right, wanted.join_type), expected, "{wanted:?}");
+                    let rest = passed(&told(&plan).unwrap(), &right);
+                    let again = own(&stock(&left_table, &table(&rest, 2, 16), &wanted), secret);
+                    let found = run(&runtime, &again, &context_of(1 << 30, 8192));
+                    let found = origins(&found, &left, &right, wanted.join_type);
+                    assert_eq!(found, expected, "{of_left:?} {of_right:?} {wanted:?}");
+                }
+            }
+        }
+    }
+}
+
+/// A join by one key in which nulls are nothing.
+fn inner(keys: Vec<&'static str>, left: &RecordBatch, right: &RecordBatch) -> HashJoinExec {
+    let nulls = NullEquality::NullEqualsNothing;
+    let wanted = Wanted { join_type: JoinType::Inner, keys, nulls, is_filtered: false, null_aware: false };
+    stock(&table(left, 2, 100), &table(right, 2, 100), &wanted)
+}
+
+#[test]
+fn most_rows_without_a_match_are_left_out() {
+    let runtime = runtime();
+    let right = made(Rows { count: 5000, keys: 100_000, null: 50, seed: 2, ..NONE });
+    for (rows, keys) in [(300, 100_000), (300, 3000), (15, 100_000)] {
+        let left = made(Rows { count: rows, keys, null: 0, seed: 1, ..NONE });
+        for keys in KEYS.iter().filter(|keys| !keys.contains(&"flag")) {
+            let plan = telling(&inner(keys.to_vec(), &left, &right), None);
+            run(&runtime, &plan, &context_of(1 << 30, 8192));
+            let left_over = passed(&told(&plan).unwrap(), &right).num_rows();
+            assert!(left_over < 500, "{rows} {keys:?}: {left_over} of 5000");
+        }
+    }
+}
+
+#[test]
+fn readers_of_files_understand_some_of_it() {
+    let runtime = runtime();
+    let right = made(Rows { count: 10, keys: 100, null: 0, seed: 2, ..NONE });
+    for (rows, key, expected) in [
+        (300, "int", "int@3 >= -2 AND int@3 <= "),
+        (300, "long", "long@4 >= "),
+        (300, "date", "date@9 >= "),
+        (300, "text", "may_match(text@5)"),
+        (5, "int", "int@3 IN ("),
+        (5, "text", "text@5 IN ("),
+        (5, "double", "may_match(double@7)"),
+    ] {
+        let left = made(Rows { count: rows, keys: 100, null: 0, seed: 1, ..NONE });
+        let plan = telling(&inner(vec![key], &left, &right), None);
+        run(&runtime, &plan, &context_of(1 << 30, 8192));
+        let said = told(&plan).unwrap().to_string();
+        assert!(said.starts_with(expected), "{said} instead of {expected}");
+        assert!(said.ends_with(&format!("may_match({key}@{})", right.schema().index_of(key).unwrap())), "{said}");
+    }
+}
+
+#[test]
+fn nothing_is_told_of_what_is_in_files_and_nothing_of_rows_that_were() {
+    let runtime = runtime();
+    let left = made(Rows { count: 2000, keys: 2500, null: 50, seed: 1, ..NONE });
+    let right = made(Rows { count: 100, keys: 1 << 40, null: 0, seed: 2, ..NONE });
+    let join = inner(vec!["text"], &left, &right);
+    let free = telling(&join, None);
+    run(&runtime, &free, &context_of(1 << 30, 500));
+    assert!(passed(&told(&free).unwrap(), &right).num_rows() < 30);
+    let less = telling(&join, None);
+    run(&runtime, &less, &context_of(peak(&free) / 4, 500));
+    assert!(files(&less) > 0);
+    assert_eq!(passed(&told(&less).unwrap(), &right), right);
+
+    let before = told(&free).unwrap();
+    let scan = Arc::clone(free.downcast_ref::<UnchainedHashJoinExec>().unwrap().told().unwrap());
+    let fresh = Arc::clone(&free).reset_state().unwrap();
+    assert!(told(&fresh).is_none());
+    assert_eq!(passed(&scan.current().unwrap(), &right), right);
+    // The table goes with the execution, whoever has the filter still.
+    drop((free, fresh));
+    drop(runtime);
+    assert_eq!(passed(&before, &right), right);
+}
+
+#[test]
+fn a_filter_that_leaves_out_little_is_not_asked_again() {
+    let runtime = runtime();
+    let rows = made(Rows { count: 3000, keys: 5000, null: 0, seed: 1, ..NONE });
+    let plan = telling(&inner(vec!["wide"], &rows, &rows), None);
+    run(&runtime, &plan, &context_of(1 << 30, 8192));
+    let filter = told(&plan).unwrap();
+    assert_eq!(passed(&filter, &rows), rows);
+    let other = made(Rows { count: 100, keys: 1 << 40, null: 0, seed: 2, ..NONE });
+    assert_eq!(passed(&filter, &other), other);
+}
