@@ -27,6 +27,8 @@ use super::hash::Word;
 const ROWS_PER_SLOT: usize = 2;
 /// Runs of so many are sorted by insertion.
 const FEW: usize = 16;
+/// Keys of a run that are looked at together: of the runs that have a key, six in seven are not longer.
+const WINDOW: usize = 4;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -147,22 +149,46 @@ impl<W: Word + Ord> Unchained<W> {
         Run { start: before.end, end }
     }
 
-    /// The first key of a run, if there is one: whoever asks for many waits for all of them at the same time.
+    /// The places of a run that have a key: they lie side by side. Takes the same way for all short runs, since nobody can guess at
+    /// which of a few places a key is; of an empty one it reads what others read too.
     #[inline]
-    pub(crate) fn first(&self, run: Run) -> W {
-        if run.start < run.end { self.keys[run.start as usize] } else { W::default() }
+    pub(crate) fn same(&self, run: Run, key: W) -> Run {
+        let length = run.end - run.start;
+        let start = if length == 0 { 0 } else { run.start as usize };
+        if length as usize <= WINDOW
+            && let Some(window) = self.keys.get(start..start + WINDOW)
+        {
+            let mut same = 0_u32;
+            for (at, known) in window.iter().enumerate() {
+                same |= u32::from(*known == key) << at;
+            }
+            same &= (1 << length) - 1;
+            // None at all is an empty run wherever it is.
+            let first = run.start + (same.trailing_zeros() & 3);
+            return Run { start: first, end: first + same.count_ones() };
+        }
+        self.same_of_many(run, key)
+    }
+
+    /// The same by halving: keys of a slot are in order.
+    fn same_of_many(&self, run: Run, key: W) -> Run {
+        let keys = &self.keys[run.start as usize..run.end as usize];
+        let start = keys.partition_point(|known| *known < key);
+        let count = keys[start..].partition_point(|known| *known == key);
+        let start = run.start + start as u32;
+        Run { start, end: start + count as u32 }
+    }
+
+    /// The rows of a run.
+    #[inline]
+    pub(crate) fn rows(&self, run: Run) -> &[u32] {
+        &self.rows[run.start as usize..run.end as usize]
     }
 
     /// The key and the row at a place.
     #[inline]
     pub(crate) fn get(&self, at: u32) -> (W, u32) {
         (self.keys[at as usize], self.rows[at as usize])
-    }
-
-    /// The row at a place.
-    #[inline]
-    pub(crate) fn row(&self, at: u32) -> u32 {
-        self.rows[at as usize]
     }
 }
 
@@ -225,9 +251,9 @@ mod tests {
         let run = table.run(hash);
         let same = (run.start..run.end).filter(|at| table.get(*at).0 == key);
         let places: Vec<u32> = same.collect();
-        // Side by side.
-        assert!(places.windows(2).all(|two| two[0] + 1 == two[1]));
-        let mut rows: Vec<u32> = places.iter().map(|at| table.row(*at)).collect();
+        let exact = table.same(run, key);
+        assert_eq!(places, (exact.start..exact.end).collect::<Vec<u32>>());
+        let mut rows = table.rows(exact).to_vec();
         rows.sort_unstable();
         rows
     }

@@ -12,6 +12,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::buffer::NullBuffer;
+
 use super::chunk::{Chunk, place_of, row_number};
 use crate::hash_table::direct::{Direct, NOBODY};
 use crate::hash_table::hash::{Secret, Word, of_bytes};
@@ -27,14 +29,24 @@ pub(crate) struct Found {
     /// Of the probe side.
     pub(crate) row: u32,
     pub(crate) part: u32,
-    /// Places that may have its key; the first has.
+    /// Places that have its key: one at least.
     pub(crate) run: Run,
+}
+
+/// How far somebody has come who puts pairs together: keys, and a place in the run of the next one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reached {
+    pub(crate) keys: usize,
+    pub(crate) place: u32,
 }
 
 /// See the module.
 pub(crate) trait Index: Send + Sync {
     /// Finds keys. Rows that are not valid have none.
-    fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>);
+    fn find(&self, packed: &Packed, valid: Option<&NullBuffer>, found: &mut Vec<Found>);
+
+    /// Puts pairs together, from where somebody has come, until there are so many or no more.
+    fn pairs(&self, found: &[Found], reached: &mut Reached, count: usize, rows: &mut Vec<u32>, probed: &mut Vec<u32>);
 
     /// Whether keys may be there: they are not, where it says so.
     fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>);
@@ -114,10 +126,15 @@ impl<W: KeyWord> Words<W> {
 }
 
 impl<W: KeyWord> Index for Words<W> {
-    fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>) {
+    fn find(&self, packed: &Packed, valid: Option<&NullBuffer>, found: &mut Vec<Found>) {
         let keys = W::of(&packed.keys);
         let parts = Parts { parts: &self.parts, bits: self.bits };
-        parts.find(keys.len(), |row| self.hash(keys[row]), |_, _, _| true, valid, found);
+        parts.find(keys.len(), |row| self.hash(keys[row]), |_, run, _| run, valid, found);
+    }
+
+    fn pairs(&self, found: &[Found], reached: &mut Reached, count: usize, rows: &mut Vec<u32>, probed: &mut Vec<u32>) {
+        let rows_of = |found: &Found, run: Run| self.parts[found.part as usize].rows(run);
+        pairs(found, reached, count, rows, probed, rows_of);
     }
 
     fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>) {
@@ -126,7 +143,7 @@ impl<W: KeyWord> Index for Words<W> {
     }
 
     fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
-        rows_of(&self.parts[found.part as usize], found, from, count, rows, |_| true)
+        rows_of(&self.parts[found.part as usize], found, from, count, rows)
     }
 
     fn walk(
@@ -151,19 +168,18 @@ struct Parts<'a, W> {
 }
 
 impl<W: KeyWord> Parts<'_, W> {
-    /// Finds the keys of rows. `word` gives what stands for the key of a row, and its hash; `is_key` whether the key at a place
-    /// of a table is that of a row, where what stands for them is the same.
+    /// Finds the keys of rows. `word` gives what stands for the key of a row, and its hash; `exact` of the places of a table that
+    /// have it those with the key of a row.
     #[inline]
     fn find(
         &self,
         rows: usize,
         word: impl Fn(usize) -> (W, u64),
-        is_key: impl Fn(&Unchained<W>, u32, usize) -> bool,
-        valid: &dyn Fn(usize) -> bool,
+        exact: impl Fn(&Unchained<W>, Run, usize) -> Run,
+        valid: Option<&NullBuffer>,
         found: &mut Vec<Found>,
     ) {
         let mut places = [(0_u32, W::default(), Run::default()); TOGETHER];
-        let mut firsts = [W::default(); TOGETHER];
         for start in (0..rows).step_by(TOGETHER) {
             let together = TOGETHER.min(rows - start);
             // Each loop reads what it needs of all rows and decides nothing: the processor waits for all of it at once.
@@ -172,27 +188,11 @@ impl<W: KeyWord> Parts<'_, W> {
                 let part = part_of(hash, self.bits);
                 *place = (part as u32, word, self.parts[part].run(hash));
             }
-            for (first, (part, _, run)) in firsts.iter_mut().zip(&places).take(together) {
-                *first = self.parts[*part as usize].first(*run);
-            }
-            for at in 0..together {
-                let (part, word, mut run) = places[at];
-                let row = start + at;
-                if run.start == run.end || !valid(row) {
-                    continue;
-                }
-                let (mut known, table) = (firsts[at], &self.parts[part as usize]);
-                while known != word || !is_key(table, run.start, row) {
-                    run.start += 1;
-                    if run.start == run.end {
-                        break;
-                    }
-                    known = table.first(run);
-                }
-                if run.start < run.end {
-                    found.push(Found { row: row as u32, part, run });
-                }
-            }
+            let each = places[..together].iter().enumerate().map(|(at, (part, word, run))| {
+                let (row, table) = (start + at, &self.parts[*part as usize]);
+                Found { row: row as u32, part: *part, run: exact(table, table.same(*run, *word), row) }
+            });
+            keep(each, valid, found);
         }
     }
 
@@ -204,29 +204,60 @@ impl<W: KeyWord> Parts<'_, W> {
     }
 }
 
-/// The rows of a key, from a place on; `is_key` says whether the key of a row is that of the first one, where what stands for them is
-/// the same.
+/// Keeps of up to [`TOGETHER`] rows those that have a key that is there: written one over the other, since whether a row has is
+/// nothing to be guessed.
 #[inline]
-fn rows_of<W: KeyWord>(
-    table: &Unchained<W>,
-    found: &Found,
-    from: u32,
+fn keep(each: impl Iterator<Item = Found>, valid: Option<&NullBuffer>, found: &mut Vec<Found>) {
+    let mut kept = [Found { row: 0, part: 0, run: Run::default() }; TOGETHER];
+    let mut count = 0;
+    for one in each {
+        kept[count] = one;
+        let is_valid = valid.is_none_or(|valid| valid.is_valid(one.row as usize));
+        count += usize::from(one.run.start < one.run.end && is_valid);
+    }
+    found.extend_from_slice(&kept[..count]);
+}
+
+/// The rows of a key, from a place on.
+#[inline]
+fn rows_of<W: KeyWord>(table: &Unchained<W>, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
+    let more = (found.run.end - from).min((count - rows.len()) as u32);
+    rows.extend_from_slice(table.rows(Run { start: from, end: from + more }));
+    from + more
+}
+
+/// Pairs of the rows of keys, where the rows of a run are known.
+#[inline]
+pub(crate) fn pairs<'a>(
+    found: &[Found],
+    reached: &mut Reached,
     count: usize,
     rows: &mut Vec<u32>,
-    is_key: impl Fn(u32) -> bool,
-) -> u32 {
-    let (word, _) = table.get(found.run.start);
-    for at in from..found.run.end {
-        let (other, row) = table.get(at);
-        if other != word || !is_key(row) {
-            return found.run.end;
+    probed: &mut Vec<u32>,
+    rows_of: impl Fn(&Found, Run) -> &'a [u32],
+) {
+    while let Some(one) = found.get(reached.keys)
+        && rows.len() < count
+    {
+        let from = reached.place.max(one.run.start);
+        let more = (one.run.end - from).min((count - rows.len()) as u32);
+        match rows_of(one, Run { start: from, end: from + more }) {
+            // As a rule; cheaper than copying any number.
+            [only] => {
+                rows.push(*only);
+                probed.push(one.row);
+            }
+            several => {
+                rows.extend_from_slice(several);
+                probed.resize(rows.len(), one.row);
+            }
         }
-        if rows.len() == count {
-            return at;
+        if from + more < one.run.end {
+            reached.place = from + more;
+            return;
         }
-        rows.push(row);
+        *reached = Reached { keys: reached.keys + 1, place: 0 };
     }
-    found.run.end
 }
 
 /// Keys that are bytes, with those of the chunks.
@@ -273,11 +304,23 @@ impl Texts {
 }
 
 impl Index for Texts {
-    fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>) {
+    fn find(&self, packed: &Packed, valid: Option<&NullBuffer>, found: &mut Vec<Found>) {
         let Some(keys) = byte_keys(&packed.keys) else { return };
-        let is_key = |table: &Unchained<u32>, at: u32, row: usize| bytes_at(&self.keys, table.row(at)) == keys.get(row);
+        // Different keys with the same half are rare, and in order.
+        let exact = |table: &Unchained<u32>, run: Run, row: usize| {
+            let (rows, key) = (table.rows(run), keys.get(row));
+            let before = rows.partition_point(|known| bytes_at(&self.keys, *known) < key);
+            let count = rows[before..].partition_point(|known| bytes_at(&self.keys, *known) == key);
+            let start = run.start + before as u32;
+            Run { start, end: start + count as u32 }
+        };
         let parts = Parts { parts: &self.parts, bits: self.bits };
-        parts.find(packed.len(), |row| self.hash(keys.get(row)), is_key, valid, found);
+        parts.find(packed.len(), |row| self.hash(keys.get(row)), exact, valid, found);
+    }
+
+    fn pairs(&self, found: &[Found], reached: &mut Reached, count: usize, rows: &mut Vec<u32>, probed: &mut Vec<u32>) {
+        let rows_of = |found: &Found, run: Run| self.parts[found.part as usize].rows(run);
+        pairs(found, reached, count, rows, probed, rows_of);
     }
 
     fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>) {
@@ -287,9 +330,7 @@ impl Index for Texts {
     }
 
     fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
-        let table = &self.parts[found.part as usize];
-        let key = bytes_at(&self.keys, table.row(found.run.start));
-        rows_of(table, found, from, count, rows, |row| bytes_at(&self.keys, row) == key)
+        rows_of(&self.parts[found.part as usize], found, from, count, rows)
     }
 
     fn walk(
@@ -315,20 +356,23 @@ pub(crate) struct Numbers<W> {
 }
 
 impl<W: KeyWord> Index for Numbers<W> {
-    fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>) {
-        let keys = W::of(&packed.keys);
-        let mut runs = [Run::default(); TOGETHER];
-        for (number, together) in keys.chunks(TOGETHER).enumerate() {
-            for (run, key) in runs.iter_mut().zip(together) {
-                *run = self.table.run(key.widen() as u64);
-            }
-            for (at, run) in runs.iter().enumerate().take(together.len()) {
+    fn find(&self, packed: &Packed, valid: Option<&NullBuffer>, found: &mut Vec<Found>) {
+        for (number, together) in W::of(&packed.keys).chunks(TOGETHER).enumerate() {
+            let each = together.iter().enumerate().map(|(at, key)| {
                 let row = number * TOGETHER + at;
-                if run.start < run.end && valid(row) {
-                    found.push(Found { row: row as u32, part: 0, run: *run });
-                }
-            }
+                Found { row: row as u32, part: 0, run: self.table.run(key.widen() as u64) }
+            });
+            keep(each, valid, found);
         }
+    }
+
+    fn pairs(&self, found: &[Found], reached: &mut Reached, count: usize, rows: &mut Vec<u32>, probed: &mut Vec<u32>) {
+        // Each key has one row, which is its place.
+        let more = &found[reached.keys..];
+        let more = &more[..more.len().min(count - rows.len())];
+        rows.extend(more.iter().map(|one| one.run.start));
+        probed.extend(more.iter().map(|one| one.row));
+        reached.keys += more.len();
     }
 
     fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>) {

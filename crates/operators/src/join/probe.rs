@@ -10,7 +10,7 @@ use arrow::buffer::BooleanBuffer;
 use datafusion_common::Result;
 
 use super::build::Built;
-use super::index::{Cursor, Found};
+use super::index::{Cursor, Found, Reached, pairs};
 use super::output::{Output, Probed, Sides};
 use super::spec::{Alone, Source, Spec};
 use crate::hash_table::keys::{Keys, Packed};
@@ -24,9 +24,9 @@ const NULLS: u32 = u32::MAX;
 struct Looked {
     batch: RecordBatch,
     keys: Vec<ArrayRef>,
-    /// The next key that was found, and the next place of its run.
-    next: usize,
-    from: u32,
+    /// Of what was found, how many have a key; those behind have none that is not NULL.
+    with_keys: usize,
+    reached: Reached,
     /// Which rows have a match, where that is of interest.
     matched: Vec<bool>,
 }
@@ -89,20 +89,18 @@ impl Probe {
         }
         let packed: Packed = spec.packing.pack(&keys)?;
         let nulls = findable.as_ref().or(packed.nulls.as_ref());
-        match nulls {
-            None => built.index.find(&packed, &|_| true, found),
-            Some(nulls) => built.index.find(&packed, &|row| nulls.is_valid(row), found),
-        }
+        built.index.find(&packed, nulls, found);
+        let with_keys = found.len();
         if let (true, Some(nulls), false) = (spec.null_is_equal, nulls, built.nulls.is_empty()) {
             let run = Run { start: 0, end: built.nulls.len() as u32 };
             let rows = nulls.iter().enumerate().filter(|(_, is_valid)| !is_valid);
             found.extend(rows.map(|(row, _)| Found { row: row as u32, part: NULLS, run }));
         }
         let matched = if spec.right_alone() == Alone::Nothing { 0 } else { batch.num_rows() };
-        let from = found.first().map_or(0, |found| found.run.start);
         let bytes = packed.held() + found.capacity() * size_of::<Found>() + 2 * self.batch_rows * size_of::<u32>();
         self.charge.settle(bytes + matched);
-        self.current = Some(Looked { batch, keys, next: 0, from, matched: vec![false; matched] });
+        let reached = Reached::default();
+        self.current = Some(Looked { batch, keys, with_keys, reached, matched: vec![false; matched] });
         Ok(())
     }
 
@@ -114,7 +112,7 @@ impl Probe {
         let Some(mut looked) = self.current.take() else { return Ok(true) };
         if self.spec.filter.is_none() && !self.spec.gives_pairs() {
             self.note_keys(&mut looked);
-        } else if looked.next < self.found.len() {
+        } else if looked.reached.keys < self.found.len() {
             self.pairs(&mut looked)?;
             self.current = Some(looked);
             return Ok(false);
@@ -166,16 +164,14 @@ impl Probe {
         let Self { spec, built, found, rows, probed, batch_rows, .. } = self;
         rows.clear();
         probed.clear();
-        while rows.len() < *batch_rows
-            && let Some(key) = found.get(looked.next)
-        {
-            looked.from = rows_of(built, key, looked.from, *batch_rows, rows);
-            probed.resize(rows.len(), key.row);
-            if looked.from < key.run.end {
-                break;
-            }
-            looked.next += 1;
-            looked.from = found.get(looked.next).map_or(0, |next| next.run.start);
+        let Looked { with_keys, reached, .. } = looked;
+        if reached.keys < *with_keys {
+            built.index.pairs(&found[..*with_keys], reached, *batch_rows, rows, probed);
+        }
+        if reached.keys >= *with_keys {
+            pairs(found, reached, *batch_rows, rows, probed, |_, run| {
+                &built.nulls[run.start as usize..run.end as usize]
+            });
         }
         if let Some(filter) = &spec.filter {
             let right = UInt32Array::from(probed.clone());
