@@ -66,9 +66,9 @@ impl route::Tables for Names<'_> {
 ///
 /// # Errors
 /// What is wrong with what was kept.
-pub fn open(engine: &crate::Engine, fleet: &Arc<Fleet>) -> Result<()> {
+pub fn open(engine: &crate::Engine, fleet: &Arc<Fleet>, recovery: two_phase::Recovery) -> Result<()> {
     engine.catalog().set_fleet(Arc::clone(fleet));
-    drop(engine.spawn(two_phase::recover(Arc::downgrade(fleet)))?);
+    drop(engine.spawn(two_phase::recover(Arc::downgrade(fleet), recovery))?);
     let known = fleet.catalog().known();
     // A table may be placed as another one is: those that fail are tried again, as long as that gets further.
     let mut left: Vec<(&String, &String)> = known.tables.iter().collect();
