@@ -4,11 +4,13 @@
 mod answers;
 mod chaos;
 mod ddl;
+mod deadlocks;
 mod failures;
 mod gather;
 mod members;
 mod relay;
 mod rules;
+mod snapshots;
 mod transactions;
 mod two_phase;
 

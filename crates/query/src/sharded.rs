@@ -10,10 +10,12 @@ mod plan;
 mod scan;
 mod table;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ashlar_base::{Result, TableSchema};
 use ashlar_shard::fleet::Fleet;
+use ashlar_shard::snapshot::Moment;
 use ashlar_shard::{route, two_phase};
 use datafusion::datasource::TableProvider;
 
@@ -42,6 +44,19 @@ impl ShardedTable {
     pub(crate) fn options(&self) -> Vec<String> {
         self.routed.rule.options().iter().map(|(name, value)| format!("{name}={value}")).collect()
     }
+}
+
+/// One moment on all servers that have tables; `None` where there are none.
+pub fn moment(catalog: &CatalogState, role: &Arc<str>) -> Option<Arc<Moment>> {
+    let mut servers: BTreeSet<&Arc<str>> = BTreeSet::new();
+    for (_, table) in catalog.tables() {
+        if let Table::Sharded(table) = table {
+            servers.extend(table.routed.rule.shards().iter().map(|shard| &shard.server));
+        }
+    }
+    let fleet = catalog.fleet().filter(|_| !servers.is_empty())?;
+    let servers = servers.into_iter().cloned().collect();
+    Some(Arc::new(Moment::new(Arc::clone(fleet), Arc::clone(role), servers)))
 }
 
 /// A picture of the catalog, as the router asks it.

@@ -300,6 +300,11 @@ impl Backend {
         self.is_given_up |= self.awaited > 0;
     }
 
+    /// Nobody shall have it again: it is closed.
+    pub(crate) fn discard(&mut self) {
+        self.is_broken = true;
+    }
+
     /// Whether an answer is still to come.
     pub(crate) fn is_busy(&self) -> bool {
         self.awaited > 0 && !self.is_broken

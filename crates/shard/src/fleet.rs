@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use crate::backend::{Limits, Settings};
 use crate::catalog::ShardCatalog;
 use crate::deadlock::Waits;
-use crate::gate::Gate;
 use crate::pool::{Lease, LineStatistics, Pool, PoolConfig};
 use crate::rules::generators::Generators;
 use crate::two_phase::{self, InDoubt, Transactions};
@@ -30,7 +29,7 @@ pub struct Fleet {
     altering: tokio::sync::Mutex<()>,
     /// Transactions on several servers.
     pub(crate) transactions: Transactions,
-    gate: Gate,
+    snapshots: tokio::sync::Mutex<()>,
     waits: Waits,
 }
 
@@ -46,7 +45,7 @@ impl Fleet {
             pools: Mutex::default(),
             of_queries: OnceLock::new(),
             transactions,
-            gate: Gate::default(),
+            snapshots: tokio::sync::Mutex::new(()),
             waits: Waits::default(),
         })
     }
@@ -122,9 +121,9 @@ impl Fleet {
         &self.waits
     }
 
-    /// Between transactions on several shards and snapshots of them.
-    pub fn gate(&self) -> &Gate {
-        &self.gate
+    /// Held by whoever takes snapshots of several shards.
+    pub(crate) fn snapshots(&self) -> &tokio::sync::Mutex<()> {
+        &self.snapshots
     }
 
     /// What was prepared on shards and not finished when they were last looked at.

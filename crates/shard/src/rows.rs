@@ -41,6 +41,14 @@ impl Row {
 pub(crate) async fn rows(backend: &mut Backend, sql: &str, types: &[u32]) -> Result<Vec<Row>> {
     backend.queue_scan(sql);
     backend.flush().await?;
+    read(backend, types).await
+}
+
+/// The rows of a query that has been sent.
+///
+/// # Errors
+/// As [`rows`].
+pub(crate) async fn read(backend: &mut Backend, types: &[u32]) -> Result<Vec<Row>> {
     let (mut found, mut failure) = (Vec::new(), None);
     while let Some(range) = backend.next_row(types, &mut failure).await? {
         let mut reader = RowReader::new(backend.row(&range)).map_err(|_| garbled(backend))?;

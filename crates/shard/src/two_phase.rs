@@ -31,6 +31,7 @@ use crate::backend::{Backend, Ended, Nothing};
 use crate::fleet::Fleet;
 use crate::pool::Lease;
 use crate::server::{Mapping, Server};
+use crate::snapshot;
 
 /// How long a lost decision is asked for, before the client is told that it is not known.
 const ASKING: Duration = Duration::from_secs(10);
@@ -170,8 +171,6 @@ async fn commit_now(fleet: Arc<Fleet>, participants: Vec<Lease>) -> Result<Vec<S
             return Err(error);
         }
     };
-    // Whoever wants to see all shards as of one moment waits until all of them show this, or none.
-    let gate = fleet.gate().pass().await;
     let (server, mapping) = (Arc::clone(decider.server()), Arc::clone(decider.mapping()));
     let decided = match decisions::decide(&mut decider, transaction, &participants).await {
         Decided::Unknown(error) => ask(&fleet, &server, &mapping, transaction, error).await,
@@ -196,7 +195,6 @@ async fn commit_now(fleet: Arc<Fleet>, participants: Vec<Lease>) -> Result<Vec<S
     // The decider's rows are free from here on, and so is its connection.
     drop(decider);
     let left = keep(&mut others).await;
-    drop(gate);
     if left.is_empty() {
         fleet.transactions.forget(&server, &mapping, transaction);
     } else {
@@ -228,7 +226,12 @@ async fn prepare(
         other.gid = Gid { transaction, decider: name.to_string(), place }.to_string();
     }
     for other in others.iter_mut() {
-        other.lease.queue_query(&format!("PREPARE TRANSACTION {}", escape_literal(&other.gid)));
+        // The lock stays with what is prepared: until it is committed nobody takes a snapshot of this shard and others.
+        other.lease.queue_query(&format!(
+            "SELECT pg_catalog.pg_advisory_xact_lock_shared({}); PREPARE TRANSACTION {}",
+            snapshot::LOCK,
+            escape_literal(&other.gid)
+        ));
         other.is_made = true;
         // Where it cannot be sent, its answer is that.
         let _ = other.lease.flush().await;

@@ -21,7 +21,7 @@ const ACCOUNTS: i64 = 60;
 const WORTH: i64 = 1000;
 
 /// How long there is dying.
-const TIME: Duration = Duration::from_secs(40);
+const TIME: Duration = Duration::from_secs(30);
 
 /// Deaths of Ashlars without which this has shown nothing.
 const DEATHS_MIN: usize = 40;

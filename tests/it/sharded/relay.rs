@@ -66,7 +66,7 @@ impl Wire {
         self.state().victim = pid;
     }
 
-    /// At the message of the simple protocol that begins so, once `skip` of them have gone through.
+    /// At the message of the simple protocol that has this in it, once `skip` of them have gone through.
     pub(super) fn set(&self, text: &str, skip: usize, when: When, act: Act) {
         let mut state = self.state();
         state.trap = Some(Trap { text: text.to_owned(), when, skip, act });
@@ -119,7 +119,8 @@ impl Wire {
                 return Some((when, Act::Kill));
             }
         }
-        let trap = state.trap.as_mut().filter(|trap| kind == b'Q' && body.starts_with(trap.text.as_bytes()))?;
+        let holds = |text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
+        let trap = state.trap.as_mut().filter(|trap| kind == b'Q' && holds(&trap.text))?;
         if trap.skip > 0 {
             trap.skip -= 1;
             return None;

@@ -21,7 +21,7 @@ use ashlar_query::{Barrier, Means};
 use ashlar_shard::backend::{Ended, Nothing, Settings, Taker};
 use ashlar_shard::deadlock::{self, Stand};
 use ashlar_shard::fleet::Fleet;
-use ashlar_shard::pool::Lease;
+use ashlar_shard::pool::{Lease, Pool};
 use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement};
 use ashlar_store::Reservation;
 
@@ -149,6 +149,9 @@ impl SqlSession {
     /// What the engine cannot read of shards now.
     pub(super) fn set_barrier(&self, means: &mut Means) {
         means.role = Arc::clone(&self.role);
+        if self.settings.sharded_snapshots {
+            means.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
+        }
         means.barrier = if self.isolation() == Isolation::RepeatableRead {
             Barrier::Snapshot
         } else if self.remotes.is_empty() {
@@ -185,10 +188,16 @@ impl SqlSession {
         self.shared.engine.catalog().fleet().cloned()
     }
 
-    /// Borrows a connection.
-    async fn lend(&mut self, server: &str) -> Result<Lease> {
+    /// Connections, and those of this thread.
+    fn pool(&mut self) -> Result<(Arc<Fleet>, Arc<Pool>)> {
         let fleet = self.fleet()?;
         let pool = Arc::clone(self.pool.get_or_insert_with(|| fleet.pool_of_thread()));
+        Ok((fleet, pool))
+    }
+
+    /// Borrows a connection.
+    async fn lend(&mut self, server: &str) -> Result<Lease> {
+        let (fleet, pool) = self.pool()?;
         let settings = Settings {
             time_zone: self.settings.value("TimeZone").to_owned(),
             application_name: self.settings.value("application_name").to_owned(),
