@@ -132,8 +132,11 @@ pub(super) enum Decided {
 
 /// Decides that a transaction commits on these databases, and commits what is open on the connection, at once.
 pub(super) async fn decide(backend: &mut Backend, transaction: Transaction, participants: &[Arc<str>]) -> Decided {
+    // What the others do with it is on their disks at once, so this has to be too.
     backend.queue_query(&format!(
-        "INSERT INTO ashlar.decisions (gid, is_committed, participants) VALUES ({}, true, {}); COMMIT",
+        "SELECT pg_catalog.set_config('synchronous_commit', 'on', true) \
+         WHERE pg_catalog.current_setting('synchronous_commit') = 'off'; \
+         INSERT INTO ashlar.decisions (gid, is_committed, participants) VALUES ({}, true, {}); COMMIT",
         escape_literal(&transaction.to_string()),
         escape_literal(&participants.join(" "))
     ));
