@@ -208,7 +208,9 @@ fn cycle(stands: &BTreeMap<u64, &Stand>, edges: &[(Process, i32)]) -> Option<Vec
                 let by = (stand.at.0.clone(), *by);
                 match owners.get(&by) {
                     Some(owner) if owner == id => return Some(vec![*id]),
-                    Some(owner) => drop(waits.entry(*id).or_default().insert(*owner)),
+                    Some(owner) => {
+                        waits.entry(*id).or_default().insert(*owner);
+                    }
                     // Somebody else's: what he waits for on that cluster counts.
                     None => next.push(by),
                 }

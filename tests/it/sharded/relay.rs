@@ -210,8 +210,9 @@ fn connect(wire: &Wire, client: &TcpStream, server: &TcpStream) {
         ends();
     });
     // An answer that never came.
-    let act = answer.into_inner().unwrap();
-    act.map(|act| wire.happen(act));
+    if let Some(act) = answer.into_inner().unwrap() {
+        wire.happen(act);
+    }
 }
 
 fn forth(wire: &Wire, mut client: &TcpStream, mut server: &TcpStream, answer: &Mutex<Option<Act>>) -> Option<()> {

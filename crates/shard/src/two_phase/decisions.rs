@@ -211,8 +211,9 @@ pub(super) async fn old(backend: &mut Backend) -> Result<Vec<Old>> {
     }
     let sql = format!(
         "SELECT gid, participants FROM ashlar.decisions \
-         WHERE is_committed AND decided_at < pg_catalog.clock_timestamp() - {KEPT} \
-         OR NOT is_committed AND xid < pg_catalog.txid_snapshot_xmin(pg_catalog.txid_current_snapshot()) \
+         WHERE NOT pg_catalog.pg_is_in_recovery() \
+         AND (is_committed AND decided_at < pg_catalog.clock_timestamp() - {KEPT} \
+         OR NOT is_committed AND xid < pg_catalog.txid_snapshot_xmin(pg_catalog.txid_current_snapshot())) \
          ORDER BY decided_at LIMIT {ROWS_MAX}"
     );
     let found = rows(backend, &sql, &[TEXT, TEXT]).await?;
@@ -242,11 +243,15 @@ pub(super) struct Prepared {
     pub(super) age: Duration,
 }
 
-/// What has been prepared in this database and is not finished.
+/// What has been prepared in this database and is not finished; `None` where it follows another one, which has to be asked.
 ///
 /// # Errors
 /// What the server says.
-pub(super) async fn prepared(backend: &mut Backend) -> Result<Vec<Prepared>> {
+pub(super) async fn prepared(backend: &mut Backend) -> Result<Option<Vec<Prepared>>> {
+    let follows = rows(backend, "SELECT pg_catalog.pg_is_in_recovery()", &[BOOL]).await?;
+    if follows.first().and_then(|row| row.flag(0)) != Some(false) {
+        return Ok(None);
+    }
     let sql = format!(
         "SELECT gid::pg_catalog.text, owner::pg_catalog.text, \
          (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - prepared) * 1000)::pg_catalog.int8 \
@@ -259,5 +264,5 @@ pub(super) async fn prepared(backend: &mut Backend) -> Result<Vec<Prepared>> {
         let age = Duration::from_millis(row.int8(2)?.try_into().unwrap_or(0));
         Some(Prepared { gid: row.text(0)?, owner: row.text(1)?, age })
     });
-    Ok(prepared.collect())
+    Ok(Some(prepared.collect()))
 }

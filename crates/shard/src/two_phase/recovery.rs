@@ -198,7 +198,8 @@ impl<'a> Look<'a> {
                     Ok((name, decisions::prepared(&mut lease).await?))
                 });
                 match found.await {
-                    Ok((name, prepared)) => {
+                    Ok((_, None)) => break,
+                    Ok((name, Some(prepared))) => {
                         // One database that is known under two names is looked at once.
                         if self.places.insert(name.to_string(), Arc::clone(server)).is_none() {
                             all.push(Found { server: Arc::clone(server), prepared });
