@@ -133,6 +133,32 @@ fn a_death_at_any_step_leaves_all_or_nothing() {
 }
 
 #[test]
+fn a_shard_that_dies_at_any_step_and_comes_back_has_all_or_nothing() {
+    let mut bank = Bank::open(3);
+    let steps = STEPS.iter().filter(|(text, _, when, _)| *when == When::Before && !text.starts_with("DELETE"));
+    for (text, skip, when, _) in steps.copied() {
+        for victim in [0, 1] {
+            let case = format!("shard {victim}, {text} {skip}");
+            let before = bank.worth();
+            bank.member.wire.set(text, skip, when, Act::Hold);
+            let transfer = bank.transfer_beside();
+            bank.member.wire.wait();
+            bank.shards[victim].signal("QUIT").unwrap();
+            bank.shards[victim].wait().unwrap();
+            bank.member.wire.release();
+            bank.shards[victim].start_again().unwrap();
+            let answer = transfer.join().unwrap();
+            wait_until_finished(&bank.shards);
+            let has_moved = bank.has_moved(&before);
+            match answer {
+                Ok(()) => assert!(has_moved, "{case}"),
+                Err(error) => assert!(!has_moved || error.contains("08007"), "{case}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn a_lost_decision_is_asked_for_again() {
     let bank = Bank::open(2);
     let before = bank.worth();
