@@ -2,11 +2,17 @@
 //! the same answers, whatever happens to the fleet meanwhile; and what is refused is refused before anything changed.
 
 mod answers;
+mod chaos;
 mod ddl;
+mod deadlocks;
 mod failures;
 mod gather;
+mod members;
+mod relay;
 mod rules;
+mod snapshots;
 mod transactions;
+mod two_phase;
 
 use ashlar_tests::{Ashlar, Options, Postgres, pg};
 use tempfile::TempDir;

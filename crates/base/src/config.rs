@@ -192,6 +192,11 @@ rooms! {
         statements_per_connection_max: u32 = 256, in 1..=65536;
         /// MiB of one row of a server. A longer one ends the statement with 54000.
         row_mib_max: u32 = 64, in 1..=1024;
+        /// Milliseconds between two looks at the transactions that servers have prepared and not finished.
+        recover_period_ms: u64 = 5000, in 10..=3600000;
+        /// Milliseconds after which a prepared transaction of another process is finished for it: committed if that was
+        /// decided, rolled back if not, and then that process can decide no more.
+        recover_after_ms: u64 = 10000, in 10..=86400000;
     }
     /// What the server writes to its standard error.
     log: LogConfig {

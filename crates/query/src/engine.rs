@@ -277,7 +277,8 @@ impl Engine {
 
     /// What a plan runs with: the view of the store travels as an extension.
     pub fn task_context(&self, view: Arc<ReadView>, means: &Means) -> Arc<TaskContext> {
-        let asking = Arc::new(Asking { role: Arc::clone(&means.role), barrier: means.barrier.clone() });
+        let (role, barrier, moment) = (Arc::clone(&means.role), means.barrier.clone(), means.moment.clone());
+        let asking = Arc::new(Asking { role, barrier, moment });
         let mut config = self.state.config().clone().with_extension(view).with_extension(asking);
         if let Some(max) = means.memory_max() {
             // Each stream of a sort puts so much by for its merge, 10 MiB where nobody says how much there is.

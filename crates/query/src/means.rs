@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::times::StatementTime;
+use ashlar_shard::snapshot::Moment;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -22,6 +23,8 @@ pub struct Means {
     pub role: Arc<str>,
     /// What of other servers cannot be read by this statement.
     pub barrier: Barrier,
+    /// The moment of other servers that it sees; `None`: each as of a moment of its own.
+    pub moment: Option<Arc<Moment>>,
     memory_max: Option<usize>,
     /// Where all queries run.
     server: Arc<RuntimeEnv>,
@@ -71,6 +74,7 @@ impl Means {
             time,
             role,
             barrier,
+            moment: None,
             memory_max,
             server,
             own: OnceLock::new(),

@@ -10,10 +10,12 @@ mod plan;
 mod scan;
 mod table;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ashlar_base::{Result, TableSchema};
 use ashlar_shard::fleet::Fleet;
+use ashlar_shard::snapshot::Moment;
 use ashlar_shard::{route, two_phase};
 use datafusion::datasource::TableProvider;
 
@@ -44,6 +46,19 @@ impl ShardedTable {
     }
 }
 
+/// One moment on all servers that have tables; `None` where there are none.
+pub fn moment(catalog: &CatalogState, role: &Arc<str>) -> Option<Arc<Moment>> {
+    let mut servers: BTreeSet<&Arc<str>> = BTreeSet::new();
+    for (_, table) in catalog.tables() {
+        if let Table::Sharded(table) = table {
+            servers.extend(table.routed.rule.shards().iter().map(|shard| &shard.server));
+        }
+    }
+    let fleet = catalog.fleet().filter(|_| !servers.is_empty())?;
+    let servers = servers.into_iter().cloned().collect();
+    Some(Arc::new(Moment::new(Arc::clone(fleet), Arc::clone(role), servers)))
+}
+
 /// A picture of the catalog, as the router asks it.
 pub(crate) struct Names<'a>(pub(crate) &'a CatalogState);
 
@@ -66,9 +81,9 @@ impl route::Tables for Names<'_> {
 ///
 /// # Errors
 /// What is wrong with what was kept.
-pub fn open(engine: &crate::Engine, fleet: &Arc<Fleet>) -> Result<()> {
+pub fn open(engine: &crate::Engine, fleet: &Arc<Fleet>, recovery: two_phase::Recovery) -> Result<()> {
     engine.catalog().set_fleet(Arc::clone(fleet));
-    drop(engine.spawn(two_phase::recover(Arc::downgrade(fleet)))?);
+    drop(engine.spawn(two_phase::recover(Arc::downgrade(fleet), recovery))?);
     let known = fleet.catalog().known();
     // A table may be placed as another one is: those that fail are tried again, as long as that gets further.
     let mut left: Vec<(&String, &String)> = known.tables.iter().collect();

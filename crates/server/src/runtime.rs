@@ -25,6 +25,7 @@ use ashlar_shard::catalog::ShardCatalog;
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::PoolConfig;
 use ashlar_shard::rules::generators::Generators;
+use ashlar_shard::two_phase::Recovery;
 use ashlar_store::{CompactorHandle, Store, StoreConfig};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
@@ -233,7 +234,11 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
         dir => ShardCatalog::open(Path::new(dir))?,
     };
     let generators = Generators::new(config.shard.worker)?;
-    ashlar_query::sharded::open(&engine, &Fleet::new(catalog, pool_config(&config), generators))?;
+    let recovery = Recovery {
+        period: Duration::from_millis(config.shard.recover_period_ms),
+        after: Duration::from_millis(config.shard.recover_after_ms),
+    };
+    ashlar_query::sharded::open(&engine, &Fleet::new(catalog, pool_config(&config), generators), recovery)?;
     let compactor = store.start_compactor();
     let shared = Shared { engine, config: Arc::new(config), sessions: SessionRegistry::default() };
     Ok((Arc::new(shared), compactor))

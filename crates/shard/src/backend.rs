@@ -30,6 +30,7 @@ pub use self::cancel::Canceller;
 use self::statements::Statements;
 pub use self::steps::{Progress, Step};
 use crate::server::{Mapping, Server};
+use crate::two_phase::Duties;
 
 /// Room that is made before a read.
 const READ_BYTES: usize = 16 * 1024;
@@ -212,6 +213,8 @@ pub struct Backend {
     parameters: Vec<(String, String)>,
     pid: i32,
     secret: Arc<[u8]>,
+    /// What two-phase commit knows of its database.
+    pub(crate) duties: Duties,
     /// When it was made.
     pub(crate) made: Instant,
     /// When it was last given back.
@@ -254,6 +257,7 @@ impl Backend {
             parameters: Vec::new(),
             pid: 0,
             secret: Arc::default(),
+            duties: Duties::default(),
             made: now,
             idle_since: now,
         };
@@ -294,6 +298,11 @@ impl Backend {
     /// Nobody waits for the rest of an answer: it is of no use any more, although its shard may be at work.
     pub fn give_up(&mut self) {
         self.is_given_up |= self.awaited > 0;
+    }
+
+    /// Nobody shall have it again: it is closed.
+    pub(crate) fn discard(&mut self) {
+        self.is_broken = true;
     }
 
     /// Whether an answer is still to come.

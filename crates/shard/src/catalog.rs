@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
 use parking_lot::{Mutex, RwLock};
-use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::server::{Mapping, Secret, Server};
 
@@ -21,8 +21,6 @@ const MAPPINGS: TableDefinition<'_, (&str, &str), (&str, &str)> = TableDefinitio
 /// By name: the statement that made the table.
 const TABLES: TableDefinition<'_, &str, &str> = TableDefinition::new("tables");
 
-/// By transaction that was decided to commit: the servers that have not been heard to have done so, with commas.
-const DECISIONS: TableDefinition<'_, &str, &str> = TableDefinition::new("decisions");
 /// What this installation is called in names of prepared transactions.
 const INSTANCE: TableDefinition<'_, (), u64> = TableDefinition::new("instance");
 
@@ -82,15 +80,13 @@ pub struct ShardCatalog {
     known: RwLock<Arc<Known>>,
     /// One change at a time.
     changing: Mutex<()>,
-    decisions: Mutex<BTreeMap<String, Vec<String>>>,
     instance: u64,
 }
 
 impl ShardCatalog {
     /// A catalog without a file: it is empty, and stays so.
     pub fn absent() -> Self {
-        let decisions = Mutex::default();
-        Self { file: None, known: RwLock::default(), changing: Mutex::new(()), decisions, instance: 0 }
+        Self { file: None, known: RwLock::default(), changing: Mutex::new(()), instance: any() }
     }
 
     /// Opens the catalog of a data directory, which is made if it is not there.
@@ -114,22 +110,13 @@ impl ShardCatalog {
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
         let file = builder.create(&path).map_err(|error| failed("open the catalog of shards", &error))?;
-        let (known, decisions, instance) = read(&file).map_err(|error| failed("read the catalog of shards", &error))?;
-        let (known, decisions) = (RwLock::new(Arc::new(known)), Mutex::new(decisions));
-        Ok(Self { file: Some(file), known, changing: Mutex::new(()), decisions, instance })
+        let (known, instance) = read(&file).map_err(|error| failed("read the catalog of shards", &error))?;
+        Ok(Self { file: Some(file), known: RwLock::new(Arc::new(known)), changing: Mutex::new(()), instance })
     }
 
     /// What is known now.
     pub fn known(&self) -> Arc<Known> {
         Arc::clone(&self.known.read())
-    }
-
-    /// 55000 where there is no data directory.
-    ///
-    /// # Errors
-    /// That.
-    pub fn check_durable(&self) -> Result<()> {
-        self.file().map(drop)
     }
 
     fn file(&self) -> Result<&Database> {
@@ -142,59 +129,6 @@ impl ShardCatalog {
     /// What this installation is called in names of prepared transactions.
     pub(crate) fn instance(&self) -> u64 {
         self.instance
-    }
-
-    /// Keeps that a transaction commits on these servers: on disk when it returns. Blocks its thread for that long.
-    ///
-    /// # Errors
-    /// 58030
-    pub(crate) fn decide(&self, transaction: &str, servers: &[String]) -> Result<()> {
-        self.note(transaction, servers, Durability::Immediate)
-    }
-
-    /// These servers are still to be heard to have committed it; none: it is forgotten. Not on disk before something else is.
-    ///
-    /// # Errors
-    /// 58030
-    pub(crate) fn settle(&self, transaction: &str, left: &[String]) -> Result<()> {
-        self.note(transaction, left, Durability::None)
-    }
-
-    fn note(&self, transaction: &str, servers: &[String], durability: Durability) -> Result<()> {
-        let file = self.file()?;
-        let _changing = self.changing.lock();
-        let written = || -> Result<(), redb::Error> {
-            let mut write = file.begin_write()?;
-            write.set_durability(durability)?;
-            {
-                let mut decisions = write.open_table(DECISIONS)?;
-                if servers.is_empty() {
-                    decisions.remove(transaction)?;
-                } else {
-                    decisions.insert(transaction, servers.join(",").as_str())?;
-                }
-            }
-            write.commit()?;
-            Ok(())
-        };
-        written().map_err(|error| failed("write the catalog of shards", &error))?;
-        let mut decisions = self.decisions.lock();
-        if servers.is_empty() {
-            decisions.remove(transaction);
-        } else {
-            decisions.insert(transaction.to_owned(), servers.to_vec());
-        }
-        Ok(())
-    }
-
-    /// The servers that are still to commit a transaction; `None`: it was not decided to.
-    pub(crate) fn decision(&self, transaction: &str) -> Option<Vec<String>> {
-        self.decisions.lock().get(transaction).cloned()
-    }
-
-    /// Transactions that servers are still to commit.
-    pub(crate) fn decisions(&self) -> Vec<String> {
-        self.decisions.lock().keys().cloned().collect()
     }
 
     /// Changes what is known: on disk, then for everybody.
@@ -220,24 +154,24 @@ fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorCode::IoError, format!("could not {what}: {error}"))
 }
 
-/// What the file has: what was declared, the servers of each decision that is not through, and the number of the installation.
-type Kept = (Known, BTreeMap<String, Vec<String>>, u64);
+/// Two installations over the same servers must not take each other's transactions for their own.
+fn any() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
 
-fn read(file: &Database) -> Result<Kept, redb::Error> {
+fn read(file: &Database) -> Result<(Known, u64), redb::Error> {
     // They are made once, so that they can be read.
     let transaction = file.begin_write()?;
     transaction.open_table(SERVERS)?;
     transaction.open_table(MAPPINGS)?;
     transaction.open_table(TABLES)?;
-    transaction.open_table(DECISIONS)?;
     let instance = {
         let mut table = transaction.open_table(INSTANCE)?;
         let kept = table.get(())?.map(|kept| kept.value());
         match kept {
             Some(instance) => instance,
             None => {
-                // Two installations over the same servers must not take each other's transactions for their own.
-                let instance = RandomState::new().build_hasher().finish();
+                let instance = any();
                 table.insert((), instance)?;
                 instance
             }
@@ -268,13 +202,7 @@ fn read(file: &Database) -> Result<Kept, redb::Error> {
         let (key, value) = entry?;
         known.tables.insert(key.value().to_owned(), value.value().to_owned());
     }
-    let mut decisions = BTreeMap::new();
-    for entry in transaction.open_table(DECISIONS)?.iter()? {
-        let (key, value) = entry?;
-        let servers = value.value().split(',').map(str::to_owned).collect();
-        decisions.insert(key.value().to_owned(), servers);
-    }
-    Ok((known, decisions, instance))
+    Ok((known, instance))
 }
 
 /// Writes all of it: changes are rare, and it is small.
@@ -343,6 +271,15 @@ mod tests {
             let mode = fs::metadata(data.join(FILE)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
+    }
+
+    #[test]
+    fn an_installation_has_a_name_that_a_restart_keeps() {
+        let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let instance = ShardCatalog::open(one.path()).unwrap().instance();
+        assert_eq!(ShardCatalog::open(one.path()).unwrap().instance(), instance);
+        assert_ne!(ShardCatalog::open(other.path()).unwrap().instance(), instance);
+        assert_ne!(ShardCatalog::absent().instance(), ShardCatalog::absent().instance());
     }
 
     #[test]

@@ -10,11 +10,12 @@ use std::thread::{self, ThreadId};
 use ashlar_base::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 
-use crate::backend::Settings;
+use crate::backend::{Limits, Settings};
 use crate::catalog::ShardCatalog;
+use crate::deadlock::Waits;
 use crate::pool::{Lease, LineStatistics, Pool, PoolConfig};
 use crate::rules::generators::Generators;
-use crate::two_phase::Transactions;
+use crate::two_phase::{self, InDoubt, Transactions};
 
 /// See the module.
 pub struct Fleet {
@@ -28,6 +29,8 @@ pub struct Fleet {
     altering: tokio::sync::Mutex<()>,
     /// Transactions on several servers.
     pub(crate) transactions: Transactions,
+    snapshots: tokio::sync::Mutex<()>,
+    waits: Waits,
 }
 
 impl Fleet {
@@ -42,6 +45,8 @@ impl Fleet {
             pools: Mutex::default(),
             of_queries: OnceLock::new(),
             transactions,
+            snapshots: tokio::sync::Mutex::new(()),
+            waits: Waits::default(),
         })
     }
 
@@ -106,56 +111,65 @@ impl Fleet {
         sums
     }
 
-    /// Runs statements on several shards, each in a transaction of its own there, and commits them only when all have succeeded:
-    /// (server, statements) in the order in which they commit. Runs on the query pool.
+    /// Of each connection.
+    pub(crate) fn limits(&self) -> Limits {
+        self.config.limits
+    }
+
+    /// Transactions on several shards that have waited long.
+    pub(crate) fn waits(&self) -> &Waits {
+        &self.waits
+    }
+
+    /// Held by whoever takes snapshots of several shards.
+    pub(crate) fn snapshots(&self) -> &tokio::sync::Mutex<()> {
+        &self.snapshots
+    }
+
+    /// What was prepared on shards and not finished when they were last looked at.
+    pub fn in_doubt(&self) -> Arc<[InDoubt]> {
+        self.transactions.in_doubt()
+    }
+
+    /// Runs statements on several shards, in a transaction that commits on all of them or on none: (server, statements). Returns the
+    /// servers where it will be committed as soon as they can be reached. Runs on the query pool.
     ///
     /// # Errors
-    /// What the first shard that fails says; then nothing has happened anywhere, unless the error is [`Partial`].
-    pub async fn on_all(&self, role: &str, work: &[(String, String)]) -> Result<(), Partial> {
-        let nothing = |error: Error| Partial { error, done: Vec::new() };
+    /// What the first shard that fails says; then nothing has happened anywhere. 08007 where that is not known.
+    pub async fn on_all(self: &Arc<Self>, role: &str, work: &[(String, String)]) -> Result<Vec<String>> {
         let pool = self.pool_of_queries();
         let mut leases: Vec<Lease> = Vec::new();
         for (server, sql) in work {
-            let mut lease = self.lend(pool, server, role, &Settings::default()).await.map_err(nothing)?;
-            lease.queue_query("BEGIN");
-            // Those that have begun end with their leases, on every way out of here.
-            let begun = lease.run(sql).await;
-            leases.push(lease);
+            let begun = async {
+                let mut lease = self.lend(pool, server, role, &Settings::default()).await?;
+                lease.queue_query("BEGIN");
+                let begun = lease.run(sql).await;
+                // Those that have begun end with their leases, on every way out of here.
+                leases.push(lease);
+                begun
+            };
+            let begun = begun.await;
             if let Err(error) = begun {
                 leases.into_iter().for_each(Lease::abandon);
-                return Err(nothing(error));
+                return Err(error);
             }
         }
-        let mut done: Vec<String> = Vec::new();
-        let mut failure: Option<Error> = None;
-        for (mut lease, (server, _)) in leases.into_iter().zip(work) {
-            if failure.is_some() && done.is_empty() {
-                lease.abandon();
-                continue;
-            }
-            match lease.run("COMMIT").await {
-                Ok(tag) if tag == "COMMIT" => done.push(server.clone()),
-                Ok(_) => {
-                    let message = format!("shard \"{server}\" rolled back instead of committing");
-                    failure.get_or_insert(Error::new(ErrorCode::SerializationFailure, message));
-                }
-                Err(error) => {
-                    failure.get_or_insert(error);
-                }
-            }
+        if leases.len() > 1 {
+            return two_phase::commit(self, leases).await;
         }
-        match failure {
-            None => Ok(()),
-            Some(error) => Err(Partial { error, done }),
+        let Some(mut lease) = leases.pop() else { return Ok(Vec::new()) };
+        match lease.run("COMMIT").await {
+            Ok(tag) if tag == "COMMIT" => Ok(Vec::new()),
+            Ok(_) => {
+                let message = format!("shard \"{}\" has rolled the transaction back", lease.server().name);
+                Err(Error::new(ErrorCode::FailedTransaction, message))
+            }
+            Err(error) if lease.is_broken() => {
+                let message =
+                    format!("the connection to shard \"{}\" was lost while it committed", lease.server().name);
+                Err(Error::new(ErrorCode::TransactionResolutionUnknown, message).with_detail(error.message()))
+            }
+            Err(error) => Err(error),
         }
     }
-}
-
-/// What was to happen on all shards has not: why, and on which it has all the same.
-#[derive(Debug)]
-pub struct Partial {
-    /// Why.
-    pub error: Error,
-    /// Where it has been committed.
-    pub done: Vec<String>,
 }

@@ -10,11 +10,14 @@
 
 pub mod backend;
 pub mod catalog;
+pub mod deadlock;
 pub mod fleet;
 pub mod merge;
 pub mod pool;
 mod rewrite;
 pub mod route;
+mod rows;
 pub mod rules;
 pub mod server;
+pub mod snapshot;
 pub mod two_phase;

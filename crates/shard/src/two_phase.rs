@@ -1,47 +1,82 @@
-//! A transaction on several shards commits on all of them or on none: two-phase commit, and what is left to do after a failure.
+//! A transaction on several shards commits on all of them or on none: two-phase commit, whose decision is a row in one of them.
 //!
 //! ```text
-//! PREPARE TRANSACTION on each ──▶ decision on disk ──▶ COMMIT PREPARED on each ──▶ decision forgotten
+//! PREPARE TRANSACTION on all but one ──▶ on that one: decision and COMMIT ──▶ COMMIT PREPARED on the others ──▶ decision cleared away
 //! ```
 //!
-//! Until the decision is on disk nothing commits anywhere; from then on all of it does, whoever is down meanwhile. Whoever finds
-//! a prepared transaction of this installation that nobody is working on asks the decisions: it is there, and the
-//! transaction is committed, or it is not, and it is rolled back. That is done at start and from time to time.
+//! Until the decider has committed, nothing has anywhere; from then on all of it does, whoever is down meanwhile. Nothing is kept
+//! here: whichever process finds a prepared transaction that nobody finishes asks the decider (`recovery`). Whoever had
+//! decided has, and whoever had not yet cannot any more (`decisions`).
 
-use std::collections::BTreeSet;
+mod decisions;
+mod names;
+mod recovery;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ashlar_base::scope::{self, Name};
 use ashlar_base::{Error, ErrorCode, Result, clock};
 use parking_lot::Mutex;
 use postgres_protocol::escape::escape_literal;
+use tokio::sync::Notify;
 
-use crate::backend::{RowReader, Settings};
+pub use self::recovery::{InDoubt, Recovery, recover};
+
+use self::decisions::Decided;
+use self::names::{Gid, Transaction};
+use crate::backend::{Backend, Ended, Nothing};
 use crate::fleet::Fleet;
 use crate::pool::Lease;
+use crate::server::{Mapping, Server};
+use crate::snapshot;
 
-/// Between two looks at what shards have prepared.
-const PERIOD: Duration = Duration::from_secs(10);
+/// How long a lost decision is asked for, before the client is told that it is not known.
+const ASKING: Duration = Duration::from_secs(10);
 
-/// Looks after a start: what an earlier process has sent last may be prepared after it is gone.
-const LOOKS_AT_START: u32 = 3;
+/// Between two attempts at that.
+const ASKING_AGAIN: Duration = Duration::from_millis(200);
 
-/// `text`
-const TEXT: u32 = 25;
+/// Decisions of one server that are cleared away together.
+const FORGOTTEN_TOGETHER: usize = 100;
+
+/// Decisions of one server that are noted for that. Those beyond it are found there when they are old.
+const FORGOTTEN_MAX: usize = 10_000;
 
 static TWO_PHASE: Name = Name::new("two-phase commit");
-static RECOVER: Name = Name::new("prepared transactions");
 
-/// Transactions on several servers that this process is working on.
+/// What a connection has been found to be good for.
+#[derive(Debug, Default)]
+pub(crate) struct Duties {
+    /// What its database is called in names of transactions.
+    pub(crate) identity: Option<Arc<str>>,
+    /// Whether there is a table for decisions.
+    pub(crate) decides: bool,
+}
+
+/// Decisions that nobody needs any more, of one server.
+struct Forgotten {
+    server: Arc<Server>,
+    mapping: Arc<Mapping>,
+    gids: Vec<String>,
+}
+
+/// Transactions on several servers that this process is working on, and what it knows of others.
 pub(crate) struct Transactions {
     /// When the process began: part of their names, so that those of an earlier one are told apart.
     began: i64,
     next: AtomicU64,
-    active: Mutex<BTreeSet<String>>,
+    active: Mutex<BTreeSet<Transaction>>,
+    /// By server.
+    forgotten: Mutex<BTreeMap<String, Forgotten>>,
+    /// As of the last look.
+    in_doubt: Mutex<Arc<[InDoubt]>>,
     /// Something has failed since shards were last looked at.
     is_suspect: AtomicBool,
+    /// Something is there to be done before it is time for the next look.
+    wake: Arc<Notify>,
 }
 
 impl Default for Transactions {
@@ -50,7 +85,36 @@ impl Default for Transactions {
             began: clock::wall_micros(),
             next: AtomicU64::new(1),
             active: Mutex::default(),
+            forgotten: Mutex::default(),
+            in_doubt: Mutex::new(Arc::default()),
             is_suspect: AtomicBool::new(false),
+            wake: Arc::default(),
+        }
+    }
+}
+
+impl Transactions {
+    /// What was prepared and not finished when the shards were last looked at.
+    pub(crate) fn in_doubt(&self) -> Arc<[InDoubt]> {
+        Arc::clone(&self.in_doubt.lock())
+    }
+
+    /// Something may be prepared that nobody finishes.
+    fn suspect(&self) {
+        self.is_suspect.store(true, Ordering::Relaxed);
+        self.wake.notify_one();
+    }
+
+    /// Notes that nobody will ask for a decision any more.
+    fn forget(&self, server: &Arc<Server>, mapping: &Arc<Mapping>, transaction: Transaction) {
+        let mut forgotten = self.forgotten.lock();
+        let made = || Forgotten { server: Arc::clone(server), mapping: Arc::clone(mapping), gids: Vec::new() };
+        let entry = forgotten.entry(server.name.clone()).or_insert_with(made);
+        if entry.gids.len() < FORGOTTEN_MAX {
+            entry.gids.push(transaction.to_string());
+        }
+        if entry.gids.len() == FORGOTTEN_TOGETHER {
+            self.wake.notify_one();
         }
     }
 }
@@ -58,12 +122,22 @@ impl Default for Transactions {
 /// A transaction that somebody is working on, until this is dropped.
 struct Active {
     fleet: Arc<Fleet>,
-    name: String,
+    transaction: Transaction,
+}
+
+impl Active {
+    fn begin(fleet: &Arc<Fleet>) -> Self {
+        let transactions = &fleet.transactions;
+        let number = transactions.next.fetch_add(1, Ordering::Relaxed);
+        let transaction = Transaction { instance: fleet.catalog().instance(), began: transactions.began, number };
+        transactions.active.lock().insert(transaction);
+        Self { fleet: Arc::clone(fleet), transaction }
+    }
 }
 
 impl Drop for Active {
     fn drop(&mut self) {
-        self.fleet.transactions.active.lock().remove(&self.name);
+        self.fleet.transactions.active.lock().remove(&self.transaction);
     }
 }
 
@@ -71,7 +145,9 @@ impl Drop for Active {
 /// as soon as the server can be reached.
 ///
 /// # Errors
-/// What the first server that cannot promise to commit says; then nothing is committed anywhere.
+/// What the first server that cannot promise to commit says; 40001 where somebody else has decided against it: then nothing is
+/// committed anywhere. 08007 where the server that decides was lost and stays away: then it is committed everywhere or nowhere,
+/// as will be seen when that server is back.
 pub async fn commit(fleet: &Arc<Fleet>, participants: Vec<Lease>) -> Result<Vec<String>> {
     let fleet = Arc::clone(fleet);
     // In a task of its own: whoever waits for it may go, and what has begun must come to its end.
@@ -79,206 +155,177 @@ pub async fn commit(fleet: &Arc<Fleet>, participants: Vec<Lease>) -> Result<Vec<
     scope::scope(&TWO_PHASE, task).await.map_err(|error| Error::internal(format!("a commit failed: {error}")))?
 }
 
-async fn commit_now(fleet: Arc<Fleet>, mut participants: Vec<Lease>) -> Result<Vec<String>> {
-    fleet.catalog().check_durable()?;
-    let transactions = &fleet.transactions;
-    let number = transactions.next.fetch_add(1, Ordering::Relaxed);
-    let name = format!("ashlar-{:016x}-{}-{number}", fleet.catalog().instance(), transactions.began);
-    transactions.active.lock().insert(name.clone());
-    let active = Active { fleet: Arc::clone(&fleet), name };
-    let name = &active.name;
-    let servers: Vec<String> = participants.iter().map(|lease| lease.server().name.clone()).collect();
+async fn commit_now(fleet: Arc<Fleet>, participants: Vec<Lease>) -> Result<Vec<String>> {
+    let active = Active::begin(&fleet);
+    let transaction = active.transaction;
+    let mut others = participants.into_iter();
+    let Some(mut decider) = others.next() else { return Ok(Vec::new()) };
+    let mut others: Vec<Promise> = others.map(|lease| Promise { lease, gid: String::new(), is_made: false }).collect();
 
-    let mut prepared = 0;
-    let mut failure = None;
-    for lease in &mut participants {
-        let gid = gid(name, &lease.server().name);
-        match lease.run(&format!("PREPARE TRANSACTION {}", escape_literal(&gid))).await {
-            Ok(tag) if tag == "PREPARE TRANSACTION" => prepared += 1,
+    let prepared = prepare(&fleet, transaction, &mut decider, &mut others).await;
+    let participants = match prepared {
+        Ok(participants) => participants,
+        Err(error) => {
+            decider.abandon();
+            undo(&fleet, others).await;
+            return Err(error);
+        }
+    };
+    let (server, mapping) = (Arc::clone(decider.server()), Arc::clone(decider.mapping()));
+    let decided = match decisions::decide(&mut decider, transaction, &participants).await {
+        Decided::Unknown(error) => ask(&fleet, &server, &mapping, transaction, error).await,
+        known => known,
+    };
+    match decided {
+        Decided::Committed => {}
+        Decided::Refused(error) => {
+            decider.abandon();
+            undo(&fleet, others).await;
+            return Err(error);
+        }
+        Decided::Unknown(error) => {
+            // What the others have prepared is finished when the decider says how.
+            fleet.transactions.suspect();
+            let message = format!("the connection to shard \"{}\" was lost while it committed", server.name);
+            return Err(Error::new(ErrorCode::TransactionResolutionUnknown, message)
+                .with_detail(error.message())
+                .with_hint("The transaction is committed on all shards or on none: look when that shard is back."));
+        }
+    }
+    // The decider's rows are free from here on, and so is its connection.
+    drop(decider);
+    let left = keep(&mut others).await;
+    if left.is_empty() {
+        fleet.transactions.forget(&server, &mapping, transaction);
+    } else {
+        fleet.transactions.suspect();
+    }
+    Ok(left)
+}
+
+/// What a server promises.
+struct Promise {
+    lease: Lease,
+    gid: String,
+    /// It may have been made: nobody has said that it has not.
+    is_made: bool,
+}
+
+/// Has all but the decider promise to commit. Returns what they are called, the decider first.
+async fn prepare(
+    fleet: &Fleet,
+    transaction: Transaction,
+    decider: &mut Lease,
+    others: &mut [Promise],
+) -> Result<Vec<Arc<str>>> {
+    decisions::ready(decider, fleet.limits()).await?;
+    let name = decisions::identity(decider).await?;
+    let mut participants = vec![Arc::clone(&name)];
+    for (place, other) in others.iter_mut().enumerate() {
+        participants.push(decisions::identity(&mut other.lease).await?);
+        other.gid = Gid { transaction, decider: name.to_string(), place }.to_string();
+    }
+    for other in others.iter_mut() {
+        // The lock stays with what is prepared: until it is committed nobody takes a snapshot of this shard and others.
+        other.lease.queue_query(&format!(
+            "SELECT pg_catalog.pg_advisory_xact_lock_shared({}); PREPARE TRANSACTION {}",
+            snapshot::LOCK,
+            escape_literal(&other.gid)
+        ));
+        other.is_made = true;
+        // Where it cannot be sent, its answer is that.
+        let _ = other.lease.flush().await;
+    }
+    let mut failure: Option<Error> = None;
+    for other in others.iter_mut() {
+        match other.lease.answer(&mut Nothing).await {
+            Ok(Ended::Complete(tag)) if tag == "PREPARE TRANSACTION" => {}
             Ok(_) => {
-                let message = format!("shard \"{}\" has rolled the transaction back", lease.server().name);
-                failure = Some(Error::new(ErrorCode::FailedTransaction, message));
-                break;
+                other.is_made = false;
+                let message = format!("shard \"{}\" has rolled the transaction back", other.lease.server().name);
+                failure.get_or_insert(Error::new(ErrorCode::FailedTransaction, message));
             }
             Err(error) => {
-                failure = Some(error);
-                break;
+                other.is_made = other.lease.is_broken();
+                failure.get_or_insert(error);
             }
         }
     }
-    if failure.is_none() {
-        let (decider, decided, all) = (Arc::clone(&fleet), name.clone(), servers.clone());
-        let written = tokio::task::spawn_blocking(move || decider.catalog().decide(&decided, &all)).await;
-        failure = match written {
-            Ok(written) => written.err(),
-            Err(error) => Some(Error::internal(format!("a decision was not written: {error}"))),
+    failure.map_or(Ok(participants), Err)
+}
+
+/// Asks what has been decided where the decider's connection was lost, and decides against it where nothing has.
+async fn ask(
+    fleet: &Fleet,
+    server: &Arc<Server>,
+    mapping: &Arc<Mapping>,
+    transaction: Transaction,
+    lost: Error,
+) -> Decided {
+    let deadline = clock::monotonic() + ASKING;
+    loop {
+        let asked = async {
+            let mut backend = Backend::connect(server, mapping, &decisions::settings(), fleet.limits()).await?;
+            decisions::settle(&mut backend, transaction).await
         };
-    }
-    if let Some(error) = failure {
-        transactions.is_suspect.store(true, Ordering::Relaxed);
-        for (place, mut lease) in participants.into_iter().enumerate() {
-            if place < prepared {
-                let gid = gid(name, &lease.server().name);
-                // Where it fails, what is prepared is found later, and no decision with it.
-                if let Err(error) = lease.run(&format!("ROLLBACK PREPARED {}", escape_literal(&gid))).await {
-                    tracing::warn!(%error, gid, "a prepared transaction could not be rolled back yet");
-                }
-            } else {
-                lease.abandon();
+        let left = deadline.saturating_duration_since(clock::monotonic());
+        match tokio::time::timeout(left, asked).await {
+            Ok(Ok(true)) => return Decided::Committed,
+            Ok(Ok(false)) => {
+                let message = format!("the connection to shard \"{}\" was lost before it had committed", server.name);
+                let error = Error::new(ErrorCode::SerializationFailure, message).with_detail(lost.message());
+                return Decided::Refused(
+                    error.with_hint("The transaction is rolled back on all shards: try it again."),
+                );
             }
+            Ok(Err(error)) => tracing::debug!(%error, server = server.name, "a decision cannot be asked for yet"),
+            Err(_) => return Decided::Unknown(lost),
         }
-        return Err(error);
+        if clock::monotonic() + ASKING_AGAIN >= deadline {
+            return Decided::Unknown(lost);
+        }
+        tokio::time::sleep(ASKING_AGAIN).await;
+    }
+}
+
+/// Has the others do what they have promised, all at once. Returns those of which it is not known.
+async fn keep(others: &mut [Promise]) -> Vec<String> {
+    for other in others.iter_mut() {
+        other.lease.queue_query(&format!("COMMIT PREPARED {}", escape_literal(&other.gid)));
+        // Where it cannot be sent, its answer is that.
+        let _ = other.lease.flush().await;
     }
     let mut left = Vec::new();
-    for lease in &mut participants {
-        let server = lease.server().name.clone();
-        let gid = gid(name, &server);
-        if let Err(error) = lease.run(&format!("COMMIT PREPARED {}", escape_literal(&gid))).await {
-            tracing::warn!(%error, gid, "a transaction that is committed could not be committed yet on its shard");
-            left.push(server);
-        }
-    }
-    let (settler, settled, remaining) = (Arc::clone(&fleet), name.clone(), left.clone());
-    // It is committed, whether or not that is forgotten.
-    if let Ok(Err(error)) = tokio::task::spawn_blocking(move || settler.catalog().settle(&settled, &remaining)).await {
-        tracing::warn!(%error, "a decision could not be forgotten");
-    }
-    Ok(left)
-}
-
-/// The name of a transaction on a server. Two servers of ours can be databases of the same one of PostgreSQL's.
-fn gid(transaction: &str, server: &str) -> String {
-    format!("{transaction}-{server}")
-}
-
-/// Finishes, now and from time to time, what was prepared and is nobody's. Ends with the fleet; runs on the query pool.
-pub async fn recover(fleet: Weak<Fleet>) {
-    let mut looks = 0;
-    loop {
-        {
-            let Some(fleet) = fleet.upgrade() else { return };
-            let is_suspect = fleet.transactions.is_suspect.swap(false, Ordering::Relaxed);
-            let is_asked = looks < LOOKS_AT_START || is_suspect || !fleet.catalog().decisions().is_empty();
-            // Without a data directory nothing was prepared.
-            if is_asked && fleet.catalog().check_durable().is_ok() {
-                looks += 1;
-                if !scope::scope(&RECOVER, recover_all(&fleet)).await {
-                    fleet.transactions.is_suspect.store(true, Ordering::Relaxed);
-                }
-            }
-        }
-        tokio::time::sleep(PERIOD).await;
-    }
-}
-
-/// Whether every server has been looked at.
-async fn recover_all(fleet: &Arc<Fleet>) -> bool {
-    let known = fleet.catalog().known();
-    // Those that are decided before the servers are asked: a later one may not be prepared everywhere yet.
-    let decided: Vec<String> = fleet.catalog().decisions();
-    let mut is_complete = true;
-    for server in known.servers.values() {
-        let mappings = known.mappings.values().filter(|mapping| mapping.server == server.name);
-        let mut left: Option<BTreeSet<String>> = None;
-        for mapping in mappings {
-            let lent = fleet.pool_of_queries().lend(server, mapping, &Settings::default()).await;
-            let looked = match lent {
-                Ok(mut lease) => recover_one(fleet, &mut lease, &mapping.user).await,
-                Err(error) => Err(error),
-            };
-            match looked {
-                // Each is shown what the others before it have left.
-                Ok(found) => left = Some(found),
-                Err(error) => {
-                    is_complete = false;
-                    tracing::debug!(%error, server = server.name, "prepared transactions cannot be looked at");
-                }
-            }
-        }
-        let Some(left) = left else { continue };
-        is_complete &= left.is_empty();
-        // What was decided and is not prepared there any more is done there.
-        for transaction in decided.iter().filter(|transaction| !left.contains(*transaction)) {
-            if fleet.transactions.active.lock().contains(transaction) {
-                continue;
-            }
-            if let Some(mut waiting) = fleet.catalog().decision(transaction)
-                && waiting.contains(&server.name)
-            {
-                waiting.retain(|waiting| *waiting != server.name);
-                let (settler, settled) = (Arc::clone(fleet), transaction.clone());
-                let work = move || settler.catalog().settle(&settled, &waiting);
-                if let Ok(Err(error)) = tokio::task::spawn_blocking(work).await {
-                    tracing::warn!(%error, "a decision could not be forgotten");
-                }
+    for other in others.iter_mut() {
+        match other.lease.answer(&mut Nothing).await {
+            Ok(_) => {}
+            // Somebody who found it prepared has asked the decider, and was faster.
+            Err(error) if error.sqlstate() == decisions::UNDEFINED => {}
+            Err(error) => {
+                let gid = &other.gid;
+                tracing::warn!(%error, gid, "a transaction that is committed could not be committed yet on its shard");
+                left.push(other.lease.server().name.clone());
             }
         }
     }
-    is_complete
+    left
 }
 
-/// Finishes what this user has prepared on a server. Returns the transactions that are prepared there still.
-///
-/// # Errors
-/// What the server says.
-async fn recover_one(fleet: &Arc<Fleet>, lease: &mut Lease, user: &str) -> Result<BTreeSet<String>> {
-    let server = lease.server().name.clone();
-    let ours = format!("ashlar-{:016x}-", fleet.catalog().instance());
-    let sql = format!(
-        "SELECT gid::text, owner::text FROM pg_catalog.pg_prepared_xacts \
-         WHERE database = current_database() AND starts_with(gid, {})",
-        escape_literal(&ours)
-    );
-    lease.queue_scan(&sql);
-    lease.flush().await?;
-    let (mut found, mut failure) = (Vec::new(), None);
-    while let Some(range) = lease.next_row(&[TEXT, TEXT], &mut failure).await? {
-        let row = RowReader::new(lease.row(&range)).and_then(|mut row| Ok((row.value()?, row.value()?)));
-        if let Ok((Some(gid), Some(owner))) = row {
-            found.push((String::from_utf8_lossy(gid).into_owned(), String::from_utf8_lossy(owner).into_owned()));
-        }
-        lease.consume_row(&range);
-    }
-    let mut left = BTreeSet::new();
-    for (gid, owner) in found {
-        // Another server of ours may be the same one of PostgreSQL's.
-        let Some(transaction) = gid.strip_suffix(&format!("-{server}")) else { continue };
-        if owner != user || fleet.transactions.active.lock().contains(transaction) {
-            left.insert(transaction.to_owned());
+/// Rolls back what has been promised, and what has not.
+async fn undo(fleet: &Fleet, others: Vec<Promise>) {
+    for Promise { mut lease, gid, is_made } in others {
+        if !is_made {
+            lease.abandon();
             continue;
         }
-        // Nobody works on it any more: what has been decided stays so.
-        let is_committed = fleet.catalog().decision(transaction).is_some();
-        let command = if is_committed { "COMMIT PREPARED" } else { "ROLLBACK PREPARED" };
-        lease.run(&format!("{command} {}", escape_literal(&gid))).await?;
-        tracing::info!(gid, server, command, "a prepared transaction was finished");
-    }
-    Ok(left)
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::catalog::ShardCatalog;
-
-    #[test]
-    fn decisions_are_there_after_a_restart_until_all_have_followed() {
-        let dir = tempfile::tempdir().unwrap();
-        let servers = ["s0".to_owned(), "s1".to_owned()];
-        let instance = {
-            let catalog = ShardCatalog::open(dir.path()).unwrap();
-            catalog.decide("one", &servers).unwrap();
-            catalog.decide("two", &servers).unwrap();
-            catalog.settle("two", &[]).unwrap();
-            catalog.decide("three", &servers[1..]).unwrap();
-            catalog.instance()
-        };
-        let catalog = ShardCatalog::open(dir.path()).unwrap();
-        assert_eq!(catalog.instance(), instance);
-        assert_eq!(catalog.decision("one").unwrap(), servers);
-        assert_eq!(catalog.decision("two"), None);
-        catalog.settle("three", &[]).unwrap();
-        assert_eq!(catalog.decisions(), ["one"]);
-        let other = tempfile::tempdir().unwrap();
-        assert_ne!(ShardCatalog::open(other.path()).unwrap().instance(), instance);
+        match lease.run(&format!("ROLLBACK PREPARED {}", escape_literal(&gid))).await {
+            Ok(_) => {}
+            Err(error) if error.sqlstate() == decisions::UNDEFINED => {}
+            Err(error) => {
+                // What is prepared is found later, and no decision with it.
+                tracing::debug!(%error, gid, "a prepared transaction could not be rolled back yet");
+                fleet.transactions.suspect();
+            }
+        }
     }
 }

@@ -1,5 +1,4 @@
-//! TRUNCATE and ALTER TABLE ... ADD COLUMN of sharded tables: on every shard, in a transaction on each that commits only when
-//! all have succeeded.
+//! TRUNCATE and ALTER TABLE ... ADD COLUMN of sharded tables: in a transaction on every shard, which commits on all or on none.
 //!
 //! A column is noted on disk after its last shard has it: what a crash leaves behind is a column that `ADD COLUMN IF NOT EXISTS`
 //! makes known.
@@ -8,7 +7,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::quoting::quote_ident;
-use ashlar_shard::fleet::{Fleet, Partial};
+use ashlar_shard::fleet::Fleet;
 use ashlar_shard::rules::Placement;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
@@ -17,7 +16,7 @@ use pg_query::protobuf::{
 };
 
 use super::ShardedTable;
-use super::ddl::{define_in, for_each_server};
+use super::ddl::{define_in, done_but, for_each_server};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
 use crate::engine::Engine;
@@ -61,27 +60,19 @@ pub(crate) fn truncated(
 /// TRUNCATE of a sharded table.
 ///
 /// # Errors
-/// What a shard says; then no row is gone, unless the detail says where.
+/// What a shard says; then no row is gone.
 pub(crate) async fn truncate(table: &ShardedTable, means: &Means) -> Result<Done> {
     let work = for_each_server(table, |shard| {
         Ok(format!("TRUNCATE {}.{};", quote_ident(&shard.schema), quote_ident(&shard.table)))
     })?;
-    let done = table.fleet.on_all(&means.role, &work).await;
-    done.map_err(|partial| told(partial, "The table was truncated on shards", "Truncate it again."))?;
-    Ok(Done::tag("TRUNCATE TABLE"))
-}
-
-/// An error, with what has happened all the same.
-fn told(partial: Partial, what: &str, advice: &str) -> Error {
-    let Partial { error, done } = partial;
-    if done.is_empty() { error } else { error.with_detail(format!("{what} {} only. {advice}", done.join(", "))) }
+    let left = table.fleet.on_all(&means.role, &work).await?;
+    Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }
 
 /// ALTER TABLE ... ADD COLUMN of a sharded table.
 ///
 /// # Errors
-/// 0A000 for another change; 42701; what is wrong with the column, and what a shard says, and then none has it, unless the
-/// detail says which.
+/// 0A000 for another change; 42701; what is wrong with the column, and what a shard says, and then none has it.
 pub(crate) async fn alter(
     engine: &Engine,
     table: &Arc<ShardedTable>,
@@ -138,9 +129,9 @@ pub(crate) async fn alter(
         }
         statement_text(&NodeEnum::AlterTableStmt(plain)).map(|text| format!("{text};"))
     })?;
-    let everywhere = fleet.on_all(&means.role, &work).await;
-    everywhere.map_err(|partial| {
-        told(partial, "The column was added on shards", "Add it again with IF NOT EXISTS, or drop it there.")
+    let left = fleet.on_all(&means.role, &work).await.map_err(|error| {
+        let is_unknown = error.code() == ErrorCode::TransactionResolutionUnknown;
+        if is_unknown { error.with_hint("Add the column again with IF NOT EXISTS.") } else { error }
     })?;
     // What they have prepared has other columns now, and would be refused there.
     work.iter().for_each(|(server, _)| fleet.forget(server));
@@ -154,7 +145,7 @@ pub(crate) async fn alter(
     let mut draft = engine.catalog().draft();
     engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::new(altered))));
     engine.catalog().publish(&draft, || Ok(()))?;
-    Ok(done)
+    Ok(done_but(done, &left))
 }
 
 /// What is kept of a table with more columns, and that table.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, TableSchema};
 use ashlar_functions::quoting::quote_ident;
 use ashlar_shard::catalog::no_server;
-use ashlar_shard::fleet::{Fleet, Partial};
+use ashlar_shard::fleet::Fleet;
 use ashlar_shard::route;
 use ashlar_shard::rules::{self, Definition, Neighbours, Rule};
 use ashlar_shard::server::{GivenOption, Mapping, Secret, Server};
@@ -353,38 +353,49 @@ pub(crate) async fn create(
             None => Ok(()),
         }
     })?;
-    let servers: Vec<String> = work.iter().map(|(server, _)| server.clone()).collect();
-    let made = match fleet.on_all(&means.role, &work).await {
-        Err(Partial { error, done }) => Err((error, done)),
-        Ok(()) => {
-            let mut draft = engine.catalog().draft();
-            engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::clone(&table))));
-            engine.catalog().publish(&draft, || Ok(())).map_err(|error| (error, servers))
-        }
+    let publish = || {
+        let mut draft = engine.catalog().draft();
+        engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::clone(&table))));
+        engine.catalog().publish(&draft, || Ok(()))
     };
-    let Err((error, servers)) = made else { return Ok(Done::tag("CREATE TABLE")) };
-    let error = undo(&table, &servers, means, error).await;
+    let made = fleet.on_all(&means.role, &work).await;
+    let error = match made {
+        Ok(left) => match publish() {
+            Ok(_) => return Ok(done_but(Done::tag("CREATE TABLE"), &left)),
+            Err(error) => undo(&table, means, error).await,
+        },
+        Err(error) if error.code() == ErrorCode::TransactionResolutionUnknown => {
+            publish()?;
+            return Err(
+                error.with_hint("The table is known here whether or not the shards have it: DROP TABLE drops it.")
+            );
+        }
+        Err(error) => error,
+    };
     fleet.catalog().change(|known| Ok(known.tables.remove(&name)))?;
     Err(error)
 }
 
-/// Drops a table again where it was made; what is told then.
-async fn undo(table: &ShardedTable, servers: &[String], means: &Means, error: Error) -> Error {
+/// Drops a table again that was made; what is told then.
+async fn undo(table: &ShardedTable, means: &Means, error: Error) -> Error {
     let work = match dropping(table) {
-        Ok(work) => work.into_iter().filter(|(server, _)| servers.contains(server)).collect::<Vec<_>>(),
+        Ok(work) => work,
         Err(other) => return other,
     };
-    if work.is_empty() {
-        return error;
-    }
     match table.fleet.on_all(&means.role, &work).await {
-        Ok(()) => error,
-        Err(Partial { done, .. }) => {
-            let left = servers.iter().filter(|server| !done.contains(server)).map(String::as_str);
-            let left: Vec<&str> = left.collect();
-            error.with_detail(format!("The table is left on shards {}, which did not drop it again.", left.join(", ")))
-        }
+        Ok(_) => error,
+        Err(_) => error.with_detail("The table is left on its shards, which did not drop it again."),
     }
+}
+
+/// What has been done, with the servers where it is still to come.
+pub(super) fn done_but(mut done: Done, left: &[String]) -> Done {
+    if !left.is_empty() {
+        let message = "this is committed, and will be on some shards as soon as they can be reached";
+        let notice = Error::new(ErrorCode::SuccessfulCompletion, message);
+        done.notices.push(notice.with_detail(format!("These are: {}.", left.join(", "))));
+    }
+    done
 }
 
 /// A table that was made before the server was last started.
@@ -402,17 +413,11 @@ pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str
 /// DROP TABLE of a sharded table.
 ///
 /// # Errors
-/// What a shard says; then the table is there on those where it could not be dropped, and can be dropped again.
+/// What a shard says; then none has dropped it. 08007 where that is not known, and it can be dropped again.
 pub(crate) async fn drop_table(engine: &Engine, table: &Arc<ShardedTable>, means: &Means) -> Result<()> {
     let name = &table.schema.name;
     let fleet = &table.fleet;
-    if let Err(Partial { error, done }) = fleet.on_all(&means.role, &dropping(table)?).await {
-        if done.is_empty() {
-            return Err(error);
-        }
-        let detail = format!("The table was dropped on shards {} only. Drop it again.", done.join(", "));
-        return Err(error.with_detail(detail));
-    }
+    fleet.on_all(&means.role, &dropping(table)?).await?;
     fleet.catalog().change(|known| Ok(known.tables.remove(name)))?;
     let mut draft = engine.catalog().draft();
     engine.catalog().put(&mut draft, name, None);

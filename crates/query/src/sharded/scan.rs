@@ -14,6 +14,7 @@ use ashlar_base::{Error, ErrorCode, SqlType, Value};
 use ashlar_functions::error::external;
 use ashlar_shard::backend::{RowReader, Settings};
 use ashlar_shard::pool::Lease;
+use ashlar_shard::snapshot::Moment;
 use ashlar_store::build_array;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
@@ -44,6 +45,8 @@ pub struct Asking {
     pub role: Arc<str>,
     /// What he cannot read now.
     pub barrier: Barrier,
+    /// The moment that he sees.
+    pub moment: Option<Arc<Moment>>,
 }
 
 impl Asking {
@@ -205,6 +208,9 @@ impl ShardReader {
             let settings = Settings::default();
             let lent = fleet.lend(fleet.pool_of_queries(), &self.part.server, &self.asking.role, &settings);
             let mut lease = lent.await.map_err(external)?;
+            if let Some(moment) = &self.asking.moment {
+                moment.snapshots().await.and_then(|taken| taken.begin(&mut lease)).map_err(external)?;
+            }
             lease.queue_scan(&self.part.text);
             lease.flush().await.map_err(external)?;
             self.lease = Some(lease);
@@ -239,8 +245,11 @@ impl ShardReader {
             rows += 1;
             bytes += taken;
         }
-        if self.is_done {
-            self.lease = None;
+        if self.is_done
+            && let Some(lease) = self.lease.take()
+        {
+            // With its transaction, where it has one.
+            lease.abandon();
         }
         if rows == 0 {
             return Ok(None);

@@ -32,6 +32,11 @@ pub(super) const TABLES: &[Definition] = &[
         columns: "server text, idle bigint, in_use bigint, waiting bigint, made bigint, lent bigint",
         fill: Some(backends),
     },
+    Definition {
+        name: "in_doubt",
+        columns: "gid text, server text, deciding_server text, age_ms bigint, state text",
+        fill: Some(in_doubt),
+    },
 ];
 
 fn tables(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
@@ -132,6 +137,21 @@ fn backends(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("waiting", count(line.waiting)),
             ("made", Value::Int8(i64::try_from(line.made).unwrap_or(i64::MAX))),
             ("lent", Value::Int8(i64::try_from(line.lent).unwrap_or(i64::MAX))),
+        ])?;
+    }
+    Ok(())
+}
+
+/// What servers had prepared and not finished when they were last looked at.
+fn in_doubt(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    let Some(fleet) = picture.catalog.fleet() else { return Ok(()) };
+    for one in fleet.in_doubt().iter() {
+        rows.push([
+            ("gid", string(&one.gid)),
+            ("server", string(&one.server)),
+            ("deciding_server", one.decider.as_deref().map_or(Value::Null, string)),
+            ("age_ms", Value::Int8(i64::try_from(one.age.as_millis()).unwrap_or(i64::MAX))),
+            ("state", string(one.state)),
         ])?;
     }
     Ok(())

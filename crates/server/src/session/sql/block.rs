@@ -170,6 +170,10 @@ impl SqlSession {
             Block::None => self.rollback(),
             Block::Open | Block::Failed => {
                 self.release_failed();
+                if self.savepoints.is_empty() {
+                    // Nothing can bring it back, and others may wait for its rows.
+                    self.rollback_remote();
+                }
                 self.block = Block::Failed;
             }
         }

@@ -85,6 +85,8 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("server_version", "", Rule::Fixed, true),
     ("server_version_num", "180000", Rule::Fixed, false),
     ("session_authorization", "ashlar", Rule::Own, true),
+    // Ours: whether a query over several shards sees each of them as of a moment of its own, or all as of one.
+    ("sharded_reads", "each", Rule::OneOf(&["each", "snapshot"]), false),
     ("standard_conforming_strings", "on", Rule::Only(&["on"]), true),
     ("statement_timeout", "0", Rule::Milliseconds, false),
     ("synchronous_commit", "on", Rule::OneOf(&["local", "remote_write", "remote_apply", "on", "off"]), false),
@@ -125,6 +127,8 @@ pub(super) struct Settings {
     min_severity: usize,
     /// Whose operators plans are made of.
     pub(super) operators: Operators,
+    /// Whether queries over several shards see all of them as of one moment.
+    pub(super) sharded_snapshots: bool,
     /// Bytes that a query may hold.
     pub(super) query_memory_max: Option<usize>,
     pub(super) idle_session_timeout_ms: u64,
@@ -168,6 +172,7 @@ impl Settings {
             lock_timeout_ms: 0,
             min_severity: 0,
             operators: Operators::default(),
+            sharded_snapshots: false,
             query_memory_max: None,
             idle_session_timeout_ms: 0,
             idle_in_transaction_timeout_ms: 0,
@@ -327,6 +332,7 @@ impl Settings {
                     let kilobytes = value.parse::<usize>().ok().filter(|kilobytes| *kilobytes > 0);
                     self.query_memory_max = kilobytes.map(|kilobytes| kilobytes.saturating_mul(1024));
                 }
+                "sharded_reads" => self.sharded_snapshots = value == "snapshot",
                 "statement_timeout" => self.statement_timeout_ms = value.parse().unwrap_or(0),
                 "lock_timeout" => self.lock_timeout_ms = value.parse().unwrap_or(0),
                 "idle_session_timeout" => self.idle_session_timeout_ms = value.parse().unwrap_or(0),

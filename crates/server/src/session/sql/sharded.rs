@@ -10,16 +10,18 @@ mod gather;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
-use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_base::{Error, ErrorCode, Result, clock};
 use ashlar_protocol::pg::ValueFormat;
 use ashlar_query::sharded::{ShardedPlan, is_gathered, is_one_shard};
 use ashlar_query::statement::Kind;
 use ashlar_query::transaction::Isolation;
 use ashlar_query::{Barrier, Means};
 use ashlar_shard::backend::{Ended, Nothing, Settings, Taker};
+use ashlar_shard::deadlock::{self, Stand};
 use ashlar_shard::fleet::Fleet;
-use ashlar_shard::pool::Lease;
+use ashlar_shard::pool::{Lease, Pool};
 use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement};
 use ashlar_store::Reservation;
 
@@ -34,6 +36,8 @@ pub(super) struct Remote {
     server: Arc<str>,
     /// Something may have been written there.
     wrote: bool,
+    /// When it was lent.
+    since: Instant,
 }
 
 /// Values of parameters as the client sent them.
@@ -148,6 +152,9 @@ impl SqlSession {
     /// What the engine cannot read of shards now.
     pub(super) fn set_barrier(&self, means: &mut Means) {
         means.role = Arc::clone(&self.role);
+        if self.settings.sharded_snapshots {
+            means.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
+        }
         means.barrier = if self.isolation() == Isolation::RepeatableRead {
             Barrier::Snapshot
         } else if self.remotes.is_empty() {
@@ -184,10 +191,16 @@ impl SqlSession {
         self.shared.engine.catalog().fleet().cloned()
     }
 
-    /// Borrows a connection.
-    async fn lend(&mut self, server: &str) -> Result<Lease> {
+    /// Connections, and those of this thread.
+    fn pool(&mut self) -> Result<(Arc<Fleet>, Arc<Pool>)> {
         let fleet = self.fleet()?;
         let pool = Arc::clone(self.pool.get_or_insert_with(|| fleet.pool_of_thread()));
+        Ok((fleet, pool))
+    }
+
+    /// Borrows a connection.
+    async fn lend(&mut self, server: &str) -> Result<Lease> {
+        let (fleet, pool) = self.pool()?;
         let settings = Settings {
             time_zone: self.settings.value("TimeZone").to_owned(),
             application_name: self.settings.value("application_name").to_owned(),
@@ -373,7 +386,8 @@ impl SqlSession {
         let ended = if is_direct {
             let mut lease = self.lend(sent.server).await?;
             sending.queue(&mut lease);
-            let ended = answered(&mut lease, &mut Forwarding(sink), &self.cancel).await;
+            let never = std::future::pending();
+            let ended = answered(&mut lease, &mut Forwarding(sink), &self.cancel, never).await;
             self.pass_notices(lease.take_notices());
             if is_write && ended.is_ok() {
                 sink.settled();
@@ -506,7 +520,7 @@ impl SqlSession {
             begin.push_str(&ashlar_query::quote_ident(savepoint.name()));
         }
         lease.queue_query(&begin);
-        self.remotes.push(Remote { lease, server: Arc::from(server), wrote: false });
+        self.remotes.push(Remote { lease, server: Arc::from(server), wrote: false, since: clock::monotonic() });
         Ok(self.remotes.len() - 1)
     }
 
@@ -518,7 +532,11 @@ impl SqlSession {
         taker: &mut T,
         queue: impl FnOnce(&mut Lease),
     ) -> Result<Ended> {
+        let fleet = self.fleet()?;
         let Self { remotes, cancel, .. } = self;
+        let stand = remotes
+            .first()
+            .and_then(|first| Stand::new(first.since, remotes.iter().map(|remote| &remote.lease), place));
         let Some(remote) = remotes.get_mut(place) else { return Err(Error::internal("no such connection")) };
         if remote.lease.is_broken() {
             let message = format!("the connection to shard \"{}\" was lost with the transaction on it", remote.server);
@@ -526,7 +544,7 @@ impl SqlSession {
         }
         remote.wrote |= is_write;
         queue(&mut remote.lease);
-        let ended = answered(&mut remote.lease, taker, cancel).await;
+        let ended = answered(&mut remote.lease, taker, cancel, deadlock::broken(fleet, stand)).await;
         let notices = remote.lease.take_notices();
         self.pass_notices(notices);
         ended
@@ -648,22 +666,33 @@ impl SqlSession {
     }
 }
 
-/// Waits for a statement's answer. Where it is to be stopped, its shard is told, and has so long to say that it has.
-async fn answered<T: Taker>(lease: &mut Lease, taker: &mut T, cancel: &CancelToken) -> Result<Ended> {
+/// Waits for a statement's answer. Where it is to be stopped, by its client or because others could not go on, its shard is told,
+/// and has so long to say that it has.
+async fn answered<T: Taker>(
+    lease: &mut Lease,
+    taker: &mut T,
+    cancel: &CancelToken,
+    broken: impl Future<Output = Error>,
+) -> Result<Ended> {
     let canceller = lease.canceller();
     let ended = {
         let work = lease.answer(taker);
         tokio::pin!(work);
-        tokio::select! {
+        let stopped = tokio::select! {
             biased;
-            ended = &mut work => ended,
-            () = cancel.cancelled() => {
+            ended = &mut work => Ok(ended),
+            () = cancel.cancelled() => Err(cancel.error()),
+            error = broken => Err(error),
+        };
+        match stopped {
+            Ok(ended) => ended,
+            Err(why) => {
                 canceller.cancel().await;
                 match tokio::time::timeout(canceller.patience(), work).await {
                     // The shard says it in its own words; why it was asked is ours to say.
-                    Ok(Err(error)) if error.sqlstate() == "57014" => Err(cancel.error()),
+                    Ok(Err(error)) if error.sqlstate() == "57014" => Err(why),
                     Ok(ended) => ended,
-                    Err(_) => Err(cancel.error()),
+                    Err(_) => Err(why),
                 }
             }
         }

@@ -45,6 +45,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("server_version", "Shows the server version."),
     ("server_version_num", "Shows the server version as an integer."),
     ("session_authorization", "Sets the session user name."),
+    ("sharded_reads", "Sets whether a query over several shards sees all of them as of one moment."),
     ("standard_conforming_strings", "Causes '...' strings to treat backslashes literally."),
     ("statement_timeout", "Sets the maximum allowed duration of any statement."),
     ("synchronous_commit", "Sets the current transaction's synchronization level."),

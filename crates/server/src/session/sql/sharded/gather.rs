@@ -15,6 +15,7 @@ use ashlar_shard::backend::{Ended, Progress, Step, Taker};
 use ashlar_shard::merge::{Field, Merger};
 use ashlar_shard::pool::Lease;
 use ashlar_shard::route::{Merge, ShardStatement};
+use ashlar_shard::snapshot::Snapshots;
 use ashlar_store::Reservation;
 
 use super::{Executed, Forwarding, Portal, RowSink, RowsOnly, Sending, Several, SqlSession};
@@ -77,6 +78,14 @@ impl SqlSession {
                 Err(error) => return Err(error),
             }
         }
+        let mut snapshots = None;
+        if self.settings.sharded_snapshots {
+            let (fleet, pool) = self.pool()?;
+            let taken = Snapshots::take(&fleet, &pool, &self.role, &servers);
+            let taken = super::stoppable(taken, &self.cancel).await?;
+            leases.iter_mut().try_for_each(|lease| taken.begin(lease))?;
+            snapshots = Some(taken);
+        }
         let held = self.shared.engine.store().reservation();
         let asked = Asked { several, formats: &formats, lines: &lines, plan };
         let cancel = self.cancel.clone();
@@ -101,6 +110,9 @@ impl SqlSession {
         }
         for mut lease in leases {
             self.pass_notices(lease.take_notices());
+            if snapshots.is_some() {
+                lease.abandon();
+            }
         }
         Ok(Some(super::ended_as(ended?, &mut portal.progress, "", "")))
     }

@@ -1,0 +1,308 @@
+//! Finishes what was prepared on shards and is nobody's, whichever process has left it.
+//!
+//! Runs beside everything else, from time to time. What is prepared and old is decided by its decider: committed where it had
+//! decided so, rolled back where it had not and now cannot any more. Never waits long for one server, and never holds two
+//! connections at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use ashlar_base::scope::{self, Name};
+use ashlar_base::{Error, Result, clock};
+use postgres_protocol::escape::escape_literal;
+
+use super::decisions::{self, Prepared};
+use super::names::{Gid, Transaction};
+use crate::catalog::Known;
+use crate::fleet::Fleet;
+use crate::pool::Lease;
+use crate::rows::ROWS_MAX;
+use crate::server::{Mapping, Server};
+
+/// Between two times that old decisions are looked for.
+const CLEARING: Duration = Duration::from_secs(30);
+
+/// How long one question to a server may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a server says of a prepared transaction that another connection is finishing just now.
+const BUSY: &str = "55000";
+
+static RECOVER: Name = Name::new("prepared transactions");
+
+/// When prepared transactions are looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Recovery {
+    /// Between two looks.
+    pub period: Duration,
+    /// How old another process's transaction has to be before it is finished for it.
+    pub after: Duration,
+}
+
+/// A transaction that a server has prepared, and that is neither committed nor rolled back there.
+#[derive(Clone, Debug)]
+pub struct InDoubt {
+    /// Its name there.
+    pub gid: String,
+    /// The server.
+    pub server: String,
+    /// The server whose decision counts; `None` where it is none that is known here.
+    pub decider: Option<String>,
+    /// How long ago it was prepared.
+    pub age: Duration,
+    /// Why it is still there.
+    pub state: &'static str,
+}
+
+/// Finishes, now and from time to time, what was prepared and is nobody's. Ends with the fleet; runs on the query pool.
+pub async fn recover(fleet: Weak<Fleet>, recovery: Recovery) {
+    let (mut looked, mut cleared): (Option<Instant>, Option<Instant>) = (None, None);
+    let is_due = |last: Option<Instant>, period| last.is_none_or(|last| last.elapsed() >= period);
+    loop {
+        let wake = {
+            let Some(fleet) = fleet.upgrade() else { return };
+            let look = Look::new(&fleet, recovery);
+            scope::scope(&RECOVER, look.forget()).await;
+            if fleet.transactions.is_suspect.swap(false, Ordering::Relaxed) || is_due(looked, recovery.period) {
+                looked = Some(clock::monotonic());
+                let clears = is_due(cleared, CLEARING);
+                if clears {
+                    cleared = looked;
+                }
+                scope::scope(&RECOVER, look.all(clears)).await;
+            }
+            Arc::clone(&fleet.transactions.wake)
+        };
+        // The fleet is not held meanwhile: it may go.
+        let _ = tokio::time::timeout(recovery.period, wake.notified()).await;
+    }
+}
+
+/// One look at all servers.
+struct Look<'a> {
+    fleet: &'a Arc<Fleet>,
+    known: Arc<Known>,
+    recovery: Recovery,
+    /// Those that this process was working on when the look began.
+    active: BTreeSet<Transaction>,
+    /// Databases that could be reached, by what they are called in names of transactions.
+    places: BTreeMap<String, Arc<Server>>,
+    in_doubt: Vec<InDoubt>,
+}
+
+/// What a server has of prepared transactions.
+struct Found {
+    server: Arc<Server>,
+    prepared: Vec<Prepared>,
+}
+
+impl<'a> Look<'a> {
+    fn new(fleet: &'a Arc<Fleet>, recovery: Recovery) -> Self {
+        let active = fleet.transactions.active.lock().clone();
+        let (places, in_doubt) = (BTreeMap::new(), Vec::new());
+        Self { fleet, known: fleet.catalog().known(), recovery, active, places, in_doubt }
+    }
+
+    async fn all(mut self, clears: bool) {
+        // Before what is prepared: a decision that is read now is needed by nobody who has nothing prepared later.
+        let old = if clears { self.old().await } else { Vec::new() };
+        let found = self.prepared().await;
+        // What was not shown may be needed.
+        let is_whole = found.iter().all(|found| found.prepared.len() < ROWS_MAX);
+        let mut needed: BTreeSet<String> = BTreeSet::new();
+        for Found { server, prepared } in found {
+            for prepared in prepared {
+                if let Some(gid) = Gid::parse(&prepared.gid) {
+                    needed.insert(gid.transaction.to_string());
+                }
+                self.finish(&server, prepared).await;
+            }
+        }
+        for (server, mapping, old) in old {
+            let is_over = |old: &&decisions::Old| {
+                is_whole
+                    && !needed.contains(&old.gid)
+                    && old.participants.iter().all(|name| self.places.contains_key(name))
+            };
+            let gids: Vec<String> = old.iter().filter(is_over).map(|old| old.gid.clone()).collect();
+            self.clear(&server, &mapping, &gids).await;
+        }
+        *self.fleet.transactions.in_doubt.lock() = self.in_doubt.into();
+    }
+
+    async fn lend(&self, server: &Arc<Server>, mapping: &Arc<Mapping>) -> Result<Lease> {
+        self.fleet.pool_of_queries().lend(server, mapping, &decisions::settings()).await
+    }
+
+    /// Who logs in to a server.
+    fn mappings(&self, server: &Server) -> Vec<Arc<Mapping>> {
+        self.known.mappings.values().filter(|mapping| mapping.server == server.name).cloned().collect()
+    }
+
+    /// Clears away what this process has decided and nobody needs any more.
+    async fn forget(&self) {
+        let forgotten = std::mem::take(&mut *self.fleet.transactions.forgotten.lock());
+        for one in forgotten.into_values() {
+            self.clear(&one.server, &one.mapping, &one.gids).await;
+        }
+    }
+
+    async fn clear(&self, server: &Arc<Server>, mapping: &Arc<Mapping>, gids: &[String]) {
+        if gids.is_empty() {
+            return;
+        }
+        let cleared = in_time(server, async {
+            let mut lease = self.lend(server, mapping).await?;
+            decisions::forget(&mut lease, gids).await
+        });
+        // They are found again when they are old.
+        if let Err(error) = cleared.await {
+            tracing::debug!(%error, server = server.name, "decisions could not be cleared away");
+        }
+    }
+
+    /// Decisions that may be of no use any more.
+    async fn old(&self) -> Vec<(Arc<Server>, Arc<Mapping>, Vec<decisions::Old>)> {
+        let mut all = Vec::new();
+        for server in self.known.servers.values() {
+            for mapping in self.mappings(server) {
+                let old = in_time(server, async {
+                    let mut lease = self.lend(server, &mapping).await?;
+                    decisions::old(&mut lease).await
+                });
+                match old.await {
+                    Ok(old) if old.is_empty() => {}
+                    Ok(old) => {
+                        all.push((Arc::clone(server), mapping, old));
+                        break;
+                    }
+                    Err(error) if error.sqlstate().starts_with("08") => break,
+                    Err(error) => tracing::debug!(%error, server = server.name, "decisions cannot be looked at"),
+                }
+            }
+        }
+        all
+    }
+
+    /// What every server that can be reached has prepared.
+    async fn prepared(&mut self) -> Vec<Found> {
+        let mut all = Vec::new();
+        let known = Arc::clone(&self.known);
+        for server in known.servers.values() {
+            for mapping in self.mappings(server) {
+                let found = in_time(server, async {
+                    let mut lease = self.lend(server, &mapping).await?;
+                    let name = decisions::identity(&mut lease).await?;
+                    Ok((name, decisions::prepared(&mut lease).await?))
+                });
+                match found.await {
+                    Ok((_, None)) => break,
+                    Ok((name, Some(prepared))) => {
+                        // One database that is known under two names is looked at once.
+                        if self.places.insert(name.to_string(), Arc::clone(server)).is_none() {
+                            all.push(Found { server: Arc::clone(server), prepared });
+                        }
+                        break;
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, server = server.name, "prepared transactions cannot be looked at");
+                        if error.sqlstate().starts_with("08") {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// Finishes what a server has prepared, or notes why it stays.
+    async fn finish(&mut self, server: &Arc<Server>, prepared: Prepared) {
+        let gid = Gid::parse(&prepared.gid);
+        let decider = gid.as_ref().and_then(|gid| self.places.get(&gid.decider)).cloned();
+        let state = match (&gid, &decider) {
+            (None, _) => "not of this version",
+            (Some(gid), _) if !self.is_left(gid.transaction, prepared.age) => "in progress",
+            (Some(_), None) => "the deciding server cannot be reached or is not known",
+            (Some(gid), Some(decider)) => match self.settle(server, decider, gid, &prepared).await {
+                Ok(command) => {
+                    tracing::info!(
+                        gid = prepared.gid,
+                        server = server.name,
+                        command,
+                        "a prepared transaction was finished"
+                    );
+                    return;
+                }
+                Err((state, error)) => {
+                    tracing::debug!(%error, gid = prepared.gid, server = server.name, state, "a prepared transaction stays");
+                    state
+                }
+            },
+        };
+        let (server, decider) = (server.name.clone(), decider.map(|decider| decider.name.clone()));
+        self.in_doubt.push(InDoubt { gid: prepared.gid, server, decider, age: prepared.age, state });
+    }
+
+    /// Whether nobody seems to work on a transaction any more. Whoever does all the same is told that it was rolled back.
+    fn is_left(&self, transaction: Transaction, age: Duration) -> bool {
+        let transactions = &self.fleet.transactions;
+        if transaction.instance != self.fleet.catalog().instance() {
+            return age >= self.recovery.after;
+        }
+        // The file of the catalog is one process's: an earlier one is gone.
+        transaction.began != transactions.began
+            || !(self.active.contains(&transaction) || transactions.active.lock().contains(&transaction))
+    }
+
+    /// Asks the decider, and does as it says: what was done.
+    async fn settle(
+        &self,
+        server: &Arc<Server>,
+        decider: &Arc<Server>,
+        gid: &Gid,
+        prepared: &Prepared,
+    ) -> Result<&'static str, (&'static str, Error)> {
+        let Some(owner) = self.mappings(server).into_iter().find(|mapping| mapping.user == prepared.owner) else {
+            let error = Error::internal("no user mapping logs in as its owner");
+            return Err(("no user mapping logs in as its owner", error));
+        };
+        // Who may ask the decider: the same user of ours, or else anybody.
+        let mut asking = self.mappings(decider);
+        asking.sort_by_key(|mapping| mapping.role != owner.role);
+        let mut answer = Err(Error::internal("nobody logs in to the decider"));
+        for mapping in &asking {
+            let asked = in_time(decider, async {
+                let mut lease = self.lend(decider, mapping).await?;
+                decisions::settle(&mut lease, gid.transaction).await
+            });
+            answer = asked.await;
+            if answer.is_ok() {
+                break;
+            }
+        }
+        let command = match answer {
+            Ok(true) => "COMMIT PREPARED",
+            Ok(false) => "ROLLBACK PREPARED",
+            Err(error) if error.sqlstate() == "55P03" => return Err(("about to be decided", error)),
+            Err(error) => return Err(("the deciding server does not say", error)),
+        };
+        let finished = in_time(server, async {
+            let mut lease = self.lend(server, &owner).await?;
+            lease.run(&format!("{command} {}", escape_literal(&prepared.gid))).await
+        });
+        match finished.await {
+            Ok(_) => Ok(command),
+            Err(error) if error.sqlstate() == decisions::UNDEFINED => Ok(command),
+            Err(error) if error.sqlstate() == BUSY => Err(("in progress", error)),
+            Err(error) => Err(("its server does not finish it", error)),
+        }
+    }
+}
+
+/// What a server does within a bound: where it does not, its connection is closed.
+async fn in_time<T>(server: &Server, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| Err(decisions::silent(server)))
+}

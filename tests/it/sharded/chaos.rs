@@ -1,0 +1,200 @@
+//! A bank whose accounts lie on three shards, behind two Ashlars that die all the time, at any message; shards and clients die too. Each
+//! transfer writes into the books what it has moved: in the end the accounts are what the books say, and every transfer that was
+//! acknowledged is in them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ashlar_tests::process::{PATIENCE, wait_for};
+
+use super::members::{Member, direct, wait_until_finished};
+use super::relay::When;
+use super::*;
+use crate::random::Random;
+
+const MEMBERS: usize = 2;
+const CLIENTS: usize = 3;
+const ACCOUNTS: i64 = 60;
+const WORTH: i64 = 1000;
+
+/// How long there is dying.
+const TIME: Duration = Duration::from_secs(30);
+
+/// Deaths of Ashlars without which this has shown nothing.
+const DEATHS_MIN: usize = 40;
+
+/// Deaths of Ashlars between two of shards.
+const DEATHS_PER_SHARD: usize = 25;
+
+struct Scene {
+    is_over: AtomicBool,
+    deaths: AtomicUsize,
+    doors: Vec<Mutex<SocketAddr>>,
+}
+
+impl Scene {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// A connection to a member, as soon as it is alive; `None` when all is over.
+    fn connect(&self, member: usize) -> Option<pg::Connection> {
+        let mut connection = None;
+        let connected = wait_for(PATIENCE, || {
+            let door = *self.doors[member].lock().unwrap();
+            connection = pg::Connection::connect(door).ok();
+            connection.is_some() || self.is_over()
+        });
+        assert!(connected, "a member stays dead");
+        connection.filter(|_| !self.is_over())
+    }
+
+    /// Transfers until all is over: the numbers of those that were acknowledged.
+    fn transfer(&self, member: usize, client: usize, seed: u64) -> Vec<i64> {
+        let mut random = Random::from_seed(seed);
+        let mut acknowledged = Vec::new();
+        let mut number = ((member * CLIENTS + client) as i64) << 32;
+        while let Some(mut connection) = self.connect(member) {
+            if connection.query("SET lock_timeout = '500ms'").is_err() {
+                continue;
+            }
+            while !self.is_over() {
+                number += 1;
+                let (one, other) = (random.below(ACCOUNTS as u64) as i64, random.below(ACCOUNTS as u64) as i64);
+                // In one order, so that they do not wait for each other.
+                let (a, b, n) = (one.min(other), one.max(other), random.below(20) as i64 - 10);
+                let moved = [
+                    "BEGIN".to_owned(),
+                    format!("UPDATE bank SET v = v - {n} WHERE k = {a}"),
+                    format!("UPDATE bank SET v = v + {n} WHERE k = {b}"),
+                    format!("INSERT INTO books VALUES ({number}, {a}, {b}, {n})"),
+                ]
+                .iter()
+                .try_for_each(|sql| connection.query(sql).map(drop));
+                if moved.is_ok() {
+                    if random.one_in(30) {
+                        // A client that does not live to hear of it.
+                        let _ = connection.send(&pg::message(b'Q', &[b"COMMIT\0"]));
+                        break;
+                    }
+                    if connection.query("COMMIT").is_ok() {
+                        acknowledged.push(number);
+                        continue;
+                    }
+                }
+                if connection.query("ROLLBACK").is_err() {
+                    break;
+                }
+            }
+        }
+        acknowledged
+    }
+
+    /// Has a member die at one message after the other.
+    fn haunt(&self, at: usize, member: &mut Member, seed: u64) {
+        let mut random = Random::from_seed(seed);
+        while !self.is_over() {
+            let when = if random.one_in(2) { When::Before } else { When::After };
+            member.wire.die_after(random.below(80), when);
+            let goes_on = wait_for(PATIENCE, || member.wire.is_sprung() || self.is_over());
+            assert!(goes_on, "nothing goes on any more");
+            if member.wire.disarm() {
+                return;
+            }
+            member.wire.wait();
+            member.restart();
+            *self.doors[at].lock().unwrap() = member.ashlar.pg();
+            self.deaths.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Has one shard after the other die.
+    fn haunt_shards(&self, shards: &mut [Postgres]) {
+        for victim in (0..shards.len()).cycle() {
+            let next = self.deaths.load(Ordering::SeqCst) + DEATHS_PER_SHARD;
+            wait_for(2 * TIME, || self.deaths.load(Ordering::SeqCst) >= next || self.is_over());
+            if self.is_over() {
+                return;
+            }
+            shards[victim].signal("QUIT").unwrap();
+            shards[victim].wait().unwrap();
+            shards[victim].start_again().unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_books_are_right_whoever_dies_when() {
+    let mut random = Random::from_environment();
+    let mut shards: Vec<Postgres> = (0..3).map(|_| Postgres::start().unwrap()).collect();
+    let mut members: Vec<Member> = (0..MEMBERS).map(|_| Member::join(&shards)).collect();
+    let tables = [
+        ("bank", "k bigint PRIMARY KEY, v bigint", "k"),
+        ("books", "id bigint PRIMARY KEY, a bigint, b bigint, n bigint", "id"),
+    ];
+    for (table, columns, key) in tables {
+        let create = format!("CREATE TABLE {table} ({columns}) {}", members[0].by(key));
+        done(&mut members[0].ashlar.connect(), &create);
+        members[1..].iter().for_each(|member| member.know(&shards, table, columns, key));
+    }
+    let accounts: Vec<String> = (0..ACCOUNTS).map(|account| format!("({account}, {WORTH})")).collect();
+    done(&mut members[0].ashlar.connect(), &format!("INSERT INTO bank VALUES {}", accounts.join(", ")));
+
+    let scene = Scene {
+        is_over: AtomicBool::new(false),
+        deaths: AtomicUsize::new(0),
+        doors: members.iter().map(|member| Mutex::new(member.ashlar.pg())).collect(),
+    };
+    let seeds: Vec<u64> = (0..MEMBERS * (CLIENTS + 1)).map(|_| random.next()).collect();
+    let begin = Instant::now();
+    let acknowledged: Vec<i64> = std::thread::scope(|scope| {
+        let scene = &scene;
+        let mut seeds = seeds.into_iter();
+        let mut clients = Vec::new();
+        let mut ghosts = Vec::new();
+        for (at, member) in members.iter_mut().enumerate() {
+            for client in 0..CLIENTS {
+                let seed = seeds.next().unwrap();
+                clients.push(scope.spawn(move || scene.transfer(at, client, seed)));
+            }
+            let seed = seeds.next().unwrap();
+            ghosts.push(scope.spawn(move || scene.haunt(at, member, seed)));
+        }
+        let shards = &mut shards;
+        ghosts.push(scope.spawn(move || scene.haunt_shards(shards)));
+        // It ends early where somebody has failed.
+        wait_for(2 * TIME, || begin.elapsed() >= TIME || ghosts.iter().any(|ghost| ghost.is_finished()));
+        scene.is_over.store(true, Ordering::SeqCst);
+        ghosts.into_iter().for_each(|ghost| ghost.join().unwrap());
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    let deaths = scene.deaths.load(Ordering::SeqCst);
+
+    wait_until_finished(&shards);
+    let read = |sql: &str| -> Vec<Vec<i64>> {
+        let all = shards.iter().flat_map(|shard| rows(&mut direct(shard), sql));
+        all.map(|row| row.into_iter().map(|value| value.unwrap().parse().unwrap()).collect()).collect()
+    };
+    let mut expected: BTreeMap<i64, i64> = (0..ACCOUNTS).map(|account| (account, WORTH)).collect();
+    let books = read("SELECT id, a, b, n FROM books");
+    for entry in &books {
+        *expected.get_mut(&entry[1]).unwrap() -= entry[3];
+        *expected.get_mut(&entry[2]).unwrap() += entry[3];
+    }
+    let found: BTreeMap<i64, i64> = read("SELECT k, v FROM bank").into_iter().map(|row| (row[0], row[1])).collect();
+    assert_eq!(found, expected, "the accounts are not what the books say");
+    let written: std::collections::BTreeSet<i64> = books.iter().map(|entry| entry[0]).collect();
+    let lost: Vec<&i64> = acknowledged.iter().filter(|number| !written.contains(number)).collect();
+    assert!(lost.is_empty(), "acknowledged and not there: {lost:?}");
+    eprintln!("{deaths} deaths, {} transfers acknowledged, {} committed", acknowledged.len(), books.len());
+    assert!(deaths >= DEATHS_MIN, "{deaths} deaths only");
+    assert!(acknowledged.len() > 100, "{} transfers only", acknowledged.len());
+    // Both of them see the same, and it has not become more or less.
+    for member in &members {
+        let sum = member.ashlar.connect().value("SELECT sum(v) FROM bank").unwrap();
+        assert_eq!(sum, (ACCOUNTS * WORTH).to_string());
+    }
+}

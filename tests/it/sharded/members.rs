@@ -1,0 +1,95 @@
+//! Several Ashlars over the same shards, each with a directory of its own.
+
+use std::sync::Arc;
+
+use ashlar_tests::process::{PATIENCE, wait_for};
+
+use super::relay::{Relay, Wire};
+use super::*;
+
+/// One of them.
+pub(super) struct Member {
+    pub(super) ashlar: Ashlar,
+    pub(super) wire: Arc<Wire>,
+    relays: Vec<Relay>,
+    _data: TempDir,
+    config: String,
+}
+
+impl Member {
+    /// With an empty directory, through relays.
+    pub(super) fn join(shards: &[Postgres]) -> Member {
+        let data = tempfile::Builder::new().prefix("ashlar-data-").tempdir().unwrap();
+        let config = format!(
+            "[server]\ncores = 1\n[shard]\ndata_dir = \"{}\"\nconnections_per_server_max = 16\n\
+             recover_period_ms = 50\nrecover_after_ms = 300\n",
+            data.path().join("d").display()
+        );
+        let wire = Arc::new(Wire::default());
+        let relays: Vec<Relay> = shards.iter().map(|shard| Relay::start(&wire, shard.address())).collect();
+        let mut ashlar = start(&config);
+        ashlar.expect_log(&["could not be committed yet on its shard"]);
+        wire.aim(ashlar.pid());
+        let mut client = ashlar.connect();
+        for (number, relay) in relays.iter().enumerate() {
+            let (host, port) = (relay.address().ip(), relay.address().port());
+            done(
+                &mut client,
+                &format!(
+                    "CREATE SERVER s{number} FOREIGN DATA WRAPPER postgres \
+                     OPTIONS (host '{host}', port '{port}', dbname 'postgres')"
+                ),
+            );
+            done(&mut client, &format!("CREATE USER MAPPING FOR PUBLIC SERVER s{number} OPTIONS (user 'postgres')"));
+        }
+        Member { ashlar, wire, relays, _data: data, config }
+    }
+
+    /// Starts it again once it has died.
+    pub(super) fn restart(&mut self) {
+        self.ashlar.wait().unwrap();
+        self.ashlar = start(&self.config);
+        self.ashlar.expect_log(&["could not be committed yet on its shard"]);
+        self.wire.aim(self.ashlar.pid());
+    }
+
+    /// The end of CREATE TABLE for a table with this key.
+    pub(super) fn by(&self, key: &str) -> String {
+        let names: Vec<String> = (0..self.relays.len()).map(|number| format!("s{number}")).collect();
+        format!(
+            "PARTITION BY HASH ({key}) USING sharded WITH (servers = '{}', algorithm = 'hash_mod')",
+            names.join(",")
+        )
+    }
+
+    /// Makes a table known to this one that another one has made: as if it were made, beside the one that is there.
+    pub(super) fn know(&self, shards: &[Postgres], table: &str, columns: &str, key: &str) {
+        for shard in shards {
+            done(&mut direct(shard), &format!("ALTER TABLE {table} RENAME TO kept"));
+        }
+        done(&mut self.ashlar.connect(), &format!("CREATE TABLE {table} ({columns}) {}", self.by(key)));
+        for shard in shards {
+            done(&mut direct(shard), &format!("DROP TABLE {table}; ALTER TABLE kept RENAME TO {table}"));
+        }
+    }
+}
+
+/// A client of a shard itself.
+pub(super) fn direct(shard: &Postgres) -> pg::Connection {
+    pg::Connection::connect(shard.address()).unwrap()
+}
+
+/// What is prepared on all shards and not finished.
+pub(super) fn prepared(shards: &[Postgres]) -> usize {
+    let count = |shard: &Postgres| direct(shard).value("SELECT count(*) FROM pg_prepared_xacts").unwrap();
+    shards.iter().map(|shard| count(shard).parse::<usize>().unwrap()).sum()
+}
+
+/// Waits until nothing is.
+pub(super) fn wait_until_finished(shards: &[Postgres]) {
+    if !wait_for(PATIENCE, || prepared(shards) == 0) {
+        let list = "SELECT gid, prepared FROM pg_prepared_xacts";
+        let left: Vec<_> = shards.iter().map(|shard| rows(&mut direct(shard), list)).collect();
+        panic!("still prepared: {left:?}");
+    }
+}

@@ -1,0 +1,265 @@
+//! Sits between Ashlar and its shards and knows where a message ends: something happens just before one goes through, or just before
+//! its answer does. So every step of a commit on several shards is a place where a test can kill somebody.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use ashlar_tests::process::PATIENCE;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    /// Ashlar is killed.
+    Kill,
+    /// The connection is cut.
+    Cut,
+    /// Nothing goes through until [`Wire::release`].
+    Hold,
+}
+
+/// When it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// Before the shard has seen the message.
+    Before,
+    /// When the shard has done it all, and Ashlar has not heard of it.
+    After,
+}
+
+/// The code of a cancel request, in place of a version.
+const CANCEL: u32 = 80_877_102;
+
+struct Trap {
+    text: String,
+    when: When,
+    skip: usize,
+    act: Act,
+}
+
+#[derive(Default)]
+struct State {
+    trap: Option<Trap>,
+    /// Messages of the simple protocol that still go through, before Ashlar dies.
+    left: Option<(u64, When)>,
+    victim: u32,
+    is_sprung: bool,
+    is_held: bool,
+}
+
+/// All relays of one Ashlar.
+#[derive(Default)]
+pub(super) struct Wire {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Wire {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Whom [`Act::Kill`] kills.
+    pub(super) fn aim(&self, pid: u32) {
+        self.state().victim = pid;
+    }
+
+    /// At the message of the simple protocol that has this in it, once `skip` of them have gone through.
+    pub(super) fn set(&self, text: &str, skip: usize, when: When, act: Act) {
+        let mut state = self.state();
+        state.trap = Some(Trap { text: text.to_owned(), when, skip, act });
+        state.is_sprung = false;
+    }
+
+    /// Ashlar dies at a message of the simple protocol, whatever it says, after so many have gone through.
+    pub(super) fn die_after(&self, messages: u64, when: When) {
+        let mut state = self.state();
+        state.left = Some((messages, when));
+        state.is_sprung = false;
+    }
+
+    /// Nothing happens any more; whether something was still to.
+    pub(super) fn disarm(&self) -> bool {
+        let mut state = self.state();
+        let was_armed = state.trap.is_some() || state.left.is_some();
+        (state.trap, state.left) = (None, None);
+        was_armed
+    }
+
+    /// Waits until it has happened.
+    pub(super) fn wait(&self) {
+        let (state, timeout) =
+            self.changed.wait_timeout_while(self.state(), PATIENCE, |state| !state.is_sprung).unwrap();
+        assert!(!timeout.timed_out(), "no such message: {:?}", state.trap.as_ref().map(|trap| &trap.text));
+    }
+
+    /// Whether it has happened.
+    pub(super) fn is_sprung(&self) -> bool {
+        self.state().is_sprung
+    }
+
+    /// Lets go of what is held.
+    pub(super) fn release(&self) {
+        self.state().is_held = false;
+        self.changed.notify_all();
+    }
+
+    fn look(&self, kind: u8, body: &[u8]) -> Option<(When, Act)> {
+        let mut state = self.state();
+        if let Some((left, when)) = &mut state.left
+            && kind == b'Q'
+        {
+            if *left > 0 {
+                *left -= 1;
+            } else {
+                let when = *when;
+                state.left = None;
+                return Some((when, Act::Kill));
+            }
+        }
+        let holds = |text: &str| body.windows(text.len()).any(|window| window == text.as_bytes());
+        let trap = state.trap.as_mut().filter(|trap| kind == b'Q' && holds(&trap.text))?;
+        if trap.skip > 0 {
+            trap.skip -= 1;
+            return None;
+        }
+        let (when, act) = (trap.when, trap.act);
+        state.trap = None;
+        Some((when, act))
+    }
+
+    /// Whether the connection lives on.
+    fn happen(&self, act: Act) -> bool {
+        let mut state = self.state();
+        state.is_sprung = true;
+        if act == Act::Kill {
+            assert_ne!(state.victim, 0);
+            let kill = format!("kill -9 {}", state.victim);
+            assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        }
+        if act == Act::Hold {
+            state.is_held = true;
+            self.changed.notify_all();
+            let held = self.changed.wait_timeout_while(state, PATIENCE, |state| state.is_held).unwrap();
+            assert!(!held.1.timed_out(), "held for too long");
+            return true;
+        }
+        self.changed.notify_all();
+        false
+    }
+}
+
+/// The way to one shard.
+pub(super) struct Relay {
+    address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Relay {
+    pub(super) fn start(wire: &Arc<Wire>, shard: SocketAddr) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (wire, over) = (Arc::clone(wire), Arc::clone(&is_over));
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                if over.load(Ordering::SeqCst) {
+                    return;
+                }
+                let (Ok(client), wire) = (client, Arc::clone(&wire)) else { continue };
+                // Where the shard is down, so is the way to it.
+                let Ok(server) = TcpStream::connect(shard) else { continue };
+                for stream in [&client, &server] {
+                    stream.set_nodelay(true).unwrap();
+                }
+                std::thread::spawn(move || connect(&wire, &client, &server));
+            }
+        });
+        Relay { address, is_over }
+    }
+
+    /// Where Ashlar finds it.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        drop(TcpStream::connect(self.address));
+    }
+}
+
+/// One connection: both of its ends close together.
+fn connect(wire: &Wire, client: &TcpStream, server: &TcpStream) {
+    // What is to happen when the answer is complete.
+    let answer: Mutex<Option<Act>> = Mutex::new(None);
+    let ends = || {
+        let _ = client.shutdown(Shutdown::Both);
+        let _ = server.shutdown(Shutdown::Both);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            forth(wire, client, server, &answer);
+            ends();
+        });
+        back(wire, client, server, &answer);
+        ends();
+    });
+    // An answer that never came.
+    if let Some(act) = answer.into_inner().unwrap() {
+        wire.happen(act);
+    }
+}
+
+fn forth(wire: &Wire, mut client: &TcpStream, mut server: &TcpStream, answer: &Mutex<Option<Act>>) -> Option<()> {
+    // The first packet has no kind.
+    let mut head = [0; 4];
+    client.read_exact(&mut head).ok()?;
+    let mut first = vec![0; (u32::from_be_bytes(head) as usize).checked_sub(4)?];
+    client.read_exact(&mut first).ok()?;
+    server.write_all(&[&head[..], &first].concat()).ok()?;
+    if first.starts_with(&CANCEL.to_be_bytes()) {
+        // The shard closes when it is done.
+        let _ = client.read(&mut [0]);
+        return None;
+    }
+    loop {
+        let message = message(client)?;
+        match wire.look(message[0], &message[5..]) {
+            Some((When::Before, act)) => {
+                if !wire.happen(act) {
+                    return None;
+                }
+            }
+            Some((When::After, act)) => *answer.lock().unwrap() = Some(act),
+            None => {}
+        }
+        server.write_all(&message).ok()?;
+    }
+}
+
+fn back(wire: &Wire, mut client: &TcpStream, server: &TcpStream, answer: &Mutex<Option<Act>>) -> Option<()> {
+    loop {
+        let message = message(server)?;
+        let act = if message[0] == b'Z' { answer.lock().unwrap().take() } else { None };
+        if act.is_some_and(|act| !wire.happen(act)) {
+            return None;
+        }
+        client.write_all(&message).ok()?;
+    }
+}
+
+/// A message with its kind and length.
+fn message(mut stream: &TcpStream) -> Option<Vec<u8>> {
+    let mut head = [0; 5];
+    stream.read_exact(&mut head).ok()?;
+    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    let mut message = head.to_vec();
+    message.resize(length + 1, 0);
+    stream.read_exact(&mut message[5..]).ok()?;
+    Some(message)
+}

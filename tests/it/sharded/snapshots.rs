@@ -1,0 +1,146 @@
+//! `SET sharded_reads = 'snapshot'`: what has been committed on several shards is seen on all of them or on none.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::members::{Member, direct};
+use super::relay::{Act, When};
+use super::*;
+use crate::random::Random;
+
+const ACCOUNTS: i64 = 30;
+const WORTH: i64 = 100;
+
+/// How long there is moving and looking.
+const TIME: Duration = Duration::from_secs(8);
+
+const BANK: &str = "k bigint PRIMARY KEY, v bigint";
+
+fn open(shards: &[Postgres], members: &[Member]) {
+    let mut client = members[0].ashlar.connect();
+    done(&mut client, &format!("CREATE TABLE bank ({BANK}) {}", members[0].by("k")));
+    members[1..].iter().for_each(|member| member.know(shards, "bank", BANK, "k"));
+    let accounts: Vec<String> = (0..ACCOUNTS).map(|account| format!("({account}, {WORTH})")).collect();
+    done(&mut client, &format!("INSERT INTO bank VALUES {}", accounts.join(", ")));
+}
+
+fn number(value: &Option<String>) -> i64 {
+    value.as_ref().unwrap().parse().unwrap()
+}
+
+/// What all accounts are worth together, asked in different ways: by adding up on the shards, by rows that follow one another, by rows
+/// in their order, by the engine, and by the engine with two looks at the table.
+fn worth(client: &mut pg::Connection, way: usize) -> i64 {
+    match way {
+        0 => client.value("SELECT sum(v) FROM bank").unwrap().parse().unwrap(),
+        1 => rows(client, "SELECT v FROM bank").iter().map(|row| number(&row[0])).sum(),
+        2 => rows(client, "SELECT k, v FROM bank ORDER BY k").iter().map(|row| number(&row[1])).sum(),
+        3 => rows(client, "SELECT v % 3, sum(v) FROM bank GROUP BY 1").iter().map(|row| number(&row[1])).sum(),
+        _ => {
+            let sql = "SELECT sum(a.v), (SELECT sum(v) FROM bank) FROM bank a JOIN bank b ON b.k + 0 = a.k + 0";
+            let found = rows(client, sql);
+            assert_eq!(found[0][0], found[0][1]);
+            number(&found[0][0])
+        }
+    }
+}
+
+#[test]
+fn sums_do_not_vary_while_others_move_money() {
+    let shards: Vec<Postgres> = (0..3).map(|_| Postgres::start().unwrap()).collect();
+    let members: Vec<Member> = (0..2).map(|_| Member::join(&shards)).collect();
+    open(&shards, &members);
+    let mut random = Random::from_environment();
+    let (is_over, moved) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let looks: Vec<usize> = std::thread::scope(|scope| {
+        // Through both of them: what one knows of its own commits is not enough.
+        for member in [0, 0, 1, 1] {
+            let mut random = Random::from_seed(random.next());
+            let (members, is_over, moved) = (&members, &is_over, &moved);
+            scope.spawn(move || {
+                let mut client = members[member].ashlar.connect();
+                while !is_over.load(Ordering::SeqCst) {
+                    let (one, other) = (random.below(ACCOUNTS as u64) as i64, random.below(ACCOUNTS as u64) as i64);
+                    let n = random.below(9) as i64;
+                    let statements = [
+                        "BEGIN".to_owned(),
+                        format!("UPDATE bank SET v = v - {n} WHERE k = {}", one.min(other)),
+                        format!("UPDATE bank SET v = v + {n} WHERE k = {}", one.max(other)),
+                        "COMMIT".to_owned(),
+                    ];
+                    let done_all = statements.iter().try_for_each(|sql| client.query(sql).map(drop));
+                    if let Err(error) = done_all {
+                        // Somebody has taken it for one that was left.
+                        assert!(error.to_string().contains("40001"), "{error:#}");
+                        done(&mut client, "ROLLBACK");
+                        continue;
+                    }
+                    moved.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        let readers: Vec<_> = [0, 1]
+            .map(|member| {
+                let members = &members;
+                scope.spawn(move || {
+                    let mut client = members[member].ashlar.connect();
+                    done(&mut client, "SET sharded_reads = 'snapshot'");
+                    let (begin, mut looks) = (Instant::now(), 0);
+                    while begin.elapsed() < TIME {
+                        assert_eq!(worth(&mut client, looks % 5), ACCOUNTS * WORTH, "way {}", looks % 5);
+                        looks += 1;
+                    }
+                    looks
+                })
+            })
+            .into_iter()
+            .collect();
+        let looks: Vec<_> = readers.into_iter().map(|reader| reader.join()).collect();
+        is_over.store(true, Ordering::SeqCst);
+        looks.into_iter().map(|looks| looks.unwrap()).collect()
+    });
+    let moved = moved.load(Ordering::SeqCst);
+    eprintln!("{moved} moved, looked at {looks:?} times");
+    assert!(moved > 50 && looks.iter().all(|looks| *looks > 20), "{moved} moved, looked at {looks:?} times");
+    // Nothing is locked behind them.
+    for shard in &shards {
+        assert_eq!(direct(shard).value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").unwrap(), "0");
+    }
+    members.iter().for_each(|member| member.ashlar.check_log());
+}
+
+#[test]
+fn half_of_a_transaction_is_not_shown() {
+    let shards: Vec<Postgres> = (0..2).map(|_| Postgres::start().unwrap()).collect();
+    let members = [Member::join(&shards)];
+    open(&shards, &members);
+    let [member] = &members;
+    // On the first shard it is committed, on the second it is going to be.
+    let of = |shard: &Postgres| direct(shard).value("SELECT min(k) FROM bank").unwrap();
+    let keys = [of(&shards[0]), of(&shards[1])];
+    member.wire.set("COMMIT PREPARED", 0, When::Before, Act::Hold);
+    let mut writer = member.ashlar.connect();
+    let transfer = std::thread::spawn(move || {
+        done(&mut writer, "BEGIN");
+        done(&mut writer, &format!("UPDATE bank SET v = v - 7 WHERE k = {}", keys[0]));
+        done(&mut writer, &format!("UPDATE bank SET v = v + 7 WHERE k = {}", keys[1]));
+        done(&mut writer, "COMMIT");
+    });
+    member.wire.wait();
+    let mut client = member.ashlar.connect();
+    assert_eq!(worth(&mut client, 0), ACCOUNTS * WORTH - 7);
+    done(&mut client, "SET sharded_reads = 'snapshot'");
+    let error = refused(&mut client, "SELECT sum(v) FROM bank");
+    assert!(error.contains("55P03"), "{error}");
+    // One shard is always as of one moment.
+    assert_eq!(client.value("SELECT count(*) FROM bank WHERE k = 0").unwrap(), "1");
+    member.wire.release();
+    transfer.join().unwrap();
+    for way in 0..5 {
+        assert_eq!(worth(&mut client, way), ACCOUNTS * WORTH);
+    }
+    assert!(refused(&mut client, "SET sharded_reads = 'sometimes'").contains("22023"));
+    done(&mut client, "RESET sharded_reads");
+    assert_eq!(client.value("SHOW sharded_reads").unwrap(), "each");
+    member.ashlar.check_log();
+}

@@ -1,0 +1,347 @@
+//! Transactions on several shards, with a death at every step: on all of them or on none, whoever finishes them.
+
+use ashlar_tests::process::{PATIENCE, wait_for};
+
+use super::members::{Member, direct, prepared, wait_until_finished};
+use super::relay::{Act, When};
+use super::*;
+
+/// A row on each shard, and a client that moves something from the first to the others.
+struct Bank {
+    shards: Vec<Postgres>,
+    member: Member,
+    keys: Vec<i64>,
+}
+
+const WORTH: i64 = 1000;
+
+impl Bank {
+    fn open(count: usize) -> Bank {
+        let shards: Vec<Postgres> = (0..count).map(|_| Postgres::start().unwrap()).collect();
+        let member = Member::join(&shards);
+        let mut client = member.ashlar.connect();
+        done(&mut client, &format!("CREATE TABLE bank (k bigint PRIMARY KEY, v bigint) {}", member.by("k")));
+        let mut keys: Vec<Option<i64>> = vec![None; count];
+        for key in 0.. {
+            done(&mut client, &format!("INSERT INTO bank VALUES ({key}, {WORTH})"));
+            let is_there = |shard: &&Postgres| {
+                direct(shard).value(&format!("SELECT count(*) FROM bank WHERE k = {key}")).unwrap() == "1"
+            };
+            let holder = shards.iter().position(|shard| is_there(&shard)).expect("a shard has the row");
+            if keys[holder].is_some() {
+                done(&mut client, &format!("DELETE FROM bank WHERE k = {key}"));
+            }
+            keys[holder].get_or_insert(key);
+            if keys.iter().all(Option::is_some) {
+                break;
+            }
+        }
+        drop(client);
+        Bank { shards, member, keys: keys.into_iter().flatten().collect() }
+    }
+
+    /// What is on the shards themselves.
+    fn worth(&self) -> Vec<i64> {
+        let of = |shard: &Postgres| direct(shard).value("SELECT v FROM bank").unwrap().parse().unwrap();
+        self.shards.iter().map(of).collect()
+    }
+
+    /// Moves one from the first shard to each of the others.
+    fn transfer(client: &mut pg::Connection, keys: &[i64]) -> Result<(), String> {
+        let mut run = |sql: &str| client.query(sql).map(drop).map_err(|error| format!("{error:#}"));
+        run("BEGIN")?;
+        let others = keys.len() - 1;
+        run(&format!("UPDATE bank SET v = v - {others} WHERE k = {}", keys[0]))?;
+        for key in &keys[1..] {
+            run(&format!("UPDATE bank SET v = v + 1 WHERE k = {key}"))?;
+        }
+        run("COMMIT")
+    }
+
+    /// The same beside this thread, until it is joined.
+    fn transfer_beside(&self) -> std::thread::JoinHandle<Result<(), String>> {
+        let (mut client, keys) = (self.member.ashlar.connect(), self.keys.clone());
+        std::thread::spawn(move || Bank::transfer(&mut client, &keys))
+    }
+
+    fn has_moved(&self, before: &[i64]) -> bool {
+        let now = self.worth();
+        let others = before.len() as i64 - 1;
+        let moved: Vec<i64> =
+            before.iter().enumerate().map(|(at, v)| if at == 0 { v - others } else { v + 1 }).collect();
+        assert!(now == before || now == moved, "half of it: {before:?} became {now:?}");
+        now == moved
+    }
+}
+
+/// The steps of a commit on three shards: what is sent, how often it has been before, whether its shard has done it; and whether the
+/// transaction is committed then.
+const STEPS: &[(&str, usize, When, bool)] = &[
+    ("PREPARE TRANSACTION", 0, When::Before, false),
+    ("PREPARE TRANSACTION", 0, When::After, false),
+    ("PREPARE TRANSACTION", 1, When::Before, false),
+    ("PREPARE TRANSACTION", 1, When::After, false),
+    ("INSERT INTO ashlar.decisions", 0, When::Before, false),
+    ("INSERT INTO ashlar.decisions", 0, When::After, true),
+    ("COMMIT PREPARED", 0, When::Before, true),
+    ("COMMIT PREPARED", 0, When::After, true),
+    ("COMMIT PREPARED", 1, When::Before, true),
+    ("COMMIT PREPARED", 1, When::After, true),
+    ("DELETE FROM ashlar.decisions", 0, When::Before, true),
+    ("DELETE FROM ashlar.decisions", 0, When::After, true),
+];
+
+#[test]
+fn a_death_at_any_step_leaves_all_or_nothing() {
+    let mut bank = Bank::open(3);
+    for (text, skip, when, is_decided) in STEPS.iter().copied() {
+        for by_another in [false, true] {
+            let case = format!("{when:?} {text} {skip}, another: {by_another}");
+            let before = bank.worth();
+            bank.member.wire.set(text, skip, when, Act::Kill);
+            let is_acknowledged = bank.transfer_beside().join().unwrap().is_ok();
+            bank.member.wire.wait();
+            bank.member.ashlar.wait().unwrap();
+            if by_another {
+                // It knows nothing but where the shards are.
+                let other = Member::join(&bank.shards);
+                wait_until_finished(&bank.shards);
+                assert_eq!(bank.has_moved(&before), is_decided, "{case}");
+                drop(other);
+            }
+            bank.member.restart();
+            wait_until_finished(&bank.shards);
+            assert_eq!(bank.has_moved(&before), is_decided, "{case}");
+            assert!(is_decided || !is_acknowledged, "{case}");
+            let sum = bank.member.ashlar.connect().value("SELECT sum(v) FROM bank").unwrap();
+            assert_eq!(sum, (3 * WORTH).to_string(), "{case}");
+        }
+    }
+    // What is decided is forgotten when it is old and no shard has it prepared.
+    let has_table = |shard: &Postgres| direct(shard).value("SELECT to_regclass('ashlar.decisions')").unwrap() != "NULL";
+    let deciders: Vec<&Postgres> = bank.shards.iter().filter(|shard| has_table(shard)).collect();
+    assert!(!deciders.is_empty());
+    for shard in &deciders {
+        done(&mut direct(shard), "UPDATE ashlar.decisions SET decided_at = decided_at - interval '1 day'");
+    }
+    bank.member.ashlar.signal("KILL").unwrap();
+    bank.member.restart();
+    let count = |shard: &Postgres| direct(shard).value("SELECT count(*) FROM ashlar.decisions").unwrap();
+    for shard in deciders {
+        assert!(wait_for(PATIENCE, || count(shard) == "0"), "{:?}", rows(&mut direct(shard), "TABLE ashlar.decisions"));
+    }
+}
+
+#[test]
+fn a_shard_that_dies_at_any_step_and_comes_back_has_all_or_nothing() {
+    let mut bank = Bank::open(3);
+    let steps = STEPS.iter().filter(|(text, _, when, _)| *when == When::Before && !text.starts_with("DELETE"));
+    for (text, skip, when, _) in steps.copied() {
+        for victim in [0, 1] {
+            let case = format!("shard {victim}, {text} {skip}");
+            let before = bank.worth();
+            bank.member.wire.set(text, skip, when, Act::Hold);
+            let transfer = bank.transfer_beside();
+            bank.member.wire.wait();
+            bank.shards[victim].signal("QUIT").unwrap();
+            bank.shards[victim].wait().unwrap();
+            bank.member.wire.release();
+            bank.shards[victim].start_again().unwrap();
+            let answer = transfer.join().unwrap();
+            wait_until_finished(&bank.shards);
+            let has_moved = bank.has_moved(&before);
+            match answer {
+                Ok(()) => assert!(has_moved, "{case}"),
+                Err(error) => assert!(!has_moved || error.contains("08007"), "{case}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lost_decision_is_asked_for_again() {
+    let bank = Bank::open(2);
+    let before = bank.worth();
+    bank.member.wire.set("INSERT INTO ashlar.decisions", 0, When::Before, Act::Cut);
+    let error = bank.transfer_beside().join().unwrap().unwrap_err();
+    assert!(error.contains("40001"), "{error}");
+    assert!(!bank.has_moved(&before));
+    assert_eq!(prepared(&bank.shards), 0);
+    bank.member.wire.set("INSERT INTO ashlar.decisions", 0, When::After, Act::Cut);
+    bank.transfer_beside().join().unwrap().unwrap();
+    assert!(bank.has_moved(&before));
+    // A promise of which nobody has heard.
+    let before = bank.worth();
+    bank.member.wire.set("PREPARE TRANSACTION", 0, When::After, Act::Cut);
+    bank.transfer_beside().join().unwrap().unwrap_err();
+    wait_until_finished(&bank.shards);
+    assert!(!bank.has_moved(&before));
+    bank.transfer_beside().join().unwrap().unwrap();
+    assert!(bank.has_moved(&before));
+    // Nobody needs what has been decided.
+    let count = "SELECT count(*) FROM ashlar.decisions WHERE is_committed";
+    assert!(wait_for(PATIENCE, || direct(&bank.shards[0]).value(count).unwrap() == "0"));
+}
+
+#[test]
+fn who_is_too_slow_to_decide_cannot_any_more() {
+    let bank = Bank::open(2);
+    let before = bank.worth();
+    bank.member.wire.set("INSERT INTO ashlar.decisions", 0, When::Before, Act::Hold);
+    let slow = bank.transfer_beside();
+    bank.member.wire.wait();
+    assert_eq!(prepared(&bank.shards), 1);
+    let other = Member::join(&bank.shards);
+    wait_until_finished(&bank.shards);
+    bank.member.wire.release();
+    let error = slow.join().unwrap().unwrap_err();
+    assert!(error.contains("40001"), "{error}");
+    assert!(!bank.has_moved(&before));
+    bank.transfer_beside().join().unwrap().unwrap();
+    assert!(bank.has_moved(&before));
+    drop(other);
+}
+
+#[test]
+fn who_is_about_to_decide_is_waited_for() {
+    let bank = Bank::open(2);
+    let before = bank.worth();
+    // The commit of the decider waits for this lock.
+    let mut holder = direct(&bank.shards[0]);
+    done(&mut holder, "SELECT pg_advisory_lock(1)");
+    done(
+        &mut holder,
+        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS \
+         'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END'",
+    );
+    done(
+        &mut holder,
+        "CREATE CONSTRAINT TRIGGER gate AFTER UPDATE ON bank DEFERRABLE INITIALLY DEFERRED \
+         FOR EACH ROW EXECUTE FUNCTION wait()",
+    );
+    let deciding = bank.transfer_beside();
+    let other = Member::join(&bank.shards);
+    let mut client = other.ashlar.connect();
+    let seen = "SELECT server || ' ' || deciding_server || ' ' || state FROM ashlar.in_doubt";
+    assert!(wait_for(PATIENCE, || client.value(seen).is_ok_and(|value| value == "s1 s0 about to be decided")));
+    assert_eq!(prepared(&bank.shards), 1);
+    done(&mut holder, "SELECT pg_advisory_unlock(1)");
+    deciding.join().unwrap().unwrap();
+    assert!(bank.has_moved(&before));
+    assert!(wait_for(PATIENCE, || client.query(seen).unwrap().is_empty()));
+    drop((client, other));
+}
+
+#[test]
+fn what_is_decided_is_committed_on_a_shard_that_was_away() {
+    let mut bank = Bank::open(2);
+    let before = bank.worth();
+    bank.member.wire.set("COMMIT PREPARED", 0, When::Before, Act::Hold);
+    let transfer = bank.transfer_beside();
+    bank.member.wire.wait();
+    bank.shards[1].signal("QUIT").unwrap();
+    bank.shards[1].wait().unwrap();
+    bank.member.wire.release();
+    transfer.join().unwrap().unwrap();
+    bank.shards[1].start_again().unwrap();
+    wait_until_finished(&bank.shards);
+    assert!(bank.has_moved(&before));
+}
+
+#[test]
+fn without_the_decider_it_is_not_known_until_it_is_back() {
+    let mut bank = Bank::open(2);
+    let before = bank.worth();
+    bank.member.wire.set("INSERT INTO ashlar.decisions", 0, When::Before, Act::Hold);
+    let transfer = bank.transfer_beside();
+    bank.member.wire.wait();
+    bank.shards[0].signal("QUIT").unwrap();
+    bank.shards[0].wait().unwrap();
+    bank.member.wire.release();
+    let error = transfer.join().unwrap().unwrap_err();
+    assert!(error.contains("08007"), "{error}");
+    let mut client = bank.member.ashlar.connect();
+    let seen = "SELECT server || ' ' || state FROM ashlar.in_doubt";
+    let expected = "s1 the deciding server cannot be reached or is not known";
+    assert!(wait_for(PATIENCE, || client.value(seen).is_ok_and(|value| value == expected)));
+    bank.shards[0].start_again().unwrap();
+    wait_until_finished(&bank.shards);
+    assert!(!bank.has_moved(&before));
+    assert!(wait_for(PATIENCE, || client.query(seen).unwrap().is_empty()));
+}
+
+#[test]
+fn who_may_not_keep_decisions_is_told_before_anything_is_promised() {
+    let bank = Bank::open(2);
+    let before = bank.worth();
+    for shard in &bank.shards {
+        done(&mut direct(shard), "CREATE USER limited; GRANT ALL ON bank TO limited");
+    }
+    let mut client = bank.member.ashlar.connect();
+    for server in ["s0", "s1"] {
+        done(&mut client, &format!("ALTER USER MAPPING FOR PUBLIC SERVER {server} OPTIONS (SET user 'limited')"));
+    }
+    // No other message than this one would be an attempt.
+    bank.member.wire.set("PREPARE TRANSACTION", 0, When::Before, Act::Cut);
+    let error = Bank::transfer(&mut client, &bank.keys).unwrap_err();
+    assert!(error.contains("42501"), "{error}");
+    assert!(bank.member.wire.disarm());
+    assert!(!bank.has_moved(&before));
+    done(&mut client, "ROLLBACK");
+    for shard in &bank.shards {
+        done(&mut direct(shard), "GRANT CREATE ON DATABASE postgres TO limited");
+    }
+    // Somebody else's table is no use.
+    let has_table = direct(&bank.shards[0]).value("SELECT to_regclass('ashlar.decisions')").unwrap() != "NULL";
+    if has_table {
+        done(&mut direct(&bank.shards[0]), "DROP SCHEMA ashlar CASCADE");
+    }
+    Bank::transfer(&mut client, &bank.keys).unwrap();
+    assert!(bank.has_moved(&before));
+}
+
+#[test]
+fn tables_change_on_all_shards_or_on_none() {
+    let mut bank = Bank::open(3);
+    let columns = |shard: &Postgres, table: &str| {
+        let sql = format!("SELECT count(*) FROM information_schema.columns WHERE table_name = '{table}'");
+        direct(shard).value(&sql).unwrap().parse::<usize>().unwrap()
+    };
+    let create = format!("CREATE TABLE made (k bigint PRIMARY KEY) {}", bank.member.by("k"));
+    for (sql, table, after) in
+        [(create.as_str(), "made", 1), ("ALTER TABLE made ADD COLUMN n int", "made", 2), ("DROP TABLE made", "made", 0)]
+    {
+        let before = columns(&bank.shards[0], table);
+        for (text, is_done) in [("INSERT INTO ashlar.decisions", false), ("COMMIT PREPARED", true)] {
+            bank.member.wire.set(text, 0, When::Before, Act::Kill);
+            bank.member.ashlar.connect().query(sql).unwrap_err();
+            bank.member.wire.wait();
+            bank.member.restart();
+            wait_until_finished(&bank.shards);
+            let expected = if is_done { after } else { before };
+            for shard in &bank.shards {
+                assert!(wait_for(PATIENCE, || columns(shard, table) == expected), "{sql}, {text}");
+            }
+            // What a crash has left can be dropped, and made known.
+            let mut client = bank.member.ashlar.connect();
+            if sql.starts_with("CREATE") && !is_done {
+                done(&mut client, "DROP TABLE made");
+            } else if sql.starts_with("ALTER") && is_done {
+                done(&mut client, "ALTER TABLE made ADD COLUMN IF NOT EXISTS n int");
+            } else if sql.starts_with("DROP") && is_done {
+                done(&mut client, "DROP TABLE made");
+            }
+        }
+    }
+    for (text, left) in [("INSERT INTO ashlar.decisions", "1"), ("COMMIT PREPARED", "0")] {
+        bank.member.wire.set(text, 0, When::Before, Act::Kill);
+        bank.member.ashlar.connect().query("TRUNCATE bank").unwrap_err();
+        bank.member.wire.wait();
+        bank.member.restart();
+        wait_until_finished(&bank.shards);
+        for shard in &bank.shards {
+            let count = || direct(shard).value("SELECT count(*) FROM bank").unwrap();
+            assert!(wait_for(PATIENCE, || count() == left), "TRUNCATE, {text}");
+        }
+    }
+}
