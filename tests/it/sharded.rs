@@ -5,8 +5,11 @@ mod answers;
 mod ddl;
 mod failures;
 mod gather;
+mod grammar;
 mod rules;
+mod slt;
 mod transactions;
+mod twins;
 
 use ashlar_tests::{Ashlar, Options, Postgres, pg};
 use tempfile::TempDir;

@@ -406,7 +406,11 @@ pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str
 pub(crate) async fn drop_table(engine: &Engine, table: &Arc<ShardedTable>, means: &Means) -> Result<()> {
     let name = &table.schema.name;
     let fleet = &table.fleet;
-    if let Err(Partial { error, done }) = fleet.on_all(&means.role, &dropping(table)?).await {
+    let work = dropping(table)?;
+    let dropped = fleet.on_all(&means.role, &work).await;
+    // What they have prepared is about a table that is gone: one of the same name would be another one.
+    work.iter().for_each(|(server, _)| fleet.forget(server));
+    if let Err(Partial { error, done }) = dropped {
         if done.is_empty() {
             return Err(error);
         }
