@@ -7,11 +7,14 @@ mod ddl;
 mod deadlocks;
 mod failures;
 mod gather;
+mod grammar;
 mod members;
 mod relay;
 mod rules;
+mod slt;
 mod snapshots;
 mod transactions;
+mod twins;
 mod two_phase;
 
 use ashlar_tests::{Ashlar, Options, Postgres, pg};

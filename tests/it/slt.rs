@@ -123,7 +123,12 @@ pub(crate) fn slt_dir() -> PathBuf {
     tools::repository().join("tests/slt")
 }
 
-fn collect(dir: &Path, paths: &mut Vec<PathBuf>) {
+/// The files in a folder and those below it; of a file, itself.
+pub(crate) fn collect(dir: &Path, paths: &mut Vec<PathBuf>) {
+    if dir.is_file() {
+        paths.push(dir.to_path_buf());
+        return;
+    }
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

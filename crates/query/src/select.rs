@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType, Value};
 use ashlar_functions::error::{external, from_datafusion, from_optimiser, undefined_table};
+use ashlar_functions::rules::conditions::nulls_apart;
 use ashlar_functions::sql;
 use ashlar_functions::times::clock;
 use ashlar_functions::tree::{
@@ -265,8 +266,10 @@ impl SelectPlan {
             let plan = if self.parameter_types.is_empty() {
                 self.plan.clone()
             } else {
+                let has_null = values.iter().any(|value| matches!(value, Value::Null));
                 let values = parameters::values_for(&self.parameter_types, &self.parameters_used, values)?;
-                self.plan.clone().replace_params_with_values(&values).map_err(from_datafusion)?
+                let plan = self.plan.clone().replace_params_with_values(&values).map_err(from_datafusion)?;
+                if has_null { nulls_apart(plan).map_err(from_datafusion)? } else { plan }
             };
             let plan =
                 if self.reads_clock { clock::written_into(plan, means.time).map_err(from_datafusion)? } else { plan };
@@ -587,6 +590,7 @@ impl<'a> Planner<'a> {
         let plan = plan.and_then(|plan| object_numbers::resolve(plan, self.catalog)).map_err(from_datafusion)?;
         lateral::joined(plan)
             .and_then(|plan| ordering::without_last(plan, hidden))
+            .and_then(ordering::of_arrays)
             .and_then(limits::typed)
             .and_then(subqueries::one_row_each)
             .and_then(not_in::as_not_exists)

@@ -360,7 +360,7 @@ impl Backend {
         rows_max: i32,
     ) {
         let name = if is_kept {
-            self.statements.queue(&mut self.outbox, text, types)
+            self.statements.queue(&mut self.outbox, text, types, &self.settings.time_zone)
         } else {
             self.statements.queue_unnamed(&mut self.outbox, text, types)
         };
@@ -382,7 +382,7 @@ impl Backend {
     /// # Errors
     /// What the shard says; 08006 where it is gone.
     pub async fn describe(&mut self, text: &str, types: &[u32]) -> Result<Described> {
-        let name = self.statements.queue(&mut self.outbox, text, types);
+        let name = self.statements.queue(&mut self.outbox, text, types, &self.settings.time_zone);
         client::describe(&mut self.outbox, Target::Statement, &name);
         client::sync(&mut self.outbox);
         self.awaited += 1;

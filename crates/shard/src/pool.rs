@@ -60,6 +60,8 @@ struct Line {
     made: u64,
     /// Times that one was lent.
     lent: u64,
+    /// How often what was open has been forgotten: a connection of an earlier time is not lent again.
+    generation: u64,
 }
 
 /// What can be said of the connections to one server.
@@ -130,12 +132,13 @@ impl Pool {
         let receiver = {
             let mut lines = self.lines.lock();
             let line = lines.entry(server.name.clone()).or_default();
+            let generation = line.generation;
             if let Some(backend) = line.idle.pop() {
-                return Ok(self.slot(server, Some(backend)));
+                return Ok(self.slot(server, Some(backend), generation));
             }
             if line.open < self.config.connections_max {
                 line.open += 1;
-                return Ok(self.slot(server, None));
+                return Ok(self.slot(server, None, generation));
             }
             // Who has left the line does not count.
             line.waiting.retain(|waiting| !waiting.is_closed());
@@ -153,8 +156,8 @@ impl Pool {
         }
     }
 
-    fn slot(self: &Arc<Self>, server: &Server, backend: Option<Backend>) -> Slot {
-        Slot { pool: Arc::clone(self), server: server.name.clone(), backend }
+    fn slot(self: &Arc<Self>, server: &Server, backend: Option<Backend>, generation: u64) -> Slot {
+        Slot { pool: Arc::clone(self), server: server.name.clone(), backend, generation }
     }
 
     fn is_young(&self, backend: &Backend) -> bool {
@@ -162,12 +165,17 @@ impl Pool {
     }
 
     /// Takes a place back, with its connection where that can be lent again.
-    fn leave(self: &Arc<Self>, server: &str, mut backend: Option<Backend>) {
+    fn leave(self: &Arc<Self>, server: &str, mut backend: Option<Backend>, generation: u64) {
         loop {
-            let next = {
+            // Closed without the lock.
+            let mut forgotten = None;
+            let (next, now) = {
                 let mut lines = self.lines.lock();
                 let Some(line) = lines.get_mut(server) else { return };
-                match line.waiting.pop_front() {
+                if line.generation != generation {
+                    forgotten = backend.take();
+                }
+                let next = match line.waiting.pop_front() {
                     Some(next) => next,
                     None => {
                         match backend.take() {
@@ -176,9 +184,12 @@ impl Pool {
                         }
                         return;
                     }
-                }
+                };
+                (next, line.generation)
             };
-            let slot = Slot { pool: Arc::clone(self), server: server.to_owned(), backend: backend.take() };
+            drop(forgotten);
+            let slot =
+                Slot { pool: Arc::clone(self), server: server.to_owned(), backend: backend.take(), generation: now };
             match next.send(slot) {
                 Ok(()) => return,
                 // It has left the line meanwhile. What comes back must not leave once more by itself.
@@ -207,12 +218,13 @@ impl Pool {
         drop(closed);
     }
 
-    /// Closes what is idle and goes to a server: it is no more what it was.
+    /// Closes what is idle and goes to a server, and what is lent when it comes back: it is no more what it was.
     pub fn forget(&self, server: &str) {
         let closed = {
             let mut lines = self.lines.lock();
             let Some(line) = lines.get_mut(server) else { return };
             line.open -= line.idle.len();
+            line.generation += 1;
             std::mem::take(&mut line.idle)
         };
         drop(closed);
@@ -254,13 +266,15 @@ struct Slot {
     /// Empty where the place has been given back already.
     server: String,
     backend: Option<Backend>,
+    /// Of the line, when the connection was lent.
+    generation: u64,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.server.is_empty() {
             let (pool, server) = (Arc::clone(&self.pool), std::mem::take(&mut self.server));
-            pool.leave(&server, self.backend.take());
+            pool.leave(&server, self.backend.take(), self.generation);
         }
     }
 }

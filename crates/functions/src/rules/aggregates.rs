@@ -14,11 +14,11 @@ use ashlar_base::SqlType;
 use ashlar_store::arrow_types::to_arrow_type;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
-use datafusion_common::{Column, DFSchema, Result};
+use datafusion_common::{Column, DFSchema, Result, ScalarValue};
 use datafusion_expr::expr::{AggregateFunction, ScalarFunction, WindowFunction};
 use datafusion_expr::{
-    Aggregate, AggregateUDF, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Window,
-    WindowFunctionDefinition,
+    Aggregate, AggregateUDF, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Window, WindowFrame,
+    WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
 };
 use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::count::count_udaf;
@@ -158,6 +158,14 @@ fn of_aggregate(aggregate: Aggregate) -> Result<LogicalPlan> {
     let mut shown: Vec<Expr> = outputs[..groups].iter().filter(is_shown).cloned().map(Expr::Column).collect();
     let mut changed = false;
     for (expr, output) in aggregate.aggr_expr.iter().zip(&outputs[groups..]) {
+        if let Some(wide) = wide_percentile(expr, &schema)? {
+            changed = true;
+            let name = computed_name(computed.len());
+            computed.push(wide.alias(&name));
+            let result = Expr::Column(Column::new_unqualified(name));
+            shown.push(result.alias_qualified(output.relation.clone(), &output.name));
+            continue;
+        }
         let plan = match expr.clone().unalias() {
             Expr::AggregateFunction(AggregateFunction { func, params }) => {
                 plan_of(func.name(), &params.args, params.distinct, &schema)?.map(|plan| (plan, params))
@@ -195,7 +203,25 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
     let mut computed = Vec::with_capacity(window.window_expr.len());
     let mut shown: Vec<Expr> = outputs[..inputs].iter().cloned().map(Expr::Column).collect();
     let mut changed = false;
-    for (expr, output) in window.window_expr.iter().zip(&outputs[inputs..]) {
+    for (at, output) in outputs.iter().enumerate().skip(inputs) {
+        let expr = &window.window_expr[at - inputs];
+        let is_counted = *window.schema.field(at).data_type() == DataType::UInt64;
+        let by_peers = by_peers(expr, &schema)?;
+        if is_counted || by_peers.is_some() {
+            changed = true;
+            let name = computed_name(computed.len());
+            computed.push(by_peers.unwrap_or_else(|| expr.clone().unalias()).alias(&name));
+            let result = Expr::Column(Column::new_unqualified(name));
+            // PostgreSQL has no unsigned integers.
+            let result = if is_counted {
+                let to = if is_ntile(expr) { DataType::Int32 } else { DataType::Int64 };
+                Expr::Cast(Cast::new(Box::new(result), to))
+            } else {
+                result
+            };
+            shown.push(result.alias_qualified(output.relation.clone(), &output.name));
+            continue;
+        }
         let plan = match expr.clone().unalias() {
             Expr::WindowFunction(function) => match &function.fun {
                 WindowFunctionDefinition::AggregateUDF(func) => {
@@ -230,4 +256,53 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
     }
     let plan = LogicalPlan::Window(Window::try_new(computed, window.input)?);
     LogicalPlanBuilder::from(plan).project(shown)?.build()
+}
+
+/// `percentile_cont` of a real, which is one of a double.
+fn wide_percentile(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let Expr::AggregateFunction(AggregateFunction { func, mut params }) = expr.clone().unalias() else {
+        return Ok(None);
+    };
+    let Some(arg) = params.args.first_mut() else { return Ok(None) };
+    if func.name() != "percentile_cont" || arg.get_type(schema)? != DataType::Float32 {
+        return Ok(None);
+    }
+    let wide = |expr: Expr| Expr::Cast(Cast::new(Box::new(expr), DataType::Float64));
+    *arg = wide(arg.clone());
+    for sort in &mut params.order_by {
+        sort.expr = wide(sort.expr.clone());
+    }
+    Ok(Some(Expr::AggregateFunction(AggregateFunction { func, params })))
+}
+
+/// A window over values that have an order and no distance, such as uuids: its frame is said in groups of equal rows, which
+/// means the same where no distance is named.
+fn by_peers(expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    let Expr::WindowFunction(mut function) = expr.clone().unalias() else { return Ok(None) };
+    let frame = &function.params.window_frame;
+    let Some(first) = function.params.order_by.first() else { return Ok(None) };
+    let has_distance = !matches!(
+        first.expr.get_type(schema)?,
+        DataType::FixedSizeBinary(_) | DataType::Binary | DataType::LargeBinary | DataType::BinaryView
+    );
+    let end = |bound: &WindowFrameBound| match bound {
+        WindowFrameBound::CurrentRow => Some(WindowFrameBound::CurrentRow),
+        WindowFrameBound::Preceding(distance) if distance.is_null() => {
+            Some(WindowFrameBound::Preceding(ScalarValue::UInt64(None)))
+        }
+        WindowFrameBound::Following(distance) if distance.is_null() => {
+            Some(WindowFrameBound::Following(ScalarValue::UInt64(None)))
+        }
+        WindowFrameBound::Preceding(_) | WindowFrameBound::Following(_) => None,
+    };
+    let (Some(start), Some(end)) = (end(&frame.start_bound), end(&frame.end_bound)) else { return Ok(None) };
+    if has_distance || frame.units != WindowFrameUnits::Range {
+        return Ok(None);
+    }
+    function.params.window_frame = WindowFrame::new_bounds(WindowFrameUnits::Groups, start, end);
+    Ok(Some(Expr::WindowFunction(function)))
+}
+
+fn is_ntile(expr: &Expr) -> bool {
+    matches!(expr.clone().unalias(), Expr::WindowFunction(function) if function.fun.name() == "ntile")
 }

@@ -8,7 +8,7 @@ use ashlar_store::arrow_types::sql_type_of;
 use datafusion_common::config::ConfigOptions;
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result, ScalarValue};
-use datafusion_expr::expr::ScalarFunction;
+use datafusion_expr::expr::{InList, ScalarFunction};
 use datafusion_expr::{BinaryExpr, Case, Cast, Expr, ExprSchemable, LogicalPlan, Operator};
 use datafusion_optimizer::AnalyzerRule;
 
@@ -57,12 +57,23 @@ impl AnalyzerRule for Conditions {
             Expr::ScalarFunction(mut function) if function.func.name() == "nullif" && function.args.len() == 2 => {
                 let right = function.args.remove(1);
                 let left = function.args.remove(0);
+                let own = left.to_field(schema).ok().and_then(|(_, field)| sql_type_of(&field));
                 let right = super::operators::meet(right, &left, "=", schema)?;
                 let left = super::operators::meet(left, &right.data, "=", schema)?;
                 let changed = left.transformed || right.transformed;
+                let met = left.data.to_field(schema).ok().and_then(|(_, field)| sql_type_of(&field));
                 function.args = vec![left.data, right.data];
-                Ok(Transformed::new_transformed(Expr::ScalarFunction(function), changed))
+                let call = Expr::ScalarFunction(function);
+                // It is the left value or none, of the type that it has: numbers of other widths are compared as they are.
+                Ok(match (own, met) {
+                    (Some(own), Some(met)) if own != met && is_of_one_kind(own, met) => {
+                        let field = field_of("nullif", own);
+                        Transformed::yes(Expr::Cast(Cast { expr: Box::new(call), field }))
+                    }
+                    _ => Transformed::new_transformed(call, changed),
+                })
             }
+            Expr::InList(list) if list.list.iter().any(is_null) => Ok(Transformed::yes(null_apart(list))),
             Expr::ScalarFunction(function) if function.func.name() == "make_array" && !function.args.is_empty() => {
                 let args = one_type("ARRAY", function.args.clone(), schema)?;
                 let changed = args != function.args;
@@ -76,6 +87,50 @@ impl AnalyzerRule for Conditions {
     fn name(&self) -> &str {
         "conditions"
     }
+}
+
+/// Whether both are integers, or both floats: operators compare such without casting one of them.
+fn is_of_one_kind(a: SqlType, b: SqlType) -> bool {
+    let kind = |sql_type| match sql_type {
+        SqlType::Scalar(ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8) => 1,
+        SqlType::Scalar(ScalarType::Float4 | ScalarType::Float8) => 2,
+        _ => 0,
+    };
+    kind(a) != 0 && kind(a) == kind(b)
+}
+
+/// NULL, or a cast of it.
+fn is_null(expr: &Expr) -> bool {
+    match expr {
+        Expr::Literal(value, _) => value.is_null(),
+        Expr::Cast(cast) => is_null(&cast.expr),
+        _ => false,
+    }
+}
+
+/// `x IN (1, NULL)` is `x IN (1) OR NULL`, and `x NOT IN (1, NULL)` is `x NOT IN (1) AND NULL`: the optimiser makes one list of
+/// two, and would take NULL for a value like others.
+fn null_apart(list: InList) -> Expr {
+    let InList { expr, list, negated } = list;
+    let unknown = Expr::Literal(ScalarValue::Boolean(None), None);
+    let others: Vec<Expr> = list.into_iter().filter(|item| !is_null(item)).collect();
+    if others.is_empty() {
+        return unknown;
+    }
+    let op = if negated { Operator::And } else { Operator::Or };
+    let left = Box::new(Expr::InList(InList { expr, list: others, negated }));
+    Expr::BinaryExpr(BinaryExpr { left, op, right: Box::new(unknown) })
+}
+
+/// Takes NULL out of the lists of a plan whose parameters have become constants.
+///
+/// # Errors
+/// As DataFusion's traversal.
+pub fn nulls_apart(plan: LogicalPlan) -> Result<LogicalPlan> {
+    crate::tree::rewrite_expressions(plan, |expr, _| match expr {
+        Expr::InList(list) if list.list.iter().any(is_null) => Ok(Transformed::yes(null_apart(list))),
+        other => Ok(Transformed::no(other)),
+    })
 }
 
 /// Aggregates that PostgreSQL has of some types only, and the engine of all.

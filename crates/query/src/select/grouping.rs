@@ -111,7 +111,8 @@ fn group(catalog: &CatalogState, hidden: &[Vec<String>], select: &mut Select, mu
     }
     for (number, (alias, schema)) in tables.iter().enumerate() {
         let is_grouped = |column: &str| grouped.iter().any(|name| name.1 == column && owner(name) == Some(number));
-        if schema.hidden_key || !schema.key.iter().all(|&ordinal| is_grouped(&schema.columns[ordinal].name)) {
+        let has_key = !schema.hidden_key && !schema.key.is_empty();
+        if !has_key || !schema.key.iter().all(|&ordinal| is_grouped(&schema.columns[ordinal].name)) {
             continue;
         }
         let has_star = select.projection.iter().any(|item| match item {
@@ -146,11 +147,14 @@ fn tables_of(
                 if hidden.iter().any(|names| names.contains(&name)) {
                     continue;
                 }
-                if let Some(Table::Grid(region)) = catalog.table(&name)
-                    && alias.as_ref().is_none_or(|alias| alias.columns.is_empty())
-                {
+                let schema = match catalog.table(&name) {
+                    Some(Table::Grid(region)) => region.schema(),
+                    Some(Table::Sharded(table)) => Arc::clone(&table.schema),
+                    Some(Table::File(_)) | None => continue,
+                };
+                if alias.as_ref().is_none_or(|alias| alias.columns.is_empty()) {
                     let alias = alias.as_ref().map_or(name, |alias| folded(&alias.name));
-                    tables.push((alias, region.schema()));
+                    tables.push((alias, schema));
                 }
             }
             TableFactor::NestedJoin { table_with_joins, alias: None } => {

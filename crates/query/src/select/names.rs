@@ -242,7 +242,7 @@ fn label(expr: &Expr) -> (String, bool) {
         Expr::Ceil { .. } => strong("ceil"),
         Expr::Floor { .. } => strong("floor"),
         Expr::AtTimeZone { .. } => strong("timezone"),
-        Expr::Exists { .. } => strong("exists"),
+        Expr::Exists { negated: false, .. } => strong("exists"),
         Expr::Array(_) => strong("array"),
         Expr::Tuple(_) => strong("row"),
         Expr::Subquery(query) => match query.body.as_ref() {

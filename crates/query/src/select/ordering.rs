@@ -1,12 +1,16 @@
 //! Subqueries in ORDER BY: the engine joins a subquery to the rows of a select list, not to those that are sorted, so it
-//! becomes a column there that is dropped behind the sort.
+//! becomes a column there that is dropped behind the sort. And NULLs within arrays.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use ashlar_functions::names::NAME_END;
+use ashlar_functions::tree::rewrite_nodes_with_subqueries;
 use ashlar_functions::walk;
 use datafusion::common::Result;
-use datafusion::logical_expr::{Expr as PlanExpr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::common::tree_node::Transformed;
+use datafusion::logical_expr::{Expr as PlanExpr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, SortExpr};
 use datafusion::sql::sqlparser::ast::{Expr, Ident, OrderByKind, Query, SelectItem, SetExpr, Visitor};
 
 /// Moves them to the end of the select list, and says how many there were.
@@ -48,4 +52,27 @@ pub(super) fn without_last(plan: LogicalPlan, count: usize) -> Result<LogicalPla
     let width = plan.schema().fields().len().saturating_sub(count);
     let shown: Vec<PlanExpr> = plan.schema().iter().take(width).map(PlanExpr::from).collect();
     LogicalPlanBuilder::from(plan).project(shown)?.build()
+}
+
+/// NULL among the elements of arrays is above all others, wherever NULLs of the arrays themselves are sorted: the engine would
+/// put them together.
+pub(super) fn of_arrays(plan: LogicalPlan) -> Result<LogicalPlan> {
+    rewrite_nodes_with_subqueries(plan, |node| {
+        let LogicalPlan::Sort(mut sort) = node else { return Ok(Transformed::no(node)) };
+        let schema = Arc::clone(sort.input.schema());
+        let mut is_changed = false;
+        let mut by = Vec::with_capacity(sort.expr.len());
+        for key in sort.expr {
+            let is_array = matches!(key.expr.get_type(&schema), Ok(DataType::List(_)));
+            if is_array && key.nulls_first == key.asc {
+                is_changed = true;
+                by.push(SortExpr::new(key.expr.clone().is_null(), !key.nulls_first, false));
+                by.push(SortExpr::new(key.expr, key.asc, !key.asc));
+            } else {
+                by.push(key);
+            }
+        }
+        sort.expr = by;
+        Ok(Transformed::new_transformed(LogicalPlan::Sort(sort), is_changed))
+    })
 }

@@ -417,7 +417,11 @@ pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str
 pub(crate) async fn drop_table(engine: &Engine, table: &Arc<ShardedTable>, means: &Means) -> Result<()> {
     let name = &table.schema.name;
     let fleet = &table.fleet;
-    fleet.on_all(&means.role, &dropping(table)?).await?;
+    let work = dropping(table)?;
+    let dropped = fleet.on_all(&means.role, &work).await;
+    // What they have prepared is about a table that is gone: one of the same name would be another one.
+    work.iter().for_each(|(server, _)| fleet.forget(server));
+    dropped?;
     fleet.catalog().change(|known| Ok(known.tables.remove(name)))?;
     let mut draft = engine.catalog().draft();
     engine.catalog().put(&mut draft, name, None);

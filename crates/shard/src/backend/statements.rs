@@ -32,9 +32,10 @@ impl Statements {
         Self { known: HashMap::new(), current: None, is_new: false, stale: Vec::new(), count: 0, max: max.max(1) }
     }
 
-    /// The name of a text; Parse is queued where the connection does not know it.
-    pub(super) fn queue(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32]) -> String {
-        let key = key_of(text, types);
+    /// The name of a text; Parse is queued where the connection does not know it. `zone`: the time zone of the connection
+    /// now, in which a server reads the times of a text once, when it parses it.
+    pub(super) fn queue(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32], zone: &str) -> String {
+        let key = key_of(text, types, zone);
         self.count += 1;
         for gone in self.stale.drain(..) {
             client::close(out, Target::Statement, &name_of(gone));
@@ -96,10 +97,12 @@ fn name_of(number: u64) -> String {
 }
 
 /// A text cannot hold the byte 0.
-fn key_of(text: &str, types: &[u32]) -> Box<str> {
+fn key_of(text: &str, types: &[u32], zone: &str) -> Box<str> {
     use std::fmt::Write;
-    let mut key = String::with_capacity(text.len() + types.len() * 6);
+    let mut key = String::with_capacity(text.len() + types.len() * 6 + 1 + zone.len());
     key.push_str(text);
+    key.push('\u{0}');
+    key.push_str(zone);
     for oid in types {
         // Writing to a String cannot fail.
         let _ = write!(key, "\u{0}{oid}");
@@ -115,18 +118,21 @@ mod tests {
     fn a_text_is_parsed_once_and_again_after_it_failed() {
         let mut statements = Statements::new(10);
         let mut out = Vec::new();
-        let first = statements.queue(&mut out, "SELECT $1", &[23]);
+        let first = statements.queue(&mut out, "SELECT $1", &[23], "UTC");
         assert_eq!(out[0], b'P');
         statements.parsed().unwrap();
         statements.settled();
         out.clear();
-        assert_eq!(statements.queue(&mut out, "SELECT $1", &[23]), first);
+        assert_eq!(statements.queue(&mut out, "SELECT $1", &[23], "UTC"), first);
         assert!(out.is_empty());
+        // In another time zone it may mean other moments.
+        assert_ne!(statements.queue(&mut out, "SELECT $1", &[23], "Europe/Berlin"), first);
+        statements.parsed().unwrap();
         // Another type is another statement.
-        assert_ne!(statements.queue(&mut out, "SELECT $1", &[25]), first);
+        assert_ne!(statements.queue(&mut out, "SELECT $1", &[25], "UTC"), first);
         statements.failed(false);
         out.clear();
-        statements.queue(&mut out, "SELECT $1", &[25]);
+        statements.queue(&mut out, "SELECT $1", &[25], "UTC");
         assert_eq!(out[0], b'P');
         // An answer to a Parse that nobody sent.
         statements.parsed().unwrap();
@@ -134,10 +140,10 @@ mod tests {
         // An error of its execution leaves it where it is; one of its plan does not.
         statements.failed(false);
         out.clear();
-        statements.queue(&mut out, "SELECT $1", &[25]);
+        statements.queue(&mut out, "SELECT $1", &[25], "UTC");
         assert!(out.is_empty());
         statements.failed(true);
-        statements.queue(&mut out, "SELECT $1", &[25]);
+        statements.queue(&mut out, "SELECT $1", &[25], "UTC");
         let tags: Vec<u8> = [0, 9].map(|place| out[place]).to_vec();
         assert_eq!(tags, [b'C', b'P'], "{out:?}");
     }
@@ -146,15 +152,15 @@ mod tests {
     fn the_least_recently_used_goes() {
         let mut statements = Statements::new(2);
         let mut out = Vec::new();
-        let one = statements.queue(&mut out, "1", &[]);
-        let two = statements.queue(&mut out, "2", &[]);
-        statements.queue(&mut out, "1", &[]);
+        let one = statements.queue(&mut out, "1", &[], "UTC");
+        let two = statements.queue(&mut out, "2", &[], "UTC");
+        statements.queue(&mut out, "1", &[], "UTC");
         out.clear();
-        statements.queue(&mut out, "3", &[]);
+        statements.queue(&mut out, "3", &[], "UTC");
         assert_eq!(out[0], b'C');
         assert_eq!(&out[6..6 + two.len()], two.as_bytes());
         out.clear();
-        assert_eq!(statements.queue(&mut out, "1", &[]), one);
+        assert_eq!(statements.queue(&mut out, "1", &[], "UTC"), one);
         assert!(out.is_empty());
     }
 }

@@ -578,6 +578,10 @@ impl<'a> Analysis<'a> {
                     restricted.flat_map(|variable| self.reaching(*variable)).collect()
                 })
                 .collect();
+            // That a sub-query has no rows says nothing of rows that it does not hand a key on to.
+            if through.iter().all(Vec::is_empty) {
+                return Condition::Any;
+            }
             conjunct.condition.about(&|variable: &Variable| through.iter().position(|all| all.contains(variable)))
         };
         Condition::all(self.conjuncts.iter().map(about).collect())

@@ -82,6 +82,10 @@ fn sub_queries_are_restricted_at_every_level() {
             "0,1,2 Concat",
         ),
         ("SELECT * FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = 4 AND b.k = a.k)", "0,1,2 Concat"),
+        // That one query has no rows says nothing of another one's.
+        ("SELECT x > ALL (SELECT y FROM b WHERE false) FROM a", "engine..."),
+        ("SELECT ARRAY(SELECT x FROM a), ARRAY(SELECT y FROM b WHERE NULL)", "engine..."),
+        ("SELECT x > ALL (SELECT y FROM b WHERE false AND b.k = a.k) FROM a", "0,1,2 Concat"),
         // An inner name hides an outer one.
         ("SELECT * FROM a WHERE k = 4 AND EXISTS (SELECT 1 FROM (SELECT 1 AS k) d WHERE k = 5)", "1"),
         (

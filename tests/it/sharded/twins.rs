@@ -1,0 +1,229 @@
+//! One statement on two servers: what each of them answers, and whether that is the same answer.
+
+use ashlar_tests::pg;
+
+const NUMERIC: u32 = 1700;
+const FLOAT4: u32 = 700;
+const FLOAT8: u32 = 701;
+const TEXT: u32 = 25;
+const VARCHAR: u32 = 1043;
+
+/// Digits of a quotient, a mean or a root that are compared; how many are shown is said to differ.
+const DIGITS: usize = 14;
+
+/// How a statement is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Simple,
+    Extended,
+}
+
+/// What a server has answered.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    /// Names and types; `None` where no rows come back.
+    columns: Option<Vec<(String, u32)>>,
+    rows: Vec<Vec<Option<String>>>,
+    /// SQLSTATE and message.
+    pub(super) error: Option<(String, String)>,
+    tag: Option<String>,
+    /// The connection is in a transaction block now.
+    pub(super) in_block: bool,
+}
+
+impl Answer {
+    /// Whether it is that this is not supported.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.error.as_ref().is_some_and(|(state, _)| state == "0A000")
+    }
+}
+
+/// What two answers have in common.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Same,
+    /// The fleet does not do what one server does, and says so.
+    Refused,
+    /// How they differ.
+    Different(String),
+}
+
+/// Sends a statement and reads all that is answered.
+pub(super) fn ask(client: &mut pg::Connection, sql: &str, protocol: Protocol) -> Answer {
+    let mut bytes = Vec::new();
+    match protocol {
+        Protocol::Simple => bytes.extend(pg::message(b'Q', &[sql.as_bytes(), b"\0"])),
+        Protocol::Extended => {
+            bytes.extend(pg::message(b'P', &[b"\0", sql.as_bytes(), b"\0", &[0, 0]]));
+            bytes.extend(pg::message(b'B', &[b"\0", b"\0", &[0, 0], &[0, 0], &[0, 0]]));
+            bytes.extend(pg::message(b'D', &[b"P\0"]));
+            bytes.extend(pg::message(b'E', &[b"\0", &[0, 0, 0, 0]]));
+            bytes.extend(pg::message(b'S', &[]));
+        }
+    }
+    client.send(&bytes).unwrap_or_else(|error| panic!("{sql}\n{error:#}"));
+    let mut answer = Answer::default();
+    loop {
+        let message = client.read().unwrap_or_else(|error| panic!("{sql}\n{error:#}"));
+        match message.kind {
+            b'T' => {
+                let mut body = pg::Cursor(&message.body);
+                let count = body.i16();
+                let column = |_| {
+                    let name = body.string();
+                    // Table and column number before the type; length, modifier and format behind it.
+                    body.bytes(6);
+                    let oid = body.i32() as u32;
+                    body.bytes(8);
+                    (name, oid)
+                };
+                answer.columns = Some((0..count).map(column).collect());
+            }
+            b'D' => answer.rows.push(message.row()),
+            b'C' => answer.tag = Some(String::from_utf8_lossy(&message.body).trim_end_matches('\0').to_owned()),
+            b'E' if answer.error.is_none() => {
+                let field = |name| message.field(name).unwrap_or_default();
+                answer.error = Some((field(b'C'), field(b'M')));
+            }
+            b'Z' => {
+                answer.in_block = message.body != b"I";
+                return answer;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Compares what one server alone answers with what a fleet does: rows, names and types of columns, command tag, SQLSTATE.
+pub(super) fn judge(sql: &str, alone: &Answer, fleet: &Answer) -> Verdict {
+    match (&alone.error, &fleet.error) {
+        (Some((expected, _)), Some((found, _))) if expected == found => return Verdict::Same,
+        (_, Some((found, _))) if found == "0A000" => return Verdict::Refused,
+        (None, None) => {}
+        (expected, found) => return Verdict::Different(format!("error {found:?} instead of {expected:?}")),
+    }
+    let told = |answer: &Answer| answer.columns.iter().flatten().map(announced).collect::<Vec<_>>();
+    let (expected, found) = (told(alone), told(fleet));
+    if alone.columns.is_some() != fleet.columns.is_some() || expected != found {
+        return Verdict::Different(format!("columns {found:?} instead of {expected:?}"));
+    }
+    if alone.tag != fleet.tag {
+        return Verdict::Different(format!("tag {:?} instead of {:?}", fleet.tag, alone.tag));
+    }
+    let types: Vec<u32> = alone.columns.iter().flatten().map(|(_, oid)| *oid).collect();
+    let plain = |answer: &Answer| {
+        let row = |row: &Vec<Option<String>>| {
+            let cells = row.iter().zip(&types);
+            cells.map(|(cell, oid)| cell.as_ref().map(|cell| canonical(*oid, cell))).collect::<Vec<_>>()
+        };
+        let mut rows: Vec<_> = answer.rows.iter().map(row).collect();
+        if !is_ordered(sql) {
+            rows.sort();
+        }
+        rows
+    };
+    let (expected, found) = (plain(alone), plain(fleet));
+    if expected.len() != found.len() {
+        return Verdict::Different(format!("{} rows instead of {}", found.len(), expected.len()));
+    }
+    match found.iter().zip(&expected).find(|(found, expected)| found != expected) {
+        None => Verdict::Same,
+        Some((found, expected)) => Verdict::Different(format!("row {found:?} instead of {expected:?}")),
+    }
+}
+
+/// A column as it is announced, but for what docs/reference/sql-differences.md says of the two text types.
+fn announced((name, oid): &(String, u32)) -> (String, u32) {
+    (name.clone(), if *oid == VARCHAR { TEXT } else { *oid })
+}
+
+/// A value with what is known to differ left out: trailing zeros of numerics and their digits beyond some, and what floats lose
+/// when they are added in another order.
+fn canonical(oid: u32, text: &str) -> String {
+    match oid {
+        NUMERIC => canonical_numeric(text),
+        FLOAT4 => text.parse::<f32>().map_or_else(|_| text.to_owned(), |value| format!("{value:.5e}")),
+        FLOAT8 => text.parse::<f64>().map_or_else(|_| text.to_owned(), |value| format!("{value:.12e}")),
+        _ => text.to_owned(),
+    }
+}
+
+fn canonical_numeric(text: &str) -> String {
+    let (sign, digits) = text.strip_prefix('-').map_or(("", text), |digits| ("-", digits));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if !whole.bytes().chain(fraction.bytes()).all(|byte| byte.is_ascii_digit()) {
+        return text.to_owned();
+    }
+    let mut all: Vec<u8> = whole.bytes().chain(fraction.bytes()).map(|digit| digit - b'0').collect();
+    let mut point = whole.len();
+    let leading = all.iter().take_while(|digit| **digit == 0).count();
+    // Only what has so many broken digits was divided or rooted.
+    if fraction.trim_end_matches('0').len() >= DIGITS && all.len() - leading > DIGITS {
+        let keep = leading + DIGITS;
+        let rounds_up = all[keep] >= 5;
+        all[keep..].fill(0);
+        if rounds_up {
+            let mut at = keep;
+            loop {
+                if at == 0 {
+                    all.insert(0, 1);
+                    point += 1;
+                    break;
+                }
+                at -= 1;
+                if all[at] == 9 {
+                    all[at] = 0;
+                } else {
+                    all[at] += 1;
+                    break;
+                }
+            }
+        }
+    }
+    let digits = |part: &[u8]| part.iter().map(|digit| char::from(b'0' + digit)).collect::<String>();
+    let (whole, fraction) = (digits(&all[..point]), digits(&all[point..]));
+    let (whole, fraction) = (whole.trim_start_matches('0'), fraction.trim_end_matches('0'));
+    match (whole, fraction) {
+        ("", "") => "0".to_owned(),
+        (_, "") => format!("{sign}{whole}"),
+        ("", _) => format!("{sign}0.{fraction}"),
+        _ => format!("{sign}{whole}.{fraction}"),
+    }
+}
+
+/// Whether the statement itself says in which order its rows come: an ORDER BY that is in no parentheses.
+fn is_ordered(sql: &str) -> bool {
+    let lower = sql.to_ascii_lowercase();
+    lower.rfind("order by").is_some_and(|at| {
+        let mut depth = 0;
+        lower[at..].bytes().all(|byte| {
+            match byte {
+                b'(' => depth += 1,
+                b')' => depth -= 1,
+                _ => {}
+            }
+            depth >= 0
+        })
+    })
+}
+
+#[test]
+fn what_is_left_out_of_a_comparison_is_what_is_said_to_differ() {
+    for (text, expected) in [
+        ("1.50", "1.5"),
+        ("-0.00", "0"),
+        ("100", "100"),
+        ("0.70710678118654752440", "0.70710678118655"),
+        ("0.7071067811865475", "0.70710678118655"),
+        ("2.66666666666666666667", "2.6666666666667"),
+        ("9.99999999999999999", "10"),
+        ("12345678901234567.25", "12345678901234567.25"),
+        ("NaN", "NaN"),
+    ] {
+        assert_eq!(canonical_numeric(text), expected, "{text}");
+    }
+    assert_ne!(canonical_numeric("0.1234567890123"), canonical_numeric("0.1234567890124"));
+    assert!(is_ordered("SELECT a FROM t ORDER BY a LIMIT (1 + 1)"));
+    assert!(!is_ordered("SELECT array_agg(a ORDER BY a) FROM t"));
+    assert!(!is_ordered("SELECT a FROM (SELECT a FROM t ORDER BY a) x"));
+}
