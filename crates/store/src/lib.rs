@@ -66,4 +66,4 @@ pub use row::RowRef;
 pub use snapshot::Snapshot;
 pub use statistics::{Analysis, ColumnStatistics, TableStatistics};
 pub use store::{Store, StoreConfig};
-pub use writeset::{Mark, Overlay, Pending, ReadView, WriteSet};
+pub use writeset::{Mark, Overlay, Pending, ReadView, RowBatch, WriteSet};

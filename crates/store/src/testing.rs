@@ -5,13 +5,31 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ashlar_base::{
-    ColumnDef, ColumnId, Datum, IndexDef, IndexKind, IndexRows, Interval, PartitionId, Result, ScalarType, SqlType,
-    TableId, TableSchema, Value,
+    ColumnDef, ColumnId, Datum, Error, IndexDef, IndexKind, IndexRows, Interval, PartitionId, Result, ScalarType,
+    SqlType, TableId, TableSchema, Value,
 };
 use proptest::prelude::*;
 
 use crate::order::compare;
-use crate::{ColumnReader, Probe, ReadView, Region, Store, StoreConfig};
+use crate::{ColumnReader, Probe, ReadView, Region, RowBatch, Snapshot, Store, StoreConfig, WriteSet};
+
+/// Rows that arrive in bulk, from the start of the load to its last row.
+pub(crate) fn load<const N: usize>(
+    store: &Store,
+    region: &Arc<Region>,
+    snapshot: &Snapshot,
+    rows: impl IntoIterator<Item = [Datum<'static>; N]>,
+) -> Result<WriteSet, (usize, Error)> {
+    let (mut writes, mut batch) = (WriteSet::new(), RowBatch::new(store));
+    let first = |error| (0, error);
+    assert!(writes.start_load(region, 1, snapshot).map_err(first)?);
+    for row in rows {
+        writes.collect(region, 1, snapshot, &mut batch, &row).map_err(first)?;
+        while batch.is_full() && !writes.load_batch(region, 1, snapshot, &mut batch, 100)? {}
+    }
+    while !writes.load_batch(region, 1, snapshot, &mut batch, 7)? {}
+    Ok(writes)
+}
 
 pub(crate) const INT8: SqlType = SqlType::Scalar(ScalarType::Int8);
 pub(crate) const INT4: SqlType = SqlType::Scalar(ScalarType::Int4);

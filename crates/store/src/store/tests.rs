@@ -489,7 +489,13 @@ impl Model {
         let result = match put {
             Put::Upsert => set.upsert(&self.region, version, snapshot, &row),
             Put::Insert => set.insert(&self.region, version, snapshot, &row),
-            Put::Load => set.load(&self.region, version, snapshot, &row),
+            Put::Load => {
+                let mut batch = RowBatch::new(&self.store);
+                set.collect(&self.region, version, snapshot, &mut batch, &row).and_then(|()| {
+                    let done = set.load_batch(&self.region, version, snapshot, &mut batch, 1);
+                    done.map(drop).map_err(|(_, error)| error)
+                })
+            }
         };
         let insert = put != Put::Upsert;
         if *transaction.version.get_or_insert(version) != version {

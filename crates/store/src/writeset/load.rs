@@ -63,6 +63,14 @@ impl Load {
         part.get_or_insert_with(|| Box::new(region.partition_alone(place.partition, shape))).append(place.hash, row)
     }
 
+    /// Brings near what a search for a key will look at first.
+    #[inline]
+    pub(crate) fn prefetch_index(&self, place: KeyPlace) {
+        if let Some(part) = self.part(place.partition) {
+            part.prefetch_index(place.hash);
+        }
+    }
+
     /// The row of a key.
     pub(crate) fn find(&self, load: usize, place: KeyPlace, key: &[Datum<'_>]) -> Option<LoadedRow> {
         let part = self.part(place.partition)?;

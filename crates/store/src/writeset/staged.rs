@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, LifeOptions, PartitionId, Result, TableSchema, Timestamp, Value};
 
+use super::batch::{self, RowBatch};
 use super::load::{Load, LoadedRow};
 use super::unique::PendingValues;
 use super::{Overlay, Pending};
@@ -399,34 +400,63 @@ impl Staged {
         Ok(true)
     }
 
-    /// Like [`Self::insert`], into the load that was started last.
-    pub(crate) fn load(&mut self, read_at: Timestamp, row: &[Datum<'_>]) -> Result<()> {
-        self.with_key(row, |staged, key, place| {
-            // What the transaction did to the key before, if only to delete it, is in the other rows.
-            let old = if staged.rows.live() > 0 { staged.rows.find(place.hash, key) } else { None };
-            let exists = match old {
-                Some(old) => !staged.state(old).is_deleted(),
-                None => {
-                    staged.find_loaded(place, key).is_some()
-                        || (!staged.truncates() && staged.region.has_at(place, key, read_at))
-                }
-            };
-            if exists {
-                return Err(staged.shape.duplicate(key));
+    /// Has a row wait for [`Self::load_batch`].
+    pub(crate) fn collect(&mut self, batch: &mut RowBatch, row: &[Datum<'_>]) -> Result<()> {
+        self.with_key(row, |_, _, place| batch.push(place, row))
+    }
+
+    /// Like [`Self::insert`], into the load that was started last: the next rows of those that wait, at most so many.
+    pub(crate) fn load_batch(&mut self, read_at: Timestamp, batch: &mut RowBatch, rows_max: usize) {
+        let shape = Arc::clone(&self.shape);
+        let places = batch.next(rows_max, usize::from(self.region.partition_count()));
+        let mut refused: Option<(usize, Error)> = None;
+        let (mut row, mut key): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::new());
+        for at in places {
+            if let (Some((_, ahead)), Some(load)) = (batch.at(at + batch::AHEAD), self.loads.last()) {
+                load.prefetch_index(ahead);
             }
-            let Self { loads, region, shape, .. } = staged;
-            match loads.last_mut() {
-                Some(load) if old.is_none() => {
-                    load.push(region, shape, place, row)?;
-                    *staged.overlay.get_mut() = None;
-                    Ok(())
-                }
-                _ => {
-                    let (life, deadline) = staged.life(old, Expiry::Table, || None);
-                    staged.write_living(read_at, place, row, old, INSERTED | life, deadline)
-                }
+            let Some((number, place)) = batch.at(at) else { break };
+            row.clear();
+            row.extend(batch.row(number));
+            key.clear();
+            key.extend(shape.key_of(&row).cloned());
+            if let Err(error) = self.load_at(read_at, place, &key, &row)
+                && refused.as_ref().is_none_or(|(first, _)| number < *first)
+            {
+                refused = Some((number, error));
             }
-        })
+        }
+        drop((row, key));
+        if let Some((number, error)) = refused {
+            batch.refuse(number, error);
+        }
+    }
+
+    /// Loads a row that was checked.
+    fn load_at(&mut self, read_at: Timestamp, place: KeyPlace, key: &[Datum<'_>], row: &[Datum<'_>]) -> Result<()> {
+        // What the transaction did to the key before, if only to delete it, is in the other rows.
+        let old = if self.rows.live() > 0 { self.rows.find(place.hash, key) } else { None };
+        let exists = match old {
+            Some(old) => !self.state(old).is_deleted(),
+            None => {
+                self.find_loaded(place, key).is_some() || (!self.truncates() && self.region.has_at(place, key, read_at))
+            }
+        };
+        if exists {
+            return Err(self.shape.duplicate(key));
+        }
+        let Self { loads, region, shape, .. } = self;
+        match loads.last_mut() {
+            Some(load) if old.is_none() => {
+                load.push(region, shape, place, row)?;
+                *self.overlay.get_mut() = None;
+                Ok(())
+            }
+            _ => {
+                let (life, deadline) = self.life(old, Expiry::Table, || None);
+                self.write_living(read_at, place, row, old, INSERTED | life, deadline)
+            }
+        }
     }
 
     /// The row of a key that arrived in bulk.

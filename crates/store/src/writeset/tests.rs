@@ -3,7 +3,7 @@
 use ashlar_base::{ErrorCode, PartitionId, Value};
 
 use super::*;
-use crate::testing::{numbers, scan_all, store};
+use crate::testing::{load, numbers, scan_all, store};
 use crate::{ScanBatch, Store};
 
 mod alter;
@@ -174,4 +174,28 @@ fn blind_writes_replace_what_others_have_committed() {
         assert_eq!(value, Some(Value::Int8(2)));
     }
     region.check();
+}
+
+/// Rows are put away partition by partition, and it is the first one of the data that is told of all the same.
+#[test]
+fn the_first_row_of_a_load_that_is_refused_is_told() {
+    let store = store(16, 64);
+    let region = store.create_region(numbers(1)).unwrap();
+    let row = |id: i64| [Datum::Int8(id), Datum::Int8(id)];
+    let mut committed = WriteSet::new();
+    committed.insert(&region, 1, &store.snapshot(), &row(77_777)).unwrap();
+    store.commit(&mut committed).unwrap();
+    for (count, places) in [(1_000, [900, 120, 500]), (1_000, [3, 999, 998]), (20_000, [15_000, 14_990, 19_000])] {
+        let mut ids: Vec<i64> = (0..count).collect();
+        for (place, again) in places.iter().zip([77_777, 1, 2]) {
+            ids[*place as usize] = again;
+        }
+        let refused = load(&store, &region, &store.snapshot(), ids.iter().map(|id| row(*id)));
+        let Err((number, error)) = refused else { panic!("{places:?}") };
+        assert_eq!(error.code(), ErrorCode::UniqueViolation);
+        let first = places.iter().min().unwrap();
+        // Counted among those that waited together.
+        assert_eq!(number, *first as usize % 8192, "{places:?}");
+    }
+    assert_eq!(region.row_count(), 1);
 }

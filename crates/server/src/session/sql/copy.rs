@@ -8,8 +8,9 @@ use ashlar_protocol::copy::{Format, Header, Options, RowDecoder, RowEncoder};
 use ashlar_query::copy::{self, CopyFormat, CopyOptions, CopyPlan, Field};
 use ashlar_query::key_plan::not_null;
 use ashlar_query::select::SelectPlan;
+use ashlar_query::transaction::Transaction;
 use ashlar_query::transaction::TransactionMark;
-use ashlar_store::{Region, Snapshot};
+use ashlar_store::{Region, RowBatch, Snapshot};
 
 use super::rows::RowSource;
 use super::run::select_of;
@@ -36,6 +37,15 @@ pub(super) struct CopyIn {
     unyielded: usize,
     /// Whether rows go to the store in bulk; `None`: there are too few of them yet.
     in_bulk: Option<bool>,
+    /// Rows in bulk that wait for others of their partitions, and the lines that they began in.
+    waiting: RowBatch,
+    lines: Vec<u64>,
+    /// Whether those that wait go to the store now, before any other.
+    is_putting_away: bool,
+    /// What is wrong with the row behind them, if none of them is wrong.
+    failure: Option<Error>,
+    /// Whether all of the data is there.
+    is_ended: bool,
     /// Columns that are not of the data and count.
     sequences: Vec<usize>,
     /// The row being put together. What is neither of the data nor counts stays at its default.
@@ -136,6 +146,11 @@ impl SqlSession {
             count: 0,
             unyielded: 0,
             in_bulk: None,
+            waiting: RowBatch::new(self.shared.engine.store()),
+            lines: Vec::new(),
+            is_putting_away: false,
+            failure: None,
+            is_ended: false,
             row,
             fields: Vec::new(),
             datums: Vec::new(),
@@ -162,7 +177,10 @@ impl SqlSession {
     /// As [`Self::copy_data`].
     pub async fn copy_done(&mut self) -> Result<String> {
         match &mut self.copy {
-            Some(copy) => copy.decoder.finish(),
+            Some(copy) => {
+                copy.decoder.finish();
+                copy.is_ended = true;
+            }
             None => return Err(Error::internal("the end of data without a COPY")),
         }
         self.take_rows().await?;
@@ -255,59 +273,97 @@ fn sequences_of(schema: &TableSchema, targets: &[usize]) -> Vec<usize> {
 
 impl CopyIn {
     /// Takes rows until there are no more of them, which it says, or until others of this thread should have a turn.
-    fn take_rows(&mut self, transaction: &mut ashlar_query::transaction::Transaction) -> Result<bool> {
-        while self.unyielded < ROWS_PER_TURN {
-            let Some(row) = self.decoder.next_row()? else { return Ok(true) };
-            self.unyielded += 1;
-            let line = row.line();
-            // By their place in the data; none for what is in the row that is put together.
-            let mut fields: Vec<Option<Datum<'_>>> = std::mem::take(&mut self.fields);
-            for (place, ordinal) in self.targets.iter().enumerate() {
-                let field = row.get(place);
-                let field = if self.is_binary {
-                    copy::binary_field(&self.schema, *ordinal, field)
-                } else {
-                    copy::text_field(&self.schema, *ordinal, field, &self.style)
-                };
-                fields.push(match field.map_err(|error| at_line(error, &self.schema, line))? {
-                    Field::Datum(datum) => Some(datum),
-                    Field::Value(value) => {
-                        self.row[*ordinal] = value;
-                        None
-                    }
-                });
-            }
-            for &ordinal in &self.sequences {
-                let column = &self.schema.columns[ordinal];
-                self.row[ordinal] =
-                    self.region.next_number(column).map_err(|error| at_line(error, &self.schema, line))?;
-            }
-            let mut datums: Vec<Datum<'_>> = std::mem::take(&mut self.datums);
-            datums.extend(self.row.iter().map(Value::as_datum));
-            for (ordinal, field) in self.targets.iter().zip(&mut fields) {
-                if let Some(datum) = field.take() {
-                    datums[*ordinal] = datum;
+    fn take_rows(&mut self, transaction: &mut Transaction) -> Result<bool> {
+        if self.is_putting_away {
+            return self.put_away(transaction).map(|()| false);
+        }
+        while self.unyielded < ROWS_PER_TURN && !self.is_putting_away {
+            match self.take_row(transaction) {
+                Ok(true) => self.is_putting_away = self.waiting.is_full(),
+                Ok(false) if self.is_ended && !self.waiting.is_empty() => self.is_putting_away = true,
+                Ok(false) => return Ok(true),
+                // One of those that wait comes before it.
+                Err(error) if !self.waiting.is_empty() => {
+                    self.failure = Some(error);
+                    self.is_putting_away = true;
                 }
+                Err(error) => return Err(error),
             }
-            for (ordinal, column) in self.schema.columns.iter().enumerate() {
-                if datums[ordinal].is_null() && !column.nullable {
-                    return Err(at_line(not_null(&self.schema, ordinal), &self.schema, line));
-                }
-            }
-            let (writes, version) = (&mut transaction.writes, self.schema.version);
-            if self.in_bulk.is_none() && self.count >= ROWS_BEFORE_BULK {
-                self.in_bulk = Some(writes.start_load(&self.region, version, &self.snapshot)?);
-            }
-            let stored = match self.in_bulk {
-                Some(true) => writes.load(&self.region, version, &self.snapshot, &datums),
-                _ => writes.insert(&self.region, version, &self.snapshot, &datums),
-            };
-            stored.map_err(|error| at_line(error, &self.schema, line))?;
-            (self.fields, self.datums) = (emptied(fields), emptied(datums));
-            self.count += 1;
         }
         self.unyielded = 0;
         Ok(false)
+    }
+
+    /// Gives the store some of the rows that wait.
+    fn put_away(&mut self, transaction: &mut Transaction) -> Result<()> {
+        let (writes, version) = (&mut transaction.writes, self.schema.version);
+        match writes.load_batch(&self.region, version, &self.snapshot, &mut self.waiting, ROWS_PER_TURN) {
+            Ok(false) => Ok(()),
+            Ok(true) => {
+                self.lines.clear();
+                self.is_putting_away = false;
+                self.failure.take().map_or(Ok(()), Err)
+            }
+            Err((row, error)) => {
+                let line = self.lines.get(row).copied().unwrap_or(0);
+                Err(at_line(error, &self.schema, line))
+            }
+        }
+    }
+
+    /// Takes the next row, if there is one.
+    fn take_row(&mut self, transaction: &mut Transaction) -> Result<bool> {
+        let Some(row) = self.decoder.next_row()? else { return Ok(false) };
+        self.unyielded += 1;
+        let line = row.line();
+        // By their place in the data; none for what is in the row that is put together.
+        let mut fields: Vec<Option<Datum<'_>>> = std::mem::take(&mut self.fields);
+        for (place, ordinal) in self.targets.iter().enumerate() {
+            let field = row.get(place);
+            let field = if self.is_binary {
+                copy::binary_field(&self.schema, *ordinal, field)
+            } else {
+                copy::text_field(&self.schema, *ordinal, field, &self.style)
+            };
+            fields.push(match field.map_err(|error| at_line(error, &self.schema, line))? {
+                Field::Datum(datum) => Some(datum),
+                Field::Value(value) => {
+                    self.row[*ordinal] = value;
+                    None
+                }
+            });
+        }
+        for &ordinal in &self.sequences {
+            let column = &self.schema.columns[ordinal];
+            self.row[ordinal] = self.region.next_number(column).map_err(|error| at_line(error, &self.schema, line))?;
+        }
+        let mut datums: Vec<Datum<'_>> = std::mem::take(&mut self.datums);
+        datums.extend(self.row.iter().map(Value::as_datum));
+        for (ordinal, field) in self.targets.iter().zip(&mut fields) {
+            if let Some(datum) = field.take() {
+                datums[*ordinal] = datum;
+            }
+        }
+        for (ordinal, column) in self.schema.columns.iter().enumerate() {
+            if datums[ordinal].is_null() && !column.nullable {
+                return Err(at_line(not_null(&self.schema, ordinal), &self.schema, line));
+            }
+        }
+        let (writes, version) = (&mut transaction.writes, self.schema.version);
+        if self.in_bulk.is_none() && self.count >= ROWS_BEFORE_BULK {
+            self.in_bulk = Some(writes.start_load(&self.region, version, &self.snapshot)?);
+        }
+        let stored = match self.in_bulk {
+            Some(true) => writes.collect(&self.region, version, &self.snapshot, &mut self.waiting, &datums),
+            _ => writes.insert(&self.region, version, &self.snapshot, &datums),
+        };
+        stored.map_err(|error| at_line(error, &self.schema, line))?;
+        if self.in_bulk == Some(true) {
+            self.lines.push(line);
+        }
+        (self.fields, self.datums) = (emptied(fields), emptied(datums));
+        self.count += 1;
+        Ok(true)
     }
 }
 

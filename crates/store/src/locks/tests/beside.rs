@@ -23,12 +23,8 @@ fn put(region: &Region, id: i64, expiry: Expiry) -> Result<Applied> {
 
 /// Writes that are a load of these keys.
 fn load(store: &Store, region: &Arc<Region>, ids: std::ops::Range<i64>) -> WriteSet {
-    let (mut writes, snapshot) = (WriteSet::new(), store.snapshot());
-    assert!(writes.start_load(region, 1, &snapshot).unwrap());
-    for id in ids {
-        writes.load(region, 1, &snapshot, &[Datum::Int8(id), Datum::Int8(7)]).unwrap();
-    }
-    writes
+    let rows = ids.map(|id| [Datum::Int8(id), Datum::Int8(7)]);
+    crate::testing::load(store, region, &store.snapshot(), rows).unwrap()
 }
 
 #[test]

@@ -3,17 +3,14 @@
 use ashlar_base::{Eviction, LifeOptions, TableSchema};
 
 use super::*;
-use crate::testing::{INT8, TEXT, lengths, schema};
+use crate::testing::{INT8, TEXT, lengths, load, schema};
 use crate::{Expiry, StoreConfig};
 
+/// Sixty characters.
+const LONG: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+
 fn loaded(store: &Arc<Store>, region: &Arc<Region>, rows: impl Iterator<Item = (i64, i64)>) -> WriteSet {
-    let mut writes = WriteSet::new();
-    let snapshot = store.snapshot();
-    assert!(writes.start_load(region, 1, &snapshot).unwrap());
-    for (id, v) in rows {
-        writes.load(region, 1, &snapshot, &[Datum::Int8(id), Datum::Int8(v)]).unwrap();
-    }
-    writes
+    load(store, region, &store.snapshot(), rows.map(|(id, v)| [Datum::Int8(id), Datum::Int8(v)])).unwrap()
 }
 
 fn make(region: &Region, index: &Arc<IndexDef>) -> ashlar_base::Result<()> {
@@ -68,13 +65,8 @@ fn a_load_that_began_before_a_unique_index_obeys_it() {
 fn a_load_that_began_before_an_index_that_computes_is_in_it() {
     let store = store(4, 8);
     let region = store.create_region(schema(1, "t", &[("id", INT8), ("name", TEXT)], &[0])).unwrap();
-    let mut writes = WriteSet::new();
-    let snapshot = store.snapshot();
-    assert!(writes.start_load(&region, 1, &snapshot).unwrap());
-    for id in 0..60i64 {
-        let name = "x".repeat(id as usize);
-        writes.load(&region, 1, &snapshot, &[Datum::Int8(id), Datum::Text(&name)]).unwrap();
-    }
+    let rows = (0..60i64).map(|id| [Datum::Int8(id), Datum::Text(&LONG[..id as usize])]);
+    let mut writes = load(&store, &region, &store.snapshot(), rows).unwrap();
     let unique = Some(Unique { nulls_distinct: true, is_constraint: false });
     let index = lengths(TableId(100), ColumnId(1), true, true);
     make(&region, &Arc::new(IndexDef { unique, ..index })).unwrap();
@@ -169,13 +161,8 @@ fn a_load_is_whole_when_its_commit_is_tried_again() {
             insert(&cache, id, id).unwrap();
         }
         let kept = store.create_region(numbers(2)).unwrap();
-        let (mut writes, snapshot) = (WriteSet::new(), store.snapshot());
-        assert!(writes.start_load(&kept, 1, &snapshot).unwrap());
-        let row = |id: i64| [Datum::Int8(id), Datum::Int8(id)];
-        if (0..rows).any(|id| writes.load(&kept, 1, &snapshot, &row(id)).is_err()) {
-            continue;
-        }
-        drop(snapshot);
+        let all = (0..rows).map(|id| [Datum::Int8(id), Datum::Int8(id)]);
+        let Ok(mut writes) = load(&store, &kept, &store.snapshot(), all) else { continue };
         match store.commit(&mut writes) {
             Ok(_) => {
                 assert_eq!(kept.row_count(), rows as u64);
