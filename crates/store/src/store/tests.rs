@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testing::{INT4, INT8, TEXT, any_value, datums, index_key, is_same, lengths, scan_map, schema, store};
-use crate::{Applied, Mark, Mutation, Pending, ReadView, ScanBatch};
+use crate::{Applied, Mark, Mutation, Pending, ReadView, RowBatch, ScanBatch};
 
 mod life;
 
