@@ -8,7 +8,7 @@
 //! shards are locked no transaction is committed on some of them and only prepared on others, whichever process has
 //! sent it. Whoever waits too long for a lock lets go of all of them and begins again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::backend::{Nothing, Settings};
 use crate::fleet::Fleet;
 use crate::pool::{Lease, Pool};
 use crate::rows::{TEXT, garbled, read};
+use crate::two_phase;
 
 /// The number of the lock.
 pub(crate) const LOCK: i64 = 0x6173_686c_6172_7473;
@@ -56,6 +57,8 @@ impl fmt::Debug for Snapshots {
 struct Held {
     lease: Option<Lease>,
     is_clean: bool,
+    /// Whether it takes the lock: one connection does for a database that is known under several names.
+    locks: bool,
 }
 
 impl Held {
@@ -115,9 +118,11 @@ impl Snapshots {
             servers.dedup();
             let settings = Settings { lock_timeout_ms: LOCK_TIMEOUT_MS, ..Settings::default() };
             let mut all: Vec<(String, Held)> = Vec::with_capacity(servers.len());
+            let mut databases: BTreeSet<Arc<str>> = BTreeSet::new();
             for server in servers {
-                let lease = fleet.lend(pool, server, role, &settings).await?;
-                all.push((server.to_owned(), Held { lease: Some(lease), is_clean: true }));
+                let mut lease = fleet.lend(pool, server, role, &settings).await?;
+                let locks = databases.insert(in_time(two_phase::identity(&mut lease)).await?);
+                all.push((server.to_owned(), Held { lease: Some(lease), is_clean: true, locks }));
             }
             loop {
                 match in_time(lock(&mut all)).await {
@@ -167,7 +172,7 @@ fn in_doubt() -> Error {
 
 /// Locks one server after the other.
 async fn lock(all: &mut [(String, Held)]) -> Result<()> {
-    for (_, held) in all {
+    for (_, held) in all.iter_mut().filter(|(_, held)| held.locks) {
         held.is_clean = false;
         let lease = held.lease();
         lease.queue_query(&silence(SILENCE_MS));
@@ -180,6 +185,7 @@ async fn lock(all: &mut [(String, Held)]) -> Result<()> {
 /// Takes a snapshot of every server, all at once.
 async fn export(all: &mut [(String, Held)]) -> Result<Vec<String>> {
     for (_, held) in all.iter_mut() {
+        held.is_clean = false;
         let lease = held.lease();
         lease.queue_query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
         lease.queue_scan("SELECT pg_catalog.pg_export_snapshot()");
