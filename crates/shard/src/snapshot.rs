@@ -34,7 +34,7 @@ const LOCK_TIMEOUT_MS: u64 = 100;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a shard waits for a process that is gone without a word, before it takes the lock away.
-const SILENCE_MS: u64 = 5000;
+const SILENCE_MS: &str = "'5000'";
 
 /// What a shard says when a lock was not to be had in time.
 const LOCKED: &str = "55P03";
@@ -95,9 +95,9 @@ async fn in_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 /// How long the shard waits for its client, in and outside of a transaction. Not every version knows both.
-fn silence(milliseconds: u64) -> String {
+fn silence(value: &str) -> String {
     format!(
-        "SELECT pg_catalog.set_config(name, '{milliseconds}', false) FROM pg_catalog.pg_settings \
+        "SELECT pg_catalog.set_config(name, {value}, false) FROM pg_catalog.pg_settings \
          WHERE name IN ('idle_session_timeout', 'idle_in_transaction_session_timeout')"
     )
 }
@@ -109,9 +109,6 @@ impl Snapshots {
     /// 55P03 where a transaction stays prepared on one of them; what a server says, or that it cannot be reached.
     pub async fn take(fleet: &Fleet, pool: &Arc<Pool>, role: &str, servers: &[&str]) -> Result<Self> {
         scope::scope(&TAKE, async {
-            // One after the other within this process: they would only wait for each other on the shards.
-            let _turn = fleet.snapshots().lock().await;
-            let deadline = clock::monotonic() + PATIENCE;
             // In one order for all processes that know the servers by the same names.
             let mut servers = servers.to_vec();
             servers.sort_unstable();
@@ -124,6 +121,10 @@ impl Snapshots {
                 let locks = databases.insert(in_time(two_phase::identity(&mut lease)).await?);
                 all.push((server.to_owned(), Held { lease: Some(lease), is_clean: true, locks }));
             }
+            let deadline = clock::monotonic() + PATIENCE;
+            // One after the other within this process: they would only wait for each other on the shards.
+            let turn = tokio::time::timeout(PATIENCE, fleet.snapshots().lock()).await;
+            let _turn = turn.map_err(|_| in_doubt())?;
             loop {
                 match in_time(lock(&mut all)).await {
                     Ok(()) => break,
@@ -205,7 +206,7 @@ async fn unlock(all: &mut [(String, Held)]) -> Result<()> {
     for (_, held) in all.iter_mut() {
         let lease = held.lease();
         lease.queue_query("SELECT pg_catalog.pg_advisory_unlock_all()");
-        lease.queue_query(&silence(0));
+        lease.queue_query(&silence("reset_val"));
         lease.flush().await?;
     }
     for (_, held) in all.iter_mut() {
