@@ -8,7 +8,7 @@
 //! shards are locked no transaction is committed on some of them and only prepared on others, whichever process has
 //! sent it. Whoever waits too long for a lock lets go of all of them and begins again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::backend::{Nothing, Settings};
 use crate::fleet::Fleet;
 use crate::pool::{Lease, Pool};
 use crate::rows::{TEXT, garbled, read};
+use crate::two_phase;
 
 /// The number of the lock.
 pub(crate) const LOCK: i64 = 0x6173_686c_6172_7473;
@@ -33,7 +34,7 @@ const LOCK_TIMEOUT_MS: u64 = 100;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a shard waits for a process that is gone without a word, before it takes the lock away.
-const SILENCE_MS: u64 = 5000;
+const SILENCE_MS: &str = "'5000'";
 
 /// What a shard says when a lock was not to be had in time.
 const LOCKED: &str = "55P03";
@@ -56,6 +57,8 @@ impl fmt::Debug for Snapshots {
 struct Held {
     lease: Option<Lease>,
     is_clean: bool,
+    /// Whether it takes the lock: one connection does for a database that is known under several names.
+    locks: bool,
 }
 
 impl Held {
@@ -92,9 +95,9 @@ async fn in_time<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 /// How long the shard waits for its client, in and outside of a transaction. Not every version knows both.
-fn silence(milliseconds: u64) -> String {
+fn silence(value: &str) -> String {
     format!(
-        "SELECT pg_catalog.set_config(name, '{milliseconds}', false) FROM pg_catalog.pg_settings \
+        "SELECT pg_catalog.set_config(name, {value}, false) FROM pg_catalog.pg_settings \
          WHERE name IN ('idle_session_timeout', 'idle_in_transaction_session_timeout')"
     )
 }
@@ -106,19 +109,22 @@ impl Snapshots {
     /// 55P03 where a transaction stays prepared on one of them; what a server says, or that it cannot be reached.
     pub async fn take(fleet: &Fleet, pool: &Arc<Pool>, role: &str, servers: &[&str]) -> Result<Self> {
         scope::scope(&TAKE, async {
-            // One after the other within this process: they would only wait for each other on the shards.
-            let _turn = fleet.snapshots().lock().await;
-            let deadline = clock::monotonic() + PATIENCE;
             // In one order for all processes that know the servers by the same names.
             let mut servers = servers.to_vec();
             servers.sort_unstable();
             servers.dedup();
             let settings = Settings { lock_timeout_ms: LOCK_TIMEOUT_MS, ..Settings::default() };
             let mut all: Vec<(String, Held)> = Vec::with_capacity(servers.len());
+            let mut databases: BTreeSet<Arc<str>> = BTreeSet::new();
             for server in servers {
-                let lease = fleet.lend(pool, server, role, &settings).await?;
-                all.push((server.to_owned(), Held { lease: Some(lease), is_clean: true }));
+                let mut lease = fleet.lend(pool, server, role, &settings).await?;
+                let locks = databases.insert(in_time(two_phase::identity(&mut lease)).await?);
+                all.push((server.to_owned(), Held { lease: Some(lease), is_clean: true, locks }));
             }
+            let deadline = clock::monotonic() + PATIENCE;
+            // One after the other within this process: they would only wait for each other on the shards.
+            let turn = tokio::time::timeout(PATIENCE, fleet.snapshots().lock()).await;
+            let _turn = turn.map_err(|_| in_doubt())?;
             loop {
                 match in_time(lock(&mut all)).await {
                     Ok(()) => break,
@@ -167,7 +173,7 @@ fn in_doubt() -> Error {
 
 /// Locks one server after the other.
 async fn lock(all: &mut [(String, Held)]) -> Result<()> {
-    for (_, held) in all {
+    for (_, held) in all.iter_mut().filter(|(_, held)| held.locks) {
         held.is_clean = false;
         let lease = held.lease();
         lease.queue_query(&silence(SILENCE_MS));
@@ -180,6 +186,7 @@ async fn lock(all: &mut [(String, Held)]) -> Result<()> {
 /// Takes a snapshot of every server, all at once.
 async fn export(all: &mut [(String, Held)]) -> Result<Vec<String>> {
     for (_, held) in all.iter_mut() {
+        held.is_clean = false;
         let lease = held.lease();
         lease.queue_query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
         lease.queue_scan("SELECT pg_catalog.pg_export_snapshot()");
@@ -199,7 +206,7 @@ async fn unlock(all: &mut [(String, Held)]) -> Result<()> {
     for (_, held) in all.iter_mut() {
         let lease = held.lease();
         lease.queue_query("SELECT pg_catalog.pg_advisory_unlock_all()");
-        lease.queue_query(&silence(0));
+        lease.queue_query(&silence("reset_val"));
         lease.flush().await?;
     }
     for (_, held) in all.iter_mut() {

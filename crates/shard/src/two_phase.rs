@@ -26,6 +26,7 @@ use tokio::sync::Notify;
 pub use self::recovery::{InDoubt, Recovery, recover};
 
 use self::decisions::Decided;
+pub(crate) use self::decisions::identity;
 use self::names::{Gid, Transaction};
 use crate::backend::{Backend, Ended, Nothing};
 use crate::fleet::Fleet;

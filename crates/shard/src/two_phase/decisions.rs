@@ -40,7 +40,7 @@ pub(super) fn settings() -> Settings {
 ///
 /// # Errors
 /// What the server says.
-pub(super) async fn identity(backend: &mut Backend) -> Result<Arc<str>> {
+pub(crate) async fn identity(backend: &mut Backend) -> Result<Arc<str>> {
     if let Some(identity) = &backend.duties.identity {
         return Ok(Arc::clone(identity));
     }
