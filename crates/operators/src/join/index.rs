@@ -12,6 +12,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
+use arrow::buffer::NullBuffer;
+
 use super::chunk::{Chunk, place_of, row_number};
 use crate::hash_table::direct::{Direct, NOBODY};
 use crate::hash_table::hash::{Secret, Word, of_bytes};
@@ -20,6 +22,9 @@ use crate::hash_table::unchained::{Run, Unchained};
 
 /// Rows whose places are asked for together.
 const TOGETHER: usize = 64;
+
+/// The part of rows whose key is NULL, where that is a key: they are in no index.
+pub(crate) const NULLS: u32 = u32::MAX;
 
 /// Rows of the build side that have the key of a row of the probe side.
 #[derive(Clone, Copy, Debug)]
@@ -34,13 +39,16 @@ pub(crate) struct Found {
 /// See the module.
 pub(crate) trait Index: Send + Sync {
     /// Finds keys. Rows that are not valid have none.
-    fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>);
+    fn find(&self, packed: &Packed, valid: Option<&NullBuffer>, found: &mut Vec<Found>);
 
     /// Whether keys may be there: they are not, where it says so.
     fn may_have(&self, packed: &Packed, answers: &mut Vec<bool>);
 
     /// The rows of a key, from a place on, at most so many; the place behind the last one, or the end of the run.
     fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32;
+
+    /// Goes on with pairs of rows, until there are so many or no more, or none but of NULL.
+    fn pairs(&self, found: &[Found], next: &mut Next, count: usize, pairs: &mut Pairs);
 
     /// Goes on to the rows that are wanted, with their keys, until there are so many or no more.
     fn walk(
@@ -51,6 +59,56 @@ pub(crate) trait Index: Send + Sync {
         rows: &mut Vec<u32>,
         keys: &mut Keys,
     );
+}
+
+/// How far somebody has come with the pairs of what was found: the key, and the next place of its run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Next {
+    pub(crate) key: usize,
+    pub(crate) from: u32,
+}
+
+impl Next {
+    /// The first pair of a key.
+    pub(crate) fn at(found: &[Found], key: usize) -> Self {
+        Self { key, from: found.get(key).map_or(0, |found| found.run.start) }
+    }
+}
+
+/// Rows of the build side, and those of the probe side that they are paired with.
+#[derive(Debug, Default)]
+pub(crate) struct Pairs {
+    pub(crate) rows: Vec<u32>,
+    pub(crate) probed: Vec<u32>,
+}
+
+impl Pairs {
+    /// Goes on key by key while `rows_of` gives their rows: from a place on, at most so many in all; and the place behind the last.
+    #[inline]
+    pub(crate) fn extend(
+        &mut self,
+        found: &[Found],
+        next: &mut Next,
+        count: usize,
+        mut rows_of: impl FnMut(&Found, u32, &mut Vec<u32>) -> u32,
+    ) {
+        while self.rows.len() < count
+            && let Some(key) = found.get(next.key)
+        {
+            next.from = rows_of(key, next.from, &mut self.rows);
+            self.probed.resize(self.rows.len(), key.row);
+            if next.from < key.run.end {
+                return;
+            }
+            *next = Next::at(found, next.key + 1);
+        }
+    }
+}
+
+/// What was found, without the keys that are NULL: those are the last.
+fn of_index(found: &[Found]) -> &[Found] {
+    let nulls = found.iter().rev().take_while(|found| found.part == NULLS).count();
+    &found[..found.len() - nulls]
 }
 
 /// How far somebody has come who walks through an index: a part, and a place in it.
@@ -114,7 +172,7 @@ impl<W: KeyWord> Words<W> {
 }
 
 impl<W: KeyWord> Index for Words<W> {
-    fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>) {
+    fn find(&self, packed: &Packed, valid: Option<&NullBuffer>, found: &mut Vec<Found>) {
         let keys = W::of(&packed.keys);
         let parts = Parts { parts: &self.parts, bits: self.bits };
         parts.find(keys.len(), |row| self.hash(keys[row]), |_, _, _| true, valid, found);
@@ -127,6 +185,12 @@ impl<W: KeyWord> Index for Words<W> {
 
     fn rows(&self, found: &Found, from: u32, count: usize, rows: &mut Vec<u32>) -> u32 {
         rows_of(&self.parts[found.part as usize], found, from, count, rows, |_| true)
+    }
+
+    fn pairs(&self, found: &[Found], next: &mut Next, count: usize, pairs: &mut Pairs) {
+        pairs.extend(of_index(found), next, count, |found, from, rows| {
+            rows_of(&self.parts[found.part as usize], found, from, count, rows, |_| true)
+        });
     }
 
     fn walk(
@@ -159,7 +223,7 @@ impl<W: KeyWord> Parts<'_, W> {
         rows: usize,
         word: impl Fn(usize) -> (W, u64),
         is_key: impl Fn(&Unchained<W>, u32, usize) -> bool,
-        valid: &dyn Fn(usize) -> bool,
+        valid: Option<&NullBuffer>,
         found: &mut Vec<Found>,
     ) {
         let mut places = [(0_u32, W::default(), Run::default()); TOGETHER];
@@ -178,7 +242,7 @@ impl<W: KeyWord> Parts<'_, W> {
             for at in 0..together {
                 let (part, word, mut run) = places[at];
                 let row = start + at;
-                if run.start == run.end || !valid(row) {
+                if run.start == run.end || valid.is_some_and(|valid| valid.is_null(row)) {
                     continue;
                 }
                 let (mut known, table) = (firsts[at], &self.parts[part as usize]);
@@ -273,7 +337,7 @@ impl Texts {
 }
 
 impl Index for Texts {
-    fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>) {
+    fn find(&self, packed: &Packed, valid: Option<&NullBuffer>, found: &mut Vec<Found>) {
         let Some(keys) = byte_keys(&packed.keys) else { return };
         let is_key = |table: &Unchained<u32>, at: u32, row: usize| bytes_at(&self.keys, table.row(at)) == keys.get(row);
         let parts = Parts { parts: &self.parts, bits: self.bits };
@@ -290,6 +354,10 @@ impl Index for Texts {
         let table = &self.parts[found.part as usize];
         let key = bytes_at(&self.keys, table.row(found.run.start));
         rows_of(table, found, from, count, rows, |row| bytes_at(&self.keys, row) == key)
+    }
+
+    fn pairs(&self, found: &[Found], next: &mut Next, count: usize, pairs: &mut Pairs) {
+        pairs.extend(of_index(found), next, count, |found, from, rows| self.rows(found, from, count, rows));
     }
 
     fn walk(
@@ -315,8 +383,9 @@ pub(crate) struct Numbers<W> {
 }
 
 impl<W: KeyWord> Index for Numbers<W> {
-    fn find(&self, packed: &Packed, valid: &dyn Fn(usize) -> bool, found: &mut Vec<Found>) {
+    fn find(&self, packed: &Packed, valid: Option<&NullBuffer>, found: &mut Vec<Found>) {
         let keys = W::of(&packed.keys);
+        found.reserve(keys.len());
         let mut runs = [Run::default(); TOGETHER];
         for (number, together) in keys.chunks(TOGETHER).enumerate() {
             for (run, key) in runs.iter_mut().zip(together) {
@@ -324,7 +393,7 @@ impl<W: KeyWord> Index for Numbers<W> {
             }
             for (at, run) in runs.iter().enumerate().take(together.len()) {
                 let row = number * TOGETHER + at;
-                if run.start < run.end && valid(row) {
+                if run.start < run.end && valid.is_none_or(|valid| valid.is_valid(row)) {
                     found.push(Found { row: row as u32, part: 0, run: *run });
                 }
             }
@@ -344,6 +413,16 @@ impl<W: KeyWord> Index for Numbers<W> {
         }
         rows.push(from);
         found.run.end
+    }
+
+    fn pairs(&self, found: &[Found], next: &mut Next, count: usize, pairs: &mut Pairs) {
+        // One row each: as many pairs as keys.
+        let found = of_index(found);
+        let end = found.len().min(next.key + count.saturating_sub(pairs.rows.len()));
+        let Some(keys) = found.get(next.key..end) else { return };
+        pairs.rows.extend(keys.iter().map(|key| key.run.start));
+        pairs.probed.extend(keys.iter().map(|key| key.row));
+        *next = Next::at(found, end);
     }
 
     fn walk(

@@ -10,23 +10,18 @@ use arrow::buffer::BooleanBuffer;
 use datafusion_common::Result;
 
 use super::build::Built;
-use super::index::{Cursor, Found};
+use super::index::{Cursor, Found, NULLS, Next, Pairs};
 use super::output::{Output, Probed, Sides};
 use super::spec::{Alone, Source, Spec};
 use crate::hash_table::keys::{Keys, Packed};
 use crate::hash_table::unchained::Run;
 use crate::memory::Charge;
 
-/// The part of rows whose key is NULL, where that is a key.
-const NULLS: u32 = u32::MAX;
-
 /// A batch that is being looked up.
 struct Looked {
     batch: RecordBatch,
     keys: Vec<ArrayRef>,
-    /// The next key that was found, and the next place of its run.
-    next: usize,
-    from: u32,
+    next: Next,
     /// Which rows have a match, where that is of interest.
     matched: Vec<bool>,
 }
@@ -39,8 +34,7 @@ pub(crate) struct Probe {
     current: Option<Looked>,
     /// Kept to be used again, and charged.
     found: Vec<Found>,
-    rows: Vec<u32>,
-    probed: Vec<u32>,
+    pairs: Pairs,
     charge: Charge,
     pub(crate) output: Output,
     /// Whether rows that come without another one are to be asked for when other blocks have been looked up.
@@ -57,8 +51,7 @@ impl Probe {
             batch_rows,
             current: None,
             found: Vec::new(),
-            rows: Vec::new(),
-            probed: Vec::new(),
+            pairs: Pairs::default(),
             charge,
             output: Output::new(&spec.schema, batch_rows),
             is_deferred: false,
@@ -89,20 +82,17 @@ impl Probe {
         }
         let packed: Packed = spec.packing.pack(&keys)?;
         let nulls = findable.as_ref().or(packed.nulls.as_ref());
-        match nulls {
-            None => built.index.find(&packed, &|_| true, found),
-            Some(nulls) => built.index.find(&packed, &|row| nulls.is_valid(row), found),
-        }
+        built.index.find(&packed, nulls, found);
         if let (true, Some(nulls), false) = (spec.null_is_equal, nulls, built.nulls.is_empty()) {
             let run = Run { start: 0, end: built.nulls.len() as u32 };
             let rows = nulls.iter().enumerate().filter(|(_, is_valid)| !is_valid);
             found.extend(rows.map(|(row, _)| Found { row: row as u32, part: NULLS, run }));
         }
         let matched = if spec.right_alone() == Alone::Nothing { 0 } else { batch.num_rows() };
-        let from = found.first().map_or(0, |found| found.run.start);
+        let next = Next::at(found, 0);
         let bytes = packed.held() + found.capacity() * size_of::<Found>() + 2 * self.batch_rows * size_of::<u32>();
         self.charge.settle(bytes + matched);
-        self.current = Some(Looked { batch, keys, next: 0, from, matched: vec![false; matched] });
+        self.current = Some(Looked { batch, keys, next, matched: vec![false; matched] });
         Ok(())
     }
 
@@ -114,7 +104,7 @@ impl Probe {
         let Some(mut looked) = self.current.take() else { return Ok(true) };
         if self.spec.filter.is_none() && !self.spec.gives_pairs() {
             self.note_keys(&mut looked);
-        } else if looked.next < self.found.len() {
+        } else if looked.next.key < self.found.len() {
             self.pairs(&mut looked)?;
             self.current = Some(looked);
             return Ok(false);
@@ -134,7 +124,7 @@ impl Probe {
 
     /// Notes who has a match, where any match will do.
     fn note_keys(&mut self, looked: &mut Looked) {
-        let Self { spec, built, found, rows, .. } = self;
+        let Self { spec, built, found, pairs: Pairs { rows, .. }, .. } = self;
         if !looked.matched.is_empty() {
             found.iter().for_each(|found| looked.matched[found.row as usize] = true);
         }
@@ -149,7 +139,10 @@ impl Probe {
                 rows.clear();
                 let count = if is_first { 1 } else { self.batch_rows };
                 from = rows_of(built, found, from, count, rows);
-                let is_new = rows.iter().fold(false, |is_new, row| built.note(*row) || is_new);
+                let mut is_new = false;
+                for row in rows.iter() {
+                    is_new |= built.note(*row);
+                }
                 if is_first && !is_new {
                     break;
                 }
@@ -160,20 +153,17 @@ impl Probe {
 
     /// Some pairs of rows with equal keys.
     fn pairs(&mut self, looked: &mut Looked) -> Result<()> {
-        let Self { spec, built, found, rows, probed, batch_rows, .. } = self;
-        rows.clear();
-        probed.clear();
-        while rows.len() < *batch_rows
-            && let Some(key) = found.get(looked.next)
-        {
-            looked.from = rows_of(built, key, looked.from, *batch_rows, rows);
-            probed.resize(rows.len(), key.row);
-            if looked.from < key.run.end {
-                break;
-            }
-            looked.next += 1;
-            looked.from = found.get(looked.next).map_or(0, |next| next.run.start);
+        let Self { spec, built, found, pairs, batch_rows, .. } = self;
+        pairs.rows.clear();
+        pairs.probed.clear();
+        built.index.pairs(found, &mut looked.next, *batch_rows, pairs);
+        if found.get(looked.next.key).is_some_and(|key| key.part == NULLS) {
+            // The rows with a NULL are one run, which begins with 0.
+            pairs.extend(found, &mut looked.next, *batch_rows, |key, from, rows| {
+                rows_of(built, key, from, *batch_rows, rows)
+            });
         }
+        let Pairs { rows, probed } = pairs;
         if let Some(filter) = &spec.filter {
             let right = UInt32Array::from(probed.clone());
             let of_probe = Probed { batch: &looked.batch, keys: &looked.keys };
