@@ -313,6 +313,9 @@ impl Packing {
     pub(crate) fn pack(&self, arrays: &[ArrayRef]) -> Result<Packed> {
         let rows = arrays.first().map_or(0, |array| array.len());
         let keys = match self.shape {
+            // A number alone is its own key.
+            Shape::Word32 if self.is_only(Form::Fixed(4)) => Keys::Word32(copied(&arrays[0])),
+            Shape::Word64 if self.is_only(Form::Fixed(8)) => Keys::Word64(copied(&arrays[0])),
             Shape::Word32 => Keys::Word32(self.words(arrays, rows)),
             Shape::Word64 => Keys::Word64(self.words(arrays, rows)),
             Shape::Word128 => Keys::Word128(self.words(arrays, rows)),
@@ -324,6 +327,11 @@ impl Packing {
             _ => None,
         };
         Ok(Packed { keys, nulls })
+    }
+
+    /// Whether there is one column, of this form.
+    fn is_only(&self, form: Form) -> bool {
+        matches!(&self.columns[..], [column] if column.form == form)
     }
 
     fn words<W: Word + std::ops::Shl<usize, Output = W> + std::ops::BitOrAssign>(
@@ -595,6 +603,13 @@ fn canonical_double(bits: u64) -> u64 {
     } else {
         bits
     }
+}
+
+/// The values of an array as words of their width.
+fn copied<V: ArrowNativeType>(array: &ArrayRef) -> Vec<V> {
+    let data = array.to_data();
+    let values: &[V] = data.buffer(0);
+    values[..array.len()].to_vec()
 }
 
 /// Hands out the values of an array as words of their width.

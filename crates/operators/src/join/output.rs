@@ -3,9 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, UInt32Array, new_null_array};
+use arrow::array::{
+    Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions,
+    UInt32Array, new_null_array,
+};
 use arrow::compute::{BatchCoalescer, interleave, take};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{
+    DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, SchemaRef,
+    TimeUnit, TimestampMicrosecondType,
+};
 use datafusion_common::{Result, internal_err};
 
 use super::build::Built;
@@ -76,11 +82,43 @@ fn gather(chunks: &[ArrayRef], rows: &[u32], places: &mut Vec<(usize, usize)>) -
         let rows = UInt32Array::from(rows.to_vec());
         return Ok(take(only, &rows, None)?);
     }
+    if let Some(gathered) = gather_numbers(chunks, rows) {
+        return Ok(gathered);
+    }
     if places.is_empty() {
         places.extend(rows.iter().map(|row| place_of(*row)));
     }
     let chunks: Vec<&dyn Array> = chunks.iter().map(AsRef::as_ref).collect();
     Ok(interleave(&chunks, places)?)
+}
+
+/// The same of numbers without NULLs; `None` of others.
+fn gather_numbers(chunks: &[ArrayRef], rows: &[u32]) -> Option<ArrayRef> {
+    fn of<T: ArrowPrimitiveType>(chunks: &[ArrayRef], rows: &[u32]) -> Option<ArrayRef> {
+        let values = chunks.iter().map(|chunk| {
+            let chunk = chunk.as_primitive_opt::<T>().filter(|chunk| chunk.null_count() == 0)?;
+            Some(&chunk.values()[..])
+        });
+        let values: Vec<&[T::Native]> = values.collect::<Option<_>>()?;
+        let gathered = rows.iter().map(|row| {
+            let (chunk, place) = place_of(*row);
+            values[chunk][place]
+        });
+        let gathered: Vec<T::Native> = gathered.collect();
+        let data_type = chunks.first()?.data_type().clone();
+        Some(Arc::new(PrimitiveArray::<T>::new(gathered.into(), None).with_data_type(data_type)))
+    }
+    match chunks.first()?.data_type() {
+        DataType::Int16 => of::<Int16Type>(chunks, rows),
+        DataType::Int32 => of::<Int32Type>(chunks, rows),
+        DataType::Int64 => of::<Int64Type>(chunks, rows),
+        DataType::Float32 => of::<Float32Type>(chunks, rows),
+        DataType::Float64 => of::<Float64Type>(chunks, rows),
+        DataType::Date32 => of::<Date32Type>(chunks, rows),
+        DataType::Decimal128(..) => of::<Decimal128Type>(chunks, rows),
+        DataType::Timestamp(TimeUnit::Microsecond, _) => of::<TimestampMicrosecondType>(chunks, rows),
+        _ => None,
+    }
 }
 
 /// Batches that come out, put together where they are small.

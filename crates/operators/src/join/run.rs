@@ -322,8 +322,11 @@ async fn look(spec: &Spec, probe: &mut Probe, input: &mut SendableRecordBatchStr
             return Ok(Some(batch));
         }
         if !probe.step()? {
-            // There may be many pairs of which none meets the condition: others get their turn, and somebody may have given up.
-            tokio::task::yield_now().await;
+            // There may be many pairs of which none meets the condition: others get their turn, and somebody may have given up. Who takes
+            // batches gives them their turn himself.
+            if !probe.output.has_next() {
+                tokio::task::yield_now().await;
+            }
             continue;
         }
         if probe.output.has_next() {
