@@ -84,6 +84,8 @@ impl Drop for Snapshots {
             // Committed, so that settings stay as they were made; where that fails the connection is closed.
             drop(runtime.spawn(scope::task(&TAKE, async move {
                 held.is_clean = in_time(held.lease().run("COMMIT")).await.is_ok_and(|tag| tag == "COMMIT");
+                // Given back, or closed.
+                drop(held);
             })));
         }
     }

@@ -220,10 +220,10 @@ async fn prepare(
     others: &mut [Promise],
 ) -> Result<Vec<Arc<str>>> {
     decisions::ready(decider, fleet.limits()).await?;
-    let name = decisions::identity(decider).await?;
+    let name = identity(decider).await?;
     let mut participants = vec![Arc::clone(&name)];
     for (place, other) in others.iter_mut().enumerate() {
-        participants.push(decisions::identity(&mut other.lease).await?);
+        participants.push(identity(&mut other.lease).await?);
         other.gid = Gid { transaction, decider: name.to_string(), place }.to_string();
     }
     for other in others.iter_mut() {

@@ -101,7 +101,7 @@ fn sums_do_not_vary_while_others_move_money() {
     });
     let moved = moved.load(Ordering::SeqCst);
     eprintln!("{moved} moved, looked at {looks:?} times");
-    assert!(moved > 50 && looks.iter().all(|looks| *looks > 20), "{moved} moved, looked at {looks:?} times");
+    assert!(moved > 20 && looks.iter().all(|looks| *looks >= 10), "{moved} moved, looked at {looks:?} times");
     // Nothing is locked behind them.
     for shard in &shards {
         assert_eq!(direct(shard).value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").unwrap(), "0");
