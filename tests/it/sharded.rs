@@ -2,10 +2,14 @@
 //! the same answers, whatever happens to the fleet meanwhile; and what is refused is refused before anything changed.
 
 mod answers;
+mod copy;
 mod ddl;
 mod failures;
 mod gather;
+mod maintain;
+mod pgbench;
 mod rules;
+mod sysbench;
 mod transactions;
 
 use ashlar_tests::{Ashlar, Options, Postgres, pg};

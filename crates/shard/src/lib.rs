@@ -15,6 +15,7 @@ pub mod merge;
 pub mod pool;
 mod rewrite;
 pub mod route;
+pub mod routes;
 pub mod rules;
 pub mod server;
 pub mod two_phase;

@@ -32,6 +32,11 @@ pub(super) const TABLES: &[Definition] = &[
         columns: "server text, idle bigint, in_use bigint, waiting bigint, made bigint, lent bigint",
         fill: Some(backends),
     },
+    Definition {
+        name: "routes",
+        columns: "route text, tables text, statements bigint, errors bigint, rows bigint, time_us bigint",
+        fill: Some(routes),
+    },
 ];
 
 fn tables(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
@@ -132,6 +137,23 @@ fn backends(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("waiting", count(line.waiting)),
             ("made", Value::Int8(i64::try_from(line.made).unwrap_or(i64::MAX))),
             ("lent", Value::Int8(i64::try_from(line.lent).unwrap_or(i64::MAX))),
+        ])?;
+    }
+    Ok(())
+}
+
+/// What routes to servers have cost.
+fn routes(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    let Some(fleet) = picture.catalog.fleet() else { return Ok(()) };
+    let count = |count: u64| Value::Int8(i64::try_from(count).unwrap_or(i64::MAX));
+    for route in fleet.routes().statistics() {
+        rows.push([
+            ("route", string(route.kind.name())),
+            ("tables", string(&route.tables)),
+            ("statements", count(route.statements)),
+            ("errors", count(route.errors)),
+            ("rows", count(route.rows)),
+            ("time_us", count(route.micros)),
         ])?;
     }
     Ok(())
