@@ -13,9 +13,9 @@ fn an_index_is_on_all_shards_or_on_none() {
     done(&mut client, "CREATE INDEX ON t (v)");
     done(&mut client, "CREATE INDEX ON t (v)");
     done(&mut client, "CREATE INDEX IF NOT EXISTS t_v_idx ON t (n)");
-    done(&mut client, "CREATE UNIQUE INDEX both ON t (n, k) WHERE n > 0");
+    done(&mut client, "CREATE UNIQUE INDEX pair ON t (n, k) WHERE n > 0");
     done(&mut client, "CREATE INDEX lowered ON t (lower(v) DESC)");
-    assert!(refused(&mut client, "CREATE INDEX both ON t (n)").starts_with("42P07"));
+    assert!(refused(&mut client, "CREATE INDEX pair ON t (n)").starts_with("42P07"));
     assert!(refused(&mut client, "CREATE INDEX ON t (nothing)").starts_with("42703"));
     assert!(refused(&mut client, "CREATE UNIQUE INDEX ON t (n)").starts_with("0A000"));
     let first = rows(&mut fleet.shard(0), defined);
@@ -32,7 +32,7 @@ fn an_index_is_on_all_shards_or_on_none() {
     done(&mut client, "DROP INDEX lowered, t_v_idx1");
     assert!(refused(&mut client, "DROP INDEX lowered").starts_with("42704"));
     done(&mut client, "DROP INDEX IF EXISTS lowered");
-    assert!(refused(&mut client, "BEGIN; DROP INDEX both").starts_with("0A000"));
+    assert!(refused(&mut client, "BEGIN; DROP INDEX pair").starts_with("0A000"));
     done(&mut client, "ROLLBACK");
     for shard in 0..2 {
         let left = rows(&mut fleet.shard(shard), defined);

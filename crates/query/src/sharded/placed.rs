@@ -8,7 +8,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{ConstrType, CreateStmt};
 
 use super::ddl::ACCESS_METHOD;
-use crate::ddl::Ddl;
+use crate::ddl::{Ddl, given_options};
 use crate::engine::Engine;
 use crate::grammar;
 use crate::sql_types::string_of;
@@ -47,7 +47,12 @@ pub fn by_default(engine: &Engine, statement: &CreateStmt, servers: &str) -> Res
         .options
         .retain(|option| !matches!(&option.node, Some(NodeEnum::DefElem(option)) if option.defname == "fillfactor"));
     placed.options.extend(template.options);
-    let text = statement_text(&NodeEnum::CreateStmt(placed.clone()))?;
+    // What makes text of trees forgets a space between USING and WITH.
+    let bare = CreateStmt { options: Vec::new(), ..placed.clone() };
+    let options = given_options(&placed.options).into_iter();
+    let options: Vec<String> =
+        options.map(|(name, value)| format!("{} = '{}'", quote_ident(&name), value.replace('\'', "''"))).collect();
+    let text = format!("{} WITH ({})", statement_text(&NodeEnum::CreateStmt(bare))?, options.join(", "));
     Ok(Ddl::CreateSharded(Box::new(placed), text))
 }
 
