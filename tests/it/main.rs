@@ -13,6 +13,7 @@ mod http;
 mod life;
 mod locks;
 mod model;
+mod notify;
 mod pg_wire;
 mod plans;
 mod psql;

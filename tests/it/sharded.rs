@@ -3,16 +3,20 @@
 
 mod answers;
 mod chaos;
+mod copy;
 mod ddl;
 mod deadlocks;
 mod failures;
 mod gather;
 mod grammar;
+mod maintain;
 mod members;
+mod pgbench;
 mod relay;
 mod rules;
 mod slt;
 mod snapshots;
+mod sysbench;
 mod transactions;
 mod twins;
 mod two_phase;

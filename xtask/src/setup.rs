@@ -70,6 +70,12 @@ pub(crate) const TEST: &[Need] = &[
         found: || run::on_path("redis-server") || run::on_path("valkey-server"),
     },
     Need {
+        name: "sysbench",
+        why: "the tests run its transactions on sharded tables",
+        packages: &["sysbench"],
+        found: || run::on_path("sysbench"),
+    },
+    Need {
         name: "Python with venv",
         why: "the client programs for psycopg and redis-py",
         packages: &["python3", "python3-venv"],

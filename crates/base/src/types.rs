@@ -31,6 +31,11 @@ pub enum ScalarType {
         /// Characters at the most; `None` for no limit.
         length: Option<u32>,
     },
+    /// `character(n)`: blanks at the end do not count. Values are kept without them, and shown with as many as are missing.
+    Char {
+        /// Characters that are shown; `None` for a parameter, which has no length of its own.
+        length: Option<u32>,
+    },
     /// `bytea`
     Bytea,
     /// `date`
@@ -79,6 +84,7 @@ impl ScalarType {
             Self::Json => 114,
             Self::Float4 => 700,
             Self::Float8 => 701,
+            Self::Char { .. } => 1042,
             Self::Varchar { .. } => 1043,
             Self::Date => 1082,
             Self::Time => 1083,
@@ -103,6 +109,7 @@ impl ScalarType {
             Self::Json => 199,
             Self::Float4 => 1021,
             Self::Float8 => 1022,
+            Self::Char { .. } => 1014,
             Self::Varchar { .. } => 1015,
             Self::Date => 1182,
             Self::Time => 1183,
@@ -123,15 +130,23 @@ impl ScalarType {
             Self::Int4 | Self::Float4 | Self::Date => 4,
             Self::Int8 | Self::Float8 | Self::Time | Self::Timestamp | Self::Timestamptz => 8,
             Self::Interval | Self::Uuid => 16,
-            Self::Numeric { .. } | Self::Text | Self::Varchar { .. } | Self::Bytea | Self::Json | Self::Jsonb => -1,
+            Self::Numeric { .. }
+            | Self::Text
+            | Self::Varchar { .. }
+            | Self::Char { .. }
+            | Self::Bytea
+            | Self::Json
+            | Self::Jsonb => -1,
         }
     }
 
-    /// PostgreSQL's type modifier: of `numeric(p,s)` and `varchar(n)`; -1 elsewhere.
+    /// PostgreSQL's type modifier: of `numeric(p,s)`, `varchar(n)` and `character(n)`; -1 elsewhere.
     pub fn typmod(self) -> i32 {
         match self {
             Self::Numeric { precision, scale } => ((i32::from(precision) << 16) | i32::from(scale)) + 4,
-            Self::Varchar { length: Some(length) } => i32::try_from(length).map_or(-1, |length| length + 4),
+            Self::Varchar { length: Some(length) } | Self::Char { length: Some(length) } => {
+                i32::try_from(length).map_or(-1, |length| length + 4)
+            }
             _ => -1,
         }
     }
@@ -185,7 +200,7 @@ impl SqlType {
     /// The type with this OID, where we offer it. `numeric` comes back as `numeric(38, 10)`: an OID has no
     /// precision, and callers that know the column's type use that instead.
     pub fn from_oid(oid: u32) -> Option<Self> {
-        const SCALARS: [ScalarType; 18] = [
+        const SCALARS: [ScalarType; 19] = [
             ScalarType::Bool,
             ScalarType::Int2,
             ScalarType::Int4,
@@ -195,6 +210,7 @@ impl SqlType {
             ScalarType::Numeric { precision: 38, scale: SqlType::NUMERIC_PARAMETER_SCALE },
             ScalarType::Text,
             ScalarType::Varchar { length: None },
+            ScalarType::Char { length: None },
             ScalarType::Bytea,
             ScalarType::Date,
             ScalarType::Time,
@@ -231,6 +247,8 @@ impl fmt::Display for ScalarType {
             Self::Text => f.write_str("text"),
             Self::Varchar { length: None } => f.write_str("character varying"),
             Self::Varchar { length: Some(length) } => write!(f, "character varying({length})"),
+            Self::Char { length: None } => f.write_str("character"),
+            Self::Char { length: Some(length) } => write!(f, "character({length})"),
             Self::Bytea => f.write_str("bytea"),
             Self::Date => f.write_str("date"),
             Self::Time => f.write_str("time without time zone"),

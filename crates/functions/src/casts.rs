@@ -91,7 +91,7 @@ impl FromText {
     pub fn check(target: SqlType, text: &str) -> ashlar_base::Result<()> {
         match target {
             // An explicit cast cuts these.
-            SqlType::Scalar(ScalarType::Varchar { .. }) => Ok(()),
+            SqlType::Scalar(ScalarType::Varchar { .. } | ScalarType::Char { .. }) => Ok(()),
             target => text::parse(target, text, &TextStyle::default()).map(drop),
         }
     }
@@ -105,8 +105,11 @@ impl FromText {
             values.push(match reader.datum(row) {
                 Datum::Text(text) => match self.target {
                     // An explicit cast to varchar(n) cuts silently.
-                    SqlType::Scalar(ScalarType::Varchar { length: Some(length) }) => {
-                        Value::Text(text.chars().take(length as usize).collect::<String>().into())
+                    SqlType::Scalar(
+                        ScalarType::Varchar { length: Some(length) } | ScalarType::Char { length: Some(length) },
+                    ) => {
+                        let cut = text.char_indices().nth(length as usize).map_or(text, |(at, _)| &text[..at]);
+                        text::parse(self.target, cut, &style).map_err(external)?
                     }
                     target => text::parse(target, text, &style).map_err(external)?,
                 },
@@ -146,9 +149,13 @@ impl ToText {
 impl ToText {
     /// As an explicit cast to varchar(n) cuts.
     fn limited<'a>(&self, text: &'a str) -> &'a str {
-        let SqlType::Scalar(ScalarType::Varchar { length: Some(length) }) = self.target else { return text };
+        let (length, is_blank) = match self.target {
+            SqlType::Scalar(ScalarType::Varchar { length: Some(length) }) => (length, false),
+            SqlType::Scalar(ScalarType::Char { length: Some(length) }) => (length, true),
+            _ => return text,
+        };
         let end = text.char_indices().nth(length as usize).map_or(text.len(), |(at, _)| at);
-        &text[..end]
+        if is_blank { text[..end].trim_end_matches(' ') } else { &text[..end] }
     }
 }
 

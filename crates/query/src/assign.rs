@@ -63,6 +63,7 @@ fn unmodified(sql_type: SqlType) -> String {
     let name = match sql_type.scalar() {
         ScalarType::Numeric { .. } => "numeric".to_owned(),
         ScalarType::Varchar { .. } => "character varying".to_owned(),
+        ScalarType::Char { .. } => "character".to_owned(),
         other => other.to_string(),
     };
     if sql_type.is_array() { format!("{name}[]") } else { name }
@@ -71,7 +72,11 @@ fn unmodified(sql_type: SqlType) -> String {
 fn needs_check(to: SqlType) -> bool {
     matches!(
         to.scalar(),
-        ScalarType::Varchar { length: Some(_) } | ScalarType::Numeric { .. } | ScalarType::Json | ScalarType::Jsonb
+        ScalarType::Varchar { length: Some(_) }
+            | ScalarType::Char { .. }
+            | ScalarType::Numeric { .. }
+            | ScalarType::Json
+            | ScalarType::Jsonb
     )
 }
 
@@ -85,7 +90,7 @@ fn family(sql_type: SqlType) -> (u8, bool) {
         ScalarType::Float4 => 4,
         ScalarType::Float8 => 5,
         ScalarType::Numeric { .. } => 6,
-        ScalarType::Text | ScalarType::Varchar { .. } => 7,
+        ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. } => 7,
         ScalarType::Bytea => 8,
         ScalarType::Date => 9,
         ScalarType::Time => 10,
@@ -116,7 +121,8 @@ pub(crate) fn assignable(from: SqlType, to: SqlType) -> bool {
                 | ScalarType::Numeric { .. }
         )
     };
-    let is_text = |scalar: ScalarType| matches!(scalar, ScalarType::Text | ScalarType::Varchar { .. });
+    let is_text =
+        |scalar: ScalarType| matches!(scalar, ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. });
     let is_instant =
         |scalar: ScalarType| matches!(scalar, ScalarType::Date | ScalarType::Timestamp | ScalarType::Timestamptz);
     let (from, to) = (from.scalar(), to.scalar());
@@ -156,7 +162,7 @@ impl Literal {
             Self::String(text) => text::parse(to, text, &TextStyle { zone }),
             Self::Bool(value) => match to {
                 SqlType::Scalar(ScalarType::Bool) => Ok(Value::Bool(*value)),
-                SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. }) => {
+                SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. }) => {
                     text::parse(to, if *value { "true" } else { "false" }, &TextStyle::default())
                 }
                 _ => Err(mismatch(column, ScalarType::Bool.into())),
@@ -182,7 +188,8 @@ impl Literal {
                 | ScalarType::Float8
                 | ScalarType::Numeric { .. }
                 | ScalarType::Text
-                | ScalarType::Varchar { .. },
+                | ScalarType::Varchar { .. }
+                | ScalarType::Char { .. },
             ) => text::parse(to, digits, &style),
             _ => Err(mismatch(column, from)),
         }

@@ -14,6 +14,7 @@ use crate::ddl::relation_name;
 use crate::dml::default_plans;
 use crate::engine::Engine;
 use crate::select::{Planner, SelectPlan};
+use crate::sharded::CopyInto;
 use crate::sql_types;
 
 /// The three forms.
@@ -60,6 +61,8 @@ pub enum CopyPlan {
         /// The form.
         options: CopyOptions,
     },
+    /// FROM STDIN into a sharded table
+    Into(Arc<CopyInto>),
     /// TO STDOUT
     Out {
         /// The rows.
@@ -84,27 +87,14 @@ impl CopyPlan {
         }
         let options = options(&statement.options)?;
         if statement.is_from {
-            let region = Arc::clone(catalog.grid(&relation_name(statement.relation.as_ref())?)?);
+            let name = relation_name(statement.relation.as_ref())?;
+            if let Some(Table::Sharded(table)) = catalog.table(&name) {
+                let targets = targets_of(&table.schema, statement)?;
+                return CopyInto::new(table, targets, options).map(|into| Self::Into(Arc::new(into)));
+            }
+            let region = Arc::clone(catalog.grid(&name)?);
             let schema = region.schema();
-            let mut targets = Vec::new();
-            for name in statement.attlist.iter().filter_map(sql_types::string_of) {
-                let ordinal = schema.column(name).ok_or_else(|| {
-                    Error::new(
-                        ErrorCode::UndefinedColumn,
-                        format!("column \"{name}\" of relation \"{}\" does not exist", schema.name),
-                    )
-                })?;
-                if targets.contains(&ordinal) {
-                    return Err(Error::new(
-                        ErrorCode::DuplicateColumn,
-                        format!("column \"{name}\" specified more than once"),
-                    ));
-                }
-                targets.push(ordinal);
-            }
-            if targets.is_empty() {
-                targets = (0..schema.visible_columns().len()).collect();
-            }
+            let targets = targets_of(&schema, statement)?;
             let defaults = default_plans(engine, catalog, &schema, |ordinal| !targets.contains(&ordinal))?;
             if let Some((ordinal, _)) = defaults.iter().find(|(_, plan)| plan.is_volatile()) {
                 let column = &schema.columns[*ordinal].name;
@@ -143,6 +133,27 @@ impl CopyPlan {
     }
 }
 
+/// The columns that the input of a COPY FROM has.
+fn targets_of(schema: &TableSchema, statement: &CopyStmt) -> Result<Vec<usize>> {
+    let mut targets = Vec::new();
+    for name in statement.attlist.iter().filter_map(sql_types::string_of) {
+        let ordinal = schema.column(name).ok_or_else(|| {
+            Error::new(
+                ErrorCode::UndefinedColumn,
+                format!("column \"{name}\" of relation \"{}\" does not exist", schema.name),
+            )
+        })?;
+        if targets.contains(&ordinal) {
+            return Err(Error::new(ErrorCode::DuplicateColumn, format!("column \"{name}\" specified more than once")));
+        }
+        targets.push(ordinal);
+    }
+    if targets.is_empty() {
+        targets = (0..schema.visible_columns().len()).collect();
+    }
+    Ok(targets)
+}
+
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
@@ -179,6 +190,10 @@ fn options(nodes: &[pg_query::Node]) -> Result<CopyOptions> {
             "header" => header = is_true(element)?,
             "quote" => quote = Some(one_byte(element, "quote")?),
             "escape" => escape = Some(one_byte(element, "escape")?),
+            // How rows are frozen is PostgreSQL's affair: they are what they are without.
+            "freeze" => {
+                is_true(element)?;
+            }
             "encoding" if matches!(text_of(element).to_ascii_uppercase().as_str(), "UTF8" | "UTF-8") => {}
             other => return Err(Error::unsupported(format!("COPY option \"{other}\" is not supported"))),
         }
@@ -223,7 +238,7 @@ fn is_true(element: &DefElem) -> Result<bool> {
     match text_of(element).to_ascii_lowercase().as_str() {
         "" | "true" | "on" | "1" => Ok(true),
         "false" | "off" | "0" => Ok(false),
-        other => Err(Error::unsupported(format!("COPY header \"{other}\" is not supported"))),
+        other => Err(Error::unsupported(format!("COPY {} \"{other}\" is not supported", element.defname))),
     }
 }
 

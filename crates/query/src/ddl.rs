@@ -10,7 +10,7 @@ use ashlar_store::Region;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     AlterTableStmt, ConstrType, CreateForeignTableStmt, CreateStmt, DropStmt, IndexStmt, ObjectType, RangeVar,
-    RenameStmt, TruncateStmt,
+    RenameStmt, TruncateStmt, VacuumStmt,
 };
 
 use crate::catalog::{CatalogState, Table};
@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::files::FileTable;
 use crate::means::Means;
 use crate::select::SelectPlan;
-use crate::sharded::{alter as altering, ddl as sharded};
+use crate::sharded::{alter as altering, ddl as sharded, maintain};
 use crate::sql_types;
 use crate::transaction::Transaction;
 
@@ -29,6 +29,8 @@ mod index;
 pub(crate) mod options;
 mod sequence;
 mod unique;
+
+pub(crate) use index::free_name;
 
 /// The name of the hidden key of a table without a primary key: one that no user's column has.
 pub const HIDDEN_KEY: &str = "\u{1}rowid";
@@ -67,6 +69,8 @@ pub enum Ddl {
     Rename(Box<RenameStmt>),
     /// TRUNCATE
     Truncate(TruncateStmt),
+    /// VACUUM and ANALYZE of sharded tables
+    Upkeep(VacuumStmt),
     /// CREATE and ALTER SERVER, and the same of USER MAPPING with DROP
     Server(Box<NodeEnum>),
 }
@@ -125,9 +129,18 @@ pub async fn run(
             create_as(engine, transaction, name, *if_not_exists, columns, *skip_data, *life, select, means).await
         }
         Ddl::CreateForeign(statement) => create_foreign(engine, transaction, statement).await,
-        Ddl::CreateIndex(statement) => index::create(engine, transaction, statement, in_block).await,
+        Ddl::CreateIndex(statement) => {
+            let name = relation_name(statement.relation.as_ref())?;
+            match altering::find(&transaction.catalog(engine.catalog()), &name) {
+                Some(table) => maintain::create_index(engine, &table, statement, in_block, means).await,
+                None => index::create(engine, transaction, statement, in_block).await,
+            }
+        }
         Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectIndex as i32 => {
-            index::drop(engine, transaction, statement, in_block)
+            match maintain::dropped(engine, statement)? {
+                Some(indexes) => maintain::drop_indexes(&indexes, statement, in_block, means).await,
+                None => index::drop(engine, transaction, statement, in_block),
+            }
         }
         Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectForeignServer as i32 => {
             sharded::drop_servers(engine, statement, in_block)
@@ -136,6 +149,9 @@ pub async fn run(
         Ddl::Alter(statement) => {
             let name = relation_name(statement.relation.as_ref())?;
             match altering::find(&transaction.catalog(engine.catalog()), &name) {
+                Some(table) if maintain::adds_keys(statement) => {
+                    maintain::add_keys(engine, &table, statement, in_block, means).await
+                }
                 Some(table) => altering::alter(engine, &table, statement, in_block, means).await,
                 None => alter::alter(engine, transaction, statement, in_block).await,
             }
@@ -147,6 +163,7 @@ pub async fn run(
                 None => truncate(engine, transaction, statement, in_block),
             }
         }
+        Ddl::Upkeep(statement) => maintain::upkeep(engine, statement, in_block, means).await,
         Ddl::Server(statement) => sharded::server(engine, statement, in_block, means),
     }
 }
@@ -355,6 +372,8 @@ async fn drop_tables(
         && !in_block
     {
         sharded::drop_table(engine, table, means).await?;
+    } else if elsewhere.len() > 1 && names.is_empty() && !in_block {
+        maintain::drop_tables(engine, &elsewhere, means).await?;
     } else if !elsewhere.is_empty() {
         return Err(Error::unsupported(
             "DROP of a sharded table together with others or in a transaction block is not supported",
@@ -373,7 +392,7 @@ async fn drop_tables(
 ///
 /// # Errors
 /// 3F000 where it does.
-fn object_name(object: &pg_query::Node, missing_ok: bool, done: &mut Done) -> Result<Option<String>> {
+pub(crate) fn object_name(object: &pg_query::Node, missing_ok: bool, done: &mut Done) -> Result<Option<String>> {
     let Some(NodeEnum::List(list)) = &object.node else { return Ok(None) };
     let parts: Vec<&str> = list.items.iter().filter_map(sql_types::string_of).collect();
     match parts[..] {

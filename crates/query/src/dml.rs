@@ -251,6 +251,7 @@ fn unlimited(sql_type: SqlType) -> SqlType {
     match sql_type {
         SqlType::Scalar(ScalarType::Varchar { .. }) => SqlType::Scalar(ScalarType::Varchar { length: None }),
         SqlType::Array(ScalarType::Varchar { .. }) => SqlType::Array(ScalarType::Varchar { length: None }),
+        SqlType::Scalar(ScalarType::Char { .. }) => SqlType::Scalar(ScalarType::Text),
         other => other,
     }
 }

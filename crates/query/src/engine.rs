@@ -10,8 +10,8 @@ use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, Result};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::rules::{
-    CheckedArithmetic, Conditions, JsonbOrder, NarrowIntegerLiterals, NumericAggregates, PgOperators, Placement,
-    SettleFunctions, TextCasts,
+    Characters, CheckedArithmetic, Conditions, JsonbOrder, NarrowIntegerLiterals, NumericAggregates, PgOperators,
+    Placement, SettleFunctions, TextCasts,
 };
 use ashlar_functions::times::StatementTime;
 use ashlar_operators::{HashAggregates, HashJoins};
@@ -313,12 +313,13 @@ fn session_state(
     let mut analyzer = Analyzer::new();
     analyzer.rules.insert(0, Arc::new(NarrowIntegerLiterals));
     // Unions and aggregates first: what stands above them is settled by the types that they give.
-    analyzer.rules.insert(1, Arc::new(Placement));
-    analyzer.rules.insert(2, Arc::new(NumericAggregates));
-    analyzer.rules.insert(3, Arc::new(SettleFunctions { zone }));
-    analyzer.rules.insert(4, Arc::new(Conditions));
-    analyzer.rules.insert(5, Arc::new(PgOperators));
-    analyzer.rules.insert(6, Arc::new(JsonbOrder));
+    analyzer.rules.insert(1, Arc::new(Characters));
+    analyzer.rules.insert(2, Arc::new(Placement));
+    analyzer.rules.insert(3, Arc::new(NumericAggregates));
+    analyzer.rules.insert(4, Arc::new(SettleFunctions { zone }));
+    analyzer.rules.insert(5, Arc::new(Conditions));
+    analyzer.rules.insert(6, Arc::new(PgOperators));
+    analyzer.rules.insert(7, Arc::new(JsonbOrder));
     analyzer.rules.push(Arc::new(CheckedArithmetic));
     analyzer.rules.push(Arc::new(TextCasts { zone }));
     let mut physical = PhysicalOptimizer::new().rules;

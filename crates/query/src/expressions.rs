@@ -108,14 +108,22 @@ fn scalar_of(ast: &AstType) -> Result<Option<ScalarType>> {
         AstType::Uuid => ScalarType::Uuid,
         AstType::JSON => ScalarType::Json,
         AstType::JSONB => ScalarType::Jsonb,
-        AstType::Char(_) | AstType::Character(_) => {
-            return Err(external(
-                Error::unsupported("type character(n) is not supported").with_hint("Use varchar(n) or text."),
-            ));
-        }
+        AstType::Char(length) | AstType::Character(length) => ScalarType::Char {
+            length: match length {
+                None => Some(1),
+                Some(CharacterLength::IntegerLength { length, .. }) => Some(character_length(*length)?),
+                Some(CharacterLength::Max) => return Ok(None),
+            },
+        },
         AstType::Custom(name, _) => match name.to_string().to_ascii_lowercase().as_str() {
             "name" | "\"char\"" => ScalarType::Text,
             "oid" => ScalarType::Int8,
+            "bpchar" => {
+                return Err(external(
+                    Error::unsupported("type bpchar is not supported")
+                        .with_hint("Use character(n), varchar(n) or text."),
+                ));
+            }
             other => {
                 return Err(external(Error::new(
                     ashlar_base::ErrorCode::UndefinedObject,
@@ -125,6 +133,15 @@ fn scalar_of(ast: &AstType) -> Result<Option<ScalarType>> {
         },
         _ => return Ok(None),
     }))
+}
+
+fn character_length(length: u64) -> Result<u32> {
+    let wrong = |message: &str| external(Error::new(ashlar_base::ErrorCode::InvalidParameterValue, message));
+    match u32::try_from(length) {
+        Ok(length @ 1..=10_485_760) => Ok(length),
+        Ok(0) => Err(wrong("length for type char must be at least 1")),
+        _ => Err(wrong("length for type char cannot exceed 10485760")),
+    }
 }
 
 fn numeric(precision: u64, scale: i64) -> Result<ScalarType> {

@@ -416,6 +416,7 @@ impl<'a> Builder<'a> {
             to if compares && is_numeric(to) => return None,
             // No length cuts what is compared.
             to if compares && is_text(to) => SqlType::Scalar(ScalarType::Text),
+            SqlType::Scalar(ScalarType::Char { .. }) if compares => SqlType::Scalar(ScalarType::Char { length: None }),
             to => to,
         };
         let from = declared_or(self.declared, number, to, compares)?;

@@ -74,7 +74,8 @@ pub fn settle(plan: LogicalPlan) -> Result<(LogicalPlan, Vec<SqlType>, Vec<bool>
     Ok((plan, types, used))
 }
 
-/// A parameter compared with a `numeric(p, s)` is a numeric, not one that is rounded to that scale: `d < $1` with 1.555.
+/// A parameter compared with a `numeric(p, s)` is a numeric, not one that is rounded to that scale: `d < $1` with 1.555. Nor has
+/// what is compared with a `character(n)` its length.
 /// Only a cast around it says how many decimals it has.
 fn widen_numerics(plan: LogicalPlan) -> Result<LogicalPlan> {
     rewrite_nodes_with_subqueries(plan, |node| {
@@ -85,8 +86,12 @@ fn widen_numerics(plan: LogicalPlan) -> Result<LogicalPlan> {
                 }
                 Expr::Placeholder(Placeholder { id, field: Some(field) }) => {
                     let wide = match field.data_type() {
-                        DataType::Decimal128(_, scale) => numeric_parameter(*scale),
-                        _ => return Ok(Transformed::no(Expr::Placeholder(Placeholder { id, field: Some(field) }))),
+                        DataType::Decimal128(_, scale) => Some(numeric_parameter(*scale)),
+                        DataType::Utf8 => unlimited(&field),
+                        _ => None,
+                    };
+                    let Some(wide) = wide else {
+                        return Ok(Transformed::no(Expr::Placeholder(Placeholder { id, field: Some(field) })));
                     };
                     let field = Some(field_of("parameter", wide));
                     Ok(Transformed::yes(Expr::Placeholder(Placeholder { id, field })))
@@ -97,6 +102,14 @@ fn widen_numerics(plan: LogicalPlan) -> Result<LogicalPlan> {
         rewritten.map_data(LogicalPlan::recompute_schema)
     })
     .map_err(from_datafusion)
+}
+
+/// `character(n)` without its length.
+fn unlimited(field: &FieldRef) -> Option<SqlType> {
+    match sql_type_of(field)? {
+        SqlType::Scalar(ScalarType::Char { length: Some(_) }) => Some(ScalarType::Char { length: None }.into()),
+        _ => None,
+    }
 }
 
 /// The type of a numeric parameter whose place has so many decimals.

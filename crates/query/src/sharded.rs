@@ -4,8 +4,11 @@
 //! a statement is more than one shard's. Which shard has what, and what it is asked, is `ashlar_shard`'s to say.
 
 pub(crate) mod alter;
+mod copy;
 pub mod ddl;
 mod filters;
+pub(crate) mod maintain;
+mod placed;
 mod plan;
 mod scan;
 mod table;
@@ -19,6 +22,9 @@ use ashlar_shard::snapshot::Moment;
 use ashlar_shard::{route, two_phase};
 use datafusion::datasource::TableProvider;
 
+pub use copy::{CopyInto, KeySource};
+pub use maintain::{Work, truncating};
+pub use placed::{by_default, is_open};
 pub use plan::{ShardedPlan, is_gathered, is_one_shard};
 pub use scan::Asking;
 

@@ -42,6 +42,10 @@ pub fn resolve(type_name: &TypeName) -> Result<SqlType> {
     let scalar = scalar_named(name, &modifiers).map_err(at)?;
     match type_name.array_bounds.len() {
         0 => Ok(SqlType::Scalar(scalar)),
+        1 if matches!(scalar, ScalarType::Char { .. }) => Err(at(Error::unsupported(
+            "arrays of character(n) are not supported",
+        )
+        .with_hint("Use varchar(n)[] or text[]."))),
         1 => Ok(SqlType::Array(scalar)),
         _ => Err(at(Error::unsupported("multi-dimensional arrays are not supported"))),
     }
@@ -84,8 +88,11 @@ fn scalar_named(name: &str, modifiers: &[i32]) -> Result<ScalarType> {
         "uuid" => ScalarType::Uuid,
         "json" => ScalarType::Json,
         "jsonb" => ScalarType::Jsonb,
+        // `character` without a length comes with that of 1.
+        "bpchar" if !modifiers.is_empty() => ScalarType::Char { length: Some(character_length(modifiers[0])?) },
         "bpchar" | "char" => {
-            return Err(Error::unsupported("type character(n) is not supported").with_hint("Use varchar(n) or text."));
+            let message = format!("type {name} is not supported");
+            return Err(Error::unsupported(message).with_hint("Use character(n), varchar(n) or text."));
         }
         "timetz" | "money" | "inet" | "cidr" | "macaddr" | "point" | "line" | "box" | "path" | "polygon" | "circle"
         | "bit" | "varbit" | "xml" | "tsvector" | "tsquery" | "oid" | "name" | "regclass" | "int4range"
@@ -130,6 +137,16 @@ fn length(modifiers: &[i32]) -> Result<Option<u32>> {
     }
 }
 
+/// Of `character(n)`.
+fn character_length(length: i32) -> Result<u32> {
+    let wrong = |message: &str| Error::new(ErrorCode::InvalidParameterValue, message);
+    match u32::try_from(length) {
+        Ok(length @ 1..=10_485_760) => Ok(length),
+        Ok(1..) => Err(wrong("length for type char cannot exceed 10485760")),
+        _ => Err(wrong("length for type char must be at least 1")),
+    }
+}
+
 /// `interval`, of all its fields and with all six digits: others would cut values.
 fn interval(modifiers: &[i32]) -> Result<ScalarType> {
     const ALL_FIELDS: i32 = 0x7fff;
@@ -162,6 +179,9 @@ pub fn ast_of(sql_type: SqlType) -> datafusion::sql::sqlparser::ast::DataType {
         }
         ScalarType::Text => DataType::Text,
         ScalarType::Varchar { length } => DataType::Varchar(
+            length.map(|length| CharacterLength::IntegerLength { length: u64::from(length), unit: None }),
+        ),
+        ScalarType::Char { length } => DataType::Character(
             length.map(|length| CharacterLength::IntegerLength { length: u64::from(length), unit: None }),
         ),
         ScalarType::Bytea => DataType::Bytea,

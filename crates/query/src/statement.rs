@@ -28,7 +28,7 @@ use crate::index_plan::IndexPlan;
 use crate::key_plan::{self, KeyPlan, computed};
 use crate::locking::{self, LockPlan, Planned};
 use crate::select::{self, Planner, SelectPlan};
-use crate::sharded::ShardedPlan;
+use crate::sharded::{ShardedPlan, maintain};
 use crate::sql_types;
 use crate::transaction::Isolation;
 
@@ -130,8 +130,19 @@ pub enum SessionCommand {
     Show(String),
     /// SHOW ALL
     ShowAll,
-    /// SELECT of `set_config`, with `current_setting` beside it: in this order.
+    /// SELECT of `set_config` or `pg_notify`, with `current_setting` beside them: in this order.
     Configure(Vec<configure::Item>),
+    /// LISTEN
+    Listen(String),
+    /// UNLISTEN; `None` for all channels
+    Unlisten(Option<String>),
+    /// NOTIFY
+    Notify {
+        /// The channel.
+        channel: String,
+        /// What is said there.
+        payload: String,
+    },
     /// DISCARD ALL
     DiscardAll,
     /// What drivers send to leave nothing behind, of what a session cannot have here: answered with this tag.
@@ -375,7 +386,7 @@ impl Statement {
                     });
                 }
                 if let Some(items) = configure::recognise(node)? {
-                    let columns: Arc<[Column]> = items.iter().map(|item| Column::text(&item.column)).collect();
+                    let columns: Arc<[Column]> = items.iter().map(configure::column_of).collect();
                     let types = configure::parameter_types(&items);
                     return Ok(make(Kind::Session(SessionCommand::Configure(items)), types, Some(columns)));
                 }
@@ -478,6 +489,9 @@ impl Statement {
             | NodeEnum::AlterUserMappingStmt(_)
             | NodeEnum::DropUserMappingStmt(_) => {
                 Ok(make(Kind::Ddl(Ddl::Server(Box::new(parsed.node.clone()))), vec![], None))
+            }
+            NodeEnum::VacuumStmt(node) if maintain::is_upkeep(catalog, node)? => {
+                Ok(make(Kind::Ddl(Ddl::Upkeep(node.clone())), vec![], None))
             }
             NodeEnum::TruncateStmt(node) => Ok(make(Kind::Ddl(Ddl::Truncate(node.clone())), vec![], None)),
             NodeEnum::CopyStmt(node) => {
@@ -641,8 +655,13 @@ fn session_command(node: &NodeEnum, text: &str) -> Result<SessionCommand> {
             Ok(protobuf::DiscardMode::DiscardTemp) => SessionCommand::Nothing("DISCARD TEMP"),
             _ => SessionCommand::DiscardAll,
         },
-        // Nobody can LISTEN.
-        NodeEnum::UnlistenStmt(_) => SessionCommand::Nothing("UNLISTEN"),
+        NodeEnum::ListenStmt(node) => SessionCommand::Listen(node.conditionname.clone()),
+        NodeEnum::UnlistenStmt(node) => {
+            SessionCommand::Unlisten((!node.conditionname.is_empty()).then(|| node.conditionname.clone()))
+        }
+        NodeEnum::NotifyStmt(node) => {
+            SessionCommand::Notify { channel: node.conditionname.clone(), payload: node.payload.clone() }
+        }
         NodeEnum::PrepareStmt(node) => {
             let mut types = Vec::new();
             for argument in &node.argtypes {

@@ -39,6 +39,7 @@ use crate::door::http::{self, Pages};
 use crate::door::meters::Meters;
 use crate::door::seats::{Entry, Seats};
 use crate::door::{self, ACCEPT_RETRY, Context, Door, FAREWELL};
+use crate::session::channels::Channels;
 use crate::session::keys::KeyService;
 use crate::session::{SessionRegistry, Shared};
 use crate::shutdown::{self, Phase, Stop, Stopper};
@@ -240,7 +241,12 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
     };
     ashlar_query::sharded::open(&engine, &Fleet::new(catalog, pool_config(&config), generators), recovery)?;
     let compactor = store.start_compactor();
-    let shared = Shared { engine, config: Arc::new(config), sessions: SessionRegistry::default() };
+    let shared = Shared {
+        engine,
+        config: Arc::new(config),
+        sessions: SessionRegistry::default(),
+        channels: Channels::default(),
+    };
     Ok((Arc::new(shared), compactor))
 }
 

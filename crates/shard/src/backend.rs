@@ -8,6 +8,7 @@
 //! and is not lent again. Rows are passed on as bytes; nothing here knows what they mean.
 
 mod cancel;
+mod copy;
 mod login;
 mod statements;
 mod steps;
@@ -187,6 +188,15 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.writable().await,
             Self::Unix(stream) => stream.writable().await,
+        }
+    }
+
+    /// Waits until it can be read or written.
+    async fn ready(&self) -> io::Result<tokio::io::Ready> {
+        let both = tokio::io::Interest::READABLE | tokio::io::Interest::WRITABLE;
+        match self {
+            Self::Tcp(stream) => stream.ready(both).await,
+            Self::Unix(stream) => stream.ready(both).await,
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::backend::{Limits, Settings};
 use crate::catalog::ShardCatalog;
 use crate::deadlock::Waits;
 use crate::pool::{Lease, LineStatistics, Pool, PoolConfig};
+use crate::routes::Routes;
 use crate::rules::generators::Generators;
 use crate::two_phase::{self, InDoubt, Transactions};
 
@@ -26,6 +27,7 @@ pub struct Fleet {
     /// That of the query pool.
     of_queries: OnceLock<Arc<Pool>>,
     generators: Generators,
+    routes: Routes,
     altering: tokio::sync::Mutex<()>,
     /// Transactions on several servers.
     pub(crate) transactions: Transactions,
@@ -41,6 +43,7 @@ impl Fleet {
             catalog,
             config,
             generators,
+            routes: Routes::default(),
             altering: tokio::sync::Mutex::new(()),
             pools: Mutex::default(),
             of_queries: OnceLock::new(),
@@ -53,6 +56,11 @@ impl Fleet {
     /// Makes keys.
     pub fn generators(&self) -> &Generators {
         &self.generators
+    }
+
+    /// What routes have cost.
+    pub fn routes(&self) -> &Routes {
+        &self.routes
     }
 
     /// Held by whoever changes what a table is: on the shards, on disk and in memory.

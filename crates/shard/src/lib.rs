@@ -16,6 +16,7 @@ pub mod merge;
 pub mod pool;
 mod rewrite;
 pub mod route;
+pub mod routes;
 mod rows;
 pub mod rules;
 pub mod server;

@@ -28,7 +28,11 @@ pub fn to_arrow_type(sql_type: SqlType) -> DataType {
             ScalarType::Float4 => DataType::Float32,
             ScalarType::Float8 => DataType::Float64,
             ScalarType::Numeric { precision, scale } => DataType::Decimal128(precision, scale.cast_signed()),
-            ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Json | ScalarType::Jsonb => DataType::Utf8,
+            ScalarType::Text
+            | ScalarType::Varchar { .. }
+            | ScalarType::Char { .. }
+            | ScalarType::Json
+            | ScalarType::Jsonb => DataType::Utf8,
             ScalarType::Bytea => DataType::Binary,
             ScalarType::Date => DataType::Date32,
             ScalarType::Time => DataType::Time64(TimeUnit::Microsecond),
@@ -71,7 +75,7 @@ pub fn sql_type_of(field: &Field) -> Option<SqlType> {
 /// leave its metadata.
 fn same_values(named: SqlType, shown: SqlType) -> bool {
     let kind = |scalar: ScalarType| match scalar {
-        ScalarType::Varchar { .. } | ScalarType::Json | ScalarType::Jsonb => ScalarType::Text,
+        ScalarType::Varchar { .. } | ScalarType::Char { .. } | ScalarType::Json | ScalarType::Jsonb => ScalarType::Text,
         scalar => scalar,
     };
     named.is_array() == shown.is_array() && kind(named.scalar()) == kind(shown.scalar())
@@ -145,6 +149,7 @@ fn parse_scalar(name: &str) -> Option<ScalarType> {
         "double precision" => ScalarType::Float8,
         "text" => ScalarType::Text,
         "character varying" => ScalarType::Varchar { length: None },
+        "character" => ScalarType::Char { length: None },
         "bytea" => ScalarType::Bytea,
         "date" => ScalarType::Date,
         "time without time zone" => ScalarType::Time,
@@ -162,6 +167,7 @@ fn parse_scalar(name: &str) -> Option<ScalarType> {
                     ScalarType::Numeric { precision: precision.parse().ok()?, scale: scale.parse().ok()? }
                 }
                 "character varying" => ScalarType::Varchar { length: Some(arguments.parse().ok()?) },
+                "character" => ScalarType::Char { length: Some(arguments.parse().ok()?) },
                 _ => return None,
             }
         }

@@ -183,14 +183,16 @@ impl Values {
                 }
                 _ => return None,
             },
-            ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Json | ScalarType::Jsonb => {
-                match array.data_type() {
-                    DataType::Utf8 => Self::Text(array.as_string_opt()?.clone()),
-                    DataType::LargeUtf8 => Self::LargeText(array.as_string_opt()?.clone()),
-                    DataType::Utf8View => Self::TextView(array.as_string_view_opt()?.clone()),
-                    _ => return None,
-                }
-            }
+            ScalarType::Text
+            | ScalarType::Varchar { .. }
+            | ScalarType::Char { .. }
+            | ScalarType::Json
+            | ScalarType::Jsonb => match array.data_type() {
+                DataType::Utf8 => Self::Text(array.as_string_opt()?.clone()),
+                DataType::LargeUtf8 => Self::LargeText(array.as_string_opt()?.clone()),
+                DataType::Utf8View => Self::TextView(array.as_string_view_opt()?.clone()),
+                _ => return None,
+            },
             ScalarType::Bytea => match array.data_type() {
                 DataType::Binary => Self::Bytea(array.as_binary_opt()?.clone()),
                 DataType::LargeBinary => Self::LargeBytea(array.as_binary_opt()?.clone()),
@@ -227,7 +229,11 @@ fn can_read(from: &DataType, scalar: ScalarType) -> bool {
             ScalarType::Int2 | ScalarType::Int4 | ScalarType::Int8 => from.is_integer(),
             ScalarType::Float4 | ScalarType::Float8 => from.is_floating() || from.is_integer(),
             ScalarType::Numeric { .. } => from.is_integer() || from.is_decimal(),
-            ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Json | ScalarType::Jsonb => is_text(from),
+            ScalarType::Text
+            | ScalarType::Varchar { .. }
+            | ScalarType::Char { .. }
+            | ScalarType::Json
+            | ScalarType::Jsonb => is_text(from),
             ScalarType::Bytea => is_bytes(from),
             ScalarType::Date => matches!(from, DataType::Date64),
             ScalarType::Time => matches!(from, DataType::Time32(_) | DataType::Time64(_)),

@@ -311,7 +311,14 @@ pub(crate) fn has_type(sql_type: SqlType, datum: &Datum<'_>) -> bool {
             | (ScalarType::Float4, Datum::Float4(_))
             | (ScalarType::Float8, Datum::Float8(_))
             | (ScalarType::Numeric { .. }, Datum::Numeric(_))
-            | (ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Json | ScalarType::Jsonb, Datum::Text(_))
+            | (
+                ScalarType::Text
+                    | ScalarType::Varchar { .. }
+                    | ScalarType::Char { .. }
+                    | ScalarType::Json
+                    | ScalarType::Jsonb,
+                Datum::Text(_)
+            )
             | (ScalarType::Bytea, Datum::Bytea(_))
             | (ScalarType::Date, Datum::Date(_))
             | (ScalarType::Time, Datum::Time(_))
@@ -332,9 +339,10 @@ pub(crate) fn check_type(sql_type: SqlType, datum: &Datum<'_>) -> Result<()> {
             let mut items = items.iter().filter(|item| !item.is_null());
             items.try_for_each(|item| check_type(element, &item))
         }
-        (ScalarType::Varchar { length: Some(length) }, Datum::Text(text))
-            if text.len() > length as usize && text.chars().count() > length as usize =>
-        {
+        (
+            ScalarType::Varchar { length: Some(length) } | ScalarType::Char { length: Some(length) },
+            Datum::Text(text),
+        ) if text.len() > length as usize && text.chars().count() > length as usize => {
             Err(Error::new(ErrorCode::StringTooLong, format!("value too long for type {sql_type}")))
         }
         (ScalarType::Numeric { precision, scale }, Datum::Numeric(value)) => {

@@ -37,7 +37,7 @@ pub(crate) const TEXT: SqlType = SqlType::Scalar(ScalarType::Text);
 pub(crate) const BYTEA: SqlType = SqlType::Scalar(ScalarType::Bytea);
 
 /// One of every scalar type.
-pub(crate) const SCALARS: [ScalarType; 18] = [
+pub(crate) const SCALARS: [ScalarType; 19] = [
     ScalarType::Bool,
     ScalarType::Int2,
     ScalarType::Int4,
@@ -47,6 +47,7 @@ pub(crate) const SCALARS: [ScalarType; 18] = [
     ScalarType::Numeric { precision: 12, scale: 2 },
     ScalarType::Text,
     ScalarType::Varchar { length: Some(10) },
+    ScalarType::Char { length: Some(10) },
     ScalarType::Bytea,
     ScalarType::Date,
     ScalarType::Time,
@@ -327,6 +328,11 @@ pub(crate) fn value_of(scalar: ScalarType) -> BoxedStrategy<Value> {
         ScalarType::Varchar { length: Some(length) } => {
             let text = proptest::collection::vec(any::<char>(), 0..=length as usize);
             text.prop_map(|chars| Value::Text(chars.into_iter().collect::<String>().into())).boxed()
+        }
+        ScalarType::Char { length } => {
+            let text = proptest::collection::vec(any::<char>(), 0..=length.unwrap_or(20) as usize);
+            let kept = |chars: Vec<char>| chars.into_iter().collect::<String>().trim_end_matches(' ').to_owned();
+            text.prop_map(move |chars| Value::Text(kept(chars).into())).boxed()
         }
         ScalarType::Text | ScalarType::Varchar { length: None } | ScalarType::Json | ScalarType::Jsonb => {
             any::<String>().prop_map(|text| Value::Text(text.into())).boxed()

@@ -6,7 +6,7 @@
 use crate::{Datum, Error, ErrorCode, Interval, Items, Result, ScalarType, SqlType, Value};
 
 use super::datetime::{DAY_MICROS, check_date, check_timestamp, days_from_civil};
-use super::text::{limit, utf8};
+use super::text::{blank, limit, pad, utf8};
 use super::{json, numeric};
 
 /// 2000-01-01, in days since 1970-01-01.
@@ -65,6 +65,7 @@ fn decode_scalar(scalar: ScalarType, bytes: &[u8]) -> Result<Value> {
         ScalarType::Numeric { precision, scale } => Value::Numeric(decode_numeric(bytes, precision, scale)?),
         ScalarType::Text => Value::Text(utf8(bytes)?.into()),
         ScalarType::Varchar { length } => Value::Text(limit(utf8(bytes)?, length)?.into()),
+        ScalarType::Char { length } => Value::Text(blank(utf8(bytes)?, length)?.into()),
         ScalarType::Bytea => Value::Bytea(bytes.into()),
         ScalarType::Date => match i32::from_be_bytes(exactly(bytes)?) {
             i32::MIN | i32::MAX => return Err(Error::unsupported("infinite dates are not supported")),
@@ -180,6 +181,7 @@ pub fn encode(sql_type: SqlType, datum: &Datum<'_>, out: &mut Vec<u8>) {
                 out.push(JSONB_VERSION);
             }
             out.extend_from_slice(text.as_bytes());
+            pad(sql_type, text, out);
         }
         Datum::Bytea(bytes) => out.extend_from_slice(bytes),
         Datum::Int2(number) => out.extend_from_slice(&number.to_be_bytes()),

@@ -6,7 +6,7 @@
 use crate::{Error, ErrorCode, Result, ScalarType, SqlType, Value};
 
 use super::datetime::{DAY_MICROS, SECOND_MICROS, check_timestamp};
-use super::text::{TextStyle, limit, parse, write};
+use super::text::{TextStyle, blank, limit, parse, write};
 use super::{float, json, numeric};
 
 /// Converts a value of type `from` to a column's type `to` in a session whose zone is UTC. NULL stays NULL.
@@ -27,9 +27,11 @@ pub fn coerce_with(value: Value, from: SqlType, to: SqlType, style: &TextStyle) 
         }
         (value, SqlType::Scalar(source), SqlType::Scalar(target)) => coerce_scalar(value, source, target, style),
         // Every type has an assignment cast to text.
-        (value, SqlType::Array(_), SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. })) => {
-            to_text(&value, from, to, style)
-        }
+        (
+            value,
+            SqlType::Array(_),
+            SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. }),
+        ) => to_text(&value, from, to, style),
         _ => Err(mismatch(from, to)),
     }
 }
@@ -47,8 +49,12 @@ fn coerce_scalar(value: Value, from: ScalarType, to: ScalarType, style: &TextSty
             let limited = limit(&text, length)?;
             Ok(Value::Text(if limited.len() == text.len() { text } else { limited.into() }))
         }
+        (T::Char { length }, Value::Text(text)) => {
+            let kept = blank(&text, length)?;
+            Ok(Value::Text(if kept.len() == text.len() { text } else { kept.into() }))
+        }
         (T::Text, Value::Text(text)) => Ok(Value::Text(text)),
-        (T::Text | T::Varchar { .. }, value) => to_text(&value, from.into(), to.into(), style),
+        (T::Text | T::Varchar { .. } | T::Char { .. }, value) => to_text(&value, from.into(), to.into(), style),
         (T::Int2 | T::Int4 | T::Int8, value) => {
             let whole = to_integer(&value, from, to)?.ok_or_else(unknown)?;
             let out_of_range = || Error::new(ErrorCode::NumericOutOfRange, format!("{to} out of range"));

@@ -46,6 +46,8 @@ pub fn canonical_key(types: &[SqlType], datums: &[Datum<'_>], out: &mut Vec<u8>)
 fn write_field(sql_type: SqlType, datum: &Datum<'_>, out: &mut Vec<u8>) {
     match datum {
         Datum::Float4(0.0) | Datum::Float8(0.0) => out.push(b'0'),
+        // Blanks at the end do not count.
+        Datum::Text(text) => out.extend_from_slice(text.as_bytes()),
         _ => write(sql_type, datum, &STYLE, out),
     }
 }

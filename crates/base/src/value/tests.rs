@@ -26,6 +26,8 @@ fn scalar_types() -> impl Strategy<Value = ScalarType> {
         T::Text,
         T::Varchar { length: None },
         T::Varchar { length: Some(5) },
+        T::Char { length: None },
+        T::Char { length: Some(5) },
         T::Bytea,
         T::Date,
         T::Time,
@@ -91,6 +93,12 @@ fn scalar_value(scalar: ScalarType) -> BoxedStrategy<Value> {
         ScalarType::Varchar { length: Some(length) } => text
             .prop_map(move |text: String| Value::Text(text.chars().take(length as usize).collect::<String>().into()))
             .boxed(),
+        ScalarType::Char { length } => {
+            let kept = move |text: String| -> String {
+                text.chars().take(length.map_or(100, |length| length as usize)).collect()
+            };
+            text.prop_map(move |text| Value::Text(kept(text).trim_end_matches(' ').into())).boxed()
+        }
         ScalarType::Bytea => vec(any::<u8>(), 0..20).prop_map(|bytes| Value::Bytea(bytes.into())).boxed(),
         ScalarType::Date => (FIRST_DAY..LAST_DAY).prop_map(Value::Date).boxed(),
         ScalarType::Time => (0..=DAY_MICROS).prop_map(Value::Time).boxed(),

@@ -29,7 +29,10 @@ pub fn parse(sql_type: SqlType, text: &str, style: &TextStyle) -> Result<Value> 
 pub fn write(sql_type: SqlType, datum: &Datum<'_>, style: &TextStyle, out: &mut Vec<u8>) {
     match datum {
         Datum::Null => debug_assert!(false, "NULL has no text"),
-        Datum::Text(text) => out.extend_from_slice(text.as_bytes()),
+        Datum::Text(text) => {
+            out.extend_from_slice(text.as_bytes());
+            pad(sql_type, text, out);
+        }
         Datum::Bytea(bytes) => bytea::write(bytes, out),
         Datum::Int2(number) => write_integer(*number, out),
         Datum::Int4(number) => write_integer(*number, out),
@@ -90,6 +93,7 @@ pub(super) fn parse_scalar(scalar: ScalarType, text: &str, style: &TextStyle) ->
         ScalarType::Numeric { precision, scale } => numeric::parse(text, precision, scale).map(Value::Numeric),
         ScalarType::Text => utf8(text.as_bytes()).map(|text| Value::Text(text.into())),
         ScalarType::Varchar { length } => limit(utf8(text.as_bytes())?, length).map(|text| Value::Text(text.into())),
+        ScalarType::Char { length } => blank(utf8(text.as_bytes())?, length).map(|text| Value::Text(text.into())),
         ScalarType::Bytea => bytea::parse(text).map(Value::Bytea),
         ScalarType::Date => datetime::parse_date(text).map(Value::Date),
         ScalarType::Time => datetime::parse_time(text).map(Value::Time),
@@ -110,6 +114,25 @@ pub(super) fn limit(text: &str, length: Option<u32>) -> Result<&str> {
         return Ok(&text[..end]);
     }
     Err(Error::new(ErrorCode::StringTooLong, format!("value too long for type character varying({length})")))
+}
+
+/// The text as a `character(n)` is kept: without blanks at its end.
+pub(super) fn blank(text: &str, length: Option<u32>) -> Result<&str> {
+    let kept = text.trim_end_matches(' ');
+    match length {
+        Some(length) if kept.len() > length as usize && kept.chars().count() > length as usize => {
+            Err(Error::new(ErrorCode::StringTooLong, format!("value too long for type character({length})")))
+        }
+        _ => Ok(kept),
+    }
+}
+
+/// Appends the blanks that a `character(n)` ends with after a text.
+pub(super) fn pad(sql_type: SqlType, text: &str, out: &mut Vec<u8>) {
+    if let ScalarType::Char { length: Some(length) } = sql_type.scalar() {
+        let missing = (length as usize).saturating_sub(text.chars().count());
+        out.resize(out.len() + missing, b' ');
+    }
 }
 
 pub(super) fn invalid_syntax(type_name: &str, text: &str) -> Error {

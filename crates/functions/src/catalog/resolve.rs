@@ -39,7 +39,7 @@ fn kind_of(sql_type: SqlType) -> Option<T> {
             ScalarType::Numeric { .. } => T::Num,
             ScalarType::Float4 => T::F4,
             ScalarType::Float8 => T::F8,
-            ScalarType::Text | ScalarType::Varchar { .. } => T::Text,
+            ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. } => T::Text,
             ScalarType::Bytea => T::Bytea,
             ScalarType::Uuid => T::Uuid,
             ScalarType::Json => T::Json,

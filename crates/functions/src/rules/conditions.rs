@@ -148,9 +148,12 @@ fn check_aggregate(name: &str, args: &[Expr], schema: &DFSchema) -> Result<()> {
                 ScalarType::Bool | ScalarType::Json | ScalarType::Jsonb | ScalarType::Uuid | ScalarType::Bytea
             )
         ),
-        "string_agg" => {
-            !matches!(found, SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Bytea))
-        }
+        "string_agg" => !matches!(
+            found,
+            SqlType::Scalar(
+                ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. } | ScalarType::Bytea
+            )
+        ),
         _ => false,
     };
     if !is_missing || is_open {
@@ -230,6 +233,10 @@ pub fn common_type(context: &str, types: &[SqlType]) -> std::result::Result<Opti
         common = Some(match common {
             None => *found,
             Some(known) if known == *found => known,
+            Some(known) if is_character(known) || is_character(*found) => {
+                let message = format!("{context} of type {} and another one is not supported", name_of(known));
+                return Err(Error::unsupported(message).with_hint("Cast character(n) to text."));
+            }
             Some(known) => joined(known, *found).ok_or_else(|| {
                 Error::new(
                     ErrorCode::DatatypeMismatch,
@@ -239,6 +246,11 @@ pub fn common_type(context: &str, types: &[SqlType]) -> std::result::Result<Opti
         });
     }
     Ok(common)
+}
+
+/// Whether values of the type end in blanks that do not count.
+fn is_character(sql_type: SqlType) -> bool {
+    matches!(sql_type.scalar(), ScalarType::Char { .. })
 }
 
 fn joined(left: SqlType, right: SqlType) -> Option<SqlType> {

@@ -3,6 +3,7 @@
 mod aggregates;
 mod arithmetic;
 mod casts;
+mod characters;
 pub mod conditions;
 mod functions;
 mod intervals;
@@ -15,6 +16,7 @@ mod placement;
 pub use aggregates::NumericAggregates;
 pub use arithmetic::CheckedArithmetic;
 pub use casts::TextCasts;
+pub use characters::Characters;
 pub use conditions::Conditions;
 pub use functions::SettleFunctions;
 pub use jsonb::JsonbOrder;

@@ -318,7 +318,7 @@ fn is_plain_text(field: &FieldRef) -> bool {
     use ashlar_base::{ScalarType, SqlType};
     matches!(
         ashlar_store::arrow_types::sql_type_of(field),
-        Some(SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. }))
+        Some(SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. }))
     )
 }
 
@@ -402,7 +402,7 @@ pub(super) fn is_comparable(left: &FieldRef, right: &FieldRef) -> bool {
         | ScalarType::Float4
         | ScalarType::Float8
         | ScalarType::Numeric { .. } => 1,
-        ScalarType::Text | ScalarType::Varchar { .. } => 2,
+        ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. } => 2,
         ScalarType::Date | ScalarType::Timestamp | ScalarType::Timestamptz => 3,
         ScalarType::Bool => 4,
         ScalarType::Bytea => 5,

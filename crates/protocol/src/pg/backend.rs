@@ -216,6 +216,15 @@ pub fn notice_response(out: &mut Vec<u8>, severity: &str, error: &Error) {
     message(out, b'N', |out| fields(out, severity, error));
 }
 
+/// What another session has said on a channel.
+pub fn notification_response(out: &mut Vec<u8>, pid: i32, channel: &str, payload: &str) {
+    message(out, b'A', |out| {
+        out.extend_from_slice(&pid.to_be_bytes());
+        string(out, channel);
+        string(out, payload);
+    });
+}
+
 /// The client may send CopyData now.
 pub fn copy_in_response(out: &mut Vec<u8>, format: ValueFormat, columns: usize) {
     copy_response(out, b'G', format, columns);

@@ -131,6 +131,21 @@ pub fn sync(out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'S', 0, 0, 0, 4]);
 }
 
+/// A piece of the data of a COPY.
+pub fn copy_data(out: &mut Vec<u8>, bytes: &[u8]) {
+    message(out, b'd', |out| out.extend_from_slice(bytes));
+}
+
+/// The end of the data of a COPY.
+pub fn copy_done(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[b'c', 0, 0, 0, 4]);
+}
+
+/// Gives a COPY up.
+pub fn copy_fail(out: &mut Vec<u8>, reason: &str) {
+    message(out, b'f', |out| string(out, reason));
+}
+
 /// Terminate.
 pub fn terminate(out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'X', 0, 0, 0, 4]);

@@ -189,7 +189,7 @@ pub(super) fn is_taken(state: &CatalogState, transaction: &Transaction, name: &s
 /// `table_column_idx`, or the first of `table_column_idx1`, ... that is free; `label` is what it ends with. As in PostgreSQL
 /// the longer part is cut where a name would be longer than a statement can say, and a column that stands twice is told
 /// apart.
-pub(super) fn free_name(table: &str, columns: &[String], label: &str, is_taken: impl Fn(&str) -> bool) -> String {
+pub(crate) fn free_name(table: &str, columns: &[String], label: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let mut told_apart: Vec<String> = Vec::with_capacity(columns.len());
     for column in columns {
         let numbered = (0u32..).map(|number| if number == 0 { column.clone() } else { format!("{column}{number}") });

@@ -276,6 +276,7 @@ fn type_label(data_type: &DataType) -> String {
         DataType::Double(_) | DataType::DoublePrecision | DataType::Float8 | DataType::Float(_) => "float8".to_owned(),
         DataType::Numeric(_) | DataType::Decimal(_) | DataType::Dec(_) => "numeric".to_owned(),
         DataType::Varchar(_) | DataType::CharacterVarying(_) | DataType::CharVarying(_) => "varchar".to_owned(),
+        DataType::Char(_) | DataType::Character(_) => "bpchar".to_owned(),
         DataType::Timestamp(_, datafusion::sql::sqlparser::ast::TimezoneInfo::WithTimeZone)
         | DataType::Timestamp(_, datafusion::sql::sqlparser::ast::TimezoneInfo::Tz) => "timestamptz".to_owned(),
         DataType::Timestamp(..) => "timestamp".to_owned(),

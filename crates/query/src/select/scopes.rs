@@ -194,7 +194,7 @@ fn bare(body: &SetExpr) -> Query {
 /// Types that a cast neither cuts nor rounds.
 fn castable(sql_type: SqlType) -> Option<SqlType> {
     match sql_type.scalar() {
-        ScalarType::Numeric { .. } | ScalarType::Varchar { .. } => None,
+        ScalarType::Numeric { .. } | ScalarType::Varchar { .. } | ScalarType::Char { .. } => None,
         _ => Some(sql_type),
     }
 }

@@ -221,6 +221,10 @@ fn common(cells: &[Cell<'_>]) -> Result<Option<SqlType>> {
             }
         }
         SqlType::Scalar(ScalarType::Varchar { .. }) => common = ScalarType::Varchar { length: None }.into(),
+        SqlType::Scalar(ScalarType::Char { .. }) => {
+            return Err(Error::unsupported("VALUES of character(n) and another type are not supported")
+                .with_hint("Cast character(n) to text."));
+        }
         _ => {}
     }
     Ok(Some(common))

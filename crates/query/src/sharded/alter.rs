@@ -199,6 +199,8 @@ pub(super) fn kept_statement(name: &str, text: &str) -> Result<CreateStmt> {
                 });
                 made.table_elts.extend(added);
             }
+            // It is the shards' to use.
+            (NodeEnum::IndexStmt(_), Some(_)) => {}
             _ => return Err(none_of_ours(name)),
         }
     }

@@ -312,7 +312,7 @@ fn creating(table: &ShardedTable, statement: &CreateStmt) -> Result<Vec<(String,
     })
 }
 
-fn dropping(table: &ShardedTable) -> Result<Vec<(String, String)>> {
+pub(super) fn dropping(table: &ShardedTable) -> Result<Vec<(String, String)>> {
     for_each_server(table, |shard| {
         Ok(format!("DROP TABLE IF EXISTS {}.{};", quote_ident(&shard.schema), quote_ident(&shard.table)))
     })

@@ -100,7 +100,12 @@ fn operator(op: Operator, sql_type: SqlType) -> Option<Operator> {
         ScalarType::Bool | ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Uuid | ScalarType::Bytea => {
             is_equality
         }
-        ScalarType::Float4 | ScalarType::Float8 | ScalarType::Interval | ScalarType::Json | ScalarType::Jsonb => false,
+        ScalarType::Float4
+        | ScalarType::Float8
+        | ScalarType::Char { .. }
+        | ScalarType::Interval
+        | ScalarType::Json
+        | ScalarType::Jsonb => false,
     };
     fits.then_some(op)
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use ashlar_base::{Result, ScalarType, SqlType};
 use ashlar_shard::backend::{Described, DescribedColumn};
 use ashlar_shard::route::{self, Decision, Merge, Request, Route};
+use ashlar_shard::routes::{Counters, RouteKind, Routes};
 use pg_query::NodeEnum;
 
 use super::Names;
@@ -27,6 +28,8 @@ pub struct ShardedPlan {
     by_engine: OnceLock<Arc<Statement>>,
     /// Types of the columns that a shard answers with where rows are put together: with those that the client does not see.
     gathered: OnceLock<Vec<u32>>,
+    /// By kind of route: what it has cost.
+    counters: [OnceLock<Arc<Counters>>; RouteKind::ALL.len()],
     /// Whether it is known already that several shards have to be asked, and only read.
     is_several: bool,
     parsed: ParsedStatement,
@@ -56,12 +59,23 @@ impl ShardedPlan {
             }
         }
         let (described, by_engine, gathered) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Ok(Some(Self { route, described, by_engine, gathered, is_several, parsed: parsed.clone() }))
+        let counters = [const { OnceLock::new() }; RouteKind::ALL.len()];
+        Ok(Some(Self { route, described, by_engine, gathered, counters, is_several, parsed: parsed.clone() }))
     }
 
     /// Whether it reads several shards, whatever its parameters are.
     pub fn is_several(&self) -> bool {
         self.is_several
+    }
+
+    /// Where it is counted what it costs by this kind of route.
+    pub fn counters(&self, routes: &Routes, kind: RouteKind) -> &Arc<Counters> {
+        self.counters[kind as usize].get_or_init(|| {
+            let mut tables: Vec<&str> = self.route.tables().iter().map(|table| &*table.name).collect();
+            tables.sort_unstable();
+            tables.dedup();
+            routes.of(kind, &tables.join(","))
+        })
     }
 
     /// The statement's own text.

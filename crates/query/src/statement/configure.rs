@@ -1,13 +1,17 @@
-//! `SELECT set_config(...)`: SET in the form of a function, as drivers and dumps write it.
+//! `SELECT set_config(...)` and `SELECT pg_notify(...)`: SET and NOTIFY in the form of a function, as drivers and dumps write them.
 //!
 //! Called when a SELECT is planned. A function that changes the session cannot run on the query pool, so a SELECT of
-//! nothing but `set_config` and `current_setting` is a command of the session; anywhere else `set_config` is unknown.
+//! nothing but these and `current_setting` is a command of the session; anywhere else they are unknown.
 
 use ashlar_base::{Error, Result, ScalarType, SqlType, Value};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{FuncCall, SelectStmt, a_const};
 
+use crate::columns::Column;
 use crate::sql_types;
+
+/// PostgreSQL's OID of `void`, whose only value is an empty text.
+const VOID: u32 = 2278;
 
 /// A column of the SELECT.
 #[derive(Clone, Debug)]
@@ -23,6 +27,8 @@ pub struct Item {
 pub enum Function {
     /// Name, new value, whether the value is the transaction's only.
     SetConfig([Argument; 3]),
+    /// Channel, payload.
+    Notify([Argument; 2]),
     /// Name, and whether NULL is the answer where there is no such setting.
     CurrentSetting(Argument, Option<Argument>),
 }
@@ -81,17 +87,19 @@ pub fn recognise(select: &SelectStmt) -> Result<Option<Vec<Item>>> {
         let Some(name) = function_name(call) else { return Ok(None) };
         calls.push((if target.name.is_empty() { name.to_owned() } else { target.name.clone() }, name, call));
     }
-    if !calls.iter().any(|(_, name, _)| *name == "set_config") {
+    if !calls.iter().any(|(_, name, _)| matches!(*name, "set_config" | "pg_notify")) {
         return Ok(None);
     }
     let mut items = Vec::new();
     for (column, name, call) in calls {
         let arguments: Option<Vec<Argument>> = call.args.iter().map(argument).collect();
         let Some(arguments) = arguments else {
-            return Err(Error::unsupported("arguments of set_config that are not constants are not supported"));
+            let message = format!("arguments of {name} that are not constants are not supported");
+            return Err(Error::unsupported(message));
         };
         let function = match (name, arguments.as_slice()) {
             ("set_config", [name, value, local]) => Function::SetConfig([name.clone(), value.clone(), local.clone()]),
+            ("pg_notify", [channel, payload]) => Function::Notify([channel.clone(), payload.clone()]),
             ("current_setting", [name]) => Function::CurrentSetting(name.clone(), None),
             ("current_setting", [name, missing]) => Function::CurrentSetting(name.clone(), Some(missing.clone())),
             // The planner says what is wrong with it.
@@ -100,6 +108,15 @@ pub fn recognise(select: &SelectStmt) -> Result<Option<Vec<Item>>> {
         items.push(Item { column, function });
     }
     Ok(Some(items))
+}
+
+/// The column of a call.
+pub fn column_of(item: &Item) -> Column {
+    let column = Column::text(&item.column);
+    match item.function {
+        Function::Notify(_) => Column { oid: VOID, typlen: 4, ..column },
+        Function::SetConfig(_) | Function::CurrentSetting(..) => column,
+    }
 }
 
 /// The types of the parameters that the calls take.
@@ -120,6 +137,10 @@ pub fn parameter_types(items: &[Item]) -> Vec<SqlType> {
                 note(value, ScalarType::Text);
                 note(local, ScalarType::Bool);
             }
+            Function::Notify([channel, payload]) => {
+                note(channel, ScalarType::Text);
+                note(payload, ScalarType::Text);
+            }
             Function::CurrentSetting(name, missing) => {
                 note(name, ScalarType::Text);
                 missing.iter().for_each(|missing| note(missing, ScalarType::Bool));
@@ -137,7 +158,11 @@ fn function_name(call: &FuncCall) -> Option<&str> {
         && !call.agg_distinct
         && !call.func_variadic;
     match names.as_slice() {
-        [name] | ["pg_catalog", name] if is_plain && matches!(*name, "set_config" | "current_setting") => Some(name),
+        [name] | ["pg_catalog", name]
+            if is_plain && matches!(*name, "set_config" | "current_setting" | "pg_notify") =>
+        {
+            Some(name)
+        }
         _ => None,
     }
 }

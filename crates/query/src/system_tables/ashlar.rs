@@ -37,6 +37,11 @@ pub(super) const TABLES: &[Definition] = &[
         columns: "gid text, server text, deciding_server text, age_ms bigint, state text",
         fill: Some(in_doubt),
     },
+    Definition {
+        name: "routes",
+        columns: "route text, tables text, statements bigint, errors bigint, rows bigint, time_us bigint",
+        fill: Some(routes),
+    },
 ];
 
 fn tables(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
@@ -152,6 +157,23 @@ fn in_doubt(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("deciding_server", one.decider.as_deref().map_or(Value::Null, string)),
             ("age_ms", Value::Int8(i64::try_from(one.age.as_millis()).unwrap_or(i64::MAX))),
             ("state", string(one.state)),
+        ])?;
+    }
+    Ok(())
+}
+
+/// What routes to servers have cost.
+fn routes(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    let Some(fleet) = picture.catalog.fleet() else { return Ok(()) };
+    let count = |count: u64| Value::Int8(i64::try_from(count).unwrap_or(i64::MAX));
+    for route in fleet.routes().statistics() {
+        rows.push([
+            ("route", string(route.kind.name())),
+            ("tables", string(&route.tables)),
+            ("statements", count(route.statements)),
+            ("errors", count(route.errors)),
+            ("rows", count(route.rows)),
+            ("time_us", count(route.micros)),
         ])?;
     }
     Ok(())

@@ -252,13 +252,15 @@ pub(super) fn format_type(oid: i64, modifier: i64) -> String {
         Some(element) => (element, "[]"),
         None => (plain.as_str(), ""),
     };
-    // numeric(p,s) and varchar(n) count from 4, the others from 0.
+    // numeric(p,s), varchar(n) and character(n) count from 4, the others from 0.
     match sql_type.scalar() {
         ScalarType::Numeric { .. } if modifier >= 4 => {
             let digits = modifier - 4;
             format!("{element}({},{}){brackets}", (digits >> 16) & 0xffff, digits & 0x7ff)
         }
-        ScalarType::Varchar { .. } if modifier > 4 => format!("{element}({}){brackets}", modifier - 4),
+        ScalarType::Varchar { .. } | ScalarType::Char { .. } if modifier > 4 => {
+            format!("{element}({}){brackets}", modifier - 4)
+        }
         ScalarType::Time | ScalarType::Timestamp | ScalarType::Timestamptz => {
             let (name, zone) = element.split_once(' ').unwrap_or((element, ""));
             format!("{name}({modifier}) {zone}{brackets}")

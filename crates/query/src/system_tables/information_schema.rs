@@ -195,7 +195,7 @@ fn character_lengths(sql_type: SqlType) -> (Value, Value) {
         SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { length: None }) => {
             (Value::Null, Value::Int4(OCTETS_MAX))
         }
-        SqlType::Scalar(ScalarType::Varchar { length: Some(length) }) => {
+        SqlType::Scalar(ScalarType::Varchar { length: Some(length) } | ScalarType::Char { length: Some(length) }) => {
             let octets = i32::try_from(i64::from(length) * OCTETS_PER_CHARACTER).unwrap_or(OCTETS_MAX);
             (Value::Int4(i32::try_from(length).unwrap_or(i32::MAX)), Value::Int4(octets))
         }

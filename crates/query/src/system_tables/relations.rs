@@ -343,6 +343,7 @@ pub(crate) fn plain_type(sql_type: SqlType) -> String {
     let scalar = match sql_type.scalar() {
         ScalarType::Numeric { .. } => "numeric".to_owned(),
         ScalarType::Varchar { .. } => "character varying".to_owned(),
+        ScalarType::Char { .. } => "character".to_owned(),
         other => other.to_string(),
     };
     if sql_type.is_array() { format!("{scalar}[]") } else { scalar }

@@ -18,7 +18,7 @@ pub(super) const COLUMNS: &str = "oid bigint, typname text, typnamespace bigint 
     typdefault text, typacl text[]";
 
 /// All scalar types.
-const SCALARS: [ScalarType; 18] = [
+const SCALARS: [ScalarType; 19] = [
     ScalarType::Bool,
     ScalarType::Bytea,
     ScalarType::Int8,
@@ -28,6 +28,7 @@ const SCALARS: [ScalarType; 18] = [
     ScalarType::Json,
     ScalarType::Float4,
     ScalarType::Float8,
+    ScalarType::Char { length: None },
     ScalarType::Varchar { length: None },
     ScalarType::Date,
     ScalarType::Time,
@@ -56,6 +57,7 @@ fn scalar_name(scalar: ScalarType) -> &'static str {
         ScalarType::Numeric { .. } => "numeric",
         ScalarType::Text => "text",
         ScalarType::Varchar { .. } => "varchar",
+        ScalarType::Char { .. } => "bpchar",
         ScalarType::Bytea => "bytea",
         ScalarType::Date => "date",
         ScalarType::Time => "time",
@@ -98,7 +100,7 @@ pub(super) fn physical(sql_type: SqlType) -> Physical {
         _ if sql_type.typlen() < 0 => "x",
         _ => "p",
     };
-    let is_text = matches!(sql_type.scalar(), ScalarType::Text | ScalarType::Varchar { .. });
+    let is_text = matches!(sql_type.scalar(), ScalarType::Text | ScalarType::Varchar { .. } | ScalarType::Char { .. });
     Physical {
         by_value: matches!(sql_type.typlen(), 1 | 2 | 4 | 8),
         align,
@@ -116,7 +118,7 @@ fn category(scalar: ScalarType) -> (&'static str, bool) {
             ("N", false)
         }
         ScalarType::Text => ("S", true),
-        ScalarType::Varchar { .. } => ("S", false),
+        ScalarType::Varchar { .. } | ScalarType::Char { .. } => ("S", false),
         ScalarType::Date | ScalarType::Time | ScalarType::Timestamp => ("D", false),
         ScalarType::Timestamptz => ("D", true),
         ScalarType::Interval => ("T", true),

@@ -2,6 +2,7 @@
 //!
 //! A door knows this module and nothing behind it. Sessions know neither sockets nor protocols.
 
+pub mod channels;
 pub mod keys;
 pub mod registry;
 pub mod sql;
@@ -23,4 +24,6 @@ pub struct Shared {
     pub config: Arc<Config>,
     /// The open SQL sessions, for cancel requests.
     pub sessions: SessionRegistry,
+    /// Who listens to what.
+    pub channels: channels::Channels,
 }

@@ -36,7 +36,11 @@ fn scalar(oid: u32) -> Option<ScalarType> {
             | ScalarType::Timestamp
             | ScalarType::Timestamptz
             | ScalarType::Uuid => Some(scalar),
-            ScalarType::Numeric { .. } | ScalarType::Interval | ScalarType::Json | ScalarType::Jsonb => None,
+            ScalarType::Numeric { .. }
+            | ScalarType::Char { .. }
+            | ScalarType::Interval
+            | ScalarType::Json
+            | ScalarType::Jsonb => None,
         },
         SqlType::Array(_) => None,
     }

@@ -42,6 +42,7 @@ impl KeyClass {
             | ScalarType::Float4
             | ScalarType::Float8
             | ScalarType::Numeric { .. }
+            | ScalarType::Char { .. }
             | ScalarType::Bytea
             | ScalarType::Time
             | ScalarType::Interval

@@ -94,6 +94,7 @@ impl Column {
             ScalarType::Bool
             | ScalarType::Text
             | ScalarType::Varchar { .. }
+            | ScalarType::Char { .. }
             | ScalarType::Bytea
             | ScalarType::Json
             | ScalarType::Jsonb => unreachable!("these have no fixed width"),

@@ -82,6 +82,7 @@ fn width(scalar: ScalarType) -> Option<usize> {
         ScalarType::Bool
         | ScalarType::Text
         | ScalarType::Varchar { .. }
+        | ScalarType::Char { .. }
         | ScalarType::Bytea
         | ScalarType::Json
         | ScalarType::Jsonb => None,
@@ -346,6 +347,7 @@ impl Column {
                 ScalarType::Bool
                 | ScalarType::Text
                 | ScalarType::Varchar { .. }
+                | ScalarType::Char { .. }
                 | ScalarType::Bytea
                 | ScalarType::Json
                 | ScalarType::Jsonb => unreachable!("these have no fixed width"),

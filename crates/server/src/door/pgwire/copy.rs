@@ -50,7 +50,7 @@ impl Connection {
                     return attended(session.copy_done(), &self.stream, &mut self.context).await;
                 }
                 Frontend::CopyFail(reason) => {
-                    let error = session.copy_fail(reason);
+                    let error = session.copy_fail(reason).await;
                     self.inbox.consume(used);
                     return Err(Failure::Statement(error));
                 }

@@ -164,6 +164,7 @@ impl Connection {
                 }
                 turn.step().await;
             }
+            self.pass_notifications(&mut session);
             self.flush().await?;
             self.count();
             self.wait(&session).await?;
@@ -340,14 +341,27 @@ impl Connection {
         self.ready(session);
     }
 
+    /// What others have said on channels that this client listens to, where it waits for nothing else.
+    fn pass_notifications(&mut self, session: &mut SqlSession) {
+        if !self.is_ready {
+            return;
+        }
+        for notification in session.take_notifications() {
+            let (pid, channel) = (notification.pid, &notification.channel);
+            backend::notification_response(self.outbox.buffer(), pid, channel, &notification.payload);
+            self.outbox.seal();
+        }
+    }
+
     /// Settings that changed, and ReadyForQuery.
     fn ready(&mut self, session: &mut SqlSession) {
         self.notices(session);
         for (name, value) in session.take_parameter_changes() {
             backend::parameter_status(self.outbox.buffer(), name, &value);
         }
-        backend::ready_for_query(self.outbox.buffer(), session.status());
         self.is_ready = true;
+        self.pass_notifications(session);
+        backend::ready_for_query(self.outbox.buffer(), session.status());
     }
 
     /// Waits, idle, for more from the client.
@@ -362,6 +376,7 @@ impl Connection {
         let filled = tokio::select! {
             biased;
             filled = self.inbox.fill(&mut self.stream) => filled?,
+            () = session.notified() => return Ok(()),
             () = self.context.stop.reached(Phase::Draining) => return Err(End::Fatal(shutting_down())),
             () = IdleTimer::expired(&mut self.idle) => return Err(End::Fatal(session.out_of_patience())),
             () = IdleTimer::over(patience) => return Err(End::Fatal(session.out_of_patience())),

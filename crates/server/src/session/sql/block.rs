@@ -25,6 +25,8 @@ pub(super) struct Savepoint {
     settings: usize,
     /// Read-only or not, which ends with the savepoint whichever way that ends.
     read_only: bool,
+    /// Wishes of the transaction that were there before it.
+    wishes: usize,
     /// Portals made before it: these are left alone by a rollback to it.
     portals_made: u64,
 }
@@ -90,7 +92,7 @@ impl SqlSession {
     /// # Errors
     /// 40001 where another transaction was first.
     pub async fn sync(&mut self) -> Result<()> {
-        (self.copy, self.deadline) = (None, None);
+        (self.copy, self.remote_copy, self.deadline) = (None, None, None);
         if self.block != Block::None {
             return Ok(());
         }
@@ -101,6 +103,13 @@ impl SqlSession {
     async fn finish(&mut self) -> Result<()> {
         self.savepoints.clear();
         self.portals.clear();
+        let outgoing = match self.prepare_wishes() {
+            Ok(outgoing) => outgoing,
+            Err(error) => {
+                self.rollback();
+                return Err(error);
+            }
+        };
         // A transaction has written to a shard or to this server, but never to both.
         let remote = self.commit_remote().await;
         let done = match self.transaction.take() {
@@ -113,6 +122,9 @@ impl SqlSession {
             None => remote,
         };
         self.settings.end_transaction(done.is_ok());
+        if outgoing.is_some() {
+            self.settle_wishes(outgoing, done.is_ok());
+        }
         done
     }
 
@@ -154,6 +166,7 @@ impl SqlSession {
         self.savepoints.clear();
         self.portals.clear();
         self.settings.end_transaction(false);
+        self.forget_wishes(0);
         self.rollback_remote();
         if let Some(transaction) = self.transaction.take() {
             let engine = &self.shared.engine;
@@ -163,7 +176,8 @@ impl SqlSession {
 
     /// An error was told to the client: the implicit transaction is undone, or the block has failed.
     pub fn fail(&mut self) {
-        (self.copy, self.deadline) = (None, None);
+        (self.copy, self.remote_copy, self.deadline) = (None, None, None);
+        self.leave_copies();
         // Whoever asked for an end has got one.
         self.cancel.reset();
         match self.block {
@@ -221,6 +235,7 @@ impl SqlSession {
             mark: transaction.mark(),
             settings: self.settings.mark(),
             read_only: transaction.read_only,
+            wishes: self.wishes(),
             portals_made: self.portals_made,
         });
         self.transaction = Some(transaction);
@@ -250,7 +265,9 @@ impl SqlSession {
         transaction.rollback_to(&savepoint.mark, engine.catalog(), engine.store());
         transaction.read_only = savepoint.read_only;
         self.settings.rollback_to(savepoint.settings);
+        let wishes = savepoint.wishes;
         self.portals.retain(|_, portal| portal.number <= savepoint.portals_made);
+        self.forget_wishes(wishes);
         self.block = Block::Open;
         Ok(Executed::Complete("ROLLBACK".to_owned()))
     }
@@ -356,6 +373,7 @@ impl Drop for SqlSession {
     fn drop(&mut self) {
         self.cancel.cancel();
         self.rollback();
+        self.listen_to_nothing();
     }
 }
 

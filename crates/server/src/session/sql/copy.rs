@@ -56,7 +56,7 @@ pub(super) struct CopyIn {
     style: text::TextStyle,
 }
 
-fn options_of(options: &CopyOptions) -> Result<Options> {
+pub(super) fn options_of(options: &CopyOptions) -> Result<Options> {
     let format = match options.format {
         CopyFormat::Text => Format::Text,
         CopyFormat::Csv => Format::Csv,
@@ -86,6 +86,7 @@ impl SqlSession {
                 let computed = self.defaults_of(statement, defaults).await?;
                 self.start_copy_in(region, schema, targets, computed, options)
             }
+            CopyPlan::Into(into) => self.start_remote_copy(into),
             CopyPlan::Out { options, .. } => self.copy_out(statement, options, sink).await,
         }
     }
@@ -164,6 +165,9 @@ impl SqlSession {
     /// # Errors
     /// What the rows find; then the COPY is over.
     pub async fn copy_data(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.remote_copy.is_some() {
+            return Box::pin(self.take_remote_copy(bytes)).await;
+        }
         match &mut self.copy {
             Some(copy) => copy.decoder.push(bytes),
             None => return Err(Error::internal("data without a COPY")),
@@ -176,6 +180,9 @@ impl SqlSession {
     /// # Errors
     /// As [`Self::copy_data`].
     pub async fn copy_done(&mut self) -> Result<String> {
+        if self.remote_copy.is_some() {
+            return Box::pin(self.end_remote_copy()).await;
+        }
         match &mut self.copy {
             Some(copy) => {
                 copy.decoder.finish();
@@ -196,7 +203,8 @@ impl SqlSession {
     }
 
     /// The client gives up. Returns the error to tell it.
-    pub fn copy_fail(&mut self, message: &str) -> Error {
+    pub async fn copy_fail(&mut self, message: &str) -> Error {
+        Box::pin(self.give_up_copy()).await;
         self.end_copy();
         Error::new(ErrorCode::QueryCanceled, format!("COPY from stdin failed: {message}"))
     }
@@ -373,7 +381,7 @@ fn emptied<T, U>(vector: Vec<T>) -> Vec<U> {
 }
 
 /// Tells where in the data: in the detail, as there is no context field.
-fn at_line(error: Error, schema: &TableSchema, line: u64) -> Error {
+pub(super) fn at_line(error: Error, schema: &TableSchema, line: u64) -> Error {
     let place = match &error.fields().column {
         Some(column) => format!("COPY {}, line {line}, column {column}", schema.name),
         None => format!("COPY {}, line {line}", schema.name),

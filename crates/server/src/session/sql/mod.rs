@@ -10,6 +10,7 @@ mod cursor;
 mod explain;
 mod limit;
 mod locks;
+mod notify;
 mod plans;
 mod portal;
 mod prepared;
@@ -17,6 +18,7 @@ mod rows;
 mod run;
 mod settings;
 mod sharded;
+mod slow;
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -128,6 +130,12 @@ pub struct SqlSession {
     /// Portals made since the session began.
     portals_made: u64,
     copy: Option<copy::CopyIn>,
+    /// The same into shards.
+    remote_copy: Option<sharded::copy::RemoteCopy>,
+    /// What it has to do with channels.
+    mail: notify::Mail,
+    /// The way that the statement went, where it was about shards.
+    route: Option<ashlar_shard::routes::RouteKind>,
     notices: Vec<Notice>,
     cancel: CancelToken,
     /// When the statement that has arrived has to be done.
@@ -175,6 +183,9 @@ impl SqlSession {
             portals: HashMap::new(),
             portals_made: 0,
             copy: None,
+            mail: notify::Mail::default(),
+            route: None,
+            remote_copy: None,
             notices: Vec::new(),
             cancel: CancelToken::new(),
             deadline: None,
@@ -286,12 +297,16 @@ impl SqlSession {
     /// Whatever planning and running find.
     pub async fn run_simple<S: RowSink>(&mut self, statement: &Arc<SimpleStatement>, sink: &mut S) -> Result<Executed> {
         self.check_cancel()?;
-        let deadline = self.arrive();
+        let (deadline, watch) = (self.arrive(), self.watch());
         let cancel = self.cancel.clone();
+        let mut ran = None;
         let executed = {
             // Pinned where it is: who waits for it would copy it.
             let work = pin!(async {
                 let (planned, values) = self.plan_simple(statement).await?;
+                if watch.is_some() {
+                    ran = Some(Arc::clone(&planned));
+                }
                 if values.len() < planned.parameter_types.len() {
                     return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
                 }
@@ -300,6 +315,7 @@ impl SqlSession {
             });
             in_time(deadline, cancel, work).await
         };
+        self.tell_slow(watch, ran.as_deref(), executed.is_ok());
         self.done(executed)
     }
 
@@ -461,7 +477,7 @@ impl SqlSession {
             self.portals.insert(name.to_owned(), portal);
             return Err(cannot_run(name));
         }
-        let deadline = self.arrive();
+        let (deadline, watch) = (self.arrive(), self.watch());
         let cancel = self.cancel.clone();
         let executed = {
             // Pinned where it is: who waits for it would copy it.
@@ -473,6 +489,7 @@ impl SqlSession {
             });
             in_time(deadline, cancel, work).await
         };
+        self.tell_slow(watch, portal.statement.as_deref(), executed.is_ok());
         let executed = self.done(executed);
         // What is refused because the block has failed has not failed itself.
         if executed.is_err() && self.block != Block::Failed {

@@ -143,6 +143,7 @@ fn unlimited(sql_type: SqlType) -> SqlType {
     match sql_type {
         SqlType::Scalar(ScalarType::Varchar { .. }) => ScalarType::Varchar { length: None }.into(),
         SqlType::Array(ScalarType::Varchar { .. }) => SqlType::Array(ScalarType::Varchar { length: None }),
+        SqlType::Scalar(ScalarType::Char { .. }) => ScalarType::Text.into(),
         other => other,
     }
 }

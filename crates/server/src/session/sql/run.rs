@@ -17,6 +17,7 @@ use super::carried::Carried;
 use super::portal::{Portal, Progress, Tag};
 use super::rows::RowSource;
 use super::{Block, Executed, Notice, RowSink, SqlSession};
+use crate::session::channels::Wish;
 
 /// How often a statement outside of a block is tried again after a conflict, before the client is told.
 const CONFLICT_RETRIES_MAX: u32 = 20;
@@ -497,8 +498,14 @@ impl SqlSession {
     }
 
     async fn run_ddl(&mut self, statement: &ddl::Ddl) -> Result<Executed> {
-        self.refuse_write(true, &Kind::Empty)?;
+        if let Some(placed) = self.placed(statement)? {
+            return Box::pin(self.run_ddl(&placed)).await;
+        }
         let in_block = self.block != Block::None || !self.alone;
+        if let Some(executed) = self.truncate_remote(statement, in_block).await? {
+            return Ok(executed);
+        }
+        self.refuse_write(true, &Kind::Empty)?;
         let transaction = self.take_transaction();
         let mark = transaction.mark();
         let engine = self.engine()?;
@@ -591,6 +598,19 @@ impl SqlSession {
                 self.send_own_rows(portal, vec![row], Tag::Counted("SELECT"), rows_max, sink).await
             }
             SessionCommand::Nothing(tag) => done(tag),
+            SessionCommand::Listen(channel) => {
+                self.wish(Wish::Listen(channel.clone()))?;
+                done("LISTEN")
+            }
+            SessionCommand::Unlisten(channel) => {
+                self.wish(Wish::Unlisten(channel.clone()))?;
+                done("UNLISTEN")
+            }
+            SessionCommand::Notify { channel, payload } => {
+                let wish = self.notification(channel, payload);
+                self.wish(wish)?;
+                done("NOTIFY")
+            }
             SessionCommand::DiscardAll => {
                 if self.is_in_block() {
                     return Err(Error::new(
@@ -601,6 +621,7 @@ impl SqlSession {
                 self.prepared.clear();
                 self.portals.clear();
                 self.settings.reset_all()?;
+                self.listen_to_nothing();
                 done("DISCARD ALL")
             }
             SessionCommand::Prepare { name, types, text } => {
@@ -705,7 +726,7 @@ pub(super) fn select_of(statement: &ashlar_query::Statement) -> Option<&SelectPl
         },
         Kind::Copy(plan) => match plan.as_ref() {
             ashlar_query::copy::CopyPlan::Out { select, .. } => Some(select),
-            ashlar_query::copy::CopyPlan::In { .. } => None,
+            ashlar_query::copy::CopyPlan::In { .. } | ashlar_query::copy::CopyPlan::Into(_) => None,
         },
         _ => None,
     }

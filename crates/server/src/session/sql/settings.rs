@@ -44,6 +44,9 @@ enum Rule {
 /// What a client is told beside its results, and what is left out then.
 const SEVERITIES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
 
+/// The setting of how long a statement may take without being told of in the log.
+const LOG_MIN_DURATION: &str = "log_min_duration_statement";
+
 /// Name, default, rule, and whether clients are told.
 const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("application_name", "", Rule::Any, true),
@@ -54,7 +57,9 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("DateStyle", "ISO, MDY", Rule::Only(&["iso, mdy", "iso", "iso,mdy", "mdy", "mdy, iso", "iso, us", "us"]), true),
     // Deadlocks are found when they arise: this is how long PostgreSQL waits before it looks.
     ("deadlock_timeout", "1000", Rule::Milliseconds, false),
-    ("default_table_access_method", "grid", Rule::OneOf(&["grid", "heap"]), false),
+    // Ours: the servers of tables that are sharded by default, with commas; all where it is empty.
+    ("default_sharding_servers", "", Rule::Any, false),
+    ("default_table_access_method", "grid", Rule::OneOf(&["grid", "heap", "sharded"]), false),
     ("default_tablespace", "", Rule::Only(&[""]), false),
     ("default_transaction_deferrable", "off", Rule::Bool, false),
     ("default_transaction_isolation", "read committed", Rule::Isolation, false),
@@ -70,6 +75,8 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     // Ours: whose operators join, where `operators` is not 'stock'.
     ("join_operators", "stock", Rule::OneOf(&["own", "stock"]), false),
     ("lock_timeout", "0", Rule::Milliseconds, false),
+    // -1 for no limit.
+    (LOG_MIN_DURATION, "-1", Rule::Milliseconds, false),
     ("maintenance_work_mem", "65536", Rule::Kilobytes(1024), false),
     ("max_identifier_length", "63", Rule::Fixed, false),
     ("max_index_keys", "32", Rule::Fixed, false),
@@ -123,6 +130,8 @@ pub(super) struct Settings {
     pub(super) modes: Modes,
     pub(super) statement_timeout_ms: u64,
     pub(super) lock_timeout_ms: u64,
+    /// Statements that take as long are told of in the log; `None`: none are.
+    pub(super) log_min_duration_ms: Option<u64>,
     /// The least severe of what a client wants to be told, as a number of [`SEVERITIES`].
     min_severity: usize,
     /// Whose operators plans are made of.
@@ -170,6 +179,7 @@ impl Settings {
             modes: Modes::default(),
             statement_timeout_ms: 0,
             lock_timeout_ms: 0,
+            log_min_duration_ms: None,
             min_severity: 0,
             operators: Operators::default(),
             sharded_snapshots: false,
@@ -335,6 +345,7 @@ impl Settings {
                 "sharded_reads" => self.sharded_snapshots = value == "snapshot",
                 "statement_timeout" => self.statement_timeout_ms = value.parse().unwrap_or(0),
                 "lock_timeout" => self.lock_timeout_ms = value.parse().unwrap_or(0),
+                LOG_MIN_DURATION => self.log_min_duration_ms = value.parse().ok(),
                 "idle_session_timeout" => self.idle_session_timeout_ms = value.parse().unwrap_or(0),
                 "idle_in_transaction_session_timeout" => {
                     self.idle_in_transaction_timeout_ms = value.parse().unwrap_or(0);
@@ -452,6 +463,7 @@ fn accepted(number: usize, value: &str) -> Result<String> {
         Rule::Zone => Zone::parse(value)
             .map_err(|error| if error.fields().detail.is_some() { error } else { invalid(name, value) })?
             .to_string(),
+        Rule::Milliseconds if name == LOG_MIN_DURATION && value.trim() == "-1" => "-1".to_owned(),
         Rule::Milliseconds => duration::milliseconds(name, value)?.to_string(),
         Rule::Isolation => isolation(name, value)?.name().to_owned(),
         Rule::Bool => match boolean(value) {

@@ -5,6 +5,8 @@
 //! of several the connection of the first shard stays with the session until the end: it is the one that BEGIN and COMMIT go to.
 //! What needs more than one shard is put together by `gather` where that is enough, and the engine's to read where not.
 
+pub(super) mod copy;
+mod ddl;
 mod gather;
 
 use std::borrow::Cow;
@@ -23,6 +25,7 @@ use ashlar_shard::deadlock::{self, Stand};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::{Lease, Pool};
 use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement};
+use ashlar_shard::routes::RouteKind;
 use ashlar_store::Reservation;
 
 use self::gather::Kept;
@@ -275,7 +278,7 @@ impl SqlSession {
         Ok(portal)
     }
 
-    /// Runs a statement about shards.
+    /// Runs a statement about shards, and counts what it costs.
     pub(super) async fn run_sharded<S: RowSink>(
         &mut self,
         portal: &mut Portal,
@@ -285,6 +288,25 @@ impl SqlSession {
         describe: bool,
     ) -> Result<Executed> {
         let Kind::Sharded(plan) = &statement.kind else { return Err(Error::internal("this is not about shards")) };
+        let (started, mut kind) = (clock::monotonic(), RouteKind::OneShard);
+        let done = self.run_routed(portal, (statement, plan), rows_max, sink, describe, &mut kind).await;
+        if let Ok(fleet) = self.fleet() {
+            let rows = done.as_ref().ok().map(rows_of);
+            self.route = Some(kind);
+            plan.counters(fleet.routes(), kind).note(clock::monotonic().duration_since(started), rows);
+        }
+        done
+    }
+
+    async fn run_routed<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        (statement, plan): (&Arc<ashlar_query::Statement>, &ShardedPlan),
+        rows_max: usize,
+        sink: &mut S,
+        describe: bool,
+        kind: &mut RouteKind,
+    ) -> Result<Executed> {
         // It is run once: more of its rows are asked for by its portal.
         let raw = portal.raw.take();
         if !describe && raw.is_none() {
@@ -331,10 +353,12 @@ impl SqlSession {
             {
                 let several =
                     Several { forward, values: &values, declared: &types, has_rows: true, rows_max, describe };
+                *kind = RouteKind::Shards;
                 if let Some(executed) = Box::pin(self.gather(portal, plan, &several, sink)).await? {
                     return Ok(executed);
                 }
             }
+            *kind = RouteKind::Engine;
             return Box::pin(self.run_by_engine(portal, statement, (&types, &values), rows_max, sink, describe)).await;
         };
         if is_write {
@@ -348,6 +372,7 @@ impl SqlSession {
             }
         }
         if !is_one_shard(&decision) {
+            *kind = RouteKind::Shards;
             self.check_remote_write()?;
             let has_rows = plan.route.has_rows();
             let several = Several { forward, values: &values, declared: &declared, has_rows, rows_max, describe };
@@ -601,6 +626,11 @@ impl SqlSession {
         }
     }
 
+    /// A connection in the middle of a COPY that nobody goes on with is of no use any more.
+    pub(super) fn leave_copies(&mut self) {
+        self.remotes.iter_mut().for_each(|remote| remote.lease.give_up());
+    }
+
     /// ROLLBACK on the shards, beside the session.
     pub(super) fn rollback_remote(&mut self) {
         self.remotes.drain(..).for_each(|remote| remote.lease.abandon());
@@ -743,6 +773,14 @@ fn ended_as(ended: Ended, progress: &mut Progress, portal: &str, server: &str) -
             *progress = Progress::Done;
             Executed::Empty
         }
+    }
+}
+
+/// The rows that a statement has given or changed, as its tag says.
+fn rows_of(executed: &Executed) -> u64 {
+    match executed {
+        Executed::Complete(tag) => tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()).unwrap_or(0),
+        Executed::Empty | Executed::Suspended | Executed::CopyIn { .. } => 0,
     }
 }
 

@@ -60,6 +60,12 @@ impl SqlSession {
                     self.set(&name, value.text(parameters).as_deref(), is_local)?;
                     Value::Text(self.show(&name)?.into())
                 }
+                Function::Notify([channel, payload]) => {
+                    let channel = channel.text(parameters).unwrap_or_default();
+                    let wish = self.notification(&channel, &payload.text(parameters).unwrap_or_default());
+                    self.wish(wish)?;
+                    Value::Text("".into())
+                }
                 Function::CurrentSetting(name, missing_ok) => {
                     let missing = missing_ok.as_ref().map(|missing| missing.text(parameters));
                     match (name.text(parameters), missing) {

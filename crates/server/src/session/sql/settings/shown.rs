@@ -15,6 +15,10 @@ const ABOUT: &[(&str, &str)] = &[
     ("client_min_messages", "Sets the message levels that are sent to the client."),
     ("DateStyle", "Sets the display format for date and time values."),
     ("deadlock_timeout", "Sets the time to wait on a lock before checking for deadlock."),
+    (
+        "default_sharding_servers",
+        "Sets the servers of tables that are sharded by default, separated by commas; none means all.",
+    ),
     ("default_table_access_method", "Sets the default table access method for new tables."),
     ("default_tablespace", "Sets the default tablespace to create tables and indexes in."),
     ("default_transaction_deferrable", "Sets the default deferrable status of new transactions."),
@@ -33,6 +37,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("jit", "Allow JIT compilation."),
     ("join_operators", "Sets whose operators join by equal keys: the server's own, or DataFusion's stock ones."),
     ("lock_timeout", "Sets the maximum allowed duration of any wait for a lock."),
+    ("log_min_duration_statement", "Sets the minimum execution time above which all statements will be logged."),
     ("maintenance_work_mem", "Sets the maximum memory to be used for maintenance operations."),
     ("max_identifier_length", "Shows the maximum identifier length."),
     ("max_index_keys", "Shows the maximum number of index keys."),

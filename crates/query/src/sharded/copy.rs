@@ -1,0 +1,111 @@
+//! COPY FROM STDIN of a sharded table: which columns, where the key is in the data, what shards are told.
+//!
+//! Planned here, carried out by the session, which has the connections.
+
+use std::sync::Arc;
+
+use ashlar_base::{ColumnDefault, Error, Result, Value};
+use ashlar_functions::quoting::quote_ident;
+use ashlar_shard::rules::{Generator, Placement, Shard};
+
+use super::ShardedTable;
+use crate::copy::{CopyFormat, CopyOptions};
+
+/// Where a column of the sharding key is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KeySource {
+    /// In the data, at this place.
+    Field(usize),
+    /// The same in every row.
+    Constant(Value),
+    /// Made for each row.
+    Made,
+}
+
+/// See the module.
+pub struct CopyInto {
+    /// The table.
+    pub table: Arc<ShardedTable>,
+    /// Ordinals of the columns that the input has.
+    pub targets: Vec<usize>,
+    /// By column of the sharding key.
+    pub key: Vec<KeySource>,
+    /// The column whose values are made here, as the input has none of it.
+    pub made: Option<(usize, Generator)>,
+    /// The form.
+    pub options: CopyOptions,
+}
+
+impl CopyInto {
+    /// # Errors
+    /// 0A000 where a value that the input has not would have to be known here.
+    pub(crate) fn new(table: &Arc<ShardedTable>, targets: Vec<usize>, options: CopyOptions) -> Result<Self> {
+        let rule = &table.routed.rule;
+        let columns = &table.schema.columns;
+        let made = rule.generated().filter(|(ordinal, _)| !targets.contains(ordinal));
+        let refused = |ordinal: usize, why: &str| {
+            let name = &columns[ordinal].name;
+            let message = format!("COPY that leaves out column \"{name}\" {why} is not supported");
+            Err(Error::unsupported(message).with_hint("Have the column in the data."))
+        };
+        let mut key = Vec::with_capacity(rule.key().len());
+        for ordinal in rule.key() {
+            key.push(match targets.iter().position(|target| target == ordinal) {
+                Some(place) => KeySource::Field(place),
+                None if made.is_some_and(|(made, _)| made == *ordinal) => KeySource::Made,
+                None => match &columns[*ordinal].default {
+                    None => KeySource::Constant(Value::Null),
+                    Some(ColumnDefault::Constant(value)) => KeySource::Constant(value.clone()),
+                    Some(_) => return refused(*ordinal, "of the sharding key, whose default is computed"),
+                },
+            });
+        }
+        let is_computed = |ordinal: &usize| {
+            let is_left_out = !targets.contains(ordinal) && made.is_none_or(|(made, _)| made != *ordinal);
+            is_left_out && matches!(columns[*ordinal].default, Some(ColumnDefault::Expression(_)))
+        };
+        // Each copy of a row would have a value of its own.
+        if rule.placement() == Placement::Broadcast
+            && let Some(ordinal) = (0..columns.len()).find(is_computed)
+        {
+            return refused(ordinal, "of a table that is on all servers, whose default is computed,");
+        }
+        Ok(Self { table: Arc::clone(table), targets, key, made, options })
+    }
+
+    /// Whether one shard takes the data as it is.
+    pub fn is_passed_on(&self) -> bool {
+        self.table.routed.rule.shards().len() == 1 && self.made.is_none()
+    }
+
+    /// What a shard is told: that rows come in the plain form, or as the client sends them.
+    pub fn text(&self, shard: &Shard) -> String {
+        let ordinals = self.targets.iter().copied().chain(self.made.map(|(ordinal, _)| ordinal));
+        let names: Vec<String> =
+            ordinals.map(|ordinal| quote_ident(&self.table.schema.columns[ordinal].name)).collect();
+        let (schema, table) = (quote_ident(&shard.schema), quote_ident(&shard.table));
+        format!("COPY {schema}.{table} ({}) FROM STDIN{}", names.join(", "), self.form())
+    }
+
+    fn form(&self) -> String {
+        let options = &self.options;
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        let byte = |byte: u8| quoted(&char::from(byte).to_string());
+        let header = if options.header { ", HEADER" } else { "" };
+        match (options.format, self.is_passed_on()) {
+            (CopyFormat::Binary, _) => " WITH (FORMAT binary)".to_owned(),
+            (_, false) => String::new(),
+            (CopyFormat::Text, true) => {
+                let (delimiter, null) = (byte(options.delimiter), quoted(&options.null));
+                format!(" WITH (FORMAT text, DELIMITER {delimiter}, NULL {null}{header})")
+            }
+            (CopyFormat::Csv, true) => format!(
+                " WITH (FORMAT csv, DELIMITER {}, NULL {}, QUOTE {}, ESCAPE {}{header})",
+                byte(options.delimiter),
+                quoted(&options.null),
+                byte(options.quote),
+                byte(options.escape)
+            ),
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! Indexes, keys and upkeep of sharded tables: the same on every shard.
+//!
+//! An index is kept with its table, as the statement that made it: its name is taken, and it can be dropped again. Where a shard's
+//! table has another name than the table, its index has the same end to its name.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_functions::quoting::quote_ident;
+use ashlar_shard::backend::Settings;
+use ashlar_shard::catalog::Known;
+use ashlar_shard::fleet::Fleet;
+use ashlar_shard::rules::{Placement, Shard};
+use pg_query::NodeEnum;
+use pg_query::protobuf::{
+    AlterTableStmt, AlterTableType, ConstrType, DropBehavior, DropStmt, IndexStmt, ObjectType, RangeVar, TruncateStmt,
+    VacuumRelation, VacuumStmt,
+};
+
+use super::ShardedTable;
+use super::alter::{find, kept_statement};
+use super::ddl::{define_in, dropping, for_each_server};
+use crate::catalog::{CatalogState, Table};
+use crate::ddl::{Done, free_name, object_name, relation_name};
+use crate::engine::Engine;
+use crate::grammar;
+use crate::means::Means;
+use crate::statement::statement_text;
+
+/// Bytes of a name on a shard.
+const NAME_BYTES_MAX: usize = 63;
+
+/// Between the statements that are kept of a table.
+const BETWEEN: &str = "\n;\n";
+
+/// What servers are sent: names and statements.
+pub type Work = Vec<(String, String)>;
+
+/// Runs statements on several shards: on all or on none.
+async fn everywhere(fleet: &Arc<Fleet>, means: &Means, work: &Work) -> Result<()> {
+    fleet.on_all(&means.role, work).await.map_err(|partial| {
+        let done = partial.done.join(", ");
+        if done.is_empty() {
+            partial.error
+        } else {
+            partial.error.with_detail(format!("It was done on shards {done} only."))
+        }
+    })
+}
+
+fn add(work: &mut Work, more: Work) {
+    for (server, text) in more {
+        match work.iter_mut().find(|(known, _)| *known == server) {
+            Some((_, all)) => all.push_str(&text),
+            None => work.push((server, text)),
+        }
+    }
+}
+
+fn in_block_refused(what: &str) -> Error {
+    Error::unsupported(format!("{what} of a sharded table in a transaction block is not supported"))
+}
+
+fn changed(name: &str) -> Error {
+    let message = format!("table \"{name}\" was changed by somebody else meanwhile");
+    Error::new(ErrorCode::ObjectNotInPrerequisiteState, message).with_hint("Try again.")
+}
+
+/// What an index or a constraint of a table is called on a shard.
+fn on_shard(name: &str, table: &ShardedTable, shard: &Shard) -> Result<String> {
+    let own = table.schema.name.as_str();
+    let name = match shard.table.strip_prefix(own) {
+        Some(end) => format!("{name}{end}"),
+        None => format!("{name}_{}", shard.table),
+    };
+    if name.len() <= NAME_BYTES_MAX {
+        return Ok(name);
+    }
+    let message = format!("\"{name}\" would be too long a name on shard \"{}\"", shard.server);
+    Err(Error::new(ErrorCode::InvalidName, message).with_hint("Give a shorter one."))
+}
+
+fn at_shard(relation: &mut Option<RangeVar>, shard: &Shard) {
+    if let Some(relation) = relation {
+        (relation.schemaname, relation.relname) = (shard.schema.to_string(), shard.table.to_string());
+    }
+}
+
+/// The table as it is named here.
+fn relation_of(name: &str) -> RangeVar {
+    RangeVar { relname: name.to_owned(), inh: true, relpersistence: "p".to_owned(), ..RangeVar::default() }
+}
+
+/// Indexes that are kept: their names and their tables'.
+fn indexes(known: &Known) -> Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    for (table, text) in &known.tables {
+        for parsed in grammar::parse(text)? {
+            if let NodeEnum::IndexStmt(index) = parsed.node {
+                found.push((index.idxname, table.clone()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Keeps something else of a table.
+fn keep(fleet: &Fleet, name: &str, before: &str, text: &str) -> Result<()> {
+    fleet.catalog().change(|known| match known.tables.get_mut(name) {
+        Some(now) if *now == *before => {
+            *now = text.to_owned();
+            Ok(())
+        }
+        _ => Err(changed(name)),
+    })
+}
+
+fn kept_of(fleet: &Fleet, name: &str) -> Result<String> {
+    fleet.catalog().known().tables.get(name).cloned().ok_or_else(|| changed(name))
+}
+
+/// CREATE INDEX on a sharded table.
+///
+/// # Errors
+/// 42P07, 42703; 0A000 for a unique one that shards could not keep; what a shard says, and then none has it.
+pub(crate) async fn create_index(
+    engine: &Engine,
+    table: &Arc<ShardedTable>,
+    statement: &IndexStmt,
+    in_block: bool,
+    means: &Means,
+) -> Result<Done> {
+    if in_block {
+        return Err(in_block_refused("CREATE INDEX"));
+    }
+    if statement.concurrent {
+        return Err(Error::unsupported("CREATE INDEX CONCURRENTLY of a sharded table is not supported")
+            .with_hint("Without CONCURRENTLY, writers wait until the index is made."));
+    }
+    let fleet = &table.fleet;
+    let _altering = fleet.altering().lock().await;
+    let own = table.schema.name.clone();
+    let mut names = Vec::new();
+    for parameter in &statement.index_params {
+        let Some(NodeEnum::IndexElem(element)) = &parameter.node else { continue };
+        if element.expr.is_none() && table.schema.column(&element.name).is_none() {
+            let message = format!("column \"{}\" does not exist", element.name);
+            return Err(Error::new(ErrorCode::UndefinedColumn, message));
+        }
+        names.push(if element.expr.is_none() { element.name.clone() } else { "expr".to_owned() });
+    }
+    check_unique(table, statement, &names)?;
+    let state = engine.catalog().current();
+    let taken = indexes(&fleet.catalog().known())?;
+    let is_taken = |name: &str| state.is_relation(name) || taken.iter().any(|(index, _)| *index == *name);
+    let name = match statement.idxname.as_str() {
+        "" => free_name(&own, &names, "idx", is_taken),
+        given => given.to_owned(),
+    };
+    if is_taken(&name) {
+        let message = format!("relation \"{name}\" already exists");
+        if !statement.if_not_exists {
+            return Err(Error::new(ErrorCode::DuplicateTable, message));
+        }
+        return Ok(Done::notice("CREATE INDEX", ErrorCode::DuplicateTable, format!("{message}, skipping")));
+    }
+    let plain = IndexStmt {
+        idxname: name.clone(),
+        relation: Some(relation_of(&own)),
+        if_not_exists: false,
+        ..statement.clone()
+    };
+    let kept = kept_of(fleet, &own)?;
+    let text = format!("{kept}{BETWEEN}{}", statement_text(&NodeEnum::IndexStmt(Box::new(plain.clone())))?);
+    let work = for_each_server(table, |shard| {
+        let mut sent = plain.clone();
+        sent.idxname = on_shard(&name, table, shard)?;
+        at_shard(&mut sent.relation, shard);
+        statement_text(&NodeEnum::IndexStmt(Box::new(sent))).map(|text| format!("{text};"))
+    })?;
+    everywhere(fleet, means, &work).await?;
+    keep(fleet, &own, &kept, &text)?;
+    Ok(Done::tag("CREATE INDEX"))
+}
+
+/// 0A000 where equal values could be on two shards.
+fn check_unique(table: &ShardedTable, statement: &IndexStmt, names: &[String]) -> Result<()> {
+    let rule = &table.routed.rule;
+    let is_divided = rule.placement() == Placement::Sharded && rule.shards().len() > 1;
+    let is_plain = |ordinal: &usize| names.contains(&table.schema.columns[*ordinal].name);
+    if !statement.unique || !is_divided || rule.key().iter().all(is_plain) {
+        return Ok(());
+    }
+    Err(Error::unsupported("a unique index of a sharded table that has not its whole sharding key is not supported")
+        .with_hint("Equal values may be on different shards: add the columns of the sharding key."))
+}
+
+/// The sharded tables whose indexes a DROP INDEX names, with these; `None` where it names none of them.
+///
+/// # Errors
+/// 0A000 where they are not all that it names.
+pub(crate) fn dropped(engine: &Engine, statement: &DropStmt) -> Result<Option<Vec<(String, Arc<ShardedTable>)>>> {
+    let state = engine.catalog().current();
+    let Some(fleet) = state.fleet().filter(|_| state.has_sharded()) else { return Ok(None) };
+    let known = indexes(&fleet.catalog().known())?;
+    let (mut found, mut others) = (Vec::new(), 0);
+    for object in &statement.objects {
+        let Some(name) = object_name(object, true, &mut Done::tag(""))? else { continue };
+        let of = known.iter().find(|(index, _)| *index == name);
+        match of.and_then(|(_, table)| find(&state, table)) {
+            Some(table) => found.push((name, table)),
+            None => others += 1,
+        }
+    }
+    match (found.is_empty(), others) {
+        (true, _) => Ok(None),
+        (false, 0) => Ok(Some(found)),
+        (false, _) => {
+            Err(Error::unsupported("DROP of an index of a sharded table together with others is not supported"))
+        }
+    }
+}
+
+/// DROP INDEX of sharded tables.
+///
+/// # Errors
+/// What a shard says; then none has dropped any.
+pub(crate) async fn drop_indexes(
+    indexes: &[(String, Arc<ShardedTable>)],
+    statement: &DropStmt,
+    in_block: bool,
+    means: &Means,
+) -> Result<Done> {
+    if in_block {
+        return Err(in_block_refused("DROP INDEX"));
+    }
+    if statement.concurrent {
+        return Err(Error::unsupported("DROP INDEX CONCURRENTLY of a sharded table is not supported"));
+    }
+    let Some((_, first)) = indexes.first() else { return Ok(Done::tag("DROP INDEX")) };
+    let fleet = &first.fleet;
+    let _altering = fleet.altering().lock().await;
+    let cascade = if statement.behavior == DropBehavior::DropCascade as i32 { " CASCADE" } else { "" };
+    let mut work = Work::new();
+    for (name, table) in indexes {
+        add(
+            &mut work,
+            for_each_server(table, |shard| {
+                let index = quote_ident(&on_shard(name, table, shard)?);
+                Ok(format!("DROP INDEX {}.{index}{cascade};", quote_ident(&shard.schema)))
+            })?,
+        );
+    }
+    everywhere(fleet, means, &work).await?;
+    for (name, table) in indexes {
+        let own = &table.schema.name;
+        let kept = kept_of(fleet, own)?;
+        let left = grammar::parse(&kept)?
+            .into_iter()
+            .filter(|parsed| !matches!(&parsed.node, NodeEnum::IndexStmt(index) if index.idxname == *name));
+        let left: Vec<String> = left.map(|parsed| parsed.text).collect();
+        keep(fleet, own, &kept, &left.join(BETWEEN))?;
+    }
+    Ok(Done::tag("DROP INDEX"))
+}
+
+/// Whether an ALTER TABLE adds keys, and nothing else.
+pub(crate) fn adds_keys(statement: &AlterTableStmt) -> bool {
+    let is_key = |command: &pg_query::Node| {
+        let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { return false };
+        let def = command.def.as_ref().and_then(|def| def.node.as_ref());
+        let Some(NodeEnum::Constraint(constraint)) = def else { return false };
+        command.subtype == AlterTableType::AtAddConstraint as i32
+            && [ConstrType::ConstrPrimary as i32, ConstrType::ConstrUnique as i32].contains(&constraint.contype)
+    };
+    statement.objtype == ObjectType::ObjectTable as i32
+        && !statement.cmds.is_empty()
+        && statement.cmds.iter().all(is_key)
+}
+
+/// ALTER TABLE ... ADD PRIMARY KEY and ADD UNIQUE of a sharded table.
+///
+/// # Errors
+/// 0A000 for a key that has not the whole sharding key; what a shard says, and then none has it.
+pub(crate) async fn add_keys(
+    engine: &Engine,
+    table: &Arc<ShardedTable>,
+    statement: &AlterTableStmt,
+    in_block: bool,
+    means: &Means,
+) -> Result<Done> {
+    if in_block {
+        return Err(in_block_refused("ALTER TABLE"));
+    }
+    for command in &statement.cmds {
+        let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
+        let def = command.def.as_ref().and_then(|def| def.node.as_ref());
+        let Some(NodeEnum::Constraint(constraint)) = def else { continue };
+        if constraint.deferrable || !constraint.indexname.is_empty() {
+            return Err(Error::unsupported("this form of ALTER TABLE of a sharded table is not supported"));
+        }
+    }
+    let fleet = &table.fleet;
+    let _altering = fleet.altering().lock().await;
+    let own = table.schema.name.clone();
+    let kept = kept_of(fleet, &own)?;
+    let plain = AlterTableStmt { relation: Some(relation_of(&own)), missing_ok: false, ..statement.clone() };
+    let text = format!("{kept}{BETWEEN}{}", statement_text(&NodeEnum::AlterTableStmt(plain.clone()))?);
+    // Beside the tables that stay: what it is called is not taken by itself.
+    let mut draft = engine.catalog().draft();
+    engine.catalog().put(&mut draft, &own, None);
+    let altered = define_in(engine, fleet, draft.state(), &own, &kept_statement(&own, &text)?)?;
+    if find(&engine.catalog().current(), &own).is_none_or(|now| !Arc::ptr_eq(&now, table)) {
+        return Err(changed(&own));
+    }
+    let work = for_each_server(&altered, |shard| {
+        let mut sent = plain.clone();
+        at_shard(&mut sent.relation, shard);
+        for command in &mut sent.cmds {
+            if let Some(NodeEnum::AlterTableCmd(command)) = &mut command.node
+                && let Some(def) = &mut command.def
+                && let Some(NodeEnum::Constraint(constraint)) = &mut def.node
+                && !constraint.conname.is_empty()
+            {
+                constraint.conname = on_shard(&constraint.conname, table, shard)?;
+            }
+        }
+        statement_text(&NodeEnum::AlterTableStmt(sent)).map(|text| format!("{text};"))
+    })?;
+    everywhere(fleet, means, &work).await?;
+    work.iter().for_each(|(server, _)| fleet.forget(server));
+    keep(fleet, &own, &kept, &text)?;
+    let mut draft = engine.catalog().draft();
+    engine.catalog().put(&mut draft, &own, Some(Table::Sharded(Arc::new(altered))));
+    engine.catalog().publish(&draft, || Ok(()))?;
+    Ok(Done::tag("ALTER TABLE"))
+}
+
+/// DROP TABLE of several sharded tables at once.
+///
+/// # Errors
+/// What a shard says; then all of them are there, unless the detail says where not.
+pub(crate) async fn drop_tables(engine: &Engine, tables: &[Arc<ShardedTable>], means: &Means) -> Result<()> {
+    let Some(first) = tables.first() else { return Ok(()) };
+    let mut work = Work::new();
+    for table in tables {
+        add(&mut work, dropping(table)?);
+    }
+    everywhere(&first.fleet, means, &work).await?;
+    first.fleet.catalog().change(|known| {
+        tables.iter().for_each(|table| drop(known.tables.remove(&table.schema.name)));
+        Ok(())
+    })?;
+    let mut draft = engine.catalog().draft();
+    for table in tables {
+        engine.catalog().put(&mut draft, &table.schema.name, None);
+    }
+    engine.catalog().publish(&draft, || Ok(())).map(drop)
+}
+
+/// The tables that a VACUUM or an ANALYZE names.
+fn vacuumed(statement: &VacuumStmt) -> impl Iterator<Item = &VacuumRelation> {
+    statement.rels.iter().filter_map(|relation| match &relation.node {
+        Some(NodeEnum::VacuumRelation(relation)) => Some(relation),
+        _ => None,
+    })
+}
+
+/// Whether a VACUUM or an ANALYZE is about sharded tables.
+///
+/// # Errors
+/// 0A000 where it is about others, too.
+pub(crate) fn is_upkeep(catalog: &CatalogState, statement: &VacuumStmt) -> Result<bool> {
+    if !catalog.has_sharded() {
+        return Ok(false);
+    }
+    let (mut here, mut there) = (0, 0);
+    for relation in vacuumed(statement) {
+        match find(catalog, &relation_name(relation.relation.as_ref())?) {
+            Some(_) => there += 1,
+            None => here += 1,
+        }
+    }
+    if here > 0 && there > 0 {
+        return Err(Error::unsupported("VACUUM and ANALYZE of sharded tables together with others are not supported"));
+    }
+    Ok(there > 0)
+}
+
+/// VACUUM and ANALYZE of sharded tables: on one shard after the other.
+///
+/// # Errors
+/// 25001; what a shard says, and then it is done on those before it.
+pub(crate) async fn upkeep(engine: &Engine, statement: &VacuumStmt, in_block: bool, means: &Means) -> Result<Done> {
+    let tag = if statement.is_vacuumcmd { "VACUUM" } else { "ANALYZE" };
+    if in_block && statement.is_vacuumcmd {
+        return Err(Error::new(ErrorCode::ActiveTransaction, "VACUUM cannot run inside a transaction block"));
+    }
+    let state = engine.catalog().current();
+    for relation in vacuumed(statement) {
+        let name = relation_name(relation.relation.as_ref())?;
+        let table = find(&state, &name).ok_or_else(|| changed(&name))?;
+        for shard in table.routed.rule.shards() {
+            let mut own = relation.clone();
+            at_shard(&mut own.relation, shard);
+            let rels = vec![pg_query::Node { node: Some(NodeEnum::VacuumRelation(own)) }];
+            let text = statement_text(&NodeEnum::VacuumStmt(VacuumStmt { rels, ..statement.clone() }))?;
+            let (fleet, settings) = (&table.fleet, Settings::default());
+            let mut lease = fleet.lend(fleet.pool_of_queries(), &shard.server, &means.role, &settings).await?;
+            lease.run(&text).await?;
+        }
+    }
+    Ok(Done::tag(tag))
+}
+
+/// What servers are sent for a TRUNCATE of sharded tables, to be a part of a transaction; `None` where it is about others.
+///
+/// # Errors
+/// 3F000
+pub fn truncating(state: &CatalogState, statement: &TruncateStmt) -> Result<Option<Work>> {
+    if statement.restart_seqs || statement.behavior == DropBehavior::DropCascade as i32 || !state.has_sharded() {
+        return Ok(None);
+    }
+    let mut lists: Vec<(String, Vec<String>)> = Vec::new();
+    for relation in &statement.relations {
+        let Some(NodeEnum::RangeVar(relation)) = &relation.node else { return Ok(None) };
+        let Some(table) = find(state, &relation_name(Some(relation))?) else { return Ok(None) };
+        for shard in table.routed.rule.shards() {
+            let name = format!("{}.{}", quote_ident(&shard.schema), quote_ident(&shard.table));
+            match lists.iter_mut().find(|(server, _)| *server == *shard.server) {
+                Some((_, names)) => names.push(name),
+                None => lists.push((shard.server.to_string(), vec![name])),
+            }
+        }
+    }
+    Ok(Some(lists.into_iter().map(|(server, names)| (server, format!("TRUNCATE {}", names.join(", ")))).collect()))
+}

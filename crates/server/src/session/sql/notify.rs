@@ -1,0 +1,163 @@
+//! LISTEN, UNLISTEN and NOTIFY: wishes of a transaction that come true when it commits.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_store::Reservation;
+
+use super::{Block, SqlSession};
+use crate::session::channels::{Letters, Mailbox, Notification, Wish, listening};
+
+/// Bytes that a payload stays below, as in PostgreSQL.
+const PAYLOAD_BYTES_MAX: usize = 8000;
+
+/// Bytes that the name of a channel stays below.
+const CHANNEL_BYTES_MAX: usize = 64;
+
+/// What a session has to do with channels.
+#[derive(Default)]
+pub(super) struct Mail {
+    /// There from its first LISTEN on.
+    mailbox: Option<Arc<Mailbox>>,
+    listening: BTreeSet<String>,
+    wishes: Vec<Wish>,
+    /// Pays for the wishes.
+    held: Option<Reservation>,
+}
+
+/// What is to be done when a transaction has committed, and undone when it has not.
+pub(super) struct Outgoing {
+    letters: Letters,
+    listening: BTreeSet<String>,
+    /// Channels that are listened to already, so that the transaction hears itself.
+    new: Vec<String>,
+}
+
+impl SqlSession {
+    /// Notes a wish of the transaction.
+    pub(super) fn wish(&mut self, wish: Wish) -> Result<()> {
+        let bytes = match &wish {
+            Wish::Notify(notification) => {
+                check_channel(&notification.channel)?;
+                if notification.payload.len() >= PAYLOAD_BYTES_MAX {
+                    return Err(Error::new(ErrorCode::InvalidParameterValue, "payload string too long"));
+                }
+                // Told twice it is told once.
+                let is_known = |known: &Wish| matches!(known, Wish::Notify(known) if known == notification);
+                if self.mail.wishes.iter().any(is_known) {
+                    return Ok(());
+                }
+                notification.bytes()
+            }
+            Wish::Listen(channel) => {
+                check_channel(channel)?;
+                size_of::<Wish>() + channel.len()
+            }
+            Wish::Unlisten(channel) => size_of::<Wish>() + channel.as_ref().map_or(0, String::len),
+        };
+        let store = self.shared.engine.store();
+        self.mail.held.get_or_insert_with(|| store.reservation()).grow(bytes)?;
+        self.mail.wishes.push(wish);
+        Ok(())
+    }
+
+    /// A NOTIFY of this session.
+    pub(super) fn notification(&self, channel: &str, payload: &str) -> Wish {
+        Wish::Notify(Notification { pid: self.identity.pid, channel: channel.to_owned(), payload: payload.to_owned() })
+    }
+
+    /// How many wishes there are: ROLLBACK TO SAVEPOINT goes back to so many.
+    pub(super) fn wishes(&self) -> usize {
+        self.mail.wishes.len()
+    }
+
+    /// Takes the wishes back that came later.
+    pub(super) fn forget_wishes(&mut self, left: usize) {
+        self.mail.wishes.truncate(left);
+        if left == 0 {
+            self.mail.held = None;
+        }
+    }
+
+    /// Makes ready what comes true with the commit that is next; `None` where there is nothing.
+    ///
+    /// # Errors
+    /// 54000
+    pub(super) fn prepare_wishes(&mut self) -> Result<Option<Outgoing>> {
+        if self.mail.wishes.is_empty() {
+            return Ok(None);
+        }
+        let wishes = std::mem::take(&mut self.mail.wishes);
+        let then = listening(&self.mail.listening, &wishes);
+        let new: Vec<String> = then.difference(&self.mail.listening).cloned().collect();
+        let store = self.shared.engine.store();
+        let mailbox = self.mail.mailbox.get_or_insert_with(|| Arc::new(Mailbox::charged_to(store.reservation())));
+        new.iter().for_each(|channel| self.shared.channels.listen(channel, mailbox));
+        let said = wishes.into_iter().filter_map(|wish| match wish {
+            Wish::Notify(notification) => Some(notification),
+            Wish::Listen(_) | Wish::Unlisten(_) => None,
+        });
+        match self.shared.channels.prepare(said.collect()) {
+            Ok(letters) => Ok(Some(Outgoing { letters, listening: then, new })),
+            Err(error) => {
+                new.iter().for_each(|channel| self.shared.channels.unlisten(channel, mailbox));
+                Err(error)
+            }
+        }
+    }
+
+    /// Does what was made ready, or takes it back.
+    pub(super) fn settle_wishes(&mut self, outgoing: Option<Outgoing>, is_committed: bool) {
+        self.mail.held = None;
+        let (Some(Outgoing { letters, listening, new }), Some(mailbox)) = (outgoing, &self.mail.mailbox) else {
+            return;
+        };
+        let channels = &self.shared.channels;
+        if !is_committed {
+            new.iter().for_each(|channel| channels.unlisten(channel, mailbox));
+            return;
+        }
+        let gone = self.mail.listening.difference(&listening);
+        gone.for_each(|channel| channels.unlisten(channel, mailbox));
+        letters.send();
+        self.mail.listening = listening;
+    }
+
+    /// UNLISTEN *, at once.
+    pub(super) fn listen_to_nothing(&mut self) {
+        if let Some(mailbox) = &self.mail.mailbox {
+            self.mail.listening.iter().for_each(|channel| self.shared.channels.unlisten(channel, mailbox));
+        }
+        self.mail = Mail::default();
+    }
+
+    /// What others have said, for a client that is in no transaction.
+    pub fn take_notifications(&mut self) -> Vec<Arc<Notification>> {
+        match &self.mail.mailbox {
+            Some(mailbox) if self.block == Block::None => mailbox.take(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Resolves when there is something for such a client.
+    pub fn notified(&self) -> impl Future<Output = ()> + use<> {
+        let mailbox = self.mail.mailbox.clone().filter(|_| self.block == Block::None);
+        async move {
+            match mailbox {
+                Some(mailbox) => mailbox.arrived().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+/// 22023
+fn check_channel(channel: &str) -> Result<()> {
+    let message = match channel.len() {
+        0 => "channel name cannot be empty",
+        CHANNEL_BYTES_MAX.. => "channel name too long",
+        _ => return Ok(()),
+    };
+    Err(Error::new(ErrorCode::InvalidParameterValue, message))
+}

@@ -1,0 +1,44 @@
+//! Statements that take long, told of in the log: with the way that they went where they are about shards.
+
+use std::time::Instant;
+
+use ashlar_base::clock;
+use ashlar_query::Statement;
+use ashlar_query::ddl::Ddl;
+use ashlar_query::statement::Kind;
+
+use super::SqlSession;
+
+/// Bytes of a statement's text in the log.
+const TEXT_BYTES_MAX: usize = 2048;
+
+impl SqlSession {
+    /// When a statement begins, where somebody wants to know how long it takes.
+    pub(super) fn watch(&mut self) -> Option<(u64, Instant)> {
+        let limit = self.settings.log_min_duration_ms?;
+        self.route = None;
+        Some((limit, clock::monotonic()))
+    }
+
+    /// Tells of a statement that has taken too long.
+    pub(super) fn tell_slow(&self, watch: Option<(u64, Instant)>, statement: Option<&Statement>, is_ok: bool) {
+        let (Some((limit, started)), Some(statement)) = (watch, statement) else { return };
+        let took = clock::monotonic().duration_since(started);
+        if took.as_millis() < u128::from(limit) {
+            return;
+        }
+        let text = match &statement.kind {
+            // There may be a password in it.
+            Kind::Ddl(Ddl::Server(_)) => "a statement about servers",
+            _ => &statement.text[..statement.text.floor_char_boundary(TEXT_BYTES_MAX)],
+        };
+        let route = self.route.map_or("here", |route| route.name());
+        tracing::info!(
+            duration_ms = took.as_secs_f64() * 1000.0,
+            route,
+            is_ok,
+            statement = text,
+            "a statement took long"
+        );
+    }
+}

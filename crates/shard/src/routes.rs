@@ -1,0 +1,142 @@
+//! What routes have cost since the server was started: by kind of route and tables.
+//!
+//! Counters are found once for a statement's plan, and counted without a lock by whoever runs it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+/// Kinds and tables that are told apart; what comes later is counted together.
+const ENTRIES_MAX: usize = 10_000;
+
+/// What is said of tables that are not told apart any more.
+const OTHERS: &str = "others";
+
+/// How a statement about sharded tables is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RouteKind {
+    /// One shard answers.
+    OneShard,
+    /// Several shards answer, or carry it out.
+    Shards,
+    /// The engine reads what shards have.
+    Engine,
+}
+
+impl RouteKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::OneShard, Self::Shards, Self::Engine];
+
+    /// As `ashlar.routes` says it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneShard => "one shard",
+            Self::Shards => "shards",
+            Self::Engine => "engine",
+        }
+    }
+}
+
+/// Of one kind and tables.
+#[derive(Debug, Default)]
+pub struct Counters {
+    statements: AtomicU64,
+    errors: AtomicU64,
+    rows: AtomicU64,
+    micros: AtomicU64,
+}
+
+/// What counters say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteStatistics {
+    /// The kind.
+    pub kind: RouteKind,
+    /// The tables, with commas.
+    pub tables: String,
+    /// Statements that were run.
+    pub statements: u64,
+    /// Those of them that failed.
+    pub errors: u64,
+    /// Rows that came back or were changed.
+    pub rows: u64,
+    /// How long that took.
+    pub micros: u64,
+}
+
+impl Counters {
+    /// Counts a statement; `rows`: `None` where it has failed.
+    pub fn note(&self, took: Duration, rows: Option<u64>) {
+        self.statements.fetch_add(1, Ordering::Relaxed);
+        self.micros.fetch_add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        match rows {
+            Some(rows) => self.rows.fetch_add(rows, Ordering::Relaxed),
+            None => self.errors.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+}
+
+/// The counters of a server.
+#[derive(Debug, Default)]
+pub struct Routes(Mutex<HashMap<(RouteKind, Box<str>), Arc<Counters>>>);
+
+impl Routes {
+    /// The counters of a kind and tables.
+    pub fn of(&self, kind: RouteKind, tables: &str) -> Arc<Counters> {
+        let mut all = self.0.lock();
+        let is_new = all.len() >= ENTRIES_MAX && !all.contains_key(&(kind, Box::from(tables)));
+        let tables = if is_new { OTHERS } else { tables };
+        Arc::clone(all.entry((kind, Box::from(tables))).or_default())
+    }
+
+    /// What all of them say, in order.
+    pub fn statistics(&self) -> Vec<RouteStatistics> {
+        let all = self.0.lock();
+        let mut found: Vec<RouteStatistics> = all
+            .iter()
+            .map(|((kind, tables), counters)| RouteStatistics {
+                kind: *kind,
+                tables: tables.to_string(),
+                statements: counters.statements.load(Ordering::Relaxed),
+                errors: counters.errors.load(Ordering::Relaxed),
+                rows: counters.rows.load(Ordering::Relaxed),
+                micros: counters.micros.load(Ordering::Relaxed),
+            })
+            .collect();
+        drop(all);
+        found.sort_by(|one, other| (&one.tables, one.kind).cmp(&(&other.tables, other.kind)));
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_one_for_a_kind_and_tables() {
+        let routes = Routes::default();
+        routes.of(RouteKind::OneShard, "t").note(Duration::from_micros(5), Some(2));
+        routes.of(RouteKind::OneShard, "t").note(Duration::from_micros(6), None);
+        routes.of(RouteKind::Engine, "t").note(Duration::from_micros(7), Some(1));
+        let told = routes.statistics();
+        assert_eq!(told.len(), 2);
+        assert_eq!((told[0].kind, told[0].statements, told[0].errors), (RouteKind::OneShard, 2, 1));
+        assert_eq!((told[0].rows, told[0].micros), (2, 11));
+        assert_eq!((told[1].kind, told[1].rows), (RouteKind::Engine, 1));
+    }
+
+    #[test]
+    fn there_is_a_bound() {
+        let routes = Routes::default();
+        for table in 0..=ENTRIES_MAX + 5 {
+            routes.of(RouteKind::Shards, &format!("t{table}")).note(Duration::ZERO, Some(1));
+        }
+        let told = routes.statistics();
+        assert_eq!(told.len(), ENTRIES_MAX + 1);
+        let others = told.iter().find(|route| route.tables == OTHERS).unwrap();
+        assert_eq!(others.statements, 6);
+    }
+}

@@ -1,0 +1,205 @@
+//! Indexes, keys and upkeep: the same on every shard, and known here.
+
+use ashlar_tests::process::{PATIENCE, wait_for};
+
+use super::*;
+
+#[test]
+fn an_index_is_on_all_shards_or_on_none() {
+    let mut fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text, n int) {}", fleet.by("k")));
+    let defined = "SELECT indexdef FROM pg_indexes WHERE tablename = 't' ORDER BY indexname";
+    done(&mut client, "CREATE INDEX ON t (v)");
+    done(&mut client, "CREATE INDEX ON t (v)");
+    done(&mut client, "CREATE INDEX IF NOT EXISTS t_v_idx ON t (n)");
+    done(&mut client, "CREATE UNIQUE INDEX pair ON t (n, k) WHERE n > 0");
+    done(&mut client, "CREATE INDEX lowered ON t (lower(v) DESC)");
+    assert!(refused(&mut client, "CREATE INDEX pair ON t (n)").starts_with("42P07"));
+    assert!(refused(&mut client, "CREATE INDEX ON t (nothing)").starts_with("42703"));
+    assert!(refused(&mut client, "CREATE UNIQUE INDEX ON t (n)").starts_with("0A000"));
+    let first = rows(&mut fleet.shard(0), defined);
+    assert_eq!(first.len(), 5, "{first:?}");
+    assert_eq!(rows(&mut fleet.shard(1), defined), first);
+    // One shard has something of this name: then none gets it.
+    done(&mut fleet.shard(1), "CREATE TABLE mine (k int)");
+    let error = refused(&mut client, "CREATE INDEX mine ON t (n)");
+    assert!(error.starts_with("42P07") && error.contains("shard s1"), "{error}");
+    assert_eq!(rows(&mut fleet.shard(0), defined), first);
+    fleet = fleet.restart();
+    let mut client = fleet.client();
+    assert!(refused(&mut client, "CREATE INDEX lowered ON t (n)").starts_with("42P07"));
+    done(&mut client, "DROP INDEX lowered, t_v_idx1");
+    assert!(refused(&mut client, "DROP INDEX lowered").starts_with("42704"));
+    done(&mut client, "DROP INDEX IF EXISTS lowered");
+    assert!(refused(&mut client, "BEGIN; DROP INDEX pair").starts_with("0A000"));
+    done(&mut client, "ROLLBACK");
+    for shard in 0..2 {
+        let left = rows(&mut fleet.shard(shard), defined);
+        assert_eq!(left.len(), 3, "{left:?}");
+    }
+    // A column that comes later, and rows, as ever.
+    done(&mut client, "ALTER TABLE t ADD COLUMN w int");
+    done(&mut client, "CREATE INDEX ON t (w)");
+    done(&mut client, "INSERT INTO t VALUES (1, 'a', 1, 1), (2, 'b', 2, 2), (3, 'c', 3, 3)");
+    assert_eq!(client.value("SELECT v FROM t WHERE k = 2").unwrap(), "b");
+    done(&mut client, "DROP TABLE t");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_key_that_is_added_holds_on_every_shard() {
+    let mut fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let end = format!(
+        "PARTITION BY HASH (k) USING sharded WITH (servers = '{}', algorithm = 'hash_mod', shards = '4')",
+        fleet.servers()
+    );
+    done(&mut client, &format!("CREATE TABLE t (k int, v text, n int) {end}"));
+    done(&mut client, "INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3), (4, 'd', 4), (4, 'e', 5)");
+    let error = refused(&mut client, "ALTER TABLE t ADD PRIMARY KEY (k)");
+    assert!(error.starts_with("23505") && error.contains("shard s"), "{error}");
+    done(&mut client, "DELETE FROM t WHERE v = 'e'");
+    assert!(refused(&mut client, "ALTER TABLE t ADD UNIQUE (n)").starts_with("0A000"));
+    assert!(refused(&mut client, "ALTER TABLE t ADD PRIMARY KEY (n)").starts_with("0A000"));
+    assert!(refused(&mut client, "ALTER TABLE t ADD CHECK (n > 0)").starts_with("0A000"));
+    done(&mut client, "ALTER TABLE t ADD PRIMARY KEY (k)");
+    done(&mut client, "ALTER TABLE t ADD CONSTRAINT twice UNIQUE (n, k)");
+    done(&mut client, "CREATE INDEX by_v ON t (v)");
+    let nullable = "SELECT is_nullable FROM information_schema.columns WHERE table_name = 't' AND column_name = 'k'";
+    for _ in 0..2 {
+        assert!(refused(&mut client, "INSERT INTO t VALUES (3, 'again', 9)").starts_with("23505"));
+        assert!(refused(&mut client, "ALTER TABLE t ADD PRIMARY KEY (k)").starts_with("42P16"));
+        assert_eq!(client.value(nullable).unwrap(), "NO");
+        assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "4");
+        fleet = fleet.restart();
+        client = fleet.client();
+    }
+    let indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = 'public'";
+    for shard in 0..2 {
+        assert_eq!(fleet.shard(shard).value(indexes).unwrap(), "6");
+    }
+    done(&mut client, "DROP INDEX by_v");
+    for shard in 0..2 {
+        assert_eq!(fleet.shard(shard).value(indexes).unwrap(), "4");
+    }
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn vacuum_and_analyze_reach_every_shard() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut client, "CREATE TABLE g (k bigint PRIMARY KEY)");
+    for k in 0..40 {
+        done(&mut client, &format!("INSERT INTO t VALUES ({k}, 'v{k}')"));
+    }
+    let pages = "SELECT reltuples >= 0 FROM pg_class WHERE relname = 't'";
+    assert_eq!(fleet.shard(1).value(pages).unwrap(), "f");
+    done(&mut client, "ANALYZE t");
+    assert_eq!(fleet.shard(0).value(pages).unwrap(), "t");
+    assert_eq!(fleet.shard(1).value(pages).unwrap(), "t");
+    done(&mut client, "DELETE FROM t WHERE k < 30");
+    done(&mut client, "VACUUM (ANALYZE, FREEZE) t");
+    let sum = |fleet: &Fleet| -> i64 {
+        let tuples = |shard| fleet.shard(shard).value("SELECT reltuples::bigint FROM pg_class WHERE relname = 't'");
+        (0..2).map(|shard| tuples(shard).unwrap().parse::<i64>().unwrap()).sum()
+    };
+    assert_eq!(sum(&fleet), 10);
+    assert!(refused(&mut client, "VACUUM t, g").starts_with("0A000"));
+    done(&mut client, "BEGIN");
+    assert!(refused(&mut client, "VACUUM t").starts_with("25001"));
+    done(&mut client, "ROLLBACK");
+    done(&mut client, "VACUUM g");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn several_tables_are_truncated_and_dropped_together() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    for table in ["a", "b", "c"] {
+        done(&mut client, &format!("CREATE TABLE {table} (k bigint PRIMARY KEY) {}", fleet.by("k")));
+        done(&mut client, &format!("INSERT INTO {table} VALUES (1), (2), (3), (4), (5)"));
+    }
+    let count = "SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b)";
+    done(&mut client, "BEGIN");
+    done(&mut client, "TRUNCATE a, b");
+    done(&mut client, "INSERT INTO a VALUES (9)");
+    done(&mut client, "ROLLBACK");
+    assert_eq!(client.value(count).unwrap(), "10");
+    done(&mut client, "TRUNCATE a, b");
+    assert_eq!(client.value(count).unwrap(), "0");
+    done(&mut fleet.shard(1), "CREATE TABLE other (k bigint REFERENCES b)");
+    assert!(refused(&mut client, "DROP TABLE a, b").starts_with("2BP01"));
+    assert_eq!(client.value(count).unwrap(), "0");
+    done(&mut fleet.shard(1), "DROP TABLE other");
+    done(&mut client, "DROP TABLE IF EXISTS a, b, nothing");
+    assert!(refused(&mut client, "SELECT * FROM a").starts_with("42P01"));
+    assert_eq!(fleet.shard(0).value("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").unwrap(), "1");
+    assert_eq!(client.value("SELECT count(*) FROM c").unwrap(), "5");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn what_a_transaction_says_is_heard_when_its_shards_have_committed() {
+    let fleet = Fleet::start(2);
+    let (mut client, mut listener) = (fleet.client(), fleet.client());
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut listener, "LISTEN changed");
+    done(&mut client, "BEGIN");
+    for k in 0..8 {
+        done(&mut client, &format!("INSERT INTO t VALUES ({k}, 'a')"));
+    }
+    done(&mut client, "NOTIFY changed, 'all'");
+    done(&mut listener, "SELECT 1");
+    done(&mut client, "COMMIT");
+    let heard = listener.read().unwrap();
+    assert_eq!(heard.kind, b'A', "{}", pg::describe(&heard));
+    // Whoever has heard of the rows sees them.
+    assert_eq!(listener.value("SELECT count(*) FROM t").unwrap(), "8");
+    // One that fails to commit has said nothing.
+    done(&mut client, "BEGIN");
+    done(&mut client, "NOTIFY changed, 'never'");
+    assert!(refused(&mut client, "INSERT INTO t VALUES (3, 'again')").starts_with("23505"));
+    done(&mut client, "COMMIT");
+    done(&mut client, "NOTIFY changed, 'last'");
+    let heard = listener.read().unwrap();
+    assert!(String::from_utf8_lossy(&heard.body).contains("last"));
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn what_routes_cost_is_counted() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    for k in 0..10 {
+        done(&mut client, &format!("INSERT INTO t VALUES ({k}, 'v{k}')"));
+    }
+    assert!(refused(&mut client, "INSERT INTO t VALUES (3, 'again')").starts_with("23505"));
+    done(&mut client, "SELECT v FROM t WHERE k = 3");
+    done(&mut client, "UPDATE t SET v = 'x' WHERE k < 4");
+    done(&mut client, "SELECT * FROM t");
+    let counted = |client: &mut pg::Connection, route: &str| {
+        let sql = format!(
+            "SELECT sum(statements), sum(errors), sum(rows) FROM ashlar.routes WHERE tables = 't' AND route = '{route}'"
+        );
+        rows(client, &sql).remove(0).into_iter().map(|value| value.unwrap().parse::<u64>().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(counted(&mut client, "one shard"), [12, 1, 11]);
+    assert_eq!(counted(&mut client, "shards"), [2, 0, 14]);
+    assert_eq!(client.value("SELECT bool_and(time_us > 0) FROM ashlar.routes WHERE tables = 't'").unwrap(), "t");
+    // The log tells of those that take long, and of no password.
+    assert!(!fleet.ashlar.log().contains("took long"));
+    done(&mut client, "SET log_min_duration_statement = 0");
+    done(&mut client, "CREATE USER MAPPING FOR nobody SERVER s0 OPTIONS (user 'x', password 'open sesame')");
+    done(&mut client, "SELECT v FROM t WHERE k = 3");
+    done(&mut client, "SET log_min_duration_statement = -1");
+    let told = |what: &str| fleet.ashlar.log().lines().any(|line| line.contains("took long") && line.contains(what));
+    assert!(wait_for(PATIENCE, || told("SELECT v FROM t WHERE k = ")), "{}", fleet.ashlar.log());
+    assert!(told("one shard") && told("a statement about servers"), "{}", fleet.ashlar.log());
+    assert!(!fleet.ashlar.log().contains("sesame"));
+    fleet.ashlar.check_log();
+}
