@@ -2,10 +2,15 @@
 //! the same answers, whatever happens to the fleet meanwhile; and what is refused is refused before anything changed.
 
 mod answers;
+mod attach;
+mod collation;
 mod ddl;
+mod declared;
 mod failures;
 mod gather;
 mod grammar;
+mod memory;
+mod replicas;
 mod rules;
 mod slt;
 mod transactions;

@@ -22,6 +22,8 @@ pub struct Means {
     pub role: Arc<str>,
     /// What of other servers cannot be read by this statement.
     pub barrier: Barrier,
+    /// Whether replicas of other servers may be read.
+    pub reads_replicas: bool,
     memory_max: Option<usize>,
     /// Where all queries run.
     server: Arc<RuntimeEnv>,
@@ -71,6 +73,7 @@ impl Means {
             time,
             role,
             barrier,
+            reads_replicas: false,
             memory_max,
             server,
             own: OnceLock::new(),

@@ -9,6 +9,7 @@
 
 mod cancel;
 mod login;
+mod memory;
 mod statements;
 mod steps;
 
@@ -27,6 +28,8 @@ use tokio::net::{TcpStream, UnixStream};
 pub use ashlar_protocol::pg::client::RowReader;
 
 pub use self::cancel::Canceller;
+use self::memory::Paid;
+pub use self::memory::{Memory, Payer};
 use self::statements::Statements;
 pub use self::steps::{Progress, Step};
 use crate::server::{Mapping, Server};
@@ -197,6 +200,7 @@ pub struct Backend {
     mapping: Arc<Mapping>,
     limits: Limits,
     inbox: Vec<u8>,
+    paid: Paid,
     /// Everything before it has been consumed.
     start: usize,
     outbox: Vec<u8>,
@@ -210,6 +214,10 @@ pub struct Backend {
     notices: Vec<Notice>,
     /// What the shard says of itself.
     parameters: Vec<(String, String)>,
+    /// Whether the database compares texts byte by byte.
+    is_c_collated: bool,
+    /// Whether the server was a standby when it was connected to.
+    is_standby: bool,
     pid: i32,
     secret: Arc<[u8]>,
     /// When it was made.
@@ -242,6 +250,7 @@ impl Backend {
             mapping: Arc::clone(mapping),
             limits,
             inbox: Vec::new(),
+            paid: Paid::default(),
             start: 0,
             outbox: Vec::new(),
             awaited: 0,
@@ -252,12 +261,15 @@ impl Backend {
             statements: Statements::new(limits.statements_max),
             notices: Vec::new(),
             parameters: Vec::new(),
+            is_c_collated: false,
+            is_standby: false,
             pid: 0,
             secret: Arc::default(),
             made: now,
             idle_since: now,
         };
         backend.log_in().await?;
+        backend.look().await?;
         Ok(backend)
     }
 
@@ -690,7 +702,9 @@ impl Backend {
         }
         // Doubled: a message of n bytes is moved a logarithmic number of times.
         if self.inbox.capacity() - self.inbox.len() < READ_BYTES {
-            self.inbox.reserve(READ_BYTES.max(self.inbox.len()));
+            let more = READ_BYTES.max(self.inbox.len());
+            self.paid.up_to(self.inbox.len() + more)?;
+            self.inbox.reserve_exact(more);
         }
         match scope(&READ, self.stream.read(&mut self.inbox)).await {
             Ok(0) => Err(self.lost(&io::Error::new(io::ErrorKind::UnexpectedEof, "the shard closed the connection"))),

@@ -11,6 +11,7 @@
 pub mod backend;
 pub mod catalog;
 pub mod fleet;
+pub mod health;
 pub mod merge;
 pub mod pool;
 mod rewrite;

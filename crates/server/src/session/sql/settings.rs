@@ -77,6 +77,8 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("operators", "own", Rule::OneOf(&["own", "stock"]), false),
     // Ours: what one query may hold; 0 and -1 for no limit but the server's.
     ("query_memory_max", "0", Rule::Kilobytes(-1), false),
+    // Ours: where rows of shards are read outside of transactions that write.
+    ("read_from", "primary", Rule::OneOf(&["primary", "replica"]), false),
     ("role", "none", Rule::Only(&["none"]), false),
     // There are no policies.
     ("row_security", "on", Rule::Bool, false),
@@ -127,6 +129,8 @@ pub(super) struct Settings {
     pub(super) operators: Operators,
     /// Bytes that a query may hold.
     pub(super) query_memory_max: Option<usize>,
+    /// Whether shards' replicas are read where nothing is written.
+    pub(super) reads_replicas: bool,
     pub(super) idle_session_timeout_ms: u64,
     pub(super) idle_in_transaction_timeout_ms: u64,
 }
@@ -169,6 +173,7 @@ impl Settings {
             min_severity: 0,
             operators: Operators::default(),
             query_memory_max: None,
+            reads_replicas: false,
             idle_session_timeout_ms: 0,
             idle_in_transaction_timeout_ms: 0,
         };
@@ -327,6 +332,7 @@ impl Settings {
                     let kilobytes = value.parse::<usize>().ok().filter(|kilobytes| *kilobytes > 0);
                     self.query_memory_max = kilobytes.map(|kilobytes| kilobytes.saturating_mul(1024));
                 }
+                "read_from" => self.reads_replicas = value == "replica",
                 "statement_timeout" => self.statement_timeout_ms = value.parse().unwrap_or(0),
                 "lock_timeout" => self.lock_timeout_ms = value.parse().unwrap_or(0),
                 "idle_session_timeout" => self.idle_session_timeout_ms = value.parse().unwrap_or(0),

@@ -25,7 +25,7 @@ use ashlar_store::Reservation;
 
 use self::gather::Kept;
 use super::portal::{Portal, Progress, Source, Tag};
-use super::{Executed, LONG_BYTES, Notice, RowSink, SqlSession};
+use super::{Block, Executed, LONG_BYTES, Notice, RowSink, SqlSession};
 use crate::session::CancelToken;
 
 /// The connection that a transaction has to a shard.
@@ -145,6 +145,7 @@ impl SqlSession {
     /// What the engine cannot read of shards now.
     pub(super) fn set_barrier(&self, means: &mut Means) {
         means.role = Arc::clone(&self.role);
+        means.reads_replicas = self.may_read_replicas();
         means.barrier = if self.isolation() == Isolation::RepeatableRead {
             Barrier::Snapshot
         } else if self.remotes.is_empty() {
@@ -181,8 +182,25 @@ impl SqlSession {
         self.shared.engine.catalog().fleet().cloned()
     }
 
-    /// Borrows a connection.
+    /// Borrows a connection that may write.
     async fn lend(&mut self, server: &str) -> Result<Lease> {
+        self.lend_one(server, false).await
+    }
+
+    /// Borrows a connection that only reads, to a replica where the session wants that.
+    async fn lend_to_read(&mut self, server: &str) -> Result<Lease> {
+        let from_replica = self.may_read_replicas();
+        self.lend_one(server, from_replica).await
+    }
+
+    /// Whether what is read now may come from replicas: a transaction that may write reads where it writes.
+    fn may_read_replicas(&self) -> bool {
+        let read_only =
+            self.transaction.as_ref().map_or(self.settings.modes.read_only, |transaction| transaction.read_only);
+        self.settings.reads_replicas && self.remotes.is_empty() && (self.block == Block::None || read_only)
+    }
+
+    async fn lend_one(&mut self, server: &str, from_replica: bool) -> Result<Lease> {
         let fleet = self.fleet()?;
         let pool = Arc::clone(self.pool.get_or_insert_with(|| fleet.pool_of_thread()));
         let settings = Settings {
@@ -193,7 +211,12 @@ impl SqlSession {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Err(self.cancel.error()),
-            lease = fleet.lend(&pool, server, &self.role, &settings) => lease,
+            lease = async {
+                match from_replica {
+                    true => fleet.lend_for_reading(&pool, server, &self.role, &settings).await,
+                    false => fleet.lend(&pool, server, &self.role, &settings).await,
+                }
+            } => lease,
         }
     }
 
@@ -368,7 +391,8 @@ impl SqlSession {
             rows_max,
         };
         let ended = if is_direct {
-            let mut lease = self.lend(sent.server).await?;
+            let mut lease =
+                if is_write { self.lend(sent.server).await? } else { self.lend_to_read(sent.server).await? };
             sending.queue(&mut lease);
             let ended = answered(&mut lease, &mut Forwarding(sink), &self.cancel).await;
             self.pass_notices(lease.take_notices());
@@ -491,11 +515,12 @@ impl SqlSession {
         if let Some(place) = self.remotes.iter().position(|remote| *remote.server == *server) {
             return Ok(place);
         }
-        let mut lease = self.lend(server).await?;
         let (isolation, read_only) = match &self.transaction {
             Some(transaction) => (transaction.isolation, transaction.read_only),
             None => (self.settings.modes.isolation, self.settings.modes.read_only),
         };
+        let from_replica = read_only && self.settings.reads_replicas;
+        let mut lease = self.lend_one(server, from_replica).await?;
         let access = if read_only { "READ ONLY" } else { "READ WRITE" };
         let mut begin = format!("BEGIN ISOLATION LEVEL {} {access}", isolation.name());
         for savepoint in &self.savepoints {
