@@ -41,7 +41,7 @@ pub(crate) struct Options {
 
 /// Runs a suite.
 pub(crate) fn bench(options: &Options) -> Result<()> {
-    setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST])?;
+    setup::require(&[setup::BUILD, setup::CLIENTS, setup::POSTGRES, setup::TEST])?;
     setup::prefer(setup::JAVA);
     setup::prefer(setup::LAB);
     build::programs(&options.profile, &[("ashlar-server", "ashlar"), ("ashlar-lab", "ashlar-lab")])?;

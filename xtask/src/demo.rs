@@ -12,6 +12,7 @@ use crate::{build, run, setup};
 pub(crate) fn demo(once: bool) -> Result<()> {
     setup::require(&[setup::BUILD])?;
     setup::prefer(setup::CLIENTS);
+    setup::prefer(setup::POSTGRES);
     build::server(run::PROFILE)?;
     let ashlar = run::built(run::PROFILE, "ashlar")?;
     let mut command = Command::new(&ashlar);

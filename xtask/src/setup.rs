@@ -53,14 +53,16 @@ pub(crate) const CLIENTS: &[Need] = &[
     },
 ];
 
-/// The servers that the tests compare with, and the languages of the client programs.
+/// The servers that tables are sharded over, and that the tests compare with.
+pub(crate) const POSTGRES: &[Need] = &[Need {
+    name: "PostgreSQL's server programs",
+    why: "the demo shards a table over two of them, and the tests compare answers with a real PostgreSQL",
+    packages: &["postgresql"],
+    found: postgres_server,
+}];
+
+/// What else the tests compare with, and the languages of the client programs.
 pub(crate) const TEST: &[Need] = &[
-    Need {
-        name: "PostgreSQL's server programs",
-        why: "the tests compare answers with a real PostgreSQL",
-        packages: &["postgresql"],
-        found: postgres_server,
-    },
     Need {
         name: "redis-server",
         why: "the tests compare answers with a real Redis",
@@ -136,7 +138,7 @@ pub(crate) fn prefer(needs: &[Need]) {
 
 /// `./x setup`, and `./x setup lab` with what only the lab wants.
 pub(crate) fn setup(for_lab: bool) -> Result<()> {
-    let needs = [BUILD, CLIENTS, TEST, JAVA, if for_lab { LAB } else { &[] }];
+    let needs = [BUILD, CLIENTS, POSTGRES, TEST, JAVA, if for_lab { LAB } else { &[] }];
     let done = require(&needs);
     for need in needs.into_iter().flatten() {
         println!("{:<8}{:<30}{}", if (need.found)() { "found" } else { "MISSING" }, need.name, need.why);

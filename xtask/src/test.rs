@@ -50,7 +50,7 @@ pub(crate) fn test(filter: Option<&str>) -> Result<()> {
         let (passed, failed) = (u64::from(is_formatted), u64::from(!is_formatted));
         total.add("format", Outcome { passed, failed, failures, ..Outcome::default() });
     }
-    setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST, setup::JAVA])?;
+    setup::require(&[setup::BUILD, setup::CLIENTS, setup::POSTGRES, setup::TEST, setup::JAVA])?;
     let began = Instant::now();
     let binaries = build::workspace(run::PROFILE)?;
     lines.push(format!("{:<26}{:>42}", "build", run::spoken(began.elapsed())));
@@ -89,7 +89,7 @@ pub(crate) fn conformance() -> Result<()> {
 }
 
 fn integration(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
-    setup::require(&[setup::BUILD, setup::CLIENTS, setup::TEST, setup::JAVA])?;
+    setup::require(&[setup::BUILD, setup::CLIENTS, setup::POSTGRES, setup::TEST, setup::JAVA])?;
     let binaries = build::workspace(run::PROFILE)?;
     let binary = binaries.iter().find(|binary| binary.name == INTEGRATION).context("there is no integration test")?;
     let outcome = run_with(binary, arguments, environment, true)?;

@@ -85,7 +85,7 @@ fn known(call: &Call<'_>, datum: &Datum<'_>) -> Result<Vec<Value>> {
 fn mode(call: &Call<'_>, args: &[Datum<'_>]) -> Result<Value> {
     let known = known(call, &args[0])?;
     let mut best: Option<(usize, &Value)> = None;
-    for run in known.chunk_by(|left, right| is_same(left, right)) {
+    for run in known.chunk_by(is_same) {
         if best.is_none_or(|(count, _)| run.len() > count) {
             best = run.first().map(|first| (run.len(), first));
         }

@@ -3,6 +3,7 @@
 //! Called by `cli`. Starts the server in this process and is from then on a client of its doors like any other: what
 //! the tour shows is what every client gets. Each step says what must come out; the demo fails if anything else does.
 
+mod fleet;
 mod show;
 mod tables;
 mod tour;
@@ -20,6 +21,7 @@ use crate::client::pg::PgClient;
 use crate::client::resp::RespClient;
 use crate::door::meters;
 use crate::runtime::{self, Addresses, Server};
+use fleet::Fleet;
 
 /// Runs the demo.
 pub(crate) fn run(options: &DemoOptions) -> anyhow::Result<ExitCode> {
@@ -27,6 +29,11 @@ pub(crate) fn run(options: &DemoOptions) -> anyhow::Result<ExitCode> {
     let Some(mut resolved) = resolve(&options.config)? else { return Ok(ExitCode::from(2)) };
     let files = data_directory(options.data.as_deref())?;
     prefer(&mut resolved, options.once);
+    // Whoever names a directory has servers of his own, which the tour must not meddle with.
+    let fleet = if resolved.is_default("shard.data_dir") { Fleet::start()? } else { None };
+    if let Some(fleet) = &fleet {
+        resolved.config.shard.data_dir = fleet.catalog().display().to_string();
+    }
     ashlar_telemetry::log::start(&resolved.config.log)?;
     let recorder = meters::start()?;
     let mut signals = Signals::watch()?;
@@ -34,7 +41,7 @@ pub(crate) fn run(options: &DemoOptions) -> anyhow::Result<ExitCode> {
     let server = runtime::start(resolved.config, recorder, false).context(
         "the demo cannot start; `ashlar demo --once` takes free ports, --pg, --resp and --http choose others",
     )?;
-    let shown = signals.unless_stopped(present(&server, &files));
+    let shown = signals.unless_stopped(present(&server, &files, fleet.as_ref()));
     let outcome = match shown {
         None => Ok(()),
         Some(Err(error)) => Err(error),
@@ -76,7 +83,7 @@ fn prefer(resolved: &mut Resolved, once: bool) {
 }
 
 /// Loads the data and gives the tour.
-async fn present(server: &Server, files: &Path) -> anyhow::Result<()> {
+async fn present(server: &Server, files: &Path, fleet: Option<&Fleet>) -> anyhow::Result<()> {
     let Addresses { pg, resp, .. } = server.addresses();
     let mut sql = PgClient::connect(pg, "demo", "demo").await?;
     let mut keys = RespClient::connect(resp).await?;
@@ -86,16 +93,26 @@ async fn present(server: &Server, files: &Path) -> anyhow::Result<()> {
         files.display()
     ))?;
     load(&mut sql, files).await?;
+    if let Some(fleet) = fleet {
+        declare(&mut sql, fleet).await?;
+    }
     server.set_loaded();
+    let sharded = if fleet.is_some() { tour::SHARDED } else { &[] };
     let mut failed = Vec::new();
-    for step in tour::STEPS {
+    for step in tour::STEPS.iter().chain(sharded) {
         if let Err(error) = step.take(&mut sql, &mut keys).await? {
             say(&format!("  FAILED: {error}\n"))?;
             failed.push(error);
         }
     }
     sql.close().await?;
-    ensure!(failed.is_empty(), "{} of {} steps of the tour failed", failed.len(), tour::STEPS.len());
+    if fleet.is_none() {
+        say(
+            "\nTables sharded over PostgreSQL servers are not shown: PostgreSQL is not installed here, or shard.data_dir is set.\n",
+        )?;
+    }
+    let steps = tour::STEPS.len() + sharded.len();
+    ensure!(failed.is_empty(), "{} of {steps} steps of the tour failed", failed.len());
     Ok(())
 }
 
@@ -126,6 +143,16 @@ async fn load(sql: &mut PgClient, files: &Path) -> anyhow::Result<()> {
         say(&format!("  {:<10}{:>9} rows {time:>12}\n", table.name, show::thousands(table.rows)))?;
     }
     Ok(())
+}
+
+/// Tells the server of the fleet, as any client could.
+async fn declare(sql: &mut PgClient, fleet: &Fleet) -> anyhow::Result<()> {
+    for statement in fleet.declared() {
+        if let Some(error) = sql.query(&statement).await?.error {
+            bail!("{statement}\n{error}");
+        }
+    }
+    say("  east, west      two PostgreSQL servers, for tables sharded over them\n").map(|_| ())
 }
 
 /// The Parquet files: where the user says, or in the repository around the current directory or the executable.

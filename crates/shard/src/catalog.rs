@@ -251,7 +251,10 @@ fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorCode::IoError, format!("could not {what}: {error}"))
 }
 
-fn read(file: &Database) -> Result<(Known, BTreeMap<String, Vec<String>>, u64), redb::Error> {
+/// What the file has: what was declared, the servers of each decision that is not through, and the number of the installation.
+type Kept = (Known, BTreeMap<String, Vec<String>>, u64);
+
+fn read(file: &Database) -> Result<Kept, redb::Error> {
     // They are made once, so that they can be read.
     let transaction = file.begin_write()?;
     transaction.open_table(SERVERS)?;

@@ -149,7 +149,10 @@ impl Probe {
                 rows.clear();
                 let count = if is_first { 1 } else { self.batch_rows };
                 from = rows_of(built, found, from, count, rows);
-                let is_new = rows.iter().fold(false, |is_new, row| built.note(*row) || is_new);
+                let mut is_new = false;
+                for row in rows.iter() {
+                    is_new |= built.note(*row);
+                }
                 if is_first && !is_new {
                     break;
                 }

@@ -67,10 +67,11 @@ struct Rows {
 fn made(rows: Rows) -> RecordBatch {
     let key = |row: u64| {
         let any = scrambled(row * 7 + rows.seed);
-        if rows.skew > 0 && any % rows.skew > 0 { 3 } else { any % rows.keys }
+        if rows.skew > 0 && !any.is_multiple_of(rows.skew) { 3 } else { any % rows.keys }
     };
     let all = || 0..rows.count;
-    let some = |row: u64, column: u64| rows.null == 0 || scrambled(row * 31 + column + rows.seed) % rows.null > 0;
+    let some =
+        |row: u64, column: u64| rows.null == 0 || !scrambled(row * 31 + column + rows.seed).is_multiple_of(rows.null);
     let keys: Vec<u64> = all().map(key).collect();
     let key = |row: u64| keys[row as usize];
     let fields = vec![
@@ -224,7 +225,7 @@ fn origins(result: &RecordBatch, left: &RecordBatch, right: &RecordBatch, join_t
 /// A key as it is compared.
 fn comparable(batch: &RecordBatch, name: &str, row: usize) -> ScalarValue {
     match ScalarValue::try_from_array(batch.column_by_name(name).unwrap(), row).unwrap() {
-        ScalarValue::Float64(Some(value)) if value == 0.0 => ScalarValue::Float64(Some(0.0)),
+        ScalarValue::Float64(Some(0.0)) => ScalarValue::Float64(Some(0.0)),
         ScalarValue::Float64(Some(value)) if value.is_nan() => ScalarValue::Float64(Some(f64::NAN)),
         other => other,
     }

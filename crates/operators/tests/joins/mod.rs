@@ -141,6 +141,7 @@ fn run(types: &[DataType], rows: u64, is_dense: bool, join_type: JoinType, limit
 }
 
 /// Called by the one test.
+#[expect(clippy::print_stdout, reason = "the figures of a test, for whoever asks for them")]
 pub(super) fn check() {
     use DataType::{Int32, Int64, Utf8};
     // With the bytes that a row of the build side takes at most.

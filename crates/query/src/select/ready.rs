@@ -42,9 +42,11 @@ struct Kept {
     /// Of the engine whose rules have made it.
     session: String,
     plan: Arc<dyn ExecutionPlan>,
-    /// Rows of its tables when it was made.
-    tables: Vec<(Arc<Region>, u64)>,
+    tables: Vec<Read>,
 }
+
+/// A table that a plan reads, with its rows when the plan was made.
+type Read = (Arc<Region>, u64);
 
 impl Ready {
     /// The plan that was kept for an engine of this session, as if it was just made.
@@ -65,13 +67,13 @@ impl Ready {
     }
 }
 
-fn is_as_before((region, before): &(Arc<Region>, u64)) -> bool {
+fn is_as_before((region, before): &Read) -> bool {
     let now = region.row_estimate();
     now.max(*before) <= FEW_ROWS || (now / 2 <= *before && before / 2 <= now)
 }
 
 /// The tables that a plan reads, with their rows; `None` for one that is not to be kept.
-fn tables_of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Vec<(Arc<Region>, u64)>>> {
+fn tables_of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Vec<Read>>> {
     let (mut tables, mut is_kept) = (Vec::new(), true);
     plan.apply(|node| {
         if let Some(scan) = node.downcast_ref::<GridScanExec>() {

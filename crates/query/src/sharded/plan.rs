@@ -14,12 +14,15 @@ use crate::engine::Engine;
 use crate::grammar::ParsedStatement;
 use crate::statement::Statement;
 
+/// What a shard says of a statement before it runs: the types of its parameters, and its columns if it has any.
+type Shape = (Vec<u32>, Option<Arc<[Column]>>);
+
 /// A statement about sharded tables, with the way to its shards.
 pub struct ShardedPlan {
     /// Which shards, by which values.
     pub route: Route,
     /// What one of its shards says that it looks like; asked for once.
-    described: OnceLock<(Vec<u32>, Option<Arc<[Column]>>)>,
+    described: OnceLock<Shape>,
     /// The same statement as the engine runs it, where more than one shard has to be asked: made when that is so.
     by_engine: OnceLock<Arc<Statement>>,
     /// Types of the columns that a shard answers with where rows are put together: with those that the client does not see.
@@ -94,8 +97,8 @@ impl ShardedPlan {
     }
 
     /// Types of its parameters, and its columns, once a shard has said them.
-    pub fn described(&self) -> Option<(&[u32], Option<&Arc<[Column]>>)> {
-        self.described.get().map(|(types, columns)| (types.as_slice(), columns.as_ref()))
+    pub fn described(&self) -> Option<&Shape> {
+        self.described.get()
     }
 
     /// Keeps what a shard has said.

@@ -117,6 +117,38 @@ pub(super) const STEPS: &[Step] = &[
     },
 ];
 
+/// The steps over the fleet, after those.
+pub(super) const SHARDED: &[Step] = &[
+    Step {
+        title: "A table over two PostgreSQL servers, its rows placed by their flight.",
+        typed: Sql(
+            "CREATE TABLE seats (flight bigint, seat text, passenger text NOT NULL, PRIMARY KEY (flight, seat))\n  \
+             PARTITION BY HASH (flight) USING sharded WITH (servers = 'east,west', algorithm = 'hash_mod')",
+        ),
+        expected: Tag("CREATE TABLE"),
+    },
+    Step {
+        title: "Rows for both, committed on both or on none.",
+        typed: Sql(
+            "INSERT INTO seats VALUES (42, '1A', 'Ada'), (42, '1B', 'Grace'), (43, '2C', 'Edith'), (44, '7F', 'Radia'), (45, '3D', 'Barbara')",
+        ),
+        expected: Tag("INSERT 0 5"),
+    },
+    Step {
+        title: "One flight is on one server: the statement goes there, its answer comes back byte for byte.",
+        typed: Sql("SELECT seat, passenger FROM seats WHERE flight = 42 ORDER BY seat"),
+        expected: Rows(2, &["1A", "Ada"]),
+    },
+    Step {
+        title: "Rows of both servers, of memory and of a Parquet file in one query.",
+        typed: Sql(
+            "SELECT s.passenger, f.carrier, f.flight, f.dest, p.model\n  FROM seats s JOIN flights f ON f.id = s.flight \
+             LEFT JOIN planes_file p ON p.tailnum = f.tailnum\n ORDER BY s.passenger",
+        ),
+        expected: Rows(5, &["Ada", "EV", "4144", "IAD", "EMB-145LR"]),
+    },
+];
+
 impl Step {
     /// Takes the step and prints it; the inner error says what came out instead of what should have.
     pub(super) async fn take(&self, sql: &mut PgClient, keys: &mut RespClient) -> anyhow::Result<Result<(), String>> {

@@ -172,10 +172,11 @@ impl State for ByteExtremes {
         self.places.resize(groups, NOTHING);
         let array = &values[0];
         let counted = counted(array.nulls(), filter);
-        let rows = ids.iter().enumerate().filter(|(row, _)| counted.as_ref().is_none_or(|is_counted| is_counted(*row)));
+        let mut rows =
+            ids.iter().enumerate().filter(|(row, _)| counted.as_ref().is_none_or(|is_counted| is_counted(*row)));
         match (array.as_string_opt::<i32>(), array.as_binary_opt::<i32>()) {
-            (Some(texts), _) => rows.map(|(row, &id)| self.fold(id, texts.value(row).as_bytes())).collect(),
-            (_, Some(bytes)) => rows.map(|(row, &id)| self.fold(id, bytes.value(row))).collect(),
+            (Some(texts), _) => rows.try_for_each(|(row, &id)| self.fold(id, texts.value(row).as_bytes())),
+            (_, Some(bytes)) => rows.try_for_each(|(row, &id)| self.fold(id, bytes.value(row))),
             _ => internal_err!("values of type {} are not compared", array.data_type()),
         }
     }

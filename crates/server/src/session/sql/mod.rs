@@ -359,7 +359,7 @@ impl SqlSession {
         let Some(planned) = &prepared.planned else { return Ok((Vec::new(), None)) };
         if let Kind::Sharded(plan) = &planned.kind {
             let (types, columns) = plan.described().ok_or_else(|| Error::internal("a shard has not been asked"))?;
-            return Ok((types.to_vec(), columns.cloned()));
+            return Ok((types.clone(), columns.clone()));
         }
         let types = planned.parameter_types.iter().enumerate().map(|(number, sql_type)| {
             // A declared type is told back as it was declared.
@@ -378,7 +378,7 @@ impl SqlSession {
             Kind::Session(SessionCommand::Execute { name, .. }) => {
                 self.columns_of(self.prepared.get(name)?.planned.as_ref()?)
             }
-            Kind::Sharded(plan) => plan.described()?.1.cloned(),
+            Kind::Sharded(plan) => plan.described()?.1.clone(),
             _ => planned.columns.clone(),
         }
     }

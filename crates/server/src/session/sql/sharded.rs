@@ -89,15 +89,18 @@ impl<S: RowSink> Taker for RowsOnly<'_, S> {
 #[derive(Clone, Copy)]
 struct Several<'a> {
     forward: &'a Forward<'a>,
-    values: &'a [(ValueFormat, Option<&'a [u8]>)],
+    values: &'a [ValueOf<'a>],
     declared: &'a [u32],
     has_rows: bool,
     rows_max: usize,
     describe: bool,
 }
 
+/// The value of a parameter as the client has sent it; None: NULL.
+type ValueOf<'a> = (ValueFormat, Option<&'a [u8]>);
+
 /// Values of parameters, and the types that were declared for them.
-type Given<'a> = (Vec<(ValueFormat, Option<&'a [u8]>)>, Vec<u32>);
+type Given<'a> = (Vec<ValueOf<'a>>, Vec<u32>);
 
 impl<'a> Several<'a> {
     /// What one of its statements takes.
@@ -116,7 +119,7 @@ struct Sending<'a> {
     is_write: bool,
     types: &'a [u32],
     /// None: the simple protocol, whose answer describes itself.
-    extended: Option<(&'a [(ValueFormat, Option<&'a [u8]>)], &'a [ValueFormat])>,
+    extended: Option<(&'a [ValueOf<'a>], &'a [ValueFormat])>,
     portal: &'a str,
     rows_max: usize,
 }
@@ -244,7 +247,7 @@ impl SqlSession {
         name: &str,
         planned: &Arc<ashlar_query::Statement>,
         source: Arc<Source>,
-        parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
+        parameters: impl Iterator<Item = ValueOf<'a>>,
         result_formats: &[ValueFormat],
     ) -> Result<Portal> {
         let Kind::Sharded(plan) = &planned.kind else { return Err(Error::internal("this is not about shards")) };
@@ -276,7 +279,7 @@ impl SqlSession {
                 ),
             ));
         }
-        let formats = super::expand_formats(result_formats, columns.map_or(0, |columns| columns.len()))?;
+        let formats = super::expand_formats(result_formats, columns.as_ref().map_or(0, |columns| columns.len()))?;
         let mut portal = Portal::new(Arc::clone(planned), Vec::new(), formats);
         (portal.source, portal.held, portal.raw) = (Some(source), held, Some(raw));
         Ok(portal)
@@ -300,7 +303,7 @@ impl SqlSession {
         }
         let declared: Vec<u32> = portal.source.as_ref().map_or_else(Vec::new, |source| source.declared.clone());
         let types: Vec<u32> = plan.described().map_or_else(|| declared.clone(), |(types, _)| types.to_vec());
-        let values: Vec<(ValueFormat, Option<&[u8]>)> = raw.as_ref().map_or_else(Vec::new, |raw| raw.iter().collect());
+        let values: Vec<ValueOf<'_>> = raw.as_ref().map_or_else(Vec::new, |raw| raw.iter().collect());
         let given = values.iter().enumerate().map(|(place, (format, bytes))| Parameter {
             oid: types.get(place).copied().unwrap_or(0),
             is_binary: *format == ValueFormat::Binary,
@@ -404,7 +407,7 @@ impl SqlSession {
             let place = self.begin_remote(sent.server).await?;
             self.on_remote(place, is_write, &mut Forwarding(sink), |lease| sending.queue(lease)).await
         };
-        let ended = ended.map_err(|error| placed(error, &sent.text))?;
+        let ended = ended.map_err(|error| placed(error, matches!(sent.text, Cow::Borrowed(_))))?;
         Ok(ended_as(ended, &mut portal.progress, &name, sent.server))
     }
 
@@ -456,7 +459,7 @@ impl SqlSession {
             } else {
                 self.on_remote(place, true, &mut RowsOnly(sink), |lease| sending.queue(lease)).await
             };
-            let ended = ended.map_err(|error| placed(error, &sent.text))?;
+            let ended = ended.map_err(|error| placed(error, matches!(sent.text, Cow::Borrowed(_))))?;
             let Ended::Complete(tag) = ended else {
                 return Err(Error::internal("a statement on several shards has not come to its end"));
             };
@@ -636,7 +639,7 @@ impl SqlSession {
         &mut self,
         portal: &mut Portal,
         statement: &Arc<ashlar_query::Statement>,
-        (types, values): (&[u32], &[(ValueFormat, Option<&[u8]>)]),
+        (types, values): (&[u32], &[ValueOf<'_>]),
         rows_max: usize,
         sink: &mut S,
         describe: bool,
@@ -650,7 +653,7 @@ impl SqlSession {
         if let Kind::Sharded(plan) = &statement.kind
             && !describe
             && let Some((_, columns)) = plan.described()
-            && told(columns) != told(planned.columns.as_ref())
+            && told(columns.as_ref()) != told(planned.columns.as_ref())
         {
             return Err(Error::unsupported("this query over several shards has columns of other types than on one")
                 .with_hint("Cast its columns to the types that are wanted."));
@@ -706,11 +709,8 @@ async fn stoppable<T>(work: impl Future<Output = Result<T>>, cancel: &CancelToke
 }
 
 /// An error of a shard, whose place in the statement is one in the client's own text.
-fn placed(error: Error, text: &Cow<'_, str>) -> Error {
-    match text {
-        Cow::Borrowed(_) => error,
-        Cow::Owned(_) => error.nowhere(),
-    }
+fn placed(error: Error, is_as_sent: bool) -> Error {
+    if is_as_sent { error } else { error.nowhere() }
 }
 
 /// Notes how far a portal has come.

@@ -111,7 +111,7 @@ impl Maker {
         let mut from = Vec::new();
         let mut visible = Vec::new();
         for _ in 0..1 + usize::from(self.dice.one_in(3)) {
-            from.push(self.item(outer, depth, &mut visible));
+            from.push(self.item(depth, &mut visible));
         }
         let all: Visible = visible.iter().chain(outer).copied().collect();
         let condition = self.condition(&visible, &all, depth, 2);
@@ -125,12 +125,12 @@ impl Maker {
         Query { from, condition, outputs, is_distinct: !is_grouped && self.dice.one_in(6), is_grouped, limit }
     }
 
-    fn item(&mut self, outer: &Visible, depth: usize, visible: &mut Visible) -> Item {
+    fn item(&mut self, depth: usize, visible: &mut Visible) -> Item {
         match self.dice.roll(if depth > 0 { 8 } else { 4 }) {
             4 | 5 => {
                 let mut left_visible = Vec::new();
-                let left = self.item(outer, depth - 1, &mut left_visible);
-                let right = self.item(outer, depth - 1, &mut left_visible);
+                let left = self.item(depth - 1, &mut left_visible);
+                let right = self.item(depth - 1, &mut left_visible);
                 let kind = [Join::Inner, Join::Left, Join::Left, Join::Right, Join::Full][self.dice.roll(5)];
                 let on = self.condition(&left_visible, &left_visible, 0, 1);
                 visible.extend(left_visible);
