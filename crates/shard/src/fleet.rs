@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::backend::{Payer, Settings};
 use crate::catalog::{Known, ShardCatalog};
-use crate::health::{Health, HealthConfig};
+use crate::health::{Health, HealthConfig, is_away};
 use crate::pool::{Lease, LineStatistics, Pool, PoolConfig};
 use crate::rules::generators::Generators;
 use crate::two_phase::Transactions;
@@ -134,7 +134,7 @@ impl Fleet {
         let lent = pool.lend(server, mapping, settings).await;
         match &lent {
             Ok(_) => self.health.succeeded(member),
-            Err(error) if error.code() == ErrorCode::UnableToConnect => self.health.failed(member, error),
+            Err(error) if is_away(error) => self.health.failed(member, error),
             Err(_) => {}
         }
         lent
@@ -208,11 +208,6 @@ impl Fleet {
             Some(error) => Err(Partial { error, done }),
         }
     }
-}
-
-/// Whether an error says that a server is not there now.
-fn is_away(error: &Error) -> bool {
-    matches!(error.code(), ErrorCode::UnableToConnect | ErrorCode::ConnectionFailure | ErrorCode::CannotConnectNow)
 }
 
 /// What was to happen on all shards has not: why, and on which it has all the same.

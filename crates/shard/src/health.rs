@@ -26,6 +26,9 @@ use crate::server::Server;
 /// The longest time between two looks at a server that is down, unless looks are rarer anyway.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
+/// Periods for which a server is refused beyond the next look at it: that one finds it again, and no statement has to try.
+const GRACE: u32 = 4;
+
 /// Positions of a primary that are remembered.
 const SAMPLES_MAX: usize = 4096;
 
@@ -35,7 +38,7 @@ const TEXT: u32 = 25;
 /// What a look asks: whether it is in recovery, how far its log is written or replayed, on which timeline it writes.
 const LOOK: &str = "SELECT pg_catalog.pg_is_in_recovery()::text, \
                     (CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() \
-                    ELSE pg_catalog.pg_current_wal_lsn() END)::text, \
+                    ELSE pg_catalog.pg_current_wal_flush_lsn() END)::text, \
                     CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL \
                     ELSE substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8) END";
 
@@ -149,8 +152,7 @@ impl Health {
             }
             let most = BACKOFF_MAX.max(self.config.period);
             let wait = self.config.period.saturating_mul(2u32.saturating_pow(beyond.min(16)));
-            // Beyond the next look, so that looks find it again and statements do not try.
-            member.open_until = Some(clock::monotonic() + wait.min(most) + self.config.period);
+            member.open_until = Some(clock::monotonic() + wait.min(most) + GRACE * self.config.period);
         }
     }
 
@@ -276,10 +278,9 @@ impl Health {
         let members = self.members.lock();
         let member = members.get(&server.name);
         let fails = member.is_some_and(|member| member.failures > 0);
-        // The time of refusal is a period longer than that between looks.
         let rests = member
             .and_then(|member| member.open_until)
-            .is_some_and(|until| until.saturating_duration_since(clock::monotonic()) > self.config.period);
+            .is_some_and(|until| until.saturating_duration_since(clock::monotonic()) > GRACE * self.config.period);
         (fails || server.primary.is_some() || known.has_replicas(&server.name)) && !rests
     }
 }
@@ -323,10 +324,15 @@ async fn look(fleet: &Arc<Fleet>, known: &Arc<Known>, server: &Arc<Server>) {
             fleet.health().succeeded(&server.name);
             fleet.health().saw(&server.name, seen, clock::monotonic());
         }
-        // Nothing is said of the server where none of our own connections is free.
-        Err(error) if error.code() == ErrorCode::TooManyConnections => {}
-        Err(error) => fleet.health().failed(&server.name, &error),
+        Err(error) if is_away(&error) => fleet.health().failed(&server.name, &error),
+        // It is there: that it lets nobody in, or that no connection of ours is free, says nothing else of it.
+        Err(error) => tracing::debug!(server = server.name, %error, "a shard could not be looked at"),
     }
+}
+
+/// Whether an error says that a server is not there, or not yet, or not any more.
+pub(crate) fn is_away(error: &Error) -> bool {
+    matches!(error.sqlstate(), "08001" | "08006" | "57P01" | "57P02" | "57P03")
 }
 
 async fn seen(lease: &mut Lease) -> Result<Seen> {

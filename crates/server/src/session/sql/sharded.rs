@@ -233,7 +233,11 @@ impl SqlSession {
         let described = match self.remotes.iter_mut().find(|remote| *remote.server == *sample.server) {
             Some(remote) => stoppable(remote.lease.describe(&sample.text, declared), &cancel).await?,
             None => {
-                let mut lease = self.lend(sample.server).await?;
+                let is_write = plan.route.is_write();
+                let mut lease = match is_write {
+                    true => self.lend(sample.server).await?,
+                    false => self.lend_to_read(sample.server).await?,
+                };
                 stoppable(lease.describe(&sample.text, declared), &cancel).await?
             }
         };
