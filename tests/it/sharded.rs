@@ -2,17 +2,22 @@
 //! the same answers, whatever happens to the fleet meanwhile; and what is refused is refused before anything changed.
 
 mod answers;
+mod attach;
 mod chaos;
+mod collation;
 mod copy;
 mod ddl;
 mod deadlocks;
+mod declared;
 mod failures;
 mod gather;
 mod grammar;
 mod maintain;
 mod members;
+mod memory;
 mod pgbench;
 mod relay;
+mod replicas;
 mod rules;
 mod slt;
 mod snapshots;

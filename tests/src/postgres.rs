@@ -14,6 +14,9 @@ use anyhow::{Context, Result, bail};
 use crate::pg;
 use crate::process::{PATIENCE, Process, free_port, wait_for};
 
+/// What makes the folder of a cluster: where the programs are, the folder, who owns it.
+type Fill<'a> = &'a dyn Fn(&Path, &Path, Option<(u32, u32)>) -> Result<()>;
+
 /// A running PostgreSQL with a database, a user and a password-less login, all named `postgres`.
 pub struct Postgres {
     process: Process,
@@ -23,6 +26,29 @@ pub struct Postgres {
 impl Postgres {
     /// Starts a cluster of its own.
     pub fn start() -> Result<Postgres> {
+        Postgres::start_with(&init)
+    }
+
+    /// Starts a standby that follows this server.
+    pub fn start_standby(&self) -> Result<Postgres> {
+        let address = self.address;
+        let copy = |bin: &Path, data: &Path, owner: Option<(u32, u32)>| {
+            let mut command = program(bin, "pg_basebackup", owner);
+            let (host, port) = (address.ip().to_string(), address.port().to_string());
+            command.args(["-h", &host, "-p", &port, "-U", "postgres", "-X", "stream", "-c", "fast", "-R", "-N", "-D"]);
+            run(command.arg(data))
+        };
+        Postgres::start_with(&copy)
+    }
+
+    /// Makes a standby a server of its own, as an administrator does.
+    pub fn promote(&self) -> Result<()> {
+        let mut command = program(&bin_dir()?, "pg_ctl", unprivileged_user()?);
+        command.arg("promote").arg("-D").arg(self.process.dir().join("data")).current_dir(self.process.dir());
+        run(&mut command)
+    }
+
+    fn start_with(fill: Fill<'_>) -> Result<Postgres> {
         let bin = bin_dir()?;
         let owner = unprivileged_user()?;
         let mut failures = String::new();
@@ -33,7 +59,7 @@ impl Postgres {
                 chown(dir.path(), Some(uid), Some(gid))?;
             }
             let data = dir.path().join("data");
-            init(&bin, &data, owner)?;
+            fill(&bin, &data, owner)?;
             let address = free_port()?;
             let command = serve(&bin, owner, dir.path(), address);
             let mut process = Process::spawn("postgres", "INT", command, dir)?;
@@ -125,6 +151,10 @@ fn serve(bin: &Path, owner: Option<(u32, u32)>, dir: &Path, address: SocketAddr)
         "log_timezone=UTC",
         "max_connections=60",
         "max_prepared_transactions=20",
+        // A standby hears of what is written, and asks its primary again, soon.
+        "wal_receiver_status_interval=1",
+        "wal_retrieve_retry_interval=200ms",
+        "hot_standby=on",
     ] {
         command.args(["-c", setting]);
     }
@@ -141,10 +171,15 @@ fn init(bin: &Path, data: &Path, owner: Option<(u32, u32)>) -> Result<()> {
     if let Some(parent) = data.parent() {
         command.current_dir(parent);
     }
+    run(&mut command)
+}
+
+/// Runs a program to its end.
+fn run(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {
         bail!(
-            "initdb: {}\n{}{}",
+            "{command:?}: {}\n{}{}",
             output.status,
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)

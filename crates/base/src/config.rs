@@ -174,6 +174,9 @@ rooms! {
         /// Directory for what is known of servers, user mappings and sharded tables, in a file that its owner alone can read.
         /// Empty for none: then there can be none of them.
         data_dir: String = String::new();
+        /// File of CREATE SERVER, CREATE USER MAPPING and CREATE TABLE ... USING sharded statements that are run at start. What is
+        /// known already and alike stays as it is; what is known and differs keeps the server from starting. Empty for none.
+        declarations: String = String::new();
         /// The number of this server among those that make keys for the same tables (`key_generator = 'snowflake'`): no two have the same.
         worker: u16 = 0, in 0..=1023;
         /// Connections to one server, of all threads together.
@@ -184,6 +187,13 @@ rooms! {
         connection_wait_max_ms: u64 = 10000, in 1..=3600000;
         /// Milliseconds that connecting to a server and logging in may take, before the statement fails with 08001.
         connect_timeout_ms: u64 = 5000, in 1..=600000;
+        /// Milliseconds between two looks at servers that have replicas, are replicas, or are down.
+        health_check_ms: u64 = 1000, in 10..=600000;
+        /// Failures to connect to a server, one after the other, after which statements are refused with 57P03 without asking it,
+        /// until a look finds it again.
+        failures_max: u32 = 3, in 1..=1000;
+        /// Milliseconds that a replica may be behind to be read where `read_from = 'replica'`; 0 for no limit.
+        replica_lag_max_ms: u64 = 10000, in 0..=86400000;
         /// Milliseconds after which a connection is closed that nobody has used; 0 for no limit.
         connection_idle_max_ms: u64 = 300000, in 0..=604800000;
         /// Milliseconds after which a connection is not lent again; 0 for no limit.

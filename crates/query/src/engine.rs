@@ -270,6 +270,15 @@ impl Engine {
         Ok(pool.handle().spawn(scope::task(&QUERY, future)))
     }
 
+    /// Waits for a future, on the query pool's runtime: for a thread that serves nobody.
+    ///
+    /// # Errors
+    /// XX000 while the engine shuts down.
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        let pool = self.pool.0.as_ref().ok_or_else(|| Error::internal("the query pool is gone"))?;
+        Ok(pool.handle().block_on(scope::scope(&QUERY, future)))
+    }
+
     /// What a statement of this time runs with; it may hold so many bytes, or as many as all queries together.
     pub fn means(&self, time: StatementTime, memory_max: Option<usize>) -> Means {
         Means::new(time, self.state.runtime_env(), memory_max, &self.admission)
@@ -278,7 +287,7 @@ impl Engine {
     /// What a plan runs with: the view of the store travels as an extension.
     pub fn task_context(&self, view: Arc<ReadView>, means: &Means) -> Arc<TaskContext> {
         let (role, barrier, moment) = (Arc::clone(&means.role), means.barrier.clone(), means.moment.clone());
-        let asking = Arc::new(Asking { role, barrier, moment });
+        let asking = Arc::new(Asking { role, barrier, moment, reads_replicas: means.reads_replicas });
         let mut config = self.state.config().clone().with_extension(view).with_extension(asking);
         if let Some(max) = means.memory_max() {
             // Each stream of a sort puts so much by for its merge, 10 MiB where nobody says how much there is.

@@ -25,6 +25,8 @@ pub struct Means {
     pub barrier: Barrier,
     /// The moment of other servers that it sees; `None`: each as of a moment of its own.
     pub moment: Option<Arc<Moment>>,
+    /// Whether replicas of other servers may be read.
+    pub reads_replicas: bool,
     memory_max: Option<usize>,
     /// Where all queries run.
     server: Arc<RuntimeEnv>,
@@ -75,6 +77,7 @@ impl Means {
             role,
             barrier,
             moment: None,
+            reads_replicas: false,
             memory_max,
             server,
             own: OnceLock::new(),

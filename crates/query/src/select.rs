@@ -201,6 +201,7 @@ impl SelectPlan {
         let plan =
             state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).map_err(from_datafusion)?;
         let plan = signed_outputs(plan)?;
+        let plan = crate::sharded::collation::told(plan).map_err(from_datafusion)?;
         let columns = columns::of_schema(plan.schema().as_arrow())?.into();
         let reads_clock = clock::is_read_by(&plan).map_err(from_datafusion)?;
         let (plan, stage) = match (parameter_types.is_empty(), reads_clock) {

@@ -4,8 +4,11 @@
 //! a statement is more than one shard's. Which shard has what, and what it is asked, is `ashlar_shard`'s to say.
 
 pub(crate) mod alter;
+mod attach;
+pub(crate) mod collation;
 mod copy;
 pub mod ddl;
+pub mod declared;
 mod filters;
 pub(crate) mod maintain;
 mod placed;
@@ -19,7 +22,7 @@ use std::sync::Arc;
 use ashlar_base::{Result, TableSchema};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::snapshot::Moment;
-use ashlar_shard::{route, two_phase};
+use ashlar_shard::{health, route, two_phase};
 use datafusion::datasource::TableProvider;
 
 pub use copy::{CopyInto, KeySource};
@@ -36,6 +39,8 @@ pub struct ShardedTable {
     pub schema: Arc<TableSchema>,
     /// The same as the router reads it, with the rule of its rows.
     pub routed: Arc<route::ShardedTable>,
+    /// Whether its tables were there before it was made.
+    pub(crate) attached: bool,
     /// Where its shards are.
     pub(crate) fleet: Arc<Fleet>,
 }
@@ -48,7 +53,8 @@ impl ShardedTable {
 
     /// What it said in WITH, as `name=value`.
     pub(crate) fn options(&self) -> Vec<String> {
-        self.routed.rule.options().iter().map(|(name, value)| format!("{name}={value}")).collect()
+        let attached = self.attached.then(|| "attach=true".to_owned());
+        self.routed.rule.options().iter().map(|(name, value)| format!("{name}={value}")).chain(attached).collect()
     }
 }
 
@@ -90,6 +96,7 @@ impl route::Tables for Names<'_> {
 pub fn open(engine: &crate::Engine, fleet: &Arc<Fleet>, recovery: two_phase::Recovery) -> Result<()> {
     engine.catalog().set_fleet(Arc::clone(fleet));
     drop(engine.spawn(two_phase::recover(Arc::downgrade(fleet), recovery))?);
+    drop(engine.spawn(health::watch(Arc::downgrade(fleet)))?);
     let known = fleet.catalog().known();
     // A table may be placed as another one is: those that fail are tried again, as long as that gets further.
     let mut left: Vec<(&String, &String)> = known.tables.iter().collect();

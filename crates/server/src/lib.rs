@@ -12,4 +12,5 @@ pub mod demo;
 mod door;
 pub mod runtime;
 pub mod session;
+mod shard_memory;
 pub mod shutdown;

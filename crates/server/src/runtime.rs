@@ -23,6 +23,7 @@ use ashlar_query::{AdmissionConfig, Engine, EngineConfig, SpillConfig};
 use ashlar_shard::backend::Limits;
 use ashlar_shard::catalog::ShardCatalog;
 use ashlar_shard::fleet::Fleet;
+use ashlar_shard::health::HealthConfig;
 use ashlar_shard::pool::PoolConfig;
 use ashlar_shard::rules::generators::Generators;
 use ashlar_shard::two_phase::Recovery;
@@ -42,6 +43,7 @@ use crate::door::{self, ACCEPT_RETRY, Context, Door, FAREWELL};
 use crate::session::channels::Channels;
 use crate::session::keys::KeyService;
 use crate::session::{SessionRegistry, Shared};
+use crate::shard_memory;
 use crate::shutdown::{self, Phase, Stop, Stopper};
 
 /// Accepted connections that wait for a door thread to take them up; more wait in the kernel's queue.
@@ -239,7 +241,15 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
         period: Duration::from_millis(config.shard.recover_period_ms),
         after: Duration::from_millis(config.shard.recover_after_ms),
     };
-    ashlar_query::sharded::open(&engine, &Fleet::new(catalog, pool_config(&config), generators), recovery)?;
+    let health = HealthConfig {
+        period: Duration::from_millis(config.shard.health_check_ms),
+        failures_max: config.shard.failures_max,
+        lag_max: some(config.shard.replica_lag_max_ms).map(Duration::from_millis),
+    };
+    let payer = Some(shard_memory::payer(&store));
+    let fleet = Fleet::new(catalog, pool_config(&config), generators, payer, health);
+    ashlar_query::sharded::open(&engine, &fleet, recovery)?;
+    declare(&engine, &fleet, &config.shard.declarations)?;
     let compactor = store.start_compactor();
     let shared = Shared {
         engine,
@@ -248,6 +258,20 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
         channels: Channels::default(),
     };
     Ok((Arc::new(shared), compactor))
+}
+
+/// Makes what a file declares of servers and sharded tables.
+fn declare(engine: &Engine, fleet: &Arc<Fleet>, path: &str) -> anyhow::Result<()> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("shard.declarations: {path} cannot be read"))?;
+    let declared = ashlar_query::sharded::declared::declare(engine, fleet, &text);
+    declared.map_err(|error| {
+        let fields = error.fields();
+        let more: Vec<&str> = [&fields.detail, &fields.hint].into_iter().flatten().map(|text| &**text).collect();
+        anyhow::anyhow!("shard.declarations: {path}: {}: {error} {}", error.sqlstate(), more.join(" "))
+    })
 }
 
 /// What each pool of connections to shards may have: those of the threads of doors and that of queries share the bound.

@@ -10,6 +10,7 @@
 mod cancel;
 mod copy;
 mod login;
+mod memory;
 mod statements;
 mod steps;
 
@@ -28,6 +29,8 @@ use tokio::net::{TcpStream, UnixStream};
 pub use ashlar_protocol::pg::client::RowReader;
 
 pub use self::cancel::Canceller;
+use self::memory::Paid;
+pub use self::memory::{Memory, Payer};
 use self::statements::Statements;
 pub use self::steps::{Progress, Step};
 use crate::server::{Mapping, Server};
@@ -208,6 +211,7 @@ pub struct Backend {
     mapping: Arc<Mapping>,
     limits: Limits,
     inbox: Vec<u8>,
+    paid: Paid,
     /// Everything before it has been consumed.
     start: usize,
     outbox: Vec<u8>,
@@ -221,6 +225,10 @@ pub struct Backend {
     notices: Vec<Notice>,
     /// What the shard says of itself.
     parameters: Vec<(String, String)>,
+    /// Whether the database compares texts byte by byte.
+    is_c_collated: bool,
+    /// Whether the server was a standby when it was connected to.
+    is_standby: bool,
     pid: i32,
     secret: Arc<[u8]>,
     /// What two-phase commit knows of its database.
@@ -255,6 +263,7 @@ impl Backend {
             mapping: Arc::clone(mapping),
             limits,
             inbox: Vec::new(),
+            paid: Paid::default(),
             start: 0,
             outbox: Vec::new(),
             awaited: 0,
@@ -265,6 +274,8 @@ impl Backend {
             statements: Statements::new(limits.statements_max),
             notices: Vec::new(),
             parameters: Vec::new(),
+            is_c_collated: false,
+            is_standby: false,
             pid: 0,
             secret: Arc::default(),
             duties: Duties::default(),
@@ -272,6 +283,7 @@ impl Backend {
             idle_since: now,
         };
         backend.log_in().await?;
+        backend.look().await?;
         Ok(backend)
     }
 
@@ -709,7 +721,9 @@ impl Backend {
         }
         // Doubled: a message of n bytes is moved a logarithmic number of times.
         if self.inbox.capacity() - self.inbox.len() < READ_BYTES {
-            self.inbox.reserve(READ_BYTES.max(self.inbox.len()));
+            let more = READ_BYTES.max(self.inbox.len());
+            self.paid.up_to(self.inbox.len() + more)?;
+            self.inbox.reserve_exact(more);
         }
         match scope(&READ, self.stream.read(&mut self.inbox)).await {
             Ok(0) => Err(self.lost(&io::Error::new(io::ErrorKind::UnexpectedEof, "the shard closed the connection"))),

@@ -21,6 +21,8 @@ const MAPPINGS: TableDefinition<'_, (&str, &str), (&str, &str)> = TableDefinitio
 /// By name: the statement that made the table.
 const TABLES: TableDefinition<'_, &str, &str> = TableDefinition::new("tables");
 
+/// By name of a replica: the server that it is one of.
+const REPLICAS: TableDefinition<'_, &str, &str> = TableDefinition::new("replicas");
 /// What this installation is called in names of prepared transactions.
 const INSTANCE: TableDefinition<'_, (), u64> = TableDefinition::new("instance");
 
@@ -64,6 +66,35 @@ impl Known {
             Error::new(ErrorCode::UndefinedObject, message)
                 .with_hint("CREATE USER MAPPING FOR CURRENT_USER SERVER ... OPTIONS (user '...', password '...')")
         })
+    }
+}
+
+impl Known {
+    /// The replicas of a server.
+    pub fn replicas_of<'k>(&'k self, server: &'k str) -> impl Iterator<Item = &'k Arc<Server>> {
+        self.servers.values().filter(move |other| other.primary.as_deref() == Some(server))
+    }
+
+    /// Whether a server has replicas.
+    pub fn has_replicas(&self, server: &str) -> bool {
+        self.replicas_of(server).next().is_some()
+    }
+
+    /// Who logs in to a member of a group: as on the shard's own server, where nothing else is said of the member.
+    ///
+    /// # Errors
+    /// 42704
+    pub fn mapping_of_member(&self, member: &Server, role: &str) -> Result<&Arc<Mapping>> {
+        self.mapping(&member.name, role).or_else(|error| match &member.primary {
+            Some(primary) => self.mapping(primary, role),
+            None => Err(error),
+        })
+    }
+
+    /// Anybody who logs in to a server.
+    pub(crate) fn any_mapping(&self, server: &Server) -> Option<&Arc<Mapping>> {
+        let of = |name: &str| self.mappings.values().find(|mapping| mapping.server == name);
+        of(&server.name).or_else(|| of(server.primary.as_deref()?))
     }
 }
 
@@ -165,6 +196,7 @@ fn read(file: &Database) -> Result<(Known, u64), redb::Error> {
     transaction.open_table(SERVERS)?;
     transaction.open_table(MAPPINGS)?;
     transaction.open_table(TABLES)?;
+    transaction.open_table(REPLICAS)?;
     let instance = {
         let mut table = transaction.open_table(INSTANCE)?;
         let kept = table.get(())?.map(|kept| kept.value());
@@ -180,10 +212,12 @@ fn read(file: &Database) -> Result<(Known, u64), redb::Error> {
     transaction.commit()?;
     let transaction = file.begin_read()?;
     let mut known = Known::default();
+    let replicas = transaction.open_table(REPLICAS)?;
     for entry in transaction.open_table(SERVERS)?.iter()? {
         let (key, value) = entry?;
         let (name, (host, port, dbname)) = (key.value().to_owned(), value.value());
-        let server = Server { name: name.clone(), host: host.to_owned(), port, dbname: dbname.to_owned() };
+        let primary = replicas.get(name.as_str())?.map(|primary| primary.value().to_owned());
+        let server = Server { name: name.clone(), host: host.to_owned(), port, dbname: dbname.to_owned(), primary };
         known.servers.insert(name, Arc::new(server));
     }
     for entry in transaction.open_table(MAPPINGS)?.iter()? {
@@ -214,6 +248,13 @@ fn write(file: &Database, known: &Known) -> Result<(), redb::Error> {
         for (name, server) in &known.servers {
             servers.insert(name.as_str(), (server.host.as_str(), server.port, server.dbname.as_str()))?;
         }
+        let mut replicas = transaction.open_table(REPLICAS)?;
+        replicas.retain(|name, _| known.servers.get(name).is_some_and(|server| server.primary.is_some()))?;
+        for (name, server) in &known.servers {
+            if let Some(primary) = &server.primary {
+                replicas.insert(name.as_str(), primary.as_str())?;
+            }
+        }
         let mut mappings = transaction.open_table(MAPPINGS)?;
         mappings.retain(|(server, role), _| known.mappings.contains_key(&(server.to_owned(), role.to_owned())))?;
         for ((server, role), mapping) in &known.mappings {
@@ -238,7 +279,9 @@ mod tests {
     fn what_was_made_is_there_after_a_restart_and_readable_by_its_owner_alone() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
-        let server = Server { name: "s0".to_owned(), host: "h".to_owned(), port: 1, dbname: "d".to_owned() };
+        let (host, dbname) = ("h".to_owned(), "d".to_owned());
+        let server = Server { name: "s0".to_owned(), host, port: 1, dbname, primary: None };
+        let replica = Server { name: "r0".to_owned(), primary: Some("s0".to_owned()), ..server.clone() };
         let mapping =
             Mapping { server: "s0".to_owned(), role: None, user: "u".to_owned(), password: Secret::new("sesame") };
         {
@@ -246,6 +289,7 @@ mod tests {
             catalog
                 .change(|known| {
                     known.servers.insert("s0".to_owned(), Arc::new(server.clone()));
+                    known.servers.insert("r0".to_owned(), Arc::new(replica.clone()));
                     known.mappings.insert(("s0".to_owned(), String::new()), Arc::new(mapping.clone()));
                     known.tables.insert("t".to_owned(), "CREATE TABLE t ()".to_owned());
                     known.tables.insert("u".to_owned(), "CREATE TABLE u ()".to_owned());
@@ -263,6 +307,9 @@ mod tests {
         let catalog = ShardCatalog::open(&data).unwrap();
         let known = catalog.known();
         assert_eq!(**known.server("s0").unwrap(), server);
+        assert_eq!(**known.server("r0").unwrap(), replica);
+        assert!(known.has_replicas("s0") && !known.has_replicas("r0"));
+        assert_eq!(known.mapping_of_member(&replica, "anybody").unwrap().user, "u");
         assert_eq!(**known.mapping("s0", "anybody").unwrap(), mapping);
         assert_eq!(known.tables.keys().collect::<Vec<_>>(), ["t"]);
         #[cfg(unix)]

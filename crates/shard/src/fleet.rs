@@ -10,9 +10,10 @@ use std::thread::{self, ThreadId};
 use ashlar_base::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 
-use crate::backend::{Limits, Settings};
-use crate::catalog::ShardCatalog;
+use crate::backend::{Limits, Payer, Settings};
+use crate::catalog::{Known, ShardCatalog};
 use crate::deadlock::Waits;
+use crate::health::{Health, HealthConfig, is_away};
 use crate::pool::{Lease, LineStatistics, Pool, PoolConfig};
 use crate::routes::Routes;
 use crate::rules::generators::Generators;
@@ -22,12 +23,14 @@ use crate::two_phase::{self, InDoubt, Transactions};
 pub struct Fleet {
     catalog: ShardCatalog,
     config: PoolConfig,
+    payer: Option<Arc<dyn Payer>>,
     /// By the thread of doors that uses it.
     pools: Mutex<HashMap<ThreadId, Arc<Pool>>>,
     /// That of the query pool.
     of_queries: OnceLock<Arc<Pool>>,
     generators: Generators,
     routes: Routes,
+    health: Health,
     altering: tokio::sync::Mutex<()>,
     /// Transactions on several servers.
     pub(crate) transactions: Transactions,
@@ -37,13 +40,23 @@ pub struct Fleet {
 
 impl Fleet {
     /// A fleet without connections. The bounds are those of each pool.
-    pub fn new(catalog: ShardCatalog, config: PoolConfig, generators: Generators) -> Arc<Self> {
+    ///
+    /// `payer`: who pays for what connections hold beyond what each may keep.
+    pub fn new(
+        catalog: ShardCatalog,
+        config: PoolConfig,
+        generators: Generators,
+        payer: Option<Arc<dyn Payer>>,
+        health: HealthConfig,
+    ) -> Arc<Self> {
         let transactions = Transactions::default();
         Arc::new(Self {
             catalog,
             config,
+            payer,
             generators,
             routes: Routes::default(),
+            health: Health::new(health),
             altering: tokio::sync::Mutex::new(()),
             pools: Mutex::default(),
             of_queries: OnceLock::new(),
@@ -76,22 +89,68 @@ impl Fleet {
     /// The pool of this thread, which runs one runtime and will until it ends.
     pub fn pool_of_thread(&self) -> Arc<Pool> {
         let mut pools = self.pools.lock();
-        Arc::clone(pools.entry(thread::current().id()).or_insert_with(|| Pool::new(self.config)))
+        Arc::clone(pools.entry(thread::current().id()).or_insert_with(|| Pool::new(self.config, self.payer.clone())))
     }
 
     /// The pool of the query pool: only for what runs there.
     pub fn pool_of_queries(&self) -> &Arc<Pool> {
-        self.of_queries.get_or_init(|| Pool::new(self.config))
+        self.of_queries.get_or_init(|| Pool::new(self.config, self.payer.clone()))
     }
 
-    /// Lends a connection to a server, as this user logs in there.
+    /// What is known of the servers' health.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// Lends a connection to a server, or to the replica of it that takes writes now, as this user logs in there.
     ///
     /// # Errors
-    /// 42704 where there is no such server or no mapping; as [`Pool::lend`].
+    /// 42704 where there is no such server or no mapping; 57P03 where it is down; as [`Pool::lend`].
     pub async fn lend(&self, pool: &Arc<Pool>, server: &str, role: &str, settings: &Settings) -> Result<Lease> {
         let known = self.catalog.known();
-        let (server, mapping) = (known.server(server)?, known.mapping(server, role)?);
-        pool.lend(server, mapping, settings).await
+        let acting = self.health.acting(server);
+        self.lend_member(&known, pool, acting.as_deref().unwrap_or(server), role, settings).await
+    }
+
+    /// Lends a connection to a replica of a server, where one is up and not too far behind; else as [`Self::lend`].
+    ///
+    /// # Errors
+    /// As [`Self::lend`].
+    pub async fn lend_for_reading(
+        &self,
+        pool: &Arc<Pool>,
+        server: &str,
+        role: &str,
+        settings: &Settings,
+    ) -> Result<Lease> {
+        let known = self.catalog.known();
+        if let Some(replica) = self.health.replica_for(&known, server) {
+            match self.lend_member(&known, pool, &replica, role, settings).await {
+                Err(error) if is_away(&error) => {}
+                lent => return lent,
+            }
+        }
+        self.lend(pool, server, role, settings).await
+    }
+
+    async fn lend_member(
+        &self,
+        known: &Known,
+        pool: &Arc<Pool>,
+        member: &str,
+        role: &str,
+        settings: &Settings,
+    ) -> Result<Lease> {
+        let server = known.server(member)?;
+        let mapping = known.mapping_of_member(server, role)?;
+        self.health.check(member)?;
+        let lent = pool.lend(server, mapping, settings).await;
+        match &lent {
+            Ok(_) => self.health.succeeded(member),
+            Err(error) if is_away(error) => self.health.failed(member, error),
+            Err(_) => {}
+        }
+        lent
     }
 
     /// Connections to a server are not what they were: those that are idle are closed, the others when they come back.

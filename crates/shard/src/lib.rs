@@ -12,6 +12,7 @@ pub mod backend;
 pub mod catalog;
 pub mod deadlock;
 pub mod fleet;
+pub mod health;
 pub mod merge;
 pub mod pool;
 mod rewrite;

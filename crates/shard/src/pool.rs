@@ -19,7 +19,7 @@ use ashlar_protocol::pg::TransactionStatus;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::backend::{Backend, Limits, Settings};
+use crate::backend::{Backend, Limits, Payer, Settings};
 use crate::server::{Mapping, Server};
 
 /// Bounds of a pool.
@@ -46,6 +46,7 @@ static FAREWELL: Name = Name::new("shard rollback");
 /// The pool of one thread.
 pub struct Pool {
     config: PoolConfig,
+    payer: Option<Arc<dyn Payer>>,
     lines: Mutex<HashMap<String, Line>>,
 }
 
@@ -80,9 +81,10 @@ pub struct LineStatistics {
 }
 
 impl Pool {
-    /// An empty pool. Idle connections are closed in time by a task of the current runtime.
-    pub fn new(config: PoolConfig) -> Arc<Self> {
-        let pool = Arc::new(Self { config, lines: Mutex::default() });
+    /// An empty pool. Idle connections are closed in time by a task of the current runtime. `payer`: who pays for what its
+    /// connections hold beyond what each may keep.
+    pub fn new(config: PoolConfig, payer: Option<Arc<dyn Payer>>) -> Arc<Self> {
+        let pool = Arc::new(Self { config, payer, lines: Mutex::default() });
         if let Some(idle_max) = config.idle_max
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -109,7 +111,8 @@ impl Pool {
         let mut backend = match slot.backend.take().filter(fits) {
             Some(backend) => backend,
             None => {
-                let made = Backend::connect(server, mapping, settings, self.config.limits).await?;
+                let mut made = Backend::connect(server, mapping, settings, self.config.limits).await?;
+                made.paid_by(self.payer.clone());
                 if let Some(line) = self.lines.lock().get_mut(&server.name) {
                     line.made += 1;
                 }
@@ -322,6 +325,7 @@ impl Drop for Lease {
         let Some(mut backend) = self.backend.take() else { return };
         if backend.is_clean() && self.slot.pool.is_young(&backend) {
             backend.idle_since = clock::monotonic();
+            backend.settle();
             drop(backend.take_notices());
             self.slot.backend = Some(backend);
         } else if backend.is_busy()

@@ -25,6 +25,8 @@ pub struct Server {
     pub port: u16,
     /// The database.
     pub dbname: String,
+    /// The server that it is a replica of.
+    pub primary: Option<String>,
 }
 
 /// A text that nobody prints.
@@ -80,8 +82,16 @@ impl Server {
         if name.is_empty() || name.len() > NAME_BYTES_MAX {
             return Err(Error::new(ErrorCode::InvalidName, format!("server name \"{name}\" is too long or empty")));
         }
-        let empty = Self { name: name.to_owned(), host: String::new(), port: 5432, dbname: String::new() };
-        empty.altered(options)
+        let (primary, others): (Vec<GivenOption>, Vec<GivenOption>) =
+            options.iter().cloned().partition(|option| option.name == "primary");
+        unique(&primary)?;
+        let primary = primary.first().and_then(|option| option.value.as_ref()).map(|value| value.reveal().to_owned());
+        if primary.as_deref() == Some(name) {
+            let message = format!("server \"{name}\" cannot be a replica of itself");
+            return Err(Error::new(ErrorCode::InvalidParameterValue, message));
+        }
+        let empty = Self { name: name.to_owned(), host: String::new(), port: 5432, dbname: String::new(), primary };
+        empty.altered(&others)
     }
 
     /// The same with other options.
@@ -106,7 +116,12 @@ impl Server {
                     let message = format!("option \"{}\" of a server cannot be dropped", option.name);
                     return Err(Error::new(ErrorCode::InvalidParameterValue, message));
                 }
-                _ => return Err(invalid_option(&option.name, "host, port, dbname")),
+                ("primary", _) => {
+                    let message = "option \"primary\" of a server cannot be changed";
+                    return Err(Error::new(ErrorCode::InvalidParameterValue, message)
+                        .with_hint("DROP SERVER, and make it again."));
+                }
+                _ => return Err(invalid_option(&option.name, "host, port, dbname, primary")),
             }
         }
         for (name, value) in [("host", &server.host), ("dbname", &server.dbname)] {
@@ -117,6 +132,11 @@ impl Server {
             }
         }
         Ok(server)
+    }
+
+    /// The shard that it is a server of: its own name, or that of the server that it is a replica of.
+    pub fn shard(&self) -> &str {
+        self.primary.as_deref().unwrap_or(&self.name)
     }
 
     /// Whether it is reached over a Unix socket.

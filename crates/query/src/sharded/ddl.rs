@@ -1,7 +1,7 @@
 //! CREATE, ALTER and DROP of servers, user mappings and sharded tables: on every shard, or on none.
 //!
 //! A table is noted on disk before its first shard hears of it, and forgotten there after its last shard has dropped it: what a
-//! crash leaves behind can be dropped again.
+//! crash leaves behind can be dropped again. One that was there before (`attach = true`) is only noted and forgotten.
 
 use std::sync::Arc;
 
@@ -62,6 +62,12 @@ pub(crate) fn server(engine: &Engine, statement: &NodeEnum, in_block: bool, mean
                 if name == FILES || known.servers.contains_key(name) {
                     let message = format!("server \"{name}\" already exists");
                     return Err(Error::new(ErrorCode::DuplicateObject, message));
+                }
+                if let Some(primary) = &server.primary
+                    && known.server(primary)?.primary.is_some()
+                {
+                    let message = format!("server \"{primary}\" is a replica itself");
+                    return Err(Error::new(ErrorCode::InvalidParameterValue, message));
                 }
                 known.servers.insert(name.clone(), Arc::new(server));
                 Ok(())
@@ -172,6 +178,9 @@ pub(crate) fn drop_servers(engine: &Engine, statement: &protobuf::DropStmt, in_b
             if let Some(table) = tables.find(is_on) {
                 return Err(depends(format!("table {} depends on server {name}", table.schema.name)));
             }
+            if let Some(replica) = known.replicas_of(name).find(|replica| !names.contains(&replica.name.as_str())) {
+                return Err(depends(format!("server {} is a replica of server {name}", replica.name)));
+            }
             if !cascades && let Some(((_, role), _)) = known.mappings.iter().find(|((server, _), _)| server == name) {
                 let role = if role.is_empty() { "public" } else { role };
                 let what = format!("user mapping for {role} on server {name} depends on server {name}");
@@ -202,7 +211,7 @@ fn role_of(user: Option<&RoleSpec>, current: &str) -> Result<Option<String>> {
     })
 }
 
-fn options(options: &[pg_query::Node]) -> Result<Vec<GivenOption>> {
+pub(super) fn options(options: &[pg_query::Node]) -> Result<Vec<GivenOption>> {
     let option = |node: &pg_query::Node| {
         let Some(NodeEnum::DefElem(element)) = &node.node else {
             return Err(Error::internal("an option that is none"));
@@ -222,7 +231,8 @@ struct Around<'a> {
 
 impl Neighbours for Around<'_> {
     fn has_server(&self, name: &str) -> bool {
-        self.fleet.catalog().known().servers.contains_key(name)
+        // Rows are on the server that a replica is one of.
+        self.fleet.catalog().known().servers.get(name).is_some_and(|server| server.primary.is_none())
     }
 
     fn rule_of(&self, table: &str) -> Option<Rule> {
@@ -248,7 +258,12 @@ pub(super) fn define_in(
 ) -> Result<ShardedTable> {
     let plain = plain_statement(statement);
     let (schema, unique) = ddl::described(engine, state, name, &plain)?;
-    let given = ddl::given_options(&statement.options);
+    let mut given = ddl::given_options(&statement.options);
+    let attached = taken_flag(&mut given, "attach")?.unwrap_or(false);
+    if taken_flag(&mut given, "attach_check")?.is_some() && !attached {
+        let message = "parameter \"attach_check\" has no meaning for a table that is made";
+        return Err(Error::new(ErrorCode::InvalidParameterValue, message).with_hint("Write attach = true as well."));
+    }
     let definition = Definition {
         schema: "public",
         name,
@@ -261,7 +276,25 @@ pub(super) fn define_in(
     check_defaults(&schema)?;
     let routed =
         route::ShardedTable { schema: "public".into(), name: name.into(), columns: schema.columns.clone(), rule };
-    Ok(ShardedTable { schema: Arc::new(schema), routed: Arc::new(routed), fleet: Arc::clone(fleet) })
+    Ok(ShardedTable { schema: Arc::new(schema), routed: Arc::new(routed), attached, fleet: Arc::clone(fleet) })
+}
+
+/// Takes a yes or no out of the options, which the rule knows nothing of.
+fn taken_flag(given: &mut Vec<(String, String)>, name: &str) -> Result<Option<bool>> {
+    let Some(at) = given.iter().position(|(option, _)| option == name) else { return Ok(None) };
+    let (_, value) = given.remove(at);
+    if given.iter().any(|(option, _)| option == name) {
+        let message = format!("parameter \"{name}\" specified more than once");
+        return Err(Error::new(ErrorCode::SyntaxError, message));
+    }
+    match value.trim().to_ascii_lowercase().as_str() {
+        "true" | "on" | "yes" | "1" => Ok(Some(true)),
+        "false" | "off" | "no" | "0" => Ok(Some(false)),
+        other => {
+            let message = format!("invalid value for boolean parameter \"{name}\": {other}");
+            Err(Error::new(ErrorCode::InvalidParameterValue, message).with_hint("Write true or false."))
+        }
+    }
 }
 
 /// 0A000 for what each shard would number by itself.
@@ -276,7 +309,7 @@ fn check_defaults(schema: &TableSchema) -> Result<()> {
 }
 
 /// The statement as an ordinary PostgreSQL server reads it.
-fn plain_statement(statement: &CreateStmt) -> CreateStmt {
+pub(super) fn plain_statement(statement: &CreateStmt) -> CreateStmt {
     let mut plain = statement.clone();
     plain.partspec = None;
     plain.access_method = String::new();
@@ -343,7 +376,14 @@ pub(crate) async fn create(
         return Err(exists());
     }
     let table = Arc::new(define(engine, fleet, &name, statement)?);
-    let work = creating(&table, statement)?;
+    let work = if table.attached {
+        let mut given = ddl::given_options(&statement.options);
+        let checks_rows = taken_flag(&mut given, "attach_check")?.unwrap_or(true);
+        super::attach::check(&table, statement, means, checks_rows).await?;
+        Vec::new()
+    } else {
+        creating(&table, statement)?
+    };
     // Who is first with a name has it.
     fleet.catalog().change(|known| {
         // One may have gone since they were looked at.
@@ -417,7 +457,8 @@ pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str
 pub(crate) async fn drop_table(engine: &Engine, table: &Arc<ShardedTable>, means: &Means) -> Result<()> {
     let name = &table.schema.name;
     let fleet = &table.fleet;
-    let work = dropping(table)?;
+    // What was there before is there afterwards.
+    let work = if table.attached { Vec::new() } else { dropping(table)? };
     let dropped = fleet.on_all(&means.role, &work).await;
     // What they have prepared is about a table that is gone: one of the same name would be another one.
     work.iter().for_each(|(server, _)| fleet.forget(server));

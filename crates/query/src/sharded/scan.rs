@@ -47,6 +47,8 @@ pub struct Asking {
     pub barrier: Barrier,
     /// The moment that he sees.
     pub moment: Option<Arc<Moment>>,
+    /// Whether he reads replicas.
+    pub reads_replicas: bool,
 }
 
 impl Asking {
@@ -80,6 +82,8 @@ pub(super) struct ShardScanExec {
     schema: SchemaRef,
     types: Arc<[SqlType]>,
     parts: Vec<ShardPart>,
+    /// Whether the order of texts decides in the plan.
+    orders_text: bool,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
@@ -96,6 +100,7 @@ impl ShardScanExec {
         schema: SchemaRef,
         types: Arc<[SqlType]>,
         parts: Vec<ShardPart>,
+        orders_text: bool,
     ) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&schema)),
@@ -105,7 +110,7 @@ impl ShardScanExec {
             Boundedness::Bounded,
         );
         let metrics = ExecutionPlanMetricsSet::new();
-        Self { table, schema, types, parts, properties: Arc::new(properties), metrics }
+        Self { table, schema, types, parts, orders_text, properties: Arc::new(properties), metrics }
     }
 }
 
@@ -160,6 +165,7 @@ impl ExecutionPlan for ShardScanExec {
         let reader = ShardReader {
             table: Arc::clone(&self.table),
             part: part.clone(),
+            orders_text: self.orders_text,
             asking,
             oids: self.types.iter().map(|sql_type| sql_type.oid()).collect(),
             types: Arc::clone(&self.types),
@@ -178,6 +184,7 @@ impl ExecutionPlan for ShardScanExec {
 struct ShardReader {
     table: Arc<ShardedTable>,
     part: ShardPart,
+    orders_text: bool,
     asking: Arc<Asking>,
     types: Arc<[SqlType]>,
     oids: Vec<u32>,
@@ -206,8 +213,16 @@ impl ShardReader {
         if self.lease.is_none() {
             let fleet = &self.table.fleet;
             let settings = Settings::default();
-            let lent = fleet.lend(fleet.pool_of_queries(), &self.part.server, &self.asking.role, &settings);
-            let mut lease = lent.await.map_err(external)?;
+            let (pool, server, role) = (fleet.pool_of_queries(), &self.part.server, &self.asking.role);
+            // A moment is one of servers that write.
+            let lent = match self.asking.reads_replicas && self.asking.moment.is_none() {
+                true => fleet.lend_for_reading(pool, server, role, &settings).await,
+                false => fleet.lend(pool, server, role, &settings).await,
+            };
+            let mut lease = lent.map_err(external)?;
+            if self.orders_text && !lease.is_c_collated() {
+                return Err(external(other_collation(&self.part)));
+            }
             if let Some(moment) = &self.asking.moment {
                 moment.snapshots().await.and_then(|taken| taken.begin(&mut lease)).map_err(external)?;
             }
@@ -267,4 +282,15 @@ impl ShardReader {
 fn garbled(part: &ShardPart) -> Error {
     let message = format!("shard \"{}\" sent a row that does not fit its table", part.server);
     Error::new(ErrorCode::ProtocolViolation, message)
+}
+
+/// 0A000
+fn other_collation(part: &ShardPart) -> Error {
+    let message = format!(
+        "the order of texts over several shards is not supported where the collation of shard \"{}\" is not that of their bytes",
+        part.server
+    );
+    Error::unsupported(message).with_hint(
+        "Sort by ... COLLATE \"C\" in a query without joins and groups, or name the sharding key, so that one shard answers.",
+    )
 }

@@ -28,6 +28,8 @@ use crate::grid_table::holds_query;
 pub(super) struct ShardedProvider {
     table: Arc<ShardedTable>,
     schema: SchemaRef,
+    /// Whether the order of texts decides in the plan.
+    orders_text: bool,
 }
 
 impl fmt::Debug for ShardedProvider {
@@ -39,7 +41,12 @@ impl fmt::Debug for ShardedProvider {
 impl ShardedProvider {
     pub(super) fn new(table: &Arc<ShardedTable>) -> Self {
         let fields: Vec<_> = table.schema.columns.iter().map(to_arrow_field).collect();
-        Self { table: Arc::clone(table), schema: Arc::new(Schema::new(fields)) }
+        Self { table: Arc::clone(table), schema: Arc::new(Schema::new(fields)), orders_text: false }
+    }
+
+    /// The same in a plan in which the order of texts decides.
+    pub(super) fn ordering_text(self) -> Self {
+        Self { orders_text: true, ..self }
     }
 
     fn scan_plan(
@@ -71,7 +78,7 @@ impl ShardedProvider {
             ShardPart { server: Arc::clone(&shard.server), text }
         };
         let parts = shards.iter().map(part).collect();
-        Ok(Arc::new(ShardScanExec::new(Arc::clone(&self.table), schema, types, parts)))
+        Ok(Arc::new(ShardScanExec::new(Arc::clone(&self.table), schema, types, parts, self.orders_text)))
     }
 
     /// What conditions say of the sharding key.

@@ -24,7 +24,8 @@ pub(super) const TABLES: &[Definition] = &[
     },
     Definition {
         name: "shards",
-        columns: "name text, host text, port integer, dbname text, tables bigint",
+        columns: "name text, host text, port integer, dbname text, tables bigint, replica_of text, state text, \
+            role text, is_acting boolean, error text",
         fill: Some(shards),
     },
     Definition {
@@ -117,12 +118,18 @@ fn shards(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             Table::Grid(_) | Table::File(_) => false,
         };
         let tables = picture.catalog.tables().filter(|(_, table)| is_on(table)).count();
+        let report = fleet.health().report(server);
         rows.push([
             ("name", string(&server.name)),
             ("host", string(&server.host)),
             ("port", Value::Int4(i32::from(server.port))),
             ("dbname", string(&server.dbname)),
             ("tables", Value::Int8(i64::try_from(tables).unwrap_or(i64::MAX))),
+            ("replica_of", server.primary.as_deref().map_or(Value::Null, string)),
+            ("state", string(report.state)),
+            ("role", report.role.map_or(Value::Null, string)),
+            ("is_acting", Value::Bool(report.is_acting)),
+            ("error", report.error.as_deref().map_or(Value::Null, string)),
         ])?;
     }
     Ok(())

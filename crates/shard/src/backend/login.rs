@@ -9,7 +9,7 @@ use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 use postgres_protocol::escape::escape_literal;
 
-use super::{Backend, SETTLED, Settings};
+use super::{Backend, RowReader, SETTLED, Settings};
 
 /// Settings of every connection, whoever borrows it.
 const FIXED: &[(&str, &str)] = &[
@@ -27,6 +27,16 @@ const FIXED: &[(&str, &str)] = &[
     ("statement_timeout", "0"),
     ("idle_in_transaction_session_timeout", "0"),
 ];
+
+/// What is asked once: how the database compares texts, and whether the server is a standby. The columns of `pg_database` differ
+/// from version to version; the provider `b` of later ones always compares code points.
+const LOOK: &str = "SELECT (CASE coalesce(pg_catalog.to_jsonb(d) ->> 'datlocprovider', 'c') WHEN 'b' THEN true \
+                    WHEN 'c' THEN d.datcollate IN ('C', 'POSIX', 'C.UTF-8', 'C.utf8') ELSE false END)::text, \
+                    pg_catalog.pg_is_in_recovery()::text \
+                    FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()";
+
+/// `text`
+const TEXT: u32 = 25;
 
 /// Settings of whoever borrows it.
 fn of_session(settings: &Settings) -> [(&'static str, String); 3] {
@@ -91,6 +101,32 @@ impl Backend {
             return Err(self.refused("its times are not integers"));
         }
         self.notices.clear();
+        Ok(())
+    }
+
+    /// Whether the database compares texts byte by byte.
+    pub fn is_c_collated(&self) -> bool {
+        self.is_c_collated
+    }
+
+    /// Whether the server was a standby when it was connected to: it changes nothing then.
+    pub fn is_standby(&self) -> bool {
+        self.is_standby
+    }
+
+    /// Asks what no message of the login says.
+    pub(super) async fn look(&mut self) -> Result<()> {
+        self.queue_scan(LOOK);
+        self.flush().await?;
+        let mut failure = None;
+        while let Some(range) = self.next_row(&[TEXT, TEXT], &mut failure).await? {
+            let row = RowReader::new(self.row(&range)).and_then(|mut row| Ok((row.value()?, row.value()?)));
+            let Ok((collated, standby)) = row else { return Err(self.garbled()) };
+            let (is_c_collated, is_standby) =
+                (collated == Some(b"true".as_slice()), standby == Some(b"true".as_slice()));
+            (self.is_c_collated, self.is_standby) = (is_c_collated, is_standby);
+            self.consume_row(&range);
+        }
         Ok(())
     }
 

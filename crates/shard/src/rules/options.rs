@@ -26,6 +26,8 @@ const KNOWN: &[(&str, &str)] = &[
     ("single", "all rows are on one server"),
     ("key_generator", "snowflake or uuidv7"),
     ("generated_column", "the column of key_generator"),
+    ("attach", "the tables are there already"),
+    ("attach_check", "whether all rows of such tables are looked at"),
 ];
 
 /// Options as written, each known and given once.

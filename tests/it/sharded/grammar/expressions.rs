@@ -156,7 +156,13 @@ impl Grammar {
             }
             2 => {
                 let (first, second) = (self.expression(scope, kind, deeper), self.expression(scope, kind, deeper));
-                format!("nullif({first}, {second})")
+                // What nullif of integers of two widths is announced as is said to differ.
+                match kind {
+                    Type::Int2 => format!("nullif(({first})::smallint, {second})"),
+                    Type::Int4 => format!("nullif(({first})::int, {second})"),
+                    Type::Int8 => format!("nullif(({first})::bigint, {second})"),
+                    _ => format!("nullif({first}, {second})"),
+                }
             }
             _ => self.own_expression(scope, kind, deeper),
         }
@@ -170,7 +176,11 @@ impl Grammar {
             Type::Timestamp | Type::Timestamptz => self.pick(&[Type::Timestamp, Type::Timestamptz]),
             kind => kind,
         };
-        let inner = self.expression(scope, other, depth);
+        let inner = match (kind, other) {
+            // How many digits a computed numeric shows is said to differ.
+            (Type::Text, Type::Numeric) => self.leaf(scope, other),
+            _ => self.expression(scope, other, depth),
+        };
         match (kind, other) {
             (Type::Int4 | Type::Int8 | Type::Numeric, _) => match self.below(8) {
                 0 => format!("abs({inner})"),

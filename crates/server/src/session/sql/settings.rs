@@ -84,6 +84,8 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("operators", "own", Rule::OneOf(&["own", "stock"]), false),
     // Ours: what one query may hold; 0 and -1 for no limit but the server's.
     ("query_memory_max", "0", Rule::Kilobytes(-1), false),
+    // Ours: where rows of shards are read outside of transactions that write.
+    ("read_from", "primary", Rule::OneOf(&["primary", "replica"]), false),
     ("role", "none", Rule::Only(&["none"]), false),
     // There are no policies.
     ("row_security", "on", Rule::Bool, false),
@@ -140,6 +142,8 @@ pub(super) struct Settings {
     pub(super) sharded_snapshots: bool,
     /// Bytes that a query may hold.
     pub(super) query_memory_max: Option<usize>,
+    /// Whether shards' replicas are read where nothing is written.
+    pub(super) reads_replicas: bool,
     pub(super) idle_session_timeout_ms: u64,
     pub(super) idle_in_transaction_timeout_ms: u64,
 }
@@ -184,6 +188,7 @@ impl Settings {
             operators: Operators::default(),
             sharded_snapshots: false,
             query_memory_max: None,
+            reads_replicas: false,
             idle_session_timeout_ms: 0,
             idle_in_transaction_timeout_ms: 0,
         };
@@ -343,6 +348,7 @@ impl Settings {
                     self.query_memory_max = kilobytes.map(|kilobytes| kilobytes.saturating_mul(1024));
                 }
                 "sharded_reads" => self.sharded_snapshots = value == "snapshot",
+                "read_from" => self.reads_replicas = value == "replica",
                 "statement_timeout" => self.statement_timeout_ms = value.parse().unwrap_or(0),
                 "lock_timeout" => self.lock_timeout_ms = value.parse().unwrap_or(0),
                 LOG_MIN_DURATION => self.log_min_duration_ms = value.parse().ok(),

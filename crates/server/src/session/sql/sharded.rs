@@ -30,7 +30,7 @@ use ashlar_store::Reservation;
 
 use self::gather::Kept;
 use super::portal::{Portal, Progress, Source, Tag};
-use super::{Executed, LONG_BYTES, Notice, RowSink, SqlSession};
+use super::{Block, Executed, LONG_BYTES, Notice, RowSink, SqlSession};
 use crate::session::CancelToken;
 
 /// The connection that a transaction has to a shard.
@@ -158,6 +158,7 @@ impl SqlSession {
         if self.settings.sharded_snapshots {
             means.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
         }
+        means.reads_replicas = self.may_read_replicas();
         means.barrier = if self.isolation() == Isolation::RepeatableRead {
             Barrier::Snapshot
         } else if self.remotes.is_empty() {
@@ -201,8 +202,25 @@ impl SqlSession {
         Ok((fleet, pool))
     }
 
-    /// Borrows a connection.
+    /// Borrows a connection that may write.
     async fn lend(&mut self, server: &str) -> Result<Lease> {
+        self.lend_one(server, false).await
+    }
+
+    /// Borrows a connection that only reads, to a replica where the session wants that.
+    async fn lend_to_read(&mut self, server: &str) -> Result<Lease> {
+        let from_replica = self.may_read_replicas();
+        self.lend_one(server, from_replica).await
+    }
+
+    /// Whether what is read now may come from replicas: a transaction that may write reads where it writes.
+    fn may_read_replicas(&self) -> bool {
+        let read_only =
+            self.transaction.as_ref().map_or(self.settings.modes.read_only, |transaction| transaction.read_only);
+        self.settings.reads_replicas && self.remotes.is_empty() && (self.block == Block::None || read_only)
+    }
+
+    async fn lend_one(&mut self, server: &str, from_replica: bool) -> Result<Lease> {
         let (fleet, pool) = self.pool()?;
         let settings = Settings {
             time_zone: self.settings.value("TimeZone").to_owned(),
@@ -212,7 +230,12 @@ impl SqlSession {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Err(self.cancel.error()),
-            lease = fleet.lend(&pool, server, &self.role, &settings) => lease,
+            lease = async {
+                match from_replica {
+                    true => fleet.lend_for_reading(&pool, server, &self.role, &settings).await,
+                    false => fleet.lend(&pool, server, &self.role, &settings).await,
+                }
+            } => lease,
         }
     }
 
@@ -226,7 +249,11 @@ impl SqlSession {
         let described = match self.remotes.iter_mut().find(|remote| *remote.server == *sample.server) {
             Some(remote) => stoppable(remote.lease.describe(&sample.text, declared), &cancel).await?,
             None => {
-                let mut lease = self.lend(sample.server).await?;
+                let is_write = plan.route.is_write();
+                let mut lease = match is_write {
+                    true => self.lend(sample.server).await?,
+                    false => self.lend_to_read(sample.server).await?,
+                };
                 stoppable(lease.describe(&sample.text, declared), &cancel).await?
             }
         };
@@ -409,7 +436,8 @@ impl SqlSession {
             rows_max,
         };
         let ended = if is_direct {
-            let mut lease = self.lend(sent.server).await?;
+            let mut lease =
+                if is_write { self.lend(sent.server).await? } else { self.lend_to_read(sent.server).await? };
             sending.queue(&mut lease);
             let never = std::future::pending();
             let ended = answered(&mut lease, &mut Forwarding(sink), &self.cancel, never).await;
@@ -533,11 +561,12 @@ impl SqlSession {
         if let Some(place) = self.remotes.iter().position(|remote| *remote.server == *server) {
             return Ok(place);
         }
-        let mut lease = self.lend(server).await?;
         let (isolation, read_only) = match &self.transaction {
             Some(transaction) => (transaction.isolation, transaction.read_only),
             None => (self.settings.modes.isolation, self.settings.modes.read_only),
         };
+        let from_replica = read_only && self.settings.reads_replicas;
+        let mut lease = self.lend_one(server, from_replica).await?;
         let access = if read_only { "READ ONLY" } else { "READ WRITE" };
         let mut begin = format!("BEGIN ISOLATION LEVEL {} {access}", isolation.name());
         for savepoint in &self.savepoints {

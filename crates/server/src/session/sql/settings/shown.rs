@@ -43,6 +43,7 @@ const ABOUT: &[(&str, &str)] = &[
     ("max_index_keys", "Shows the maximum number of index keys."),
     ("operators", "Sets whose hash operators plans are made of: the server's own, or DataFusion's stock ones."),
     ("query_memory_max", "Sets the maximum memory that one query may hold."),
+    ("read_from", "Sets where rows of shards are read when nothing is written: on the primary, or on a replica."),
     ("role", "Sets the current role."),
     ("row_security", "Enable row security."),
     ("search_path", "Sets the schema search order for names that are not schema-qualified."),

@@ -49,7 +49,7 @@ impl SqlSession {
         servers.dedup();
         let mut leases: Vec<Lease> = Vec::with_capacity(servers.len());
         for server in &servers {
-            leases.push(self.lend(server).await?);
+            leases.push(self.lend_to_read(server).await?);
         }
         let of = |sent: &ShardStatement<'_>| servers.iter().position(|server| *server == sent.server).unwrap_or(0);
         let lines: Vec<usize> = forward.statements.iter().map(of).collect();
@@ -71,8 +71,8 @@ impl SqlSession {
                 let types = plan.gathered().unwrap_or_default();
                 fields.extend(types.iter().enumerate().map(|(at, oid)| Field { oid: *oid, is_binary: is_binary(at) }));
             }
-            // How the servers compare text is not asked.
-            match Merger::new(gathering, &fields, forward.statements.len(), false) {
+            let is_c_collated = leases.iter().all(|lease| lease.is_c_collated());
+            match Merger::new(gathering, &fields, forward.statements.len(), is_c_collated) {
                 Ok(made) => merger = Some((made, merge.hidden)),
                 Err(error) if error.code() == ErrorCode::FeatureNotSupported => return Ok(None),
                 Err(error) => return Err(error),

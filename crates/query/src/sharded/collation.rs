@@ -1,0 +1,109 @@
+//! Where the order of texts decides, shards have to compare them as the engine does, byte by byte: a server whose collation is
+//! another one is not read for such a plan.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use ashlar_functions::tree::{each_expression_of, each_node_with_subqueries, each_part, rewrite_nodes_with_subqueries};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
+use datafusion::common::{DFSchema, Result};
+use datafusion::datasource::{provider_as_source, source_as_provider};
+use datafusion::logical_expr::expr::{AggregateFunctionParams, WindowFunctionParams};
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{BinaryExpr, Distinct, Expr, ExprSchemable, LogicalPlan, Operator, SortExpr};
+
+use super::table::ShardedProvider;
+
+/// Functions that compare their arguments.
+const COMPARING: [&str; 2] = ["greatest", "least"];
+
+/// Aggregates that compare what they are of.
+const CHOOSING: [&str; 4] = ["min", "max", "mode", "percentile_disc"];
+
+/// The plan, with its scans of shards told whether the order of texts decides in it.
+///
+/// # Errors
+/// As DataFusion's traversal.
+pub(crate) fn told(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let mut is_sharded = false;
+    each_node_with_subqueries(&plan, |node| {
+        is_sharded |= provider_of(node).is_some();
+        Ok(if is_sharded { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    if !is_sharded || !orders_text(&plan)? {
+        return Ok(plan);
+    }
+    rewrite_nodes_with_subqueries(plan, |node| {
+        let Some(provider) = provider_of(&node) else { return Ok(Transformed::no(node)) };
+        let LogicalPlan::TableScan(mut scan) = node else { return Ok(Transformed::no(node)) };
+        scan.source = provider_as_source(Arc::new(provider.ordering_text()));
+        Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+    })
+}
+
+/// The sharded table that a node reads.
+fn provider_of(node: &LogicalPlan) -> Option<ShardedProvider> {
+    let LogicalPlan::TableScan(scan) = node else { return None };
+    let provider = source_as_provider(&scan.source).ok()?;
+    let provider: &dyn Any = provider.as_ref();
+    provider.downcast_ref::<ShardedProvider>().cloned()
+}
+
+fn orders_text(plan: &LogicalPlan) -> Result<bool> {
+    let mut found = false;
+    each_node_with_subqueries(plan, |node| {
+        let mut schema = merge_schema(&node.inputs());
+        if let LogicalPlan::TableScan(scan) = node {
+            schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+        }
+        let is_by_text = |keys: &[SortExpr]| keys.iter().any(|key| is_text(&key.expr, &schema));
+        found |= match node {
+            LogicalPlan::Sort(sort) => is_by_text(&sort.expr),
+            LogicalPlan::Distinct(Distinct::On(on)) => on.sort_expr.as_deref().is_some_and(is_by_text),
+            _ => false,
+        };
+        each_expression_of(node, |expr| {
+            each_part(expr, |expr| {
+                found |= compares_text(expr, &schema);
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    })?;
+    Ok(found)
+}
+
+fn compares_text(expr: &Expr, schema: &DFSchema) -> bool {
+    let any_text = |exprs: &[Expr]| exprs.iter().any(|expr| is_text(expr, schema));
+    let is_by_text = |keys: &[SortExpr]| keys.iter().any(|key| is_text(&key.expr, schema));
+    match expr {
+        Expr::BinaryExpr(BinaryExpr {
+            left,
+            op: Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq,
+            right,
+        }) => is_text(left, schema) || is_text(right, schema),
+        Expr::Between(between) => is_text(&between.expr, schema),
+        Expr::ScalarFunction(function) => COMPARING.contains(&function.func.name()) && any_text(&function.args),
+        Expr::AggregateFunction(function) => {
+            let AggregateFunctionParams { args, order_by, .. } = &function.params;
+            is_by_text(order_by) || CHOOSING.contains(&function.func.name()) && any_text(args)
+        }
+        Expr::WindowFunction(function) => {
+            let WindowFunctionParams { args, order_by, .. } = &function.params;
+            is_by_text(order_by) || CHOOSING.contains(&function.fun.name()) && any_text(args)
+        }
+        Expr::SetComparison(comparison) => is_text(&comparison.expr, schema),
+        _ => false,
+    }
+}
+
+/// Whether an expression is text, or an array of it.
+fn is_text(expr: &Expr, schema: &DFSchema) -> bool {
+    let is = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    match expr.get_type(schema) {
+        Ok(DataType::List(field)) => is(field.data_type()),
+        Ok(data_type) => is(&data_type),
+        // What cannot be told may be.
+        Err(_) => true,
+    }
+}

@@ -1,0 +1,194 @@
+//! Replicas of shards: real standbys that are read, held back, lost and promoted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ashlar_tests::process::{PATIENCE, wait_for};
+
+use super::*;
+
+const LINES: &str = "health_check_ms = 50\nreplica_lag_max_ms = 300\nfailures_max = 2\nconnect_timeout_ms = 2000";
+
+/// A fleet whose first shard has a standby, known as `r0`.
+struct Group {
+    fleet: Fleet,
+    standby: Postgres,
+}
+
+impl Group {
+    fn start() -> Group {
+        let fleet = Fleet::with(2, LINES);
+        let mut client = fleet.client();
+        done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+        let standby = fleet.shards[0].start_standby().unwrap();
+        let (host, port) = (standby.address().ip(), standby.address().port());
+        done(
+            &mut client,
+            &format!(
+                "CREATE SERVER r0 FOREIGN DATA WRAPPER postgres \
+                 OPTIONS (host '{host}', port '{port}', dbname 'postgres', primary 's0')"
+            ),
+        );
+        let group = Group { fleet, standby };
+        group.until("r0", "up", "standby");
+        group
+    }
+
+    fn standby(&self) -> pg::Connection {
+        pg::Connection::connect(self.standby.address()).unwrap()
+    }
+
+    /// Waits until a look has found a server so.
+    fn until(&self, server: &str, state: &str, role: &str) {
+        let mut client = self.fleet.client();
+        let sql = format!("SELECT state || ' ' || coalesce(role, '') FROM ashlar.shards WHERE name = '{server}'");
+        let wanted = format!("{state} {role}");
+        assert!(wait_for(PATIENCE, || client.value(&sql).unwrap() == wanted), "{server}: {:?}", client.value(&sql));
+    }
+
+    /// Whether a statement of a client about a row is answered by the standby: one of its processes has run it last.
+    fn is_read_there(&self, client: &mut pg::Connection, key: i64) -> bool {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let marker = format!("marker {} of {key}", NEXT.fetch_add(1, Ordering::Relaxed));
+        assert_eq!(client.value(&format!("SELECT '{marker}' FROM t WHERE k = {key}")).unwrap(), marker);
+        has_run(&mut self.standby(), &marker)
+    }
+}
+
+/// Whether a process of a server has last run a statement with this text in it.
+fn has_run(server: &mut pg::Connection, text: &str) -> bool {
+    let sql =
+        format!("SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND strpos(query, '{text}') > 0");
+    server.value(&sql).unwrap() != "0"
+}
+
+#[test]
+fn replicas_are_read_outside_of_transactions_that_write() {
+    let group = Group::start();
+    let fleet = &group.fleet;
+    let keys = fleet.keys("t");
+    let mut client = fleet.client();
+    for key in &keys {
+        done(&mut client, &format!("INSERT INTO t VALUES ({key}, 'written')"));
+    }
+    let key = keys[0];
+    assert!(!group.is_read_there(&mut client, key), "nobody asked for it");
+    done(&mut client, "SET read_from = 'replica'");
+    assert!(wait_for(PATIENCE, || group.is_read_there(&mut client, key)));
+    // Writes, and transactions that may write, are the primary's; those that only read are not.
+    done(&mut client, &format!("UPDATE t SET v = 'again' WHERE k = {key}"));
+    done(&mut client, "BEGIN");
+    assert!(!group.is_read_there(&mut client, key));
+    assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "again");
+    done(&mut client, "COMMIT");
+    done(&mut client, "BEGIN READ ONLY");
+    assert!(group.is_read_there(&mut client, key));
+    done(&mut client, "COMMIT");
+    // Rows of several shards, put together and by the engine; the shard without a replica answers itself.
+    assert!(wait_for(PATIENCE, || {
+        done(&mut client, "SELECT k, 'put together' FROM t ORDER BY k");
+        has_run(&mut group.standby(), "put together")
+    }));
+    assert!(has_run(&mut fleet.shard(1), "put together"));
+    assert!(wait_for(PATIENCE, || {
+        assert_eq!(client.value("SELECT count(DISTINCT v || k) FROM t").unwrap(), "2");
+        has_run(&mut group.standby(), "FROM public.t")
+    }));
+    // One that is held back is not read any more: not for longer than it may be behind.
+    done(&mut group.standby(), "SELECT pg_wal_replay_pause()");
+    done(&mut client, &format!("UPDATE t SET v = 'new' WHERE k = {key}"));
+    assert!(wait_for(PATIENCE, || !group.is_read_there(&mut client, key)));
+    assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "new");
+    done(&mut group.standby(), "SELECT pg_wal_replay_resume()");
+    assert!(wait_for(PATIENCE, || group.is_read_there(&mut client, key)));
+    assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "new");
+    // What is no place for a table, and what replicas cannot be.
+    for (sql, state) in [
+        ("CREATE TABLE u (k int PRIMARY KEY) PARTITION BY HASH (k) USING sharded WITH (servers = 'r0')", "42704"),
+        ("CREATE SERVER r1 FOREIGN DATA WRAPPER postgres OPTIONS (host 'h', dbname 'd', primary 'r0')", "22023"),
+        ("CREATE SERVER r1 FOREIGN DATA WRAPPER postgres OPTIONS (host 'h', dbname 'd', primary 'none')", "42704"),
+        ("CREATE SERVER r1 FOREIGN DATA WRAPPER postgres OPTIONS (host 'h', dbname 'd', primary 'r1')", "22023"),
+        ("ALTER SERVER r0 OPTIONS (SET primary 's1')", "22023"),
+    ] {
+        let error = refused(&mut client, sql);
+        assert!(error.contains(state), "{sql}: {error}");
+    }
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_replica_that_is_lost_is_passed_over_and_one_that_is_promoted_takes_writes() {
+    let mut group = Group::start();
+    group.fleet.ashlar.expect_log(&["prepared transaction"]);
+    let keys = group.fleet.keys("t");
+    let key = keys[0];
+    let mut client = group.fleet.client();
+    done(&mut client, &format!("INSERT INTO t VALUES ({key}, 'before')"));
+    done(&mut client, "SET read_from = 'replica'");
+    assert!(wait_for(PATIENCE, || group.is_read_there(&mut client, key)));
+    group.standby.signal("QUIT").unwrap();
+    group.standby.wait().unwrap();
+    group.until("r0", "down", "standby");
+    assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "before");
+    group.standby.start_again().unwrap();
+    group.until("r0", "up", "standby");
+    assert!(wait_for(PATIENCE, || group.is_read_there(&mut client, key)));
+
+    // The primary is lost: what writes is refused at once, what reads is answered by the replica.
+    let replayed = "SELECT pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn()";
+    assert!(wait_for(PATIENCE, || group.standby().value(replayed).unwrap() == "t"));
+    group.fleet.shards[0].signal("QUIT").unwrap();
+    group.fleet.shards[0].wait().unwrap();
+    let write = format!("UPDATE t SET v = 'after' WHERE k = {key}");
+    let mut writer = group.fleet.client();
+    let is_refused = |writer: &mut pg::Connection| refused(writer, &write).contains("57P03");
+    assert!(wait_for(PATIENCE, || is_refused(&mut writer)));
+    let error = refused(&mut writer, &write);
+    assert!(error.contains("57P03") && error.contains("shard s0"), "{error}");
+    assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "before");
+    // The other shard is as it was.
+    done(&mut writer, &format!("INSERT INTO t VALUES ({}, 'there')", keys[1]));
+
+    group.standby.promote().unwrap();
+    group.until("r0", "up", "primary");
+    let acting = "SELECT is_acting FROM ashlar.shards WHERE name = 'r0'";
+    assert!(wait_for(PATIENCE, || writer.value(acting).unwrap() == "t"));
+    done(&mut writer, &write);
+    assert_eq!(group.standby().value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "after");
+    assert_eq!(writer.value("SELECT count(*) FROM t").unwrap(), "2");
+    done(&mut writer, "UPDATE t SET v = 'both'");
+    assert_eq!(writer.value("SELECT count(*) FROM t WHERE v = 'both'").unwrap(), "2");
+    // The old primary comes back and knows of nothing: nothing is written there.
+    group.fleet.shards[0].start_again().unwrap();
+    group.until("s0", "up", "primary");
+    done(&mut writer, &format!("UPDATE t SET v = 'new' WHERE k = {key}"));
+    assert_eq!(group.standby().value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "new");
+    assert_eq!(group.fleet.shard(0).value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "before");
+    // Nor by a server that has only just started.
+    let Group { fleet, standby } = group;
+    let fleet = fleet.restart();
+    let mut writer = fleet.client();
+    assert!(wait_for(PATIENCE, || writer.value(acting).unwrap() == "t"));
+    done(&mut writer, &format!("UPDATE t SET v = 'newer' WHERE k = {key}"));
+    let mut standby = pg::Connection::connect(standby.address()).unwrap();
+    assert_eq!(standby.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "newer");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_server_that_does_not_answer_costs_its_statements_a_timeout_only_a_few_times() {
+    let mut fleet = Fleet::with(2, LINES);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    let keys = fleet.keys("t");
+    fleet.shards[0].signal("QUIT").unwrap();
+    fleet.shards[0].wait().unwrap();
+    let sql = format!("SELECT v FROM t WHERE k = {}", keys[0]);
+    assert!(wait_for(PATIENCE, || refused(&mut client, &sql).contains("57P03")));
+    let state = "SELECT state FROM ashlar.shards WHERE name = 's0'";
+    assert_eq!(client.value(state).unwrap(), "down");
+    // It is found again by itself, without a statement that tries.
+    fleet.shards[0].start_again().unwrap();
+    assert!(wait_for(PATIENCE, || client.value(state).unwrap() == "up"));
+    assert!(rows(&mut client, &sql).is_empty());
+    fleet.ashlar.check_log();
+}
