@@ -130,7 +130,7 @@ async fn compare(own: &Client, stock: &Client, name: &str, sql: &str) -> Result<
                 let (code, message) = refused.map_or(("", ""), |error| (error.code().code(), error.message()));
                 let is_ours = ["HashJoin has", "HashAggregate has"].iter().any(|ours| message.contains(ours));
                 ensure!(
-                    code == "53200" && !is_ours && kilobytes <= 2 * peak,
+                    code == "53200" && !is_ours && kilobytes <= (2 * peak).max(8 * MEMORY_KB_MIN),
                     "with {kilobytes} kB of {peak}: {error:#} {message}"
                 );
                 println!("{name}: {kilobytes} kB of {peak} are too few: {message}");
