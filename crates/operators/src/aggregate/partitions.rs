@@ -22,6 +22,8 @@ const SHIFT: u32 = 8;
 pub(crate) struct Partitions {
     tables: Vec<Mutex<Partition>>,
     pub(crate) secret: Secret,
+    /// How often its rows have been through files.
+    level: usize,
 }
 
 /// The order of a batch by its partitions, kept to be used again; charged.
@@ -56,9 +58,9 @@ impl Partitions {
     ///
     /// # Errors
     /// What the aggregates find.
-    pub(crate) fn new(spec: &Spec, secret: Secret, files: &Files) -> Result<Self> {
+    pub(crate) fn new(spec: &Spec, secret: Secret, files: &Files, level: usize) -> Result<Self> {
         let table = |_| Partition::new(spec, secret, &files.memory).map(Mutex::new);
-        Ok(Self { tables: (0..PARTITIONS).map(table).collect::<Result<_>>()?, secret })
+        Ok(Self { tables: (0..PARTITIONS).map(table).collect::<Result<_>>()?, secret, level })
     }
 
     /// Takes rows; `to_come` as in [`Portion`]. `first` is where it begins: whoever adds at the same time had better begin
@@ -131,15 +133,17 @@ impl Partitions {
 
     /// Puts the groups of the table with the most bytes out of memory; whether there was one.
     fn spill_largest(&self, spec: &Spec, files: &Files) -> Result<bool> {
+        // A group that came from a file has to be there as a whole once: if it has very many distinct values, beyond the limit.
+        let least = if self.level == 0 { 1 } else { 2 };
         let size = |table: &Mutex<Partition>| {
             let table = table.lock();
-            if table.len() == 0 { 0 } else { table.bytes() }
+            if table.len() < least { 0 } else { table.bytes() }
         };
         let largest = self.tables.iter().map(|table| (size(table), table)).max_by_key(|(bytes, _)| *bytes);
         let Some((_, table)) = largest.filter(|(bytes, _)| *bytes > 0) else { return Ok(false) };
         let mut table = table.lock();
         // Another stream may have been faster.
-        if table.len() > 0 {
+        if table.len() >= least {
             table.spill(spec, self.secret, files)?;
         }
         Ok(true)

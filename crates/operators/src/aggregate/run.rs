@@ -97,7 +97,7 @@ impl Run {
         if let Some(large) = self.large.get() {
             return Ok(large);
         }
-        let made = Partitions::new(&self.spec, self.secret, &self.files)?;
+        let made = Partitions::new(&self.spec, self.secret, &self.files, 0)?;
         Ok(self.large.get_or_init(|| made))
     }
 
@@ -274,7 +274,7 @@ impl Left {
         if level > LEVELS_MAX {
             return exec_err!("the groups of an aggregation cannot be divided any further");
         }
-        let tables = Partitions::new(&self.spec, secret, &self.files)?;
+        let tables = Partitions::new(&self.spec, secret, &self.files, level)?;
         let mut order = Order::default();
         for run in runs {
             let mut batches = self.files.manager.read_spill_as_stream_unbuffered(Arc::clone(run), None)?;

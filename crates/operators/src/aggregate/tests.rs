@@ -212,7 +212,7 @@ fn distinct_aggregates() -> Vec<Wanted> {
         Wanted(min_udaf(), "value", true, None),
         Wanted(max_udaf(), "word", true, Some("flag")),
         Wanted(sum_udaf(), "wide", true, None),
-        Wanted(sum_udaf(), "value", false, Some("flag")),
+        Wanted(sum_udaf(), "id", false, Some("flag")),
     ];
     for column in ["small", "id", "text", "wide", "double", "flag", "value", "word"] {
         all.push(Wanted(count_udaf(), column, true, None));

@@ -60,7 +60,7 @@ fn keys_in_any_order_and_number_are_joined() {
 #[test]
 fn wide_rows_are_joined() {
     let runtime = runtime();
-    let rows = 600_i64;
+    let rows = 300_i64;
     let mut fields = vec![Field::new("id", DataType::Int64, false), Field::new("key", DataType::Int64, false)];
     let mut columns: Vec<ArrayRef> = vec![
         Arc::new((1..=rows).collect::<Int64Array>()),
