@@ -13,6 +13,7 @@ mod login;
 mod memory;
 mod statements;
 mod steps;
+mod stream;
 
 use std::io;
 use std::ops::Range;
@@ -20,11 +21,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ashlar_base::scope::{Name, scope};
-use ashlar_base::{Error, ErrorCode, Result, clock, net};
+use ashlar_base::{Error, ErrorCode, Result, clock};
 use ashlar_protocol::pg::client::{self, BadMessage, HEADER_BYTES};
 use ashlar_protocol::pg::{Target, TransactionStatus, ValueFormat};
-use tokio::io::AsyncReadExt;
-use tokio::net::{TcpStream, UnixStream};
 
 pub use ashlar_protocol::pg::client::RowReader;
 
@@ -33,6 +32,7 @@ use self::memory::Paid;
 pub use self::memory::{Memory, Payer};
 use self::statements::Statements;
 pub use self::steps::{Progress, Step};
+use self::stream::Stream;
 use crate::server::{Mapping, Server};
 use crate::two_phase::Duties;
 
@@ -143,65 +143,6 @@ pub struct DescribedColumn {
     pub typlen: i16,
     /// The type's modifier, or -1.
     pub typmod: i32,
-}
-
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    async fn open(server: &Server) -> io::Result<Self> {
-        if server.is_socket() {
-            let path = format!("{}/.s.PGSQL.{}", server.host, server.port);
-            return net::connect_socket(path.as_ref()).await.map(Self::Unix);
-        }
-        let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in tokio::net::lookup_host((server.host.as_str(), server.port)).await? {
-            match net::connect(address).await {
-                Ok(stream) => return Ok(Self::Tcp(stream)),
-                Err(error) => failure = error,
-            }
-        }
-        Err(failure)
-    }
-
-    async fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read_buf(bytes).await,
-            Self::Unix(stream) => stream.read_buf(bytes).await,
-        }
-    }
-
-    fn try_read(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_read(bytes),
-            Self::Unix(stream) => stream.try_read(bytes),
-        }
-    }
-
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_write(bytes),
-            Self::Unix(stream) => stream.try_write(bytes),
-        }
-    }
-
-    async fn writable(&self) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.writable().await,
-            Self::Unix(stream) => stream.writable().await,
-        }
-    }
-
-    /// Waits until it can be read or written.
-    async fn ready(&self) -> io::Result<tokio::io::Ready> {
-        let both = tokio::io::Interest::READABLE | tokio::io::Interest::WRITABLE;
-        match self {
-            Self::Tcp(stream) => stream.ready(both).await,
-            Self::Unix(stream) => stream.ready(both).await,
-        }
-    }
 }
 
 /// A connection to a shard.

@@ -1,0 +1,200 @@
+//! The connections that a transaction has to shards: made when it first touches one, ended together.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ashlar_base::{Error, ErrorCode, Result, clock};
+use ashlar_query::statement::Kind;
+use ashlar_shard::backend::{Ended, Nothing, Taker};
+use ashlar_shard::deadlock::{self, Stand};
+use ashlar_shard::pool::Lease;
+
+use super::super::{Notice, SqlSession};
+use crate::session::CancelToken;
+
+/// The connection that a transaction has to a shard.
+pub(super) struct Remote {
+    lease: Lease,
+    server: Arc<str>,
+    /// Something may have been written there.
+    wrote: bool,
+    /// When it was lent.
+    since: Instant,
+}
+
+impl SqlSession {
+    /// What may keep a statement from writing to a shard.
+    pub(super) fn check_remote_write(&self) -> Result<()> {
+        self.refuse_write(true, &Kind::Empty).or_else(|error| {
+            // Only that the transaction is read-only is of interest here.
+            if error.code() == ErrorCode::ReadOnlyTransaction { Err(error) } else { Ok(()) }
+        })?;
+        if self.transaction.as_ref().is_some_and(|transaction| !transaction.is_clean()) {
+            return Err(Error::unsupported(
+                "a transaction that has changed tables of this server cannot write to a shard",
+            )
+            .with_hint("Write to shards in a transaction of its own."));
+        }
+        Ok(())
+    }
+
+    /// The place of the transaction's connection to a server, with a transaction there; made now where there is none.
+    pub(super) async fn begin_remote(&mut self, server: &str) -> Result<usize> {
+        if let Some(place) = self.remotes.iter().position(|remote| *remote.server == *server) {
+            return Ok(place);
+        }
+        let (isolation, read_only) = match &self.transaction {
+            Some(transaction) => (transaction.isolation, transaction.read_only),
+            None => (self.settings.modes.isolation, self.settings.modes.read_only),
+        };
+        let from_replica = read_only && self.settings.reads_replicas;
+        let mut lease = self.lend_one(server, from_replica).await?;
+        let access = if read_only { "READ ONLY" } else { "READ WRITE" };
+        let mut begin = format!("BEGIN ISOLATION LEVEL {} {access}", isolation.name());
+        for savepoint in &self.savepoints {
+            begin.push_str("; SAVEPOINT ");
+            begin.push_str(&ashlar_query::quote_ident(savepoint.name()));
+        }
+        lease.queue_query(&begin);
+        self.remotes.push(Remote { lease, server: Arc::from(server), wrote: false, since: clock::monotonic() });
+        Ok(self.remotes.len() - 1)
+    }
+
+    /// Runs what `queue` queues on one of the transaction's connections.
+    pub(super) async fn on_remote<T: Taker>(
+        &mut self,
+        place: usize,
+        is_write: bool,
+        taker: &mut T,
+        queue: impl FnOnce(&mut Lease),
+    ) -> Result<Ended> {
+        let fleet = self.fleet()?;
+        let Self { remotes, cancel, .. } = self;
+        let stand = remotes
+            .first()
+            .and_then(|first| Stand::new(first.since, remotes.iter().map(|remote| &remote.lease), place));
+        let Some(remote) = remotes.get_mut(place) else { return Err(Error::internal("no such connection")) };
+        if remote.lease.is_broken() {
+            let message = format!("the connection to shard \"{}\" was lost with the transaction on it", remote.server);
+            return Err(Error::new(ErrorCode::ConnectionFailure, message));
+        }
+        remote.wrote |= is_write;
+        queue(&mut remote.lease);
+        let ended = answered(&mut remote.lease, taker, cancel, deadlock::broken(fleet, stand)).await;
+        let notices = remote.lease.take_notices();
+        self.pass_notices(notices);
+        ended
+    }
+
+    /// SAVEPOINT, RELEASE and ROLLBACK TO, as the transaction's connections have to know them too.
+    pub(super) async fn tell_remote(&mut self, command: &str, savepoint: &str) -> Result<()> {
+        for place in 0..self.remotes.len() {
+            let sql = format!("{command} {}", ashlar_query::quote_ident(savepoint));
+            self.on_remote(place, false, &mut Nothing, |lease| lease.queue_query(&sql)).await?;
+        }
+        Ok(())
+    }
+
+    /// COMMIT where the transaction is on shards: there, and nowhere else. On several that were written to it is on all or on none.
+    ///
+    /// # Errors
+    /// What a shard says; 08007 where the only one does not say whether it has committed.
+    pub(super) async fn commit_remote(&mut self) -> Result<()> {
+        let (mut writers, readers): (Vec<Remote>, Vec<Remote>) =
+            std::mem::take(&mut self.remotes).into_iter().partition(|remote| remote.wrote);
+        // Nothing depends on how these end.
+        readers.into_iter().for_each(|remote| remote.lease.abandon());
+        if writers.len() > 1 {
+            let fleet = self.fleet()?;
+            let leases = writers.into_iter().map(|remote| remote.lease).collect();
+            let left = ashlar_shard::two_phase::commit(&fleet, leases).await?;
+            if !left.is_empty() {
+                let message = "the transaction is committed, and will be on some shards as soon as they can be reached";
+                let error = Error::new(ErrorCode::SuccessfulCompletion, message);
+                let error = error.with_detail(format!("These are: {}.", left.join(", ")));
+                self.notices.push(Notice { severity: "WARNING", error });
+            }
+            return Ok(());
+        }
+        let Some(mut remote) = writers.pop() else { return Ok(()) };
+        // A cancel request comes too late: what is asked is that it ends.
+        let ended = remote.lease.run("COMMIT").await;
+        let notices = remote.lease.take_notices();
+        self.pass_notices(notices);
+        match ended {
+            Ok(tag) if tag == "COMMIT" => Ok(()),
+            Ok(_) => Err(Error::new(
+                ErrorCode::FailedTransaction,
+                format!("shard \"{}\" has rolled the transaction back", remote.server),
+            )),
+            Err(error) if remote.lease.is_broken() => {
+                let message = format!("the connection to shard \"{}\" was lost while it committed", remote.server);
+                Err(Error::new(ErrorCode::TransactionResolutionUnknown, message)
+                    .with_detail(error.message())
+                    .with_hint("Whether the transaction is committed is for you to look."))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A connection in the middle of a COPY that nobody goes on with is of no use any more.
+    pub(super) fn leave_copies(&mut self) {
+        self.remotes.iter_mut().for_each(|remote| remote.lease.give_up());
+    }
+
+    /// ROLLBACK on the shards, beside the session.
+    pub(super) fn rollback_remote(&mut self) {
+        self.remotes.drain(..).for_each(|remote| remote.lease.abandon());
+    }
+
+    pub(super) fn pass_notices(&mut self, notices: Vec<ashlar_shard::backend::Notice>) {
+        let notices = notices.into_iter();
+        self.notices.extend(notices.map(|notice| Notice { severity: notice.severity, error: notice.error }));
+    }
+}
+
+/// Waits for a statement's answer. Where it is to be stopped, by its client or because others could not go on, its shard is told,
+/// and has so long to say that it has.
+pub(super) async fn answered<T: Taker>(
+    lease: &mut Lease,
+    taker: &mut T,
+    cancel: &CancelToken,
+    broken: impl Future<Output = Error>,
+) -> Result<Ended> {
+    let canceller = lease.canceller();
+    let ended = {
+        let work = lease.answer(taker);
+        tokio::pin!(work);
+        let stopped = tokio::select! {
+            biased;
+            ended = &mut work => Ok(ended),
+            () = cancel.cancelled() => Err(cancel.error()),
+            error = broken => Err(error),
+        };
+        match stopped {
+            Ok(ended) => ended,
+            Err(why) => {
+                canceller.cancel().await;
+                match tokio::time::timeout(canceller.patience(), work).await {
+                    // The shard says it in its own words; why it was asked is ours to say.
+                    Ok(Err(error)) if error.sqlstate() == "57014" => Err(why),
+                    Ok(ended) => ended,
+                    Err(_) => Err(why),
+                }
+            }
+        }
+    };
+    if ended.is_err() {
+        lease.give_up();
+    }
+    ended
+}
+
+/// Stops what is awaited with the session's statement: its connection is closed then.
+pub(super) async fn stoppable<T>(work: impl Future<Output = Result<T>>, cancel: &CancelToken) -> Result<T> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(cancel.error()),
+        done = work => done,
+    }
+}
