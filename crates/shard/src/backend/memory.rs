@@ -9,7 +9,7 @@ use ashlar_base::Result;
 use super::{Backend, KEEP_BYTES};
 
 /// Memory that is paid for until this is dropped.
-pub trait Memory: Send {
+pub trait Memory: Send + Sync {
     /// Pays for so many bytes more.
     ///
     /// # Errors

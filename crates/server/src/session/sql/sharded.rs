@@ -13,7 +13,6 @@ mod remotes;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use ashlar_base::{Error, ErrorCode, Result, clock};
 use ashlar_protocol::pg::ValueFormat;
@@ -22,7 +21,6 @@ use ashlar_query::statement::Kind;
 use ashlar_query::transaction::Isolation;
 use ashlar_query::{Barrier, Means};
 use ashlar_shard::backend::{Ended, Nothing, Settings, Taker};
-use ashlar_shard::deadlock::{self, Stand};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::{Lease, Pool};
 use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement};
@@ -33,8 +31,7 @@ use self::gather::Kept;
 pub(super) use self::remotes::Remote;
 use self::remotes::{answered, stoppable};
 use super::portal::{Portal, Progress, Source, Tag};
-use super::{Block, Executed, LONG_BYTES, Notice, RowSink, SqlSession};
-use crate::session::CancelToken;
+use super::{Block, Executed, LONG_BYTES, RowSink, SqlSession};
 
 /// Values of parameters as the client sent them.
 pub(super) struct RawParameters {

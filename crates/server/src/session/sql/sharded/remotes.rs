@@ -13,13 +13,13 @@ use super::super::{Notice, SqlSession};
 use crate::session::CancelToken;
 
 /// The connection that a transaction has to a shard.
-pub(super) struct Remote {
-    lease: Lease,
-    server: Arc<str>,
+pub(in crate::session::sql) struct Remote {
+    pub(super) lease: Lease,
+    pub(super) server: Arc<str>,
     /// Something may have been written there.
-    wrote: bool,
+    pub(super) wrote: bool,
     /// When it was lent.
-    since: Instant,
+    pub(super) since: Instant,
 }
 
 impl SqlSession {
@@ -87,7 +87,7 @@ impl SqlSession {
     }
 
     /// SAVEPOINT, RELEASE and ROLLBACK TO, as the transaction's connections have to know them too.
-    pub(super) async fn tell_remote(&mut self, command: &str, savepoint: &str) -> Result<()> {
+    pub(in crate::session::sql) async fn tell_remote(&mut self, command: &str, savepoint: &str) -> Result<()> {
         for place in 0..self.remotes.len() {
             let sql = format!("{command} {}", ashlar_query::quote_ident(savepoint));
             self.on_remote(place, false, &mut Nothing, |lease| lease.queue_query(&sql)).await?;
@@ -99,7 +99,7 @@ impl SqlSession {
     ///
     /// # Errors
     /// What a shard says; 08007 where the only one does not say whether it has committed.
-    pub(super) async fn commit_remote(&mut self) -> Result<()> {
+    pub(in crate::session::sql) async fn commit_remote(&mut self) -> Result<()> {
         let (mut writers, readers): (Vec<Remote>, Vec<Remote>) =
             std::mem::take(&mut self.remotes).into_iter().partition(|remote| remote.wrote);
         // Nothing depends on how these end.
@@ -138,12 +138,12 @@ impl SqlSession {
     }
 
     /// A connection in the middle of a COPY that nobody goes on with is of no use any more.
-    pub(super) fn leave_copies(&mut self) {
+    pub(in crate::session::sql) fn leave_copies(&mut self) {
         self.remotes.iter_mut().for_each(|remote| remote.lease.give_up());
     }
 
     /// ROLLBACK on the shards, beside the session.
-    pub(super) fn rollback_remote(&mut self) {
+    pub(in crate::session::sql) fn rollback_remote(&mut self) {
         self.remotes.drain(..).for_each(|remote| remote.lease.abandon());
     }
 
