@@ -57,12 +57,13 @@ impl Client {
 /// What is said and heard, line by line.
 fn conversation(address: SocketAddr) -> Vec<String> {
     let (mut a, mut b, mut c) = (Client::new(address), Client::new(address), Client::new(address));
-    let mut said = Vec::new();
-    said.push(a.run("LISTEN one"));
-    said.push(b.run("LISTEN one; LISTEN \"Two\""));
-    // To all who listen, the sender among them; nobody else.
-    said.push(a.run("NOTIFY one, 'first'"));
-    said.push(a.heard());
+    let mut said = vec![
+        a.run("LISTEN one"),
+        b.run("LISTEN one; LISTEN \"Two\""),
+        // To all who listen, the sender among them; nobody else.
+        a.run("NOTIFY one, 'first'"),
+        a.heard(),
+    ];
     b.wait_for(1);
     said.push(b.heard());
     said.push(c.run("NOTIFY \"Two\""));

@@ -78,9 +78,12 @@ impl Counters {
     }
 }
 
+/// Kind and tables.
+type Key = (RouteKind, Box<str>);
+
 /// The counters of a server.
 #[derive(Debug, Default)]
-pub struct Routes(Mutex<HashMap<(RouteKind, Box<str>), Arc<Counters>>>);
+pub struct Routes(Mutex<HashMap<Key, Arc<Counters>>>);
 
 impl Routes {
     /// The counters of a kind and tables.

@@ -33,6 +33,9 @@ const NAME_BYTES_MAX: usize = 63;
 /// Between the statements that are kept of a table.
 const BETWEEN: &str = "\n;\n";
 
+/// Indexes, and the tables that they are on.
+pub(crate) type Indexes = Vec<(String, Arc<ShardedTable>)>;
+
 /// What servers are sent: names and statements.
 pub type Work = Vec<(String, String)>;
 
@@ -192,7 +195,7 @@ fn check_unique(table: &ShardedTable, statement: &IndexStmt, names: &[String]) -
 ///
 /// # Errors
 /// 0A000 where they are not all that it names.
-pub(crate) fn dropped(engine: &Engine, statement: &DropStmt) -> Result<Option<Vec<(String, Arc<ShardedTable>)>>> {
+pub(crate) fn dropped(engine: &Engine, statement: &DropStmt) -> Result<Option<Indexes>> {
     let state = engine.catalog().current();
     let Some(fleet) = state.fleet().filter(|_| state.has_sharded()) else { return Ok(None) };
     let known = indexes(&fleet.catalog().known())?;
@@ -219,7 +222,7 @@ pub(crate) fn dropped(engine: &Engine, statement: &DropStmt) -> Result<Option<Ve
 /// # Errors
 /// What a shard says; then none has dropped any.
 pub(crate) async fn drop_indexes(
-    indexes: &[(String, Arc<ShardedTable>)],
+    indexes: &Indexes,
     statement: &DropStmt,
     in_block: bool,
     means: &Means,
