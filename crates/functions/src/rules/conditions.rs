@@ -61,12 +61,12 @@ impl AnalyzerRule for Conditions {
                 let right = super::operators::meet(right, &left, "=", schema)?;
                 let left = super::operators::meet(left, &right.data, "=", schema)?;
                 let changed = left.transformed || right.transformed;
-                let met = left.data.to_field(schema).ok().and_then(|(_, field)| sql_type_of(&field));
+                let other = right.data.to_field(schema).ok().and_then(|(_, field)| sql_type_of(&field));
                 function.args = vec![left.data, right.data];
                 let call = Expr::ScalarFunction(function);
                 // It is the left value or none, of the type that it has: numbers of other widths are compared as they are.
-                Ok(match (own, met) {
-                    (Some(own), Some(met)) if own != met && is_of_one_kind(own, met) => {
+                Ok(match (own, other) {
+                    (Some(own), Some(other)) if own != other && is_of_one_kind(own, other) => {
                         let field = field_of("nullif", own);
                         Transformed::yes(Expr::Cast(Cast { expr: Box::new(call), field }))
                     }

@@ -157,11 +157,10 @@ impl Grammar {
             2 => {
                 let (first, second) = (self.expression(scope, kind, deeper), self.expression(scope, kind, deeper));
                 // What nullif of integers of two widths is announced as is said to differ.
-                match kind {
-                    Type::Int2 => format!("nullif(({first})::smallint, {second})"),
-                    Type::Int4 => format!("nullif(({first})::int, {second})"),
-                    Type::Int8 => format!("nullif(({first})::bigint, {second})"),
-                    _ => format!("nullif({first}, {second})"),
+                if kind.is_integer() {
+                    format!("nullif({first}, {first})")
+                } else {
+                    format!("nullif({first}, {second})")
                 }
             }
             _ => self.own_expression(scope, kind, deeper),
