@@ -71,7 +71,7 @@ fn asked() -> BTreeMap<String, String> {
     }
     let seed: u64 = std::env::var("ASHLAR_TPCDS_SEED").map_or(0, |seed| seed.parse().unwrap());
     let number = |name: &str| name[1..3].parse::<u64>().unwrap();
-    all.retain(|name, _| (number(name) + seed) % ONE_IN == 0);
+    all.retain(|name, _| (number(name) + seed).is_multiple_of(ONE_IN));
     all
 }
 

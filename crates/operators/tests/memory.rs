@@ -244,7 +244,9 @@ fn what_is_charged_is_what_is_held() {
             println!("    of {limit}: {} bytes charged, {} held, {} files", less.charged, less.real, less.files);
             assert_eq!(less.groups, groups, "{keys:?}");
             assert!(less.files > 0, "{keys:?}");
-            assert!(less.charged as usize <= limit, "{keys:?}: {} bytes are charged of {limit}", less.charged);
+            // What a batch of values needs while it is looked up is charged whether the pool has it or not.
+            let most = if counted == Counted::Values { limit + limit / 100 } else { limit };
+            assert!(less.charged as usize <= most, "{keys:?}: {} bytes are charged of {limit}", less.charged);
             let over = less.real - limit as i64;
             assert!(over < ON_THEIR_WAY, "{keys:?}: {over} bytes more are held than may be");
         }
