@@ -1,6 +1,9 @@
 //! Rows of a table: figures of each target, and how the first stands to the others.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
+use serde_json::Value;
 
 use super::numbers::{bytes, median, rate, short, spread, time};
 use super::select::{Contender, Role, Steps, contenders};
@@ -340,9 +343,20 @@ fn memory(steps: &Steps, of: &[&str], query: &str) -> Shape {
     Shape { figures, standing: joined(vec![others]) }
 }
 
+/// A number of a workload; "keys" are those that the rows of `hash-build` have.
+fn counted(parameters: &BTreeMap<String, Value>, name: &str) -> Option<f64> {
+    let number = |name: &str| parameters.get(name)?.as_f64();
+    match (name, number("unique_percent")) {
+        // Half of the rows whose key is not their own.
+        ("keys", Some(percent)) => Some(number("rows")? * (percent + (100.0 - percent) / 2.0) / 100.0),
+        ("keys", None) => number("items"),
+        _ => number(name),
+    }
+}
+
 fn structure(steps: &Steps, of: &[&str], query: &str, per: &str) -> Shape {
     let all = contenders(steps, of, |run, one| {
-        let count = run.workload.parameters.get(per)?.as_f64()?;
+        let count = counted(&run.workload.parameters, per)?;
         if one.query.as_deref() == Some(query) { Some(Measure::EngineMemory.of(one)? / count) } else { None }
     });
     let each = |bytes: f64| format!("{bytes:.1} B");

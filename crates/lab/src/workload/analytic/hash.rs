@@ -359,7 +359,6 @@ impl Questions for Build {
             ("items", json!(self.items)),
             ("unique_percent", unique),
             ("ids", json!(self.ids)),
-            ("keys", json!(self.sales.ids())),
         ])
     }
 }
@@ -432,20 +431,14 @@ impl Questions for Probe {
     }
 
     fn parameters(&self) -> BTreeMap<String, Value> {
-        let mut all = parameters([
+        parameters([
             ("rows", json!(self.rows)),
             ("items", json!(self.items.rows)),
             ("unique_percent", json!(self.unique_percent)),
             ("ids", json!(self.ids)),
-            ("keys", json!(self.items.ids())),
-        ]);
-        if let Some(copies) = self.duplicates {
-            all.insert("duplicates".to_owned(), json!(copies));
-        }
-        if self.joins == Joins::Own {
-            all.insert("joins".to_owned(), json!(self.joins));
-        }
-        all
+            ("duplicates", json!(self.duplicates.unwrap_or(1))),
+            ("joins", json!(self.joins)),
+        ])
     }
 
     fn on_ashlar(&self) -> &[&'static str] {
@@ -572,7 +565,7 @@ mod tests {
         let mut counts: HashMap<String, u64> = HashMap::new();
         lines(&probe, 1).into_iter().for_each(|item| *counts.entry(item[0].clone()).or_default() += 1);
         assert!(counts.len() == 23 && counts.values().all(|count| *count == 4), "{counts:?}");
-        assert_eq!((probe.parameters()["keys"].clone(), probe.expected().0), (json!(23), 8000));
+        assert_eq!((probe.parameters()["duplicates"].clone(), probe.expected().0), (json!(4), 8000));
         assert_eq!(probe.on_ashlar(), ["SET join_operators = 'own'"]);
         assert!(super::probe(&Sizes { unique_percent: Some(5), ..wanted }).is_err());
     }
