@@ -339,8 +339,9 @@ impl Twin {
                 Some(before) => self.held.insert((row, owner), before),
                 None => self.held.remove(&(row, owner)),
             };
+            // Locks are given back one by one, and who can go on at once does.
+            self.grant();
         }
-        self.grant();
     }
 }
 
