@@ -335,7 +335,7 @@ fn what_a_suite_does_not_have_is_refused() {
     for (arguments, said) in [
         (
             &["suite", "nothing"][..],
-            "there is no suite \"nothing\"; there are bench, geode, hazelcast, impala, tpcc, proxy",
+            "there is no suite \"nothing\"; there are bench, geode, hazelcast, impala, hash, tpcc, proxy",
         ),
         (&["suite", "bench", "--only", "get,gte"], "bench has no rows \"gte\"; it has get, set,"),
         (&["suite", "bench", "--page", page], "has no marks <!-- bench begin -->"),
