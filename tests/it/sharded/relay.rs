@@ -230,13 +230,9 @@ fn forth(wire: &Wire, mut client: &TcpStream, mut server: &TcpStream, answer: &M
     loop {
         let message = message(client)?;
         match wire.look(message[0], &message[5..]) {
-            Some((When::Before, act)) => {
-                if !wire.happen(act) {
-                    return None;
-                }
-            }
+            Some((When::Before, act)) if !wire.happen(act) => return None,
+            Some((When::Before, _)) | None => {}
             Some((When::After, act)) => *answer.lock().unwrap() = Some(act),
-            None => {}
         }
         server.write_all(&message).ok()?;
     }

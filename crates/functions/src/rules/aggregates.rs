@@ -148,14 +148,19 @@ fn computed_name(at: usize) -> String {
     format!("aggregate value {at}")
 }
 
+/// What a projection over these shows of them. Which grouping set a row belongs to is between an aggregate and the engine's own
+/// rule, which runs later and takes the column away: who names it here names nothing there.
+fn shown_inputs(columns: &[Column]) -> Vec<Expr> {
+    let is_shown = |column: &&Column| column.name != Aggregate::INTERNAL_GROUPING_ID;
+    columns.iter().filter(is_shown).cloned().map(Expr::Column).collect()
+}
+
 fn of_aggregate(aggregate: Aggregate) -> Result<LogicalPlan> {
     let schema = Arc::clone(aggregate.input.schema());
     let outputs = aggregate.schema.columns();
     let groups = outputs.len() - aggregate.aggr_expr.len();
     let mut computed = Vec::with_capacity(aggregate.aggr_expr.len());
-    // Which grouping set a row belongs to is resolved within the aggregate.
-    let is_shown = |column: &&Column| column.name != Aggregate::INTERNAL_GROUPING_ID;
-    let mut shown: Vec<Expr> = outputs[..groups].iter().filter(is_shown).cloned().map(Expr::Column).collect();
+    let mut shown = shown_inputs(&outputs[..groups]);
     let mut changed = false;
     for (expr, output) in aggregate.aggr_expr.iter().zip(&outputs[groups..]) {
         if let Some(wide) = wide_percentile(expr, &schema)? {
@@ -201,7 +206,7 @@ fn of_window(window: Window) -> Result<LogicalPlan> {
     let outputs = window.schema.columns();
     let inputs = outputs.len() - window.window_expr.len();
     let mut computed = Vec::with_capacity(window.window_expr.len());
-    let mut shown: Vec<Expr> = outputs[..inputs].iter().cloned().map(Expr::Column).collect();
+    let mut shown = shown_inputs(&outputs[..inputs]);
     let mut changed = false;
     for (at, output) in outputs.iter().enumerate().skip(inputs) {
         let expr = &window.window_expr[at - inputs];
