@@ -16,6 +16,7 @@ mod maintain;
 mod members;
 mod memory;
 mod pgbench;
+mod pools;
 mod relay;
 mod replicas;
 mod rules;

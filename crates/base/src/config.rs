@@ -10,7 +10,7 @@ mod setting;
 
 pub use reference::{default_file, reference_page};
 pub use resolve::{ConfigFile, Origin, Problem, Resolved, Sources, Spot, resolve};
-pub use setting::{LogFormat, LogLevel};
+pub use setting::{LogFormat, LogLevel, PoolMode};
 
 use setting::Setting;
 use std::net::SocketAddr;
@@ -179,6 +179,9 @@ rooms! {
         declarations: String = String::new();
         /// The number of this server among those that make keys for the same tables (`key_generator = 'snowflake'`): no two have the same.
         worker: u16 = 0, in 0..=1023;
+        /// How long a session has a connection to a server, unless it sets `sharded_pool_mode`: for a transaction, or from its first
+        /// statement there to its end.
+        pool_mode: PoolMode = PoolMode::Transaction;
         /// Connections to one server, of all threads together.
         connections_per_server_max: u32 = 64, in 1..=65536;
         /// Statements that wait for a connection to one server, of each thread. One more fails with 53300.
@@ -187,6 +190,9 @@ rooms! {
         connection_wait_max_ms: u64 = 10000, in 1..=3600000;
         /// Milliseconds that connecting to a server and logging in may take, before the statement fails with 08001.
         connect_timeout_ms: u64 = 5000, in 1..=600000;
+        /// Milliseconds for which the machine of a server may acknowledge nothing, of what was sent or of the kernel's own questions,
+        /// before its connections are lost and their statements fail with 08006. A server that is busy acknowledges all the same.
+        silence_max_ms: u64 = 60000, in 2000..=3600000;
         /// Milliseconds between two looks at servers that have replicas, are replicas, or are down.
         health_check_ms: u64 = 1000, in 10..=600000;
         /// Failures to connect to a server, one after the other, after which statements are refused with 57P03 without asking it,

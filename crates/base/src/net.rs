@@ -18,6 +18,9 @@ const BACKLOG: i32 = 4096;
 /// A silent peer is probed after this long, so that the sessions of machines that vanished end.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
 
+/// Questions without an answer after which a peer is gone; where there is a limit for all of them that decides.
+const SILENT_PROBES: u32 = 4;
+
 /// Opens a listening socket. The address can be taken again at once after a restart.
 ///
 /// Belongs to no runtime yet, so that an address in use is found out before any thread starts.
@@ -40,6 +43,20 @@ pub fn adopt(listener: StdListener) -> io::Result<TcpListener> {
 pub fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE_AFTER))
+}
+
+/// Has a connection end with an error when its peer's machine has acknowledged nothing for so long: neither what was sent, nor, where
+/// nothing was, a question whether it is there. A peer that is busy acknowledges all the same.
+pub fn end_after_silence(stream: &TcpStream, silence: Duration) -> io::Result<()> {
+    // The kernel counts in whole seconds.
+    let second = Duration::from_secs(1);
+    let (quiet, between) = ((silence / 2).max(second), (silence / 8).max(second));
+    let keepalive = TcpKeepalive::new().with_time(quiet).with_interval(between).with_retries(SILENT_PROBES);
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(silence))?;
+    Ok(())
 }
 
 /// Connects to a server, as the built-in clients do.

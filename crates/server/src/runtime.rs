@@ -286,6 +286,7 @@ fn pool_config(config: &Config) -> PoolConfig {
         life_max: milliseconds(shard.connection_life_max_ms),
         limits: Limits {
             connect: Duration::from_millis(shard.connect_timeout_ms),
+            silence: Duration::from_millis(shard.silence_max_ms),
             message_bytes_max: (shard.row_mib_max as usize) << 20,
             statements_max: shard.statements_per_connection_max as usize,
         },

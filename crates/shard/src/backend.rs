@@ -33,6 +33,7 @@ pub use self::memory::{Memory, Payer};
 use self::statements::Statements;
 pub use self::steps::{Progress, Step};
 use self::stream::Stream;
+use crate::pool::Card;
 use crate::server::{Mapping, Server};
 use crate::two_phase::Duties;
 
@@ -59,6 +60,8 @@ static WRITE: Name = Name::new("shard write");
 pub struct Limits {
     /// How long connecting, logging in and giving up may take.
     pub connect: Duration,
+    /// How long the machine of a shard may acknowledge nothing before its connections are lost.
+    pub silence: Duration,
     /// Bytes of one message of the shard.
     pub message_bytes_max: usize,
     /// Prepared statements that it remembers.
@@ -174,6 +177,8 @@ pub struct Backend {
     secret: Arc<[u8]>,
     /// What two-phase commit knows of its database.
     pub(crate) duties: Duties,
+    /// What its pool tells of it.
+    pub(crate) card: Option<Arc<Card>>,
     /// When it was made.
     pub(crate) made: Instant,
     /// When it was last given back.
@@ -196,7 +201,8 @@ impl Backend {
     }
 
     async fn open(server: &Arc<Server>, mapping: &Arc<Mapping>, settings: &Settings, limits: Limits) -> Result<Self> {
-        let stream = Stream::open(server).await.map_err(|error| unreachable(server, &error.to_string()))?;
+        let stream =
+            Stream::open(server, limits.silence).await.map_err(|error| unreachable(server, &error.to_string()))?;
         let now = clock::monotonic();
         let mut backend = Self {
             stream,
@@ -220,6 +226,7 @@ impl Backend {
             pid: 0,
             secret: Arc::default(),
             duties: Duties::default(),
+            card: None,
             made: now,
             idle_since: now,
         };
@@ -256,6 +263,11 @@ impl Backend {
     /// Whether it is of no use any more.
     pub fn is_broken(&self) -> bool {
         self.is_broken || self.is_given_up
+    }
+
+    /// Whether it was lost, which whoever used it has been told.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_broken
     }
 
     /// Nobody waits for the rest of an answer: it is of no use any more, although its shard may be at work.

@@ -14,10 +14,13 @@ use crate::backend::{Limits, Payer, Settings};
 use crate::catalog::{Known, ShardCatalog};
 use crate::deadlock::Waits;
 use crate::health::{Health, HealthConfig, is_away};
-use crate::pool::{Lease, LineStatistics, Pool, PoolConfig};
+use crate::pool::{ConnectionStatistics, Keep, Lease, LineStatistics, Pool, PoolConfig};
 use crate::routes::Routes;
 use crate::rules::generators::Generators;
 use crate::two_phase::{self, InDoubt, Transactions};
+
+/// What the pool of the query pool is called.
+const OF_QUERIES: &str = "queries";
 
 /// See the module.
 pub struct Fleet {
@@ -89,12 +92,14 @@ impl Fleet {
     /// The pool of this thread, which runs one runtime and will until it ends.
     pub fn pool_of_thread(&self) -> Arc<Pool> {
         let mut pools = self.pools.lock();
-        Arc::clone(pools.entry(thread::current().id()).or_insert_with(|| Pool::new(self.config, self.payer.clone())))
+        let thread = thread::current();
+        let make = || Pool::new(thread.name().unwrap_or_default(), self.config, self.payer.clone());
+        Arc::clone(pools.entry(thread.id()).or_insert_with(make))
     }
 
     /// The pool of the query pool: only for what runs there.
     pub fn pool_of_queries(&self) -> &Arc<Pool> {
-        self.of_queries.get_or_init(|| Pool::new(self.config, self.payer.clone()))
+        self.of_queries.get_or_init(|| Pool::new(OF_QUERIES, self.config, self.payer.clone()))
     }
 
     /// What is known of the servers' health.
@@ -107,9 +112,7 @@ impl Fleet {
     /// # Errors
     /// 42704 where there is no such server or no mapping; 57P03 where it is down; as [`Pool::lend`].
     pub async fn lend(&self, pool: &Arc<Pool>, server: &str, role: &str, settings: &Settings) -> Result<Lease> {
-        let known = self.catalog.known();
-        let acting = self.health.acting(server);
-        self.lend_member(&known, pool, acting.as_deref().unwrap_or(server), role, settings).await
+        self.lend_from((pool, None), server, role, settings).await
     }
 
     /// Lends a connection to a replica of a server, where one is up and not too far behind; else as [`Self::lend`].
@@ -123,20 +126,50 @@ impl Fleet {
         role: &str,
         settings: &Settings,
     ) -> Result<Lease> {
+        self.lend_for_reading_from((pool, None), server, role, settings).await
+    }
+
+    /// As [`Self::lend`], from what a session keeps.
+    ///
+    /// # Errors
+    /// As [`Self::lend`]; 08006 where what the session kept is lost.
+    pub async fn lend_from(
+        &self,
+        from: (&Arc<Pool>, Option<&Arc<Keep>>),
+        server: &str,
+        role: &str,
+        settings: &Settings,
+    ) -> Result<Lease> {
+        let known = self.catalog.known();
+        let acting = self.health.acting(server);
+        self.lend_member(&known, from, acting.as_deref().unwrap_or(server), role, settings).await
+    }
+
+    /// As [`Self::lend_for_reading`], from what a session keeps.
+    ///
+    /// # Errors
+    /// As [`Self::lend_from`].
+    pub async fn lend_for_reading_from(
+        &self,
+        from: (&Arc<Pool>, Option<&Arc<Keep>>),
+        server: &str,
+        role: &str,
+        settings: &Settings,
+    ) -> Result<Lease> {
         let known = self.catalog.known();
         if let Some(replica) = self.health.replica_for(&known, server) {
-            match self.lend_member(&known, pool, &replica, role, settings).await {
+            match self.lend_member(&known, from, &replica, role, settings).await {
                 Err(error) if is_away(&error) => {}
                 lent => return lent,
             }
         }
-        self.lend(pool, server, role, settings).await
+        self.lend_from(from, server, role, settings).await
     }
 
     async fn lend_member(
         &self,
         known: &Known,
-        pool: &Arc<Pool>,
+        (pool, keep): (&Arc<Pool>, Option<&Arc<Keep>>),
         member: &str,
         role: &str,
         settings: &Settings,
@@ -144,7 +177,10 @@ impl Fleet {
         let server = known.server(member)?;
         let mapping = known.mapping_of_member(server, role)?;
         self.health.check(member)?;
-        let lent = pool.lend(server, mapping, settings).await;
+        let lent = match keep {
+            Some(keep) => keep.lend(pool, server, mapping, settings).await,
+            None => pool.lend(server, mapping, settings).await,
+        };
         match &lent {
             Ok(_) => self.health.succeeded(member),
             Err(error) if is_away(error) => self.health.failed(member, error),
@@ -155,27 +191,23 @@ impl Fleet {
 
     /// Connections to a server are not what they were: those that are idle are closed, the others when they come back.
     pub fn forget(&self, server: &str) {
-        let pools: Vec<Arc<Pool>> = self.pools.lock().values().chain(self.of_queries.get()).cloned().collect();
-        for pool in pools {
+        for pool in self.all_pools() {
             pool.forget(server);
         }
     }
 
-    /// What can be said of the connections to each server, of all pools together.
-    pub fn statistics(&self) -> HashMap<String, LineStatistics> {
-        let pools: Vec<Arc<Pool>> = self.pools.lock().values().chain(self.of_queries.get()).cloned().collect();
-        let mut sums: HashMap<String, LineStatistics> = HashMap::new();
-        for (server, line) in pools.iter().flat_map(|pool| pool.statistics()) {
-            let sum = sums.entry(server).or_default();
-            *sum = LineStatistics {
-                idle: sum.idle + line.idle,
-                in_use: sum.in_use + line.in_use,
-                waiting: sum.waiting + line.waiting,
-                made: sum.made + line.made,
-                lent: sum.lent + line.lent,
-            };
-        }
-        sums
+    /// What each pool does, by server.
+    pub fn statistics(&self) -> Vec<LineStatistics> {
+        self.all_pools().iter().flat_map(|pool| pool.statistics()).collect()
+    }
+
+    /// All connections.
+    pub fn connections(&self) -> Vec<ConnectionStatistics> {
+        self.all_pools().iter().flat_map(|pool| pool.connections()).collect()
+    }
+
+    fn all_pools(&self) -> Vec<Arc<Pool>> {
+        self.pools.lock().values().chain(self.of_queries.get()).cloned().collect()
     }
 
     /// Of each connection.
@@ -222,7 +254,7 @@ impl Fleet {
             }
         }
         if leases.len() > 1 {
-            return two_phase::commit(self, leases).await;
+            return two_phase::commit(self, leases, std::future::pending()).await;
         }
         let Some(mut lease) = leases.pop() else { return Ok(Vec::new()) };
         match lease.run("COMMIT").await {

@@ -316,7 +316,14 @@ async fn look(fleet: &Arc<Fleet>, known: &Arc<Known>, server: &Arc<Server>) {
     let Some(mapping) = known.any_mapping(server) else { return };
     let lent = fleet.pool_of_queries().lend(server, mapping, &Settings::default()).await;
     let found = match lent {
-        Ok(mut lease) => seen(&mut lease).await,
+        // One that says nothing must not keep the others from being looked at.
+        Ok(mut lease) => {
+            let seen = tokio::time::timeout(fleet.limits().connect, seen(&mut lease)).await;
+            seen.unwrap_or_else(|_| {
+                let message = format!("shard \"{}\" did not answer in time", server.name);
+                Err(Error::new(ErrorCode::ConnectionFailure, message))
+            })
+        }
         Err(error) => Err(error),
     };
     match found {

@@ -8,10 +8,13 @@
 //! long as it takes to count, by whoever looks at `ashlar.backends`. The pool of the query pool is shared by its threads.
 //! Never lends a connection that is in the middle of something: it is closed instead, and what it runs is cancelled.
 
+mod keep;
+mod statistics;
+
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ashlar_base::scope::{self, Name};
 use ashlar_base::{Error, ErrorCode, Result, clock};
@@ -19,6 +22,10 @@ use ashlar_protocol::pg::TransactionStatus;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+pub use self::keep::Keep;
+use self::keep::Ticket;
+pub(crate) use self::statistics::Card;
+pub use self::statistics::{ConnectionStatistics, LineStatistics};
 use crate::backend::{Backend, Limits, Payer, Settings};
 use crate::server::{Mapping, Server};
 
@@ -45,6 +52,8 @@ static FAREWELL: Name = Name::new("shard rollback");
 
 /// The pool of one thread.
 pub struct Pool {
+    /// The thread whose pool it is.
+    name: String,
     config: PoolConfig,
     payer: Option<Arc<dyn Payer>>,
     lines: Mutex<HashMap<String, Line>>,
@@ -56,35 +65,35 @@ struct Line {
     idle: Vec<Backend>,
     /// All of them, those that are being made among them.
     open: usize,
-    waiting: VecDeque<oneshot::Sender<Slot>>,
-    /// Connections that were made.
-    made: u64,
-    /// Times that one was lent.
-    lent: u64,
+    /// Since when each waits.
+    waiting: VecDeque<(Instant, oneshot::Sender<Slot>)>,
+    /// Those that are there, for whoever asks.
+    cards: Vec<Weak<Card>>,
+    counts: Counts,
     /// How often what was open has been forgotten: a connection of an earlier time is not lent again.
     generation: u64,
 }
 
-/// What can be said of the connections to one server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LineStatistics {
-    /// Connections that nobody uses now.
-    pub idle: usize,
-    /// Connections that somebody uses.
-    pub in_use: usize,
-    /// Who waits for one.
-    pub waiting: usize,
+/// What has happened since the start.
+#[derive(Default)]
+struct Counts {
     /// Connections that were made.
-    pub made: u64,
+    made: u64,
     /// Times that one was lent.
-    pub lent: u64,
+    lent: u64,
+    /// Times that one was waited for, how long together, and how often in vain.
+    waits: u64,
+    waited: Duration,
+    timeouts: u64,
+    /// Times that too many waited already.
+    refused: u64,
 }
 
 impl Pool {
     /// An empty pool. Idle connections are closed in time by a task of the current runtime. `payer`: who pays for what its
-    /// connections hold beyond what each may keep.
-    pub fn new(config: PoolConfig, payer: Option<Arc<dyn Payer>>) -> Arc<Self> {
-        let pool = Arc::new(Self { config, payer, lines: Mutex::default() });
+    /// connections hold beyond what each may keep. `name`: what it is called in `ashlar.pools`.
+    pub fn new(name: &str, config: PoolConfig, payer: Option<Arc<dyn Payer>>) -> Arc<Self> {
+        let pool = Arc::new(Self { name: name.to_owned(), config, payer, lines: Mutex::default() });
         if let Some(idle_max) = config.idle_max
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -106,33 +115,45 @@ impl Pool {
     ) -> Result<Lease> {
         let mut slot = self.enter(server).await?;
         let fits = |backend: &Backend| {
-            backend.server() == server && backend.mapping() == mapping && self.is_young(backend) && backend.is_clean()
+            is_as_declared(backend, server, mapping) && self.is_young(backend) && backend.is_clean()
         };
         let mut backend = match slot.backend.take().filter(fits) {
             Some(backend) => backend,
             None => {
                 let mut made = Backend::connect(server, mapping, settings, self.config.limits).await?;
                 made.paid_by(self.payer.clone());
+                let card = Card::new(&made);
                 if let Some(line) = self.lines.lock().get_mut(&server.name) {
-                    line.made += 1;
+                    line.counts.made += 1;
+                    line.cards.retain(|card| card.strong_count() > 0);
+                    line.cards.push(Arc::downgrade(&card));
                 }
+                made.card = Some(card);
                 made
             }
         };
+        self.adopt(&mut backend, settings).await?;
+        if let Some(line) = self.lines.lock().get_mut(&server.name) {
+            line.counts.lent += 1;
+        }
+        Ok(Lease { backend: Some(backend), slot, home: None })
+    }
+
+    /// Makes the settings of whoever borrows it those of a connection.
+    async fn adopt(&self, backend: &mut Backend, settings: &Settings) -> Result<()> {
+        if let Some(card) = &backend.card {
+            card.lend();
+        }
         let adopted = tokio::time::timeout(self.config.limits.connect, backend.adopt(settings)).await;
         adopted.unwrap_or_else(|_| {
-            let message = format!("shard \"{}\" did not answer in time", server.name);
+            let message = format!("shard \"{}\" did not answer in time", backend.server().name);
             Err(Error::new(ErrorCode::ConnectionFailure, message))
-        })?;
-        if let Some(line) = self.lines.lock().get_mut(&server.name) {
-            line.lent += 1;
-        }
-        Ok(Lease { backend: Some(backend), slot })
+        })
     }
 
     /// A place among the connections to a server, with an idle one where there is one.
     async fn enter(self: &Arc<Self>, server: &Server) -> Result<Slot> {
-        let receiver = {
+        let (since, receiver) = {
             let mut lines = self.lines.lock();
             let line = lines.entry(server.name.clone()).or_default();
             let generation = line.generation;
@@ -144,15 +165,22 @@ impl Pool {
                 return Ok(self.slot(server, None, generation));
             }
             // Who has left the line does not count.
-            line.waiting.retain(|waiting| !waiting.is_closed());
+            line.waiting.retain(|(_, waiting)| !waiting.is_closed());
             if line.waiting.len() >= self.config.waiting_max {
+                line.counts.refused += 1;
                 return Err(busy(server, "too many statements wait for one"));
             }
-            let (sender, receiver) = oneshot::channel();
-            line.waiting.push_back(sender);
-            receiver
+            let (since, (sender, receiver)) = (clock::monotonic(), oneshot::channel());
+            line.waiting.push_back((since, sender));
+            line.counts.waits += 1;
+            (since, receiver)
         };
-        match tokio::time::timeout(self.config.wait_max, scope::scope(&WAIT, receiver)).await {
+        let came = tokio::time::timeout(self.config.wait_max, scope::scope(&WAIT, receiver)).await;
+        if let Some(line) = self.lines.lock().get_mut(&server.name) {
+            line.counts.waited += since.elapsed();
+            line.counts.timeouts += u64::from(came.is_err());
+        }
+        match came {
             Ok(Ok(slot)) => Ok(slot),
             Ok(Err(_)) => Err(Error::internal("the line for connections was dropped")),
             Err(_) => Err(busy(server, "none became free in time")),
@@ -179,7 +207,7 @@ impl Pool {
                     forgotten = backend.take();
                 }
                 let next = match line.waiting.pop_front() {
-                    Some(next) => next,
+                    Some((_, next)) => next,
                     None => {
                         match backend.take() {
                             Some(backend) => line.idle.push(backend),
@@ -232,19 +260,6 @@ impl Pool {
         };
         drop(closed);
     }
-
-    /// What can be said of it, by server.
-    pub fn statistics(&self) -> Vec<(String, LineStatistics)> {
-        let lines = self.lines.lock();
-        let of = |line: &Line| LineStatistics {
-            idle: line.idle.len(),
-            in_use: line.open - line.idle.len(),
-            waiting: line.waiting.len(),
-            made: line.made,
-            lent: line.lent,
-        };
-        lines.iter().map(|(server, line)| (server.clone(), of(line))).collect()
-    }
 }
 
 async fn sweep(pool: Weak<Pool>, idle_max: Duration) {
@@ -254,6 +269,11 @@ async fn sweep(pool: Weak<Pool>, idle_max: Duration) {
         let Some(pool) = pool.upgrade() else { return };
         pool.close_idle(idle_max);
     }
+}
+
+/// Whether a connection goes where its server and its login are now said to be.
+fn is_as_declared(backend: &Backend, server: &Arc<Server>, mapping: &Arc<Mapping>) -> bool {
+    backend.server() == server && backend.mapping() == mapping
 }
 
 /// 53300
@@ -273,6 +293,14 @@ struct Slot {
     generation: u64,
 }
 
+impl Slot {
+    /// The place, without its connection: what is left here gives nothing back.
+    fn take(&mut self) -> Self {
+        let (pool, server) = (Arc::clone(&self.pool), std::mem::take(&mut self.server));
+        Self { pool, server, backend: None, generation: self.generation }
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.server.is_empty() {
@@ -286,6 +314,8 @@ impl Drop for Slot {
 pub struct Lease {
     backend: Option<Backend>,
     slot: Slot,
+    /// Where it goes instead of the pool.
+    home: Option<Ticket>,
 }
 
 impl Lease {
@@ -323,12 +353,27 @@ impl DerefMut for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         let Some(mut backend) = self.backend.take() else { return };
-        if backend.is_clean() && self.slot.pool.is_young(&backend) {
+        let is_clean = backend.is_clean();
+        if is_clean && (self.home.is_some() || self.slot.pool.is_young(&backend)) {
             backend.idle_since = clock::monotonic();
             backend.settle();
             drop(backend.take_notices());
-            self.slot.backend = Some(backend);
-        } else if backend.is_busy()
+            match self.home.take() {
+                Some(ticket) => ticket.give(backend, self.slot.take()),
+                None => {
+                    if let Some(card) = &backend.card {
+                        card.rest();
+                    }
+                    self.slot.backend = Some(backend);
+                }
+            }
+            return;
+        }
+        if let Some(ticket) = self.home.take() {
+            // Where it broke its statement has said so.
+            ticket.lose(!backend.is_cut());
+        }
+        if backend.is_busy()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             // What it runs nobody waits for any more.

@@ -148,22 +148,35 @@ impl Drop for Active {
 /// # Errors
 /// What the first server that cannot promise to commit says; 40001 where somebody else has decided against it: then nothing is
 /// committed anywhere. 08007 where the server that decides was lost and stays away: then it is committed everywhere or nowhere,
-/// as will be seen when that server is back.
-pub async fn commit(fleet: &Arc<Fleet>, participants: Vec<Lease>) -> Result<Vec<String>> {
+/// as will be seen when that server is back. What `stop` says, where that comes before it is decided.
+pub async fn commit(
+    fleet: &Arc<Fleet>,
+    participants: Vec<Lease>,
+    stop: impl Future<Output = Error> + Send + 'static,
+) -> Result<Vec<String>> {
     let fleet = Arc::clone(fleet);
     // In a task of its own: whoever waits for it may go, and what has begun must come to its end.
-    let task = tokio::spawn(scope::task(&TWO_PHASE, commit_now(fleet, participants)));
+    let task = tokio::spawn(scope::task(&TWO_PHASE, commit_now(fleet, participants, stop)));
     scope::scope(&TWO_PHASE, task).await.map_err(|error| Error::internal(format!("a commit failed: {error}")))?
 }
 
-async fn commit_now(fleet: Arc<Fleet>, participants: Vec<Lease>) -> Result<Vec<String>> {
+async fn commit_now(
+    fleet: Arc<Fleet>,
+    participants: Vec<Lease>,
+    stop: impl Future<Output = Error> + Send,
+) -> Result<Vec<String>> {
+    let mut stop = std::pin::pin!(stop);
     let active = Active::begin(&fleet);
     let transaction = active.transaction;
     let mut others = participants.into_iter();
     let Some(mut decider) = others.next() else { return Ok(Vec::new()) };
     let mut others: Vec<Promise> = others.map(|lease| Promise { lease, gid: String::new(), is_made: false }).collect();
 
-    let prepared = prepare(&fleet, transaction, &mut decider, &mut others).await;
+    let prepared = tokio::select! {
+        biased;
+        prepared = prepare(&fleet, transaction, &mut decider, &mut others) => prepared,
+        why = &mut stop => Err(why),
+    };
     let participants = match prepared {
         Ok(participants) => participants,
         Err(error) => {
@@ -173,14 +186,28 @@ async fn commit_now(fleet: Arc<Fleet>, participants: Vec<Lease>) -> Result<Vec<S
         }
     };
     let (server, mapping) = (Arc::clone(decider.server()), Arc::clone(decider.mapping()));
-    let decided = match decisions::decide(&mut decider, transaction, &participants).await {
-        Decided::Unknown(error) => ask(&fleet, &server, &mapping, transaction, error).await,
-        known => known,
+    let decided = tokio::select! {
+        biased;
+        decided = decisions::decide(&mut decider, transaction, &participants) => decided,
+        why = &mut stop => Decided::Unknown(why),
+    };
+    let decided = match decided {
+        Decided::Unknown(error) => {
+            // Closed, and what it may still be doing is cancelled: nothing is to be decided there from here on.
+            decider.give_up();
+            drop(decider);
+            ask(&fleet, &server, &mapping, transaction, error).await
+        }
+        Decided::Refused(error) => {
+            decider.abandon();
+            Decided::Refused(error)
+        }
+        // The decider's rows are free from here on, and so is its connection.
+        Decided::Committed => Decided::Committed,
     };
     match decided {
         Decided::Committed => {}
         Decided::Refused(error) => {
-            decider.abandon();
             undo(&fleet, others).await;
             return Err(error);
         }
@@ -193,8 +220,6 @@ async fn commit_now(fleet: Arc<Fleet>, participants: Vec<Lease>) -> Result<Vec<S
                 .with_hint("The transaction is committed on all shards or on none: look when that shard is back."));
         }
     }
-    // The decider's rows are free from here on, and so is its connection.
-    drop(decider);
     let left = keep(&mut others).await;
     if left.is_empty() {
         fleet.transactions.forget(&server, &mapping, transaction);
@@ -265,13 +290,16 @@ async fn ask(
 ) -> Decided {
     let deadline = clock::monotonic() + ASKING;
     loop {
+        let (server, mapping) = whom_to_ask(fleet, server, mapping);
         let asked = async {
-            let mut backend = Backend::connect(server, mapping, &decisions::settings(), fleet.limits()).await?;
+            let mut backend = Backend::connect(&server, &mapping, &decisions::settings(), fleet.limits()).await?;
             decisions::settle(&mut backend, transaction).await
         };
         let left = deadline.saturating_duration_since(clock::monotonic());
         match tokio::time::timeout(left, asked).await {
             Ok(Ok(true)) => return Decided::Committed,
+            // It was stopped in time.
+            Ok(Ok(false)) if lost.code() == ErrorCode::QueryCanceled => return Decided::Refused(lost),
             Ok(Ok(false)) => {
                 let message = format!("the connection to shard \"{}\" was lost before it had committed", server.name);
                 let error = Error::new(ErrorCode::SerializationFailure, message).with_detail(lost.message());
@@ -289,6 +317,15 @@ async fn ask(
     }
 }
 
+/// Who says what a server has decided: where a replica of it was promoted meanwhile, that one.
+fn whom_to_ask(fleet: &Fleet, server: &Arc<Server>, mapping: &Arc<Mapping>) -> (Arc<Server>, Arc<Mapping>) {
+    let known = fleet.catalog().known();
+    let acting = fleet.health().acting(server.shard()).and_then(|acting| known.server(&acting).ok().cloned());
+    let Some(acting) = acting else { return (Arc::clone(server), Arc::clone(mapping)) };
+    let own = known.mappings.values().find(|own| own.server == acting.name && own.role == mapping.role).cloned();
+    (acting, own.unwrap_or_else(|| Arc::clone(mapping)))
+}
+
 /// Has the others do what they have promised, all at once. Returns those of which it is not known.
 async fn keep(others: &mut [Promise]) -> Vec<String> {
     for other in others.iter_mut() {
@@ -297,8 +334,10 @@ async fn keep(others: &mut [Promise]) -> Vec<String> {
         let _ = other.lease.flush().await;
     }
     let mut left = Vec::new();
+    let deadline = tokio::time::Instant::from_std(clock::monotonic() + ASKING);
     for other in others.iter_mut() {
-        match other.lease.answer(&mut Nothing).await {
+        let kept = tokio::time::timeout_at(deadline, other.lease.answer(&mut Nothing)).await;
+        match kept.unwrap_or_else(|_| Err(decisions::silent(other.lease.server()))) {
             Ok(_) => {}
             // Somebody who found it prepared has asked the decider, and was faster.
             Err(error) if error.sqlstate() == decisions::UNDEFINED => {}
@@ -319,7 +358,14 @@ async fn undo(fleet: &Fleet, others: Vec<Promise>) {
             lease.abandon();
             continue;
         }
-        match lease.run(&format!("ROLLBACK PREPARED {}", escape_literal(&gid))).await {
+        if lease.is_busy() {
+            // Whether it has promised it has not said, and nobody waits for that any more: what it prepares is found later.
+            fleet.transactions.suspect();
+            continue;
+        }
+        let sql = format!("ROLLBACK PREPARED {}", escape_literal(&gid));
+        let undone = tokio::time::timeout(ASKING, lease.run(&sql)).await;
+        match undone.unwrap_or_else(|_| Err(decisions::silent(lease.server()))) {
             Ok(_) => {}
             Err(error) if error.sqlstate() == decisions::UNDEFINED => {}
             Err(error) => {

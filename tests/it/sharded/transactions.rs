@@ -102,7 +102,7 @@ fn connections_are_bounded_and_given_back() {
     done(&mut client, "INSERT INTO t VALUES (2, 'b')");
     drop(client);
     assert!(wait_for(PATIENCE, || other.query("SELECT k FROM t WHERE k = 2").is_ok_and(|rows| rows.is_empty())));
-    let made: i64 = other.value("SELECT sum(made) FROM ashlar.backends").unwrap().parse().unwrap();
+    let made: i64 = other.value("SELECT sum(made) FROM ashlar.pools").unwrap().parse().unwrap();
     assert!(made <= 6, "{made} connections were made");
 }
 
@@ -122,7 +122,7 @@ fn settings_of_a_session_are_those_of_its_shard() {
         assert_eq!(client.value(times).unwrap(), "2024-07-01 12:00:00+00");
         assert_eq!(other.value(times).unwrap(), "2024-07-01 14:00:00+02");
     }
-    assert_eq!(other.value("SELECT sum(made) <= 2 FROM ashlar.backends").unwrap(), "t");
+    assert_eq!(other.value("SELECT sum(made) <= 2 FROM ashlar.pools").unwrap(), "t");
 }
 
 /// What is prepared on a shard and not finished.

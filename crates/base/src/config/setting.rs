@@ -146,3 +146,13 @@ choice!(
         Json = "json",
     }
 );
+
+choice!(
+    /// How long a session has a connection to a shard.
+    PoolMode, "transaction, session" {
+        /// For a transaction, or for a statement that is one.
+        Transaction = "transaction",
+        /// From its first statement there to its end.
+        Session = "session",
+    }
+);

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::time::Duration;
 
 use ashlar_base::{Result, TableId, Value};
 use datafusion::catalog::Session;
@@ -30,8 +31,14 @@ pub(super) const TABLES: &[Definition] = &[
     },
     Definition {
         name: "backends",
-        columns: "server text, idle bigint, in_use bigint, waiting bigint, made bigint, lent bigint",
+        columns: "server text, pool text, pid integer, login text, state text, age_ms bigint, lent bigint",
         fill: Some(backends),
+    },
+    Definition {
+        name: "pools",
+        columns: "server text, pool text, connections_max bigint, idle bigint, in_use bigint, waiting bigint, \
+            oldest_wait_ms bigint, waits bigint, waited_ms bigint, timeouts bigint, refused bigint, made bigint, lent bigint",
+        fill: Some(pools),
     },
     Definition {
         name: "in_doubt",
@@ -135,23 +142,54 @@ fn shards(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Connections to servers, of all threads together.
+/// Each connection to a server.
 fn backends(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
     let Some(fleet) = picture.catalog.fleet() else { return Ok(()) };
-    let count = |count: usize| Value::Int8(i64::try_from(count).unwrap_or(i64::MAX));
-    let mut all: Vec<_> = fleet.statistics().into_iter().collect();
-    all.sort_by(|(one, _), (other, _)| one.cmp(other));
-    for (server, line) in all {
+    let mut all = fleet.connections();
+    all.sort_by(|one, other| (&one.server, &one.pool, one.pid).cmp(&(&other.server, &other.pool, other.pid)));
+    for one in all {
         rows.push([
-            ("server", string(&server)),
-            ("idle", count(line.idle)),
-            ("in_use", count(line.in_use)),
-            ("waiting", count(line.waiting)),
-            ("made", Value::Int8(i64::try_from(line.made).unwrap_or(i64::MAX))),
-            ("lent", Value::Int8(i64::try_from(line.lent).unwrap_or(i64::MAX))),
+            ("server", string(&one.server)),
+            ("pool", string(&one.pool)),
+            ("pid", Value::Int4(one.pid)),
+            ("login", string(&one.login)),
+            ("state", string(one.state)),
+            ("age_ms", milliseconds(one.age)),
+            ("lent", Value::Int8(i64::try_from(one.lent).unwrap_or(i64::MAX))),
         ])?;
     }
     Ok(())
+}
+
+/// What the pools of connections do, by server and thread.
+fn pools(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
+    let Some(fleet) = picture.catalog.fleet() else { return Ok(()) };
+    let size = |count: usize| Value::Int8(i64::try_from(count).unwrap_or(i64::MAX));
+    let count = |count: u64| Value::Int8(i64::try_from(count).unwrap_or(i64::MAX));
+    let mut all = fleet.statistics();
+    all.sort_by(|one, other| (&one.server, &one.pool).cmp(&(&other.server, &other.pool)));
+    for line in all {
+        rows.push([
+            ("server", string(&line.server)),
+            ("pool", string(&line.pool)),
+            ("connections_max", size(line.connections_max)),
+            ("idle", size(line.idle)),
+            ("in_use", size(line.in_use)),
+            ("waiting", size(line.waiting)),
+            ("oldest_wait_ms", line.oldest_wait.map_or(Value::Null, milliseconds)),
+            ("waits", count(line.waits)),
+            ("waited_ms", milliseconds(line.waited)),
+            ("timeouts", count(line.timeouts)),
+            ("refused", count(line.refused)),
+            ("made", count(line.made)),
+            ("lent", count(line.lent)),
+        ])?;
+    }
+    Ok(())
+}
+
+fn milliseconds(time: Duration) -> Value {
+    Value::Int8(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// What servers had prepared and not finished when they were last looked at.
@@ -162,7 +200,7 @@ fn in_doubt(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("gid", string(&one.gid)),
             ("server", string(&one.server)),
             ("deciding_server", one.decider.as_deref().map_or(Value::Null, string)),
-            ("age_ms", Value::Int8(i64::try_from(one.age.as_millis()).unwrap_or(i64::MAX))),
+            ("age_ms", milliseconds(one.age)),
             ("state", string(one.state)),
         ])?;
     }

@@ -24,7 +24,7 @@ impl Canceller {
     /// Asks the shard to stop it. Whether it does is heard on the connection itself.
     pub async fn cancel(&self) {
         let asked = tokio::time::timeout(self.patience, async {
-            let mut stream = Stream::open(&self.server).await?;
+            let mut stream = Stream::open(&self.server, self.patience).await?;
             let mut request = Vec::new();
             client::cancel_request(&mut request, self.pid, &self.secret);
             let mut sent = 0;

@@ -104,6 +104,20 @@ impl Backend {
         Ok(())
     }
 
+    /// Makes it as new: nothing that somebody has left there is seen by whoever is next.
+    ///
+    /// # Errors
+    /// What the shard says.
+    pub(crate) async fn renew(&mut self) -> Result<()> {
+        let settings = Settings::default();
+        self.queue_query("DISCARD ALL");
+        self.run(&set_all(&settings)).await?;
+        // Names of statements of before are not given again: their count goes on.
+        self.statements.forget_all();
+        self.settings = settings;
+        Ok(())
+    }
+
     /// Whether the database compares texts byte by byte.
     pub fn is_c_collated(&self) -> bool {
         self.is_c_collated

@@ -86,6 +86,13 @@ impl Statements {
         }
     }
 
+    /// The shard has forgotten all of them.
+    pub(super) fn forget_all(&mut self) {
+        self.known.clear();
+        self.stale.clear();
+        self.current = None;
+    }
+
     /// Everything is answered.
     pub(super) fn settled(&mut self) {
         self.current = None;

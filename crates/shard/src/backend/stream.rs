@@ -1,6 +1,7 @@
 //! The socket to a shard: of TCP, or of this machine.
 
 use std::io;
+use std::time::Duration;
 
 use ashlar_base::net;
 use tokio::io::AsyncReadExt;
@@ -15,8 +16,8 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Connects, to the first address of the server's name that answers.
-    pub(super) async fn open(server: &Server) -> io::Result<Self> {
+    /// Connects, to the first address of the server's name that answers. `silence`: how long its machine may acknowledge nothing.
+    pub(super) async fn open(server: &Server, silence: Duration) -> io::Result<Self> {
         if server.is_socket() {
             let path = format!("{}/.s.PGSQL.{}", server.host, server.port);
             return net::connect_socket(path.as_ref()).await.map(Self::Unix);
@@ -24,7 +25,10 @@ impl Stream {
         let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in tokio::net::lookup_host((server.host.as_str(), server.port)).await? {
             match net::connect(address).await {
-                Ok(stream) => return Ok(Self::Tcp(stream)),
+                Ok(stream) => {
+                    net::end_after_silence(&stream, silence)?;
+                    return Ok(Self::Tcp(stream));
+                }
                 Err(error) => failure = error,
             }
         }

@@ -243,15 +243,17 @@ pub(super) struct Prepared {
     pub(super) age: Duration,
 }
 
-/// What has been prepared in this database and is not finished; `None` where it follows another one, which has to be asked.
+/// What has been prepared in this database and is not finished, and the timeline that its server writes, which a promotion begins;
+/// `None` where it follows another one, which has to be asked.
 ///
 /// # Errors
 /// What the server says.
-pub(super) async fn prepared(backend: &mut Backend) -> Result<Option<Vec<Prepared>>> {
-    let follows = rows(backend, "SELECT pg_catalog.pg_is_in_recovery()", &[BOOL]).await?;
-    if follows.first().and_then(|row| row.flag(0)) != Some(false) {
-        return Ok(None);
-    }
+pub(super) async fn prepared(backend: &mut Backend) -> Result<Option<(u32, Vec<Prepared>)>> {
+    let sql = "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL \
+               ELSE pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8) END";
+    let found = rows(backend, sql, &[TEXT]).await?;
+    let Some(timeline) = found.first().and_then(|row| row.text(0)) else { return Ok(None) };
+    let timeline = u32::from_str_radix(&timeline, 16).map_err(|_| garbled(backend))?;
     let sql = format!(
         "SELECT gid::pg_catalog.text, owner::pg_catalog.text, \
          (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - prepared) * 1000)::pg_catalog.int8 \
@@ -264,5 +266,5 @@ pub(super) async fn prepared(backend: &mut Backend) -> Result<Option<Vec<Prepare
         let age = Duration::from_millis(row.int8(2)?.try_into().unwrap_or(0));
         Some(Prepared { gid: row.text(0)?, owner: row.text(1)?, age })
     });
-    Ok(Some(prepared.collect()))
+    Ok(Some((timeline, prepared.collect())))
 }

@@ -95,6 +95,7 @@ struct Look<'a> {
 /// What a server has of prepared transactions.
 struct Found {
     server: Arc<Server>,
+    timeline: u32,
     prepared: Vec<Prepared>,
 }
 
@@ -112,7 +113,7 @@ impl<'a> Look<'a> {
         // What was not shown may be needed.
         let is_whole = found.iter().all(|found| found.prepared.len() < ROWS_MAX);
         let mut needed: BTreeSet<String> = BTreeSet::new();
-        for Found { server, prepared } in found {
+        for Found { server, prepared, .. } in found {
             for prepared in prepared {
                 if let Some(gid) = Gid::parse(&prepared.gid) {
                     needed.insert(gid.transaction.to_string());
@@ -136,9 +137,23 @@ impl<'a> Look<'a> {
         self.fleet.pool_of_queries().lend(server, mapping, &decisions::settings()).await
     }
 
-    /// Who logs in to a server.
+    /// Who logs in to a server: to a replica as to its primary, where nothing else is said.
     fn mappings(&self, server: &Server) -> Vec<Arc<Mapping>> {
-        self.known.mappings.values().filter(|mapping| mapping.server == server.name).cloned().collect()
+        let of = |name: &str| -> Vec<Arc<Mapping>> {
+            self.known.mappings.values().filter(|mapping| mapping.server == name).cloned().collect()
+        };
+        let mut own = of(&server.name);
+        for other in server.primary.as_deref().map(of).unwrap_or_default() {
+            if own.iter().all(|mapping| mapping.role != other.role) {
+                own.push(other);
+            }
+        }
+        own
+    }
+
+    /// Whether another member of its group is known to take the writes: what is on this one then is of an earlier time.
+    fn is_replaced(&self, server: &Server) -> bool {
+        self.fleet.health().acting(server.shard()).is_some_and(|acting| acting != server.name)
     }
 
     /// Clears away what this process has decided and nobody needs any more.
@@ -166,7 +181,7 @@ impl<'a> Look<'a> {
     /// Decisions that may be of no use any more.
     async fn old(&self) -> Vec<(Arc<Server>, Arc<Mapping>, Vec<decisions::Old>)> {
         let mut all = Vec::new();
-        for server in self.known.servers.values() {
+        for server in self.known.servers.values().filter(|server| !self.is_replaced(server)) {
             for mapping in self.mappings(server) {
                 let old = in_time(server, async {
                     let mut lease = self.lend(server, &mapping).await?;
@@ -186,11 +201,12 @@ impl<'a> Look<'a> {
         all
     }
 
-    /// What every server that can be reached has prepared.
+    /// What every database that can be reached has prepared. Where a replica was promoted and its old primary is back, both say that
+    /// they are the same one: what counts is the one on the later timeline, as for writes.
     async fn prepared(&mut self) -> Vec<Found> {
-        let mut all = Vec::new();
+        let mut all: BTreeMap<String, Found> = BTreeMap::new();
         let known = Arc::clone(&self.known);
-        for server in known.servers.values() {
+        for server in known.servers.values().filter(|server| !self.is_replaced(server)) {
             for mapping in self.mappings(server) {
                 let found = in_time(server, async {
                     let mut lease = self.lend(server, &mapping).await?;
@@ -199,10 +215,10 @@ impl<'a> Look<'a> {
                 });
                 match found.await {
                     Ok((_, None)) => break,
-                    Ok((name, Some(prepared))) => {
+                    Ok((name, Some((timeline, prepared)))) => {
                         // One database that is known under two names is looked at once.
-                        if self.places.insert(name.to_string(), Arc::clone(server)).is_none() {
-                            all.push(Found { server: Arc::clone(server), prepared });
+                        if all.get(&*name).is_none_or(|other| other.timeline < timeline) {
+                            all.insert(name.to_string(), Found { server: Arc::clone(server), timeline, prepared });
                         }
                         break;
                     }
@@ -215,7 +231,8 @@ impl<'a> Look<'a> {
                 }
             }
         }
-        all
+        self.places = all.iter().map(|(name, found)| (name.clone(), Arc::clone(&found.server))).collect();
+        all.into_values().collect()
     }
 
     /// Finishes what a server has prepared, or notes why it stays.

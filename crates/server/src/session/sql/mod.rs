@@ -144,6 +144,8 @@ pub struct SqlSession {
     remotes: Vec<sharded::Remote>,
     /// The connections to shards that this thread has; from the first use on.
     pool: Option<Arc<ashlar_shard::pool::Pool>>,
+    /// Those that stay the session's between its transactions, where it wants that.
+    keep: Option<Arc<ashlar_shard::pool::Keep>>,
     /// The user, as shards are asked for him.
     role: Arc<str>,
     /// The statement to come is the only one of its transaction.
@@ -191,6 +193,7 @@ impl SqlSession {
             deadline: None,
             remotes: Vec::new(),
             pool: None,
+            keep: None,
             role,
             alone: false,
             in_string: false,

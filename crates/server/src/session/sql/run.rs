@@ -621,6 +621,7 @@ impl SqlSession {
                 self.prepared.clear();
                 self.portals.clear();
                 self.settings.reset_all()?;
+                self.keep = None;
                 self.listen_to_nothing();
                 done("DISCARD ALL")
             }

@@ -94,6 +94,8 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("server_version", "", Rule::Fixed, true),
     ("server_version_num", "180000", Rule::Fixed, false),
     ("session_authorization", "ashlar", Rule::Own, true),
+    // Ours: how long the session has a connection to a shard.
+    ("sharded_pool_mode", "transaction", Rule::OneOf(&["transaction", "session"]), false),
     // Ours: whether a query over several shards sees each of them as of a moment of its own, or all as of one.
     ("sharded_reads", "each", Rule::OneOf(&["each", "snapshot"]), false),
     ("standard_conforming_strings", "on", Rule::Only(&["on"]), true),
@@ -140,6 +142,8 @@ pub(super) struct Settings {
     pub(super) operators: Operators,
     /// Whether queries over several shards see all of them as of one moment.
     pub(super) sharded_snapshots: bool,
+    /// Whether the session keeps the connections to shards that it has had.
+    pub(super) keeps_connections: bool,
     /// Bytes that a query may hold.
     pub(super) query_memory_max: Option<usize>,
     /// Whether shards' replicas are read where nothing is written.
@@ -187,6 +191,7 @@ impl Settings {
             min_severity: 0,
             operators: Operators::default(),
             sharded_snapshots: false,
+            keeps_connections: false,
             query_memory_max: None,
             reads_replicas: false,
             idle_session_timeout_ms: 0,
@@ -196,6 +201,7 @@ impl Settings {
         settings.put(number_of("server_version")?, version);
         settings.put(number_of("statement_timeout")?, config.query.statement_timeout_ms.to_string());
         settings.put(number_of("query_memory_max")?, (config.query.query_memory_mib_max << 10).to_string());
+        settings.put(number_of("sharded_pool_mode")?, config.shard.pool_mode.as_str().to_owned());
         for (name, value) in parameters {
             match *name {
                 "user" => settings.put(number_of("session_authorization")?, (*value).to_owned()),
@@ -347,6 +353,7 @@ impl Settings {
                     let kilobytes = value.parse::<usize>().ok().filter(|kilobytes| *kilobytes > 0);
                     self.query_memory_max = kilobytes.map(|kilobytes| kilobytes.saturating_mul(1024));
                 }
+                "sharded_pool_mode" => self.keeps_connections = value == "session",
                 "sharded_reads" => self.sharded_snapshots = value == "snapshot",
                 "read_from" => self.reads_replicas = value == "replica",
                 "statement_timeout" => self.statement_timeout_ms = value.parse().unwrap_or(0),

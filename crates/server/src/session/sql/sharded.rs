@@ -217,15 +217,27 @@ impl SqlSession {
             application_name: self.settings.value("application_name").to_owned(),
             lock_timeout_ms: self.settings.lock_timeout_ms,
         };
+        self.review_keep();
+        let from = (&pool, self.keep.as_ref());
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Err(self.cancel.error()),
             lease = async {
                 match from_replica {
-                    true => fleet.lend_for_reading(&pool, server, &self.role, &settings).await,
-                    false => fleet.lend(&pool, server, &self.role, &settings).await,
+                    true => fleet.lend_for_reading_from(from, server, &self.role, &settings).await,
+                    false => fleet.lend_from(from, server, &self.role, &settings).await,
                 }
             } => lease,
+        }
+    }
+
+    /// Makes room for connections that stay, where the session wants that; gives those up that it has, where it does not any more and
+    /// no transaction goes on that could want it again.
+    pub(super) fn review_keep(&mut self) {
+        if self.settings.keeps_connections {
+            self.keep.get_or_insert_default();
+        } else if self.keep.is_some() && self.block == Block::None && self.remotes.is_empty() {
+            self.keep = None;
         }
     }
 

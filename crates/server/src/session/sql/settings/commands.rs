@@ -17,7 +17,11 @@ impl SqlSession {
     pub(in crate::session::sql) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
         match self.set_own_mode(name, value) {
             Some(done) => done,
-            None => self.settings.set(name, value, local),
+            None => {
+                self.settings.set(name, value, local)?;
+                self.review_keep();
+                Ok(())
+            }
         }
     }
 

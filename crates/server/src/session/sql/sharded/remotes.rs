@@ -107,7 +107,12 @@ impl SqlSession {
         if writers.len() > 1 {
             let fleet = self.fleet()?;
             let leases = writers.into_iter().map(|remote| remote.lease).collect();
-            let left = ashlar_shard::two_phase::commit(&fleet, leases).await?;
+            let cancel = self.cancel.clone();
+            let stop = async move {
+                cancel.cancelled().await;
+                cancel.error()
+            };
+            let left = ashlar_shard::two_phase::commit(&fleet, leases, stop).await?;
             if !left.is_empty() {
                 let message = "the transaction is committed, and will be on some shards as soon as they can be reached";
                 let error = Error::new(ErrorCode::SuccessfulCompletion, message);
@@ -117,12 +122,12 @@ impl SqlSession {
             return Ok(());
         }
         let Some(mut remote) = writers.pop() else { return Ok(()) };
-        // A cancel request comes too late: what is asked is that it ends.
-        let ended = remote.lease.run("COMMIT").await;
+        remote.lease.queue_query("COMMIT");
+        let ended = answered(&mut remote.lease, &mut Nothing, &self.cancel, std::future::pending()).await;
         let notices = remote.lease.take_notices();
         self.pass_notices(notices);
         match ended {
-            Ok(tag) if tag == "COMMIT" => Ok(()),
+            Ok(Ended::Complete(tag)) if tag == "COMMIT" => Ok(()),
             Ok(_) => Err(Error::new(
                 ErrorCode::FailedTransaction,
                 format!("shard \"{}\" has rolled the transaction back", remote.server),

@@ -1,0 +1,143 @@
+//! What can be said of pools and of their connections: `ashlar.pools` and `ashlar.backends` show it.
+//!
+//! Counted by the pools as they go; who asks takes the lock of a pool for as long as it takes to count.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::Pool;
+use crate::backend::Backend;
+use crate::server::Mapping;
+
+/// What a pool does with the connections to one server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineStatistics {
+    /// The server.
+    pub server: String,
+    /// The thread whose pool it is.
+    pub pool: String,
+    /// Connections that there may be.
+    pub connections_max: usize,
+    /// Connections that nobody uses now.
+    pub idle: usize,
+    /// Connections that somebody uses, or that are being made.
+    pub in_use: usize,
+    /// Who waits for one.
+    pub waiting: usize,
+    /// How long the first of them has waited.
+    pub oldest_wait: Option<Duration>,
+    /// Times that one was waited for.
+    pub waits: u64,
+    /// How long that took, together.
+    pub waited: Duration,
+    /// Times that none came in time.
+    pub timeouts: u64,
+    /// Times that too many waited already.
+    pub refused: u64,
+    /// Connections that were made.
+    pub made: u64,
+    /// Times that one was lent.
+    pub lent: u64,
+}
+
+/// What can be said of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionStatistics {
+    /// The server.
+    pub server: String,
+    /// The thread whose pool it is from.
+    pub pool: String,
+    /// The number of its process there.
+    pub pid: i32,
+    /// Who is logged in.
+    pub login: String,
+    /// `idle`, `in use`, or `kept` by a session for its next statement.
+    pub state: &'static str,
+    /// Since when it is there.
+    pub age: Duration,
+    /// Times that it was lent.
+    pub lent: u64,
+}
+
+/// What a connection shows of itself to others than the thread that uses it.
+pub(crate) struct Card {
+    pid: i32,
+    mapping: Arc<Mapping>,
+    made: Instant,
+    /// An index of [`STATES`].
+    state: AtomicU8,
+    lent: AtomicU64,
+}
+
+const STATES: [&str; 3] = ["idle", "in use", "kept"];
+const IDLE: u8 = 0;
+const IN_USE: u8 = 1;
+const KEPT: u8 = 2;
+
+impl Card {
+    /// Of a connection that has just been made.
+    pub(super) fn new(backend: &Backend) -> Arc<Self> {
+        let (pid, mapping, made) = (backend.pid(), Arc::clone(backend.mapping()), backend.made);
+        Arc::new(Self { pid, mapping, made, state: AtomicU8::new(IN_USE), lent: AtomicU64::new(0) })
+    }
+
+    pub(super) fn lend(&self) {
+        self.state.store(IN_USE, Ordering::Relaxed);
+        self.lent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn rest(&self) {
+        self.state.store(IDLE, Ordering::Relaxed);
+    }
+
+    pub(super) fn keep(&self) {
+        self.state.store(KEPT, Ordering::Relaxed);
+    }
+}
+
+impl Pool {
+    /// What it does, by server.
+    pub fn statistics(&self) -> Vec<LineStatistics> {
+        let mut lines = self.lines.lock();
+        let mut all = Vec::with_capacity(lines.len());
+        for (server, line) in lines.iter_mut() {
+            line.waiting.retain(|(_, waiting)| !waiting.is_closed());
+            all.push(LineStatistics {
+                server: server.clone(),
+                pool: self.name.clone(),
+                connections_max: self.config.connections_max,
+                idle: line.idle.len(),
+                in_use: line.open - line.idle.len(),
+                waiting: line.waiting.len(),
+                oldest_wait: line.waiting.front().map(|(since, _)| since.elapsed()),
+                waits: line.counts.waits,
+                waited: line.counts.waited,
+                timeouts: line.counts.timeouts,
+                refused: line.counts.refused,
+                made: line.counts.made,
+                lent: line.counts.lent,
+            });
+        }
+        all
+    }
+
+    /// Its connections.
+    pub fn connections(&self) -> Vec<ConnectionStatistics> {
+        let lines = self.lines.lock();
+        let cards = lines.iter().flat_map(|(server, line)| line.cards.iter().map(move |card| (server, card)));
+        let connection = |(server, card): (&String, &std::sync::Weak<Card>)| {
+            let card = card.upgrade()?;
+            Some(ConnectionStatistics {
+                server: server.clone(),
+                pool: self.name.clone(),
+                pid: card.pid,
+                login: card.mapping.user.clone(),
+                state: STATES[usize::from(card.state.load(Ordering::Relaxed))],
+                age: card.made.elapsed(),
+                lent: card.lent.load(Ordering::Relaxed),
+            })
+        };
+        cards.filter_map(connection).collect()
+    }
+}
