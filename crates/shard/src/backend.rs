@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode, Result, clock};
 use ashlar_protocol::pg::client::{self, BadMessage, HEADER_BYTES};
-use ashlar_protocol::pg::{Target, TransactionStatus, ValueFormat};
+use ashlar_protocol::pg::{CommandTag, Target, TransactionStatus, ValueFormat};
 
 pub use ashlar_protocol::pg::client::RowReader;
 
@@ -72,16 +72,16 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
     /// `TimeZone`
-    pub time_zone: String,
+    pub time_zone: Arc<str>,
     /// `application_name`
-    pub application_name: String,
+    pub application_name: Arc<str>,
     /// `lock_timeout`
     pub lock_timeout_ms: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { time_zone: "UTC".to_owned(), application_name: "ashlar".to_owned(), lock_timeout_ms: 0 }
+        Self { time_zone: "UTC".into(), application_name: "ashlar".into(), lock_timeout_ms: 0 }
     }
 }
 
@@ -119,7 +119,7 @@ impl Taker for Nothing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The command tag of its last statement.
-    Complete(String),
+    Complete(CommandTag),
     /// The portal has more rows.
     Suspended,
     /// There was nothing to execute.
@@ -297,6 +297,11 @@ impl Backend {
         matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
+    /// Whether whoever borrows it with these settings has nothing to change.
+    pub(crate) fn has_settings(&self, settings: &Settings) -> bool {
+        self.settings == *settings
+    }
+
     /// Notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
@@ -307,7 +312,7 @@ impl Backend {
     /// # Errors
     /// What the shard says, which may not know a time zone; then it has some of them, and is not lent again.
     pub(crate) async fn adopt(&mut self, settings: &Settings) -> Result<()> {
-        if self.settings == *settings {
+        if self.has_settings(settings) {
             return Ok(());
         }
         // Before the statement and not with it: it would run all the same where one of these is refused.
@@ -339,7 +344,7 @@ impl Backend {
         } else {
             self.statements.queue_unnamed(&mut self.outbox, text, types)
         };
-        client::bind(&mut self.outbox, portal, &name, parameters, formats);
+        client::bind(&mut self.outbox, portal, name.as_str(), parameters, formats);
         client::execute(&mut self.outbox, portal, rows_max);
         client::sync(&mut self.outbox);
         self.awaited += 1;
@@ -358,7 +363,7 @@ impl Backend {
     /// What the shard says; 08006 where it is gone.
     pub async fn describe(&mut self, text: &str, types: &[u32]) -> Result<Described> {
         let name = self.statements.queue(&mut self.outbox, text, types, &self.settings.time_zone);
-        client::describe(&mut self.outbox, Target::Statement, &name);
+        client::describe(&mut self.outbox, Target::Statement, name.as_str());
         client::sync(&mut self.outbox);
         self.awaited += 1;
         self.flush().await?;
@@ -398,11 +403,11 @@ impl Backend {
     ///
     /// # Errors
     /// What the shard says; 08006 where it is gone.
-    pub async fn run(&mut self, sql: &str) -> Result<String> {
+    pub async fn run(&mut self, sql: &str) -> Result<CommandTag> {
         self.queue_query(sql);
         match self.answer(&mut Nothing).await? {
             Ended::Complete(tag) => Ok(tag),
-            Ended::Suspended | Ended::Empty => Ok(String::new()),
+            Ended::Suspended | Ended::Empty => Ok("".into()),
         }
     }
 
@@ -436,9 +441,8 @@ impl Backend {
             match tag {
                 b'T' if passes_on => taker.describe(&self.inbox[range.start - HEADER_BYTES..range.end]),
                 b'C' => {
-                    let mut body = body;
-                    let text = client::take_string(&mut body).map(str::to_owned);
-                    ended = Ended::Complete(text.map_err(|_| self.garbled())?);
+                    let tag = tag_of(body);
+                    ended = Ended::Complete(tag.ok_or_else(|| self.garbled())?);
                 }
                 b's' => ended = Ended::Suspended,
                 b'E' => {
@@ -756,6 +760,11 @@ impl Drop for Backend {
             let _ = self.stream.try_write(&goodbye);
         }
     }
+}
+
+/// The tag in the body of CommandComplete.
+fn tag_of(mut body: &[u8]) -> Option<CommandTag> {
+    client::take_string(&mut body).ok().and_then(CommandTag::read)
 }
 
 fn severity_of(body: &[u8]) -> &'static str {

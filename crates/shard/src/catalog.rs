@@ -3,6 +3,8 @@
 //! One file under the data directory, which its owner alone can read, since passwords are in it. A change is on disk
 //! when it returns. Read once, at start; afterwards from memory.
 
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -46,6 +48,49 @@ pub struct Known {
     pub tables: BTreeMap<String, String>,
 }
 
+/// Server and role, wherever the texts lie: a mapping is looked for by every statement.
+trait Pair {
+    fn pair(&self) -> (&str, &str);
+}
+
+impl Pair for (String, String) {
+    fn pair(&self) -> (&str, &str) {
+        (&self.0, &self.1)
+    }
+}
+
+impl Pair for (&str, &str) {
+    fn pair(&self) -> (&str, &str) {
+        *self
+    }
+}
+
+impl<'p> Borrow<dyn Pair + 'p> for (String, String) {
+    fn borrow(&self) -> &(dyn Pair + 'p) {
+        self
+    }
+}
+
+impl PartialEq for dyn Pair + '_ {
+    fn eq(&self, other: &Self) -> bool {
+        self.pair() == other.pair()
+    }
+}
+
+impl Eq for dyn Pair + '_ {}
+
+impl PartialOrd for dyn Pair + '_ {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for dyn Pair + '_ {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.pair().cmp(&other.pair())
+    }
+}
+
 impl Known {
     /// The server of this name.
     ///
@@ -60,7 +105,7 @@ impl Known {
     /// # Errors
     /// 42704
     pub fn mapping(&self, server: &str, role: &str) -> Result<&Arc<Mapping>> {
-        let of = |role: &str| self.mappings.get(&(server.to_owned(), role.to_owned()));
+        let of = |role: &str| self.mappings.get(&(server, role) as &dyn Pair);
         of(role).or_else(|| of("")).ok_or_else(|| {
             let message = format!("user mapping not found for user \"{role}\", server \"{server}\"");
             Error::new(ErrorCode::UndefinedObject, message)

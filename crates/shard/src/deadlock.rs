@@ -109,8 +109,7 @@ impl Drop for Entered {
 }
 
 /// Resolves when a transaction is to end so that others can go on: 40P01. Dropped when what it waits for has come.
-pub async fn broken(fleet: Arc<Fleet>, stand: Option<Stand>) -> Error {
-    let Some(stand) = stand else { return std::future::pending().await };
+pub async fn broken(fleet: Arc<Fleet>, stand: Stand) -> Error {
     tokio::time::sleep(PATIENCE).await;
     let verdict = Arc::new(Notify::new());
     let waits = fleet.waits();

@@ -166,6 +166,18 @@ impl Fleet {
         self.lend_from(from, server, role, settings).await
     }
 
+    /// Lends a connection to a server at once, where one is idle, as it is wanted, and nothing is known against it; else `None`:
+    /// [`Self::lend`] has to.
+    pub fn lend_idle(&self, pool: &Arc<Pool>, server: &str, role: &str, settings: &Settings) -> Option<Lease> {
+        if !self.health.is_quiet() {
+            return None;
+        }
+        let known = self.catalog.known();
+        let server = known.server(server).ok()?;
+        let mapping = known.mapping_of_member(server, role).ok()?;
+        pool.lend_idle(server, mapping, settings)
+    }
+
     async fn lend_member(
         &self,
         known: &Known,

@@ -121,6 +121,11 @@ impl Health {
         self.acting.read().get(server).cloned()
     }
 
+    /// Whether nothing is wrong anywhere, and nobody stands in for another.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.moved.load(Ordering::Relaxed) == 0 && self.failing.load(Ordering::Relaxed) == 0
+    }
+
     /// 57P03 for a server that is down, without asking it.
     pub(crate) fn check(&self, server: &str) -> Result<()> {
         if self.failing.load(Ordering::Relaxed) == 0 {

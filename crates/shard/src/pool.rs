@@ -8,6 +8,7 @@
 //! long as it takes to count, by whoever looks at `ashlar.backends`. The pool of the query pool is shared by its threads.
 //! Never lends a connection that is in the middle of something: it is closed instead, and what it runs is cancelled.
 
+mod idle;
 mod keep;
 mod statistics;
 
@@ -62,7 +63,8 @@ pub struct Pool {
 /// The connections to one server.
 #[derive(Default)]
 struct Line {
-    idle: Vec<Backend>,
+    /// In boxes: a lease is moved about.
+    idle: Vec<Box<Backend>>,
     /// All of them, those that are being made among them.
     open: usize,
     /// Since when each waits.
@@ -114,13 +116,10 @@ impl Pool {
         settings: &Settings,
     ) -> Result<Lease> {
         let mut slot = self.enter(server).await?;
-        let fits = |backend: &Backend| {
-            is_as_declared(backend, server, mapping) && self.is_young(backend) && backend.is_clean()
-        };
-        let mut backend = match slot.backend.take().filter(fits) {
+        let mut backend = match slot.backend.take().filter(|backend| self.fits(backend, server, mapping)) {
             Some(backend) => backend,
             None => {
-                let mut made = Backend::connect(server, mapping, settings, self.config.limits).await?;
+                let mut made = Box::new(Backend::connect(server, mapping, settings, self.config.limits).await?);
                 made.paid_by(self.payer.clone());
                 let card = Card::new(&made);
                 if let Some(line) = self.lines.lock().get_mut(&server.name) {
@@ -144,6 +143,9 @@ impl Pool {
         if let Some(card) = &backend.card {
             card.lend();
         }
+        if backend.has_settings(settings) {
+            return Ok(());
+        }
         let adopted = tokio::time::timeout(self.config.limits.connect, backend.adopt(settings)).await;
         adopted.unwrap_or_else(|_| {
             let message = format!("shard \"{}\" did not answer in time", backend.server().name);
@@ -152,7 +154,7 @@ impl Pool {
     }
 
     /// A place among the connections to a server, with an idle one where there is one.
-    async fn enter(self: &Arc<Self>, server: &Server) -> Result<Slot> {
+    async fn enter(self: &Arc<Self>, server: &Arc<Server>) -> Result<Slot> {
         let (since, receiver) = {
             let mut lines = self.lines.lock();
             let line = lines.entry(server.name.clone()).or_default();
@@ -187,8 +189,13 @@ impl Pool {
         }
     }
 
-    fn slot(self: &Arc<Self>, server: &Server, backend: Option<Backend>, generation: u64) -> Slot {
-        Slot { pool: Arc::clone(self), server: server.name.clone(), backend, generation }
+    fn slot(self: &Arc<Self>, server: &Arc<Server>, backend: Option<Box<Backend>>, generation: u64) -> Slot {
+        Slot { pool: Arc::clone(self), server: Some(Arc::clone(server)), backend, generation }
+    }
+
+    /// Whether a connection can be lent to this user of this server.
+    fn fits(&self, backend: &Backend, server: &Arc<Server>, mapping: &Arc<Mapping>) -> bool {
+        is_as_declared(backend, server, mapping) && self.is_young(backend) && backend.is_clean()
     }
 
     fn is_young(&self, backend: &Backend) -> bool {
@@ -196,13 +203,13 @@ impl Pool {
     }
 
     /// Takes a place back, with its connection where that can be lent again.
-    fn leave(self: &Arc<Self>, server: &str, mut backend: Option<Backend>, generation: u64) {
+    fn leave(self: &Arc<Self>, server: &Arc<Server>, mut backend: Option<Box<Backend>>, generation: u64) {
         loop {
             // Closed without the lock.
             let mut forgotten = None;
             let (next, now) = {
                 let mut lines = self.lines.lock();
-                let Some(line) = lines.get_mut(server) else { return };
+                let Some(line) = lines.get_mut(&server.name) else { return };
                 if line.generation != generation {
                     forgotten = backend.take();
                 }
@@ -219,14 +226,12 @@ impl Pool {
                 (next, line.generation)
             };
             drop(forgotten);
-            let slot =
-                Slot { pool: Arc::clone(self), server: server.to_owned(), backend: backend.take(), generation: now };
-            match next.send(slot) {
+            match next.send(self.slot(server, backend.take(), now)) {
                 Ok(()) => return,
                 // It has left the line meanwhile. What comes back must not leave once more by itself.
                 Err(mut slot) => {
                     backend = slot.backend.take();
-                    slot.server.clear();
+                    slot.server = None;
                 }
             }
         }
@@ -238,7 +243,7 @@ impl Pool {
         {
             let mut lines = self.lines.lock();
             for line in lines.values_mut() {
-                let (old, kept): (Vec<Backend>, Vec<Backend>) =
+                let (old, kept): (Vec<Box<Backend>>, Vec<Box<Backend>>) =
                     line.idle.drain(..).partition(|backend| backend.idle_since.elapsed() >= idle_max);
                 line.idle = kept;
                 line.open -= old.len();
@@ -286,9 +291,9 @@ fn busy(server: &Server, why: &str) -> Error {
 /// A place among the connections to a server, given back when dropped.
 struct Slot {
     pool: Arc<Pool>,
-    /// Empty where the place has been given back already.
-    server: String,
-    backend: Option<Backend>,
+    /// `None` where the place has been given back already.
+    server: Option<Arc<Server>>,
+    backend: Option<Box<Backend>>,
     /// Of the line, when the connection was lent.
     generation: u64,
 }
@@ -296,23 +301,21 @@ struct Slot {
 impl Slot {
     /// The place, without its connection: what is left here gives nothing back.
     fn take(&mut self) -> Self {
-        let (pool, server) = (Arc::clone(&self.pool), std::mem::take(&mut self.server));
-        Self { pool, server, backend: None, generation: self.generation }
+        Self { pool: Arc::clone(&self.pool), server: self.server.take(), backend: None, generation: self.generation }
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if !self.server.is_empty() {
-            let (pool, server) = (Arc::clone(&self.pool), std::mem::take(&mut self.server));
-            pool.leave(&server, self.backend.take(), self.generation);
+        if let Some(server) = self.server.take() {
+            self.pool.leave(&server, self.backend.take(), self.generation);
         }
     }
 }
 
 /// A connection that somebody uses: given back when dropped, or closed where it is in the middle of something.
 pub struct Lease {
-    backend: Option<Backend>,
+    backend: Option<Box<Backend>>,
     slot: Slot,
     /// Where it goes instead of the pool.
     home: Option<Ticket>,
@@ -322,7 +325,7 @@ impl Lease {
     /// Ends the transaction that is open on the connection, beside whoever had it, and gives it back.
     pub fn abandon(mut self) {
         let open = self.backend.as_ref().is_some_and(|backend| backend.status() != TransactionStatus::Idle);
-        let busy = self.backend.as_ref().is_some_and(Backend::is_busy);
+        let busy = self.backend.as_ref().is_some_and(|backend| backend.is_busy());
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if open && !busy {
             let patience = self.slot.pool.config.limits.connect;
@@ -339,14 +342,14 @@ impl Deref for Lease {
 
     #[expect(clippy::expect_used, reason = "only `drop` takes it out")]
     fn deref(&self) -> &Backend {
-        self.backend.as_ref().expect("a lease has its connection until it is dropped")
+        self.backend.as_deref().expect("a lease has its connection until it is dropped")
     }
 }
 
 impl DerefMut for Lease {
     #[expect(clippy::expect_used, reason = "only `drop` takes it out")]
     fn deref_mut(&mut self) -> &mut Backend {
-        self.backend.as_mut().expect("a lease has its connection until it is dropped")
+        self.backend.as_deref_mut().expect("a lease has its connection until it is dropped")
     }
 }
 

@@ -2,7 +2,9 @@
 //! output belongs to the commands.
 
 use ashlar_base::config::{LogConfig, LogFormat, LogLevel};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Starts logging. Libraries beneath us are heard from `warn` on, or less if the whole log is.
 pub fn start(config: &LogConfig) -> anyhow::Result<()> {
@@ -11,14 +13,17 @@ pub fn start(config: &LogConfig) -> anyhow::Result<()> {
         LogLevel::Error => "error",
         LogLevel::Warn | LogLevel::Info | LogLevel::Debug | LogLevel::Trace => "warn",
     };
-    let filter = EnvFilter::try_new(format!("{beneath},ashlar={level}"))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Asked once for each place that logs: a filter that spans could change is asked whenever one is entered, by every poll of a
+    // connection.
+    let filter: Targets = format!("{beneath},ashlar={level}").parse()?;
+    let log = tracing_subscriber::registry().with(filter);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let started = match config.format {
         LogFormat::Text => {
             let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            builder.with_ansi(colours).try_init()
+            log.with(layer.with_ansi(colours)).try_init()
         }
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Json => log.with(layer.json().flatten_event(true)).try_init(),
     };
     started.map_err(|error| anyhow::anyhow!("cannot start the log: {error}"))?;
     // A panic belongs into the log as well, with its session and in its format.

@@ -6,11 +6,13 @@ pub mod backend;
 pub mod client;
 mod error;
 pub mod frontend;
+mod tag;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::{DecodeError, Problem};
+pub use tag::CommandTag;
 
 /// How a value travels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -41,8 +41,8 @@ const TEXT: u32 = 25;
 /// Settings of whoever borrows it.
 fn of_session(settings: &Settings) -> [(&'static str, String); 3] {
     [
-        ("TimeZone", settings.time_zone.clone()),
-        ("application_name", settings.application_name.clone()),
+        ("TimeZone", settings.time_zone.to_string()),
+        ("application_name", settings.application_name.to_string()),
         ("lock_timeout", settings.lock_timeout_ms.to_string()),
     ]
 }

@@ -4,16 +4,22 @@
 //! statement on whichever connection it is lent. A name counts only when the shard has said that it took it.
 
 use std::collections::HashMap;
+use std::fmt::{self, Write};
 
 use ashlar_protocol::pg::Target;
 use ashlar_protocol::pg::client::{self, BadMessage};
 
+/// Bytes of a key that are kept for the next one to be written over.
+const KEY_BYTES_MAX: usize = 16 * 1024;
+
 /// See the module.
 pub(super) struct Statements {
     known: HashMap<Box<str>, Known>,
-    /// The one that is being sent or used.
-    current: Option<Box<str>>,
-    /// Whether `current` is being parsed.
+    /// The key of the statement that was asked for last: kept for its memory.
+    key: String,
+    /// The name of the one that is being sent or used.
+    current: Option<u64>,
+    /// Whether it is being parsed, or one without a name is.
     is_new: bool,
     /// Names that are of no use any more, and to be closed with the next write.
     stale: Vec<u64>,
@@ -27,43 +33,74 @@ struct Known {
     used: u64,
 }
 
+/// What a statement is called on the connection: `s` and a number, or nothing. It has no memory of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct StatementName {
+    length: u8,
+    bytes: [u8; 21],
+}
+
+impl StatementName {
+    fn new(number: u64) -> Self {
+        let mut name = Self::default();
+        // No number is longer than its 20 digits.
+        let _ = write!(name, "s{number}");
+        name
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
+    }
+}
+
+impl Write for StatementName {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let start = usize::from(self.length);
+        self.bytes.get_mut(start..start + text.len()).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.length = (start + text.len()) as u8;
+        Ok(())
+    }
+}
+
 impl Statements {
     pub(super) fn new(max: usize) -> Self {
-        Self { known: HashMap::new(), current: None, is_new: false, stale: Vec::new(), count: 0, max: max.max(1) }
+        let (known, key, current, is_new, stale, count) = (HashMap::new(), String::new(), None, false, Vec::new(), 0);
+        Self { known, key, current, is_new, stale, count, max: max.max(1) }
     }
 
     /// The name of a text; Parse is queued where the connection does not know it. `zone`: the time zone of the connection
     /// now, in which a server reads the times of a text once, when it parses it.
-    pub(super) fn queue(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32], zone: &str) -> String {
-        let key = key_of(text, types, zone);
+    pub(super) fn queue(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32], zone: &str) -> StatementName {
+        self.key.clear();
+        self.key.shrink_to(KEY_BYTES_MAX);
+        write_key(&mut self.key, text, types, zone);
         self.count += 1;
         for gone in self.stale.drain(..) {
-            client::close(out, Target::Statement, &name_of(gone));
+            client::close(out, Target::Statement, StatementName::new(gone).as_str());
         }
-        if let Some(known) = self.known.get_mut(key.as_ref()) {
+        if let Some(known) = self.known.get_mut(self.key.as_str()) {
             known.used = self.count;
-            let name = name_of(known.name);
-            (self.current, self.is_new) = (Some(key), false);
-            return name;
+            (self.current, self.is_new) = (Some(known.name), false);
+            return StatementName::new(known.name);
         }
         if self.known.len() >= self.max
             && let Some(oldest) = self.known.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone())
             && let Some(gone) = self.known.remove(&oldest)
         {
-            client::close(out, Target::Statement, &name_of(gone.name));
+            client::close(out, Target::Statement, StatementName::new(gone.name).as_str());
         }
-        let name = self.count;
-        client::parse(out, &name_of(name), text, types);
-        self.known.insert(key.clone(), Known { name, used: self.count });
-        (self.current, self.is_new) = (Some(key), true);
-        name_of(name)
+        let (number, name) = (self.count, StatementName::new(self.count));
+        client::parse(out, name.as_str(), text, types);
+        self.known.insert(self.key.as_str().into(), Known { name: number, used: self.count });
+        (self.current, self.is_new) = (Some(number), true);
+        name
     }
 
     /// Parses a text that will not come again: without a name, in the place of the last such one.
-    pub(super) fn queue_unnamed(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32]) -> String {
+    pub(super) fn queue_unnamed(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32]) -> StatementName {
         client::parse(out, "", text, types);
         (self.current, self.is_new) = (None, true);
-        String::new()
+        StatementName::default()
     }
 
     /// ParseComplete.
@@ -78,11 +115,11 @@ impl Statements {
     /// An error: a statement that was being parsed is not there; one that is stale has to be parsed anew.
     pub(super) fn failed(&mut self, is_stale: bool) {
         let is_new = std::mem::take(&mut self.is_new);
-        let Some(key) = self.current.take_if(|_| is_new || is_stale) else { return };
-        if let Some(gone) = self.known.remove(&key)
-            && !is_new
-        {
-            self.stale.push(gone.name);
+        let Some(name) = self.current.take_if(|_| is_new || is_stale) else { return };
+        let before = self.known.len();
+        self.known.retain(|_, known| known.name != name);
+        if !is_new && self.known.len() < before {
+            self.stale.push(name);
         }
     }
 
@@ -99,14 +136,8 @@ impl Statements {
     }
 }
 
-fn name_of(number: u64) -> String {
-    format!("s{number}")
-}
-
 /// A text cannot hold the byte 0.
-fn key_of(text: &str, types: &[u32], zone: &str) -> Box<str> {
-    use std::fmt::Write;
-    let mut key = String::with_capacity(text.len() + types.len() * 6 + 1 + zone.len());
+fn write_key(key: &mut String, text: &str, types: &[u32], zone: &str) {
     key.push_str(text);
     key.push('\u{0}');
     key.push_str(zone);
@@ -114,7 +145,6 @@ fn key_of(text: &str, types: &[u32], zone: &str) -> Box<str> {
         // Writing to a String cannot fail.
         let _ = write!(key, "\u{0}{oid}");
     }
-    key.into_boxed_str()
 }
 
 #[cfg(test)]
@@ -165,7 +195,7 @@ mod tests {
         out.clear();
         statements.queue(&mut out, "3", &[], "UTC");
         assert_eq!(out[0], b'C');
-        assert_eq!(&out[6..6 + two.len()], two.as_bytes());
+        assert_eq!(&out[6..6 + two.as_str().len()], two.as_str().as_bytes());
         out.clear();
         assert_eq!(statements.queue(&mut out, "1", &[], "UTC"), one);
         assert!(out.is_empty());

@@ -4,9 +4,9 @@
 use std::ops::Range;
 
 use ashlar_base::{Error, Result};
-use ashlar_protocol::pg::client::{self, HEADER_BYTES};
+use ashlar_protocol::pg::client::HEADER_BYTES;
 
-use super::{Backend, Ended};
+use super::{Backend, Ended, tag_of};
 
 /// What comes next in an answer. The bytes are there until the connection is asked again.
 #[derive(Debug)]
@@ -52,9 +52,8 @@ impl Backend {
             match tag {
                 b'T' if passes_on => return Ok(Step::Description(range.start - HEADER_BYTES..range.end)),
                 b'C' => {
-                    let mut body = &self.inbox[range];
-                    let text = client::take_string(&mut body).map(str::to_owned);
-                    progress.ended = Some(Ended::Complete(text.map_err(|_| self.garbled())?));
+                    let tag = tag_of(&self.inbox[range]);
+                    progress.ended = Some(Ended::Complete(tag.ok_or_else(|| self.garbled())?));
                 }
                 b'E' => {
                     let error = self.failure_of(&self.inbox[range]);

@@ -64,7 +64,7 @@ impl Keep {
             return Err(lost(&server.name));
         }
         pool.adopt(&mut backend, settings).await?;
-        Ok(Lease { backend: Some(*backend), slot, home: Some(ticket) })
+        Ok(Lease { backend: Some(backend), slot, home: Some(ticket) })
     }
 
     /// The right to have the connection to a server, with the one that is there.
@@ -109,7 +109,7 @@ impl Drop for Keep {
     fn drop(&mut self) {
         for place in std::mem::take(self.places.get_mut()).into_values() {
             if let Place::Here(backend, slot) = place {
-                release(Lease { backend: Some(*backend), slot, home: None });
+                release(Lease { backend: Some(backend), slot, home: None });
             }
         }
     }
@@ -141,12 +141,12 @@ fn lost(server: &str) -> Error {
 
 impl Ticket {
     /// The connection is back.
-    pub(super) fn give(mut self, backend: Backend, slot: Slot) {
+    pub(super) fn give(mut self, backend: Box<Backend>, slot: Slot) {
         if let Some(card) = &backend.card {
             card.keep();
         }
         let server = std::mem::take(&mut self.server);
-        self.keep.places.lock().insert(server, Place::Here(Box::new(backend), slot));
+        self.keep.places.lock().insert(server, Place::Here(backend, slot));
         self.keep.came.notify_waiters();
     }
 

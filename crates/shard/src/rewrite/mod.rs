@@ -32,6 +32,11 @@ impl Template {
         Self { holes }
     }
 
+    /// Whether a hole takes a value below this one.
+    pub(crate) fn has_below(&self, value: usize) -> bool {
+        self.holes.iter().any(|hole| hole.value < value)
+    }
+
     /// The same holes where their bytes have moved to, in another text that has them.
     pub(crate) fn moved(&self, to: impl Fn(usize) -> usize) -> Self {
         let holes = self.holes.iter().map(|hole| {

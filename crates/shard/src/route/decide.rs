@@ -16,12 +16,12 @@ use crate::rewrite::{quoted, scan};
 use crate::rules::{Key, KeyClass, Placement, Rule, ShardId, ShardSet};
 
 /// One shard of each group of colocated tables, all on one server.
-struct Spot<'r> {
-    server: &'r Arc<str>,
+pub(super) struct Spot<'r> {
+    pub(super) server: &'r Arc<str>,
     /// By group.
-    shards: Vec<ShardId>,
+    pub(super) shards: Vec<ShardId>,
     /// Whether other shards are asked too, so that each is given its own constants of a list.
-    is_one_of_several: bool,
+    pub(super) is_one_of_several: bool,
 }
 
 /// What LIMIT or OFFSET comes to.
@@ -265,7 +265,7 @@ impl Route {
     }
 
     /// The statement with the physical names of a spot.
-    fn statement(&self, spot: &Spot<'_>) -> ShardStatement<'_> {
+    pub(super) fn statement(&self, spot: &Spot<'_>) -> ShardStatement<'_> {
         ShardStatement {
             server: self.server(spot),
             shard: spot.shards.first().copied().unwrap_or(ShardId(0)),

@@ -86,6 +86,16 @@ impl Rows {
         Ok(placed)
     }
 
+    /// The shard of the only row, where its key is there as it is and can be read.
+    pub(super) fn only_shard(&self, table: &ShardedTable, request: &Request<'_>) -> Option<ShardId> {
+        let ([key], None, [class]) = (&self.keys[..], &self.generated, table.rule.classes()) else { return None };
+        let [Source::Operand(operand)] = &key[..] else { return None };
+        match operand.key(*class, request) {
+            Known::Key(key) => table.rule.shard_of_keys(&[Some(key)]).ok(),
+            Known::Null | Known::Unknown => None,
+        }
+    }
+
     pub(super) fn bytes(&self) -> usize {
         let keys: usize = self
             .keys

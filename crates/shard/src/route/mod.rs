@@ -6,6 +6,7 @@
 //! refused.
 
 mod analysis;
+mod at_once;
 mod condition;
 mod decide;
 mod functions;
@@ -18,7 +19,7 @@ mod several;
 mod write;
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ashlar_base::value::text::TextStyle;
 use ashlar_base::{ColumnDef, Error, Result, Value};
@@ -28,6 +29,8 @@ use analysis::{Analysis, Occurrence};
 use condition::Condition;
 use insert::{Inserted, Rows};
 use several::Gathered;
+
+pub use at_once::AtOnce;
 
 use crate::merge::Gathering;
 use crate::rewrite::{Hole, Template, scan};
@@ -85,17 +88,50 @@ pub struct Parameter<'a> {
     pub bytes: Option<&'a [u8]>,
 }
 
+/// The parameters of a statement, wherever they lie.
+pub trait Parameters {
+    /// The parameter of this number, from 0.
+    fn get(&self, number: usize) -> Option<Parameter<'_>>;
+}
+
+impl Parameters for &[Parameter<'_>] {
+    fn get(&self, number: usize) -> Option<Parameter<'_>> {
+        <[Parameter<'_>]>::get(self, number).copied()
+    }
+}
+
+impl Parameters for Vec<Parameter<'_>> {
+    fn get(&self, number: usize) -> Option<Parameter<'_>> {
+        self.as_slice().get(number).copied()
+    }
+}
+
+/// Of a statement that has none.
+struct NoParameters;
+
+impl Parameters for NoParameters {
+    fn get(&self, _: usize) -> Option<Parameter<'_>> {
+        None
+    }
+}
+
 /// What a route is asked with.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// The statement's parameters.
-    pub parameters: &'a [Parameter<'a>],
+    pub parameters: &'a dyn Parameters,
     /// A server that is taken where any would do.
     pub preferred: Option<&'a str>,
     /// How texts of values are read.
     pub style: TextStyle,
     /// Makes values of key generators.
     pub generate: Option<&'a dyn Fn(Generator) -> Result<Value>>,
+}
+
+impl Default for Request<'_> {
+    fn default() -> Self {
+        Self { parameters: &NoParameters, preferred: None, style: TextStyle::default(), generate: None }
+    }
 }
 
 /// What was decided.
@@ -188,6 +224,8 @@ pub struct Route {
     template: Template,
     /// Lists of constants of which each shard needs its own.
     lists: Vec<List>,
+    /// By shard: the text of a statement that one of them carries out, once it has been. None where names are the same there.
+    texts: Vec<OnceLock<Box<str>>>,
     /// By occurrence: what a name in the text becomes besides the physical one.
     names: Vec<NameStyle>,
     /// The distinct conditions on divided tables.
@@ -375,6 +413,12 @@ impl Route {
         }
         let names = analysis.occurrences.iter().map(NameStyle::of).collect();
         let template = template(&analysis, kind, &mut objection)?;
+        let texts = match &groups[..] {
+            [rule] if template.has_below(analysis.occurrences.len()) => {
+                rule.shards().iter().map(|_| OnceLock::new()).collect()
+            }
+            _ => Vec::new(),
+        };
         if let Ok(Several::Gathered(gathered, moved)) = &mut several {
             *moved = template.moved(|at| gathered.moved(at));
         }
@@ -393,6 +437,7 @@ impl Route {
             occurrences: analysis.occurrences.iter().map(|occurrence| Arc::clone(&occurrence.table)).collect(),
             template,
             lists,
+            texts,
             names,
             targets,
             groups,
@@ -466,6 +511,7 @@ impl Route {
     pub fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.text.len()
+            + self.texts.len() * (self.text.len() + size_of::<OnceLock<Box<str>>>())
             + self.occurrences.len() * 64
             + self.targets.iter().map(|target| target.condition.bytes() + size_of::<Target>()).sum::<usize>()
             + self.rows.as_ref().map_or(0, Rows::bytes)

@@ -100,7 +100,7 @@ impl Operand {
             Self::Text(written) => of_value(class, text::parse(class.sql_type(), written, &request.style)),
             Self::Parameter(number) => match request.parameters.get(usize::from(*number)) {
                 None => Known::Unknown,
-                Some(parameter) => of_parameter(class, parameter, request),
+                Some(parameter) => of_parameter(class, &parameter, request),
             },
         }
     }

@@ -119,8 +119,8 @@ impl World {
             Generator::Snowflake => Ok(Value::Int8(7)),
             Generator::UuidV7 => Ok(Value::Uuid([7; 16])),
         };
-        let request = Request { parameters, generate: Some(&generate), ..Request::default() };
-        match route.decide(&request) {
+        let request = Request { parameters: &parameters, generate: Some(&generate), ..Request::default() };
+        match decided(&route, &request) {
             Ok(Decision::Engine { reason }) => format!("engine: {reason}"),
             Ok(Decision::Forward(forward)) => {
                 let shards: Vec<String> = forward.statements.iter().map(|one| one.shard.to_string()).collect();
@@ -145,9 +145,9 @@ impl World {
     fn texts(&self, sql: &str) -> Vec<(String, String, Option<Vec<u16>>)> {
         let route = self.route(sql).unwrap().unwrap();
         let generate = |_| Ok(Value::Int8(7));
-        let parameters = [Parameter { oid: 20, is_binary: false, bytes: Some(b"4") }; 4];
+        let parameters = vec![Parameter { oid: 20, is_binary: false, bytes: Some(b"4") }; 4];
         let request = Request { parameters: &parameters, generate: Some(&generate), ..Request::default() };
-        match route.decide(&request).unwrap() {
+        match decided(&route, &request).unwrap() {
             Decision::Forward(forward) => forward
                 .statements
                 .into_iter()
@@ -172,6 +172,19 @@ fn check(cases: &[(&str, &str)]) {
             None => assert_eq!(goes, *expected, "{sql}"),
         }
     }
+}
+
+/// What a route decides; where it says at once what that is, it says the same.
+fn decided<'r>(route: &'r Route, request: &Request<'_>) -> ashlar_base::Result<Decision<'r>> {
+    let decision = route.decide(request);
+    if let Some(one) = route.at_once(request) {
+        let Ok(Decision::Forward(forward)) = &decision else { panic!("{one:?}, but {decision:?}") };
+        let [statement] = &forward.statements[..] else { panic!("{one:?}, but {forward:?}") };
+        assert_eq!((&**one.server, one.shard, one.text), (statement.server, statement.shard, &*statement.text));
+        assert_eq!((&forward.merge, &statement.parameters), (&Merge::Pass, &None));
+        assert_eq!(one.is_as_sent, *one.text == *route.text);
+    }
+    decision
 }
 
 #[test]
@@ -353,7 +366,7 @@ fn each_shard_is_asked_for_its_own_constants_of_a_list() {
 fn why_is_explained() {
     let world = World::new();
     let route = world.route("SELECT * FROM a JOIN b ON a.k = b.k WHERE a.k = $1").unwrap().unwrap();
-    let parameters = [text(20, "4")];
+    let parameters = vec![text(20, "4")];
     let request = Request { parameters: &parameters, ..Request::default() };
     let decision = route.decide(&request).unwrap();
     expect_test::expect![[r#"

@@ -68,7 +68,9 @@ impl Connection {
             attended(pin!(session.execute(&self.portal, max_rows, &mut sink)), &self.stream, &mut self.context).await;
         self.rows += sink.finish()?;
         let executed = match executed? {
-            Executed::CopyIn { binary, columns } => Executed::Complete(self.copy_in(session, binary, columns).await?),
+            Executed::CopyIn { binary, columns } => {
+                Executed::Complete(self.copy_in(session, binary, columns).await?.as_str().into())
+            }
             executed => executed,
         };
         self.notices(session);

@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use ashlar_base::Error;
-use ashlar_protocol::pg::backend;
+use ashlar_protocol::pg::{CommandTag, backend};
 
 use super::sink::Sink;
 use super::{Connection, End, Failure, attended};
@@ -55,7 +55,7 @@ impl Connection {
         Ok(())
     }
 
-    fn complete(&mut self, session: &mut SqlSession, tag: Option<String>) {
+    fn complete(&mut self, session: &mut SqlSession, tag: Option<CommandTag>) {
         self.notices(session);
         match tag {
             Some(tag) => backend::command_complete(self.outbox.buffer(), &tag),
@@ -69,7 +69,7 @@ impl Connection {
         &mut self,
         session: &mut SqlSession,
         statement: &Arc<SimpleStatement>,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<CommandTag>, Failure> {
         self.statements += 1;
         let mut sink = Sink::simple(&mut self.outbox, &self.stream, &self.context, session);
         let executed = attended(pin!(session.run_simple(statement, &mut sink)), &self.stream, &mut self.context).await;
@@ -77,7 +77,10 @@ impl Connection {
         match executed? {
             Executed::Complete(tag) => Ok(Some(tag)),
             Executed::Empty => Ok(None),
-            Executed::CopyIn { binary, columns } => self.copy_in(session, binary, columns).await.map(Some),
+            Executed::CopyIn { binary, columns } => {
+                let tag = self.copy_in(session, binary, columns).await?;
+                Ok(Some(tag.as_str().into()))
+            }
             Executed::Suspended => Err(Error::internal("a statement of the simple protocol was suspended").into()),
         }
     }

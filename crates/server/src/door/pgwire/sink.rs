@@ -29,7 +29,8 @@ pub(super) struct Sink<'c> {
     /// One per column; empty for text throughout.
     formats: Option<Arc<[ValueFormat]>>,
     style: TextStyle,
-    cancel: CancelToken,
+    /// What stops the statement while its client does not read; `None` once nothing may.
+    cancel: Option<CancelToken>,
     rows: u64,
     /// Why the socket failed; the session only learns that it did.
     broken: Option<io::Error>,
@@ -62,6 +63,7 @@ impl<'c> Sink<'c> {
 
     fn new(outbox: &'c mut Outbox, stream: &'c TcpStream, bound: usize, style: TextStyle, cancel: CancelToken) -> Self {
         let (describe, formats, rows, broken, refused) = (false, None, 0, None, None);
+        let cancel = Some(cancel);
         Self { outbox, stream, bound, describe, formats, style, cancel, rows, broken, refused }
     }
 
@@ -126,7 +128,7 @@ impl RowSink for Sink<'_> {
     }
 
     fn settled(&mut self) {
-        self.cancel = CancelToken::new();
+        self.cancel = None;
     }
 
     async fn ready(&mut self) -> Result<()> {
@@ -142,10 +144,14 @@ impl RowSink for Sink<'_> {
             Ok(_) if self.outbox.pending() <= self.bound => return Ok(()),
             Ok(_) => {
                 // Half of the bound, so that a slow client does not wake the statement for every packet.
-                tokio::select! {
-                    biased;
-                    sent = self.outbox.flush_to(self.stream, self.bound / 2) => sent,
-                    () = self.cancel.cancelled() => return Err(self.cancel.error()),
+                let sending = self.outbox.flush_to(self.stream, self.bound / 2);
+                match &self.cancel {
+                    None => sending.await,
+                    Some(cancel) => tokio::select! {
+                        biased;
+                        sent = sending => sent,
+                        () = cancel.cancelled() => return Err(cancel.error()),
+                    },
                 }
             }
             Err(error) => Err(error),

@@ -199,7 +199,7 @@ impl SqlSession {
         }
         self.set_modes(modes)?;
         self.block = Block::Open;
-        Ok(Executed::Complete("BEGIN".to_owned()))
+        Ok(Executed::Complete("BEGIN".into()))
     }
 
     pub(super) async fn commit_block(&mut self) -> Result<Executed> {
@@ -207,12 +207,12 @@ impl SqlSession {
             Block::None => self.warn(ErrorCode::NoActiveTransaction, "there is no transaction in progress"),
             Block::Failed => {
                 self.rollback();
-                return Ok(Executed::Complete("ROLLBACK".to_owned()));
+                return Ok(Executed::Complete("ROLLBACK".into()));
             }
             Block::Open => {}
         }
         self.finish().await?;
-        Ok(Executed::Complete("COMMIT".to_owned()))
+        Ok(Executed::Complete("COMMIT".into()))
     }
 
     pub(super) fn rollback_block(&mut self) -> Executed {
@@ -220,7 +220,7 @@ impl SqlSession {
             self.warn(ErrorCode::NoActiveTransaction, "there is no transaction in progress");
         }
         self.rollback();
-        Executed::Complete("ROLLBACK".to_owned())
+        Executed::Complete("ROLLBACK".into())
     }
 
     pub(super) fn savepoint(&mut self, name: String) -> Result<Executed> {
@@ -239,7 +239,7 @@ impl SqlSession {
             portals_made: self.portals_made,
         });
         self.transaction = Some(transaction);
-        Ok(Executed::Complete("SAVEPOINT".to_owned()))
+        Ok(Executed::Complete("SAVEPOINT".into()))
     }
 
     pub(super) fn release(&mut self, name: &str) -> Result<Executed> {
@@ -250,7 +250,7 @@ impl SqlSession {
         }
         self.savepoints.truncate(place);
         self.settings.release(self.savepoints.last().map_or(0, |outer| outer.settings));
-        Ok(Executed::Complete("RELEASE".to_owned()))
+        Ok(Executed::Complete("RELEASE".into()))
     }
 
     pub(super) fn rollback_to(&mut self, name: &str) -> Result<Executed> {
@@ -266,10 +266,10 @@ impl SqlSession {
         transaction.read_only = savepoint.read_only;
         self.settings.rollback_to(savepoint.settings);
         let wishes = savepoint.wishes;
-        self.portals.retain(|_, portal| portal.number <= savepoint.portals_made);
+        self.portals.retain(|portal| portal.number <= savepoint.portals_made);
         self.forget_wishes(wishes);
         self.block = Block::Open;
-        Ok(Executed::Complete("ROLLBACK".to_owned()))
+        Ok(Executed::Complete("ROLLBACK".into()))
     }
 
     pub(super) fn set_transaction(&mut self, modes: TransactionModes) -> Result<Executed> {
@@ -277,7 +277,7 @@ impl SqlSession {
             self.warn(ErrorCode::NoActiveTransaction, "SET TRANSACTION can only be used in transaction blocks");
         }
         self.set_modes(modes)?;
-        Ok(Executed::Complete("SET".to_owned()))
+        Ok(Executed::Complete("SET".into()))
     }
 
     /// SET, RESET and SET ... TO DEFAULT of a setting that is the transaction's own: `None` where it is not one.

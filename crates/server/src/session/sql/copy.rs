@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ashlar_base::value::{binary, text};
 use ashlar_base::{ColumnDef, ColumnDefault, Datum, Error, ErrorCode, Result, TableSchema, Value};
 use ashlar_protocol::copy::{Format, Header, Options, RowDecoder, RowEncoder};
+use ashlar_protocol::pg::CommandTag;
 use ashlar_query::copy::{self, CopyFormat, CopyOptions, CopyPlan, Field};
 use ashlar_query::key_plan::not_null;
 use ashlar_query::select::SelectPlan;
@@ -263,7 +264,7 @@ impl SqlSession {
         }
         let _: RowSource = source;
         sink.copy_out_done();
-        Ok(Executed::Complete(format!("COPY {count}")))
+        Ok(Executed::Complete(CommandTag::counted("COPY", count)))
     }
 }
 

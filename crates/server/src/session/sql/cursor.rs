@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result, Value};
+use ashlar_protocol::pg::CommandTag;
 use ashlar_query::key_plan::KeyPlan;
 use ashlar_query::statement::Kind;
 
@@ -21,7 +22,7 @@ impl SqlSession {
                 "DECLARE CURSOR can only be used in transaction blocks",
             ));
         }
-        if self.portals.contains_key(name) {
+        if self.portals.contains(name) {
             return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{name}\" already exists")));
         }
         if self.portals.len() >= NAMED_MAX {
@@ -55,7 +56,7 @@ impl SqlSession {
             portal.progress = Progress::Open(source, Tag::Counted("FETCH"));
         }
         self.insert_portal(name, portal);
-        Ok(Executed::Complete("DECLARE CURSOR".to_owned()))
+        Ok(Executed::Complete("DECLARE CURSOR".into()))
     }
 
     pub(super) async fn fetch<S: RowSink>(
@@ -67,7 +68,7 @@ impl SqlSession {
     ) -> Result<Executed> {
         let mut portal = self.portals.remove(name).ok_or_else(|| no_cursor(name))?;
         if portal.is_done() {
-            self.portals.insert(name.to_owned(), portal);
+            self.portals.insert(name, portal);
             return Err(super::cannot_run(name));
         }
         let verb = if is_move { "MOVE" } else { "FETCH" };
@@ -76,8 +77,8 @@ impl SqlSession {
         if result.is_err() {
             portal.progress = Progress::Done;
         }
-        self.portals.insert(name.to_owned(), portal);
-        Ok(Executed::Complete(format!("{verb} {}", result?)))
+        self.portals.insert(name, portal);
+        Ok(Executed::Complete(CommandTag::counted(verb, result?)))
     }
 
     async fn fetch_rows<S: RowSink>(

@@ -28,7 +28,7 @@ use std::time::Duration;
 use ashlar_base::value::binary;
 use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
-use ashlar_protocol::pg::{TransactionStatus, ValueFormat};
+use ashlar_protocol::pg::{CommandTag, TransactionStatus, ValueFormat};
 pub use ashlar_query::Column;
 use ashlar_query::Identity;
 use ashlar_query::statement::{Kind, SessionCommand};
@@ -39,7 +39,7 @@ use tokio::time::Instant;
 
 use self::limit::in_time;
 pub use self::plans::SimpleStatement;
-use self::portal::{Portal, Progress, Source};
+use self::portal::{Portal, Portals, Progress, Source};
 use self::settings::Settings;
 use super::{CancelToken, Shared};
 
@@ -50,7 +50,7 @@ const NAMED_MAX: usize = 10_000;
 #[derive(Debug)]
 pub enum Executed {
     /// Done: the command tag.
-    Complete(String),
+    Complete(CommandTag),
     /// There was nothing to execute.
     Empty,
     /// The row limit was reached before the end.
@@ -110,6 +110,8 @@ struct Prepared {
     source: Arc<Source>,
     /// `None` for an empty string.
     planned: Option<Arc<ashlar_query::Statement>>,
+    /// Those of the result's columns that the last Bind has asked for: the next one mostly asks for the same.
+    formats: Arc<[ValueFormat]>,
     /// Pays for text and plan where they are large.
     _held: Option<Reservation>,
 }
@@ -126,7 +128,7 @@ pub struct SqlSession {
     transaction: Option<Transaction>,
     savepoints: Vec<block::Savepoint>,
     prepared: HashMap<String, Prepared>,
-    portals: HashMap<String, Portal>,
+    portals: Portals,
     /// Portals made since the session began.
     portals_made: u64,
     copy: Option<copy::CopyIn>,
@@ -142,6 +144,8 @@ pub struct SqlSession {
     deadline: Option<Instant>,
     /// The connections that the transaction has to shards.
     remotes: Vec<sharded::Remote>,
+    /// Room for the parameters of the next statement about shards.
+    spare: Option<sharded::RawParameters>,
     /// The connections to shards that this thread has; from the first use on.
     pool: Option<Arc<ashlar_shard::pool::Pool>>,
     /// Those that stay the session's between its transactions, where it wants that.
@@ -182,7 +186,7 @@ impl SqlSession {
             transaction: None,
             savepoints: Vec::new(),
             prepared: HashMap::new(),
-            portals: HashMap::new(),
+            portals: Portals::default(),
             portals_made: 0,
             copy: None,
             mail: notify::Mail::default(),
@@ -192,6 +196,7 @@ impl SqlSession {
             cancel: CancelToken::new(),
             deadline: None,
             remotes: Vec::new(),
+            spare: None,
             pool: None,
             keep: None,
             role,
@@ -361,7 +366,8 @@ impl SqlSession {
             held.insert(self.shared.engine.store().reservation()).grow(bytes)?;
         }
         let source = Arc::new(Source { sql: sql.to_owned(), declared });
-        self.prepared.insert(name.to_owned(), Prepared { source, planned, _held: held });
+        let formats = Arc::default();
+        self.prepared.insert(name.to_owned(), Prepared { source, planned, formats, _held: held });
         Ok(())
     }
 
@@ -413,7 +419,7 @@ impl SqlSession {
         parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
         result_formats: &[ValueFormat],
     ) -> Result<()> {
-        if !portal.is_empty() && self.portals.contains_key(portal) {
+        if !portal.is_empty() && self.portals.contains(portal) {
             return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{portal}\" already exists")));
         }
         if self.portals.len() >= NAMED_MAX {
@@ -446,17 +452,36 @@ impl SqlSession {
                 ),
             ));
         }
-        let formats = expand_formats(result_formats, self.columns_of(&planned).map_or(0, |columns| columns.len()))?;
+        let columns = self.columns_of(&planned).map_or(0, |columns| columns.len());
+        let formats = self.formats_for(statement, columns, result_formats)?;
         let mut bound = Portal::new(planned, values, formats);
         (bound.source, bound.held) = (Some(source), held);
         self.insert_portal(portal, bound);
         Ok(())
     }
 
+    /// The formats of a statement's result columns, one for each.
+    ///
+    /// # Errors
+    /// 08P01
+    fn formats_for(&mut self, name: &str, columns: usize, given: &[ValueFormat]) -> Result<Arc<[ValueFormat]>> {
+        let Some(prepared) = self.prepared.get_mut(name) else { return expand_formats(given, columns) };
+        let last = &prepared.formats;
+        let is_same = match given {
+            [] => last.iter().all(|format| *format == ValueFormat::Text),
+            [one] => last.iter().all(|format| format == one),
+            many => **last == *many,
+        };
+        if !is_same || last.len() != columns {
+            prepared.formats = expand_formats(given, columns)?;
+        }
+        Ok(Arc::clone(&prepared.formats))
+    }
+
     fn insert_portal(&mut self, name: &str, mut portal: Portal) {
         self.portals_made += 1;
         portal.number = self.portals_made;
-        self.portals.insert(name.to_owned(), portal);
+        self.portals.insert(name, portal);
     }
 
     /// Result columns and formats of a portal.
@@ -477,7 +502,7 @@ impl SqlSession {
         self.check_cancel()?;
         let mut portal = self.portals.remove(name).ok_or_else(|| no_portal(name))?;
         if portal.is_done() {
-            self.portals.insert(name.to_owned(), portal);
+            self.portals.insert(name, portal);
             return Err(cannot_run(name));
         }
         let (deadline, watch) = (self.arrive(), self.watch());
@@ -500,7 +525,7 @@ impl SqlSession {
         }
         // COMMIT and ROLLBACK close all portals, their own too.
         if !portal.ends_block() {
-            self.portals.insert(name.to_owned(), portal);
+            self.portals.insert(name, portal);
         }
         executed
     }

@@ -1,9 +1,10 @@
 //! A portal: a statement with its parameters, somewhere between its first row and its last.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use ashlar_base::Value;
-use ashlar_protocol::pg::ValueFormat;
+use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::Column;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_store::Reservation;
@@ -29,6 +30,50 @@ pub(super) struct Portal {
     pub(super) is_cursor: bool,
     /// Counts the session's portals in the order they were made.
     pub(super) number: u64,
+}
+
+/// The portals of a session. The one without a name, which nearly every statement has, is found without looking for it.
+#[derive(Default)]
+pub(super) struct Portals {
+    unnamed: Option<Portal>,
+    named: HashMap<String, Portal>,
+}
+
+impl Portals {
+    pub(super) fn len(&self) -> usize {
+        self.named.len() + usize::from(self.unnamed.is_some())
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Portal> {
+        if name.is_empty() { self.unnamed.as_ref() } else { self.named.get(name) }
+    }
+
+    /// In the place of one of this name.
+    pub(super) fn insert(&mut self, name: &str, portal: Portal) {
+        if name.is_empty() {
+            self.unnamed = Some(portal);
+        } else {
+            self.named.insert(name.to_owned(), portal);
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Option<Portal> {
+        if name.is_empty() { self.unnamed.take() } else { self.named.remove(name) }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.unnamed = None;
+        self.named.clear();
+    }
+
+    pub(super) fn retain(&mut self, stays: impl Fn(&Portal) -> bool) {
+        self.unnamed.take_if(|portal| !stays(portal));
+        self.named.retain(|_, portal| stays(portal));
+    }
 }
 
 /// The text of a prepared statement and the types it was declared with.
@@ -67,10 +112,10 @@ pub(super) enum Tag {
 
 impl Tag {
     /// The tag after so many rows.
-    pub(super) fn after(self, rows: u64) -> String {
+    pub(super) fn after(self, rows: u64) -> CommandTag {
         match self {
-            Self::Counted(words) => format!("{words} {rows}"),
-            Self::Plain(words) => words.to_owned(),
+            Self::Counted(words) => CommandTag::counted(words, rows),
+            Self::Plain(words) => words.into(),
         }
     }
 }

@@ -45,7 +45,10 @@ impl SqlSession {
             Progress::Ended(tag) => return Ok(Executed::Complete(tag.after(0))),
             Progress::Done => return Err(Error::internal("a portal that is done was run again")),
         }
-        if matches!(statement.kind, Kind::Sharded(_)) {
+        if let Kind::Sharded(plan) = &statement.kind {
+            if !describe && let Some(queued) = self.queue_at_once(portal, plan, rows_max) {
+                return self.answer_at_once(portal, plan, queued, sink).await;
+            }
             return Box::pin(self.run_sharded(portal, &statement, rows_max, sink, describe)).await;
         }
         if describe
@@ -531,7 +534,7 @@ impl SqlSession {
         self.transaction = Some(transaction);
         let done = done?;
         self.notices.extend(done.notices.into_iter().map(|error| Notice { severity: "NOTICE", error }));
-        Ok(Executed::Complete(done.tag))
+        Ok(Executed::Complete(done.tag.as_str().into()))
     }
 
     async fn run_command<S: RowSink>(
@@ -541,7 +544,7 @@ impl SqlSession {
         rows_max: usize,
         sink: &mut S,
     ) -> Result<Executed> {
-        let done = |tag: &str| Ok(Executed::Complete(tag.to_owned()));
+        let done = |tag: &str| Ok(Executed::Complete(tag.into()));
         match command {
             SessionCommand::Begin(modes) => self.begin(*modes),
             SessionCommand::Start(modes) => {
@@ -643,7 +646,7 @@ impl SqlSession {
             SessionCommand::Declare { name, text, hold } => self.declare(name, text, *hold).await,
             SessionCommand::Fetch { name, count, is_move } => self.fetch(name, *count, *is_move, sink).await,
             SessionCommand::Close(None) => {
-                self.portals.retain(|_, portal| !portal.is_cursor);
+                self.portals.retain(|portal| !portal.is_cursor);
                 done("CLOSE CURSOR ALL")
             }
             SessionCommand::Close(Some(name)) => match self.portals.remove(name) {

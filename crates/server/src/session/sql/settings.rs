@@ -5,6 +5,8 @@ mod duration;
 mod shown;
 mod size;
 
+use std::sync::Arc;
+
 use ashlar_base::config::Config;
 use ashlar_base::value::text::TextStyle;
 use ashlar_base::value::text::Zone;
@@ -146,6 +148,8 @@ pub(super) struct Settings {
     pub(super) keeps_connections: bool,
     /// Bytes that a query may hold.
     pub(super) query_memory_max: Option<usize>,
+    /// Those that connections to shards take over.
+    pub(super) of_shards: ashlar_shard::backend::Settings,
     /// Whether shards' replicas are read where nothing is written.
     pub(super) reads_replicas: bool,
     pub(super) idle_session_timeout_ms: u64,
@@ -165,6 +169,13 @@ struct Undo {
     setting: usize,
     value: String,
     hidden: Option<String>,
+}
+
+/// Another text where it is another one: who has the old one compares no further.
+fn take_over(text: &mut Arc<str>, value: &str) {
+    if **text != *value {
+        *text = value.into();
+    }
 }
 
 fn number_of(name: &str) -> Result<usize> {
@@ -193,6 +204,7 @@ impl Settings {
             sharded_snapshots: false,
             keeps_connections: false,
             query_memory_max: None,
+            of_shards: ashlar_shard::backend::Settings::default(),
             reads_replicas: false,
             idle_session_timeout_ms: 0,
             idle_in_transaction_timeout_ms: 0,
@@ -334,7 +346,11 @@ impl Settings {
     fn derive(&mut self) -> Result<()> {
         for ((name, ..), value) in SETTINGS.iter().zip(&self.values) {
             match *name {
-                "TimeZone" => self.style.zone = Zone::parse(value)?,
+                "TimeZone" => {
+                    self.style.zone = Zone::parse(value)?;
+                    take_over(&mut self.of_shards.time_zone, value);
+                }
+                "application_name" => take_over(&mut self.of_shards.application_name, value),
                 "default_transaction_isolation" => self.modes.isolation = isolation(name, value)?,
                 "default_transaction_read_only" => self.modes.read_only = value == "on",
                 "default_transaction_deferrable" => self.modes.deferrable = value == "on",
@@ -357,7 +373,10 @@ impl Settings {
                 "sharded_reads" => self.sharded_snapshots = value == "snapshot",
                 "read_from" => self.reads_replicas = value == "replica",
                 "statement_timeout" => self.statement_timeout_ms = value.parse().unwrap_or(0),
-                "lock_timeout" => self.lock_timeout_ms = value.parse().unwrap_or(0),
+                "lock_timeout" => {
+                    self.lock_timeout_ms = value.parse().unwrap_or(0);
+                    self.of_shards.lock_timeout_ms = self.lock_timeout_ms;
+                }
                 LOG_MIN_DURATION => self.log_min_duration_ms = value.parse().ok(),
                 "idle_session_timeout" => self.idle_session_timeout_ms = value.parse().unwrap_or(0),
                 "idle_in_transaction_session_timeout" => {

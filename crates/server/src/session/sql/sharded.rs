@@ -5,6 +5,7 @@
 //! of several the connection of the first shard stays with the session until the end: it is the one that BEGIN and COMMIT go to.
 //! What needs more than one shard is put together by `gather` where that is enough, and the engine's to read where not.
 
+mod at_once;
 pub(super) mod copy;
 mod ddl;
 mod gather;
@@ -13,14 +14,15 @@ mod remotes;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ashlar_base::{Error, ErrorCode, Result, clock};
-use ashlar_protocol::pg::ValueFormat;
+use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::sharded::{ShardedPlan, is_gathered, is_one_shard};
 use ashlar_query::statement::Kind;
 use ashlar_query::transaction::Isolation;
 use ashlar_query::{Barrier, Means};
-use ashlar_shard::backend::{Ended, Nothing, Settings, Taker};
+use ashlar_shard::backend::{Ended, Nothing, Taker};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::{Lease, Pool};
 use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement};
@@ -34,6 +36,7 @@ use super::portal::{Portal, Progress, Source, Tag};
 use super::{Block, Executed, LONG_BYTES, RowSink, SqlSession};
 
 /// Values of parameters as the client sent them.
+#[derive(Default)]
 pub(super) struct RawParameters {
     bytes: Vec<u8>,
     values: Vec<(ValueFormat, Option<Range<usize>>)>,
@@ -212,11 +215,7 @@ impl SqlSession {
 
     async fn lend_one(&mut self, server: &str, from_replica: bool) -> Result<Lease> {
         let (fleet, pool) = self.pool()?;
-        let settings = Settings {
-            time_zone: self.settings.value("TimeZone").to_owned(),
-            application_name: self.settings.value("application_name").to_owned(),
-            lock_timeout_ms: self.settings.lock_timeout_ms,
-        };
+        let settings = self.settings.of_shards.clone();
         self.review_keep();
         let from = (&pool, self.keep.as_ref());
         tokio::select! {
@@ -265,7 +264,7 @@ impl SqlSession {
 
     /// Bind of a statement about shards: its values stay what they are.
     pub(super) fn bind_sharded<'a>(
-        &self,
+        &mut self,
         name: &str,
         planned: &Arc<ashlar_query::Statement>,
         source: Arc<Source>,
@@ -274,7 +273,7 @@ impl SqlSession {
     ) -> Result<Portal> {
         let Kind::Sharded(plan) = &planned.kind else { return Err(Error::internal("this is not about shards")) };
         let (types, columns) = plan.described().ok_or_else(|| Error::internal("a shard has not been asked"))?;
-        let mut raw = RawParameters { bytes: Vec::new(), values: Vec::new() };
+        let mut raw = self.spare.take().unwrap_or_default();
         let mut held: Option<Reservation> = None;
         for (format, value) in parameters {
             let range = match value {
@@ -301,7 +300,8 @@ impl SqlSession {
                 ),
             ));
         }
-        let formats = super::expand_formats(result_formats, columns.as_ref().map_or(0, |columns| columns.len()))?;
+        let columns = columns.as_ref().map_or(0, |columns| columns.len());
+        let formats = self.formats_for(name, columns, result_formats)?;
         let mut portal = Portal::new(Arc::clone(planned), Vec::new(), formats);
         (portal.source, portal.held, portal.raw) = (Some(source), held, Some(raw));
         Ok(portal)
@@ -319,12 +319,17 @@ impl SqlSession {
         let Kind::Sharded(plan) = &statement.kind else { return Err(Error::internal("this is not about shards")) };
         let (started, mut kind) = (clock::monotonic(), RouteKind::OneShard);
         let done = self.run_routed(portal, (statement, plan), rows_max, sink, describe, &mut kind).await;
+        self.note_route(plan, kind, started, &done);
+        done
+    }
+
+    /// Counts what a statement has cost.
+    fn note_route(&mut self, plan: &ShardedPlan, kind: RouteKind, started: Instant, done: &Result<Executed>) {
         if let Ok(fleet) = self.fleet() {
             let rows = done.as_ref().ok().map(rows_of);
             self.route = Some(kind);
             plan.counters(fleet.routes(), kind).note(clock::monotonic().duration_since(started), rows);
         }
-        done
     }
 
     async fn run_routed<S: RowSink>(
@@ -481,7 +486,7 @@ impl SqlSession {
             ));
         }
         let formats = Arc::clone(&portal.formats);
-        let mut tags: Vec<String> = Vec::new();
+        let mut tags: Vec<CommandTag> = Vec::new();
         for sent in &forward.statements {
             let (own, types) = several.own(sent);
             let sending = Sending {
@@ -516,7 +521,10 @@ impl SqlSession {
         if is_identical && tags.iter().any(|tag| *tag != tags[0]) {
             return Err(Error::new(
                 ErrorCode::InternalError,
-                format!("copies of a table differ: their servers say {}", tags.join(", ")),
+                format!(
+                    "copies of a table differ: their servers say {}",
+                    tags.iter().map(|tag| &**tag).collect::<Vec<&str>>().join(", ")
+                ),
             ));
         }
         let tag = if is_identical { tags.swap_remove(0) } else { sum_of(&tags)? };
@@ -635,18 +643,17 @@ fn ended_as(ended: Ended, progress: &mut Progress, portal: &str, server: &str) -
 /// The rows that a statement has given or changed, as its tag says.
 fn rows_of(executed: &Executed) -> u64 {
     match executed {
-        Executed::Complete(tag) => tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()).unwrap_or(0),
+        Executed::Complete(tag) => tag.count().unwrap_or(0),
         Executed::Empty | Executed::Suspended | Executed::CopyIn { .. } => 0,
     }
 }
 
 /// The tag of a statement that several shards have carried out: its rows are theirs together.
-fn sum_of(tags: &[String]) -> Result<String> {
+fn sum_of(tags: &[CommandTag]) -> Result<CommandTag> {
     let mut rows = 0u64;
     for tag in tags {
-        let count = tag.rsplit(' ').next().and_then(|count| count.parse::<u64>().ok());
-        rows += count.ok_or_else(|| Error::internal("a shard has not said how many rows it has changed"))?;
+        rows += tag.count().ok_or_else(|| Error::internal("a shard has not said how many rows it has changed"))?;
     }
     let words = tags.first().and_then(|tag| tag.rsplit_once(' ')).map_or("", |(words, _)| words);
-    Ok(format!("{words} {rows}"))
+    Ok(CommandTag::counted(words, rows))
 }

@@ -2,7 +2,7 @@
 //! routes leave shards out.
 
 use super::twin::Dice;
-use super::{Decision, Parameter, Request, World, text};
+use super::{Decision, Parameter, Request, World, decided, text};
 use crate::rules::Key;
 
 const CONDITIONS: u64 = 1500;
@@ -185,7 +185,7 @@ fn every_row_that_satisfies_a_condition_is_on_one_of_its_shards() {
                 writer.parameters.iter().map(|(oid, value)| text(*oid, value)).collect();
             let route = world.route(&sql).unwrap().unwrap();
             let Decision::Forward(forward) =
-                route.decide(&Request { parameters: &parameters, ..Request::default() }).unwrap()
+                decided(&route, &Request { parameters: &parameters, ..Request::default() }).unwrap()
             else {
                 panic!("{sql}: left to the engine")
             };

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use ashlar_base::ErrorCode;
 
-use super::{Decision, Request, World};
+use super::{Decision, Request, World, decided};
 
 const SHARDS: i64 = 3;
 const QUERIES: u64 = 6000;
@@ -424,7 +424,7 @@ fn the_shards_of_a_write_change_the_rows_that_it_concerns() {
         };
         let database = maker.database();
         let route = world.route(&text).unwrap_or_else(|error| panic!("{text}: {error}")).unwrap();
-        let forward = match route.decide(&Request::default()) {
+        let forward = match decided(&route, &Request::default()) {
             Ok(Decision::Forward(forward)) => forward,
             Ok(Decision::Engine { .. }) => panic!("a write is left to the engine: {text}"),
             Err(error) => {
@@ -460,7 +460,7 @@ fn the_shards_of_a_route_answer_as_all_rows_together_do() {
         let database = maker.database();
         let text = sql(&query);
         let Some(route) = world.route(&text).unwrap_or_else(|error| panic!("{text}: {error}")) else { continue };
-        let Decision::Forward(forward) = route.decide(&Request::default()).unwrap() else { continue };
+        let Decision::Forward(forward) = decided(&route, &Request::default()).unwrap() else { continue };
         let shards: Vec<i64> = forward.statements.iter().map(|one| i64::from(one.shard.0)).collect();
         match shards.len() {
             1 => one += 1,

@@ -49,6 +49,6 @@ impl SqlSession {
             let place = self.begin_remote(&server).await?;
             self.on_remote(place, true, &mut Nothing, |lease| lease.queue_query(&sql)).await?;
         }
-        Ok(Some(Executed::Complete("TRUNCATE TABLE".to_owned())))
+        Ok(Some(Executed::Complete("TRUNCATE TABLE".into())))
     }
 }

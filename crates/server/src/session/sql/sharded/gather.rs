@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_protocol::pg::ValueFormat;
+use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::transaction::Isolation;
 use ashlar_shard::backend::{Ended, Progress, Step, Taker};
@@ -256,7 +256,7 @@ impl Asked<'_> {
         }
         sink.forward(&out, waiting);
         sink.ready().await?;
-        Ok(Ended::Complete(format!("SELECT {rows}")))
+        Ok(Ended::Complete(CommandTag::counted("SELECT", rows)))
     }
 }
 

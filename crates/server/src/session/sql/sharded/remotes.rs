@@ -25,10 +25,12 @@ pub(in crate::session::sql) struct Remote {
 impl SqlSession {
     /// What may keep a statement from writing to a shard.
     pub(super) fn check_remote_write(&self) -> Result<()> {
-        self.refuse_write(true, &Kind::Empty).or_else(|error| {
-            // Only that the transaction is read-only is of interest here.
-            if error.code() == ErrorCode::ReadOnlyTransaction { Err(error) } else { Ok(()) }
-        })?;
+        let read_only =
+            self.transaction.as_ref().map_or(self.settings.modes.read_only, |transaction| transaction.read_only);
+        // What else it may refuse is of no interest here: shards may be written to once more.
+        if read_only {
+            self.refuse_write(true, &Kind::Empty)?;
+        }
         if self.transaction.as_ref().is_some_and(|transaction| !transaction.is_clean()) {
             return Err(Error::unsupported(
                 "a transaction that has changed tables of this server cannot write to a shard",
@@ -80,7 +82,14 @@ impl SqlSession {
         }
         remote.wrote |= is_write;
         queue(&mut remote.lease);
-        let ended = answered(&mut remote.lease, taker, cancel, deadlock::broken(fleet, stand)).await;
+        let broken = async {
+            match stand {
+                None => std::future::pending().await,
+                // In a box: nearly no transaction needs room for it.
+                Some(stand) => Box::pin(deadlock::broken(fleet, stand)).await,
+            }
+        };
+        let ended = answered(&mut remote.lease, taker, cancel, broken).await;
         let notices = remote.lease.take_notices();
         self.pass_notices(notices);
         ended
@@ -179,7 +188,8 @@ pub(super) async fn answered<T: Taker>(
         match stopped {
             Ok(ended) => ended,
             Err(why) => {
-                canceller.cancel().await;
+                // In a box: nearly no statement needs room for it.
+                Box::pin(canceller.cancel()).await;
                 match tokio::time::timeout(canceller.patience(), work).await {
                     // The shard says it in its own words; why it was asked is ours to say.
                     Ok(Err(error)) if error.sqlstate() == "57014" => Err(why),

@@ -1,0 +1,136 @@
+//! The way of most statements about shards: one shard carries it out, and a connection to it is there.
+//!
+//! Called by `run` before anything else is tried. What it takes from Bind to the command tag is there from the time before: nothing
+//! is allocated, which `tests/allocations.rs` of this crate holds it to. It refuses nothing: what is not plain goes the way of all others.
+
+use std::time::Instant;
+
+use ashlar_base::{Result, clock};
+use ashlar_protocol::pg::ValueFormat;
+use ashlar_query::sharded::ShardedPlan;
+use ashlar_query::transaction::Isolation;
+use ashlar_shard::pool::Lease;
+use ashlar_shard::route::{Parameter, Parameters, Request};
+use ashlar_shard::routes::RouteKind;
+
+use super::remotes::answered;
+use super::{Executed, Forwarding, Portal, RawParameters, RowSink, SqlSession, ended_as, placed};
+
+/// Bytes of parameters, and their number, that a session keeps room for.
+const KEPT_BYTES_MAX: usize = 4096;
+const KEPT_VALUES_MAX: usize = 128;
+
+/// Parameters of a portal with the types that a shard has said.
+struct Given<'a> {
+    raw: &'a RawParameters,
+    types: &'a [u32],
+}
+
+impl Parameters for Given<'_> {
+    fn get(&self, number: usize) -> Option<Parameter<'_>> {
+        if number >= self.raw.values.len() {
+            return None;
+        }
+        let (format, bytes) = self.raw.get(number);
+        let oid = self.types.get(number).copied().unwrap_or(0);
+        Some(Parameter { oid, is_binary: format == ValueFormat::Binary, bytes })
+    }
+}
+
+/// A statement that is queued on the connection that it runs on.
+pub(in crate::session::sql) struct Queued {
+    on: On,
+    is_write: bool,
+    /// Whether the shard is sent the client's own text.
+    is_as_sent: bool,
+    started: Instant,
+}
+
+enum On {
+    /// It is a transaction of its own.
+    Lent(Lease),
+    /// The connection of the transaction at this place.
+    Transaction(usize),
+}
+
+impl SqlSession {
+    /// Queues a statement on the connection to the one shard that carries it out. `None`, and nothing has happened: that is not
+    /// certain, or there is no such connection yet.
+    pub(in crate::session::sql) fn queue_at_once(
+        &mut self,
+        portal: &mut Portal,
+        plan: &ShardedPlan,
+        rows_max: usize,
+    ) -> Option<Queued> {
+        // Replicas are chosen among, and connections that a session keeps are its own.
+        let is_chosen = self.settings.reads_replicas || self.settings.keeps_connections || self.keep.is_some();
+        if rows_max > 0 || is_chosen || self.isolation() == Isolation::RepeatableRead {
+            return None;
+        }
+        let raw = portal.raw.as_ref()?;
+        let (types, _) = plan.described()?;
+        let started = clock::monotonic();
+        let given = Given { raw, types };
+        let one = plan.route.at_once(&Request { parameters: &given, style: *self.style(), ..Request::default() })?;
+        let is_write = plan.route.is_write();
+        let mut on = if self.is_direct() {
+            let (fleet, pool) = self.pool().ok()?;
+            On::Lent(fleet.lend_idle(&pool, one.server, &self.role, &self.settings.of_shards)?)
+        } else {
+            let place = self.remotes.iter().position(|remote| remote.server == *one.server)?;
+            if self.remotes[place].lease.is_broken() || is_write && self.check_remote_write().is_err() {
+                return None;
+            }
+            On::Transaction(place)
+        };
+        let lease = match &mut on {
+            On::Lent(lease) => lease,
+            On::Transaction(place) => &mut self.remotes[*place].lease,
+        };
+        let declared = portal.source.as_ref().map_or(&[][..], |source| &source.declared);
+        lease.queue_execute((one.text, true), declared, "", raw.iter(), &portal.formats, 0);
+        let queued = Queued { on, is_write, is_as_sent: one.is_as_sent, started };
+        self.spare = portal.raw.take().map(RawParameters::emptied);
+        Some(queued)
+    }
+
+    /// Waits for the answer to what is queued, and passes it on.
+    pub(in crate::session::sql) async fn answer_at_once<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        plan: &ShardedPlan,
+        queued: Queued,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let Queued { on, is_write, is_as_sent, started } = queued;
+        let ended = match on {
+            On::Lent(mut lease) => {
+                let never = std::future::pending();
+                let ended = answered(&mut lease, &mut Forwarding(sink), &self.cancel, never).await;
+                self.pass_notices(lease.take_notices());
+                if is_write && ended.is_ok() {
+                    sink.settled();
+                }
+                ended
+            }
+            On::Transaction(place) => self.on_remote(place, is_write, &mut Forwarding(sink), |_| {}).await,
+        };
+        let done = match ended {
+            Ok(ended) => Ok(ended_as(ended, &mut portal.progress, "", "")),
+            Err(error) => Err(placed(error, is_as_sent)),
+        };
+        self.note_route(plan, RouteKind::OneShard, started, &done);
+        done
+    }
+}
+
+impl RawParameters {
+    /// Its memory, for those of another statement.
+    fn emptied(mut self) -> Self {
+        self.bytes.clear();
+        self.values.clear();
+        self.bytes.shrink_to(KEPT_BYTES_MAX);
+        self.values.shrink_to(KEPT_VALUES_MAX);
+        self
+    }
+}

@@ -1,0 +1,37 @@
+//! A connection that is idle and as it is wanted, lent at once: what nearly every statement finds.
+//!
+//! Called by the fleet for statements that have nothing else to wait for. Waits for nothing, asks no server, makes nothing.
+
+use std::sync::Arc;
+
+use super::{Lease, Pool, Slot};
+use crate::backend::{Backend, Settings};
+use crate::server::{Mapping, Server};
+
+impl Pool {
+    /// Lends the connection that was given back last, where it has these settings already. `None`: [`Self::lend`] has to be
+    /// asked.
+    pub fn lend_idle(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        mapping: &Arc<Mapping>,
+        settings: &Settings,
+    ) -> Option<Lease> {
+        let fits = |backend: &mut Box<Backend>| self.fits(backend, server, mapping) && backend.has_settings(settings);
+        let mut lines = self.lines.lock();
+        let line = lines.get_mut(&server.name)?;
+        let backend = line.idle.pop_if(fits)?;
+        line.counts.lent += 1;
+        if let Some(card) = &backend.card {
+            card.lend();
+        }
+        let slot = Slot {
+            pool: Arc::clone(self),
+            server: Some(Arc::clone(server)),
+            backend: None,
+            generation: line.generation,
+        };
+        drop(lines);
+        Some(Lease { backend: Some(backend), slot, home: None })
+    }
+}

@@ -1,0 +1,69 @@
+//! The way of most executions: one shard has all that matters, and its text is there already. Nothing is made.
+//!
+//! Says the same as [`Route::decide`] wherever it says something; the twin of the route's tests holds it to that.
+
+use std::sync::Arc;
+
+use super::decide::Spot;
+use super::{Kind, Request, Route};
+use crate::rules::{Placement, ShardId};
+
+/// Where an execution goes that one shard carries out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AtOnce<'r> {
+    /// The server.
+    pub server: &'r Arc<str>,
+    /// The shard.
+    pub shard: ShardId,
+    /// What it is sent, with the client's parameters as they are.
+    pub text: &'r str,
+    /// Whether that is the client's own text.
+    pub is_as_sent: bool,
+}
+
+impl Route {
+    /// Where an execution goes, if that is plain. `None`: [`Route::decide`] says it, or what is wrong.
+    pub fn at_once(&self, request: &Request<'_>) -> Option<AtOnce<'_>> {
+        let [rule] = &self.groups[..] else { return None };
+        let is_copied = self.kind != Kind::Select && self.occurrences[0].rule.placement() == Placement::Broadcast;
+        if self.objection.is_some() || is_copied {
+            return None;
+        }
+        let shard = match &self.rows {
+            Some(_) if !self.targets.is_empty() => return None,
+            Some(rows) => rows.only_shard(&self.occurrences[0], request)?,
+            None => {
+                let mut chosen = None;
+                for target in &self.targets {
+                    let shards = target.condition.shards(rule, request);
+                    // No row matters: any shard says so.
+                    if shards.is_empty() {
+                        continue;
+                    }
+                    let shard = shards.only()?;
+                    if chosen.is_some_and(|other| other != shard) {
+                        return None;
+                    }
+                    chosen = Some(shard);
+                }
+                chosen?
+            }
+        };
+        let server = &rule.shards()[shard.index()].server;
+        let is_there = |table: &Arc<super::ShardedTable>| {
+            table.rule.placement() == Placement::Sharded
+                || table.rule.shards().iter().any(|shard| shard.server == *server)
+        };
+        if !self.occurrences.iter().all(is_there) {
+            return None;
+        }
+        if self.texts.is_empty() {
+            return Some(AtOnce { server, shard, text: &self.text, is_as_sent: true });
+        }
+        let text = self.texts[shard.index()].get_or_init(|| {
+            let spot = Spot { server, shards: vec![shard], is_one_of_several: false };
+            self.statement(&spot).text.into()
+        });
+        Some(AtOnce { server, shard, text, is_as_sent: **text == *self.text })
+    }
+}
