@@ -28,6 +28,12 @@ fn power(digits: u32) -> Result<i128> {
     10_i128.checked_pow(digits).ok_or_else(too_long)
 }
 
+impl From<i64> for Decimal {
+    fn from(number: i64) -> Self {
+        Self { unscaled: i128::from(number), scale: 0 }
+    }
+}
+
 impl Decimal {
     /// Reads PostgreSQL's text.
     pub(super) fn parse(text: &str) -> Result<Self> {
@@ -92,6 +98,47 @@ impl Decimal {
     pub(super) fn plus(self, other: Self) -> Result<Self> {
         let (a, b, scale) = self.aligned(other)?;
         Ok(Self { unscaled: a.checked_add(b).ok_or_else(too_long)?, scale })
+    }
+
+    /// The quotient, with as many digits as PostgreSQL gives it: at least sixteen that count, and none less behind the point than the
+    /// dividend has; rounded, a half away from zero.
+    pub(super) fn divided_by(self, count: i64) -> Result<Self> {
+        let divisor = i128::from(count);
+        if divisor <= 0 {
+            return Err(Error::internal("an average of no values"));
+        }
+        let ((first, weight), (other_first, other_weight)) = (self.leading()?, Self::from(count).leading()?);
+        let quotient_weight = weight - other_weight - i32::from(first <= other_first);
+        let scale = (16 - 4 * quotient_weight).max(i32::try_from(self.scale).map_err(|_| too_long())?).max(0);
+        let scale = checked_scale(usize::try_from(scale).map_err(|_| too_long())?)?;
+        let unscaled = self.unscaled.checked_abs().ok_or_else(too_long)?;
+        let (mut quotient, mut rest) = (unscaled / divisor, unscaled % divisor);
+        for _ in self.scale..scale {
+            rest *= 10;
+            let longer = quotient.checked_mul(10).and_then(|longer| longer.checked_add(rest / divisor));
+            quotient = longer.ok_or_else(too_long)?;
+            rest %= divisor;
+        }
+        if 2 * rest >= divisor {
+            quotient = quotient.checked_add(1).ok_or_else(too_long)?;
+        }
+        Ok(Self { unscaled: if self.unscaled < 0 { -quotient } else { quotient }, scale })
+    }
+
+    /// The first digit that is not zero of those to the base 10000, and its weight; both 0 for zero.
+    fn leading(self) -> Result<(i128, i32)> {
+        let fraction = self.scale.div_ceil(4);
+        let mut rest = self.unscaled.checked_abs().ok_or_else(too_long)?;
+        if rest == 0 {
+            return Ok((0, 0));
+        }
+        rest = rest.checked_mul(power(4 * fraction - self.scale)?).ok_or_else(too_long)?;
+        let mut weight = -i32::try_from(fraction).map_err(|_| too_long())?;
+        while rest >= 10_000 {
+            rest /= 10_000;
+            weight += 1;
+        }
+        Ok((rest, weight))
     }
 
     /// The order of two numbers. Where one cannot be written with the other's scale, its whole part decides.

@@ -1,16 +1,19 @@
 //! One answer out of several: rows in the order of a sort, cut off where LIMIT says; or one row out of partial sums.
 //!
 //! A [`Merger`] is a pure state machine. Its user reads rows wherever they come from and asks which source is needed next;
-//! it holds one row of each source, and never more. Values are decoded only where they are compared or added.
+//! it holds one row of each source, and never more but for one of each group. Values are decoded only where they are compared or
+//! added.
 
 mod decimal;
+mod groups;
 mod value;
 
 use std::cmp::Ordering;
 
 use ashlar_base::{Error, ErrorCode, Result};
 
-use value::{Comparable, Total};
+use groups::Groups;
+use value::Comparable;
 
 /// How rows of several shards are put together.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,7 +22,7 @@ pub struct RowMerge {
     pub keys: Vec<SortKey>,
     /// Columns at the end of the shards' rows that the client does not see.
     pub hidden: usize,
-    /// What becomes of each column, where every shard answers with one row; otherwise none.
+    /// What becomes of each column, where every shard answers with one row, or with one for each of its groups; otherwise none.
     pub aggregates: Vec<Aggregate>,
 }
 
@@ -56,6 +59,15 @@ pub enum Aggregate {
     Min,
     /// The greatest.
     Max,
+    /// It tells groups apart.
+    Group,
+    /// What other columns come to, both counted from 1, the last.
+    Average {
+        /// The sum of all values.
+        sum: usize,
+        /// The number of them.
+        count: usize,
+    },
 }
 
 /// A merge with the numbers of one execution.
@@ -83,14 +95,15 @@ pub struct Field {
 pub struct Merger {
     keys: Vec<Key>,
     hidden: usize,
-    totals: Vec<Total>,
-    is_aggregated: bool,
+    /// `None`: rows stay what they are.
+    groups: Option<Groups>,
     sources: Vec<Source>,
     /// Sources with a row, the next one last.
     order: Vec<usize>,
     skip: u64,
     take: Option<u64>,
-    is_answered: bool,
+    /// The rows of groups, once all of them are complete.
+    answers: Option<std::vec::IntoIter<Vec<u8>>>,
 }
 
 #[derive(Debug)]
@@ -135,18 +148,16 @@ impl Merger {
         if is_aggregated && merge.aggregates.len() != fields.len() {
             return Err(Error::internal("an aggregate that no row has"));
         }
-        let totals =
-            merge.aggregates.iter().zip(fields).map(|(aggregate, field)| Total::new(*aggregate, *field, is_c_collated));
+        let groups = is_aggregated.then(|| Groups::new(&merge.aggregates, fields, is_c_collated)).transpose()?;
         Ok(Self {
             keys,
             hidden: merge.hidden,
-            totals: totals.collect::<Result<_>>()?,
-            is_aggregated,
+            groups,
             sources: std::iter::repeat_with(Source::default).take(sources).collect(),
             order: Vec::with_capacity(sources),
             skip: gathering.skip,
             take: gathering.take,
-            is_answered: false,
+            answers: None,
         })
     }
 
@@ -155,7 +166,7 @@ impl Merger {
         if self.is_done() {
             return None;
         }
-        if self.keys.is_empty() && !self.is_aggregated && !self.order.is_empty() {
+        if self.keys.is_empty() && self.groups.is_none() && !self.order.is_empty() {
             return None;
         }
         self.sources.iter().position(|source| source.row.is_none() && !source.is_finished)
@@ -164,8 +175,13 @@ impl Merger {
     /// Whether no row will come any more: what the sources still have is not needed.
     pub fn is_done(&self) -> bool {
         self.take == Some(0)
-            || (self.is_aggregated && self.is_answered)
-            || (self.order.is_empty() && !self.is_aggregated && self.sources.iter().all(|source| source.is_finished))
+            || self.answers.as_ref().is_some_and(|answers| answers.len() == 0)
+            || (self.order.is_empty() && self.groups.is_none() && self.sources.iter().all(|source| source.is_finished))
+    }
+
+    /// Bytes that groups hold, about.
+    pub fn bytes(&self) -> usize {
+        self.groups.as_ref().map_or(0, Groups::bytes)
     }
 
     /// The next row of a source: a DataRow's body, the number of columns first.
@@ -173,20 +189,10 @@ impl Merger {
     /// # Errors
     /// 08P01 for a row that is none, and what reading and adding values finds.
     pub fn push(&mut self, source: usize, body: &[u8]) -> Result<()> {
-        if self.is_aggregated {
-            for (total, cell) in self.totals.iter_mut().zip(cells(body)) {
-                total.add(cell?)?;
-            }
-            return Ok(());
+        if let Some(groups) = &mut self.groups {
+            return groups.add(body);
         }
-        let mut keys = Vec::with_capacity(self.keys.len());
-        if !self.keys.is_empty() {
-            let cells: Vec<Option<&[u8]>> = cells(body).collect::<Result<_>>()?;
-            for key in &self.keys {
-                let cell = cells.get(key.column).copied().ok_or_else(broken)?;
-                keys.push(cell.map(|bytes| Comparable::read(key.field, bytes)).transpose()?);
-            }
-        }
+        let keys = keys_of(&self.keys, body)?;
         self.sources[source].row = Some(Row { body: body.to_vec(), keys });
         let at = self.order.partition_point(|other| self.compare(*other, source) == Ordering::Greater);
         self.order.insert(at, source);
@@ -206,12 +212,19 @@ impl Merger {
         if self.is_done() || self.needs().is_some() {
             return Ok(None);
         }
-        if self.is_aggregated {
-            self.is_answered = true;
-            let mut row = Vec::new();
-            row.extend_from_slice(&u16::try_from(self.totals.len()).map_err(|_| broken())?.to_be_bytes());
-            self.totals.iter().for_each(|total| total.write(&mut row));
-            return Ok(Some(row));
+        if let Some(groups) = &mut self.groups {
+            let answers = match &mut self.answers {
+                Some(answers) => answers,
+                None => self.answers.insert(in_order(groups, &self.keys)?.into_iter()),
+            };
+            while self.skip > 0 && answers.next().is_some() {
+                self.skip -= 1;
+            }
+            let Some(row) = answers.next() else { return Ok(None) };
+            if let Some(take) = &mut self.take {
+                *take -= 1;
+            }
+            return shown(row, self.hidden).map(Some);
         }
         let Some(row) = self.order.pop().and_then(|source| self.sources[source].row.take()) else { return Ok(None) };
         if self.skip > 0 {
@@ -228,22 +241,54 @@ impl Merger {
     /// The order of two sources' rows; of equal ones, that of the sources.
     fn compare(&self, a: usize, b: usize) -> Ordering {
         let (Some(a_row), Some(b_row)) = (&self.sources[a].row, &self.sources[b].row) else { return a.cmp(&b) };
-        for (key, (a, b)) in self.keys.iter().zip(a_row.keys.iter().zip(&b_row.keys)) {
-            let ordering = match (a, b) {
-                (None, None) => Ordering::Equal,
-                (None, Some(_)) if key.nulls_first => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(_), None) if key.nulls_first => Ordering::Greater,
-                (Some(_), None) => Ordering::Less,
-                (Some(a), Some(b)) if key.is_descending => b.compare(a),
-                (Some(a), Some(b)) => a.compare(b),
-            };
-            if ordering != Ordering::Equal {
-                return ordering;
-            }
-        }
-        a.cmp(&b)
+        compare(&self.keys, &a_row.keys, &b_row.keys).then(a.cmp(&b))
     }
+}
+
+/// The values that a row is sorted by.
+fn keys_of(keys: &[Key], body: &[u8]) -> Result<Vec<Option<Comparable>>> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let cells: Vec<Option<&[u8]>> = cells(body).collect::<Result<_>>()?;
+    let of = |key: &Key| {
+        let cell = cells.get(key.column).copied().ok_or_else(broken)?;
+        cell.map(|bytes| Comparable::read(key.field, bytes)).transpose()
+    };
+    keys.iter().map(of).collect()
+}
+
+/// The order of two rows with these values.
+fn compare(keys: &[Key], a: &[Option<Comparable>], b: &[Option<Comparable>]) -> Ordering {
+    for (key, (a, b)) in keys.iter().zip(a.iter().zip(b)) {
+        let ordering = match (a, b) {
+            (None, None) => Ordering::Equal,
+            (None, Some(_)) if key.nulls_first => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(_), None) if key.nulls_first => Ordering::Greater,
+            (Some(_), None) => Ordering::Less,
+            (Some(a), Some(b)) if key.is_descending => b.compare(a),
+            (Some(a), Some(b)) => a.compare(b),
+        };
+        if ordering != Ordering::Equal {
+            return ordering;
+        }
+    }
+    Ordering::Equal
+}
+
+/// The rows of groups, sorted.
+fn in_order(groups: &mut Groups, keys: &[Key]) -> Result<Vec<Vec<u8>>> {
+    if keys.is_empty() {
+        return groups.take().collect();
+    }
+    let rows = groups.take().map(|body| {
+        let body = body?;
+        keys_of(keys, &body).map(|values| (values, body))
+    });
+    let mut rows: Vec<(Vec<Option<Comparable>>, Vec<u8>)> = rows.collect::<Result<_>>()?;
+    rows.sort_by(|(a, _), (b, _)| compare(keys, a, b));
+    Ok(rows.into_iter().map(|(_, body)| body).collect())
 }
 
 fn broken() -> Error {

@@ -102,6 +102,63 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn groups_of_several_sources_are_those_of_all_rows(
+        rows in prop::collection::vec((prop::option::of(-2_i64..3), prop::option::of("[a-b]{0,1}"), -50_i64..50, 0_usize..3), 0..60),
+        is_descending: bool, skip in 0_u64..3, take in prop::option::of(0_u64..6),
+    ) {
+        use std::collections::BTreeMap;
+        type Groups = BTreeMap<(Option<i64>, Option<String>), (i64, i64, i64)>;
+        let add = |groups: &mut Groups, (number, text, value, _): &(Option<i64>, Option<String>, i64, usize)| {
+            let group = groups.entry((*number, text.clone())).or_insert((0, 0, *value));
+            *group = (group.0 + 1, group.1 + value, group.2.min(*value));
+        };
+        let mut all = Groups::new();
+        let mut parts = vec![Groups::new(); 3];
+        for row in &rows {
+            add(&mut all, row);
+            add(&mut parts[row.3], row);
+        }
+        // Group, number of rows, sum, least; the second column of the group is hidden.
+        let row = |((number, text), (count, sum, least)): (&(Option<i64>, Option<String>), &(i64, i64, i64))| {
+            [number.map(|number| number.to_string()), Some(count.to_string()), Some(sum.to_string()), Some(least.to_string()), text.clone()]
+        };
+        let of = |groups: &Groups| -> Vec<Vec<u8>> {
+            groups.iter().map(|group| body(&row(group).each_ref().map(Option::as_deref))).collect()
+        };
+        let sources: Vec<Vec<Vec<u8>>> = parts.iter().map(of).collect();
+        let merge = RowMerge {
+            keys: vec![key(Place::FromStart(2), is_descending, false), key(Place::FromStart(0), false, false)],
+            hidden: 1,
+            aggregates: vec![Aggregate::Group, Aggregate::Count, Aggregate::Sum, Aggregate::Min, Aggregate::Group],
+        };
+        let gathering = Gathering { merge: &merge, skip, take };
+        let mut merger = Merger::new(&gathering, &[INT8, INT8, INT8, INT8, TEXT], 3, true).unwrap();
+        let merged = run(&mut merger, &sources);
+        let mut expected: Vec<_> = all.iter().collect();
+        expected.sort_by(|(a, (_, a_sum, _)), (b, (_, b_sum, _))| {
+            let sums = if is_descending { b_sum.cmp(a_sum) } else { a_sum.cmp(b_sum) };
+            sums.then(a.0.is_none().cmp(&b.0.is_none())).then(a.0.cmp(&b.0))
+        });
+        let count = take.map_or(usize::MAX, |take| usize::try_from(take).unwrap());
+        let sums = |rows: Vec<Vec<Option<String>>>| -> Vec<Vec<Option<String>>> {
+            // Groups that are alike in what they are sorted by come in any order.
+            rows.into_iter().map(|row| vec![row[0].clone(), row[2].clone()]).collect()
+        };
+        let expected = expected.into_iter().skip(usize::try_from(skip).unwrap()).take(count);
+        let expected: Vec<Vec<Option<String>>> = expected.map(|group| row(group)[..4].to_vec()).collect();
+        prop_assert!(merged.iter().all(|row| row.len() == 4));
+        if skip == 0 && take.is_none() {
+            let (mut all, mut found) = (expected.clone(), merged.clone());
+            all.sort();
+            found.sort();
+            prop_assert_eq!(all, found);
+        }
+        prop_assert_eq!(sums(merged), sums(expected));
+    }
+}
+
 #[test]
 fn rows_that_are_not_needed_are_not_asked_for() {
     let merge = RowMerge { keys: vec![key(Place::FromStart(0), false, false)], ..RowMerge::default() };
@@ -131,12 +188,56 @@ fn partial_results_become_one() {
 }
 
 #[test]
+fn averages_are_postgresqls() {
+    // As PostgreSQL says of these sums and numbers of values.
+    for (sum, count, average) in [
+        ("5", 2, "2.5000000000000000"),
+        ("1", 3, "0.33333333333333333333"),
+        ("2", 3, "0.66666666666666666667"),
+        ("-2", 3, "-0.66666666666666666667"),
+        ("0", 7, "0.00000000000000000000"),
+        ("100000", 3, "33333.333333333333"),
+        ("20000", 10000, "2.0000000000000000"),
+        ("10000", 20000, "0.50000000000000000000"),
+        ("123456789012", 7, "17636684144.57142857"),
+        ("1.50", 4, "0.37500000000000000000"),
+        ("0.0001", 3, "0.000033333333333333333333"),
+        ("99.123456789012345678", 2, "49.561728394506172839"),
+    ] {
+        assert_eq!(Decimal::parse(sum).unwrap().divided_by(count).unwrap().text(), average, "{sum} / {count}");
+    }
+    let merge = RowMerge {
+        hidden: 2,
+        aggregates: vec![Aggregate::Average { sum: 2, count: 1 }, Aggregate::Sum, Aggregate::Count],
+        ..RowMerge::default()
+    };
+    let gathering = Gathering { merge: &merge, skip: 0, take: None };
+    for (parts, average) in [
+        ([Some("3"), None], Some("3.0000000000000000")),
+        ([Some("1"), Some("4")], Some("2.5000000000000000")),
+        ([None, None], None),
+    ] {
+        let mut merger = Merger::new(&gathering, &[NUMERIC, INT8, INT8], 2, true).unwrap();
+        let row = |part: &Option<&str>| vec![body(&[*part, *part, Some(if part.is_some() { "1" } else { "0" })])];
+        assert_eq!(run(&mut merger, &parts.each_ref().map(row)), [vec![average.map(str::to_owned)]]);
+    }
+}
+
+#[test]
 fn what_has_no_known_order_is_refused_before_rows_come() {
     let merge = RowMerge { keys: vec![key(Place::FromStart(0), false, false)], ..RowMerge::default() };
     let gathering = Gathering { merge: &merge, skip: 0, take: None };
     assert!(Merger::new(&gathering, &[TEXT], 2, false).is_err(), "text without a known collation");
     assert!(Merger::new(&gathering, &[TEXT], 2, true).is_ok());
     assert!(Merger::new(&gathering, &[Field { oid: 114, is_binary: false }], 2, true).is_err(), "json");
+    // What is equal and differs in its bytes, and what depends on the order in which it is added.
+    let merge = RowMerge { aggregates: vec![Aggregate::Group, Aggregate::Sum], ..RowMerge::default() };
+    let groups = Gathering { merge: &merge, skip: 0, take: None };
+    let float = Field { oid: 701, is_binary: false };
+    for fields in [[NUMERIC, INT8], [float, INT8], [INT8, float], [Field { oid: 1042, is_binary: false }, INT8]] {
+        assert!(Merger::new(&groups, &fields, 2, true).is_err(), "{fields:?}");
+    }
+    assert!(Merger::new(&groups, &[TEXT, NUMERIC], 2, false).is_ok());
     let broken = Merger::new(&gathering, &[INT8], 2, false).unwrap().push(0, &[0, 1, 0, 0, 0, 9, b'1']);
     assert_eq!(broken.unwrap_err().code(), ashlar_base::ErrorCode::ProtocolViolation);
 }

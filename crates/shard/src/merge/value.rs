@@ -62,6 +62,22 @@ pub(super) fn check_order(field: Field, is_c_collated: bool) -> Result<()> {
     }
 }
 
+/// # Errors
+/// 0A000 where values of the field that are equal may differ in their bytes.
+fn check_bytes(field: Field) -> Result<()> {
+    match scalar(field.oid) {
+        Some(ScalarType::Float4 | ScalarType::Float8) | None => {
+            Err(Error::unsupported("groups of several shards cannot be told apart by values of this type"))
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+/// Whether what is added depends on the order in which it is.
+pub(super) fn is_float(field: Field) -> bool {
+    matches!(scalar(field.oid), Some(ScalarType::Float4 | ScalarType::Float8))
+}
+
 impl Comparable {
     pub(super) fn read(field: Field, bytes: &[u8]) -> Result<Self> {
         if field.oid == NUMERIC {
@@ -124,6 +140,8 @@ enum Sum {
     Decimal(Decimal),
     /// The least or the greatest, with its bytes.
     Extreme(Comparable, Vec<u8>),
+    /// What all rows of the group have, as it came.
+    Group(Vec<u8>),
 }
 
 impl Total {
@@ -132,6 +150,12 @@ impl Total {
     pub(super) fn new(aggregate: Aggregate, field: Field, is_c_collated: bool) -> Result<Self> {
         match aggregate {
             Aggregate::Min | Aggregate::Max => check_order(field, is_c_collated)?,
+            Aggregate::Group => check_bytes(field)?,
+            // Of floating-point numbers it depends on the order in which they are added.
+            Aggregate::Average { .. } if field.oid == NUMERIC => {}
+            Aggregate::Average { .. } => {
+                return Err(Error::unsupported("averages of this type cannot be put together from several shards"));
+            }
             Aggregate::Count | Aggregate::Sum => {
                 let is_known = field.oid == NUMERIC
                     || matches!(scalar(field.oid), Some(ScalarType::Int8 | ScalarType::Float4 | ScalarType::Float8));
@@ -148,6 +172,9 @@ impl Total {
         // A shard without rows has no sum.
         let Some(bytes) = cell else { return Ok(()) };
         let next = match self.aggregate {
+            Aggregate::Average { .. } => return Ok(()),
+            Aggregate::Group if self.so_far.is_some() => return Ok(()),
+            Aggregate::Group => Sum::Group(bytes.to_vec()),
             Aggregate::Min | Aggregate::Max => {
                 let next = Comparable::read(self.field, bytes)?;
                 if let Some(Sum::Extreme(so_far, _)) = &self.so_far {
@@ -188,6 +215,23 @@ impl Total {
         Ok(())
     }
 
+    /// The average of values whose sum and number these are.
+    ///
+    /// # Errors
+    /// 0A000 where it has more digits than are known here.
+    pub(super) fn average(&mut self, sum: &Self, count: &Self) -> Result<()> {
+        let sum = match (&sum.so_far, &count.so_far) {
+            (Some(Sum::Integer(sum)), _) => Decimal::from(*sum),
+            (Some(Sum::Decimal(sum)), _) => *sum,
+            // Of no value there is none.
+            (None, _) => return Ok(()),
+            _ => return Err(broken()),
+        };
+        let Some(Sum::Integer(count)) = &count.so_far else { return Err(broken()) };
+        self.so_far = Some(Sum::Decimal(sum.divided_by(*count)?));
+        Ok(())
+    }
+
     /// Appends the cell with its length.
     pub(super) fn write(&self, row: &mut Vec<u8>) {
         let value = match &self.so_far {
@@ -203,7 +247,7 @@ impl Total {
                 let bytes = if self.field.is_binary { sum.encode() } else { sum.text().into_bytes() };
                 return cell(&bytes, row);
             }
-            Some(Sum::Extreme(_, bytes)) => return cell(bytes, row),
+            Some(Sum::Extreme(_, bytes) | Sum::Group(bytes)) => return cell(bytes, row),
         };
         let sql_type = SqlType::Scalar(scalar(self.field.oid).unwrap_or(ScalarType::Int8));
         let mut bytes = Vec::new();

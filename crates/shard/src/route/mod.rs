@@ -311,16 +311,20 @@ fn walk(analysis: &mut Analysis<'_>, node: &NodeEnum) -> Result<Option<Walked>> 
             let gathered = |gathered: Result<Gathered, String>| {
                 gathered.map(|gathered| Several::Gathered(Box::new(gathered), Template::default()))
             };
+            // Groups whose rows may be on several shards: each makes one row of those that it has.
+            let is_divided = query.is_grouped && query.anchors.is_empty() && !query.row_anchors.is_empty();
             let several = if query.is_limited && analysis.locks {
                 Err("rows that are not counted would be locked too".to_owned())
             } else if query.is_aggregated {
-                gathered(several::aggregated(select, analysis.text))
+                gathered(several::aggregated(select, analysis.text, analysis.offset))
+            } else if is_divided {
+                gathered(several::grouped(select, analysis.text, analysis.offset))
             } else if query.is_limited || !select.sort_clause.is_empty() {
                 gathered(several::sorted(select, analysis.text))
             } else {
                 Ok(Several::Apart)
             };
-            let anchors = if query.is_aggregated { query.row_anchors } else { query.anchors };
+            let anchors = if query.is_aggregated || is_divided { query.row_anchors } else { query.anchors };
             Ok(Some(Walked { kind: Kind::Select, has_rows: true, rows: None, anchors, several }))
         }
         NodeEnum::UpdateStmt(update) => {

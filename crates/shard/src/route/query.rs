@@ -29,6 +29,8 @@ pub(super) struct Query {
     pub(super) is_limited: bool,
     /// Whether it makes one row of all.
     pub(super) is_aggregated: bool,
+    /// Whether it makes one row of each group.
+    pub(super) is_grouped: bool,
     /// Whether a condition on a column that it hands out may be asked of the rows that it reads instead.
     pub(super) is_restrictable: bool,
     /// Sharded tables within.
@@ -160,6 +162,7 @@ impl Analysis<'_> {
             row_anchors: from.anchors.clone(),
             anchors,
             is_aggregated,
+            is_grouped,
             is_restrictable: !is_windowed && !is_distinct_on,
             ..Query::default()
         })

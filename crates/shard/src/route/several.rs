@@ -9,12 +9,13 @@
 use std::ops::Range;
 
 use pg_query::NodeEnum;
-use pg_query::protobuf::{LimitOption, Node, SelectStmt, SortByDir, SortByNulls, a_const};
+use pg_query::protobuf::{FuncCall, LimitOption, Node, SelectStmt, SortByDir, SortByNulls, a_const};
 
 use super::query::is_star;
 use super::{functions, nodes};
 use crate::merge::{Aggregate, Place, RowMerge, SortKey};
-use crate::rewrite::scan::{Token, Tokens};
+use crate::rewrite::quoted;
+use crate::rewrite::scan::{self, Token, Tokens};
 
 /// Rows that a statement counts off.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,18 +65,7 @@ pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
         return no("the sort order cannot be found in the text");
     }
     for (node, place) in select.sort_clause.iter().zip(&clauses.sort) {
-        let Some(NodeEnum::SortBy(sort)) = &node.node else { return no("the sort order is of an unknown kind") };
-        if !sort.use_op.is_empty() {
-            return no("rows are sorted by an operator of their own");
-        }
-        let is_descending = SortByDir::try_from(sort.sortby_dir) == Ok(SortByDir::SortbyDesc);
-        let nulls_first = match SortByNulls::try_from(sort.sortby_nulls) {
-            Ok(SortByNulls::SortbyNullsFirst) => true,
-            Ok(SortByNulls::SortbyNullsLast) => false,
-            _ => is_descending,
-        };
-        let Some(expression) = nodes::inner(&sort.node) else { return no("the sort order is of an unknown kind") };
-        let is_c_collated = is_c_collated(expression);
+        let Some((sort, expression)) = sort_of(node) else { return no("the sort order is of an unknown kind") };
         let column = match output(select, expression)? {
             Some(at) => Place::FromStart(at),
             None => {
@@ -84,7 +74,7 @@ pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
                 Place::FromEnd(hidden.len() - 1)
             }
         };
-        keys.push(SortKey { column, is_descending, nulls_first, is_c_collated });
+        keys.push(SortKey { column, ..sort });
     }
     let count = hidden.len();
     for key in &mut keys {
@@ -129,8 +119,45 @@ pub(super) fn sorted(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
     gathered(select, text, splices, count, RowMerge { keys, hidden: count, aggregates: Vec::new() }, take, skip)
 }
 
-/// Counts, sums, least and greatest of all rows.
-pub(super) fn aggregated(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
+/// Columns that shards are asked for and the client does not see.
+#[derive(Default)]
+struct Hidden {
+    /// What is put before FROM.
+    texts: Vec<String>,
+    aggregates: Vec<Aggregate>,
+}
+
+impl Hidden {
+    /// Adds a column: which it is, from 0.
+    fn push(&mut self, text: &str, aggregate: Aggregate) -> usize {
+        self.texts.push(format!(", {text} AS \"_ashlar_{}\"", self.texts.len() + 1));
+        self.aggregates.push(aggregate);
+        self.texts.len() - 1
+    }
+
+    /// All columns, those that are shown before.
+    fn behind(&self, mut shown: Vec<Aggregate>) -> Vec<Aggregate> {
+        let all = self.texts.len();
+        for aggregate in &mut shown {
+            if let Aggregate::Average { sum, count } = aggregate {
+                (*sum, *count) = (all - *sum, all - *count);
+            }
+        }
+        shown.extend(&self.aggregates);
+        shown
+    }
+
+    fn splice(&self, clauses: &Clauses) -> Attempt<Option<(Range<usize>, String)>> {
+        if self.texts.is_empty() {
+            return Ok(None);
+        }
+        let from = clauses.from.ok_or("FROM cannot be found in the text")?;
+        Ok(Some((from..from, format!("{} ", self.texts.concat()))))
+    }
+}
+
+/// Counts, sums, averages, least and greatest of all rows.
+pub(super) fn aggregated(select: &SelectStmt, text: &str, offset: usize) -> Attempt<Gathered> {
     let is_plain = select.having_clause.is_none()
         && select.distinct_clause.is_empty()
         && select.sort_clause.is_empty()
@@ -139,24 +166,166 @@ pub(super) fn aggregated(select: &SelectStmt, text: &str) -> Attempt<Gathered> {
     if !is_plain {
         return no("aggregates of several shards are looked at once more");
     }
-    let mut aggregates = Vec::new();
+    let (mut aggregates, mut hidden) = (Vec::new(), Hidden::default());
     for target in &select.target_list {
         let Some(NodeEnum::ResTarget(target)) = &target.node else { return no("an output is of an unknown kind") };
         let Some(NodeEnum::FuncCall(call)) = nodes::inner(&target.val) else {
             return no("an output is more than an aggregate");
         };
-        if call.agg_distinct || call.over.is_some() || !call.agg_order.is_empty() {
-            return no("an aggregate needs all rows at once");
+        let Some(aggregate) = aggregate_of(call, text, offset, &mut hidden)? else {
+            return no("an aggregate cannot be put together from those of the shards");
+        };
+        aggregates.push(aggregate);
+    }
+    let clauses = Clauses::of(text)?;
+    let splices = hidden.splice(&clauses)?.into_iter().collect();
+    let (count, aggregates) = (hidden.texts.len(), hidden.behind(aggregates));
+    gathered(select, text, splices, count, RowMerge { keys: Vec::new(), hidden: count, aggregates }, None, None)
+}
+
+/// What becomes of partial results of a call; `None`: they cannot be put together.
+fn aggregate_of(call: &FuncCall, text: &str, offset: usize, hidden: &mut Hidden) -> Attempt<Option<Aggregate>> {
+    let is_average = match functions::name(call) {
+        Some("avg") => true,
+        Some("count" | "sum" | "min" | "max" | "bool_and" | "bool_or" | "every") => false,
+        _ => return Ok(None),
+    };
+    if call.agg_distinct || call.over.is_some() || !call.agg_order.is_empty() {
+        return no("an aggregate needs all rows at once");
+    }
+    if is_average {
+        let arguments = if call.agg_filter.is_none() { arguments(call, text, offset) } else { None };
+        let Some(arguments) = arguments else { return no("what is averaged cannot be found in the text") };
+        let sum = hidden.push(&format!("pg_catalog.sum{arguments}"), Aggregate::Sum);
+        let count = hidden.push(&format!("pg_catalog.count{arguments}"), Aggregate::Count);
+        return Ok(Some(Aggregate::Average { sum, count }));
+    }
+    Ok(match functions::name(call) {
+        Some("count") => Some(Aggregate::Count),
+        Some("sum") => Some(Aggregate::Sum),
+        // False is less than true.
+        Some("min" | "bool_and" | "every") => Some(Aggregate::Min),
+        _ => Some(Aggregate::Max),
+    })
+}
+
+/// The arguments of a call as they are written, with their parentheses; `None` where they hold a query.
+fn arguments<'t>(call: &FuncCall, text: &'t str, offset: usize) -> Option<&'t str> {
+    let at = nodes::offset(call.location)?.checked_sub(offset)?;
+    let is_name = |token: &Token| matches!(token, Token::Word | Token::Quoted | Token::Sign(b'.'));
+    let (token, place) = Tokens::new(text, at).find(|(token, _)| !is_name(token))?;
+    let written = &text[scan::lists(text, place.start).into_iter().next()?];
+    let has_query =
+        |(token, place): (Token, Range<usize>)| token == Token::Word && written[place].eq_ignore_ascii_case("select");
+    (token == Token::Sign(b'(') && !Tokens::new(written, 0).any(has_query)).then_some(written)
+}
+
+/// Counts, sums, averages, least and greatest of the rows of each group. Shards send all of their groups: which of them are counted
+/// off is known when they are put together.
+pub(super) fn grouped(select: &SelectStmt, text: &str, offset: usize) -> Attempt<Gathered> {
+    let is_plain = select.having_clause.is_none()
+        && select.distinct_clause.is_empty()
+        && select.window_clause.is_empty()
+        && !select.group_distinct
+        && LimitOption::try_from(select.limit_option) != Ok(LimitOption::WithTies);
+    if !is_plain {
+        return no("groups of several shards are looked at once more");
+    }
+    let values = select.target_list.iter().map(|target| match &target.node {
+        Some(NodeEnum::ResTarget(output)) if !is_star(target) => {
+            Some((output.name.as_str(), nodes::inner(&output.val)?))
         }
-        aggregates.push(match functions::name(call) {
-            Some("count") => Aggregate::Count,
-            Some("sum") => Aggregate::Sum,
-            Some("min") => Aggregate::Min,
-            Some("max") => Aggregate::Max,
-            _ => return no("an aggregate cannot be put together from those of the shards"),
+        _ => None,
+    });
+    let values: Option<Vec<(&str, &NodeEnum)>> = values.collect();
+    let Some(values) = values else { return no("an output is of an unknown kind") };
+    let mut aggregates: Vec<Option<Aggregate>> = Vec::with_capacity(values.len());
+    let mut hidden = Hidden::default();
+    for (_, value) in &values {
+        aggregates.push(match value {
+            NodeEnum::FuncCall(call) => aggregate_of(call, text, offset, &mut hidden)?,
+            _ => None,
         });
     }
-    gathered(select, text, Vec::new(), 0, RowMerge { keys: Vec::new(), hidden: 0, aggregates }, None, None)
+    let is_column = |value: &NodeEnum, fields: &[&str]| nodes::column_name(value).is_some_and(|other| other == fields);
+    for group in &select.group_clause {
+        match &group.node {
+            Some(NodeEnum::AConst(constant)) => {
+                let Some(a_const::Val::Ival(number)) = &constant.val else {
+                    return no("groups are those of a constant");
+                };
+                let at = usize::try_from(number.ival - 1).ok().and_then(|at| aggregates.get_mut(at));
+                match at {
+                    Some(output @ (None | Some(Aggregate::Group))) => *output = Some(Aggregate::Group),
+                    _ => return no("groups are those of an output that there is not"),
+                }
+            }
+            Some(node) => {
+                let Some(fields) = nodes::column_name(node) else { return no("groups are those of an expression") };
+                let mut is_shown = false;
+                for ((_, value), aggregate) in values.iter().zip(&mut aggregates) {
+                    if is_column(value, &fields) {
+                        *aggregate = Some(Aggregate::Group);
+                        is_shown = true;
+                    }
+                }
+                if !is_shown {
+                    // Where no column has the name, an output that has it is meant.
+                    if values.iter().any(|(name, _)| fields == [*name]) {
+                        return no("groups are those of an output's name");
+                    }
+                    let column: Vec<String> = fields.iter().map(|field| quoted(field)).collect();
+                    hidden.push(&column.join("."), Aggregate::Group);
+                }
+            }
+            None => return no("groups are those of an unknown kind"),
+        }
+    }
+    let Some(aggregates) = aggregates.into_iter().collect::<Option<Vec<Aggregate>>>() else {
+        return no("an output cannot be put together from those of the shards");
+    };
+    let clauses = Clauses::of(text)?;
+    let mut keys = Vec::new();
+    for node in &select.sort_clause {
+        let Some((sort, expression)) = sort_of(node) else { return no("the sort order is of an unknown kind") };
+        let named = nodes::column_name(expression);
+        let at = match output(select, expression)? {
+            Some(at) => Some(at),
+            None => named.and_then(|fields| values.iter().position(|(_, value)| is_column(value, &fields))),
+        };
+        let Some(at) = at else { return no("groups are sorted by something that is no output") };
+        keys.push(SortKey { column: Place::FromStart(at), is_c_collated: false, ..sort });
+    }
+    let mut splices: Vec<(Range<usize>, String)> = hidden.splice(&clauses)?.into_iter().collect();
+    let (take, skip) = (limit(&select.limit_count)?, limit(&select.limit_offset)?);
+    for (count, place, all) in [(&take, &clauses.limit, "ALL"), (&skip, &clauses.offset, "0")] {
+        match (count, place) {
+            (None, _) => {}
+            (Some(Count::Constant(_)), Some(place)) => splices.push((place.clone(), all.to_owned())),
+            // It has to stand somewhere, or nobody knows its type.
+            (Some(Count::Parameter(_)), _) => return no("groups are counted off by a parameter"),
+            (Some(_), None) => return no("LIMIT or OFFSET cannot be found in the text"),
+        }
+    }
+    let (count, aggregates) = (hidden.texts.len(), hidden.behind(aggregates));
+    gathered(select, text, splices, count, RowMerge { keys, hidden: count, aggregates }, take, skip)
+}
+
+/// A sort key without its column, and the expression that it is of.
+fn sort_of(node: &Node) -> Option<(SortKey, &NodeEnum)> {
+    let Some(NodeEnum::SortBy(sort)) = &node.node else { return None };
+    if !sort.use_op.is_empty() {
+        return None;
+    }
+    let is_descending = SortByDir::try_from(sort.sortby_dir) == Ok(SortByDir::SortbyDesc);
+    let nulls_first = match SortByNulls::try_from(sort.sortby_nulls) {
+        Ok(SortByNulls::SortbyNullsFirst) => true,
+        Ok(SortByNulls::SortbyNullsLast) => false,
+        _ => is_descending,
+    };
+    let expression = nodes::inner(&sort.node)?;
+    let is_c_collated = is_c_collated(expression);
+    Some((SortKey { column: Place::FromStart(0), is_descending, nulls_first, is_c_collated }, expression))
 }
 
 /// Makes the text, and asks the parser whether it is what was meant.

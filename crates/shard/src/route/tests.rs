@@ -261,7 +261,11 @@ fn parameters_lead_to_their_shards() {
 fn what_shards_cannot_do_apart_is_left_to_the_engine() {
     check(&[
         ("SELECT count(*) FROM a", "0,1,2 Rows 0+all"),
-        ("SELECT avg(x) FROM a", "engine..."),
+        ("SELECT avg(x) FROM a", "0,1,2 Rows 0+all"),
+        ("SELECT avg(DISTINCT x) FROM a", "engine..."),
+        ("SELECT avg(x) FILTER (WHERE k > 3) FROM a", "engine..."),
+        ("SELECT avg((SELECT max(y) FROM b WHERE b.k = a.k)) FROM a", "engine..."),
+        ("SELECT stddev(x) FROM a", "engine..."),
         ("SELECT count(DISTINCT x) FROM a", "engine..."),
         ("SELECT count(*) + 1 FROM a", "engine..."),
         ("SELECT sum(x) FROM a WHERE k IN (4, 5)", "1,2 Rows 0+all"),
@@ -273,7 +277,7 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT * FROM a ORDER BY 1", "engine..."),
         ("SELECT k FROM a ORDER BY x USING <", "engine..."),
         ("SELECT DISTINCT k, x FROM a ORDER BY x LIMIT 2", "0,1,2 Rows 0+2"),
-        ("SELECT x, count(*) FROM a GROUP BY x ORDER BY x", "engine..."),
+        ("SELECT x, count(*) FROM a GROUP BY x ORDER BY x", "0,1,2 Rows 0+all"),
         ("SELECT * FROM a LIMIT 1", "0,1,2 Rows 0+1"),
         ("SELECT * FROM a LIMIT 2 OFFSET 3", "0,1,2 Rows 3+2"),
         ("SELECT * FROM a OFFSET 3", "0,1,2 Rows 3+all"),
@@ -284,7 +288,23 @@ fn what_shards_cannot_do_apart_is_left_to_the_engine() {
         ("SELECT DISTINCT x FROM a", "engine..."),
         ("SELECT DISTINCT x, k FROM a", "0,1,2 Concat"),
         ("SELECT DISTINCT ON (k) x FROM a", "0,1,2 Concat"),
-        ("SELECT x, count(*) FROM a GROUP BY x", "engine..."),
+        ("SELECT x, count(*) FROM a GROUP BY x", "0,1,2 Rows 0+all"),
+        ("SELECT x + 1, sum(x), min(t) FROM a GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 3 OFFSET 1", "0,1,2 Rows 1+3"),
+        ("SELECT count(*) AS n FROM a GROUP BY x, t ORDER BY n", "0,1,2 Rows 0+all"),
+        ("SELECT x, count(*) FROM a WHERE k = 4 GROUP BY x", "1"),
+        ("SELECT a.x, count(*) FROM a JOIN b USING (k) GROUP BY a.x", "0,1,2 Rows 0+all"),
+        ("SELECT a.x, count(*) FROM a JOIN b ON a.x = b.y GROUP BY a.x", "engine..."),
+        ("SELECT x, avg(k) FROM a GROUP BY x", "0,1,2 Rows 0+all"),
+        ("SELECT x, count(DISTINCT k) FROM a GROUP BY x", "engine..."),
+        ("SELECT x, count(*) + 1 FROM a GROUP BY x", "engine..."),
+        ("SELECT x, count(*) FROM a GROUP BY x HAVING count(*) > 1", "engine..."),
+        ("SELECT x, count(*) FROM a GROUP BY x ORDER BY count(*)", "engine..."),
+        ("SELECT x, count(*) FROM a GROUP BY x LIMIT $1", "engine..."),
+        ("SELECT x AS y, count(*) FROM a GROUP BY y", "engine..."),
+        ("SELECT x, count(*) FROM a GROUP BY x + 1, x", "engine..."),
+        ("SELECT DISTINCT x, count(*) FROM a GROUP BY x", "engine..."),
+        ("SELECT x, count(*) OVER () FROM a GROUP BY x", "engine..."),
+        ("SELECT x FROM a GROUP BY ROLLUP (x)", "engine..."),
         ("SELECT k, count(*) FROM a GROUP BY k HAVING count(*) > 1", "0,1,2 Concat"),
         ("SELECT k, count(*) FROM a GROUP BY 1", "0,1,2 Concat"),
         ("SELECT k, count(*) FROM a GROUP BY ROLLUP (k)", "engine..."),
@@ -323,6 +343,14 @@ fn shards_are_asked_for_what_is_put_together() {
     assert_eq!(
         first("SELECT t FROM a ORDER BY lower(t), x DESC LIMIT 10 OFFSET 5"),
         "SELECT t , lower(t) AS \"_ashlar_1\", x AS \"_ashlar_2\" FROM a ORDER BY lower(t), x DESC LIMIT 15 OFFSET 0"
+    );
+    assert_eq!(
+        first("SELECT x, avg ( k + (1) ) FROM a GROUP BY x"),
+        "SELECT x, avg ( k + (1) ) , pg_catalog.sum( k + (1) ) AS \"_ashlar_1\", pg_catalog.count( k + (1) ) AS \"_ashlar_2\" FROM a GROUP BY x"
+    );
+    assert_eq!(
+        first("SELECT count(*) AS n FROM h GROUP BY h.x ORDER BY 1 LIMIT 2 OFFSET 1"),
+        "SELECT count(*) AS n , \"h\".\"x\" AS \"_ashlar_1\" FROM \"h_0\" AS \"h\" GROUP BY h.x ORDER BY 1 LIMIT ALL OFFSET 0"
     );
     assert_eq!(
         first("SELECT x AS k FROM h ORDER BY k LIMIT $1 OFFSET $2"),

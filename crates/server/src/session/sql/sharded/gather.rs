@@ -26,11 +26,14 @@ const HANDED_BYTES: usize = 8 * 1024;
 /// Rows between two turns of the thread's other connections.
 const ROWS_PER_TURN: u64 = 1024;
 
+/// Bytes of groups that are put together here; where there are more, the engine does it, which has files for them.
+const GROUP_BYTES_MAX: usize = 64 << 20;
+
 /// Tag and length of a message.
 const HEADER_BYTES: usize = 5;
 
 impl SqlSession {
-    /// Runs a SELECT over several shards; `None`, before any of them was asked for a row: the engine has to.
+    /// Runs a SELECT over several shards; `None`, before the client was told anything: the engine has to.
     pub(super) async fn gather<S: RowSink>(
         &mut self,
         portal: &mut Portal,
@@ -93,7 +96,7 @@ impl SqlSession {
             let work = async {
                 match &mut merger {
                     Some((merger, hidden)) => asked.merge(&mut leases, merger, *hidden, held, sink).await,
-                    None => asked.follow(&mut leases, sink).await,
+                    None => asked.follow(&mut leases, sink).await.map(Some),
                 }
             };
             tokio::select! {
@@ -114,7 +117,8 @@ impl SqlSession {
                 lease.abandon();
             }
         }
-        Ok(Some(super::ended_as(ended?, &mut portal.progress, "", "")))
+        // What the shards are still at is stopped with their connections.
+        Ok(ended?.map(|ended| super::ended_as(ended, &mut portal.progress, "", "")))
     }
 }
 
@@ -177,7 +181,8 @@ impl Asked<'_> {
         super::sum_of(&tags).map(Ended::Complete)
     }
 
-    /// The rows of all in their order, or what they add up to. Every statement has a connection of its own.
+    /// The rows of all in their order, or what they add up to. Every statement has a connection of its own. `None`: what it would
+    /// take is more than is done here.
     async fn merge<S: RowSink>(
         &self,
         leases: &mut [Lease],
@@ -185,13 +190,16 @@ impl Asked<'_> {
         hidden: usize,
         mut held: Reservation,
         sink: &mut S,
-    ) -> Result<Ended> {
+    ) -> Result<Option<Ended>> {
         for at in 0..self.lines.len() {
             self.send(at, leases).await?;
         }
         let mut sources: Vec<Source> = self.lines.iter().map(|_| Source::default()).collect();
         let mut out: Vec<u8> = Vec::new();
         let (mut waiting, mut rows) = (0, 0);
+        let (mut taken, mut charged) = (0_u64, 0);
+        // Kept until there is an answer: until then the engine can still give it.
+        let mut description: Vec<u8> = Vec::new();
         let mut is_described = false;
         loop {
             while let Some(at) = merger.needs() {
@@ -199,7 +207,7 @@ impl Asked<'_> {
                 match lease.next_step(&mut source.progress).await.map_err(|error| self.placed(error, at))? {
                     Step::Description(message) if !is_described => {
                         is_described = true;
-                        sink.forward(&cut(lease.row(&message), hidden)?, 0);
+                        description = cut(lease.row(&message), hidden)?;
                     }
                     Step::Description(_) => {}
                     Step::Row(row) => {
@@ -209,8 +217,26 @@ impl Asked<'_> {
                             held.grow(bytes - source.charged)?;
                             source.charged = bytes;
                         }
-                        merger.push(at, lease.row(&row))?;
+                        match merger.push(at, lease.row(&row)) {
+                            // Such a value is not known here.
+                            Err(error) if rows == 0 && error.code() == ErrorCode::FeatureNotSupported => {
+                                return Ok(None);
+                            }
+                            pushed => pushed?,
+                        }
                         lease.consume_row(&row);
+                        let bytes = merger.bytes();
+                        if bytes > GROUP_BYTES_MAX {
+                            return Ok(None);
+                        }
+                        if bytes > charged {
+                            held.grow(bytes - charged)?;
+                            charged = bytes;
+                        }
+                        taken += 1;
+                        if taken.is_multiple_of(ROWS_PER_TURN) {
+                            tokio::task::yield_now().await;
+                        }
                     }
                     Step::End(_) => {
                         source.is_ended = true;
@@ -218,7 +244,14 @@ impl Asked<'_> {
                     }
                 }
             }
-            match merger.pop()? {
+            let next = match merger.pop() {
+                Err(error) if rows == 0 && error.code() == ErrorCode::FeatureNotSupported => return Ok(None),
+                next => next?,
+            };
+            if !description.is_empty() {
+                sink.forward(&std::mem::take(&mut description), 0);
+            }
+            match next {
                 Some(body) => {
                     let length = u32::try_from(body.len() + 4).map_err(|_| too_long())?;
                     out.push(b'D');
@@ -256,7 +289,7 @@ impl Asked<'_> {
         }
         sink.forward(&out, waiting);
         sink.ready().await?;
-        Ok(Ended::Complete(CommandTag::counted("SELECT", rows)))
+        Ok(Some(Ended::Complete(CommandTag::counted("SELECT", rows))))
     }
 }
 
