@@ -69,6 +69,8 @@ enum Verb {
     },
     /// Interpret the tests of the store's unsafe code with Miri: undefined behaviour, data races; some minutes
     Miri,
+    /// Run the tests of the store and of the operators under AddressSanitizer; the first time builds for some minutes
+    Asan,
     /// Run the store's threads under thousands of schedules, with shuttle's locks and atomics in the place of the machine's
     Shuttle,
     /// Write the generated reference pages and the API documentation
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
             Verb::Bench(options) => bench::bench(&options),
             Verb::Fuzz { target, seconds } => fuzz::fuzz(&target, seconds),
             Verb::Miri => proofs::miri(),
+            Verb::Asan => proofs::asan(),
             Verb::Shuttle => proofs::shuttle(),
             Verb::Docs => docs::docs(),
             Verb::Fix => check::fix(),

@@ -1,6 +1,7 @@
-//! `./x miri` and `./x shuttle`: what the ordinary tests of the store cannot show, each in a build of its own under the target directory.
+//! `./x miri`, `./x asan` and `./x shuttle`: what the ordinary tests of the store and of the operators cannot show, each in a build of its
+//! own under the target directory.
 //!
-//! Only the crate `store` and what it stands on is built: neither has a C library under it, which Miri could not interpret.
+//! Miri and shuttle build the crate `store` and what it stands on: neither has a C library under it, which Miri could not interpret.
 
 use std::process::Command;
 
@@ -8,7 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::run;
 
-/// The toolchain that Miri comes with; the pinned one has none.
+/// The toolchain that Miri comes with, and sanitizers; the pinned one has none.
 const NIGHTLY: &str = "nightly";
 
 /// What has `unsafe` in it. The crates' other places (allocators of tests, a signal to a thread, which is a call of the system) have
@@ -19,6 +20,11 @@ const UNSAFE: &[&str] = &["segment::"];
 const RACES: &[&str] =
     &["snapshot::tests::threads", "segment::arena::tests::readers", "segment::arena::tests::what_is_given"];
 const SCHEDULES: u32 = 16;
+
+/// What AddressSanitizer watches: the crates with unsafe modules under many sizes and threads, and which of their tests; none named are all. Both
+/// build without the server. Those that compare aggregations with the engine's take half an hour more, and rest on the same tables.
+const WATCHED: &[(&str, &[&str])] =
+    &[("ashlar-store", &[]), ("ashlar-operators", &["hash_table::", "join::", "aggregate::tests::skew"])];
 
 /// The tests that run under shuttle.
 const INTERLEAVINGS: &str = "interleavings::";
@@ -51,19 +57,44 @@ fn install_miri() -> Result<()> {
     if run::read(Command::new("cargo").args([&toolchain, "miri", "--version"])).is_ok() {
         return Ok(());
     }
-    if !run::on_path("rustup") {
-        bail!("Miri comes with a nightly toolchain, and rustup, which installs one, is not on the PATH");
-    }
-    let has_nightly = run::read(Command::new("rustup").args(["run", NIGHTLY, "rustc", "--version"])).is_ok();
+    install_nightly()?;
     eprintln!("x: installing Miri with rustup");
-    if has_nightly {
-        // As it is: an update would be another toolchain for whoever uses it.
-        return run::run("rustup", &["component", "add", "--toolchain", NIGHTLY, "miri", "rust-src"]);
+    run::run("rustup", &["component", "add", "--toolchain", NIGHTLY, "miri", "rust-src"])
+}
+
+/// A nightly toolchain, if there is none. One that is there stays as it is: an update would be another toolchain for whoever uses it.
+fn install_nightly() -> Result<()> {
+    if !run::on_path("rustup") {
+        bail!("this takes a nightly toolchain, and rustup, which installs one, is not on the PATH");
     }
-    run::run(
-        "rustup",
-        &["toolchain", "install", NIGHTLY, "--profile", "minimal", "--component", "miri", "--component", "rust-src"],
-    )
+    if run::read(Command::new("rustup").args(["run", NIGHTLY, "rustc", "--version"])).is_ok() {
+        return Ok(());
+    }
+    eprintln!("x: installing a nightly toolchain with rustup");
+    run::run("rustup", &["toolchain", "install", NIGHTLY, "--profile", "minimal"])
+}
+
+/// Runs unit and property tests under AddressSanitizer, at full size and with threads, which Miri is too slow for: it notices what is read
+/// or written outside of what was allocated or after that was given back, and what is never given back. The standard library and C are as
+/// they are: of what they do, calls of the allocator and of `memcpy` are watched.
+pub(crate) fn asan() -> Result<()> {
+    install_nightly()?;
+    let (host, target_dir) = (run::host()?, std::path::absolute(run::target_dir().join("asan"))?);
+    for (package, filters) in WATCHED {
+        // With a target that is named, what runs while building is not instrumented.
+        let status = Command::new("cargo")
+            .args([&format!("+{NIGHTLY}"), "test", "--package", package, "--lib", "--profile", run::PROFILE])
+            .args(["--target", &host, "--target-dir"])
+            .arg(&target_dir)
+            .arg("--")
+            .args(*filters)
+            .env("CARGO_ENCODED_RUSTFLAGS", ["-Zsanitizer=address", "-Cdebug-assertions"].join("\u{1f}"))
+            .status()?;
+        if !status.success() {
+            bail!("AddressSanitizer found something in {package}, a test failed, or nothing could be run ({status})");
+        }
+    }
+    Ok(())
 }
 
 /// Runs the store's threads under schedules that are drawn by lot: with shuttle's locks and atomics in the place of the machine's.

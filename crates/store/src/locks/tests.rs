@@ -408,6 +408,14 @@ fn check_against_twin(steps: &[Step]) -> std::result::Result<(), TestCaseError> 
             twin.held.keys().map(|(row, _)| *row).chain(twin.queue.iter().map(|(_, row, _)| *row)).collect();
         prop_assert_eq!(region.locked_rows() as usize, rows.len());
     }
+    // What is held keeps its table: at the end of all owners nothing is left of either.
+    owners.iter().for_each(|owner| table.abandon(*owner));
+    for (owner, taken) in owners.iter().zip(&mut taken) {
+        while let Some((row, before)) = taken.pop() {
+            table.give_back(region.attention(), hash(row), *owner, before);
+        }
+    }
+    prop_assert_eq!(region.locked_rows(), 0);
     Ok(())
 }
 
