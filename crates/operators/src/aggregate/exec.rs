@@ -32,6 +32,7 @@ use tokio::sync::watch;
 use super::partition::Files;
 use super::run::{Left, Run, shared};
 use super::spec::Spec;
+use crate::hash_table::hash::Secret;
 use crate::memory::Memory;
 
 /// Aggregation over groups in one stage: see `aggregate`.
@@ -45,6 +46,8 @@ struct Shared {
     input: Arc<dyn ExecutionPlan>,
     spec: Arc<Spec>,
     metrics: ExecutionPlanMetricsSet,
+    /// Tests choose by what is hashed.
+    secret: Option<Secret>,
     /// When the first output has been asked for a batch.
     started: Mutex<Option<Started>>,
 }
@@ -66,13 +69,20 @@ impl HashAggregateExec {
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        Self { shared: Arc::new(Shared::new(input, Arc::new(spec))), properties: Arc::new(properties) }
+        Self { shared: Arc::new(Shared::new(input, Arc::new(spec), None)), properties: Arc::new(properties) }
+    }
+
+    /// The same, with hashes of this secret.
+    #[cfg(test)]
+    pub(crate) fn with_secret(&self, secret: Secret) -> Self {
+        let shared = Shared::new(Arc::clone(&self.shared.input), Arc::clone(&self.shared.spec), Some(secret));
+        Self { shared: Arc::new(shared), properties: Arc::clone(&self.properties) }
     }
 }
 
 impl Shared {
-    fn new(input: Arc<dyn ExecutionPlan>, spec: Arc<Spec>) -> Self {
-        Self { input, spec, metrics: ExecutionPlanMetricsSet::new(), started: Mutex::new(None) }
+    fn new(input: Arc<dyn ExecutionPlan>, spec: Arc<Spec>, secret: Option<Secret>) -> Self {
+        Self { input, spec, metrics: ExecutionPlanMetricsSet::new(), secret, started: Mutex::new(None) }
     }
 
     /// What comes of the input, which begins to be read if nobody has begun.
@@ -89,7 +99,8 @@ impl Shared {
         let files = Files { manager, memory, batch_rows: context.session_config().batch_size() };
         let expected = StatisticsContext::new().compute(self.input.as_ref(), &StatisticsArgs::new())?;
         let expected = expected.num_rows.get_value().copied();
-        let run = Arc::new(Run::new(Arc::clone(&self.spec), files, expected));
+        let run =
+            Arc::new(Run::new(Arc::clone(&self.spec), files, self.secret.unwrap_or_else(Secret::random), expected));
         let streams = self.input.output_partitioning().partition_count();
         let inputs = (0..streams).map(|stream| self.input.execute(stream, Arc::clone(context)));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
@@ -180,7 +191,7 @@ impl ExecutionPlan for HashAggregateExec {
         let (Some(input), true) = (children.pop(), children.is_empty()) else {
             return internal_err!("an aggregation has one input");
         };
-        let shared = Shared::new(input, Arc::clone(&self.shared.spec));
+        let shared = Shared::new(input, Arc::clone(&self.shared.spec), self.shared.secret);
         Ok(Arc::new(Self { shared: Arc::new(shared), properties: Arc::clone(&self.properties) }))
     }
 

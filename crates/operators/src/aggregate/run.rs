@@ -46,11 +46,11 @@ pub(crate) enum Work {
 }
 
 impl Run {
-    pub(crate) fn new(spec: Arc<Spec>, files: Files, expected: Option<usize>) -> Self {
+    pub(crate) fn new(spec: Arc<Spec>, files: Files, secret: Secret, expected: Option<usize>) -> Self {
         Self {
             spec,
             files,
-            secret: Secret::random(),
+            secret,
             small: Mutex::new(None),
             large: OnceLock::new(),
             is_short: AtomicBool::new(false),

@@ -31,6 +31,8 @@ use super::rule::HashAggregates;
 use super::states::{State, Sums, of_extremes, of_float_sums};
 use crate::memory::{Memory, Wish};
 
+mod skew;
+
 /// A stream of batches that are there.
 struct There(SchemaRef, Vec<RecordBatch>);
 

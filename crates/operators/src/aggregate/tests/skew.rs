@@ -1,0 +1,114 @@
+//! Keys and rows that are as bad as they come: one group for all rows, one for each, keys in an order, keys that collide, wide rows, long
+//! texts.
+
+use std::sync::LazyLock;
+
+use super::*;
+use crate::aggregate::exec::HashAggregateExec;
+use crate::hash_table::hash::Secret;
+
+/// Rows of keys, with a value.
+fn keyed(keys: &[i64]) -> RecordBatch {
+    let fields = vec![Field::new("key", DataType::Int64, false), Field::new("value", DataType::Int64, false)];
+    let columns: Vec<ArrayRef> =
+        vec![Arc::new(Int64Array::from(keys.to_vec())), Arc::new((1..=keys.len() as i64).collect::<Int64Array>())];
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
+}
+
+/// Makes groups in memory and with a fifth of it, by good hashes and by one for all; what comes is what the engine gives.
+fn check(name: &str, rows: &RecordBatch, keys: &[&str], wanted: &dyn Fn() -> Vec<Wanted>) {
+    let input = table(rows, 3, 1000);
+    let expected = run(stock(&input, keys, &wanted(), true), context(1 << 30)).unwrap();
+    let expected = sorted(&expected, keys.len());
+    for is_colliding in [false, true] {
+        // Each group is compared with all that were there before it.
+        if is_colliding && expected.num_rows() > 2000 {
+            continue;
+        }
+        let made = || {
+            let plan = own(&input, keys, &wanted());
+            let own = plan.downcast_ref::<HashAggregateExec>().unwrap();
+            if is_colliding { Arc::new(own.with_secret(Secret::colliding())) } else { plan }
+        };
+        let free = made();
+        let found = run(Arc::clone(&free), context(1 << 30)).unwrap();
+        assert!(sorted(&found, keys.len()) == expected, "{name}");
+        assert_eq!(files(&free), 0, "{name}");
+        let found = run(made(), context((peak(&free) / 5).max(1 << 14))).unwrap();
+        assert!(sorted(&found, keys.len()) == expected, "{name}, in files");
+    }
+}
+
+#[test]
+fn keys_in_any_order_and_number_are_grouped() {
+    let rows = 20_000_i64;
+    let all = |key: &dyn Fn(i64) -> i64| keyed(&(0..rows).map(key).collect::<Vec<_>>());
+    let wanted = || {
+        vec![
+            Wanted(count_udaf(), "*", false, None),
+            Wanted(sum_udaf(), "value", false, None),
+            Wanted(count_udaf(), "value", true, None),
+        ]
+    };
+    for (name, keys) in [
+        ("all equal", all(&|_| 397)),
+        ("in order", all(&|row| row)),
+        ("backwards", all(&|row| -row)),
+        ("bits reversed", all(&|row| (row as u64).reverse_bits() as i64)),
+        // The same in all low bits, and in all high ones.
+        ("far apart", all(&|row| row << 40)),
+        ("half of them equal", all(&|row| if row % 2 == 0 { 397 } else { row })),
+        ("each four times", all(&|row| row / 4)),
+        ("few at first, then many", all(&|row| if row < rows / 2 { row % 10 } else { row })),
+    ] {
+        check(name, &keys, &["key"], &wanted);
+    }
+    check("colliding", &keyed(&(0..1500).collect::<Vec<_>>()), &["key"], &wanted);
+}
+
+static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| (0..200).map(|column| format!("column {column}")).collect());
+
+#[test]
+fn wide_rows_are_grouped() {
+    let rows = 300_i64;
+    let mut fields = vec![Field::new("key", DataType::Int64, false)];
+    let mut columns: Vec<ArrayRef> = vec![Arc::new((0..rows).map(|row| row % 100 * 1_000_003).collect::<Int64Array>())];
+    let names: Vec<&'static str> = NAMES.iter().map(String::as_str).collect();
+    for (column, name) in names.iter().enumerate() {
+        fields.push(Field::new(*name, DataType::Utf8, true));
+        let value = |row: i64| (row % 7 != column as i64 % 7).then(|| format!("{} in {column}", row % 150));
+        columns.push(Arc::new((0..rows).map(value).collect::<StringArray>()));
+    }
+    let wide = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let extremes = || {
+        let of_column = |(at, name): (usize, &&'static str)| {
+            Wanted(if at % 2 == 0 { min_udaf() } else { max_udaf() }, name, false, None)
+        };
+        names.iter().enumerate().map(of_column).collect()
+    };
+    check("extremes of two hundred columns", &wide, &["key"], &extremes);
+    // Rows 150 apart are equal, but for the columns in which one of them is NULL.
+    check("keys of two hundred columns", &wide, &names, &|| vec![Wanted(count_udaf(), "*", false, None)]);
+}
+
+#[test]
+fn long_texts_are_grouped() {
+    // They differ in the last byte.
+    let text = |row: usize| format!("{}{row}", "x".repeat(1 << 20));
+    let fields = vec![Field::new("text", DataType::Utf8, true), Field::new("key", DataType::Int64, false)];
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new((0..12).map(|row| (row != 7).then(|| text(row % 5))).collect::<StringArray>()),
+        Arc::new((0..12).map(|row| row / 4).collect::<Int64Array>()),
+    ];
+    let rows = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap();
+    let of_text = || vec![Wanted(count_udaf(), "*", false, None), Wanted(max_udaf(), "key", false, None)];
+    check("keys of a megabyte", &rows, &["text"], &of_text);
+    let of_key = || {
+        vec![
+            Wanted(min_udaf(), "text", false, None),
+            Wanted(max_udaf(), "text", false, None),
+            Wanted(count_udaf(), "text", true, None),
+        ]
+    };
+    check("values of a megabyte", &rows, &["key"], &of_key);
+}
