@@ -140,12 +140,18 @@ impl Direct {
         is_free
     }
 
-    /// The row of a key, as a run of rows that are their own places.
+    /// The row of a key, or [`NOBODY`].
     #[inline]
-    pub(crate) fn run(&self, key: u64) -> Run {
+    pub(crate) fn row(&self, key: u64) -> u32 {
         let place = self.counting.place(key);
         let segment = self.segment(place >> SEGMENT_BITS);
-        let row = segment.and_then(|segment| segment.get(place as usize % SEGMENT)).copied().unwrap_or(NOBODY);
+        segment.and_then(|segment| segment.get(place as usize % SEGMENT)).copied().unwrap_or(NOBODY)
+    }
+
+    /// The same as a run of rows that are their own places.
+    #[inline]
+    pub(crate) fn run(&self, key: u64) -> Run {
+        let row = self.row(key);
         Run { start: row, end: if row == NOBODY { row } else { row + 1 } }
     }
 

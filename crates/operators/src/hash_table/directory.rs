@@ -3,7 +3,7 @@
 //! ```text
 //!   chunk, 64 bytes    tags      | t t t t t t t t t t t t |  12 x 1 byte: 8 bits of the hash, 0 where nothing is
 //!                      passed    | n |                        whether an entry found no place here and went on
-//!                      spare     | . . . |
+//!                      spare     | . . . |                    with these the tags are 16 bytes, which are compared at once
 //!                      ids       | id | id | ...              12 x 4 bytes
 //! ```
 //!
@@ -11,19 +11,18 @@
 //! that is not. Chunks are filled to 7/8: 6.1 bytes an entry when full, 7.6 right after growing by a quarter. (The shape
 //! is that of Facebook's F14, 2019.) Entries never go.
 
-/// The id of no entry: there are fewer.
-pub(crate) const NOBODY: u32 = u32::MAX;
+use super::machine::{ask_for, equal_bytes};
 
 /// Entries of a chunk.
 const PLACES: usize = 12;
+/// Where a chunk says whether an entry went on.
+const PASSED: usize = PLACES;
 
 /// See the module.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
 struct Chunk {
-    tags: [u8; PLACES],
-    passed: bool,
-    spare: [u8; 3],
+    head: [u8; 16],
     ids: [u32; PLACES],
 }
 
@@ -46,32 +45,16 @@ fn tag_of(hash: u64) -> u8 {
     (hash as u8).max(1)
 }
 
-/// A bit at the top of each byte of `word` that is `byte`.
-#[inline]
-fn equal_bytes(word: u64, byte: u8) -> u64 {
-    const LOW: u64 = u64::MAX / 255 * 127;
-    let different = word ^ (u64::MAX / 255 * u64::from(byte));
-    !(((different & LOW) + LOW) | different | LOW)
-}
-
 impl Chunk {
-    /// The tags as two numbers; the second has four.
+    /// A bit for each place with this tag.
     #[inline]
-    fn words(&self) -> (u64, u64) {
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = self.tags;
-        (u64::from_le_bytes([a, b, c, d, e, f, g, h]), u64::from(u32::from_le_bytes([i, j, k, l])))
+    fn places(&self, tag: u8) -> u32 {
+        equal_bytes(&self.head, tag) & ((1 << PLACES) - 1)
     }
 
-    /// The first place that is free.
     #[inline]
-    fn free(&self) -> Option<usize> {
-        let (first, last) = self.words();
-        let (first, last) = (equal_bytes(first, 0), equal_bytes(last, 0) & 0x8080_8080);
-        match (first, last) {
-            (0, 0) => None,
-            (0, last) => Some(8 + last.trailing_zeros() as usize / 8),
-            (first, _) => Some(first.trailing_zeros() as usize / 8),
-        }
+    fn is_passed(&self) -> bool {
+        self.head[PASSED] != 0
     }
 }
 
@@ -111,27 +94,10 @@ impl Directory {
         if chunk + 1 == self.chunks.len() { 0 } else { chunk + 1 }
     }
 
-    /// A number made of where a search begins: whoever adds up many of them waits for all of them at the same time.
+    /// Asks for the memory where a search begins.
     #[inline]
-    pub(crate) fn touch(&self, hash: u64) -> u32 {
-        match self.chunks.get(self.home(hash)) {
-            Some(chunk) => u32::from(chunk.passed),
-            None => 0,
-        }
-    }
-
-    /// The id of the first entry with this tag where a search begins, which is likely to be the one that is looked for;
-    /// [`NOBODY`] where there is none. Takes the same way whether there is one or not.
-    #[inline]
-    pub(crate) fn likely(&self, hash: u64) -> u32 {
-        let Some(chunk) = self.chunks.get(self.home(hash)) else { return NOBODY };
-        let tag = tag_of(hash);
-        let (first, last) = chunk.words();
-        let (first, last) = (equal_bytes(first, tag), equal_bytes(last, tag) & 0x8080_8080);
-        // 0x80 of the first byte is bit 7 of a number with a bit for each byte.
-        let found = u128::from(first) | (u128::from(last) << 64);
-        let place = (found.trailing_zeros() / 8) as usize;
-        chunk.ids.get(place).copied().unwrap_or(NOBODY)
+    pub(crate) fn ask_for(&self, hash: u64) {
+        ask_for(&self.chunks, self.home(hash));
     }
 
     /// The id of an entry of this hash that `matches`; else `id` becomes that of a new one. There is room for it.
@@ -141,23 +107,15 @@ impl Directory {
         let mut at = self.home(hash);
         loop {
             let chunk = &self.chunks[at];
-            let (first, last) = chunk.words();
-            let (mut first, mut last) = (equal_bytes(first, tag), equal_bytes(last, tag) & 0x8080_8080);
-            while first != 0 {
-                let place = first.trailing_zeros() as usize / 8;
-                if matches(chunk.ids[place]) {
-                    return chunk.ids[place];
+            let mut places = chunk.places(tag);
+            while places != 0 {
+                let found = chunk.ids[places.trailing_zeros() as usize];
+                if matches(found) {
+                    return found;
                 }
-                first &= first - 1;
+                places &= places - 1;
             }
-            while last != 0 {
-                let place = 8 + last.trailing_zeros() as usize / 8;
-                if matches(chunk.ids[place]) {
-                    return chunk.ids[place];
-                }
-                last &= last - 1;
-            }
-            if !chunk.passed {
+            if !chunk.is_passed() {
                 break;
             }
             at = self.after(at);
@@ -172,13 +130,15 @@ impl Directory {
         let mut at = self.home(hash);
         loop {
             let chunk = &mut self.chunks[at];
-            if let Some(place) = chunk.free() {
-                chunk.tags[place] = tag_of(hash);
+            let free = chunk.places(0);
+            if free != 0 {
+                let place = free.trailing_zeros() as usize;
+                chunk.head[place] = tag_of(hash);
                 chunk.ids[place] = id;
                 self.len += 1;
                 return;
             }
-            chunk.passed = true;
+            chunk.head[PASSED] = 1;
             at = self.after(at);
         }
     }
@@ -189,7 +149,7 @@ impl Directory {
         let mut grown = Self { chunks: vec![Chunk::default(); chunks_for(entries)], len: 0 };
         for chunk in &self.chunks {
             for place in 0..PLACES {
-                if chunk.tags[place] != 0 {
+                if chunk.head[place] != 0 {
                     grown.insert(hash_of(chunk.ids[place]), chunk.ids[place]);
                 }
             }

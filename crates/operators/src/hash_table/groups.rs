@@ -2,7 +2,7 @@
 
 use datafusion_common::{Result, resources_err};
 
-use super::directory::{Directory, NOBODY};
+use super::directory::Directory;
 use super::hash::{Secret, Word};
 use super::keys::{ByteKeys, Keys, Packed, Packing};
 use crate::memory::{Charge, Wish};
@@ -145,7 +145,7 @@ impl Groups {
                     known.push(hash);
                 };
                 for together in rows.chunks(TOGETHER) {
-                    touch(directory, hashes, together);
+                    together.iter().for_each(|&row| directory.ask_for(hashes[row as usize]));
                     for &row in together {
                         let (row, next) = (row as usize, stored.ends.len() as u32);
                         let id = if batch.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
@@ -190,13 +190,6 @@ pub(crate) struct TakenKeys {
     pub(crate) null: Option<usize>,
 }
 
-/// Waits for the directory's lines of some rows at the same time.
-#[inline]
-fn touch(directory: &Directory, hashes: &[u64], rows: &[u32]) {
-    let sum = rows.iter().map(|&row| directory.touch(hashes[row as usize])).fold(0, u32::wrapping_add);
-    std::hint::black_box(sum);
-}
-
 #[inline]
 #[expect(clippy::too_many_arguments, reason = "the parts of a table, of which two are borrowed apart")]
 fn words<W: Word>(
@@ -209,15 +202,9 @@ fn words<W: Word>(
     rows: &[u32],
     ids: &mut Vec<usize>,
 ) {
-    let mut likely = [(NOBODY, W::default()); TOGETHER];
     for together in rows.chunks(TOGETHER) {
-        touch(directory, hashes, together);
-        // All keys that are likely to be found are waited for at the same time, whatever comes of each.
-        for (likely, &row) in likely.iter_mut().zip(together) {
-            let id = directory.likely(hashes[row as usize]);
-            *likely = (id, stored.get(id as usize).copied().unwrap_or_default());
-        }
-        for (&(likely, known), &row) in likely.iter().zip(together) {
+        together.iter().for_each(|&row| directory.ask_for(hashes[row as usize]));
+        for &row in together {
             let (row, next) = (row as usize, stored.len() as u32);
             if batch.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
                 let id = *null.get_or_insert(next);
@@ -228,10 +215,6 @@ fn words<W: Word>(
                 continue;
             }
             let key = keys[row];
-            if likely != NOBODY && known == key {
-                ids.push(likely as usize);
-                continue;
-            }
             let id = directory.find_or_insert(hashes[row], next, |id| stored[id as usize] == key);
             if id == next {
                 stored.push(key);

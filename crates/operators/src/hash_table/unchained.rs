@@ -22,6 +22,7 @@
 use std::cmp::Ordering;
 
 use super::hash::Word;
+use super::machine::ask_for;
 
 /// Rows for a slot, on average.
 const ROWS_PER_SLOT: usize = 2;
@@ -61,6 +62,8 @@ pub(crate) struct Unchained<W> {
     rows: Vec<u32>,
     /// Bits at the top of a hash that are the same for all keys, since they chose this table among others.
     prefix: u32,
+    /// Whether each key is there once.
+    is_once: bool,
 }
 
 fn slots_for(rows: usize) -> usize {
@@ -87,7 +90,8 @@ impl<W: Word + Ord> Unchained<W> {
         hash: impl Fn(W) -> u64,
         order: impl Fn((W, u32), (W, u32)) -> Ordering,
     ) -> Self {
-        let mut table = Self { entries: vec![Entry::default(); slots_for(keys.len()) + 1], keys, rows, prefix };
+        let mut table =
+            Self { entries: vec![Entry::default(); slots_for(keys.len()) + 1], keys, rows, prefix, is_once: true };
         for key in &table.keys {
             let hash = hash(*key);
             let slot = table.slot(hash);
@@ -115,6 +119,7 @@ impl<W: Word + Ord> Unchained<W> {
         for entry in &table.entries {
             let end = entry.end as usize;
             sort(&mut table.keys[start..end], &mut table.rows[start..end], &order);
+            table.is_once &= table.keys[start..end].windows(2).all(|two| two[0] != two[1]);
             start = end;
         }
         table
@@ -137,6 +142,30 @@ impl<W: Word + Ord> Unchained<W> {
         let rest = (hash << self.prefix) >> 32;
         let slots = self.entries.len() as u64 - 1;
         ((rest * slots) >> 32) as usize
+    }
+
+    /// Whether each key is there once.
+    pub(crate) fn is_once(&self) -> bool {
+        self.is_once
+    }
+
+    /// Asks for the memory of the slot of a hash.
+    #[inline]
+    pub(crate) fn ask_for_slot(&self, hash: u64) {
+        ask_for(&self.entries, self.slot(hash));
+    }
+
+    /// Asks for the memory of the first keys of a run, and of their rows.
+    #[inline]
+    pub(crate) fn ask_for_keys(&self, run: Run) {
+        ask_for(&self.keys, run.start as usize);
+        ask_for(&self.rows, run.start as usize);
+    }
+
+    /// The row at a place; none of interest where there is no such place.
+    #[inline]
+    pub(crate) fn row(&self, at: u32) -> u32 {
+        self.rows.get(at as usize).copied().unwrap_or_default()
     }
 
     /// Where rows with this hash may lie: nowhere, as a rule, if there are none. Takes the same way for all.
@@ -270,6 +299,7 @@ mod tests {
                 }
                 let table = Unchained::new(all, (0..count).collect(), 0, |key| key.hash(secret), by_key);
                 assert_eq!(table.len(), count as usize);
+                assert_eq!(table.is_once(), twin.values().all(|rows| rows.len() == 1), "{count} {keys}");
                 assert_eq!(table.bytes(), Unchained::<u32>::bytes_for(count as usize));
                 for key in (0..keys + 100).step_by(if count > 5000 { 97 } else { 1 }) {
                     let rows = found(&table, key.hash(secret), key);
