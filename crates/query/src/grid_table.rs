@@ -18,11 +18,11 @@ use ashlar_store::{EXPIRES_AT, ReadView, Region, expires_at_column};
 use datafusion::catalog::Session;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{DFSchema, Result, Statistics, internal_err};
+use datafusion::common::{DFSchema, Result, ScalarValue, Statistics, internal_err};
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
+use datafusion::logical_expr::{ColumnarValue, Expr, TableProviderFilterPushDown};
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
@@ -39,6 +39,11 @@ use crate::probes::Asked;
 
 /// Batches below this many rows are merged into larger ones before they leave the scan.
 const COALESCE_BELOW_ROWS: usize = 1024;
+
+/// Rows of a stream that are asked of what a join tells, before it is judged whether that pays.
+const TRIED_ROWS: usize = 1 << 16;
+/// It does not where so many hundredths of them pass.
+const TOO_MANY: usize = 90;
 
 static SCAN: Name = Name::new("scan");
 
@@ -186,9 +191,7 @@ impl GridTable {
             None => None,
         };
         // A parameter may have decided a filter that was moved into the scan before it was known.
-        let is_never = |filter: &Expr| {
-            matches!(filter, Expr::Literal(datafusion::common::ScalarValue::Boolean(Some(false) | None), _))
-        };
+        let is_never = |filter: &Expr| matches!(filter, Expr::Literal(ScalarValue::Boolean(Some(false) | None), _));
         let limit = if filters.iter().any(is_never) { Some(0) } else { limit };
         let partitions = self.region.0.partition_count();
         let streams = state.config().target_partitions().clamp(1, usize::from(partitions));
@@ -463,7 +466,7 @@ impl ExecutionPlan for GridScanExec {
             output: (0..self.output_count).collect(),
             scan_schema: Arc::clone(&self.scan_schema),
             predicate: self.predicate.clone(),
-            told: self.told.clone(),
+            told: self.told.iter().cloned().map(Told::new).collect(),
             access: self.access.clone(),
             candidates,
             remaining: self.limit,
@@ -489,7 +492,7 @@ struct ScanReader {
     output: Vec<usize>,
     scan_schema: SchemaRef,
     predicate: Option<Arc<dyn PhysicalExpr>>,
-    told: Vec<Arc<dyn PhysicalExpr>>,
+    told: Vec<Told>,
     access: Access,
     /// The partitions that can have wanted rows.
     candidates: Candidates,
@@ -503,6 +506,36 @@ struct ScanReader {
     /// Rows that came out of the store, before the filter.
     looked_at: Count,
     metrics: BaselineMetrics,
+}
+
+/// What a join tells a stream, and what came of it.
+struct Told {
+    filter: Arc<dyn PhysicalExpr>,
+    looked_at: usize,
+    passed: usize,
+}
+
+impl Told {
+    fn new(filter: Arc<dyn PhysicalExpr>) -> Self {
+        Self { filter, looked_at: 0, passed: 0 }
+    }
+
+    /// The rows that the join can use, or all, where it leaves out too few.
+    fn leave_out(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
+        if self.looked_at >= TRIED_ROWS && self.passed * 100 > self.looked_at * TOO_MANY {
+            return Ok(batch);
+        }
+        let value = match self.filter.evaluate(&batch)? {
+            // As long as nothing is known.
+            ColumnarValue::Scalar(ScalarValue::Boolean(Some(true))) => return Ok(batch),
+            value => value.into_array(batch.num_rows())?,
+        };
+        let passed = datafusion::common::cast::as_boolean_array(&value)?;
+        let count = passed.true_count();
+        self.looked_at += batch.num_rows();
+        self.passed += count;
+        if count == batch.num_rows() { Ok(batch) } else { Ok(filter_record_batch(&batch, passed)?) }
+    }
 }
 
 /// The columns that are kept of a batch, of rows that fulfil a predicate.
@@ -628,8 +661,8 @@ impl ScanReader {
             Some(predicate) => filtered(&batch, predicate, |batch| Ok(batch.project(&self.output)?))?,
             None => batch.project(&self.output)?,
         };
-        for told in &self.told {
-            passed = filtered(&passed, told, |batch| Ok(batch.clone()))?;
+        for told in &mut self.told {
+            passed = told.leave_out(passed)?;
         }
         Ok(Some(passed))
     }

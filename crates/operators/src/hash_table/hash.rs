@@ -5,6 +5,8 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use super::machine::equal_words;
+
 const FIRST: u64 = 0x9E37_79B9_7F4A_7C15;
 const SECOND: u64 = 0xD6E8_FEB8_6659_FD93;
 
@@ -53,9 +55,23 @@ pub(crate) trait Word: Copy + Eq + Default + Send + 'static {
     fn narrow(wide: u128) -> Self;
     /// All its bits.
     fn widen(self) -> u128;
+    /// How many are compared at once: a power of two.
+    const TOGETHER: usize = 4;
+    /// A bit for each of as many that is `self`, the first one lowest.
+    #[inline]
+    fn places_in(self, together: &[Self]) -> u32 {
+        together.iter().enumerate().fold(0, |bits, (at, known)| bits | u32::from(*known == self) << at)
+    }
 }
 
 impl Word for u32 {
+    const TOGETHER: usize = 8;
+
+    #[inline]
+    fn places_in(self, together: &[Self]) -> u32 {
+        together.first_chunk().map_or(0, |together| equal_words(together, self))
+    }
+
     #[inline]
     fn hash(self, secret: Secret) -> u64 {
         u64::from(self).hash(secret)

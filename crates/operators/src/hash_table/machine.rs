@@ -1,8 +1,11 @@
-//! What the processor can do and the language has no word for: sixteen bytes compared at once, and memory asked for before it is needed.
+//! What the processor can do and the language has no word for: sixteen bytes or eight words compared at once, and memory asked for before it is needed.
 //!
 //! All `unsafe` code of this crate, behind functions that are safe whatever they are given. On other processors, and where Miri interprets,
 //! a twin in plain Rust does the same. Called by the tables beside it; knows nothing of them.
 #![allow(unsafe_code, reason = "instructions that the language has no word for")]
+
+/// Bytes that a processor's own cache holds: of less nothing needs to be asked for.
+pub(crate) const NEAR: usize = 1 << 20;
 
 /// A bit for each of sixteen bytes that is `byte`, the first one lowest.
 #[inline]
@@ -22,6 +25,32 @@ pub(crate) fn equal_bytes(bytes: &[u8; 16], byte: u8) -> u32 {
 #[cfg(any(not(target_arch = "x86_64"), miri, test))]
 fn equal_bytes_one_by_one(bytes: &[u8; 16], byte: u8) -> u32 {
     bytes.iter().enumerate().fold(0, |bits, (at, known)| bits | u32::from(*known == byte) << at)
+}
+
+/// The same of eight words of 32 bits.
+#[inline]
+pub(crate) fn equal_words(words: &[u32; 8], word: u32) -> u32 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: SSE2 is part of x86-64; 32 bytes are read of 32, in a way that asks for no alignment.
+    unsafe {
+        use std::arch::x86_64::{
+            __m128i, _mm_cmpeq_epi32, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32,
+            _mm_set1_epi32, _mm_setzero_si128,
+        };
+        let (all, word) = (std::ptr::from_ref(words).cast::<__m128i>(), _mm_set1_epi32(word.cast_signed()));
+        let first = _mm_cmpeq_epi32(_mm_loadu_si128(all), word);
+        let last = _mm_cmpeq_epi32(_mm_loadu_si128(all.add(1)), word);
+        // All bits of a word or none: narrowed to as many bytes they are what they were.
+        let bytes = _mm_packs_epi16(_mm_packs_epi32(first, last), _mm_setzero_si128());
+        _mm_movemask_epi8(bytes).cast_unsigned()
+    }
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    equal_words_one_by_one(words, word)
+}
+
+#[cfg(any(not(target_arch = "x86_64"), miri, test))]
+fn equal_words_one_by_one(words: &[u32; 8], word: u32) -> u32 {
+    words.iter().enumerate().fold(0, |bits, (at, known)| bits | u32::from(*known == word) << at)
 }
 
 /// Asks for the memory of a place of a slice, if there is one: whoever asks for that of many places before he reads the first waits for all
@@ -60,6 +89,20 @@ mod tests {
         // Those whose highest bit is set are no less than zero here.
         let all: [u8; 16] = std::array::from_fn(|at| at as u8 * 17);
         assert!((0..16).all(|at| equal_bytes(&all, at as u8 * 17) == 1 << at));
+    }
+
+    #[test]
+    fn words_are_found_as_one_by_one() {
+        let few = [0, 1, 2, 0xFF, 0x100, 0x7FFF_FFFF, 0x8000_0000, u32::MAX];
+        for number in 0..5000 {
+            let words: [u32; 8] =
+                std::array::from_fn(|at| few[(scrambled(number * 8 + at as u64) % (1 + number % 8)) as usize]);
+            for word in few {
+                let found = equal_words(&words, word);
+                assert_eq!(found, equal_words_one_by_one(&words, word), "{words:?} {word}");
+                assert!((0..8).all(|at| (found >> at & 1 == 1) == (words[at] == word)), "{words:?} {word}");
+            }
+        }
     }
 
     #[test]

@@ -22,14 +22,12 @@
 use std::cmp::Ordering;
 
 use super::hash::Word;
-use super::machine::ask_for;
+use super::machine::{NEAR, ask_for};
 
 /// Rows for a slot, on average.
 const ROWS_PER_SLOT: usize = 2;
 /// Runs of so many are sorted by insertion.
 const FEW: usize = 16;
-/// Keys of a run that are looked at together: of the runs that have a key, six in seven are not longer.
-const WINDOW: usize = 4;
 
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
@@ -130,6 +128,11 @@ impl<W: Word + Ord> Unchained<W> {
         self.rows.len()
     }
 
+    /// Whether looking for keys at random is waiting for memory, unless that is asked for.
+    pub(crate) fn is_far(&self) -> bool {
+        self.bytes() > NEAR
+    }
+
     /// Bytes that it holds.
     pub(crate) fn bytes(&self) -> usize {
         self.entries.capacity() * size_of::<Entry>()
@@ -178,25 +181,45 @@ impl<W: Word + Ord> Unchained<W> {
         Run { start: before.end, end }
     }
 
-    /// The places of a run that have a key: they lie side by side. Takes the same way for all short runs, since nobody can guess at
-    /// which of a few places a key is; of an empty one it reads what others read too.
+    /// A bit for each place of a short run that has a key; `None` of a long one, and of those at the very end. Takes the same way for all short
+    /// runs, since nobody can guess at which of a few places a key is; of an empty one it reads what others read too. Of the runs that have a key,
+    /// one in seven is longer than four, and one in a thousand than eight.
     #[inline]
-    pub(crate) fn same(&self, run: Run, key: W) -> Run {
+    fn places_in_few(&self, run: Run, key: W) -> Option<u32> {
         let length = run.end - run.start;
         let start = if length == 0 { 0 } else { run.start as usize };
-        if length as usize <= WINDOW
-            && let Some(window) = self.keys.get(start..start + WINDOW)
-        {
-            let mut same = 0_u32;
-            for (at, known) in window.iter().enumerate() {
-                same |= u32::from(*known == key) << at;
+        let few = self.keys.get(start..start + W::TOGETHER).filter(|_| length as usize <= W::TOGETHER)?;
+        Some(key.places_in(few) & ((1 << length) - 1))
+    }
+
+    /// The first place, where it is of so many behind the start of a run; the start itself where there is none.
+    #[inline]
+    fn first_of(run: Run, places: u32) -> u32 {
+        run.start + (places.trailing_zeros() & (W::TOGETHER as u32 - 1))
+    }
+
+    /// The places of a run that have a key: they lie side by side.
+    #[inline]
+    pub(crate) fn same(&self, run: Run, key: W) -> Run {
+        match self.places_in_few(run, key) {
+            Some(places) => {
+                let start = Self::first_of(run, places);
+                Run { start, end: start + places.count_ones() }
             }
-            same &= (1 << length) - 1;
-            // None at all is an empty run wherever it is.
-            let first = run.start + (same.trailing_zeros() & 3);
-            return Run { start: first, end: first + same.count_ones() };
+            None => self.same_of_many(run, key),
         }
-        self.same_of_many(run, key)
+    }
+
+    /// The place of a key that is there once, and whether it is there.
+    #[inline]
+    pub(crate) fn only(&self, run: Run, key: W) -> (u32, bool) {
+        match self.places_in_few(run, key) {
+            Some(places) => (Self::first_of(run, places), places != 0),
+            None => {
+                let same = self.same_of_many(run, key);
+                (same.start, same.start < same.end)
+            }
+        }
     }
 
     /// The same by halving: keys of a slot are in order.
@@ -282,6 +305,11 @@ mod tests {
         let places: Vec<u32> = same.collect();
         let exact = table.same(run, key);
         assert_eq!(places, (exact.start..exact.end).collect::<Vec<u32>>());
+        if table.is_once() {
+            let (place, is_there) = table.only(run, key);
+            assert_eq!(is_there.then_some(place), places.first().copied());
+            assert!(!is_there || table.rows(exact) == [table.row(place)]);
+        }
         let mut rows = table.rows(exact).to_vec();
         rows.sort_unstable();
         rows

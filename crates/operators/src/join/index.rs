@@ -33,6 +33,39 @@ pub(crate) struct Found {
     pub(crate) run: Run,
 }
 
+/// Pairs of rows where each key is there once: of the build side, and of the probe side in its order. The latter are not named where all of
+/// them have one.
+#[derive(Debug, Default)]
+pub(crate) struct Ones {
+    pub(crate) rows: Vec<u32>,
+    pub(crate) probed: Vec<u32>,
+    pub(crate) is_whole: bool,
+}
+
+impl Ones {
+    /// Makes room for the pairs of so many rows of the probe side.
+    fn begin(&mut self, rows: usize) {
+        self.rows.resize(rows, 0);
+        self.probed.resize(rows, 0);
+    }
+
+    /// There are so many pairs.
+    fn end(&mut self, count: usize) {
+        self.is_whole = count == self.rows.len();
+        self.rows.truncate(count);
+        self.probed.truncate(if self.is_whole { 0 } else { count });
+    }
+
+    /// Names the rows of the probe side, where that was left out.
+    pub(crate) fn name(&mut self) {
+        if self.probed.len() < self.rows.len() {
+            self.probed.clear();
+            // A batch has fewer than 2^32 rows.
+            self.probed.extend(0..self.rows.len() as u32);
+        }
+    }
+}
+
 /// How far somebody has come who puts pairs together: keys, and a place in the run of the next one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reached {
@@ -44,6 +77,9 @@ pub(crate) struct Reached {
 pub(crate) trait Index: Send + Sync {
     /// Finds keys. Rows that are not valid have none.
     fn find(&self, packed: &Packed, valid: Option<&NullBuffer>, found: &mut Vec<Found>);
+
+    /// Finds keys where each is there once, in the place of [`Self::find`]; whether it is so.
+    fn find_ones(&self, packed: &Packed, valid: Option<&NullBuffer>, ones: &mut Ones) -> bool;
 
     /// Puts pairs together, from where somebody has come, until there are so many or no more.
     fn pairs(&self, found: &[Found], reached: &mut Reached, count: usize, rows: &mut Vec<u32>, probed: &mut Vec<u32>);
@@ -132,6 +168,17 @@ impl<W: KeyWord> Index for Words<W> {
         parts.find(keys.len(), |row| self.hash(keys[row]), |_, run, _| run, valid, found);
     }
 
+    fn find_ones(&self, packed: &Packed, valid: Option<&NullBuffer>, ones: &mut Ones) -> bool {
+        let (keys, secret) = (W::of(&packed.keys), self.secret);
+        match &self.parts[..] {
+            parts if !parts.iter().all(Unchained::is_once) => return false,
+            [only] if only.is_far() => find_ones::<W, true>(|_| only, keys, secret, valid, ones),
+            [only] => find_ones::<W, false>(|_| only, keys, secret, valid, ones),
+            parts => find_ones::<W, true>(|hash| &parts[part_of(hash, self.bits)], keys, secret, valid, ones),
+        }
+        true
+    }
+
     fn pairs(&self, found: &[Found], reached: &mut Reached, count: usize, rows: &mut Vec<u32>, probed: &mut Vec<u32>) {
         let rows_of = |found: &Found, run: Run| self.parts[found.part as usize].rows(run);
         pairs(found, reached, count, rows, probed, rows_of);
@@ -179,17 +226,22 @@ impl<W: KeyWord> Parts<'_, W> {
         valid: Option<&NullBuffer>,
         found: &mut Vec<Found>,
     ) {
-        let mut places = [(0_u32, W::default(), Run::default()); TOGETHER];
+        let mut places = [(0_u32, W::default(), 0_u64, Run::default()); TOGETHER];
         for start in (0..rows).step_by(TOGETHER) {
-            let together = TOGETHER.min(rows - start);
-            // Each loop reads what it needs of all rows and decides nothing: the processor waits for all of it at once.
-            for (at, place) in places.iter_mut().enumerate().take(together) {
-                let (word, hash) = word(start + at);
-                let part = part_of(hash, self.bits);
-                *place = (part as u32, word, self.parts[part].run(hash));
+            let places = &mut places[..TOGETHER.min(rows - start)];
+            // Each loop asks for what the next one reads, and decides nothing: the processor waits for all of it at once.
+            for (row, (part, word_of, hash_of, _)) in (start..).zip(places.iter_mut()) {
+                (*word_of, *hash_of) = word(row);
+                *part = part_of(*hash_of, self.bits) as u32;
+                self.parts[*part as usize].ask_for_slot(*hash_of);
             }
-            let each = places[..together].iter().enumerate().map(|(at, (part, word, run))| {
-                let (row, table) = (start + at, &self.parts[*part as usize]);
+            for (part, _, hash, run) in places.iter_mut() {
+                let table = &self.parts[*part as usize];
+                *run = table.run(*hash);
+                table.ask_for_keys(*run);
+            }
+            let each = (start..).zip(places.iter()).map(|(row, (part, word, _, run))| {
+                let table = &self.parts[*part as usize];
                 Found { row: row as u32, part: *part, run: exact(table, table.same(*run, *word), row) }
             });
             keep(each, valid, found);
@@ -202,6 +254,46 @@ impl<W: KeyWord> Parts<'_, W> {
         let run = self.parts[part_of(hash, self.bits)].run(hash);
         run.start < run.end
     }
+}
+
+/// Finds words where each is there once, in the table of its hash. `IS_FAR` says whether memory is to be asked for.
+#[inline]
+fn find_ones<'a, W: KeyWord, const IS_FAR: bool>(
+    table_of: impl Fn(u64) -> &'a Unchained<W>,
+    keys: &[W],
+    secret: Secret,
+    valid: Option<&NullBuffer>,
+    ones: &mut Ones,
+) {
+    ones.begin(keys.len());
+    let (mut places, mut count) = ([(0_u64, Run::default()); TOGETHER], 0);
+    for (number, keys) in keys.chunks(TOGETHER).enumerate() {
+        let places = &mut places[..keys.len()];
+        if IS_FAR {
+            for ((hash, _), key) in places.iter_mut().zip(keys) {
+                *hash = key.hash(secret);
+                table_of(*hash).ask_for_slot(*hash);
+            }
+            for (hash, run) in places.iter_mut() {
+                let table = table_of(*hash);
+                *run = table.run(*hash);
+                table.ask_for_keys(*run);
+            }
+        } else {
+            for ((hash, run), key) in places.iter_mut().zip(keys) {
+                *hash = key.hash(secret);
+                *run = table_of(*hash).run(*hash);
+            }
+        }
+        for ((row, key), (hash, run)) in (number * TOGETHER..).zip(keys).zip(places.iter()) {
+            let table = table_of(*hash);
+            let (place, is_there) = table.only(*run, *key);
+            // Written one over the other, as in `keep`.
+            (ones.rows[count], ones.probed[count]) = (table.row(place), row as u32);
+            count += usize::from(is_there && valid.is_none_or(|valid| valid.is_valid(row)));
+        }
+    }
+    ones.end(count);
 }
 
 /// Keeps of up to [`TOGETHER`] rows those that have a key that is there: written one over the other, since whether a row has is
@@ -318,6 +410,11 @@ impl Index for Texts {
         parts.find(packed.len(), |row| self.hash(keys.get(row)), exact, valid, found);
     }
 
+    /// Half a hash that is there once says little of its key.
+    fn find_ones(&self, _: &Packed, _: Option<&NullBuffer>, _: &mut Ones) -> bool {
+        false
+    }
+
     fn pairs(&self, found: &[Found], reached: &mut Reached, count: usize, rows: &mut Vec<u32>, probed: &mut Vec<u32>) {
         let rows_of = |found: &Found, run: Run| self.parts[found.part as usize].rows(run);
         pairs(found, reached, count, rows, probed, rows_of);
@@ -364,6 +461,28 @@ impl<W: KeyWord> Index for Numbers<W> {
             });
             keep(each, valid, found);
         }
+    }
+
+    fn find_ones(&self, packed: &Packed, valid: Option<&NullBuffer>, ones: &mut Ones) -> bool {
+        let keys = W::of(&packed.keys);
+        ones.rows.clear();
+        ones.rows.extend(keys.iter().map(|key| self.table.row(key.widen() as u64)));
+        // As a rule all are there.
+        let missing = ones.rows.iter().filter(|row| **row == NOBODY).count();
+        if missing == 0 && valid.is_none() {
+            ones.probed.clear();
+            ones.is_whole = true;
+            return true;
+        }
+        ones.begin(keys.len());
+        let mut count = 0;
+        for row in 0..keys.len() {
+            let found = ones.rows[row];
+            (ones.rows[count], ones.probed[count]) = (found, row as u32);
+            count += usize::from(found != NOBODY && valid.is_none_or(|valid| valid.is_valid(row)));
+        }
+        ones.end(count);
+        true
     }
 
     fn pairs(&self, found: &[Found], reached: &mut Reached, count: usize, rows: &mut Vec<u32>, probed: &mut Vec<u32>) {

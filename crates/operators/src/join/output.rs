@@ -7,6 +7,7 @@ use arrow::array::{
     Array, ArrayRef, ArrowPrimitiveType, AsArray, BooleanArray, PrimitiveArray, RecordBatch, RecordBatchOptions,
     UInt32Array, new_null_array,
 };
+use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::{BatchCoalescer, interleave, take};
 use arrow::datatypes::{
     DataType, Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, SchemaRef,
@@ -17,12 +18,30 @@ use datafusion_common::{Result, internal_err};
 use super::build::Built;
 use super::chunk::place_of;
 use super::spec::Source;
+use crate::hash_table::machine::{NEAR, ask_for};
 
 /// Rows of the probe side.
 #[derive(Clone, Copy)]
 pub(crate) struct Probed<'a> {
     pub(crate) batch: &'a RecordBatch,
     pub(crate) keys: &'a [ArrayRef],
+}
+
+/// Which rows of the probe side are meant.
+#[derive(Clone, Copy)]
+pub(crate) enum Picked<'a> {
+    /// As many as there are, from one on.
+    From(usize),
+    Rows(&'a UInt32Array),
+}
+
+impl<'a> Picked<'a> {
+    /// These rows of a batch of so many. Where each row has one match, as those of a key that is declared have, they are all of them.
+    pub(crate) fn of(rows: &'a UInt32Array, batch_rows: usize) -> Self {
+        let is_in_place = |(place, row): (usize, &u32)| *row as usize == place;
+        let is_whole = rows.len() == batch_rows && rows.values().iter().enumerate().all(is_in_place);
+        if is_whole { Self::From(0) } else { Self::Rows(rows) }
+    }
 }
 
 /// The two sides of some rows; of one that is not there all columns are NULL.
@@ -32,7 +51,7 @@ pub(crate) struct Sides<'a> {
     /// The keys of rows that have no other side.
     pub(crate) left_keys: Option<&'a [ArrayRef]>,
     /// With the rows of it that are meant.
-    pub(crate) right: Option<(Probed<'a>, &'a UInt32Array)>,
+    pub(crate) right: Option<(Probed<'a>, Picked<'a>)>,
     pub(crate) marks: Option<BooleanArray>,
 }
 
@@ -44,13 +63,12 @@ impl Sides<'_> {
     pub(crate) fn batch(&self, built: &Built, schema: &SchemaRef, sources: &[Source]) -> Result<RecordBatch> {
         let mut places = Vec::new();
         let mut columns = Vec::with_capacity(sources.len());
-        // Where each row has one match, as those of a key that is declared have, columns are taken as they are.
-        let is_whole = self.right.is_some_and(|(probed, rows)| {
-            rows.len() == probed.batch.num_rows()
-                && rows.values().iter().enumerate().all(|(place, row)| *row as usize == place)
-        });
-        let of_right = |array: &ArrayRef, rows: &UInt32Array| -> Result<ArrayRef> {
-            if is_whole { Ok(Arc::clone(array)) } else { Ok(take(array, rows, None)?) }
+        let of_right = |array: &ArrayRef, rows: Picked<'_>| -> Result<ArrayRef> {
+            Ok(match rows {
+                Picked::From(0) if array.len() == self.count => Arc::clone(array),
+                Picked::From(start) => array.slice(start, self.count),
+                Picked::Rows(rows) => take(array, rows, None)?,
+            })
         };
         for (source, field) in sources.iter().zip(schema.fields()) {
             columns.push(match (source, self.left, self.right) {
@@ -92,21 +110,38 @@ fn gather(chunks: &[ArrayRef], rows: &[u32], places: &mut Vec<(usize, usize)>) -
     Ok(interleave(&chunks, places)?)
 }
 
-/// The same of numbers without NULLs; `None` of others.
+/// Rows that are asked for together.
+const TOGETHER: usize = 64;
+
+/// The same of numbers; `None` of others.
 fn gather_numbers(chunks: &[ArrayRef], rows: &[u32]) -> Option<ArrayRef> {
     fn of<T: ArrowPrimitiveType>(chunks: &[ArrayRef], rows: &[u32]) -> Option<ArrayRef> {
-        let values = chunks.iter().map(|chunk| {
-            let chunk = chunk.as_primitive_opt::<T>().filter(|chunk| chunk.null_count() == 0)?;
-            Some(&chunk.values()[..])
+        let arrays: Vec<&PrimitiveArray<T>> =
+            chunks.iter().map(|chunk| chunk.as_primitive_opt::<T>()).collect::<Option<_>>()?;
+        let values: Vec<&[T::Native]> = arrays.iter().map(|array| &array.values()[..]).collect();
+        let is_far = arrays.iter().map(|array| array.len()).sum::<usize>() * size_of::<T::Native>() > NEAR;
+        let mut gathered: Vec<T::Native> = Vec::with_capacity(rows.len());
+        for together in rows.chunks(TOGETHER) {
+            if is_far {
+                for row in together {
+                    let (chunk, place) = place_of(*row);
+                    ask_for(values[chunk], place);
+                }
+            }
+            gathered.extend(together.iter().map(|row| {
+                let (chunk, place) = place_of(*row);
+                values[chunk][place]
+            }));
+        }
+        let has_nulls = arrays.iter().any(|array| array.null_count() > 0);
+        let nulls = has_nulls.then(|| {
+            NullBuffer::new(BooleanBuffer::collect_bool(rows.len(), |at| {
+                let (chunk, place) = place_of(rows[at]);
+                arrays[chunk].is_valid(place)
+            }))
         });
-        let values: Vec<&[T::Native]> = values.collect::<Option<_>>()?;
-        let gathered = rows.iter().map(|row| {
-            let (chunk, place) = place_of(*row);
-            values[chunk][place]
-        });
-        let gathered: Vec<T::Native> = gathered.collect();
         let data_type = chunks.first()?.data_type().clone();
-        Some(Arc::new(PrimitiveArray::<T>::new(gathered.into(), None).with_data_type(data_type)))
+        Some(Arc::new(PrimitiveArray::<T>::new(gathered.into(), nulls).with_data_type(data_type)))
     }
     match chunks.first()?.data_type() {
         DataType::Int16 => of::<Int16Type>(chunks, rows),

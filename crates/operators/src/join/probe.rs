@@ -10,8 +10,8 @@ use arrow::buffer::BooleanBuffer;
 use datafusion_common::Result;
 
 use super::build::Built;
-use super::index::{Cursor, Found, Reached, pairs};
-use super::output::{Output, Probed, Sides};
+use super::index::{Cursor, Found, Ones, Reached, pairs};
+use super::output::{Output, Picked, Probed, Sides};
 use super::spec::{Alone, Source, Spec};
 use crate::hash_table::keys::{Keys, Packed};
 use crate::hash_table::unchained::Run;
@@ -27,6 +27,8 @@ struct Looked {
     /// Of what was found, how many have a key; those behind have none that is not NULL.
     with_keys: usize,
     reached: Reached,
+    /// Pairs of the keys that are there once which have been given out.
+    ones_done: usize,
     /// Which rows have a match, where that is of interest.
     matched: Vec<bool>,
 }
@@ -39,6 +41,7 @@ pub(crate) struct Probe {
     current: Option<Looked>,
     /// Kept to be used again, and charged.
     found: Vec<Found>,
+    ones: Ones,
     rows: Vec<u32>,
     probed: Vec<u32>,
     charge: Charge,
@@ -57,6 +60,7 @@ impl Probe {
             batch_rows,
             current: None,
             found: Vec::new(),
+            ones: Ones::default(),
             rows: Vec::new(),
             probed: Vec::new(),
             charge,
@@ -78,8 +82,10 @@ impl Probe {
     /// # Errors
     /// Where a batch has more bytes of keys than 32 bits count.
     pub(crate) fn begin(&mut self, batch: RecordBatch, keys: Vec<ArrayRef>) -> Result<()> {
-        let Self { spec, built, found, .. } = self;
+        let Self { spec, built, found, ones, .. } = self;
         found.clear();
+        ones.rows.clear();
+        ones.probed.clear();
         let findable = spec.findable(&keys);
         if spec.null_aware && batch.num_rows() > 0 {
             spec.see(&built.seen, &findable);
@@ -89,7 +95,9 @@ impl Probe {
         }
         let packed: Packed = spec.packing.pack(&keys)?;
         let nulls = findable.as_ref().or(packed.nulls.as_ref());
-        built.index.find(&packed, nulls, found);
+        if !built.index.find_ones(&packed, nulls, ones) {
+            built.index.find(&packed, nulls, found);
+        }
         let with_keys = found.len();
         if let (true, Some(nulls), false) = (spec.null_is_equal, nulls, built.nulls.is_empty()) {
             let run = Run { start: 0, end: built.nulls.len() as u32 };
@@ -97,10 +105,14 @@ impl Probe {
             found.extend(rows.map(|(row, _)| Found { row: row as u32, part: NULLS, run }));
         }
         let matched = if spec.right_alone() == Alone::Nothing { 0 } else { batch.num_rows() };
-        let bytes = packed.held() + found.capacity() * size_of::<Found>() + 2 * self.batch_rows * size_of::<u32>();
+        if matched > 0 || spec.filter.is_some() {
+            ones.name();
+        }
+        let of_pairs = ones.rows.capacity() + ones.probed.capacity() + 2 * self.batch_rows;
+        let bytes = packed.held() + found.capacity() * size_of::<Found>() + of_pairs * size_of::<u32>();
         self.charge.settle(bytes + matched);
-        let reached = Reached::default();
-        self.current = Some(Looked { batch, keys, with_keys, reached, matched: vec![false; matched] });
+        let (reached, ones_done) = (Reached::default(), 0);
+        self.current = Some(Looked { batch, keys, with_keys, reached, ones_done, matched: vec![false; matched] });
         Ok(())
     }
 
@@ -112,6 +124,10 @@ impl Probe {
         let Some(mut looked) = self.current.take() else { return Ok(true) };
         if self.spec.filter.is_none() && !self.spec.gives_pairs() {
             self.note_keys(&mut looked);
+        } else if looked.ones_done < self.ones.rows.len() {
+            self.ones(&mut looked)?;
+            self.current = Some(looked);
+            return Ok(false);
         } else if looked.reached.keys < self.found.len() {
             self.pairs(&mut looked)?;
             self.current = Some(looked);
@@ -132,13 +148,17 @@ impl Probe {
 
     /// Notes who has a match, where any match will do.
     fn note_keys(&mut self, looked: &mut Looked) {
-        let Self { spec, built, found, rows, .. } = self;
+        let Self { spec, built, found, ones, rows, .. } = self;
         if !looked.matched.is_empty() {
+            ones.probed.iter().for_each(|row| looked.matched[*row as usize] = true);
             found.iter().for_each(|found| looked.matched[found.row as usize] = true);
         }
         if spec.left_alone() == Alone::Nothing {
             return;
         }
+        ones.rows.iter().for_each(|row| {
+            built.note(*row);
+        });
         for found in found {
             // All rows of a key are noted together, by whom the first was new to.
             let mut from = found.run.start;
@@ -159,9 +179,24 @@ impl Probe {
         }
     }
 
+    /// Some pairs of rows whose keys are there once.
+    fn ones(&mut self, looked: &mut Looked) -> Result<()> {
+        let Self { ones, rows, probed, batch_rows, .. } = self;
+        rows.clear();
+        probed.clear();
+        let start = looked.ones_done;
+        let end = ones.rows.len().min(start + *batch_rows);
+        looked.ones_done = end;
+        rows.extend_from_slice(&ones.rows[start..end]);
+        probed.extend_from_slice(ones.probed.get(start..end).unwrap_or_default());
+        // Unless a condition leaves some out.
+        let is_row_by_row = ones.is_whole && self.spec.filter.is_none();
+        self.put(looked, is_row_by_row.then_some(start))
+    }
+
     /// Some pairs of rows with equal keys.
     fn pairs(&mut self, looked: &mut Looked) -> Result<()> {
-        let Self { spec, built, found, rows, probed, batch_rows, .. } = self;
+        let Self { built, found, rows, probed, batch_rows, .. } = self;
         rows.clear();
         probed.clear();
         let Looked { with_keys, reached, .. } = looked;
@@ -173,6 +208,13 @@ impl Probe {
                 &built.nulls[run.start as usize..run.end as usize]
             });
         }
+        self.put(looked, None)
+    }
+
+    /// What comes of the pairs that have been put together. Those of all rows of the probe side from `row_by_row` on need not be named, where
+    /// nobody asks for them.
+    fn put(&mut self, looked: &mut Looked, row_by_row: Option<usize>) -> Result<()> {
+        let Self { spec, built, rows, probed, .. } = self;
         if let Some(filter) = &spec.filter {
             let right = UInt32Array::from(probed.clone());
             let of_probe = Probed { batch: &looked.batch, keys: &looked.keys };
@@ -180,7 +222,7 @@ impl Probe {
                 count: rows.len(),
                 left: Some(rows),
                 left_keys: None,
-                right: Some((of_probe, &right)),
+                right: Some((of_probe, Picked::of(&right, looked.batch.num_rows()))),
                 marks: None,
             };
             let batch = sides.batch(built, &filter.schema, &filter.columns)?;
@@ -206,12 +248,16 @@ impl Probe {
         }
         if spec.gives_pairs() && !rows.is_empty() {
             let right = UInt32Array::from(probed.clone());
+            let picked = match row_by_row {
+                Some(start) => Picked::From(start),
+                None => Picked::of(&right, looked.batch.num_rows()),
+            };
             let of_probe = Probed { batch: &looked.batch, keys: &looked.keys };
             let sides = Sides {
                 count: rows.len(),
                 left: Some(rows),
                 left_keys: None,
-                right: Some((of_probe, &right)),
+                right: Some((of_probe, picked)),
                 marks: None,
             };
             self.output.push(&sides.batch(built, &spec.schema, &spec.columns)?)?;
@@ -235,9 +281,10 @@ impl Probe {
         if rows.is_empty() {
             return Ok(());
         }
-        let right = UInt32Array::from(rows);
+        let (count, right) = (rows.len(), UInt32Array::from(rows));
         let of_probe = Probed { batch, keys };
-        let sides = Sides { count: right.len(), left: None, left_keys: None, right: Some((of_probe, &right)), marks };
+        let right = Some((of_probe, Picked::of(&right, batch.num_rows())));
+        let sides = Sides { count, left: None, left_keys: None, right, marks };
         self.output.push(&sides.batch(&self.built, &self.spec.schema, &self.spec.columns)?)
     }
 }
