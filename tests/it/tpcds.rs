@@ -40,7 +40,7 @@ fn tpcds_answers_are_the_same_by_all_operators_and_with_little_memory() {
     let connection = server.connection_string();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let faults = runtime.block_on(async {
-        let own = connect(&connection, &["SET join_operators = 'own'"]).await.unwrap();
+        let own = connect(&connection, &[]).await.unwrap();
         load(&own).await.unwrap();
         let stock = connect(&connection, &["SET operators = 'stock'"]).await.unwrap();
         let mut faults = Vec::new();

@@ -90,7 +90,7 @@ pub struct Engine {
 }
 
 /// Whose operators plans are made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Operators {
     /// Of groups.
     pub groups: Whose,
@@ -98,17 +98,11 @@ pub struct Operators {
     pub joins: Whose,
 }
 
-impl Default for Operators {
-    fn default() -> Self {
-        // How fast ours join has not been measured yet.
-        Self { groups: Whose::Own, joins: Whose::Stock }
-    }
-}
-
 /// Whose an operator is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Whose {
     /// Ours where it applies.
+    #[default]
     Own,
     /// DataFusion's, to compare with.
     Stock,

@@ -317,7 +317,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast, and in how much memory, are rows counted by a key that has very many values?",
         door: Door::Text,
         needs_store: true,
-        sizes: &["rows", "items", "unique-percent", "ids"],
+        sizes: &["rows", "items", "unique-percent", "ids", "operators"],
         make: analytic::hash_build,
     },
     Kind {
@@ -325,7 +325,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast, and in how much memory, are many rows joined with fewer by a key?",
         door: Door::Text,
         needs_store: true,
-        sizes: &["rows", "items", "unique-percent", "ids", "duplicates", "joins"],
+        sizes: &["rows", "items", "unique-percent", "ids", "duplicates", "operators"],
         make: analytic::hash_probe,
     },
     Kind {
@@ -333,7 +333,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast, and in how much memory, is each of the 22 queries of TPC-H answered?",
         door: Door::Text,
         needs_store: true,
-        sizes: &["scale"],
+        sizes: &["scale", "operators"],
         make: analytic::tpch,
     },
     Kind {
@@ -341,7 +341,7 @@ pub(crate) const KINDS: &[Kind] = &[
         question: "How fast, and in how much memory, is each of the 99 queries of TPC-DS answered?",
         door: Door::Text,
         needs_store: true,
-        sizes: &["scale"],
+        sizes: &["scale", "operators"],
         make: analytic::tpcds,
     },
 ];

@@ -110,15 +110,25 @@ pub(crate) enum Ids {
     Reversed,
 }
 
-/// Whose operators join in Ashlar.
+/// Whose operators make groups and join in Ashlar.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Joins {
+pub(crate) enum Operators {
     /// As the server does of itself.
     #[default]
     Usual,
-    /// The server's own: `SET join_operators = 'own'`.
-    Own,
+    /// The engine's: `SET operators = 'stock'`.
+    Stock,
+}
+
+impl Operators {
+    /// What a connection to Ashlar says first.
+    pub(crate) fn on_ashlar(self) -> &'static [&'static str] {
+        match self {
+            Self::Usual => &[],
+            Self::Stock => &["SET operators = 'stock'"],
+        }
+    }
 }
 
 /// How large a workload is; what is not given has the workload's default.
@@ -202,9 +212,9 @@ pub(crate) struct Sizes {
     /// Rows of the smaller table of hash-probe for each id, instead of --unique-percent [default: 1].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) duplicates: Option<u32>,
-    /// Whose operators join in Ashlar, of hash-probe; other targets have their own [default: usual].
+    /// Whose operators make groups and join in Ashlar; other targets have their own [default: usual].
     #[arg(long, value_name = "NAME")]
-    pub(crate) joins: Option<Joins>,
+    pub(crate) operators: Option<Operators>,
     /// tpch: the scale factor, which is about gigabytes, from 0.001 to 100 [default: 0.1]; tpcb: branches of the bank, each with ten
     /// tellers and 100,000 accounts, from 1 to 10000 [default: 10].
     #[arg(long, value_name = "FACTOR", value_parser = scale)]
@@ -247,7 +257,7 @@ impl Sizes {
             ("unique-percent", self.unique_percent.is_some()),
             ("ids", self.ids.is_some()),
             ("duplicates", self.duplicates.is_some()),
-            ("joins", self.joins.is_some()),
+            ("operators", self.operators.is_some()),
             ("scale", self.scale.is_some()),
             ("columns", self.columns.is_some()),
             ("protocol", self.protocol.is_some()),

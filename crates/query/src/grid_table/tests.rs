@@ -41,14 +41,14 @@ fn scanned(plan: &Arc<dyn ExecutionPlan>, table: &str) -> usize {
 
 #[test]
 fn rows_without_a_partner_do_not_leave_the_scan() {
-    let stock = testing::engine_with(&[
+    let own = testing::engine_with(&[
         "CREATE TABLE large (id integer PRIMARY KEY, k integer, t text, d date)",
         "CREATE TABLE small (w integer, t text, d date)",
         "INSERT INTO large SELECT i, nullif(i, 77), 'text ' || i, date '2020-01-01' + i FROM generate_series(1, 20000) AS g(i)",
         "INSERT INTO small SELECT i * 50, 'text ' || i * 50, date '2020-01-01' + i * 50 FROM generate_series(1, 300) AS g(i)",
         "INSERT INTO small VALUES (NULL, NULL, NULL), (50, 'text 50', date '2020-02-20')",
     ]);
-    let own = stock.of_session(Zone::Utc, Operators { joins: Whose::Own, ..Operators::default() }).unwrap();
+    let stock = own.of_session(Zone::Utc, Operators { joins: Whose::Stock, ..Operators::default() }).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     // With the most rows of the large table that may leave its scan, or, where that is most of them, the least.
     for (sql, most) in [

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::super::sizes::{Ids, Joins, Sizes};
+use super::super::sizes::{Ids, Sizes};
 use super::{Lines, Query, Questions, Table};
 use crate::door::text::Rows;
 use crate::numbers::mix;
@@ -181,7 +181,6 @@ pub(super) struct Probe {
     rows: u64,
     unique_percent: u32,
     duplicates: Option<u32>,
-    joins: Joins,
     ids: Ids,
     items: Doubled,
     /// The pairs, and of all of them the quantity times the price, in quarters.
@@ -243,7 +242,6 @@ pub(super) fn probe(sizes: &Sizes) -> Result<Probe> {
         rows,
         unique_percent,
         duplicates: sizes.duplicates,
-        joins: sizes.joins.unwrap_or_default(),
         ids: sizes.ids.unwrap_or_default(),
         items: match sizes.duplicates {
             Some(copies) => Doubled::each(items, copies),
@@ -437,12 +435,7 @@ impl Questions for Probe {
             ("unique_percent", json!(self.unique_percent)),
             ("ids", json!(self.ids)),
             ("duplicates", json!(self.duplicates.unwrap_or(1))),
-            ("joins", json!(self.joins)),
         ])
-    }
-
-    fn on_ashlar(&self) -> &[&'static str] {
-        if self.joins == Joins::Own { &["SET join_operators = 'own'"] } else { &[] }
     }
 }
 
@@ -560,13 +553,12 @@ mod tests {
 
     #[test]
     fn items_may_have_each_id_several_times() {
-        let wanted = Sizes { duplicates: Some(4), joins: Some(Joins::Own), ..sizes(2000, 92, None, Ids::Hashed) };
+        let wanted = Sizes { duplicates: Some(4), ..sizes(2000, 92, None, Ids::Hashed) };
         let probe = probe(&wanted).unwrap();
         let mut counts: HashMap<String, u64> = HashMap::new();
         lines(&probe, 1).into_iter().for_each(|item| *counts.entry(item[0].clone()).or_default() += 1);
         assert!(counts.len() == 23 && counts.values().all(|count| *count == 4), "{counts:?}");
         assert_eq!((probe.parameters()["duplicates"].clone(), probe.expected().0), (json!(4), 8000));
-        assert_eq!(probe.on_ashlar(), ["SET join_operators = 'own'"]);
         assert!(super::probe(&Sizes { unique_percent: Some(5), ..wanted }).is_err());
     }
 

@@ -15,10 +15,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::sizes::Sizes;
+use super::sizes::{Operators, Sizes};
 use super::{Place, Progress, Workload};
 use crate::door::text::{Rows, TextClient};
 use crate::load::{Answer, Caller};
@@ -80,16 +80,12 @@ trait Questions: Send + Sync {
         &[]
     }
 
-    /// What a connection to Ashlar says first.
-    fn on_ashlar(&self) -> &[&'static str] {
-        &[]
-    }
-
     fn parameters(&self) -> BTreeMap<String, Value>;
 }
 
 struct Analytic {
     questions: Arc<dyn Questions>,
+    operators: Operators,
     files: Mutex<Files>,
 }
 
@@ -102,7 +98,7 @@ struct Files {
 }
 
 pub(super) fn hash_build(sizes: &Sizes) -> Result<Box<dyn Workload>> {
-    workload(hash::build(sizes)?)
+    workload(hash::build(sizes)?, sizes)
 }
 
 /// The ids of the rows of `hash-build`, as they are written, in their order.
@@ -113,19 +109,20 @@ pub(crate) fn hash_build_keys(sizes: &Sizes) -> Result<Vec<u32>> {
 }
 
 pub(super) fn hash_probe(sizes: &Sizes) -> Result<Box<dyn Workload>> {
-    workload(hash::probe(sizes)?)
+    workload(hash::probe(sizes)?, sizes)
 }
 
 pub(super) fn tpcds(sizes: &Sizes) -> Result<Box<dyn Workload>> {
-    workload(tpcds::tpcds(sizes)?)
+    workload(tpcds::tpcds(sizes)?, sizes)
 }
 
 pub(super) fn tpch(sizes: &Sizes) -> Result<Box<dyn Workload>> {
-    workload(tpch::tpch(sizes)?)
+    workload(tpch::tpch(sizes)?, sizes)
 }
 
-fn workload(questions: impl Questions + 'static) -> Result<Box<dyn Workload>> {
-    Ok(Box::new(Analytic { questions: Arc::new(questions), files: Mutex::default() }))
+fn workload(questions: impl Questions + 'static, sizes: &Sizes) -> Result<Box<dyn Workload>> {
+    let operators = sizes.operators.unwrap_or_default();
+    Ok(Box::new(Analytic { questions: Arc::new(questions), operators, files: Mutex::default() }))
 }
 
 impl Workload for Analytic {
@@ -190,7 +187,7 @@ impl Workload for Analytic {
         if let TextClient::Pg(client) = &mut client
             && !place.postgres
         {
-            for statement in self.questions.on_ashlar() {
+            for statement in self.operators.on_ashlar() {
                 client.query(statement)?;
             }
         }
@@ -206,7 +203,9 @@ impl Workload for Analytic {
     }
 
     fn parameters(&self) -> BTreeMap<String, Value> {
-        self.questions.parameters()
+        let mut parameters = self.questions.parameters();
+        parameters.insert("operators".to_owned(), json!(self.operators));
+        parameters
     }
 }
 

@@ -75,7 +75,7 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("is_superuser", "on", Rule::Fixed, true),
     ("jit", "off", Rule::Bool, false),
     // Ours: whose operators join, where `operators` is not 'stock'.
-    ("join_operators", "stock", Rule::OneOf(&["own", "stock"]), false),
+    ("join_operators", "own", Rule::OneOf(&["own", "stock"]), false),
     ("lock_timeout", "0", Rule::Milliseconds, false),
     // -1 for no limit.
     (LOG_MIN_DURATION, "-1", Rule::Milliseconds, false),
