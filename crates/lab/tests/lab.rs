@@ -141,6 +141,7 @@ fn every_sql_workload_is_answered_rightly() {
         &["sql-json-sum"],
         &["sql-value"],
         &["sql-join", "--join-rows", "300"],
+        &["sql-group"],
         &["query-range"],
     ]
     .into_iter()
@@ -244,6 +245,7 @@ fn servers_answer_every_workload_rightly() {
         &["sql-json-sum", "--rows", "2000", "--field", "parameter"],
         &["sql-value", "--rows", "5000", "--index", "hash"],
         &["sql-join", "--rows", "5000", "--join-rows", "300"],
+        &["sql-group", "--rows", "500", "--columns", "pair"],
         &["query-range", "--rows", "5000"],
         &["tpcb", "--scale", "1"],
         &["kv-mixed", "--keys", "500", "--value-shape", "structured", "--pipeline", "3"],

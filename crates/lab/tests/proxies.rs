@@ -64,9 +64,17 @@ fn transactions_are_done_by_ashlar_before_two_servers_and_before_one() {
 #[test]
 fn rows_are_asked_for_through_ashlar_as_a_proxy() {
     let names = ["ashlar-proxy", "postgres-0", "postgres-1"];
-    for workload in
-        ["sql-key", "sql-update", "sql-sum", "sql-count", "sql-range", "sql-fetch", "sql-join", "query-range"]
-    {
+    for workload in [
+        "sql-key",
+        "sql-update",
+        "sql-sum",
+        "sql-count",
+        "sql-range",
+        "sql-fetch",
+        "sql-join",
+        "sql-group",
+        "query-range",
+    ] {
         let range: &[&str] = if workload.ends_with("range") { &["--range-rows", "20"] } else { &[] };
         let mut words = vec![workload, "--rows", "2000"];
         words.extend(range);

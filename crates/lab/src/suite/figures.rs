@@ -34,7 +34,8 @@ pub(super) fn of(row: &Row, steps: &Steps, keys: Option<&[u32]>) -> Result<Shape
         Shown::Times => times(steps, row.of, Measure::Mean),
         Shown::Cpu => times(steps, row.of, Measure::CpuPerOperation),
         Shown::Threads { from, to } => threads(steps, row.of, from, to),
-        Shown::Steps { names } => one_and_next(steps, row.of, names),
+        Shown::Steps { names } => one_and_next(steps, row.of, names, rate, |one| Some(one.operations_per_second)),
+        Shown::StepTimes { names } => one_and_next(steps, row.of, names, time, |one| Measure::Mean.of(one)),
         Shown::Tails { names } => tails(steps, row.of, names),
         Shown::Entries { after } => entries(steps, row.of, after),
         Shown::Change { from, to } => change(steps, row.of, from, to),
@@ -246,11 +247,16 @@ fn first_of(steps: &Steps, step: &str, figure: impl Fn(&Run, &Measurement) -> Op
     contenders(steps, &[step], figure).into_iter().next()
 }
 
-fn one_and_next(steps: &Steps, of: &[&str], names: [&str; 2]) -> Shape {
-    let rate_of = |step: &str| first_of(steps, step, |_, one| Some(one.operations_per_second));
-    let all: Vec<Option<Contender>> = of.iter().map(|step| rate_of(step)).collect();
+fn one_and_next(
+    steps: &Steps,
+    of: &[&str],
+    names: [&str; 2],
+    shown: fn(f64) -> String,
+    measured: fn(&Measurement) -> Option<f64>,
+) -> Shape {
+    let all: Vec<Option<Contender>> = of.iter().map(|step| first_of(steps, step, |_, one| measured(one))).collect();
     let named = all.iter().zip(names).map(|(one, name)| match one {
-        Some(one) => figure(&Contender { name: name.to_owned(), ..one.clone() }, rate),
+        Some(one) => figure(&Contender { name: name.to_owned(), ..one.clone() }, shown),
         None => format!("{name} {NO_FIGURE}"),
     });
     let figures = named.collect();

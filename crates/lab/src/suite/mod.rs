@@ -80,6 +80,8 @@ pub(crate) enum Shown {
     Threads { from: u32, to: u32 },
     /// What the first target has in one step and in the next.
     Steps { names: [&'static str; 2] },
+    /// Mean latency of the first target in one step and in the next; how much longer it takes in the next.
+    StepTimes { names: [&'static str; 2] },
     /// Latencies of the first target in one step and in the next.
     Tails { names: [&'static str; 2] },
     /// Bytes of an entry after this step of the workload.
@@ -146,6 +148,8 @@ impl Length {
             "keys" => self.pick(2_000, 100_000, 1_000_000),
             "rows" => self.pick(5_000, 1_000_000, 10_000_000),
             "many" => self.pick(5_000, 1_000_000, 1_000_000),
+            "quarter" => self.pick(1_250, 250_000, 2_500_000),
+            "four-quarters" => self.pick(5_000, 1_000_000, 10_000_000),
             "few" => self.pick(1_000, 100_000, 100_000),
             "documents" => self.pick(1_000, 100_000, 1_000_000),
             "sales" => self.pick(20_000, 1_000_000, 10_000_000),

@@ -33,7 +33,7 @@ pub(super) const TPCC: Suite = Suite {
 /// Rows by their key through proxies.
 pub(super) const PROXY: Suite = Suite {
     name: "proxy",
-    about: "Rows by their key on PostgreSQL directly, through a null relay, PgBouncer and Ashlar as a proxy: throughput, CPU, latency, many connections",
+    about: "Rows by their key on PostgreSQL directly, through a null relay, PgBouncer and Ashlar as a proxy: throughput, CPU, latency, many connections; groups and joins over four shards",
     wanted: "wanted",
     groups: &[
         Group {
@@ -98,6 +98,68 @@ pub(super) const PROXY: Suite = Suite {
                 wanted: COST,
                 of: &["update"],
                 shown: Shown::RatesOfFirst,
+            }],
+        },
+        Group {
+            name: "text",
+            long: false,
+            steps: &[Step {
+                name: "key",
+                words: "sql-key --rows {many} --threads 16 --protocol text --target pgbench=postgres,pgbench=relay,pgbench=pgbouncer,pgbench=ashlar-proxy,pgbench=ashlar-proxy-2",
+            }],
+            rows: &[
+                Row {
+                    what: "one of {many} rows by its key as plain text, which is parsed and routed, 16 connections (pgbench)",
+                    wanted: COST,
+                    of: &["key"],
+                    shown: Shown::RatesOfFirst,
+                },
+                Row {
+                    what: "CPU for each of these, of PostgreSQL and of what is before it",
+                    wanted: COST,
+                    of: &["key"],
+                    shown: Shown::Cpu,
+                },
+            ],
+        },
+        Group {
+            name: "groups",
+            long: false,
+            steps: &[
+                Step {
+                    name: "part",
+                    words: "sql-group --rows {quarter} --columns narrow --threads 4 --server-cores 0,1 --target postgres",
+                },
+                Step {
+                    name: "whole",
+                    words: "sql-group --rows {four-quarters} --columns narrow --threads 1 --server-cores 0,1 --target ashlar-proxy-4",
+                },
+            ],
+            rows: &[Row {
+                what: "a thousand groups of {four-quarters} rows on four shards, beside those of a quarter of the rows for each of four clients of one PostgreSQL, on two cores",
+                wanted: "<= 1.5 x",
+                of: &["part", "whole"],
+                shown: Shown::StepTimes { names: ["a quarter, four at once", "all through Ashlar"] },
+            }],
+        },
+        Group {
+            name: "join",
+            long: false,
+            steps: &[
+                Step {
+                    name: "part",
+                    words: "sql-join --rows {quarter} --join-rows 250 --threads 4 --server-cores 0,1 --target postgres",
+                },
+                Step {
+                    name: "whole",
+                    words: "sql-join --rows {four-quarters} --join-rows 1000 --threads 1 --server-cores 0,1 --target ashlar-proxy-4",
+                },
+            ],
+            rows: &[Row {
+                what: "a thousand rows joined with {four-quarters} on other shards, beside a quarter of both for each of four clients of one PostgreSQL, on two cores",
+                wanted: "<= 1.5 x",
+                of: &["part", "whole"],
+                shown: Shown::StepTimes { names: ["a quarter, four at once", "all through Ashlar"] },
             }],
         },
     ],

@@ -281,6 +281,14 @@ pub(crate) const KINDS: &[Kind] = &[
         make: |sizes| sql::workload(sizes, Shape::Join),
     },
     Kind {
+        name: "sql-group",
+        question: "How fast are all rows counted and summed up by a thousand groups?",
+        door: Door::Sql,
+        needs_store: false,
+        sizes: &["rows", "columns"],
+        make: |sizes| sql::workload(sizes, Shape::Groups),
+    },
+    Kind {
         name: "query-range",
         question: "How fast are the rows between two values of a column that is not the key found and sent, with an index or without?",
         door: Door::Sql,

@@ -25,6 +25,20 @@ pub(super) fn columns(columns: Columns) -> &'static str {
 /// The values of the column `value` are below this.
 pub(super) const VALUES: u64 = 1 << 20;
 
+/// Groups by the column `value`: those of the remainders.
+pub(crate) const GROUPS: u64 = 1000;
+
+/// Of each group that so many rows have: its number, and the sum and the number of its rows.
+pub(crate) fn groups(rows: u64) -> impl Iterator<Item = (u64, i64, u64)> {
+    let mut all = vec![(0, 0); GROUPS as usize];
+    for value in (0..rows).map(value_of) {
+        let (sum, count) = &mut all[(value.cast_unsigned() % GROUPS) as usize];
+        *sum += value;
+        *count += 1;
+    }
+    (0..GROUPS).zip(all).filter(|(_, (_, count))| *count > 0).map(|(group, (sum, count))| (group, sum, count))
+}
+
 /// The smaller table of a join.
 pub(crate) const PICKS: &str = "ashlar_lab_picks";
 

@@ -3,7 +3,7 @@
 //! Used by `sql` to ask, and by the target noop, which knows them by their texts, to answer.
 
 use super::documents;
-use super::rows::{PICKS, TABLE};
+use super::rows::{GROUPS, PICKS, TABLE};
 use super::sizes::{Columns, Counted, Field};
 
 /// The field of a document that is summed up.
@@ -32,10 +32,12 @@ pub(crate) enum Shape {
     ValueRange,
     /// Two tables by key.
     Join,
+    /// Sums and counts of all rows, by groups.
+    Groups,
 }
 
 impl Shape {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Key,
         Self::Update,
         Self::Sum,
@@ -51,6 +53,7 @@ impl Shape {
         Self::Value,
         Self::ValueRange,
         Self::Join,
+        Self::Groups,
     ];
 
     /// Whose statement this is.
@@ -94,6 +97,9 @@ impl Shape {
             Self::Join => {
                 format!("SELECT count(*), sum(p.amount + r.value) FROM {PICKS} p JOIN {TABLE} r ON r.id = p.row_id")
             }
+            Self::Groups => {
+                format!("SELECT value % {GROUPS}, sum(value), count(*) FROM {TABLE} GROUP BY value % {GROUPS}")
+            }
         }
     }
 
@@ -109,7 +115,8 @@ impl Shape {
             | Self::Fetch(_)
             | Self::Count(_)
             | Self::JsonSum(_)
-            | Self::Join => None,
+            | Self::Join
+            | Self::Groups => None,
         }
     }
 }

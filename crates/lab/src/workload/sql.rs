@@ -35,6 +35,8 @@ struct Plan {
     by_value: ByValue,
     /// The rows of the join, and their sum.
     joined: (u64, i64),
+    /// How many groups there are.
+    groups: u64,
 }
 
 struct Sql {
@@ -72,18 +74,19 @@ pub(super) fn workload(sizes: &Sizes, shape: Shape) -> Result<Box<dyn Workload>>
     let join_rows = sizes.join_rows.unwrap_or(1000);
     let (summed, by_value, joined) = match shape {
         Shape::Key | Shape::Update | Shape::Value => (0, 0, 0),
-        Shape::Sum | Shape::Range | Shape::Fetch(_) | Shape::JsonSum(_) => (rows, 0, 0),
+        Shape::Sum | Shape::Range | Shape::Fetch(_) | Shape::JsonSum(_) | Shape::Groups => (rows, 0, 0),
         Shape::Count(_) | Shape::ValueRange => (0, rows, 0),
         Shape::Join => (0, 0, join_rows),
     };
     let (sums, by_value, joined) = (Sums::of(summed), ByValue::of(by_value), rows::joined(joined, rows));
+    let groups = if shape == Shape::Groups { rows::groups(rows).count() as u64 } else { 0 };
     let document = sizes.document.unwrap_or_default();
     let columns = sizes.columns.unwrap_or_default();
     if columns == Columns::Pair && matches!(shape, Shape::Key | Shape::Update | Shape::Value) {
         bail!("a pair has no label, which is asked for; --columns takes all or narrow here");
     }
     let protocol = sizes.protocol.unwrap_or_default();
-    let plan = Arc::new(Plan { shape, protocol, rows, range_rows, choice, sums, by_value, joined });
+    let plan = Arc::new(Plan { shape, protocol, rows, range_rows, choice, sums, by_value, joined, groups });
     Ok(Box::new(Sql { plan, distribution, index, document, columns, join_rows }))
 }
 
@@ -204,7 +207,7 @@ impl Workload for Sql {
                 name("columns", json!(self.columns));
             }
             Shape::Range => name("range_rows", self.plan.range_rows.into()),
-            Shape::Sum | Shape::Fetch(_) => name("columns", json!(self.columns)),
+            Shape::Sum | Shape::Fetch(_) | Shape::Groups => name("columns", json!(self.columns)),
             Shape::Count(counted) => name("counted", json!(counted)),
             Shape::JsonSum(field) => {
                 name("field", json!(field));
@@ -301,7 +304,8 @@ impl Caller for SqlCaller {
             | Shape::Fetch(_)
             | Shape::Count(Counted::Rows | Counted::Keys)
             | Shape::JsonSum(Field::Literal)
-            | Shape::Join => {
+            | Shape::Join
+            | Shape::Groups => {
                 self.asked = (0, plan.rows);
                 client.bind(STATEMENT, &[]);
             }
@@ -356,12 +360,15 @@ impl Found {
             Shape::Key | Shape::Sum | Shape::Count(_) | Shape::JsonSum(_) | Shape::Join => {
                 client.run(&mut |row| Self::only(row, rows, sum, label))?
             }
-            Shape::Range | Shape::Fetch(_) | Shape::Value | Shape::ValueRange => client.run(&mut |mut row| {
-                *rows += 1;
-                // What was asked for first: only such rows count.
-                let asked = row.next_integer().is_some_and(|found| (first..end).contains(&found.cast_unsigned()));
-                *sum = Some(sum.unwrap_or(0) + row.next_integer().filter(|_| asked).unwrap_or(i64::MIN / (1 << 32)));
-            })?,
+            Shape::Range | Shape::Fetch(_) | Shape::Value | Shape::ValueRange | Shape::Groups => {
+                client.run(&mut |mut row| {
+                    *rows += 1;
+                    // What was asked for first: only such rows count.
+                    let asked = row.next_integer().is_some_and(|found| (first..end).contains(&found.cast_unsigned()));
+                    *sum =
+                        Some(sum.unwrap_or(0) + row.next_integer().filter(|_| asked).unwrap_or(i64::MIN / (1 << 32)));
+                })?
+            }
         });
         Ok(())
     }
@@ -413,6 +420,7 @@ impl Found {
                 let wrong = found != 1 || sum != Some(expected.cast_signed());
                 wrong.then(|| format!("{sum:?} rows are counted instead of {expected}"))
             }
+            Shape::Groups => rows_with_sum(plan.groups, plan.sums.between(first, end)),
             Shape::Join => {
                 let (rows, expected) = plan.joined;
                 let text = String::from_utf8_lossy(&self.label);

@@ -191,7 +191,7 @@ impl Session {
             }
             Shape::Count(Counted::Matching) => row(out, &[&self.whole.rows_below(param(0)?)])?,
             Shape::Sum if !self.whole.values.is_empty() => row(out, &[&plain_sum(&self.whole.values)])?,
-            Shape::Sum | Shape::Fetch(_) | Shape::Count(_) | Shape::JsonSum(_) | Shape::Join => {
+            Shape::Sum | Shape::Fetch(_) | Shape::Count(_) | Shape::JsonSum(_) | Shape::Join | Shape::Groups => {
                 stream.write_all(out).await?;
                 out.clear();
                 stream.write_all(&self.whole.bytes).await?;
@@ -230,6 +230,11 @@ impl Tables {
             Shape::Join => {
                 let (joined, sum) = rows::joined(picks, count);
                 row(&mut out, &[&joined, &sum])?;
+            }
+            Shape::Groups => {
+                for (group, sum, rows) in rows::groups(count) {
+                    row(&mut out, &[&group, &sum, &rows])?;
+                }
             }
             Shape::Fetch(columns) => {
                 for id in 0..count {
