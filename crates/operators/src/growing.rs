@@ -10,6 +10,15 @@ use datafusion_common::Result;
 use datafusion_execution::SpillFile;
 use datafusion_physical_plan::SpillManager;
 
+/// Bytes of a file that is read into memory whether the pool has as much or not: to divide it would make many files of a few rows
+/// each, of which most would be what the engine says of their columns.
+const LITTLE_BYTES: u64 = if cfg!(test) { 1 << 10 } else { 16 << 10 };
+
+/// Whether there is so little in a file that it is not divided any further.
+pub(crate) fn is_little(file: &Arc<dyn SpillFile>) -> bool {
+    file.size().is_some_and(|bytes| bytes <= LITTLE_BYTES)
+}
+
 /// Appends a batch to a file, or makes it whole: the engine's type for that has no name outside of it.
 type Append = Box<dyn FnMut(Option<&RecordBatch>) -> Result<Option<Arc<dyn SpillFile>>> + Send>;
 

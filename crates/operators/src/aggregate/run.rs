@@ -13,6 +13,7 @@ use super::partition::{Files, Partition};
 use super::partitions::{Order, PARTITIONS, Partitions, all_rows, scratch_bytes, whole};
 use super::spec::{Rows, Spec};
 use super::waiting::Waiting;
+use crate::growing::is_little;
 use crate::hash_table::hash::Secret;
 use crate::memory::{Charge, Wish, is_full};
 
@@ -270,6 +271,9 @@ impl Left {
 
     /// Makes tables of a file.
     async fn read(&self, file: Arc<dyn SpillFile>, secret: Secret, level: usize) -> Result<Vec<Work>> {
+        if is_little(&file) {
+            return Ok(vec![Work::Table(self.read_little(file, secret).await?)]);
+        }
         if level > LEVELS_MAX {
             return exec_err!("the groups of an aggregation cannot be divided any further");
         }
@@ -283,6 +287,22 @@ impl Left {
         // The file goes before the last of what was made of it is written.
         drop(batches);
         settled(tables, &self.spec, &self.files, level)
+    }
+
+    /// Makes a table of a file that is not worth dividing.
+    async fn read_little(&self, file: Arc<dyn SpillFile>, secret: Secret) -> Result<Partition> {
+        let mut table = Partition::new(&self.spec, secret, &self.files.memory)?;
+        let (mut hashes, mut rows, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+        let mut charge = self.files.memory.charge();
+        let mut batches = self.files.manager.read_spill_as_stream_unbuffered(file, None)?;
+        while let Some(batch) = batches.next().await.transpose()? {
+            let batch = self.spec.partial_rows(&batch)?;
+            batch.packed.hashes(secret, &mut hashes);
+            all_rows(&mut rows, batch.packed.len());
+            table.add(&whole(&batch, &hashes, &rows, None), Wish::Anyway, &mut ids)?;
+            charge.settle(scratch_bytes(&hashes, &rows, &ids));
+        }
+        Ok(table)
     }
 }
 
