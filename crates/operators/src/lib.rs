@@ -5,6 +5,7 @@
 //! place of the engine's own are [`HashAggregates`] and [`HashJoins`].
 
 mod aggregate;
+mod growing;
 mod hash_table;
 mod join;
 mod memory;

@@ -10,10 +10,11 @@
 //!
 //! A process that is killed leaves its folder; the next one that starts finds that nobody holds its lock any more, and removes
 //! it. Made by the engine, once; DataFusion's operators and ours write through it. The files of all queries together
-//! have a bound.
+//! have a bound, and so have those of them that are open: a file is opened when it is written or read, and closed when
+//! another one needs its place.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -26,6 +27,7 @@ use bytes::Bytes;
 use datafusion::common::DataFusionError;
 use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
 use futures::Stream;
+use parking_lot::Mutex;
 
 /// Begins the name of a process's folder.
 const PREFIX: &str = "ashlar-";
@@ -33,6 +35,9 @@ const PREFIX: &str = "ashlar-";
 const LOCK: &str = "lock";
 /// Bytes that are read of a file at once: fewer hops between threads than with less, and no faster with more.
 const READ_BYTES: u64 = 128 << 10;
+/// Files that are open at once, however many there are. Operators that have little memory keep many files, each of them until
+/// its turn to be read comes, and a process often has 1,024 descriptors for all that it does: clients need the most of them.
+const OPEN_MAX: usize = 128;
 
 /// Where files go, and how many.
 #[derive(Clone, Debug)]
@@ -67,9 +72,15 @@ struct Folder {
     files: AtomicU64,
     written: AtomicU64,
     named: AtomicU64,
+    /// Those that are open: each file has its place by its number, so that files of one operator, which were made one after the
+    /// other, are in nobody's way.
+    places: Box<[Place]>,
     /// Held while the process lives.
     _lock: File,
 }
+
+/// A file that is open, with its number. Locked while it is written or read: then no more are open than there are places.
+type Place = Mutex<Option<(u64, File)>>;
 
 /// The directory where none is configured: this user's own, in the system's folder for temporary files.
 pub(crate) fn default_dir() -> PathBuf {
@@ -144,7 +155,8 @@ fn open(dir: &Path, bytes_max: u64) -> io::Result<Arc<Folder>> {
     lock.lock()?;
     let none = || AtomicU64::new(0);
     let (bytes, files, written, named) = (none(), none(), none(), none());
-    Ok(Arc::new(Folder { path, bytes_max, bytes, files, written, named, _lock: lock }))
+    let places = (0..OPEN_MAX).map(|_| Place::default()).collect();
+    Ok(Arc::new(Folder { path, bytes_max, bytes, files, written, named, places, _lock: lock }))
 }
 
 #[cfg(target_os = "linux")]
@@ -218,6 +230,39 @@ impl Folder {
             }
         }
     }
+
+    fn place(&self, number: u64) -> &Place {
+        &self.places[number as usize % OPEN_MAX]
+    }
+
+    /// Does something with a file, which is opened if it is not open; `is_new` where there is none of that name yet.
+    fn with_open<T>(
+        &self,
+        number: u64,
+        path: &Path,
+        is_new: bool,
+        work: impl FnOnce(&mut File) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut place = self.place(number).lock();
+        // Another one that is open there is closed before.
+        let own = place.take().filter(|(open, _)| *open == number);
+        let mut file = match own {
+            Some((_, file)) => file,
+            // What is written comes behind what is there, wherever somebody has read.
+            None => File::options().read(true).append(true).create_new(is_new).open(path)?,
+        };
+        let done = work(&mut file);
+        *place = Some((number, file));
+        done
+    }
+
+    /// Closes a file, if it is open.
+    fn close(&self, number: u64) {
+        let mut place = self.place(number).lock();
+        if place.as_ref().is_some_and(|(open, _)| *open == number) {
+            *place = None;
+        }
+    }
 }
 
 /// Makes the files.
@@ -225,30 +270,46 @@ struct Factory(Arc<Folder>);
 
 impl TempFileFactory for Factory {
     fn create_temp_file(&self, _: &str) -> datafusion::common::Result<Arc<dyn SpillFile>> {
-        let path = self.0.path.join(self.0.named.fetch_add(1, Ordering::Relaxed).to_string());
-        let options = File::options().create_new(true).write(true).open(&path);
-        let file = options.map_err(|error| external(from_io(&error)))?;
-        self.0.files.fetch_add(1, Ordering::Relaxed);
-        let content = Content { folder: Arc::clone(&self.0), path, bytes: AtomicU64::new(0) };
-        Ok(Arc::new(Spilled { file, content: Arc::new(content) }))
+        let folder = &self.0;
+        let number = folder.named.fetch_add(1, Ordering::Relaxed);
+        let path = folder.path.join(number.to_string());
+        folder.with_open(number, &path, true, |_| Ok(())).map_err(|error| external(from_io(&error)))?;
+        folder.files.fetch_add(1, Ordering::Relaxed);
+        let content = Content { folder: Arc::clone(folder), number, path, bytes: AtomicU64::new(0) };
+        Ok(Arc::new(Spilled(Arc::new(content))))
     }
 }
 
 /// A file.
-struct Spilled {
-    file: File,
-    content: Arc<Content>,
-}
+struct Spilled(Arc<Content>);
 
 /// What is in a file; it goes with the last who writes or wants to read it.
 struct Content {
     folder: Arc<Folder>,
+    number: u64,
     path: PathBuf,
     bytes: AtomicU64,
 }
 
+impl Content {
+    fn with_open<T>(&self, work: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+        self.folder.with_open(self.number, &self.path, false, work)
+    }
+
+    /// So many bytes from there on, if there are as many.
+    fn read(&self, start: u64, count: u64) -> io::Result<Bytes> {
+        let mut bytes = Vec::with_capacity(count as usize);
+        self.with_open(|file| {
+            file.seek(SeekFrom::Start(start))?;
+            file.take(count).read_to_end(&mut bytes)
+        })?;
+        Ok(Bytes::from(bytes))
+    }
+}
+
 impl Drop for Content {
     fn drop(&mut self) {
+        self.folder.close(self.number);
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "a temporary file cannot be removed");
         }
@@ -259,61 +320,59 @@ impl Drop for Content {
 
 impl SpillFile for Spilled {
     fn path(&self) -> Option<&Path> {
-        Some(&self.content.path)
+        Some(&self.0.path)
     }
 
     fn size(&self) -> Option<u64> {
-        Some(self.content.bytes.load(Ordering::Relaxed))
+        Some(self.0.bytes.load(Ordering::Relaxed))
     }
 
     fn read_stream(
         &self,
     ) -> datafusion::common::Result<Pin<Box<dyn Stream<Item = datafusion::common::Result<Bytes>> + Send>>> {
-        let file = File::open(&self.content.path).map_err(|error| external(from_io(&error)))?;
-        let reader = (file, Arc::clone(&self.content));
-        Ok(Box::pin(futures::stream::try_unfold(reader, |(file, content)| async move {
-            let read = tokio::task::spawn_blocking(move || read_some(file)).await;
-            let read = read.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
-            let (file, bytes) = read.map_err(|error| external(from_io(&error)))?;
-            Ok::<_, DataFusionError>((!bytes.is_empty()).then_some((bytes, (file, content))))
+        let reader = (Arc::clone(&self.0), 0);
+        Ok(Box::pin(futures::stream::try_unfold(reader, |(content, start): (Arc<Content>, u64)| async move {
+            let there = content.bytes.load(Ordering::Relaxed).saturating_sub(start);
+            if there == 0 {
+                return Ok::<_, DataFusionError>(None);
+            }
+            let read = tokio::task::spawn_blocking(move || {
+                let bytes = content.read(start, there.min(READ_BYTES))?;
+                Ok::<_, io::Error>((bytes, content))
+            });
+            let read = read.await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?;
+            let (bytes, content) = read.map_err(|error| external(from_io(&error)))?;
+            let start = start + bytes.len() as u64;
+            Ok((!bytes.is_empty()).then_some((bytes, (content, start))))
         })))
     }
 
     fn open_writer(&self) -> datafusion::common::Result<Box<dyn SpillWriter>> {
-        let file = self.file.try_clone().map_err(|error| external(from_io(&error)))?;
-        Ok(Box::new(Writer { file, content: Arc::clone(&self.content) }))
+        Ok(Box::new(Writer(Arc::clone(&self.0))))
     }
 }
 
-/// The next bytes of a file; none at its end.
-fn read_some(mut file: File) -> io::Result<(File, Bytes)> {
-    let mut bytes = Vec::with_capacity(READ_BYTES as usize);
-    (&mut file).take(READ_BYTES).read_to_end(&mut bytes)?;
-    Ok((file, Bytes::from(bytes)))
-}
-
-struct Writer {
-    file: File,
-    content: Arc<Content>,
-}
+struct Writer(Arc<Content>);
 
 impl Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let folder = &self.content.folder;
+        let content = &self.0;
+        let folder = &content.folder;
         let count = bytes.len() as u64;
         // Through Arrow's writer an error of ours comes back whole.
         folder.charge(count).map_err(|error| io::Error::new(ErrorKind::StorageFull, error))?;
-        if let Err(error) = self.file.write_all(bytes) {
+        if let Err(error) = content.with_open(|file| file.write_all(bytes)) {
             folder.bytes.fetch_sub(count, Ordering::Relaxed);
             return Err(io::Error::new(error.kind(), from_io(&error)));
         }
-        self.content.bytes.fetch_add(count, Ordering::Relaxed);
+        content.bytes.fetch_add(count, Ordering::Relaxed);
         folder.written.fetch_add(count, Ordering::Relaxed);
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        // The system has all of it.
+        Ok(())
     }
 }
 

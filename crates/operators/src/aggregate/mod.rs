@@ -5,8 +5,8 @@
 //!   stream -> front                      ---+-> small (all of them together) ----------> output
 //!              | too many groups            |
 //!              +-> partitions, by bits of the hash, each behind a lock --> one after the other -> output
-//!                       | too many bytes: the largest goes to a file
-//!                       +-> files of a partition -> partitions, by another hash -> output
+//!                       | too many bytes: the largest goes to its file
+//!                       +-> the file of a partition -> partitions, by another hash -> output
 //! ```
 //!
 //! `rule` puts the node of `exec` into plans; `spec` says what is aggregated; `states` holds what is known of each

@@ -1,15 +1,15 @@
-//! One table of groups with what is known of them, and the files of those that were put out of memory.
+//! One table of groups with what is known of them, and the file of those that were put out of memory.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Result;
-use datafusion_execution::SpillFile;
 use datafusion_physical_plan::SpillManager;
 
 use super::spec::{Rows, Spec};
 use super::states::State;
+use crate::growing::Growing;
 use crate::hash_table::groups::Groups;
 use crate::hash_table::hash::Secret;
 use crate::hash_table::keys::{Keys, Packed};
@@ -23,7 +23,8 @@ pub(crate) struct Partition {
     rows: u64,
     /// Rows and groups when it grew the last time.
     grown: (u64, usize),
-    pub(crate) runs: Vec<Arc<dyn SpillFile>>,
+    /// Groups that were put out of memory, some of them several times.
+    pub(crate) file: Growing,
 }
 
 /// Rows that a table takes: some of a batch, with the values of those, in their order.
@@ -45,7 +46,7 @@ impl Partition {
     pub(crate) fn new(spec: &Spec, secret: Secret, memory: &Arc<Memory>) -> Result<Self> {
         let groups = Groups::new(&spec.packing, secret, memory.charge());
         let states = spec.states(memory)?;
-        Ok(Self { groups, states, rows: 0, grown: (0, 0), runs: Vec::new() })
+        Ok(Self { groups, states, rows: 0, grown: (0, 0), file: Growing::default() })
     }
 
     /// Groups in memory.
@@ -130,19 +131,18 @@ impl Partition {
         Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
     }
 
-    /// Writes its groups to a file; then it has none.
+    /// Writes its groups to its file; then it has none.
     ///
     /// # Errors
     /// Where the disk has no room for them.
     pub(crate) fn spill(&mut self, spec: &Spec, secret: Secret, files: &Files) -> Result<()> {
         let batch = self.take_batch(spec, &spec.partial_schema, true)?;
         let mut empty = Self::new(spec, secret, &files.memory)?;
-        empty.runs = std::mem::take(&mut self.runs);
-        let batches: Vec<RecordBatch> = (0..batch.num_rows())
-            .step_by(files.batch_rows)
-            .map(|start| batch.slice(start, files.batch_rows.min(batch.num_rows() - start)))
-            .collect();
-        empty.runs.extend(files.manager.spill_record_batch_and_finish(&batches, "groups")?);
+        empty.file = std::mem::take(&mut self.file);
+        for start in (0..batch.num_rows()).step_by(files.batch_rows) {
+            let rows = files.batch_rows.min(batch.num_rows() - start);
+            empty.file.append(&files.manager, "groups", &batch.slice(start, rows))?;
+        }
         // Its bytes are given back now, and the batch's with them.
         *self = empty;
         Ok(())

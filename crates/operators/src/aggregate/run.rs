@@ -13,6 +13,7 @@ use super::partition::{Files, Partition};
 use super::partitions::{Order, PARTITIONS, Partitions, all_rows, scratch_bytes, whole};
 use super::spec::{Rows, Spec};
 use super::waiting::Waiting;
+use crate::growing::is_little;
 use crate::hash_table::hash::Secret;
 use crate::memory::{Charge, Wish, is_full};
 
@@ -39,10 +40,10 @@ pub(crate) struct Run {
     came: AtomicU64,
 }
 
-/// Groups that are ready, or files of which they are made.
+/// Groups that are ready, or a file of which they are made.
 pub(crate) enum Work {
     Table(Partition),
-    Files { runs: Vec<Arc<dyn SpillFile>>, secret: Secret, level: usize },
+    File { file: Arc<dyn SpillFile>, secret: Secret, level: usize },
 }
 
 impl Run {
@@ -130,13 +131,12 @@ fn settled(tables: Partitions, spec: &Spec, files: &Files, level: usize) -> Resu
     let secret = tables.secret;
     let mut work = Vec::new();
     for mut table in tables.into_tables() {
-        if !table.runs.is_empty() {
-            // What is still in memory belongs to the same groups.
-            if table.len() > 0 {
-                table.spill(spec, secret, files)?;
-            }
-            let runs = std::mem::take(&mut table.runs);
-            work.push(Work::Files { runs, secret: secret.next(), level: level + 1 });
+        // What is still in memory belongs to the same groups.
+        if !table.file.is_empty() && table.len() > 0 {
+            table.spill(spec, secret, files)?;
+        }
+        if let Some(file) = std::mem::take(&mut table.file).finish()? {
+            work.push(Work::File { file, secret: secret.next(), level: level + 1 });
         } else if table.len() > 0 {
             work.push(Work::Table(table));
         }
@@ -259,8 +259,8 @@ impl Left {
                         });
                         return Ok(Some((slices, left)));
                     }
-                    Work::Files { runs, secret, level } => {
-                        let more = left.read(&runs, secret, level).await?;
+                    Work::File { file, secret, level } => {
+                        let more = left.read(file, secret, level).await?;
                         left.work.lock().extend(more);
                     }
                 }
@@ -269,21 +269,40 @@ impl Left {
         .try_flatten()
     }
 
-    /// Makes tables of files.
-    async fn read(&self, runs: &[Arc<dyn SpillFile>], secret: Secret, level: usize) -> Result<Vec<Work>> {
+    /// Makes tables of a file.
+    async fn read(&self, file: Arc<dyn SpillFile>, secret: Secret, level: usize) -> Result<Vec<Work>> {
+        if is_little(&file) {
+            return Ok(vec![Work::Table(self.read_little(file, secret).await?)]);
+        }
         if level > LEVELS_MAX {
             return exec_err!("the groups of an aggregation cannot be divided any further");
         }
         let tables = Partitions::new(&self.spec, secret, &self.files, level)?;
         let mut order = Order::default();
-        for run in runs {
-            let mut batches = self.files.manager.read_spill_as_stream_unbuffered(Arc::clone(run), None)?;
-            while let Some(batch) = batches.next().await.transpose()? {
-                let rows = self.spec.partial_rows(&batch)?;
-                tables.add(&self.spec, &self.files, &rows, None, 0, &mut order)?;
-            }
+        let mut batches = self.files.manager.read_spill_as_stream_unbuffered(file, None)?;
+        while let Some(batch) = batches.next().await.transpose()? {
+            let rows = self.spec.partial_rows(&batch)?;
+            tables.add(&self.spec, &self.files, &rows, None, 0, &mut order)?;
         }
+        // The file goes before the last of what was made of it is written.
+        drop(batches);
         settled(tables, &self.spec, &self.files, level)
+    }
+
+    /// Makes a table of a file that is not worth dividing.
+    async fn read_little(&self, file: Arc<dyn SpillFile>, secret: Secret) -> Result<Partition> {
+        let mut table = Partition::new(&self.spec, secret, &self.files.memory)?;
+        let (mut hashes, mut rows, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+        let mut charge = self.files.memory.charge();
+        let mut batches = self.files.manager.read_spill_as_stream_unbuffered(file, None)?;
+        while let Some(batch) = batches.next().await.transpose()? {
+            let batch = self.spec.partial_rows(&batch)?;
+            batch.packed.hashes(secret, &mut hashes);
+            all_rows(&mut rows, batch.packed.len());
+            table.add(&whole(&batch, &hashes, &rows, None), Wish::Anyway, &mut ids)?;
+            charge.settle(scratch_bytes(&hashes, &rows, &ids));
+        }
+        Ok(table)
     }
 }
 

@@ -26,7 +26,9 @@ use datafusion_physical_plan::metrics::Gauge;
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion_physical_plan::{ExecutionPlan, collect};
+use futures::StreamExt;
 
+use super::partitions::PARTITIONS;
 use super::rule::HashAggregates;
 use super::states::{State, Sums, of_extremes, of_float_sums};
 use crate::memory::{Memory, Wish};
@@ -393,6 +395,31 @@ fn what_does_not_fit_goes_through_files() {
             assert_eq!(sorted(&found, keys.len()), sorted(&expected, keys.len()), "{keys:?} {share}");
         }
     }
+}
+
+#[test]
+fn a_partition_has_one_file_however_often_it_leaves_memory() {
+    let input = table(&rows(150_000, 100_000), 3, 2048);
+    let wanted = || vec![Wanted(count_udaf(), "*", false, None), Wanted(sum_udaf(), "number", false, None)];
+    let free = own(&input, &["id"], &wanted());
+    let expected = run(Arc::clone(&free), context(1 << 30)).unwrap();
+    let plan = own(&input, &["id"], &wanted());
+    let tight = context(peak(&free) / 20);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+    let (found, most) = runtime.block_on(async {
+        // One output alone gives out all groups, one partition after the other.
+        let mut batches = plan.execute(0, Arc::clone(&tight)).unwrap();
+        let (mut found, mut most) = (0, 0_usize);
+        while let Some(batch) = batches.next().await {
+            found += batch.unwrap().num_rows();
+            most = most.max(tight.runtime_env().disk_manager.spilling_progress().active_files_count);
+        }
+        (found, most)
+    });
+    assert_eq!(found, expected.num_rows());
+    // Those of the partitions, and those of one of them that was divided again, twice at most.
+    assert!((1..=3 * PARTITIONS).contains(&most), "{most} files");
+    assert_eq!(tight.runtime_env().disk_manager.spilling_progress().active_files_count, 0);
 }
 
 fn memory() -> Arc<Memory> {

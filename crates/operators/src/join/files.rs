@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::chunk::Rows;
 use super::spec::Spec;
+use crate::growing::Growing;
 use crate::hash_table::hash::Secret;
 use crate::memory::{Charge, Memory};
 
@@ -37,13 +38,10 @@ impl Side {
     }
 }
 
-/// Appends a batch to a file, or makes it whole: the engine's type for that has no name outside of it.
-type Append = Box<dyn FnMut(Option<&RecordBatch>) -> Result<Option<Arc<dyn SpillFile>>> + Send>;
-
 /// A file that grows.
 #[derive(Default)]
 struct Open {
-    file: Option<Append>,
+    file: Growing,
     rows: u64,
 }
 
@@ -133,16 +131,7 @@ impl Files {
             let options = RecordBatchOptions::new().with_row_count(Some(count));
             let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?;
             let mut open = self.open[part].lock();
-            if open.file.is_none() {
-                let mut file = side.manager.create_in_progress_file("rows of a join")?;
-                open.file = Some(Box::new(move |batch| match batch {
-                    Some(batch) => file.append_batch(batch).map(|_| None),
-                    None => file.finish(),
-                }));
-            }
-            if let Some(append) = &mut open.file {
-                append(Some(&batch))?;
-            }
+            open.file.append(&side.manager, "rows of a join", &batch)?;
             open.rows += count as u64;
         }
         Ok(())
@@ -166,11 +155,7 @@ impl Files {
 }
 
 impl Open {
-    fn finish(mut self) -> Result<Written> {
-        let file = match &mut self.file {
-            Some(append) => append(None)?,
-            None => None,
-        };
-        Ok(Written { file, rows: self.rows })
+    fn finish(self) -> Result<Written> {
+        Ok(Written { file: self.file.finish()?, rows: self.rows })
     }
 }

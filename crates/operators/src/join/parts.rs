@@ -4,7 +4,7 @@
 //!   files of the build side   | 0 | 1 | 2 | ...      a part has the rows of both sides whose hash begins with its number
 //!   files of the probe side   | 0 | 1 | 2 | ...
 //!
-//!   part -> fits in memory                 -> a table, looked up by its rows of the probe side
+//!   part -> fits in memory, or is little   -> a table, looked up by its rows of the probe side
 //!        -> does not, and can be divided   -> parts, by another hash
 //!        -> nor that: one key has it all   -> block after block of its rows in a table, looked up by all rows of the probe side
 //! ```
@@ -26,6 +26,7 @@ use super::chunk::{CHUNKS_MAX, Chunk, Pending, Rows};
 use super::files::{Files, Side, Written};
 use super::probe::{Probe, Rest};
 use super::spec::{Alone, Spec};
+use crate::growing::is_little;
 use crate::hash_table::hash::Secret;
 use crate::memory::{Charge, Memory, Wish, is_full};
 
@@ -113,6 +114,8 @@ struct Loading {
     input: Option<SendableRecordBatchStream>,
     /// What was read and had no room any more.
     held: Option<Rows>,
+    /// What becomes of rows behind the first where memory has no room.
+    wish: Wish,
 }
 
 impl Shared {
@@ -126,8 +129,10 @@ impl Shared {
         if part.left.rows == 0 && self.spec.is_empty_without_left() {
             return Ok(Vec::new());
         }
-        let can_divide = part.level < LEVELS_MAX && !part.is_whole;
-        let mut loading = Loading { input: self.read(&self.left, &part.left)?, held: None };
+        let is_little = part.left.file.as_ref().is_some_and(is_little);
+        let can_divide = part.level < LEVELS_MAX && !part.is_whole && !is_little;
+        let wish = if is_little { Wish::Anyway } else { Wish::IfFree };
+        let mut loading = Loading { input: self.read(&self.left, &part.left)?, held: None, wish };
         // Rows of the probe side that have found something in a block that is done.
         let mut matched: Vec<u64> = Vec::new();
         let mut bits = self.memory.charge();
@@ -191,7 +196,7 @@ impl Shared {
                 },
             };
             // Who has nothing takes something, so that what he does comes to an end.
-            let wish = if chunks.is_empty() && pending.is_empty() { Wish::Anyway } else { Wish::IfFree };
+            let wish = if chunks.is_empty() && pending.is_empty() { Wish::Anyway } else { loading.wish };
             let reserved = pending
                 .reserve(&rows, wish)
                 .and_then(|()| ahead.grow(rows.count * Plan::bytes_for_row(&self.spec), wish));

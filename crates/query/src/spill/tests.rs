@@ -1,4 +1,4 @@
-//! Folders of processes that are gone, and files that have no room.
+//! Folders of processes that are gone, files that have no room, and many files of which few are open.
 
 use futures::TryStreamExt;
 
@@ -96,17 +96,65 @@ fn a_disk_that_is_full_is_told_as_such() {
     let dir = Dir::new("full");
     let spill = dir.open(1 << 20);
     let file = spill.factory().create_temp_file("test").unwrap();
-    let path = file.path().unwrap().to_owned();
-    let content =
-        Content { folder: Arc::clone(&spill.0), path: path.with_extension("other"), bytes: AtomicU64::new(0) };
-    File::create_new(&content.path).unwrap();
-    let mut writer = Writer { file: full, content: Arc::new(content) };
+    // It is the first; what is open in its place is taken for it.
+    *spill.0.place(0).lock() = Some((0, full));
+    let mut writer = file.open_writer().unwrap();
     let error = writer.write_all(b"something").unwrap_err();
     let error = ashlar_functions::error::from_datafusion(arrow::error::ArrowError::from(error).into());
     assert_eq!(error.code(), ErrorCode::DiskFull);
     assert!(error.message().contains("No space left on device"), "{error}");
     // What was not written is not charged.
     assert_eq!(spill.statistics().bytes, 0);
+}
+
+/// Descriptors of this process that are open on files beneath a directory.
+#[cfg(target_os = "linux")]
+fn descriptors(dir: &Path) -> usize {
+    // Other tests open and close theirs meanwhile.
+    let all = fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+    all.filter(|path| path.starts_with(dir)).count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn of_many_files_few_are_open_while_all_are_written_and_read() {
+    let dir = Dir::new("open");
+    let spill = dir.open(1 << 20);
+    let factory = spill.factory();
+    let beneath = fs::canonicalize(&dir.0).unwrap();
+    // The lock of the folder is one more.
+    let is_bounded = || descriptors(&beneath) <= OPEN_MAX + 1;
+    let files: Vec<_> = (0..5 * OPEN_MAX).map(|_| factory.create_temp_file("test").unwrap()).collect();
+    assert!(is_bounded(), "when they are made");
+    let mut writers: Vec<_> = files.iter().map(|file| file.open_writer().unwrap()).collect();
+    for round in 0..3 {
+        for (number, writer) in writers.iter_mut().enumerate() {
+            writer.write_all(&[number as u8, round]).unwrap();
+        }
+        assert!(is_bounded(), "while they are written");
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut readers: Vec<_> = files.iter().map(|file| file.read_stream().unwrap()).collect();
+    for (number, reader) in readers.iter_mut().enumerate() {
+        let bytes = runtime.block_on(reader.try_next()).unwrap().unwrap();
+        let number = number as u8;
+        assert_eq!(bytes.to_vec(), [number, 0, number, 1, number, 2]);
+    }
+    assert!(is_bounded(), "while they are read");
+    // Who reads goes on where he was, and finds what was written since.
+    for (number, writer) in writers.iter_mut().enumerate() {
+        writer.write_all(&[number as u8; 2]).unwrap();
+    }
+    for (number, reader) in readers.iter_mut().enumerate() {
+        let bytes = runtime.block_on(reader.try_next()).unwrap().unwrap();
+        assert_eq!(bytes.to_vec(), [number as u8; 2]);
+        assert_eq!(runtime.block_on(reader.try_next()).unwrap(), None);
+    }
+    assert_eq!(spill.statistics().files, 5 * OPEN_MAX as u64);
+    drop((readers, writers, files));
+    let statistics = spill.statistics();
+    assert_eq!((statistics.bytes, statistics.files), (0, 0));
+    assert_eq!(descriptors(&beneath), 1);
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl Pages {
         let spill = self.shared.engine.spill_statistics();
         let now = [("used", spill.bytes), ("max", spill.bytes_max)];
         gauge(page, "ashlar_query_spill_bytes", "temporary files of queries, and their limit", "kind", now.into_iter());
-        let files = [("open", spill.files)];
+        let files = [("kept", spill.files)];
         gauge(page, "ashlar_query_spill_files", "temporary files of queries", "kind", files.into_iter());
         let written = [("files", spill.written)];
         let help = "bytes that queries have written to temporary files";
