@@ -10,7 +10,7 @@ use std::thread::{self, ThreadId};
 use ashlar_base::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 
-use crate::backend::{Limits, Payer, Settings};
+use crate::backend::{Ended, Limits, Nothing, Payer, Settings};
 use crate::catalog::{Known, ShardCatalog};
 use crate::deadlock::Waits;
 use crate::health::{Health, HealthConfig, is_away};
@@ -243,11 +243,34 @@ impl Fleet {
     }
 
     /// Runs statements on several shards, in a transaction that commits on all of them or on none: (server, statements). Returns the
-    /// servers where it will be committed as soon as they can be reached. Runs on the query pool.
+    /// servers where it will be committed as soon as they can be reached. Runs on the query pool. Where it is dropped before its end,
+    /// nobody hears whether it has committed: who wants it stopped says so by `stop`.
     ///
     /// # Errors
-    /// What the first shard that fails says; then nothing has happened anywhere. 08007 where that is not known.
-    pub async fn on_all(self: &Arc<Self>, role: &str, work: &[(String, String)]) -> Result<Vec<String>> {
+    /// What the first shard that fails says, or `stop`; then nothing has happened anywhere. 08007 where that is not known.
+    pub async fn on_all(
+        self: &Arc<Self>,
+        role: &str,
+        work: &[(String, String)],
+        stop: impl Future<Output = Error> + Send + 'static,
+    ) -> Result<Vec<String>> {
+        // In a box: it goes on to the commit.
+        let mut stop = Box::pin(stop);
+        let begun = tokio::select! {
+            biased;
+            begun = self.begin_on_all(role, work) => begun,
+            why = &mut stop => Err(why),
+        };
+        let mut leases = begun?;
+        if leases.len() > 1 {
+            return two_phase::commit(self, leases, stop).await;
+        }
+        let Some(lease) = leases.pop() else { return Ok(Vec::new()) };
+        commit_alone(lease, stop).await.map(|()| Vec::new())
+    }
+
+    /// What has been run of that, with the connections that it is to be committed on.
+    async fn begin_on_all(&self, role: &str, work: &[(String, String)]) -> Result<Vec<Lease>> {
         let pool = self.pool_of_queries();
         let mut leases: Vec<Lease> = Vec::new();
         for (server, sql) in work {
@@ -265,22 +288,23 @@ impl Fleet {
                 return Err(error);
             }
         }
-        if leases.len() > 1 {
-            return two_phase::commit(self, leases, std::future::pending()).await;
+        Ok(leases)
+    }
+}
+
+/// Commits what has been done on one server.
+async fn commit_alone(mut lease: Lease, stop: impl Future<Output = Error>) -> Result<()> {
+    lease.queue_query("COMMIT");
+    match lease.answer_unless(&mut Nothing, stop).await {
+        Ok(Ended::Complete(tag)) if tag == "COMMIT" => Ok(()),
+        Ok(_) => {
+            let message = format!("shard \"{}\" has rolled the transaction back", lease.server().name);
+            Err(Error::new(ErrorCode::FailedTransaction, message))
         }
-        let Some(mut lease) = leases.pop() else { return Ok(Vec::new()) };
-        match lease.run("COMMIT").await {
-            Ok(tag) if tag == "COMMIT" => Ok(Vec::new()),
-            Ok(_) => {
-                let message = format!("shard \"{}\" has rolled the transaction back", lease.server().name);
-                Err(Error::new(ErrorCode::FailedTransaction, message))
-            }
-            Err(error) if lease.is_broken() => {
-                let message =
-                    format!("the connection to shard \"{}\" was lost while it committed", lease.server().name);
-                Err(Error::new(ErrorCode::TransactionResolutionUnknown, message).with_detail(error.message()))
-            }
-            Err(error) => Err(error),
+        Err(error) if lease.is_broken() => {
+            let message = format!("the connection to shard \"{}\" was lost while it committed", lease.server().name);
+            Err(Error::new(ErrorCode::TransactionResolutionUnknown, message).with_detail(error.message()))
         }
+        Err(error) => Err(error),
     }
 }

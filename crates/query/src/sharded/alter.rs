@@ -16,7 +16,7 @@ use pg_query::protobuf::{
 };
 
 use super::ShardedTable;
-use super::ddl::{define_in, done_but, for_each_server};
+use super::ddl::{define_in, done_but, everywhere, for_each_server};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
 use crate::engine::Engine;
@@ -65,7 +65,7 @@ pub(crate) async fn truncate(table: &ShardedTable, means: &Means) -> Result<Done
     let work = for_each_server(table, |shard| {
         Ok(format!("TRUNCATE {}.{};", quote_ident(&shard.schema), quote_ident(&shard.table)))
     })?;
-    let left = table.fleet.on_all(&means.role, &work).await?;
+    let left = everywhere(&table.fleet, means, &work).await?;
     Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }
 
@@ -129,7 +129,7 @@ pub(crate) async fn alter(
         }
         statement_text(&NodeEnum::AlterTableStmt(plain)).map(|text| format!("{text};"))
     })?;
-    let left = fleet.on_all(&means.role, &work).await.map_err(|error| {
+    let left = everywhere(fleet, means, &work).await.map_err(|error| {
         let is_unknown = error.code() == ErrorCode::TransactionResolutionUnknown;
         if is_unknown { error.with_hint("Add the column again with IF NOT EXISTS.") } else { error }
     })?;

@@ -384,6 +384,8 @@ pub(crate) async fn create(
     } else {
         creating(&table, statement)?
     };
+    // From here on it ends by itself: the name is taken, and what becomes of it follows what becomes of the table.
+    let ending = means.ending();
     // Who is first with a name has it.
     fleet.catalog().change(|known| {
         // One may have gone since they were looked at.
@@ -398,7 +400,7 @@ pub(crate) async fn create(
         engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::clone(&table))));
         engine.catalog().publish(&draft, || Ok(()))
     };
-    let made = fleet.on_all(&means.role, &work).await;
+    let made = fleet.on_all(&means.role, &work, ending.asked()).await;
     let error = match made {
         Ok(left) => match publish() {
             Ok(_) => return Ok(done_but(Done::tag("CREATE TABLE"), &left)),
@@ -416,13 +418,20 @@ pub(crate) async fn create(
     Err(error)
 }
 
+/// Runs statements on several shards: on all or on none. Returns those where it is still to come. It ends by itself, and whoever calls
+/// notes what has become of it before anything else is waited for: so that is known here, whoever wants the statement stopped.
+pub(super) async fn everywhere(fleet: &Arc<Fleet>, means: &Means, work: &[(String, String)]) -> Result<Vec<String>> {
+    let ending = means.ending();
+    fleet.on_all(&means.role, work, ending.asked()).await
+}
+
 /// Drops a table again that was made; what is told then.
 async fn undo(table: &ShardedTable, means: &Means, error: Error) -> Error {
     let work = match dropping(table) {
         Ok(work) => work,
         Err(other) => return other,
     };
-    match table.fleet.on_all(&means.role, &work).await {
+    match table.fleet.on_all(&means.role, &work, std::future::pending()).await {
         Ok(_) => error,
         Err(_) => error.with_detail("The table is left on its shards, which did not drop it again."),
     }
@@ -459,7 +468,7 @@ pub(crate) async fn drop_table(engine: &Engine, table: &Arc<ShardedTable>, means
     let fleet = &table.fleet;
     // What was there before is there afterwards.
     let work = if table.attached { Vec::new() } else { dropping(table)? };
-    let dropped = fleet.on_all(&means.role, &work).await;
+    let dropped = everywhere(fleet, means, &work).await;
     // What they have prepared is about a table that is gone: one of the same name would be another one.
     work.iter().for_each(|(server, _)| fleet.forget(server));
     dropped?;

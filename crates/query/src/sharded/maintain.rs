@@ -19,7 +19,7 @@ use pg_query::protobuf::{
 
 use super::ShardedTable;
 use super::alter::{find, kept_statement};
-use super::ddl::{define_in, dropping, for_each_server};
+use super::ddl::{define_in, dropping, everywhere, for_each_server};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, free_name, object_name, relation_name};
 use crate::engine::Engine;
@@ -38,11 +38,6 @@ pub(crate) type Indexes = Vec<(String, Arc<ShardedTable>)>;
 
 /// What servers are sent: names and statements.
 pub type Work = Vec<(String, String)>;
-
-/// Runs statements on several shards: on all or on none.
-async fn everywhere(fleet: &Arc<Fleet>, means: &Means, work: &Work) -> Result<()> {
-    fleet.on_all(&means.role, work).await.map(drop)
-}
 
 fn add(work: &mut Work, more: Work) {
     for (server, text) in more {

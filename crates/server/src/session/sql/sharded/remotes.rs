@@ -175,34 +175,14 @@ pub(super) async fn answered<T: Taker>(
     cancel: &CancelToken,
     broken: impl Future<Output = Error>,
 ) -> Result<Ended> {
-    let canceller = lease.canceller();
-    let ended = {
-        let work = lease.answer(taker);
-        tokio::pin!(work);
-        let stopped = tokio::select! {
+    let stopped = async {
+        tokio::select! {
             biased;
-            ended = &mut work => Ok(ended),
-            () = cancel.cancelled() => Err(cancel.error()),
-            error = broken => Err(error),
-        };
-        match stopped {
-            Ok(ended) => ended,
-            Err(why) => {
-                // In a box: nearly no statement needs room for it.
-                Box::pin(canceller.cancel()).await;
-                match tokio::time::timeout(canceller.patience(), work).await {
-                    // The shard says it in its own words; why it was asked is ours to say.
-                    Ok(Err(error)) if error.sqlstate() == "57014" => Err(why),
-                    Ok(ended) => ended,
-                    Err(_) => Err(why),
-                }
-            }
+            () = cancel.cancelled() => cancel.error(),
+            error = broken => error,
         }
     };
-    if ended.is_err() {
-        lease.give_up();
-    }
-    ended
+    lease.answer_unless(taker, stopped).await
 }
 
 /// Stops what is awaited with the session's statement: its connection is closed then.
