@@ -14,7 +14,7 @@ use crate::backend::{Ended, Limits, Nothing, Payer, Settings};
 use crate::catalog::{Known, ShardCatalog};
 use crate::deadlock::Waits;
 use crate::health::{Health, HealthConfig, is_away};
-use crate::pool::{ConnectionStatistics, Keep, Lease, LineStatistics, Pool, PoolConfig};
+use crate::pool::{ConnectionStatistics, Held, Keep, Lease, LineStatistics, Pool, PoolConfig};
 use crate::routes::Routes;
 use crate::rules::generators::Generators;
 use crate::two_phase::{self, InDoubt, Transactions};
@@ -189,16 +189,21 @@ impl Fleet {
         let server = known.server(member)?;
         let mapping = known.mapping_of_member(server, role)?;
         self.health.check(member)?;
-        let lent = match keep {
-            Some(keep) => keep.lend(pool, server, mapping, settings).await,
-            None => pool.lend(server, mapping, settings).await,
+        let session = match keep {
+            None => None,
+            // Where it has lost what it kept, that says nothing of the server as it is now.
+            Some(keep) => match keep.lend(pool, server, mapping, settings).await? {
+                Held::Connection(lease) => return Ok(lease),
+                Held::Nothing(ticket) => Some(ticket),
+            },
         };
+        let lent = pool.lend(server, mapping, settings).await;
         match &lent {
             Ok(_) => self.health.succeeded(member),
             Err(error) if is_away(error) => self.health.failed(member, error),
             Err(_) => {}
         }
-        lent
+        lent.map(|lease| lease.kept_by(session))
     }
 
     /// Connections to a server are not what they were: those that are idle are closed, the others when they come back.
