@@ -22,6 +22,9 @@ use crate::two_phase::{self, InDoubt, Transactions};
 /// What the pool of the query pool is called.
 const OF_QUERIES: &str = "queries";
 
+/// Where a connection comes from: the pool of whoever asks, and what his session keeps.
+pub type Origin<'a> = (&'a Arc<Pool>, Option<&'a Arc<Keep>>);
+
 /// See the module.
 pub struct Fleet {
     catalog: ShardCatalog,
@@ -110,9 +113,12 @@ impl Fleet {
     /// Lends a connection to a server, or to the replica of it that takes writes now, as this user logs in there.
     ///
     /// # Errors
-    /// 42704 where there is no such server or no mapping; 57P03 where it is down; as [`Pool::lend`].
-    pub async fn lend(&self, pool: &Arc<Pool>, server: &str, role: &str, settings: &Settings) -> Result<Lease> {
-        self.lend_from((pool, None), server, role, settings).await
+    /// 42704 where there is no such server or no mapping; 57P03 where it is down; as [`Pool::lend`]; 08006 where what the session kept
+    /// is lost.
+    pub async fn lend(&self, from: Origin<'_>, server: &str, role: &str, settings: &Settings) -> Result<Lease> {
+        let known = self.catalog.known();
+        let acting = self.health.acting(server);
+        self.lend_member(&known, from, acting.as_deref().unwrap_or(server), role, settings).await
     }
 
     /// Lends a connection to a replica of a server, where one is up and not too far behind; else as [`Self::lend`].
@@ -121,37 +127,7 @@ impl Fleet {
     /// As [`Self::lend`].
     pub async fn lend_for_reading(
         &self,
-        pool: &Arc<Pool>,
-        server: &str,
-        role: &str,
-        settings: &Settings,
-    ) -> Result<Lease> {
-        self.lend_for_reading_from((pool, None), server, role, settings).await
-    }
-
-    /// As [`Self::lend`], from what a session keeps.
-    ///
-    /// # Errors
-    /// As [`Self::lend`]; 08006 where what the session kept is lost.
-    pub async fn lend_from(
-        &self,
-        from: (&Arc<Pool>, Option<&Arc<Keep>>),
-        server: &str,
-        role: &str,
-        settings: &Settings,
-    ) -> Result<Lease> {
-        let known = self.catalog.known();
-        let acting = self.health.acting(server);
-        self.lend_member(&known, from, acting.as_deref().unwrap_or(server), role, settings).await
-    }
-
-    /// As [`Self::lend_for_reading`], from what a session keeps.
-    ///
-    /// # Errors
-    /// As [`Self::lend_from`].
-    pub async fn lend_for_reading_from(
-        &self,
-        from: (&Arc<Pool>, Option<&Arc<Keep>>),
+        from: Origin<'_>,
         server: &str,
         role: &str,
         settings: &Settings,
@@ -163,7 +139,7 @@ impl Fleet {
                 lent => return lent,
             }
         }
-        self.lend_from(from, server, role, settings).await
+        self.lend(from, server, role, settings).await
     }
 
     /// Lends a connection to a server at once, where one is idle, as it is wanted, and nothing is known against it; else `None`:
@@ -181,7 +157,7 @@ impl Fleet {
     async fn lend_member(
         &self,
         known: &Known,
-        (pool, keep): (&Arc<Pool>, Option<&Arc<Keep>>),
+        (pool, keep): Origin<'_>,
         member: &str,
         role: &str,
         settings: &Settings,
@@ -280,7 +256,7 @@ impl Fleet {
         let mut leases: Vec<Lease> = Vec::new();
         for (server, sql) in work {
             let begun = async {
-                let mut lease = self.lend(pool, server, role, &Settings::default()).await?;
+                let mut lease = self.lend((pool, None), server, role, &Settings::default()).await?;
                 lease.queue_query("BEGIN");
                 let begun = lease.run(sql).await;
                 // Those that have begun end with their leases, on every way out of here.

@@ -13,7 +13,7 @@ use ashlar_shard::route;
 use ashlar_shard::rules::{self, Definition, Neighbours, Rule};
 use ashlar_shard::server::{GivenOption, Mapping, Secret, Server};
 use pg_query::NodeEnum;
-use pg_query::protobuf::{self, CreateStmt, DefElemAction, RoleSpec, RoleSpecType};
+use pg_query::protobuf::{self, CreateStmt, DefElemAction, RangeVar, RoleSpec, RoleSpecType};
 
 use super::ShardedTable;
 use crate::catalog::{CatalogState, Table};
@@ -327,28 +327,43 @@ pub(super) fn for_each_server(
     let mut work: Vec<(String, String)> = Vec::new();
     for shard in table.routed.rule.shards() {
         let text = text(shard)?;
-        match work.iter_mut().find(|(server, _)| *server == *shard.server) {
-            Some((_, all)) => all.push_str(&text),
-            None => work.push((shard.server.to_string(), text)),
-        }
+        of_server(&mut work, &shard.server).push_str(&text);
     }
     Ok(work)
+}
+
+/// What a list has for a server, where it may have nothing yet. Servers stay in the order in which they came.
+pub(super) fn of_server<'w, T: Default>(work: &'w mut Vec<(String, T)>, server: &str) -> &'w mut T {
+    let known = work.iter().position(|(known, _)| known == server);
+    let place = known.unwrap_or_else(|| {
+        work.push((server.to_owned(), T::default()));
+        work.len() - 1
+    });
+    &mut work[place].1
+}
+
+/// Has a statement name a shard's own table.
+pub(super) fn at_shard(relation: &mut Option<RangeVar>, shard: &rules::Shard) {
+    if let Some(relation) = relation {
+        (relation.schemaname, relation.relname) = (shard.schema.to_string(), shard.table.to_string());
+    }
+}
+
+/// What a shard's own table is called in a statement.
+pub(super) fn physical(shard: &rules::Shard) -> String {
+    format!("{}.{}", quote_ident(&shard.schema), quote_ident(&shard.table))
 }
 
 fn creating(table: &ShardedTable, statement: &CreateStmt) -> Result<Vec<(String, String)>> {
     for_each_server(table, |shard| {
         let mut plain = plain_statement(statement);
-        if let Some(relation) = &mut plain.relation {
-            (relation.schemaname, relation.relname) = (shard.schema.to_string(), shard.table.to_string());
-        }
+        at_shard(&mut plain.relation, shard);
         statement_text(&NodeEnum::CreateStmt(plain)).map(|text| format!("{text};"))
     })
 }
 
 pub(super) fn dropping(table: &ShardedTable) -> Result<Vec<(String, String)>> {
-    for_each_server(table, |shard| {
-        Ok(format!("DROP TABLE IF EXISTS {}.{};", quote_ident(&shard.schema), quote_ident(&shard.table)))
-    })
+    for_each_server(table, |shard| Ok(format!("DROP TABLE IF EXISTS {};", physical(shard))))
 }
 
 /// CREATE TABLE ... USING sharded
