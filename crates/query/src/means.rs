@@ -36,6 +36,8 @@ pub struct Means {
     slot: Mutex<Option<Slot>>,
     /// Tells when nobody waits for the statement any more.
     interest: Option<watch::Sender<()>>,
+    /// Tells what ends by itself that it is to stop, and why; made where there is any.
+    stop: OnceLock<watch::Sender<Option<Error>>>,
 }
 
 /// What of other servers a statement cannot read without giving a wrong answer.
@@ -62,6 +64,31 @@ pub struct Interest {
     _receiver: watch::Receiver<()>,
 }
 
+/// A part of a statement that comes to its end by itself, until this is dropped: who runs the statement does not drop it meanwhile, and
+/// asks it to stop by [`Means::stop`].
+#[must_use]
+pub(crate) struct Ending {
+    receiver: watch::Receiver<Option<Error>>,
+}
+
+impl Ending {
+    /// Resolves with the reason when it is to stop.
+    pub(crate) fn asked(&self) -> impl Future<Output = Error> + Send + use<> {
+        let mut receiver = self.receiver.clone();
+        async move {
+            loop {
+                let why = receiver.borrow_and_update().clone();
+                if let Some(why) = why {
+                    return why;
+                }
+                if receiver.changed().await.is_err() {
+                    return Error::new(ErrorCode::QueryCanceled, "nobody waits for the statement any more");
+                }
+            }
+        }
+    }
+}
+
 impl Means {
     pub(crate) fn new(
         time: StatementTime,
@@ -84,6 +111,7 @@ impl Means {
             admission,
             slot: Mutex::new(None),
             interest: None,
+            stop: OnceLock::new(),
         }
     }
 
@@ -102,6 +130,17 @@ impl Means {
         let (sender, receiver) = watch::channel(());
         self.interest = Some(sender);
         Interest { _receiver: receiver }
+    }
+
+    /// What begins now ends by itself: it changes something that has to be known here, however it ends.
+    pub(crate) fn ending(&self) -> Ending {
+        Ending { receiver: self.stop.get_or_init(|| watch::Sender::new(None)).subscribe() }
+    }
+
+    /// Asks the statement to stop. `true`: it is about to end by itself, and says how; it must not be dropped before it has.
+    #[must_use]
+    pub fn stop(&self, why: &Error) -> bool {
+        self.stop.get().is_some_and(|stop| stop.send(Some(why.clone())).is_ok())
     }
 
     /// Waits until the statement may run; one that runs already, may.

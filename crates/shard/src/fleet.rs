@@ -10,17 +10,20 @@ use std::thread::{self, ThreadId};
 use ashlar_base::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 
-use crate::backend::{Limits, Payer, Settings};
+use crate::backend::{Ended, Limits, Nothing, Payer, Settings};
 use crate::catalog::{Known, ShardCatalog};
 use crate::deadlock::Waits;
 use crate::health::{Health, HealthConfig, is_away};
-use crate::pool::{ConnectionStatistics, Keep, Lease, LineStatistics, Pool, PoolConfig};
+use crate::pool::{ConnectionStatistics, Held, Keep, Lease, LineStatistics, Pool, PoolConfig};
 use crate::routes::Routes;
 use crate::rules::generators::Generators;
 use crate::two_phase::{self, InDoubt, Transactions};
 
 /// What the pool of the query pool is called.
 const OF_QUERIES: &str = "queries";
+
+/// Where a connection comes from: the pool of whoever asks, and what his session keeps.
+pub type Origin<'a> = (&'a Arc<Pool>, Option<&'a Arc<Keep>>);
 
 /// See the module.
 pub struct Fleet {
@@ -110,9 +113,12 @@ impl Fleet {
     /// Lends a connection to a server, or to the replica of it that takes writes now, as this user logs in there.
     ///
     /// # Errors
-    /// 42704 where there is no such server or no mapping; 57P03 where it is down; as [`Pool::lend`].
-    pub async fn lend(&self, pool: &Arc<Pool>, server: &str, role: &str, settings: &Settings) -> Result<Lease> {
-        self.lend_from((pool, None), server, role, settings).await
+    /// 42704 where there is no such server or no mapping; 57P03 where it is down; as [`Pool::lend`]; 08006 where what the session kept
+    /// is lost.
+    pub async fn lend(&self, from: Origin<'_>, server: &str, role: &str, settings: &Settings) -> Result<Lease> {
+        let known = self.catalog.known();
+        let acting = self.health.acting(server);
+        self.lend_member(&known, from, acting.as_deref().unwrap_or(server), role, settings).await
     }
 
     /// Lends a connection to a replica of a server, where one is up and not too far behind; else as [`Self::lend`].
@@ -121,37 +127,7 @@ impl Fleet {
     /// As [`Self::lend`].
     pub async fn lend_for_reading(
         &self,
-        pool: &Arc<Pool>,
-        server: &str,
-        role: &str,
-        settings: &Settings,
-    ) -> Result<Lease> {
-        self.lend_for_reading_from((pool, None), server, role, settings).await
-    }
-
-    /// As [`Self::lend`], from what a session keeps.
-    ///
-    /// # Errors
-    /// As [`Self::lend`]; 08006 where what the session kept is lost.
-    pub async fn lend_from(
-        &self,
-        from: (&Arc<Pool>, Option<&Arc<Keep>>),
-        server: &str,
-        role: &str,
-        settings: &Settings,
-    ) -> Result<Lease> {
-        let known = self.catalog.known();
-        let acting = self.health.acting(server);
-        self.lend_member(&known, from, acting.as_deref().unwrap_or(server), role, settings).await
-    }
-
-    /// As [`Self::lend_for_reading`], from what a session keeps.
-    ///
-    /// # Errors
-    /// As [`Self::lend_from`].
-    pub async fn lend_for_reading_from(
-        &self,
-        from: (&Arc<Pool>, Option<&Arc<Keep>>),
+        from: Origin<'_>,
         server: &str,
         role: &str,
         settings: &Settings,
@@ -163,7 +139,7 @@ impl Fleet {
                 lent => return lent,
             }
         }
-        self.lend_from(from, server, role, settings).await
+        self.lend(from, server, role, settings).await
     }
 
     /// Lends a connection to a server at once, where one is idle, as it is wanted, and nothing is known against it; else `None`:
@@ -181,7 +157,7 @@ impl Fleet {
     async fn lend_member(
         &self,
         known: &Known,
-        (pool, keep): (&Arc<Pool>, Option<&Arc<Keep>>),
+        (pool, keep): Origin<'_>,
         member: &str,
         role: &str,
         settings: &Settings,
@@ -189,16 +165,21 @@ impl Fleet {
         let server = known.server(member)?;
         let mapping = known.mapping_of_member(server, role)?;
         self.health.check(member)?;
-        let lent = match keep {
-            Some(keep) => keep.lend(pool, server, mapping, settings).await,
-            None => pool.lend(server, mapping, settings).await,
+        let session = match keep {
+            None => None,
+            // Where it has lost what it kept, that says nothing of the server as it is now.
+            Some(keep) => match keep.lend(pool, server, mapping, settings).await? {
+                Held::Connection(lease) => return Ok(lease),
+                Held::Nothing(ticket) => Some(ticket),
+            },
         };
+        let lent = pool.lend(server, mapping, settings).await;
         match &lent {
             Ok(_) => self.health.succeeded(member),
             Err(error) if is_away(error) => self.health.failed(member, error),
             Err(_) => {}
         }
-        lent
+        lent.map(|lease| lease.kept_by(session))
     }
 
     /// Connections to a server are not what they were: those that are idle are closed, the others when they come back.
@@ -243,16 +224,39 @@ impl Fleet {
     }
 
     /// Runs statements on several shards, in a transaction that commits on all of them or on none: (server, statements). Returns the
-    /// servers where it will be committed as soon as they can be reached. Runs on the query pool.
+    /// servers where it will be committed as soon as they can be reached. Runs on the query pool. Where it is dropped before its end,
+    /// nobody hears whether it has committed: who wants it stopped says so by `stop`.
     ///
     /// # Errors
-    /// What the first shard that fails says; then nothing has happened anywhere. 08007 where that is not known.
-    pub async fn on_all(self: &Arc<Self>, role: &str, work: &[(String, String)]) -> Result<Vec<String>> {
+    /// What the first shard that fails says, or `stop`; then nothing has happened anywhere. 08007 where that is not known.
+    pub async fn on_all(
+        self: &Arc<Self>,
+        role: &str,
+        work: &[(String, String)],
+        stop: impl Future<Output = Error> + Send + 'static,
+    ) -> Result<Vec<String>> {
+        // In a box: it goes on to the commit.
+        let mut stop = Box::pin(stop);
+        let begun = tokio::select! {
+            biased;
+            begun = self.begin_on_all(role, work) => begun,
+            why = &mut stop => Err(why),
+        };
+        let mut leases = begun?;
+        if leases.len() > 1 {
+            return two_phase::commit(self, leases, stop).await;
+        }
+        let Some(lease) = leases.pop() else { return Ok(Vec::new()) };
+        commit_alone(lease, stop).await.map(|()| Vec::new())
+    }
+
+    /// What has been run of that, with the connections that it is to be committed on.
+    async fn begin_on_all(&self, role: &str, work: &[(String, String)]) -> Result<Vec<Lease>> {
         let pool = self.pool_of_queries();
         let mut leases: Vec<Lease> = Vec::new();
         for (server, sql) in work {
             let begun = async {
-                let mut lease = self.lend(pool, server, role, &Settings::default()).await?;
+                let mut lease = self.lend((pool, None), server, role, &Settings::default()).await?;
                 lease.queue_query("BEGIN");
                 let begun = lease.run(sql).await;
                 // Those that have begun end with their leases, on every way out of here.
@@ -265,22 +269,23 @@ impl Fleet {
                 return Err(error);
             }
         }
-        if leases.len() > 1 {
-            return two_phase::commit(self, leases, std::future::pending()).await;
+        Ok(leases)
+    }
+}
+
+/// Commits what has been done on one server.
+async fn commit_alone(mut lease: Lease, stop: impl Future<Output = Error>) -> Result<()> {
+    lease.queue_query("COMMIT");
+    match lease.answer_unless(&mut Nothing, stop).await {
+        Ok(Ended::Complete(tag)) if tag == "COMMIT" => Ok(()),
+        Ok(_) => {
+            let message = format!("shard \"{}\" has rolled the transaction back", lease.server().name);
+            Err(Error::new(ErrorCode::FailedTransaction, message))
         }
-        let Some(mut lease) = leases.pop() else { return Ok(Vec::new()) };
-        match lease.run("COMMIT").await {
-            Ok(tag) if tag == "COMMIT" => Ok(Vec::new()),
-            Ok(_) => {
-                let message = format!("shard \"{}\" has rolled the transaction back", lease.server().name);
-                Err(Error::new(ErrorCode::FailedTransaction, message))
-            }
-            Err(error) if lease.is_broken() => {
-                let message =
-                    format!("the connection to shard \"{}\" was lost while it committed", lease.server().name);
-                Err(Error::new(ErrorCode::TransactionResolutionUnknown, message).with_detail(error.message()))
-            }
-            Err(error) => Err(error),
+        Err(error) if lease.is_broken() => {
+            let message = format!("the connection to shard \"{}\" was lost while it committed", lease.server().name);
+            Err(Error::new(ErrorCode::TransactionResolutionUnknown, message).with_detail(error.message()))
         }
+        Err(error) => Err(error),
     }
 }

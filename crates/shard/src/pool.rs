@@ -23,11 +23,13 @@ use ashlar_protocol::pg::TransactionStatus;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+pub(crate) use self::keep::Held;
 pub use self::keep::Keep;
 use self::keep::Ticket;
 pub(crate) use self::statistics::Card;
 pub use self::statistics::{ConnectionStatistics, LineStatistics};
 use crate::backend::{Backend, Limits, Payer, Settings};
+use crate::health::is_away;
 use crate::server::{Mapping, Server};
 
 /// Bounds of a pool.
@@ -116,26 +118,38 @@ impl Pool {
         settings: &Settings,
     ) -> Result<Lease> {
         let mut slot = self.enter(server).await?;
-        let mut backend = match slot.backend.take().filter(|backend| self.fits(backend, server, mapping)) {
-            Some(backend) => backend,
-            None => {
-                let mut made = Box::new(Backend::connect(server, mapping, settings, self.config.limits).await?);
-                made.paid_by(self.payer.clone());
-                let card = Card::new(&made);
-                if let Some(line) = self.lines.lock().get_mut(&server.name) {
-                    line.counts.made += 1;
-                    line.cards.retain(|card| card.strong_count() > 0);
-                    line.cards.push(Arc::downgrade(&card));
-                }
-                made.card = Some(card);
-                made
+        let mut fitting = slot.backend.take().filter(|backend| self.fits(backend, server, mapping));
+        if let Some(idle) = &mut fitting {
+            match self.adopt(idle, settings).await {
+                Ok(()) => {}
+                // It was lost while it was idle, which says nothing of its server: a new one will.
+                Err(error) if is_away(&error) => fitting = None,
+                Err(error) => return Err(error),
             }
+        }
+        let backend = match fitting {
+            Some(backend) => backend,
+            None => self.connect(server, mapping, settings).await?,
         };
-        self.adopt(&mut backend, settings).await?;
         if let Some(line) = self.lines.lock().get_mut(&server.name) {
             line.counts.lent += 1;
         }
         Ok(Lease { backend: Some(backend), slot, home: None })
+    }
+
+    /// Makes a connection, with these settings.
+    async fn connect(&self, server: &Arc<Server>, mapping: &Arc<Mapping>, settings: &Settings) -> Result<Box<Backend>> {
+        let mut made = Box::new(Backend::connect(server, mapping, settings, self.config.limits).await?);
+        made.paid_by(self.payer.clone());
+        let card = Card::new(&made);
+        if let Some(line) = self.lines.lock().get_mut(&server.name) {
+            line.counts.made += 1;
+            line.cards.retain(|card| card.strong_count() > 0);
+            line.cards.push(Arc::downgrade(&card));
+        }
+        card.lend();
+        made.card = Some(card);
+        Ok(made)
     }
 
     /// Makes the settings of whoever borrows it those of a connection.
@@ -322,6 +336,12 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// The same, for a session that keeps it.
+    pub(crate) fn kept_by(mut self, session: Option<Ticket>) -> Self {
+        self.home = session;
+        self
+    }
+
     /// Ends the transaction that is open on the connection, beside whoever had it, and gives it back.
     pub fn abandon(mut self) {
         let open = self.backend.as_ref().is_some_and(|backend| backend.status() != TransactionStatus::Idle);

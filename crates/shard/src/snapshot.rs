@@ -119,7 +119,7 @@ impl Snapshots {
             let mut all: Vec<(String, Held)> = Vec::with_capacity(servers.len());
             let mut databases: BTreeSet<Arc<str>> = BTreeSet::new();
             for server in servers {
-                let mut lease = fleet.lend(pool, server, role, &settings).await?;
+                let mut lease = fleet.lend((pool, None), server, role, &settings).await?;
                 let locks = databases.insert(in_time(two_phase::identity(&mut lease)).await?);
                 all.push((server.to_owned(), Held { lease: Some(lease), is_clean: true, locks }));
             }

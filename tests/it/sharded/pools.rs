@@ -185,3 +185,24 @@ fn a_session_s_connections_commit_as_one() {
     assert_eq!(watcher.value(pids).unwrap(), before);
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn connections_that_sessions_have_lost_say_nothing_of_a_server_that_is_there() {
+    // Looks are rare: what statements have noted stays.
+    let (mut fleet, _client) = fleet(16, "pool_mode = \"session\"\nfailures_max = 2\nhealth_check_ms = 600000");
+    let mut clients: Vec<pg::Connection> = (0..4).map(|_| fleet.client()).collect();
+    for (key, client) in clients.iter_mut().enumerate() {
+        done(client, &format!("INSERT INTO t VALUES ({key}, 'a')"));
+    }
+    fleet.shards[0].signal("QUIT").unwrap();
+    fleet.shards[0].wait().unwrap();
+    fleet.shards[0].start_again().unwrap();
+    // Each is told of its own loss, and has a new one afterwards.
+    for client in &mut clients {
+        let error = refused(client, "SELECT count(*) FROM t WHERE k = 1");
+        assert!(error.contains("08006"), "{error}");
+    }
+    for client in &mut clients {
+        assert_eq!(client.value("SELECT count(*) FROM t WHERE k = 1").unwrap(), "1");
+    }
+}

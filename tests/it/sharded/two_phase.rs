@@ -345,3 +345,68 @@ fn tables_change_on_all_shards_or_on_none() {
         }
     }
 }
+
+/// The steps of a change of tables on two shards at which it is stopped, and whether it is decided then; the first is the change itself.
+const STOPS: &[(&str, When, bool)] = &[
+    ("", When::Before, false),
+    ("PREPARE TRANSACTION", When::After, false),
+    ("INSERT INTO ashlar.decisions", When::Before, false),
+    ("COMMIT PREPARED", When::Before, true),
+];
+
+#[test]
+fn a_change_of_tables_that_is_stopped_at_any_step_is_known_as_it_has_ended() {
+    let bank = Bank::open(2);
+    let wire = &bank.member.wire;
+    // A statement beside this thread, which is stopped where it is held.
+    let stopped = |sql: &str, text: &str, when: When| {
+        wire.set(text, 0, when, Act::Hold);
+        let (mut client, sql) = (bank.member.ashlar.connect(), sql.to_owned());
+        let key = client.key.clone();
+        let running = std::thread::spawn(move || client.query(&sql).map(drop).map_err(|error| format!("{error:#}")));
+        wire.wait();
+        pg::cancel(bank.member.ashlar.pg(), &key).unwrap();
+        running
+    };
+    let create = format!("CREATE TABLE made (k bigint PRIMARY KEY, v text) {}", bank.member.by("k"));
+    // A name that each has in what shards are sent, and what succeeds once it has been done, here and on every shard.
+    for (sql, own, proof) in [
+        (create.as_str(), "made", "INSERT INTO made VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')"),
+        ("ALTER TABLE made ADD COLUMN n int", "made", "UPDATE made SET n = 1"),
+        ("CREATE INDEX by_n ON made (n)", "by_n", "CREATE INDEX IF NOT EXISTS by_n ON made (n)"),
+        ("DROP INDEX by_n", "by_n", "CREATE INDEX by_n ON made (n)"),
+        ("TRUNCATE made", "made", "INSERT INTO made VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')"),
+        ("DROP TABLE made", "made", create.as_str()),
+    ] {
+        for (text, when, is_decided) in STOPS.iter().copied() {
+            let text = if text.is_empty() { own } else { text };
+            let running = stopped(sql, text, when);
+            if is_decided {
+                wire.release();
+                running.join().unwrap().unwrap_or_else(|error| panic!("{sql}, {text}: {error}"));
+                continue;
+            }
+            let error = running.join().unwrap().unwrap_err();
+            assert!(error.contains("57014"), "{sql}, {text}: {error}");
+            wait_until_finished(&bank.shards);
+            wire.release();
+        }
+        done(&mut bank.member.ashlar.connect(), proof);
+    }
+    // One shard commits by itself: it has, or it has not.
+    let alone = "CREATE TABLE alone (k bigint PRIMARY KEY) PARTITION BY HASH (k) \
+                 USING sharded WITH (servers = 's0', algorithm = 'hash_mod')";
+    let running = stopped(alone, "COMMIT", When::Before);
+    wire.release();
+    let mut client = bank.member.ashlar.connect();
+    if let Err(error) = running.join().unwrap() {
+        assert!(error.contains("57014"), "{error}");
+        done(&mut client, alone);
+    }
+    assert_eq!(client.value("SELECT count(*) FROM alone").unwrap(), "0");
+    done(&mut client, "DROP TABLE alone");
+    done(&mut client, "DROP TABLE made");
+    for shard in &bank.shards {
+        assert_eq!(direct(shard).value("SELECT coalesce(to_regclass('made'), to_regclass('alone'))").unwrap(), "NULL");
+    }
+}

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_functions::quoting::quote_ident;
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::rules::Placement;
 use pg_query::NodeEnum;
@@ -16,7 +15,7 @@ use pg_query::protobuf::{
 };
 
 use super::ShardedTable;
-use super::ddl::{define_in, done_but, for_each_server};
+use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, physical};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
 use crate::engine::Engine;
@@ -62,10 +61,8 @@ pub(crate) fn truncated(
 /// # Errors
 /// What a shard says; then no row is gone.
 pub(crate) async fn truncate(table: &ShardedTable, means: &Means) -> Result<Done> {
-    let work = for_each_server(table, |shard| {
-        Ok(format!("TRUNCATE {}.{};", quote_ident(&shard.schema), quote_ident(&shard.table)))
-    })?;
-    let left = table.fleet.on_all(&means.role, &work).await?;
+    let work = for_each_server(table, |shard| Ok(format!("TRUNCATE {};", physical(shard))))?;
+    let left = everywhere(&table.fleet, means, &work).await?;
     Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }
 
@@ -124,12 +121,10 @@ pub(crate) async fn alter(
     }
     let work = for_each_server(&altered, |shard| {
         let mut plain = statement.clone();
-        if let Some(relation) = &mut plain.relation {
-            (relation.schemaname, relation.relname) = (shard.schema.to_string(), shard.table.to_string());
-        }
+        at_shard(&mut plain.relation, shard);
         statement_text(&NodeEnum::AlterTableStmt(plain)).map(|text| format!("{text};"))
     })?;
-    let left = fleet.on_all(&means.role, &work).await.map_err(|error| {
+    let left = everywhere(fleet, means, &work).await.map_err(|error| {
         let is_unknown = error.code() == ErrorCode::TransactionResolutionUnknown;
         if is_unknown { error.with_hint("Add the column again with IF NOT EXISTS.") } else { error }
     })?;

@@ -16,7 +16,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::CreateStmt;
 
 use super::ShardedTable;
-use super::ddl::plain_statement;
+use super::ddl::{physical, plain_statement};
 use crate::means::Means;
 use crate::statement::statement_text;
 
@@ -75,10 +75,6 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-fn physical(shard: &Shard) -> String {
-    format!("{}.{}", quote_ident(&shard.schema), quote_ident(&shard.table))
-}
-
 /// Looks at what is there.
 ///
 /// # Errors
@@ -93,7 +89,8 @@ pub(super) async fn check(table: &ShardedTable, statement: &CreateStmt, means: &
     let rule = &table.routed.rule;
     for (number, shard) in rule.shards().iter().enumerate() {
         let fleet = &table.fleet;
-        let mut lease = fleet.lend(fleet.pool_of_queries(), &shard.server, &means.role, &Settings::default()).await?;
+        let from = (fleet.pool_of_queries(), None);
+        let mut lease = fleet.lend(from, &shard.server, &means.role, &Settings::default()).await?;
         let name = physical(shard);
         let there = texts(&mut lease, &format!("SELECT pg_catalog.to_regclass({})::text", quoted(&name))).await?;
         if !matches!(&there[..], [Some(_)]) {

@@ -13,7 +13,7 @@ use ashlar_shard::route;
 use ashlar_shard::rules::{self, Definition, Neighbours, Rule};
 use ashlar_shard::server::{GivenOption, Mapping, Secret, Server};
 use pg_query::NodeEnum;
-use pg_query::protobuf::{self, CreateStmt, DefElemAction, RoleSpec, RoleSpecType};
+use pg_query::protobuf::{self, CreateStmt, DefElemAction, RangeVar, RoleSpec, RoleSpecType};
 
 use super::ShardedTable;
 use crate::catalog::{CatalogState, Table};
@@ -327,28 +327,43 @@ pub(super) fn for_each_server(
     let mut work: Vec<(String, String)> = Vec::new();
     for shard in table.routed.rule.shards() {
         let text = text(shard)?;
-        match work.iter_mut().find(|(server, _)| *server == *shard.server) {
-            Some((_, all)) => all.push_str(&text),
-            None => work.push((shard.server.to_string(), text)),
-        }
+        of_server(&mut work, &shard.server).push_str(&text);
     }
     Ok(work)
+}
+
+/// What a list has for a server, where it may have nothing yet. Servers stay in the order in which they came.
+pub(super) fn of_server<'w, T: Default>(work: &'w mut Vec<(String, T)>, server: &str) -> &'w mut T {
+    let known = work.iter().position(|(known, _)| known == server);
+    let place = known.unwrap_or_else(|| {
+        work.push((server.to_owned(), T::default()));
+        work.len() - 1
+    });
+    &mut work[place].1
+}
+
+/// Has a statement name a shard's own table.
+pub(super) fn at_shard(relation: &mut Option<RangeVar>, shard: &rules::Shard) {
+    if let Some(relation) = relation {
+        (relation.schemaname, relation.relname) = (shard.schema.to_string(), shard.table.to_string());
+    }
+}
+
+/// What a shard's own table is called in a statement.
+pub(super) fn physical(shard: &rules::Shard) -> String {
+    format!("{}.{}", quote_ident(&shard.schema), quote_ident(&shard.table))
 }
 
 fn creating(table: &ShardedTable, statement: &CreateStmt) -> Result<Vec<(String, String)>> {
     for_each_server(table, |shard| {
         let mut plain = plain_statement(statement);
-        if let Some(relation) = &mut plain.relation {
-            (relation.schemaname, relation.relname) = (shard.schema.to_string(), shard.table.to_string());
-        }
+        at_shard(&mut plain.relation, shard);
         statement_text(&NodeEnum::CreateStmt(plain)).map(|text| format!("{text};"))
     })
 }
 
 pub(super) fn dropping(table: &ShardedTable) -> Result<Vec<(String, String)>> {
-    for_each_server(table, |shard| {
-        Ok(format!("DROP TABLE IF EXISTS {}.{};", quote_ident(&shard.schema), quote_ident(&shard.table)))
-    })
+    for_each_server(table, |shard| Ok(format!("DROP TABLE IF EXISTS {};", physical(shard))))
 }
 
 /// CREATE TABLE ... USING sharded
@@ -384,6 +399,8 @@ pub(crate) async fn create(
     } else {
         creating(&table, statement)?
     };
+    // From here on it ends by itself: the name is taken, and what becomes of it follows what becomes of the table.
+    let ending = means.ending();
     // Who is first with a name has it.
     fleet.catalog().change(|known| {
         // One may have gone since they were looked at.
@@ -398,7 +415,7 @@ pub(crate) async fn create(
         engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::clone(&table))));
         engine.catalog().publish(&draft, || Ok(()))
     };
-    let made = fleet.on_all(&means.role, &work).await;
+    let made = fleet.on_all(&means.role, &work, ending.asked()).await;
     let error = match made {
         Ok(left) => match publish() {
             Ok(_) => return Ok(done_but(Done::tag("CREATE TABLE"), &left)),
@@ -416,13 +433,20 @@ pub(crate) async fn create(
     Err(error)
 }
 
+/// Runs statements on several shards: on all or on none. Returns those where it is still to come. It ends by itself, and whoever calls
+/// notes what has become of it before anything else is waited for: so that is known here, whoever wants the statement stopped.
+pub(super) async fn everywhere(fleet: &Arc<Fleet>, means: &Means, work: &[(String, String)]) -> Result<Vec<String>> {
+    let ending = means.ending();
+    fleet.on_all(&means.role, work, ending.asked()).await
+}
+
 /// Drops a table again that was made; what is told then.
 async fn undo(table: &ShardedTable, means: &Means, error: Error) -> Error {
     let work = match dropping(table) {
         Ok(work) => work,
         Err(other) => return other,
     };
-    match table.fleet.on_all(&means.role, &work).await {
+    match table.fleet.on_all(&means.role, &work, std::future::pending()).await {
         Ok(_) => error,
         Err(_) => error.with_detail("The table is left on its shards, which did not drop it again."),
     }
@@ -459,7 +483,7 @@ pub(crate) async fn drop_table(engine: &Engine, table: &Arc<ShardedTable>, means
     let fleet = &table.fleet;
     // What was there before is there afterwards.
     let work = if table.attached { Vec::new() } else { dropping(table)? };
-    let dropped = fleet.on_all(&means.role, &work).await;
+    let dropped = everywhere(fleet, means, &work).await;
     // What they have prepared is about a table that is gone: one of the same name would be another one.
     work.iter().for_each(|(server, _)| fleet.forget(server));
     dropped?;

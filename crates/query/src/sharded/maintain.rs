@@ -19,7 +19,7 @@ use pg_query::protobuf::{
 
 use super::ShardedTable;
 use super::alter::{find, kept_statement};
-use super::ddl::{define_in, dropping, for_each_server};
+use super::ddl::{at_shard, define_in, dropping, everywhere, for_each_server, of_server, physical};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, free_name, object_name, relation_name};
 use crate::engine::Engine;
@@ -39,17 +39,9 @@ pub(crate) type Indexes = Vec<(String, Arc<ShardedTable>)>;
 /// What servers are sent: names and statements.
 pub type Work = Vec<(String, String)>;
 
-/// Runs statements on several shards: on all or on none.
-async fn everywhere(fleet: &Arc<Fleet>, means: &Means, work: &Work) -> Result<()> {
-    fleet.on_all(&means.role, work).await.map(drop)
-}
-
 fn add(work: &mut Work, more: Work) {
     for (server, text) in more {
-        match work.iter_mut().find(|(known, _)| *known == server) {
-            Some((_, all)) => all.push_str(&text),
-            None => work.push((server, text)),
-        }
+        of_server(work, &server).push_str(&text);
     }
 }
 
@@ -74,12 +66,6 @@ fn on_shard(name: &str, table: &ShardedTable, shard: &Shard) -> Result<String> {
     }
     let message = format!("\"{name}\" would be too long a name on shard \"{}\"", shard.server);
     Err(Error::new(ErrorCode::InvalidName, message).with_hint("Give a shorter one."))
-}
-
-fn at_shard(relation: &mut Option<RangeVar>, shard: &Shard) {
-    if let Some(relation) = relation {
-        (relation.schemaname, relation.relname) = (shard.schema.to_string(), shard.table.to_string());
-    }
 }
 
 /// The table as it is named here.
@@ -402,7 +388,8 @@ pub(crate) async fn upkeep(engine: &Engine, statement: &VacuumStmt, in_block: bo
             let rels = vec![pg_query::Node { node: Some(NodeEnum::VacuumRelation(own)) }];
             let text = statement_text(&NodeEnum::VacuumStmt(VacuumStmt { rels, ..statement.clone() }))?;
             let (fleet, settings) = (&table.fleet, Settings::default());
-            let mut lease = fleet.lend(fleet.pool_of_queries(), &shard.server, &means.role, &settings).await?;
+            let from = (fleet.pool_of_queries(), None);
+            let mut lease = fleet.lend(from, &shard.server, &means.role, &settings).await?;
             lease.run(&text).await?;
         }
     }
@@ -422,11 +409,7 @@ pub fn truncating(state: &CatalogState, statement: &TruncateStmt) -> Result<Opti
         let Some(NodeEnum::RangeVar(relation)) = &relation.node else { return Ok(None) };
         let Some(table) = find(state, &relation_name(Some(relation))?) else { return Ok(None) };
         for shard in table.routed.rule.shards() {
-            let name = format!("{}.{}", quote_ident(&shard.schema), quote_ident(&shard.table));
-            match lists.iter_mut().find(|(server, _)| *server == *shard.server) {
-                Some((_, names)) => names.push(name),
-                None => lists.push((shard.server.to_string(), vec![name])),
-            }
+            of_server(&mut lists, &shard.server).push(physical(shard));
         }
     }
     Ok(Some(lists.into_iter().map(|(server, names)| (server, format!("TRUNCATE {}", names.join(", ")))).collect()))

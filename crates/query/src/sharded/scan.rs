@@ -213,11 +213,11 @@ impl ShardReader {
         if self.lease.is_none() {
             let fleet = &self.table.fleet;
             let settings = Settings::default();
-            let (pool, server, role) = (fleet.pool_of_queries(), &self.part.server, &self.asking.role);
+            let (from, server, role) = ((fleet.pool_of_queries(), None), &self.part.server, &self.asking.role);
             // A moment is one of servers that write.
             let lent = match self.asking.reads_replicas && self.asking.moment.is_none() {
-                true => fleet.lend_for_reading(pool, server, role, &settings).await,
-                false => fleet.lend(pool, server, role, &settings).await,
+                true => fleet.lend_for_reading(from, server, role, &settings).await,
+                false => fleet.lend(from, server, role, &settings).await,
             };
             let mut lease = lent.map_err(external)?;
             if self.orders_text && !lease.is_c_collated() {

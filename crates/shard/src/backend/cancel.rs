@@ -1,14 +1,16 @@
 //! Stops what a connection does, from outside.
 //!
-//! Used by sessions whose client has asked for it, and by the pool for a connection that was given back in the middle of something.
+//! Used by sessions whose client has asked for it, by what commits on a shard, and by the pool for a connection that was given back in the
+//! middle of something.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ashlar_base::{Error, Result};
 use ashlar_protocol::pg::client;
 
-use super::Stream;
+use super::{Backend, Ended, Stream, Taker};
 use crate::server::Server;
 
 /// Stops a statement that runs on a connection, over a connection of its own.
@@ -47,5 +49,41 @@ impl Canceller {
     /// How long it is waited for what a cancelled connection has to say.
     pub fn patience(&self) -> Duration {
         self.patience
+    }
+}
+
+impl Backend {
+    /// As [`Self::answer`], until `stop` comes: then the shard is told, and has so long to say that it has stopped.
+    ///
+    /// # Errors
+    /// As [`Self::answer`]; what `stop` says where the shard has stopped, or says nothing: then the connection is of no use any more.
+    pub async fn answer_unless<T: Taker>(&mut self, taker: &mut T, stop: impl Future<Output = Error>) -> Result<Ended> {
+        let canceller = self.canceller();
+        let ended = {
+            let work = self.answer(taker);
+            tokio::pin!(work);
+            let stopped = tokio::select! {
+                biased;
+                ended = &mut work => Ok(ended),
+                why = stop => Err(why),
+            };
+            match stopped {
+                Ok(ended) => ended,
+                Err(why) => {
+                    // In a box: nearly no statement needs room for it.
+                    Box::pin(canceller.cancel()).await;
+                    match tokio::time::timeout(canceller.patience(), work).await {
+                        // The shard says it in its own words; why it was asked is ours to say.
+                        Ok(Err(error)) if error.sqlstate() == "57014" => Err(why),
+                        Ok(ended) => ended,
+                        Err(_) => Err(why),
+                    }
+                }
+            }
+        };
+        if ended.is_err() {
+            self.give_up();
+        }
+        ended
     }
 }

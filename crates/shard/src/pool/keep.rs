@@ -35,36 +35,40 @@ enum Place {
     Lost,
 }
 
+/// What a session has of a server.
+pub(crate) enum Held {
+    /// Its connection, which is lent now.
+    Connection(Lease),
+    /// The right to keep one, which is to be lent by its pool.
+    Nothing(Ticket),
+}
+
 /// The right to bring a connection back.
-pub(super) struct Ticket {
+pub(crate) struct Ticket {
     keep: Arc<Keep>,
     /// Empty where it has been used.
     server: String,
 }
 
 impl Keep {
-    /// The connection to a server that the session has, or its first.
+    /// The connection to a server that the session has; where it has none yet, the right to have one.
     ///
     /// # Errors
-    /// 08006 where the session had one that is lost, with what the server kept for it; as [`Pool::lend`].
+    /// 08006 where the session had one that is lost, with what the server kept for it; 53300 where it is under way for too long.
     pub(crate) async fn lend(
         self: &Arc<Self>,
         pool: &Arc<Pool>,
         server: &Arc<Server>,
         mapping: &Arc<Mapping>,
         settings: &Settings,
-    ) -> Result<Lease> {
+    ) -> Result<Held> {
         let (ticket, kept) = self.enter(pool, server).await?;
-        let Some((mut backend, slot)) = kept else {
-            let mut lease = pool.lend(server, mapping, settings).await?;
-            lease.home = Some(ticket);
-            return Ok(lease);
-        };
+        let Some((mut backend, slot)) = kept else { return Ok(Held::Nothing(ticket)) };
         if !(is_as_declared(&backend, server, mapping) && backend.is_clean()) {
             return Err(lost(&server.name));
         }
         pool.adopt(&mut backend, settings).await?;
-        Ok(Lease { backend: Some(backend), slot, home: Some(ticket) })
+        Ok(Held::Connection(Lease { backend: Some(backend), slot, home: Some(ticket) }))
     }
 
     /// The right to have the connection to a server, with the one that is there.

@@ -519,10 +519,20 @@ impl SqlSession {
         let (carried, done) = engine
             .on_pool(async move {
                 let Some(transaction) = carried.get() else { return (carried, Err(lost())) };
-                let done = tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => Err(cancel.error()),
-                    done = ddl::run(&pool, transaction, &statement, in_block, &means) => done,
+                let done = {
+                    let work = ddl::run(&pool, transaction, &statement, in_block, &means);
+                    tokio::pin!(work);
+                    let done = tokio::select! {
+                        biased;
+                        () = cancel.cancelled() => Err(cancel.error()),
+                        done = &mut work => Ok(done),
+                    };
+                    match done {
+                        Ok(done) => done,
+                        // What changes other servers says itself whether it has.
+                        Err(why) if means.stop(&why) => work.await,
+                        Err(why) => Err(why),
+                    }
                 };
                 (carried, done)
             })

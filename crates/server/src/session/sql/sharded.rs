@@ -31,7 +31,7 @@ use ashlar_store::Reservation;
 
 use self::gather::Kept;
 pub(super) use self::remotes::Remote;
-use self::remotes::{answered, stoppable};
+use self::remotes::stoppable;
 use super::portal::{Portal, Progress, Source, Tag};
 use super::{Block, Executed, LONG_BYTES, RowSink, SqlSession};
 
@@ -223,8 +223,8 @@ impl SqlSession {
             () = self.cancel.cancelled() => Err(self.cancel.error()),
             lease = async {
                 match from_replica {
-                    true => fleet.lend_for_reading_from(from, server, &self.role, &settings).await,
-                    false => fleet.lend_from(from, server, &self.role, &settings).await,
+                    true => fleet.lend_for_reading(from, server, &self.role, &settings).await,
+                    false => fleet.lend(from, server, &self.role, &settings).await,
                 }
             } => lease,
         }
@@ -446,13 +446,7 @@ impl SqlSession {
             let mut lease =
                 if is_write { self.lend(sent.server).await? } else { self.lend_to_read(sent.server).await? };
             sending.queue(&mut lease);
-            let never = std::future::pending();
-            let ended = answered(&mut lease, &mut Forwarding(sink), &self.cancel, never).await;
-            self.pass_notices(lease.take_notices());
-            if is_write && ended.is_ok() {
-                sink.settled();
-            }
-            ended
+            self.on_lent(lease, is_write, sink).await
         } else {
             let place = self.begin_remote(sent.server).await?;
             self.on_remote(place, is_write, &mut Forwarding(sink), |lease| sending.queue(lease)).await

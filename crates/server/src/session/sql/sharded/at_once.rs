@@ -13,7 +13,6 @@ use ashlar_shard::pool::Lease;
 use ashlar_shard::route::{Parameter, Parameters, Request};
 use ashlar_shard::routes::RouteKind;
 
-use super::remotes::answered;
 use super::{Executed, Forwarding, Portal, RawParameters, RowSink, SqlSession, ended_as, placed};
 
 /// Bytes of parameters, and their number, that a session keeps room for.
@@ -104,15 +103,7 @@ impl SqlSession {
     ) -> Result<Executed> {
         let Queued { on, is_write, is_as_sent, started } = queued;
         let ended = match on {
-            On::Lent(mut lease) => {
-                let never = std::future::pending();
-                let ended = answered(&mut lease, &mut Forwarding(sink), &self.cancel, never).await;
-                self.pass_notices(lease.take_notices());
-                if is_write && ended.is_ok() {
-                    sink.settled();
-                }
-                ended
-            }
+            On::Lent(lease) => self.on_lent(lease, is_write, sink).await,
             On::Transaction(place) => self.on_remote(place, is_write, &mut Forwarding(sink), |_| {}).await,
         };
         let done = match ended {

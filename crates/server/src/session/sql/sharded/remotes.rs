@@ -9,7 +9,8 @@ use ashlar_shard::backend::{Ended, Nothing, Taker};
 use ashlar_shard::deadlock::{self, Stand};
 use ashlar_shard::pool::Lease;
 
-use super::super::{Notice, SqlSession};
+use super::super::{Notice, RowSink, SqlSession};
+use super::Forwarding;
 use crate::session::CancelToken;
 
 /// The connection that a transaction has to a shard.
@@ -95,6 +96,21 @@ impl SqlSession {
         ended
     }
 
+    /// Waits for the answer to what is queued on a connection that was lent for it, passes it on, and gives the connection back.
+    pub(super) async fn on_lent<S: RowSink>(
+        &mut self,
+        mut lease: Lease,
+        is_write: bool,
+        sink: &mut S,
+    ) -> Result<Ended> {
+        let ended = answered(&mut lease, &mut Forwarding(sink), &self.cancel, std::future::pending()).await;
+        self.pass_notices(lease.take_notices());
+        if is_write && ended.is_ok() {
+            sink.settled();
+        }
+        ended
+    }
+
     /// SAVEPOINT, RELEASE and ROLLBACK TO, as the transaction's connections have to know them too.
     pub(in crate::session::sql) async fn tell_remote(&mut self, command: &str, savepoint: &str) -> Result<()> {
         for place in 0..self.remotes.len() {
@@ -169,40 +185,20 @@ impl SqlSession {
 
 /// Waits for a statement's answer. Where it is to be stopped, by its client or because others could not go on, its shard is told,
 /// and has so long to say that it has.
-pub(super) async fn answered<T: Taker>(
+async fn answered<T: Taker>(
     lease: &mut Lease,
     taker: &mut T,
     cancel: &CancelToken,
     broken: impl Future<Output = Error>,
 ) -> Result<Ended> {
-    let canceller = lease.canceller();
-    let ended = {
-        let work = lease.answer(taker);
-        tokio::pin!(work);
-        let stopped = tokio::select! {
+    let stopped = async {
+        tokio::select! {
             biased;
-            ended = &mut work => Ok(ended),
-            () = cancel.cancelled() => Err(cancel.error()),
-            error = broken => Err(error),
-        };
-        match stopped {
-            Ok(ended) => ended,
-            Err(why) => {
-                // In a box: nearly no statement needs room for it.
-                Box::pin(canceller.cancel()).await;
-                match tokio::time::timeout(canceller.patience(), work).await {
-                    // The shard says it in its own words; why it was asked is ours to say.
-                    Ok(Err(error)) if error.sqlstate() == "57014" => Err(why),
-                    Ok(ended) => ended,
-                    Err(_) => Err(why),
-                }
-            }
+            () = cancel.cancelled() => cancel.error(),
+            error = broken => error,
         }
     };
-    if ended.is_err() {
-        lease.give_up();
-    }
-    ended
+    lease.answer_unless(taker, stopped).await
 }
 
 /// Stops what is awaited with the session's statement: its connection is closed then.
