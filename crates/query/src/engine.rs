@@ -317,8 +317,8 @@ fn session_state(
     analyzer.rules.insert(0, Arc::new(NarrowIntegerLiterals));
     // Unions and aggregates first: what stands above them is settled by the types that they give.
     analyzer.rules.insert(1, Arc::new(Characters));
-    analyzer.rules.insert(2, Arc::new(Placement));
-    analyzer.rules.insert(3, Arc::new(NumericAggregates));
+    analyzer.rules.insert(2, Arc::new(NumericAggregates));
+    analyzer.rules.insert(3, Arc::new(Placement));
     analyzer.rules.insert(4, Arc::new(SettleFunctions { zone }));
     analyzer.rules.insert(5, Arc::new(Conditions));
     analyzer.rules.insert(6, Arc::new(PgOperators));

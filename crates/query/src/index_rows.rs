@@ -18,7 +18,7 @@ use ashlar_store::{ColumnReader, build_array};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema};
 use datafusion::logical_expr::utils::split_conjunction;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Volatility};
+use datafusion::logical_expr::{Cast, Expr, ExprSchemable, LogicalPlan, Volatility};
 use datafusion::physical_expr::PhysicalExpr;
 
 use crate::catalog::CatalogState;
@@ -93,6 +93,11 @@ pub(crate) fn named_by_ids(expr: Expr, schema: &TableSchema) -> Result<Expr> {
                 }
             },
             Expr::Alias(alias) => Transformed::yes(*alias.expr),
+            // Whether a column is NOT NULL may change, and with it what is said of its cast; the expression is the same.
+            Expr::Cast(Cast { expr, field }) if !field.is_nullable() => {
+                let field = Arc::new(field.as_ref().clone().with_nullable(true));
+                Transformed::yes(Expr::Cast(Cast { expr, field }))
+            }
             other => Transformed::no(other),
         })
     });

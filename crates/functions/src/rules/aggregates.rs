@@ -1,5 +1,6 @@
 //! Aggregates of numbers with PostgreSQL's types and digits: `sum(bigint)` and averages are numeric and exact,
-//! `sum(real)` is real, `variance` and its like of exact numbers are numeric.
+//! `sum(real)` is real, `variance` and its like of exact numbers are numeric. And unions of them, in the same walk: each may read
+//! the other, and takes its types from it.
 //!
 //! Runs before type coercion. What an aggregate gives is finished by a projection above it:
 //!
@@ -25,6 +26,7 @@ use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_optimizer::AnalyzerRule;
 
+use super::unions;
 use crate::catalog::numeric;
 use crate::decimals::NumericOperation;
 use crate::floats::FloatCheck;
@@ -46,11 +48,12 @@ pub struct NumericAggregates;
 impl AnalyzerRule for NumericAggregates {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         rewrite_nodes_with_subqueries(plan, |node| {
-            // An input whose columns changed their types is seen by the nodes above.
+            // An input whose columns changed their types is seen by the nodes above. So are literals that were narrowed below a union.
             let node = node.recompute_schema()?;
             match node {
                 LogicalPlan::Aggregate(aggregate) => of_aggregate(aggregate).map(Transformed::yes),
                 LogicalPlan::Window(window) => of_window(window).map(Transformed::yes),
+                LogicalPlan::Union(union) => Ok(Transformed::yes(LogicalPlan::Union(unions::matched(union)?))),
                 other => Ok(Transformed::yes(other)),
             }
         })

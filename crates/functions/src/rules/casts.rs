@@ -1,8 +1,9 @@
-//! Casts from and to text go through PostgreSQL's own text forms, with its errors.
+//! Casts from and to text go through PostgreSQL's own text forms, with its errors. And what remains of the others is NULL where
+//! the logical plan says so, in the plan that runs too.
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode};
 use ashlar_store::arrow_types::sql_type_of;
@@ -15,6 +16,7 @@ use datafusion_optimizer::AnalyzerRule;
 
 use crate::casts::{FromText, NumberCast, TimeCast, ToText};
 use crate::error::external;
+use crate::tree::{any_part, rewrite_expressions};
 
 /// Runs after type coercion, so that its casts are covered too.
 #[derive(Debug)]
@@ -25,7 +27,7 @@ pub struct TextCasts {
 
 impl AnalyzerRule for TextCasts {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        crate::tree::rewrite_expressions(plan, |expr, schema| {
+        rewrite_expressions(plan, |expr, schema| {
             let Expr::Cast(Cast { expr: inner, field }) = &expr else {
                 return Ok(Transformed::no(expr));
             };
@@ -69,6 +71,10 @@ impl AnalyzerRule for TextCasts {
                 (false, false) if TimeCast::covers(source.data_type(), field.data_type()) => {
                     ScalarUDF::from(TimeCast::new(target, self.zone))
                 }
+                _ if says_more_than_a_type(field) && !source.is_nullable() && !may_become_null(inner)? => {
+                    let field = Arc::new(field.as_ref().clone().with_nullable(false));
+                    return Ok(Transformed::yes(Expr::Cast(Cast { expr: inner.clone(), field })));
+                }
                 _ => return Ok(Transformed::no(expr)),
             };
             let args = vec![inner.as_ref().clone()];
@@ -79,6 +85,29 @@ impl AnalyzerRule for TextCasts {
     fn name(&self) -> &str {
         "text_casts"
     }
+}
+
+/// Whether a cast is to this very field, and not just to its type. The engine's logical plan takes such a cast to be NULL where its
+/// operand is, and the plan that runs where the field may be: with a field that may be NULL around what is none, the one would say
+/// of a column that it is never NULL and the other that it may be, and the engine plans no aggregate over such a column.
+fn says_more_than_a_type(field: &FieldRef) -> bool {
+    field.is_nullable() && (!field.name().is_empty() || !field.metadata().is_empty())
+}
+
+/// Whether an operand may be NULL later: rows that it is computed from are joined to it, and NULL where there are none; a parameter
+/// gets its value.
+fn may_become_null(operand: &Expr) -> Result<bool> {
+    any_part(operand, |part| {
+        Ok(matches!(
+            part,
+            Expr::ScalarSubquery(_)
+                | Expr::InSubquery(_)
+                | Expr::Exists(_)
+                | Expr::SetComparison(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::Placeholder(_)
+        ))
+    })
 }
 
 /// Whether PostgreSQL has the cast: none between times and numbers or booleans, none of a boolean but to integer, and

@@ -122,6 +122,7 @@ impl VisitorMut for Rewrite {
             });
         }
         queries::check_order(query)?;
+        queries::check_collated_order(query)?;
         if let SetExpr::Select(select) = query.body.as_mut() {
             settle_condition(&mut select.selection);
             settle_condition(&mut select.having);

@@ -4,7 +4,11 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, ErrorCode};
-use datafusion::sql::sqlparser::ast::{Expr, OrderByKind, Query, Select, TableFactor, Value};
+use ashlar_functions::walk;
+use datafusion::sql::sqlparser::ast::{
+    CastKind, Distinct, Expr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
+    VisitorMut,
+};
 
 use crate::select::names::folded;
 
@@ -56,4 +60,71 @@ pub(super) fn check_order(query: &Query) -> ControlFlow<Error> {
         return ControlFlow::Break(Error::new(ErrorCode::SyntaxError, "non-integer constant in ORDER BY"));
     }
     ControlFlow::Continue(())
+}
+
+/// What SELECT DISTINCT is sorted by stands in its select list. A column with a collation is another expression than the column,
+/// though both are sorted alike here: when the query is planned, collations are gone, and with them the difference.
+pub(super) fn check_collated_order(query: &Query) -> ControlFlow<Error> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return ControlFlow::Continue(()) };
+    let Some(OrderByKind::Expressions(items)) = query.order_by.as_ref().map(|order| &order.kind) else {
+        return ControlFlow::Continue(());
+    };
+    if !matches!(select.distinct, Some(Distinct::Distinct)) {
+        return ControlFlow::Continue(());
+    }
+    let is_selected = |wanted: &Expr| {
+        let wanted = plain(wanted);
+        select.projection.iter().any(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => plain(expr) == wanted,
+            _ => false,
+        })
+    };
+    if items.iter().any(|item| is_collated(&item.expr) && !is_selected(&item.expr)) {
+        return ControlFlow::Break(Error::new(
+            ErrorCode::InvalidColumnReference,
+            "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
+        ));
+    }
+    ControlFlow::Continue(())
+}
+
+fn is_collated(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_collated(inner),
+        Expr::Collate { .. } => true,
+        _ => false,
+    }
+}
+
+/// An expression as text, the same for what is the same in other words: in parentheses, a name with that of its table, in quotes or
+/// in capitals, the other form of a cast. It does not tell everything apart that PostgreSQL does.
+fn plain(expr: &Expr) -> String {
+    struct Plain;
+    impl VisitorMut for Plain {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            while let Expr::Nested(inner) = expr {
+                *expr = Expr::clone(inner);
+            }
+            match expr {
+                Expr::Identifier(name) => *name = Ident::new(folded(name)),
+                Expr::CompoundIdentifier(names) => {
+                    if let Some(name) = names.last().map(folded) {
+                        *expr = Expr::Identifier(Ident::new(name));
+                    }
+                }
+                Expr::Collate { collation, .. } => {
+                    if let Some(name) = collation.0.last().and_then(|part| part.as_ident()).map(folded) {
+                        *collation = ObjectName::from(vec![Ident::new(name)]);
+                    }
+                }
+                Expr::Cast { kind, .. } => *kind = CastKind::Cast,
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut expr = expr.clone();
+    let _ = walk::visit_mut(&mut expr, &mut Plain);
+    expr.to_string().to_lowercase()
 }
