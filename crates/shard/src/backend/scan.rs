@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn columns_are_those_that_are_expected_or_refused() {
-        for types in [&[][..], &[20], &[20, 25]] {
+        let all: [&[u32]; 3] = [&[], &[20], &[20, 25]];
+        for types in all {
             check_columns("s0", &description(types), types).unwrap();
         }
         let others: [(&[u32], &[u32]); 4] = [(&[20], &[]), (&[20], &[25]), (&[20, 25], &[20]), (&[], &[20])];
