@@ -3,6 +3,7 @@
 
 mod answers;
 mod attach;
+mod blocks;
 mod chaos;
 mod collation;
 mod copy;

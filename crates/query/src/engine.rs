@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ashlar_base::scope::{self, Name};
 use ashlar_base::value::text::Zone;
@@ -281,7 +281,8 @@ impl Engine {
     /// What a plan runs with: the view of the store travels as an extension.
     pub fn task_context(&self, view: Arc<ReadView>, means: &Means) -> Arc<TaskContext> {
         let (role, barrier, moment) = (Arc::clone(&means.role), means.barrier.clone(), means.moment.clone());
-        let asking = Arc::new(Asking { role, barrier, moment, reads_replicas: means.reads_replicas });
+        let (reads_replicas, own) = (means.reads_replicas, OnceLock::new());
+        let asking = Arc::new(Asking { role, barrier, moment, reads_replicas, own });
         let mut config = self.state.config().clone().with_extension(view).with_extension(asking);
         if let Some(max) = means.memory_max() {
             // Each stream of a sort puts so much by for its merge, 10 MiB where nobody says how much there is.

@@ -10,10 +10,11 @@ use ashlar_functions::times::StatementTime;
 use ashlar_shard::snapshot::Moment;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::admission::{Admission, Entry, Slot};
 use crate::memory::QueryPool;
+use crate::sharded::OwnRead;
 
 /// See the module.
 pub struct Means {
@@ -27,6 +28,8 @@ pub struct Means {
     pub moment: Option<Arc<Moment>>,
     /// Whether replicas of other servers may be read.
     pub reads_replicas: bool,
+    /// Asks the session for what its transaction's connections alone see.
+    asks: Mutex<Option<mpsc::Sender<OwnRead>>>,
     memory_max: Option<usize>,
     /// Where all queries run.
     server: Arc<RuntimeEnv>,
@@ -105,6 +108,7 @@ impl Means {
             barrier,
             moment: None,
             reads_replicas: false,
+            asks: Mutex::new(None),
             memory_max,
             server,
             own: OnceLock::new(),
@@ -141,6 +145,20 @@ impl Means {
     #[must_use]
     pub fn stop(&self, why: &Error) -> bool {
         self.stop.get().is_some_and(|stop| stop.send(Some(why.clone())).is_ok())
+    }
+
+    /// The session runs scans for the statement on its transaction's connections, until the channel that is returned is closed: before
+    /// the first row comes.
+    pub fn offer_own(&mut self) -> mpsc::Receiver<OwnRead> {
+        // One scan after the other.
+        let (sender, receiver) = mpsc::channel(1);
+        *self.asks.get_mut() = Some(sender);
+        receiver
+    }
+
+    /// The way to ask for them.
+    pub(crate) fn take_own(&self) -> Option<mpsc::Sender<OwnRead>> {
+        self.asks.lock().take()
     }
 
     /// Waits until the statement may run; one that runs already, may.

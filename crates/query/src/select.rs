@@ -325,7 +325,9 @@ impl SelectPlan {
             means.admit().await?;
         }
         let plan = self.physical(engine, values, means, &view).await?;
-        execute_stream(plan, engine.task_context(view, means)).map_err(from_datafusion)
+        let context = engine.task_context(view, means);
+        crate::sharded::own::read(&plan, &context, means).await?;
+        execute_stream(plan, context).map_err(from_datafusion)
     }
 
     /// Runs the query to its end.

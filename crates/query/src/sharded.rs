@@ -5,12 +5,14 @@
 
 pub(crate) mod alter;
 mod attach;
+mod batches;
 pub(crate) mod collation;
 mod copy;
 pub mod ddl;
 pub mod declared;
 mod filters;
 pub(crate) mod maintain;
+pub(crate) mod own;
 mod placed;
 mod plan;
 mod scan;
@@ -27,6 +29,7 @@ use datafusion::datasource::TableProvider;
 
 pub use copy::{CopyInto, KeySource};
 pub use maintain::{Work, truncating};
+pub use own::{OwnRead, Piece};
 pub use placed::{by_default, is_open};
 pub use plan::{ShardedPlan, is_gathered, is_one_shard};
 pub use scan::Asking;

@@ -11,6 +11,7 @@ mod cancel;
 mod copy;
 mod login;
 mod memory;
+mod scan;
 mod statements;
 mod steps;
 mod stream;
@@ -30,6 +31,7 @@ pub use ashlar_protocol::pg::client::RowReader;
 pub use self::cancel::Canceller;
 use self::memory::Paid;
 pub use self::memory::{Memory, Payer};
+pub use self::scan::check_columns;
 use self::statements::Statements;
 pub use self::steps::{Progress, Step};
 use self::stream::Stream;
@@ -467,68 +469,6 @@ impl Backend {
         failure.map_or(Ok(ended), Err)
     }
 
-    /// Queues a query whose rows come in binary form, and say first what they are.
-    pub fn queue_scan(&mut self, text: &str) {
-        let none = std::iter::empty::<(ValueFormat, Option<&[u8]>)>();
-        client::parse(&mut self.outbox, "", text, &[]);
-        client::bind(&mut self.outbox, "", "", none, &[ValueFormat::Binary]);
-        client::describe(&mut self.outbox, Target::Portal, "");
-        client::execute(&mut self.outbox, "", 0);
-        client::sync(&mut self.outbox);
-        self.awaited += 1;
-    }
-
-    /// Waits for the next row of what [`Self::queue_scan`] has queued, which has columns of these types: the body of its
-    /// DataRow, which [`Self::consume_row`] steps over. `None`: all has been answered.
-    ///
-    /// # Errors
-    /// What the shard says, once everything is answered; 42804 where it has other columns; 08006 where it is gone.
-    pub async fn next_row(&mut self, types: &[u32], failure: &mut Option<Error>) -> Result<Option<Range<usize>>> {
-        loop {
-            match self.peek()? {
-                Some((b'D', length)) if failure.is_none() => {
-                    return Ok(Some(self.start + HEADER_BYTES..self.start + length));
-                }
-                Some((b'D', length)) => self.consume(length),
-                Some(_) => {
-                    let (tag, range) = self.message().await?;
-                    let body = &self.inbox[range];
-                    match tag {
-                        b'E' => {
-                            let error = self.failure_of(body);
-                            failure.get_or_insert(error);
-                        }
-                        b'T' => {
-                            let columns = client::row_description(body);
-                            let columns = columns.map(|columns| columns.iter().map(|column| column.type_oid).collect());
-                            let found: Vec<u32> = columns.map_err(|_| self.garbled())?;
-                            if found != types {
-                                failure.get_or_insert_with(|| self.other_columns());
-                            }
-                        }
-                        // It was parsed without a name.
-                        b'1' => continue,
-                        _ => {}
-                    }
-                    if self.note(tag, failure.as_ref())? {
-                        return failure.take().map_or(Ok(None), Err);
-                    }
-                }
-                None => self.fill().await?,
-            }
-        }
-    }
-
-    /// The bytes that [`Self::next_row`] spoke of.
-    pub fn row(&self, range: &Range<usize>) -> &[u8] {
-        &self.inbox[range.clone()]
-    }
-
-    /// Steps over the row that [`Self::next_row`] found.
-    pub fn consume_row(&mut self, range: &Range<usize>) {
-        self.consume(range.end - self.start);
-    }
-
     /// Bytes that its buffers hold.
     pub fn bytes(&self) -> usize {
         self.inbox.capacity() + self.outbox.capacity()
@@ -710,13 +650,6 @@ impl Backend {
 
     fn place(&self) -> String {
         format!("shard {}", self.server.name)
-    }
-
-    /// 42804
-    fn other_columns(&self) -> Error {
-        let message =
-            format!("a table of shard \"{}\" does not have the columns that it was made with", self.server.name);
-        Error::new(ErrorCode::DatatypeMismatch, message).with_context(self.place())
     }
 
     /// The error that a shard tells of, with the shard's name as the last place of its context.

@@ -19,6 +19,9 @@ const SEED: u64 = 77;
 /// Changes on each fleet.
 const CHANGES: usize = 150;
 
+/// Transactions of several statements.
+const BLOCKS: usize = 40;
+
 /// Of a hundred statements, so many may be refused.
 const REFUSED_PERCENT_MAX: usize = 5;
 
@@ -421,11 +424,10 @@ impl Grammar {
     }
 }
 
-fn random_statements_agree(shards: usize) {
-    let mut fleet = Fleet::start(shards);
+/// What to say, to a fleet and to one server that have the same tables with the same rows.
+fn open(fleet: &mut Fleet, oracle: &Postgres) -> (Grammar, pg::Connection, pg::Connection) {
     // What the engine cannot plan it refuses, and says so.
     fleet.ashlar.expect_log(&["a plan was refused"]);
-    let oracle = Postgres::start().unwrap();
     let mut alone = pg::Connection::connect(oracle.address()).unwrap();
     let mut client = fleet.client();
     let random = match std::env::var_os("ASHLAR_SEED") {
@@ -448,6 +450,24 @@ fn random_statements_agree(shards: usize) {
             done(&mut client, &sql);
         }
     }
+    (grammar, alone, client)
+}
+
+/// How the rows of two servers differ.
+fn compare_rows(alone: &mut pg::Connection, client: &mut pg::Connection, wrong: &mut Vec<String>) {
+    for table in TABLES {
+        let sql = format!("SELECT * FROM {} ORDER BY {}", table.name, table.key.join(", "));
+        let (expected, found) = (ask(alone, &sql, Protocol::Simple), ask(client, &sql, Protocol::Simple));
+        if let Verdict::Different(how) = judge(&sql, &expected, &found) {
+            wrong.push(format!("after all changes: {how}\n{sql}\n"));
+        }
+    }
+}
+
+fn random_statements_agree(shards: usize) {
+    let mut fleet = Fleet::start(shards);
+    let oracle = Postgres::start().unwrap();
+    let (mut grammar, mut alone, mut client) = open(&mut fleet, &oracle);
     let (mut same, mut refused, mut failed) = (0, Vec::new(), 0);
     let mut wrong: Vec<String> = Vec::new();
     for number in 0..QUERIES + CHANGES {
@@ -473,19 +493,64 @@ fn random_statements_agree(shards: usize) {
             Verdict::Different(how) => wrong.push(format!("{how}\n{sql}\n")),
         }
     }
-    for table in TABLES {
-        let sql = format!("SELECT * FROM {} ORDER BY {}", table.name, table.key.join(", "));
-        let (expected, found) = (ask(&mut alone, &sql, Protocol::Simple), ask(&mut client, &sql, Protocol::Simple));
-        if let Verdict::Different(how) = judge(&sql, &expected, &found) {
-            wrong.push(format!("after all changes: {how}\n{sql}\n"));
-        }
-    }
+    compare_rows(&mut alone, &mut client, &mut wrong);
     eprintln!("{shards} shards: {same} alike, of which {failed} failed; refused:\n{}", refused.join("\n"));
     crate::slt::report(&wrong);
     let share = 100 * refused.len() / (QUERIES + CHANGES);
     assert!(share < REFUSED_PERCENT_MAX, "{share} percent were refused:\n{}", refused.join("\n"));
     assert!(failed < (QUERIES + CHANGES) / 4, "{failed} of the statements are none");
     fleet.ashlar.check_log();
+}
+
+/// A transaction sees what it has written, and goes back to where it was before a statement that failed.
+fn random_blocks_agree(shards: usize) {
+    let mut fleet = Fleet::start(shards);
+    let oracle = Postgres::start().unwrap();
+    let (mut grammar, mut alone, mut client) = open(&mut fleet, &oracle);
+    let (mut same, mut refused, mut count) = (0, Vec::new(), 0);
+    let mut wrong: Vec<String> = Vec::new();
+    let both = |alone: &mut pg::Connection, client: &mut pg::Connection, sql: &str| {
+        done(alone, sql);
+        done(client, sql);
+    };
+    for block in 0..BLOCKS {
+        both(&mut alone, &mut client, "BEGIN");
+        for number in 0..8 {
+            let protocol = if (block + number) % 2 == 0 { Protocol::Simple } else { Protocol::Extended };
+            let sql = if number % 4 == 0 { grammar.change() } else { grammar.query() };
+            count += 1;
+            both(&mut alone, &mut client, "SAVEPOINT before");
+            let found = ask(&mut client, &sql, protocol);
+            if found.is_refusal() {
+                // What is refused of changes leaves other rows behind.
+                done(&mut client, "ROLLBACK TO before");
+                refused.push(sql);
+                continue;
+            }
+            let expected = ask(&mut alone, &sql, protocol);
+            if let Verdict::Different(how) = judge(&sql, &expected, &found) {
+                wrong.push(format!("{how}\n{sql}\n"));
+            } else {
+                same += 1;
+            }
+            if found.error.is_some() || expected.error.is_some() {
+                both(&mut alone, &mut client, "ROLLBACK TO before");
+            }
+        }
+        both(&mut alone, &mut client, if grammar.percent(50) { "COMMIT" } else { "ROLLBACK" });
+    }
+    compare_rows(&mut alone, &mut client, &mut wrong);
+    eprintln!("{shards} shards: {same} alike in blocks; refused:\n{}", refused.join("\n"));
+    crate::slt::report(&wrong);
+    let share = 100 * refused.len() / count;
+    // What shards would put together is the engine's here, where some columns have other types than on one shard.
+    assert!(share < 4 * REFUSED_PERCENT_MAX, "{share} percent were refused:\n{}", refused.join("\n"));
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn random_transactions_agree_on_three_shards() {
+    random_blocks_agree(3);
 }
 
 #[test]

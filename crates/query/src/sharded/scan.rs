@@ -1,21 +1,20 @@
 //! Reads what shards have of a table: each in a stream of its own, its rows in binary form, put into Arrow batches here.
 //!
 //! A stream borrows a connection when its first batch is asked for. Where it is dropped before its end the connection is
-//! closed, and what the shard still does for it is cancelled. What a batch takes is charged before it is built.
+//! closed, and what the shard still does for it is cancelled. What a batch takes is charged before it is built. What only the
+//! connections of the statement's transaction see has been read by `own` before.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use ashlar_base::scope::{Name, scope};
-use ashlar_base::value::binary;
-use ashlar_base::{Error, ErrorCode, SqlType, Value};
+use ashlar_base::{Error, SqlType};
 use ashlar_functions::error::external;
-use ashlar_shard::backend::{RowReader, Settings};
+use ashlar_shard::backend::Settings;
 use ashlar_shard::pool::Lease;
 use ashlar_shard::snapshot::Moment;
-use ashlar_store::build_array;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{Result, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -28,13 +27,9 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use futures::Stream;
 
 use super::ShardedTable;
+use super::batches::Building;
+use super::own::Own;
 use crate::means::Barrier;
-
-/// Rows between two charges.
-const ROWS_PER_CHARGE: usize = 256;
-
-/// Bytes of rows that make a batch, however few they are.
-const BATCH_BYTES: usize = 4 << 20;
 
 static SCAN: Name = Name::new("shard scan");
 
@@ -49,6 +44,8 @@ pub struct Asking {
     pub moment: Option<Arc<Moment>>,
     /// Whether he reads replicas.
     pub reads_replicas: bool,
+    /// What was read over the connections of his transaction, before the plan runs.
+    pub(crate) own: OnceLock<Arc<Own>>,
 }
 
 impl Asking {
@@ -58,9 +55,12 @@ impl Asking {
             Barrier::None => Ok(()),
             Barrier::Written(written) if written.iter().all(|written| **written != *server) => Ok(()),
             Barrier::Written(_) => Err(Error::unsupported(format!(
-                "a query over several shards in a transaction that has written to shard \"{server}\" is not supported"
+                "this query over several shards in a transaction that has written to shard \"{server}\" is not supported"
             ))
-            .with_hint("COMMIT first, or ask for the rows of one shard only.")),
+            .with_hint(match self.moment {
+                Some(_) => "COMMIT first, or SET sharded_reads = 'each'.",
+                None => "COMMIT first, or ask for the rows of one shard only.",
+            })),
             Barrier::Snapshot => Err(Error::unsupported(
                 "a query over several shards at isolation level REPEATABLE READ is not supported",
             )
@@ -112,6 +112,32 @@ impl ShardScanExec {
         let metrics = ExecutionPlanMetricsSet::new();
         Self { table, schema, types, parts, orders_text, properties: Arc::new(properties), metrics }
     }
+
+    /// What shards are asked.
+    pub(super) fn parts(&self) -> &[ShardPart] {
+        &self.parts
+    }
+
+    /// Types of its columns.
+    pub(super) fn types(&self) -> &Arc<[SqlType]> {
+        &self.types
+    }
+
+    /// Whether the order of texts decides in the plan.
+    pub(super) fn orders_text(&self) -> bool {
+        self.orders_text
+    }
+
+    /// A stream of what has been read already.
+    fn of_own(&self, batches: Arc<[RecordBatch]>, stream_partition: usize) -> SendableRecordBatchStream {
+        let metrics = BaselineMetrics::new(&self.metrics, stream_partition);
+        let batches = (0..batches.len()).map(move |place| -> Result<RecordBatch> {
+            let batch = batches[place].clone();
+            metrics.record_output(batch.num_rows());
+            Ok(batch)
+        });
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), futures::stream::iter(batches)))
+    }
 }
 
 impl DisplayAs for ShardScanExec {
@@ -161,6 +187,9 @@ impl ExecutionPlan for ShardScanExec {
         let Some(asking) = context.session_config().get_extension::<Asking>() else {
             return internal_err!("a scan of shards runs for nobody");
         };
+        if let Some(batches) = asking.own.get().and_then(|own| own.find(part, &self.schema)) {
+            return Ok(self.of_own(batches, stream_partition));
+        }
         asking.check(&part.server).map_err(external)?;
         let reader = ShardReader {
             table: Arc::clone(&self.table),
@@ -221,7 +250,7 @@ impl ShardReader {
             };
             let mut lease = lent.map_err(external)?;
             if self.orders_text && !lease.is_c_collated() {
-                return Err(external(other_collation(&self.part)));
+                return Err(external(other_collation(&self.part.server)));
             }
             if let Some(moment) = &self.asking.moment {
                 moment.snapshots().await.and_then(|taken| taken.begin(&mut lease)).map_err(external)?;
@@ -231,34 +260,15 @@ impl ShardReader {
             self.lease = Some(lease);
         }
         let Some(lease) = &mut self.lease else { return internal_err!("a scan has lost its connection") };
-        let mut columns: Vec<Vec<Value>> = vec![Vec::new(); self.types.len()];
-        let (mut rows, mut bytes, mut uncharged) = (0, 0, 0);
+        let mut building = Building::new(&self.part.server, &self.types, &self.schema);
         let mut failure = None;
-        while rows < self.batch_rows && bytes < BATCH_BYTES {
+        while !building.is_full(self.batch_rows) {
             let Some(range) = lease.next_row(&self.oids, &mut failure).await.map_err(external)? else {
                 self.is_done = true;
                 break;
             };
-            let taken = (range.end - range.start) + self.types.len() * size_of::<Value>();
-            uncharged += taken;
-            if rows % ROWS_PER_CHARGE == 0 || uncharged > BATCH_BYTES / 16 {
-                // As values, and as the arrays that they become.
-                self.memory.try_grow(2 * std::mem::take(&mut uncharged))?;
-            }
-            let mut reader = RowReader::new(lease.row(&range)).map_err(|_| external(garbled(&self.part)))?;
-            if reader.left() != self.types.len() {
-                return Err(external(garbled(&self.part)));
-            }
-            for (column, sql_type) in columns.iter_mut().zip(self.types.iter()) {
-                let value = reader.value().map_err(|_| external(garbled(&self.part)))?;
-                column.push(match value {
-                    Some(bytes) => binary::decode(*sql_type, bytes).map_err(external)?,
-                    None => Value::Null,
-                });
-            }
+            building.push(lease.row(&range), &self.memory)?;
             lease.consume_row(&range);
-            rows += 1;
-            bytes += taken;
         }
         if self.is_done
             && let Some(lease) = self.lease.take()
@@ -266,29 +276,18 @@ impl ShardReader {
             // With its transaction, where it has one.
             lease.abandon();
         }
-        if rows == 0 {
-            return Ok(None);
+        let batch = building.finish(&self.memory)?;
+        if let Some(batch) = &batch {
+            self.metrics.record_output(batch.num_rows());
         }
-        self.memory.try_grow(2 * uncharged)?;
-        let arrays = columns.iter().zip(self.types.iter()).map(|(values, sql_type)| build_array(*sql_type, values));
-        let arrays: ashlar_base::Result<Vec<_>> = arrays.collect();
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(&self.schema), arrays.map_err(external)?, &options)?;
-        self.metrics.record_output(rows);
-        Ok(Some(batch))
+        Ok(batch)
     }
 }
 
-fn garbled(part: &ShardPart) -> Error {
-    let message = format!("shard \"{}\" sent a row that does not fit its table", part.server);
-    Error::new(ErrorCode::ProtocolViolation, message)
-}
-
 /// 0A000
-fn other_collation(part: &ShardPart) -> Error {
+pub(super) fn other_collation(server: &str) -> Error {
     let message = format!(
-        "the order of texts over several shards is not supported where the collation of shard \"{}\" is not that of their bytes",
-        part.server
+        "the order of texts over several shards is not supported where the collation of shard \"{server}\" is not that of their bytes"
     );
     Error::unsupported(message).with_hint(
         "Sort by ... COLLATE \"C\" in a query without joins and groups, or name the sharding key, so that one shard answers.",

@@ -119,6 +119,14 @@ impl RowSource {
         }
     }
 
+    /// Why a query has ended before its first row, where it has.
+    pub(super) async fn failure(&mut self) -> Option<Error> {
+        match self {
+            Self::Values { .. } => None,
+            Self::Query(query) => query.batches.recv().await?.err(),
+        }
+    }
+
     /// Passes over rows, for MOVE.
     pub(super) async fn skip(&mut self, rows_max: usize, cancel: &CancelToken) -> Result<u64> {
         struct Nowhere;

@@ -7,10 +7,12 @@ use ashlar_query::dml::InsertPlan;
 use ashlar_query::dml::run::{self as dml, Outcome, Run};
 use ashlar_query::key_plan::KeyPlan;
 use ashlar_query::select::SelectPlan;
+use ashlar_query::sharded::OwnRead;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
 use ashlar_query::{CatalogState, Column, ddl};
 use ashlar_store::{ReadView, Way};
+use tokio::sync::mpsc;
 
 use super::block::aborted;
 use super::carried::Carried;
@@ -83,7 +85,7 @@ impl SqlSession {
                     portal.progress = Progress::Ended(tag);
                     return Ok(Executed::Complete(tag.after(count)));
                 }
-                let source = self.query(statement, portal.parameters.clone())?;
+                let source = self.query(statement, portal.parameters.clone()).await?;
                 portal.progress = Progress::Open(source, Tag::Counted("SELECT"));
                 self.send_rows(portal, statement, rows_max, sink).await
             }
@@ -186,12 +188,25 @@ impl SqlSession {
         Ok(Some(rows.num_rows() as u64))
     }
 
-    /// Starts a query on the pool, under the transaction's view.
-    pub(super) fn query(
+    /// Starts a query on the pool, under the transaction's view. What it reads over the transaction's connections to shards has been
+    /// read when this returns.
+    pub(super) async fn query(
         &mut self,
         statement: &Arc<ashlar_query::Statement>,
         parameters: Vec<Value>,
     ) -> Result<RowSource> {
+        let (source, asked) = self.start_query(statement, parameters)?;
+        match asked {
+            None => Ok(source),
+            Some(asked) => Box::pin(self.read_own(source, asked)).await,
+        }
+    }
+
+    fn start_query(
+        &mut self,
+        statement: &Arc<ashlar_query::Statement>,
+        parameters: Vec<Value>,
+    ) -> Result<(RowSource, Option<mpsc::Receiver<OwnRead>>)> {
         let catalog = self.catalog();
         let engine = self.engine()?;
         let is_idle = self.alone && self.block == Block::None && self.transaction.is_none();
@@ -202,8 +217,10 @@ impl SqlSession {
         if !is_idle {
             self.transaction = Some(transaction);
         }
-        let means = self.means(&engine, time);
-        RowSource::query(&engine, Arc::clone(statement), select_of, parameters, view, means)
+        let mut means = self.means(&engine, time);
+        let asked = self.offer_own(&mut means);
+        let source = RowSource::query(&engine, Arc::clone(statement), select_of, parameters, view, means)?;
+        Ok((source, asked))
     }
 
     async fn send_rows<S: RowSink>(

@@ -9,6 +9,7 @@ mod at_once;
 pub(super) mod copy;
 mod ddl;
 mod gather;
+mod own;
 mod remotes;
 
 use std::borrow::Cow;

@@ -71,6 +71,18 @@ impl SqlSession {
         taker: &mut T,
         queue: impl FnOnce(&mut Lease),
     ) -> Result<Ended> {
+        self.on_remote_unless(place, is_write, taker, queue, std::future::pending()).await
+    }
+
+    /// The same, and stops it where nobody wants its answer any more: the connection is of use afterwards.
+    pub(super) async fn on_remote_unless<T: Taker>(
+        &mut self,
+        place: usize,
+        is_write: bool,
+        taker: &mut T,
+        queue: impl FnOnce(&mut Lease),
+        unwanted: impl Future<Output = Error>,
+    ) -> Result<Ended> {
         let fleet = self.fleet()?;
         let Self { remotes, cancel, .. } = self;
         let stand = remotes
@@ -85,9 +97,15 @@ impl SqlSession {
         queue(&mut remote.lease);
         let broken = async {
             match stand {
-                None => std::future::pending().await,
-                // In a box: nearly no transaction needs room for it.
-                Some(stand) => Box::pin(deadlock::broken(fleet, stand)).await,
+                None => unwanted.await,
+                Some(stand) => {
+                    // In a box: nearly no transaction needs room for it.
+                    let deadlock = Box::pin(deadlock::broken(fleet, stand));
+                    tokio::select! {
+                        error = unwanted => error,
+                        error = deadlock => error,
+                    }
+                }
             }
         };
         let ended = answered(&mut remote.lease, taker, cancel, broken).await;

@@ -1,0 +1,134 @@
+//! Scans that the engine wants of shards which the transaction has written to: run on the transaction's own connections, which alone
+//! see that, one after the other.
+//!
+//! Called by `query` before the first row is sent. Rows go to the query pool as they come, over a bounded channel; there they are
+//! charged to the query and kept. A scan that nobody wants any more is stopped on its shard, and read to its end, so that a
+//! savepoint is still there to go back to.
+
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_query::sharded::{OwnRead, Piece};
+use ashlar_query::{Barrier, Means};
+use ashlar_shard::backend::Taker;
+use ashlar_shard::pool::Lease;
+use ashlar_store::Reservation;
+use tokio::sync::{Notify, mpsc};
+
+use super::super::rows::RowSource;
+use super::SqlSession;
+
+/// Pieces of an answer that are under way at once: one in the channel, one before it and one behind.
+const PIECES_MAX: usize = 3;
+
+impl SqlSession {
+    /// Where a statement of the engine needs the transaction's connections: what it asks for. Each shard at a moment of its own: there is no
+    /// snapshot of several in which a transaction's own writes are.
+    pub(in crate::session::sql) fn offer_own(&self, means: &mut Means) -> Option<mpsc::Receiver<OwnRead>> {
+        let Barrier::Written(written) = &means.barrier else { return None };
+        let is_exact = !written.is_empty() && means.moment.is_none();
+        is_exact.then(|| means.offer_own())
+    }
+
+    /// Reads what a query asks for, until it has all.
+    pub(in crate::session::sql) async fn read_own(
+        &mut self,
+        mut source: RowSource,
+        mut asked: mpsc::Receiver<OwnRead>,
+    ) -> Result<RowSource> {
+        let cancel = self.cancel.clone();
+        loop {
+            let read = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(cancel.error()),
+                read = asked.recv() => read,
+            };
+            let Some(read) = read else { return Ok(source) };
+            let Err(error) = self.read_one(&read).await else { continue };
+            // Where the query has failed meanwhile, that is what the client is told.
+            let is_unwanted = read.pieces.is_closed() && !cancel.is_cancelled();
+            let failure = if is_unwanted { source.failure().await } else { None };
+            return Err(failure.unwrap_or(error));
+        }
+    }
+
+    async fn read_one(&mut self, read: &OwnRead) -> Result<()> {
+        let place = self.remotes.iter().position(|remote| remote.server == read.server);
+        let Some(place) = place else { return Err(Error::internal("a transaction has no connection to its shard")) };
+        read.check_order(self.remotes[place].lease.is_c_collated())?;
+        let stop = Notify::new();
+        let memory = self.shared.engine.store().reservation();
+        let mut passing = Passing { read, stop: &stop, waiting: Vec::new(), memory, charged: 0, failure: None };
+        let over = async {
+            tokio::select! {
+                () = read.pieces.closed() => {}
+                () = stop.notified() => {}
+            }
+            unwanted()
+        };
+        let queue = |lease: &mut Lease| lease.queue_taken_scan(&read.text);
+        let ended = self.on_remote_unless(place, false, &mut passing, queue, over).await;
+        if let Some(failure) = passing.failure {
+            return Err(failure);
+        }
+        // The text is none of the client's.
+        ended.map_err(Error::nowhere)?;
+        read.pieces.send(Piece::End).await.map_err(|_| unwanted())
+    }
+}
+
+/// Hands the rows of a shard to the query pool.
+struct Passing<'a> {
+    read: &'a OwnRead,
+    /// Says that nothing more is wanted.
+    stop: &'a Notify,
+    /// Rows that have come and are not handed on.
+    waiting: Vec<u8>,
+    memory: Reservation,
+    /// Bytes that pieces may have.
+    charged: usize,
+    failure: Option<Error>,
+}
+
+impl Passing<'_> {
+    fn take(&mut self, messages: &[u8]) -> Result<()> {
+        if messages.len() > self.charged {
+            self.memory.grow(PIECES_MAX * (messages.len() - self.charged))?;
+            self.charged = messages.len();
+        }
+        self.waiting = messages.to_vec();
+        Ok(())
+    }
+
+    fn note(&mut self, done: Result<()>) {
+        if let Err(error) = done {
+            self.failure = Some(error);
+            self.stop.notify_one();
+        }
+    }
+}
+
+impl Taker for Passing<'_> {
+    fn describe(&mut self, message: &[u8]) {
+        let done = self.read.check_columns(message);
+        self.note(done);
+    }
+
+    fn rows(&mut self, messages: &[u8], _: u64) {
+        if self.failure.is_none() {
+            let done = self.take(messages);
+            self.note(done);
+        }
+    }
+
+    async fn ready(&mut self) -> Result<()> {
+        if !self.waiting.is_empty() {
+            // Where nobody takes them the shard is told to stop, and what it sends until then is passed over.
+            let _ = self.read.pieces.send(Piece::Rows(std::mem::take(&mut self.waiting))).await;
+        }
+        Ok(())
+    }
+}
+
+/// 57014, in the place of what the query says itself.
+fn unwanted() -> Error {
+    Error::new(ErrorCode::QueryCanceled, "nobody wants the rows of a scan any more")
+}

@@ -1,0 +1,145 @@
+//! Queries whose rows come in binary form and are read here: row by row, or as bytes by a taker that passes them on.
+//!
+//! Called by scans of the engine, by whoever asks a shard something of his own, and by sessions for what the engine reads over a
+//! transaction's own connection. The shard says first what the columns are: rows of other types than expected are never read as if
+//! they had these.
+
+use std::ops::Range;
+
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_protocol::pg::client::{self, HEADER_BYTES};
+use ashlar_protocol::pg::{Target, ValueFormat};
+
+use super::Backend;
+
+/// Whether a RowDescription, whole, is of columns of these types.
+///
+/// # Errors
+/// 42804 where it is of others; 08P01 where it is none.
+pub fn check_columns(server: &str, description: &[u8], types: &[u32]) -> Result<()> {
+    let columns = description.get(HEADER_BYTES..).and_then(|body| client::row_description(body).ok());
+    let Some(columns) = columns else {
+        let message = format!("shard \"{server}\" sent what is no message of the PostgreSQL protocol");
+        return Err(Error::new(ErrorCode::ProtocolViolation, message));
+    };
+    match columns.iter().map(|column| column.type_oid).eq(types.iter().copied()) {
+        true => Ok(()),
+        false => Err(other_columns(server)),
+    }
+}
+
+/// 42804
+fn other_columns(server: &str) -> Error {
+    let message = format!("a table of shard \"{server}\" does not have the columns that it was made with");
+    Error::new(ErrorCode::DatatypeMismatch, message).with_context(format!("shard {server}"))
+}
+
+impl Backend {
+    /// Queues a query whose rows come in binary form, and say first what they are: for [`Self::next_row`].
+    pub fn queue_scan(&mut self, text: &str) {
+        client::parse(&mut self.outbox, "", text, &[]);
+        self.queue_scan_of_parsed();
+    }
+
+    /// The same for [`Self::answer`], whose taker is told what the columns are.
+    pub fn queue_taken_scan(&mut self, text: &str) {
+        self.statements.queue_unnamed(&mut self.outbox, text, &[]);
+        self.queue_scan_of_parsed();
+    }
+
+    /// All of the statement without a name.
+    fn queue_scan_of_parsed(&mut self) {
+        let none = std::iter::empty::<(ValueFormat, Option<&[u8]>)>();
+        client::bind(&mut self.outbox, "", "", none, &[ValueFormat::Binary]);
+        client::describe(&mut self.outbox, Target::Portal, "");
+        client::execute(&mut self.outbox, "", 0);
+        client::sync(&mut self.outbox);
+        self.awaited += 1;
+    }
+
+    /// Waits for the next row of what [`Self::queue_scan`] has queued, which has columns of these types: the body of its
+    /// DataRow, which [`Self::consume_row`] steps over. `None`: all has been answered.
+    ///
+    /// # Errors
+    /// What the shard says, once everything is answered; 42804 where it has other columns; 08006 where it is gone.
+    pub async fn next_row(&mut self, types: &[u32], failure: &mut Option<Error>) -> Result<Option<Range<usize>>> {
+        loop {
+            match self.peek()? {
+                Some((b'D', length)) if failure.is_none() => {
+                    return Ok(Some(self.start + HEADER_BYTES..self.start + length));
+                }
+                Some((b'D', length)) => self.consume(length),
+                Some(_) => {
+                    let (tag, range) = self.message().await?;
+                    let body = &self.inbox[range];
+                    match tag {
+                        b'E' => {
+                            let error = self.failure_of(body);
+                            failure.get_or_insert(error);
+                        }
+                        b'T' => {
+                            let columns = client::row_description(body);
+                            let columns = columns.map(|columns| columns.iter().map(|column| column.type_oid).collect());
+                            let found: Vec<u32> = columns.map_err(|_| self.garbled())?;
+                            if found != types {
+                                failure.get_or_insert_with(|| other_columns(&self.server.name));
+                            }
+                        }
+                        // It was parsed without a name.
+                        b'1' => continue,
+                        _ => {}
+                    }
+                    if self.note(tag, failure.as_ref())? {
+                        return failure.take().map_or(Ok(None), Err);
+                    }
+                }
+                None => self.fill().await?,
+            }
+        }
+    }
+
+    /// The bytes that [`Self::next_row`] spoke of.
+    pub fn row(&self, range: &Range<usize>) -> &[u8] {
+        &self.inbox[range.clone()]
+    }
+
+    /// Steps over the row that [`Self::next_row`] found.
+    pub fn consume_row(&mut self, range: &Range<usize>) {
+        self.consume(range.end - self.start);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A RowDescription of columns of these types.
+    fn description(types: &[u32]) -> Vec<u8> {
+        let mut body = (types.len() as u16).to_be_bytes().to_vec();
+        for oid in types {
+            body.extend_from_slice(b"name\0");
+            body.extend_from_slice(&[0; 6]);
+            body.extend_from_slice(&oid.to_be_bytes());
+            body.extend_from_slice(&[0; 8]);
+        }
+        let length = (body.len() + 4) as u32;
+        [&[b'T'][..], &length.to_be_bytes(), &body].concat()
+    }
+
+    #[test]
+    fn columns_are_those_that_are_expected_or_refused() {
+        let all: [&[u32]; 3] = [&[], &[20], &[20, 25]];
+        for types in all {
+            check_columns("s0", &description(types), types).unwrap();
+        }
+        let others: [(&[u32], &[u32]); 4] = [(&[20], &[]), (&[20], &[25]), (&[20, 25], &[20]), (&[], &[20])];
+        for (found, expected) in others {
+            let error = check_columns("s0", &description(found), expected).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::DatatypeMismatch);
+        }
+        let whole = description(&[20]);
+        let error = check_columns("s0", &whole[..whole.len() - 1], &[20]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::ProtocolViolation);
+        assert_eq!(check_columns("s0", b"T", &[]).unwrap_err().code(), ErrorCode::ProtocolViolation);
+    }
+}
