@@ -746,8 +746,8 @@ fn groups_and_joins_are_answered_rightly_by_servers_and_engines() {
 #[test]
 fn what_a_server_refuses_has_no_figure_and_is_no_wrong_answer() {
     let (_guard, path) = folder();
-    // A join with a build side that is larger than what all queries of the server may have together.
-    let sizes = ["--rows", "1300000", "--items", "1300000"];
+    // A join with a build side that is larger than what all queries of the server may have together, by the operator that has no files.
+    let sizes = ["--rows", "1300000", "--items", "1300000", "--operators", "stock"];
     let mut command = query_run(&path, &[&["hash-probe", "--target", "ashlar"][..], &sizes].concat());
     command.env("ASHLAR_QUERY__MEMORY_MIB_MAX", "16");
     fails(command, 1, ", REFUSED: 53200: ");

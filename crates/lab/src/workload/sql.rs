@@ -304,9 +304,12 @@ impl Caller for SqlCaller {
             | Shape::Fetch(_)
             | Shape::Count(Counted::Rows | Counted::Keys)
             | Shape::JsonSum(Field::Literal)
-            | Shape::Join
-            | Shape::Groups => {
+            | Shape::Join => {
                 self.asked = (0, plan.rows);
+                client.bind(STATEMENT, &[]);
+            }
+            Shape::Groups => {
+                self.asked = (0, rows::GROUPS);
                 client.bind(STATEMENT, &[]);
             }
         }
@@ -420,7 +423,7 @@ impl Found {
                 let wrong = found != 1 || sum != Some(expected.cast_signed());
                 wrong.then(|| format!("{sum:?} rows are counted instead of {expected}"))
             }
-            Shape::Groups => rows_with_sum(plan.groups, plan.sums.between(first, end)),
+            Shape::Groups => rows_with_sum(plan.groups, plan.sums.between(0, plan.rows)),
             Shape::Join => {
                 let (rows, expected) = plan.joined;
                 let text = String::from_utf8_lossy(&self.label);

@@ -74,7 +74,7 @@ impl OwnRead {
     }
 }
 
-/// What has been read, for as long as the statement runs.
+/// What has been read, for as long as the statement or anybody who gives its rows out is there: that is how long it is charged.
 pub(crate) struct Own {
     scans: Vec<Scan>,
     _memory: MemoryReservation,
@@ -94,9 +94,26 @@ impl fmt::Debug for Own {
 
 impl Own {
     /// What a scan has of one shard.
-    pub(super) fn find(&self, part: &ShardPart, schema: &SchemaRef) -> Option<Arc<[RecordBatch]>> {
-        let is_it = |scan: &&Scan| scan.part == *part && scan.schema == *schema;
-        self.scans.iter().find(is_it).map(|scan| Arc::clone(&scan.batches))
+    pub(super) fn find(self: &Arc<Self>, part: &ShardPart, schema: &SchemaRef) -> Option<OwnRows> {
+        let scan = self.scans.iter().position(|scan| scan.part == *part && scan.schema == *schema)?;
+        Some(OwnRows { own: Arc::clone(self), scan, next: 0 })
+    }
+}
+
+/// The rows of one scan, given out batch by batch.
+pub(super) struct OwnRows {
+    own: Arc<Own>,
+    scan: usize,
+    next: usize,
+}
+
+impl Iterator for OwnRows {
+    type Item = RecordBatch;
+
+    fn next(&mut self) -> Option<RecordBatch> {
+        let batch = self.own.scans[self.scan].batches.get(self.next)?;
+        self.next += 1;
+        Some(batch.clone())
     }
 }
 

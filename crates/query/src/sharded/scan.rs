@@ -28,7 +28,7 @@ use futures::Stream;
 
 use super::ShardedTable;
 use super::batches::Building;
-use super::own::Own;
+use super::own::{Own, OwnRows};
 use crate::means::Barrier;
 
 static SCAN: Name = Name::new("shard scan");
@@ -129,10 +129,9 @@ impl ShardScanExec {
     }
 
     /// A stream of what has been read already.
-    fn of_own(&self, batches: Arc<[RecordBatch]>, stream_partition: usize) -> SendableRecordBatchStream {
+    fn of_own(&self, rows: OwnRows, stream_partition: usize) -> SendableRecordBatchStream {
         let metrics = BaselineMetrics::new(&self.metrics, stream_partition);
-        let batches = (0..batches.len()).map(move |place| -> Result<RecordBatch> {
-            let batch = batches[place].clone();
+        let batches = rows.map(move |batch| -> Result<RecordBatch> {
             metrics.record_output(batch.num_rows());
             Ok(batch)
         });
@@ -187,8 +186,8 @@ impl ExecutionPlan for ShardScanExec {
         let Some(asking) = context.session_config().get_extension::<Asking>() else {
             return internal_err!("a scan of shards runs for nobody");
         };
-        if let Some(batches) = asking.own.get().and_then(|own| own.find(part, &self.schema)) {
-            return Ok(self.of_own(batches, stream_partition));
+        if let Some(rows) = asking.own.get().and_then(|own| own.find(part, &self.schema)) {
+            return Ok(self.of_own(rows, stream_partition));
         }
         asking.check(&part.server).map_err(external)?;
         let reader = ShardReader {

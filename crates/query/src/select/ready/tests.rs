@@ -51,8 +51,6 @@ fn plans_that_are_kept_read_what_is_there_when_they_run() {
         "CREATE TABLE t (id integer PRIMARY KEY, v integer, s text)",
         "INSERT INTO t SELECT i, i * 3, 'group ' || i % 7 FROM generate_series(1, 1000) AS g(i)",
     ]);
-    // The filter of a join of the engine's is a part of its plan; ours has one for each run.
-    let engine = engine.of_session(Zone::Utc, Operators { joins: Whose::Stock, ..Operators::default() }).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let selects: Vec<SelectPlan> = KEPT.iter().map(|sql| planned(&engine, sql)).collect();
     for change in ["DELETE FROM t WHERE id < 10", "UPDATE t SET v = 5, s = 'one' WHERE id < 500", "DELETE FROM t"] {
@@ -107,6 +105,8 @@ fn what_depends_on_conditions_or_tells_a_scan_what_it_found_is_not_kept() {
         "CREATE TABLE t (id integer PRIMARY KEY, v integer, s text)",
         "INSERT INTO t SELECT i, i * 3, 'group ' || i % 7 FROM generate_series(1, 1000) AS g(i)",
     ]);
+    // The filter of a join of the engine's is a part of its plan; ours has one for each run.
+    let engine = engine.of_session(Zone::Utc, Operators { joins: Whose::Stock, ..Operators::default() }).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     for sql in [
         "SELECT v FROM t WHERE v + 1 > 5",
