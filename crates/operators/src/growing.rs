@@ -40,7 +40,12 @@ impl Growing {
         if self.0.is_none() {
             let mut file = manager.create_in_progress_file(what)?;
             self.0 = Some(Box::new(move |batch| match batch {
-                Some(batch) => file.append_batch(batch).map(|_| None),
+                Some(batch) => {
+                    file.append_batch(batch)?;
+                    // Else each file that is open would hold back what its writer puts together.
+                    file.flush()?;
+                    Ok(None)
+                }
                 None => file.finish(),
             }));
         }
