@@ -304,6 +304,8 @@ impl Content {
         self.folder.with_open(self.number, &self.path, false, work)
     }
 
+    /// Looks whether all that was to be written is there, or on its way.
+    ///
     /// # Errors
     /// 58030 where something is missing. Why, was told to whoever wrote it.
     fn must_be_whole(&self) -> Result<()> {
