@@ -11,15 +11,15 @@
 //! A process that is killed leaves its folder; the next one that starts finds that nobody holds its lock any more, and removes
 //! it. Made by the engine, once; DataFusion's operators and ours write through it. The files of all queries together
 //! have a bound, and so have those of them that are open: a file is opened when it is written or read, and closed when
-//! another one needs its place.
+//! another one needs its place. How bytes come into a file is told in `writer`.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::error::{disk_full, external, from_io};
@@ -28,6 +28,10 @@ use datafusion::common::DataFusionError;
 use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
 use futures::Stream;
 use parking_lot::Mutex;
+
+mod writer;
+
+use writer::Writer;
 
 /// Begins the name of a process's folder.
 const PREFIX: &str = "ashlar-";
@@ -52,7 +56,7 @@ pub struct SpillConfig {
 /// What the files take, for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpillStatistics {
-    /// Bytes of the files that there are.
+    /// Bytes of the files that there are, with those that are on their way to them.
     pub bytes: u64,
     /// Files that there are.
     pub files: u64,
@@ -275,7 +279,8 @@ impl TempFileFactory for Factory {
         let path = folder.path.join(number.to_string());
         folder.with_open(number, &path, true, |_| Ok(())).map_err(|error| external(from_io(&error)))?;
         folder.files.fetch_add(1, Ordering::Relaxed);
-        let content = Content { folder: Arc::clone(folder), number, path, bytes: AtomicU64::new(0) };
+        let (bytes, is_broken) = (AtomicU64::new(0), AtomicBool::new(false));
+        let content = Content { folder: Arc::clone(folder), number, path, bytes, is_broken };
         Ok(Arc::new(Spilled(Arc::new(content))))
     }
 }
@@ -288,12 +293,26 @@ struct Content {
     folder: Arc<Folder>,
     number: u64,
     path: PathBuf,
+    /// Those that are there: what a writer keeps back is not.
     bytes: AtomicU64,
+    /// Whether something could not be written: then nobody is to take what is there for all.
+    is_broken: AtomicBool,
 }
 
 impl Content {
     fn with_open<T>(&self, work: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
         self.folder.with_open(self.number, &self.path, false, work)
+    }
+
+    /// Looks whether all that was to be written is there, or on its way.
+    ///
+    /// # Errors
+    /// 58030 where something is missing. Why, was told to whoever wrote it.
+    fn must_be_whole(&self) -> Result<()> {
+        if self.is_broken.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorCode::IoError, "a temporary file lacks what could not be written to it"));
+        }
+        Ok(())
     }
 
     /// So many bytes from there on, if there are as many.
@@ -332,6 +351,9 @@ impl SpillFile for Spilled {
     ) -> datafusion::common::Result<Pin<Box<dyn Stream<Item = datafusion::common::Result<Bytes>> + Send>>> {
         let reader = (Arc::clone(&self.0), 0);
         Ok(Box::pin(futures::stream::try_unfold(reader, |(content, start): (Arc<Content>, u64)| async move {
+            if let Err(error) = content.must_be_whole() {
+                return Err(external(error));
+            }
             let there = content.bytes.load(Ordering::Relaxed).saturating_sub(start);
             if there == 0 {
                 return Ok::<_, DataFusionError>(None);
@@ -348,38 +370,7 @@ impl SpillFile for Spilled {
     }
 
     fn open_writer(&self) -> datafusion::common::Result<Box<dyn SpillWriter>> {
-        Ok(Box::new(Writer(Arc::clone(&self.0))))
-    }
-}
-
-struct Writer(Arc<Content>);
-
-impl Write for Writer {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let content = &self.0;
-        let folder = &content.folder;
-        let count = bytes.len() as u64;
-        // Through Arrow's writer an error of ours comes back whole.
-        folder.charge(count).map_err(|error| io::Error::new(ErrorKind::StorageFull, error))?;
-        if let Err(error) = content.with_open(|file| file.write_all(bytes)) {
-            folder.bytes.fetch_sub(count, Ordering::Relaxed);
-            return Err(io::Error::new(error.kind(), from_io(&error)));
-        }
-        content.bytes.fetch_add(count, Ordering::Relaxed);
-        folder.written.fetch_add(count, Ordering::Relaxed);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        // The system has all of it.
-        Ok(())
-    }
-}
-
-impl SpillWriter for Writer {
-    fn finish(&mut self) -> datafusion::common::Result<()> {
-        // Nothing is kept back, and nobody reads these files after a crash.
-        Ok(())
+        Ok(Box::new(Writer::new(&self.0)))
     }
 }
 

@@ -145,6 +145,7 @@ impl Partition {
         }
         // Its bytes are given back now, and the batch's with them.
         *self = empty;
+        self.file.charge(&files.memory);
         Ok(())
     }
 }

@@ -132,6 +132,7 @@ impl Files {
             let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?;
             let mut open = self.open[part].lock();
             open.file.append(&side.manager, "rows of a join", &batch)?;
+            open.file.charge(&side.memory);
             open.rows += count as u64;
         }
         Ok(())

@@ -90,9 +90,17 @@ pub(crate) fn batches(shared: Arc<Shared>, parts: Vec<Part>) -> impl Stream<Item
         });
     }
     // The tasks end with the stream.
-    futures::stream::unfold((receiver, tasks), |(mut receiver, tasks)| async move {
-        let batch = receiver.recv().await?;
-        Some((batch, (receiver, tasks)))
+    futures::stream::unfold((receiver, tasks), |(mut receiver, mut tasks)| async move {
+        if let Some(batch) = receiver.recv().await {
+            return Some((batch, (receiver, tasks)));
+        }
+        // All senders have gone: with tasks that have done what there was, or with one that has panicked, whose part nobody has joined.
+        while let Some(ended) = tasks.join_next().await {
+            if let Err(error) = ended {
+                return Some((Err(DataFusionError::ExecutionJoin(Box::new(error))), (receiver, tasks)));
+            }
+        }
+        None
     })
 }
 
