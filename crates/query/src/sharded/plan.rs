@@ -99,7 +99,10 @@ impl ShardedPlan {
     /// # Errors
     /// What planning finds.
     pub fn by_engine(&self, engine: &Engine, catalog: &Arc<CatalogState>, types: &[u32]) -> Result<Arc<Statement>> {
-        if let Some(planned) = self.by_engine.get() {
+        // What was planned in another time zone may mean other times.
+        if let Some(planned) = self.by_engine.get()
+            && planned.zone.is_none_or(|zone| zone == engine.zone())
+        {
             return Ok(Arc::clone(planned));
         }
         let planned = Arc::new(Statement::plan_by_engine(engine, catalog, &self.parsed, types)?);

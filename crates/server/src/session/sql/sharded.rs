@@ -164,7 +164,7 @@ impl SqlSession {
     }
 
     /// The isolation level of the statement to come.
-    fn isolation(&self) -> Isolation {
+    pub(super) fn isolation(&self) -> Isolation {
         self.transaction.as_ref().map_or(self.settings.modes.isolation, |transaction| transaction.isolation)
     }
 
