@@ -8,6 +8,7 @@
 mod at_once;
 pub(super) mod copy;
 mod ddl;
+mod explain;
 mod gather;
 mod own;
 mod remotes;
