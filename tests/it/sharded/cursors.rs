@@ -77,3 +77,51 @@ fn a_cursor_reads_times_in_the_zone_of_its_session() {
     assert_eq!(found[1], found[0]);
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn truncate_does_not_wait_for_a_cursor_of_its_own_block() {
+    // More than is on its way from a shard to a cursor that nobody fetches from.
+    const ROWS: i64 = 200_000;
+    let (fleet, oracle, mut clients) = both("k bigint PRIMARY KEY, v text");
+    done(&mut clients[0], "CREATE TABLE u (k bigint PRIMARY KEY)");
+    done(&mut clients[1], &format!("CREATE TABLE u (k bigint PRIMARY KEY) {}", fleet.by("k")));
+    // Where a row lies does not matter to who reads all of them.
+    let filling = |first: i64| {
+        format!("INSERT INTO t SELECT i, repeat('x', 200) FROM generate_series({first}, {}, 2) AS g(i)", ROWS - 1)
+    };
+    let mut direct = pg::Connection::connect(oracle.address()).unwrap();
+    for first in 0..2 {
+        done(&mut direct, &filling(first));
+        done(&mut fleet.shard(first as usize), &filling(first));
+    }
+    let mut told: Vec<Vec<String>> = Vec::new();
+    for client in &mut clients {
+        done(client, "SET statement_timeout = '60s'");
+        done(client, "BEGIN");
+        done(client, "UPDATE t SET v = 'y' WHERE k = 1");
+        done(client, "DECLARE c CURSOR FOR SELECT * FROM t");
+        done(client, "FETCH 1 FROM c");
+        done(client, "SAVEPOINT s");
+        let mut errors = vec![refused(client, "TRUNCATE t")];
+        done(client, "ROLLBACK TO s");
+        errors.push(refused(client, "TRUNCATE u, t"));
+        done(client, "ROLLBACK TO s");
+        done(client, "TRUNCATE u");
+        done(client, "CLOSE c");
+        // One that has come to its end is still there.
+        done(client, "DECLARE c CURSOR FOR SELECT count(*) FROM t WHERE k = 1");
+        done(client, "FETCH ALL FROM c");
+        done(client, "SAVEPOINT s");
+        errors.push(refused(client, "TRUNCATE t"));
+        done(client, "ROLLBACK TO s");
+        done(client, "CLOSE c");
+        done(client, "TRUNCATE t");
+        assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "0");
+        done(client, "ROLLBACK");
+        assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), ROWS.to_string());
+        told.push(errors);
+    }
+    assert!(told[0].iter().all(|error| error.starts_with("55006")), "{told:?}");
+    assert_eq!(told[1], told[0]);
+    fleet.ashlar.check_log();
+}
