@@ -258,6 +258,38 @@ fn a_read_that_is_cancelled_is_cancelled_on_its_shard() {
 }
 
 #[test]
+fn a_block_that_waits_for_a_shard_holds_no_turn() {
+    let fleet = Fleet::with(2, "[query]\nqueries_max = 1\nquery_wait_max_ms = 10000");
+    let mut client = fleet.client();
+    for table in ["t", "l"] {
+        done(&mut client, &format!("CREATE TABLE {table} (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    }
+    let key = fleet.keys("t")[0];
+    let mut other = fleet.client();
+    done(&mut other, "CREATE TABLE g (k bigint PRIMARY KEY)");
+    done(&mut other, "INSERT INTO g VALUES (1), (2), (3)");
+    let mut locker = fleet.shard(0);
+    done(&mut locker, "BEGIN");
+    done(&mut locker, "LOCK TABLE l");
+    done(&mut client, "BEGIN");
+    done(&mut client, &format!("INSERT INTO t VALUES ({key}, 'mine')"));
+    let reading = std::thread::spawn(move || {
+        let both = client.value("SELECT count(*) FROM t LEFT JOIN l ON l.v = t.v").unwrap();
+        (client, both)
+    });
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    assert!(wait_for(PATIENCE, || fleet.shard(0).value(waiting).unwrap() == "1"));
+    // Where there is room for one, it is the other's turn.
+    assert_eq!(other.value("SELECT count(*) FROM g a JOIN g b ON b.k > a.k").unwrap(), "3");
+    done(&mut locker, "ROLLBACK");
+    let (mut client, both) = reading.join().unwrap();
+    assert_eq!(both, "1");
+    assert_eq!(client.value("SELECT count(*) FROM t LEFT JOIN l ON l.v = t.v").unwrap(), "1");
+    done(&mut client, "COMMIT");
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn a_shard_that_is_lost_takes_the_block_along() {
     let (fleet, mut client, keys) = two();
     done(&mut client, "BEGIN");
