@@ -31,6 +31,14 @@ impl SqlSession {
         }
         let mut planned =
             self.plan_prepared(text, &[]).await?.ok_or_else(|| Error::internal("a cursor has a query"))?;
+        // Before it is planned for the engine: what is kept of that is also for drivers, who say what their parameters are.
+        let has_parameters = match &planned.kind {
+            Kind::Sharded(plan) => plan.described().is_some_and(|(types, _)| !types.is_empty()),
+            _ => !planned.parameter_types.is_empty(),
+        };
+        if has_parameters {
+            return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
+        }
         if let Kind::Sharded(plan) = &planned.kind {
             if plan.route.is_write() {
                 return Err(locks_rows());
@@ -44,9 +52,6 @@ impl SqlSession {
             }
             // Its rows wait here, and not on connections.
             planned = self.plan_for_engine(&planned, &[]).await?;
-        }
-        if !planned.parameter_types.is_empty() {
-            return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
         }
         let columns = planned.columns.as_ref().map_or(0, |columns| columns.len());
         let mut portal = Portal::new(planned, Vec::new(), super::expand_formats(&[], columns)?);
