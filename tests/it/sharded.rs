@@ -7,6 +7,7 @@ mod blocks;
 mod chaos;
 mod collation;
 mod copy;
+mod cursors;
 mod ddl;
 mod deadlocks;
 mod declared;

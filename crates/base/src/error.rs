@@ -160,6 +160,8 @@ pub enum ErrorCode {
     DependentObjects,
     /// 55000
     ObjectNotInPrerequisiteState,
+    /// 55006
+    ObjectInUse,
     /// 55P02
     CantChangeRuntimeParam,
     /// 55P03
@@ -276,6 +278,7 @@ impl ErrorCode {
             Self::TooManyColumns => "54011",
             Self::DependentObjects => "2BP01",
             Self::ObjectNotInPrerequisiteState => "55000",
+            Self::ObjectInUse => "55006",
             Self::CantChangeRuntimeParam => "55P02",
             Self::LockNotAvailable => "55P03",
             Self::QueryCanceled => "57014",
@@ -376,6 +379,7 @@ impl ErrorCode {
             | Self::TooManyColumns
             | Self::DependentObjects
             | Self::ObjectNotInPrerequisiteState
+            | Self::ObjectInUse
             | Self::CantChangeRuntimeParam
             | Self::QueryCanceled
             | Self::AdminShutdown

@@ -1,11 +1,12 @@
 //! How many queries run at once, and who waits for his turn: first come, first served.
 //!
-//! Everything that DataFusion runs takes a slot, and holds it while it computes. Two rules keep slots and row locks from waiting
+//! Everything that DataFusion runs takes a slot, and holds it while it computes. Three rules keep slots and row locks from waiting
 //! for each other:
 //!
 //! - Who waits for a row has no slot. The attempt that found the row locked has ended, and what begins again asks anew.
 //! - Who waits for his client has no slot either (see [`Means::pause`](crate::Means::pause)): a cursor that nobody fetches
 //!   from, or a client that reads slowly, stops nobody. Such a query goes on before those that have not begun.
+//! - Nor has who waits for what its session reads of shards over its transaction's own connections (`sharded::own`).
 //!
 //! So whoever has a slot needs nothing but time to let it go.
 

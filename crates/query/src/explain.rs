@@ -17,6 +17,9 @@ use crate::means::Means;
 use crate::measured::measured;
 use crate::select::SelectPlan;
 
+/// Options that shards know and whose lines here do not depend on them.
+const OF_SHARDS: [&str; 6] = ["verbose", "costs", "timing", "summary", "buffers", "settings"];
+
 /// What EXPLAIN was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExplainOptions {
@@ -24,6 +27,23 @@ pub struct ExplainOptions {
     pub analyze: bool,
     /// Show what each operator holds.
     pub memory: bool,
+    /// What was said of each option that shards alone look at.
+    pub of_shards: [Option<bool>; OF_SHARDS.len()],
+}
+
+impl ExplainOptions {
+    /// The options with which a shard explains a statement by running it.
+    pub fn at_shard(&self) -> String {
+        let mut text = "ANALYZE".to_owned();
+        for (name, is_on) in OF_SHARDS.iter().zip(self.of_shards) {
+            if let Some(is_on) = is_on {
+                text.push_str(", ");
+                text.push_str(name);
+                text.push_str(if is_on { " ON" } else { " OFF" });
+            }
+        }
+        text
+    }
 }
 
 /// The options of an EXPLAIN.
@@ -40,9 +60,12 @@ pub fn options(statement: &ExplainStmt) -> Result<ExplainOptions> {
             "analyze" => options.analyze = is_on,
             "memory" => options.memory = is_on,
             // Which shards are asked is shown anyway.
-            "route" | "verbose" | "costs" | "timing" | "summary" | "buffers" | "settings" => {}
+            "route" => {}
             "format" if value.as_deref().is_none_or(|format| format.eq_ignore_ascii_case("text")) => {}
-            other => return Err(Error::unsupported(format!("EXPLAIN option \"{other}\" is not supported"))),
+            other => match OF_SHARDS.iter().position(|name| *name == other) {
+                Some(place) => options.of_shards[place] = Some(is_on),
+                None => return Err(Error::unsupported(format!("EXPLAIN option \"{other}\" is not supported"))),
+            },
         }
     }
     Ok(options)

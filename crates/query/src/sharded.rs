@@ -28,7 +28,7 @@ use ashlar_shard::{health, route, two_phase};
 use datafusion::datasource::TableProvider;
 
 pub use copy::{CopyInto, KeySource};
-pub use maintain::{Work, truncating};
+pub use maintain::{Work, read_by, truncating};
 pub use own::{OwnRead, Piece};
 pub use placed::{by_default, is_open};
 pub use plan::{ShardedPlan, is_gathered, is_one_shard};

@@ -166,6 +166,8 @@ pub struct Backend {
     status: TransactionStatus,
     is_broken: bool,
     is_given_up: bool,
+    /// A cancel request may be under way that nobody waits for any more.
+    is_doubtful: bool,
     settings: Settings,
     statements: Statements,
     notices: Vec<Notice>,
@@ -219,6 +221,7 @@ impl Backend {
             status: TransactionStatus::Idle,
             is_broken: false,
             is_given_up: false,
+            is_doubtful: false,
             settings: settings.clone(),
             statements: Statements::new(limits.statements_max),
             notices: Vec::new(),
@@ -277,6 +280,12 @@ impl Backend {
         self.is_given_up |= self.awaited > 0;
     }
 
+    /// A cancel request may still come, which is none of whoever would have it next: it is of use to the end of its transaction, and
+    /// not lent again.
+    pub fn doubt(&mut self) {
+        self.is_doubtful = true;
+    }
+
     /// Nobody shall have it again: it is closed.
     pub(crate) fn discard(&mut self) {
         self.is_broken = true;
@@ -289,7 +298,7 @@ impl Backend {
 
     /// Whether it may be lent: nothing is open, nothing is to come, and nothing has come that nobody asked for.
     pub(crate) fn is_clean(&self) -> bool {
-        if self.is_broken || self.awaited > 0 || self.status != TransactionStatus::Idle {
+        if self.is_broken || self.is_doubtful || self.awaited > 0 || self.status != TransactionStatus::Idle {
             return false;
         }
         if self.start < self.inbox.len() || !self.outbox.is_empty() {

@@ -402,7 +402,10 @@ impl Drop for Lease {
             // What it runs nobody waits for any more.
             let canceller = backend.canceller();
             drop(backend);
-            drop(runtime.spawn(scope::task(&FAREWELL, async move { canceller.cancel().await })));
+            drop(runtime.spawn(scope::task(&FAREWELL, async move {
+                // Its connection is gone: nothing else runs there.
+                let _ = canceller.cancel().await;
+            })));
         }
     }
 }

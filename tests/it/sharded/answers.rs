@@ -261,3 +261,35 @@ fn the_catalog_knows_sharded_tables() {
     }
     assert!(refused(&mut client, "SELECT * FROM t").contains("42P01"));
 }
+
+#[test]
+fn one_shard_explains_what_it_answers_by_running_it() {
+    const ANALYZE: &str = "EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off, BUFFERS off)";
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    let keys = fleet.keys("t");
+    keys.iter().for_each(|key| done(&mut client, &format!("INSERT INTO t VALUES ({key}, 'a')")));
+    let lines = |client: &mut pg::Connection, sql: &str| -> Vec<String> {
+        rows(client, sql).into_iter().flatten().flatten().collect()
+    };
+    for (shard, key) in keys.iter().enumerate() {
+        let sql = format!("SELECT v FROM t WHERE k = {key}");
+        let own = lines(&mut fleet.shard(shard), &format!("{ANALYZE} {sql}"));
+        let mut expected = lines(&mut client, &format!("EXPLAIN (ROUTE) {sql}"));
+        expected.extend(own.into_iter().map(|line| format!("  {line}")));
+        assert_eq!(lines(&mut client, &format!("{ANALYZE} {sql}")), expected);
+    }
+    // In a transaction the shard that was written to explains what is there; the other one is read by the engine.
+    done(&mut client, "BEGIN");
+    done(&mut client, &format!("INSERT INTO t VALUES ({}, 'mine') ON CONFLICT (k) DO UPDATE SET v = 'mine'", keys[0]));
+    let explained =
+        lines(&mut client, &format!("EXPLAIN ANALYZE SELECT v FROM t WHERE k = {} AND v = 'mine'", keys[0]));
+    assert!(explained.iter().any(|line| line.contains("Execution Time") && line.starts_with("  ")), "{explained:?}");
+    let explained = lines(&mut client, &format!("EXPLAIN ANALYZE SELECT v FROM t WHERE k = {}", keys[1]));
+    assert!(explained.iter().any(|line| line.contains("ShardScanExec")), "{explained:?}");
+    let error = refused(&mut client, &format!("EXPLAIN ANALYZE SELECT 1 / (k - k) FROM t WHERE k = {}", keys[0]));
+    assert!(error.contains("22012") && error.contains("shard s0"), "{error}");
+    done(&mut client, "ROLLBACK");
+    fleet.ashlar.check_log();
+}

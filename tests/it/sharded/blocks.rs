@@ -109,6 +109,34 @@ const BLOCKS: &[&[&str]] = &[
         "ROLLBACK",
         "SELECT count(*), sum(n) FROM t",
     ],
+    // Cursors over rows of one shard, before it is written to and behind that.
+    &[
+        "BEGIN",
+        "DECLARE a CURSOR FOR SELECT k, n, v FROM t WHERE k = 3",
+        "DECLARE b NO SCROLL CURSOR FOR SELECT i, w FROM l WHERE k = 3 ORDER BY i",
+        "FETCH 2 FROM b",
+        "UPDATE t SET n = 77 WHERE k = 3",
+        "FETCH 1 FROM a",
+        "FETCH 1 FROM a",
+        "DECLARE c CURSOR WITHOUT HOLD FOR SELECT * FROM t WHERE k = 3",
+        "DELETE FROM t WHERE k = 3",
+        "FETCH FORWARD 5 FROM c",
+        "SELECT count(*) FROM t WHERE k = 3",
+        "MOVE 5 FROM b",
+        "FETCH 1 FROM b",
+        "SAVEPOINT s",
+        "CLOSE b",
+        "FETCH 1 FROM b",
+        "ROLLBACK TO s",
+        "DECLARE c CURSOR FOR SELECT * FROM t WHERE k = 4",
+        "ROLLBACK TO s",
+        "DECLARE d CURSOR FOR SELECT l.i, t.n FROM l JOIN t ON t.k = l.k WHERE l.k = 5 ORDER BY l.i",
+        "FETCH ALL FROM d",
+        "DECLARE e CURSOR FOR SELECT count(*), sum(n) FROM t WHERE k = 4",
+        "FETCH NEXT FROM e",
+        "CLOSE ALL",
+        "ROLLBACK",
+    ],
     &[
         "BEGIN",
         "TRUNCATE t",
@@ -226,6 +254,38 @@ fn a_read_that_is_cancelled_is_cancelled_on_its_shard() {
     assert_eq!(client.value("SELECT count(*) FROM l").unwrap(), "0");
     done(&mut client, "COMMIT");
     assert_eq!(fleet.client().value("SELECT count(*) FROM t").unwrap(), "1");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_block_that_waits_for_a_shard_holds_no_turn() {
+    let fleet = Fleet::with(2, "[query]\nqueries_max = 1\nquery_wait_max_ms = 10000");
+    let mut client = fleet.client();
+    for table in ["t", "l"] {
+        done(&mut client, &format!("CREATE TABLE {table} (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    }
+    let key = fleet.keys("t")[0];
+    let mut other = fleet.client();
+    done(&mut other, "CREATE TABLE g (k bigint PRIMARY KEY)");
+    done(&mut other, "INSERT INTO g VALUES (1), (2), (3)");
+    let mut locker = fleet.shard(0);
+    done(&mut locker, "BEGIN");
+    done(&mut locker, "LOCK TABLE l");
+    done(&mut client, "BEGIN");
+    done(&mut client, &format!("INSERT INTO t VALUES ({key}, 'mine')"));
+    let reading = std::thread::spawn(move || {
+        let both = client.value("SELECT count(*) FROM t LEFT JOIN l ON l.v = t.v").unwrap();
+        (client, both)
+    });
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    assert!(wait_for(PATIENCE, || fleet.shard(0).value(waiting).unwrap() == "1"));
+    // Where there is room for one, it is the other's turn.
+    assert_eq!(other.value("SELECT count(*) FROM g a JOIN g b ON b.k > a.k").unwrap(), "3");
+    done(&mut locker, "ROLLBACK");
+    let (mut client, both) = reading.join().unwrap();
+    assert_eq!(both, "1");
+    assert_eq!(client.value("SELECT count(*) FROM t LEFT JOIN l ON l.v = t.v").unwrap(), "1");
+    done(&mut client, "COMMIT");
     fleet.ashlar.check_log();
 }
 

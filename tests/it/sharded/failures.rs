@@ -1,9 +1,11 @@
 //! What goes wrong: shards that are down, passwords that are wrong, statements that somebody stops, DDL that one shard refuses.
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
+use super::relay::{Relay, Wire};
 use super::*;
 
 #[test]
@@ -141,6 +143,51 @@ fn a_cancel_request_reaches_the_shard() {
     assert!(error.contains("57014") && error.contains("statement timeout"), "{error}");
     done(&mut holder, "ROLLBACK");
     assert_eq!(client.value("SELECT v FROM t WHERE k = 1").unwrap(), "c");
+}
+
+#[test]
+fn a_cancel_request_that_comes_late_meets_no_other_statement() {
+    let fleet = Fleet::with(1, "connect_timeout_ms = 2000");
+    let wire = Arc::new(Wire::default());
+    let relay = Relay::start(&wire, fleet.shards[0].address());
+    let mut client = fleet.client();
+    let (host, port) = (relay.address().ip(), relay.address().port());
+    done(&mut client, &format!("ALTER SERVER s0 OPTIONS (SET host '{host}', SET port '{port}')"));
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut client, "INSERT INTO t VALUES (1, 'a')");
+    let (mut holder, mut watcher) = (fleet.shard(0), fleet.shard(0));
+    let waiting = "SELECT string_agg(pid::text, ',') FROM pg_stat_activity \
+                   WHERE query LIKE 'UPDATE t%' AND state = 'active' AND wait_event_type = 'Lock'";
+    for in_block in [false, true] {
+        done(&mut holder, "BEGIN");
+        done(&mut holder, "SELECT * FROM t FOR UPDATE");
+        wire.hold_cancels();
+        if in_block {
+            done(&mut client, "BEGIN");
+        }
+        let (address, key) = (fleet.ashlar.pg(), client.key.clone());
+        let updating = std::thread::spawn(move || {
+            // It may be done before it hears that it should not.
+            let _ = client.query("UPDATE t SET v = 'b' WHERE k = 1");
+            client
+        });
+        assert!(wait_for(PATIENCE, || watcher.value(waiting).unwrap() != "NULL"));
+        let pid = watcher.value(waiting).unwrap();
+        pg::cancel(address, &key).unwrap();
+        wire.wait_for_cancel();
+        // The statement comes to its end, the request does not.
+        done(&mut holder, "ROLLBACK");
+        client = updating.join().unwrap();
+        if in_block {
+            done(&mut client, "ROLLBACK");
+        }
+        let is_there = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
+        assert!(wait_for(PATIENCE, || watcher.value(&is_there).unwrap() == "0"), "in a block: {in_block}");
+        wire.release_cancels();
+        done(&mut client, "UPDATE t SET v = 'c' WHERE k = 1");
+        assert_eq!(client.value("SELECT v FROM t WHERE k = 1").unwrap(), "c");
+    }
+    fleet.ashlar.check_log();
 }
 
 #[test]

@@ -47,6 +47,10 @@ struct State {
     victim: u32,
     is_sprung: bool,
     is_held: bool,
+    /// Cancel requests stay here.
+    holds_cancels: bool,
+    /// So many have.
+    cancels_held: usize,
 }
 
 /// All relays of one Ashlar.
@@ -104,6 +108,32 @@ impl Wire {
     pub(super) fn release(&self) {
         self.state().is_held = false;
         self.changed.notify_all();
+    }
+
+    /// No cancel request goes through until [`Wire::release_cancels`].
+    pub(super) fn hold_cancels(&self) {
+        let mut state = self.state();
+        (state.holds_cancels, state.cancels_held) = (true, 0);
+    }
+
+    /// Waits until one is held.
+    pub(super) fn wait_for_cancel(&self) {
+        let came = self.changed.wait_timeout_while(self.state(), PATIENCE, |state| state.cancels_held == 0).unwrap();
+        assert!(!came.1.timed_out(), "no cancel request");
+    }
+
+    /// Lets go of them.
+    pub(super) fn release_cancels(&self) {
+        self.state().holds_cancels = false;
+        self.changed.notify_all();
+    }
+
+    fn pass_cancel(&self) {
+        let mut state = self.state();
+        state.cancels_held += 1;
+        self.changed.notify_all();
+        let held = self.changed.wait_timeout_while(state, PATIENCE, |state| state.holds_cancels).unwrap();
+        assert!(!held.1.timed_out(), "a cancel request was held for too long");
     }
 
     fn look(&self, kind: u8, body: &[u8]) -> Option<(When, Act)> {
@@ -221,8 +251,12 @@ fn forth(wire: &Wire, mut client: &TcpStream, mut server: &TcpStream, answer: &M
     client.read_exact(&mut head).ok()?;
     let mut first = vec![0; (u32::from_be_bytes(head) as usize).checked_sub(4)?];
     client.read_exact(&mut first).ok()?;
+    let is_cancel = first.starts_with(&CANCEL.to_be_bytes());
+    if is_cancel {
+        wire.pass_cancel();
+    }
     server.write_all(&[&head[..], &first].concat()).ok()?;
-    if first.starts_with(&CANCEL.to_be_bytes()) {
+    if is_cancel {
         // The shard closes when it is done.
         let _ = client.read(&mut [0]);
         return None;

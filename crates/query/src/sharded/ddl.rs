@@ -4,6 +4,7 @@
 //! crash leaves behind can be dropped again. One that was there before (`attach = true`) is only noted and forgotten.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, TableSchema};
 use ashlar_functions::quoting::quote_ident;
@@ -28,6 +29,9 @@ pub(crate) const ACCESS_METHOD: &str = "sharded";
 
 /// The wrapper of servers.
 const WRAPPER: &str = "postgres";
+
+/// How long it is tried to drop a table again that was made in vain: who waits for that is told of an error either way.
+const UNDO_MAX: Duration = Duration::from_secs(10);
 
 /// The server of files, which is always there.
 const FILES: &str = "files";
@@ -440,15 +444,37 @@ pub(super) async fn everywhere(fleet: &Arc<Fleet>, means: &Means, work: &[(Strin
     fleet.on_all(&means.role, work, ending.asked()).await
 }
 
-/// Drops a table again that was made; what is told then.
+/// Drops a table again that was made, as far as there is time for it; what is told then.
 async fn undo(table: &ShardedTable, means: &Means, error: Error) -> Error {
+    // What was there before is there afterwards.
+    if table.attached {
+        return error;
+    }
     let work = match dropping(table) {
         Ok(work) => work,
         Err(other) => return other,
     };
-    match table.fleet.on_all(&means.role, &work, std::future::pending()).await {
-        Ok(_) => error,
-        Err(_) => error.with_detail("The table is left on its shards, which did not drop it again."),
+    let late = async {
+        tokio::time::sleep(UNDO_MAX).await;
+        Error::new(ErrorCode::QueryCanceled, "they did not answer in time")
+    };
+    match table.fleet.on_all(&means.role, &work, late).await {
+        Ok(left) if left.is_empty() => error,
+        Ok(left) => {
+            let left = left.join(", ");
+            error.with_detail(format!("The table is dropped again as soon as these shards can be reached: {left}."))
+        }
+        Err(why) => {
+            let is_left = match why.code() {
+                ErrorCode::TransactionResolutionUnknown => "may be left",
+                _ => "is left",
+            };
+            let servers: Vec<&str> = work.iter().map(|(server, _)| server.as_str()).collect();
+            let (servers, why) = (servers.join(", "), why.message());
+            error.with_detail(format!(
+                "The table {is_left} on its shards, which did not drop it again: {servers} ({why})."
+            ))
+        }
     }
 }
 

@@ -7,10 +7,13 @@ use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::quoting::quote_ident;
+use ashlar_functions::tree::each_node_with_subqueries;
 use ashlar_shard::backend::Settings;
 use ashlar_shard::catalog::Known;
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::rules::{Placement, Shard};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::logical_expr::LogicalPlan;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{
     AlterTableStmt, AlterTableType, ConstrType, DropBehavior, DropStmt, IndexStmt, ObjectType, RangeVar, TruncateStmt,
@@ -25,6 +28,7 @@ use crate::ddl::{Done, free_name, object_name, relation_name};
 use crate::engine::Engine;
 use crate::grammar;
 use crate::means::Means;
+use crate::select::SelectPlan;
 use crate::statement::statement_text;
 
 /// Bytes of a name on a shard.
@@ -413,4 +417,31 @@ pub fn truncating(state: &CatalogState, statement: &TruncateStmt) -> Result<Opti
         }
     }
     Ok(Some(lists.into_iter().map(|(server, names)| (server, format!("TRUNCATE {}", names.join(", ")))).collect()))
+}
+
+/// The first sharded table of a TRUNCATE that one of these queries reads.
+///
+/// # Errors
+/// 3F000
+pub fn read_by(state: &CatalogState, statement: &TruncateStmt, queries: &[&SelectPlan]) -> Result<Option<String>> {
+    if queries.is_empty() {
+        return Ok(None);
+    }
+    for relation in &statement.relations {
+        let Some(NodeEnum::RangeVar(relation)) = &relation.node else { continue };
+        let name = relation_name(Some(relation))?;
+        if find(state, &name).is_some() && queries.iter().any(|query| scans(query.logical(), &name)) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+fn scans(plan: &LogicalPlan, name: &str) -> bool {
+    let mut found = false;
+    let walked = each_node_with_subqueries(plan, |node| {
+        found |= matches!(node, LogicalPlan::TableScan(scan) if scan.table_name.table() == name);
+        Ok(TreeNodeRecursion::Continue)
+    });
+    found || walked.is_err()
 }

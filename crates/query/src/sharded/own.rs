@@ -7,7 +7,8 @@
 //!
 //! The session has the connections, and runs one scan after the other on them. All of that is over before the plan runs: nothing of the
 //! statement is on a connection when its rows come, so that a cursor sees what was there when it was opened, and other statements may follow while
-//! it is open. What no scan of the plan has asked for is refused when it is wanted, and never read over another connection.
+//! it is open. Meanwhile the statement has no turn among the queries: others run while a shard keeps it waiting. What no scan of the plan
+//! has asked for is refused when it is wanted, and never read over another connection.
 //! Called by `SelectPlan`.
 
 use std::fmt;
@@ -153,7 +154,7 @@ fn wanted(plan: &Arc<dyn ExecutionPlan>, written: &[Arc<str>]) -> Result<Vec<Wan
 /// # Errors
 /// 53200 where there is no memory for it; what a row cannot be read as. What the shard says the session tells.
 pub(crate) async fn read(plan: &Arc<dyn ExecutionPlan>, context: &TaskContext, means: &Means) -> Result<()> {
-    // Dropped on every way out of here: the session waits for it.
+    // Dropped on every way out of here, and as soon as nothing more is asked: the session waits for it.
     let Some(session) = means.take_own() else { return Ok(()) };
     let Barrier::Written(written) = &means.barrier else { return Ok(()) };
     let wanted = wanted(plan, written)?;
@@ -167,10 +168,15 @@ pub(crate) async fn read(plan: &Arc<dyn ExecutionPlan>, context: &TaskContext, m
     let (kept, working) = (memory("ShardScan, kept"), memory("ShardScan"));
     let batch_rows = context.session_config().batch_size();
     let mut scans = Vec::with_capacity(wanted.len());
+    // Who waits for a shard has no turn: whatever keeps its rows may wait for one.
+    means.pause();
     for wanted in wanted {
         let batches = scope(&OWN, read_one(&session, &wanted, batch_rows, &kept, &working)).await?;
         scans.push(Scan { part: wanted.part, schema: wanted.schema, batches: batches.into() });
     }
+    // The session's connections are free for it, whether or not it is this statement's turn again.
+    drop(session);
+    means.resume().await?;
     // Nothing has been there before: this is the only reading of the statement.
     let _ = asking.own.set(Arc::new(Own { scans, _memory: kept }));
     Ok(())

@@ -30,8 +30,6 @@ pub struct ShardedPlan {
     gathered: OnceLock<Vec<u32>>,
     /// By kind of route: what it has cost.
     counters: [OnceLock<Arc<Counters>>; RouteKind::ALL.len()],
-    /// Whether it is known already that several shards have to be asked, and only read.
-    is_several: bool,
     parsed: ParsedStatement,
 }
 
@@ -49,23 +47,16 @@ impl ShardedPlan {
         }
         let source = route::Source { text: &parsed.text, offset: parsed.offset, node: &parsed.node };
         let Some(route) = route::route(&source, &Names(catalog))? else { return Ok(None) };
-        let mut is_several = false;
         // Without a parameter nothing is left to be known.
         if !parsed.text.contains('$') && !route.is_write() {
             let decision = route.decide(&Request::default())?;
-            is_several = !is_one_shard(&decision);
-            if is_several && !is_gathered(&decision) {
+            if !is_one_shard(&decision) && !is_gathered(&decision) {
                 return Ok(None);
             }
         }
         let (described, by_engine, gathered) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let counters = [const { OnceLock::new() }; RouteKind::ALL.len()];
-        Ok(Some(Self { route, described, by_engine, gathered, counters, is_several, parsed: parsed.clone() }))
-    }
-
-    /// Whether it reads several shards, whatever its parameters are.
-    pub fn is_several(&self) -> bool {
-        self.is_several
+        Ok(Some(Self { route, described, by_engine, gathered, counters, parsed: parsed.clone() }))
     }
 
     /// Where it is counted what it costs by this kind of route.
@@ -99,7 +90,10 @@ impl ShardedPlan {
     /// # Errors
     /// What planning finds.
     pub fn by_engine(&self, engine: &Engine, catalog: &Arc<CatalogState>, types: &[u32]) -> Result<Arc<Statement>> {
-        if let Some(planned) = self.by_engine.get() {
+        // What was planned in another time zone may mean other times.
+        if let Some(planned) = self.by_engine.get()
+            && planned.zone.is_none_or(|zone| zone == engine.zone())
+        {
             return Ok(Arc::clone(planned));
         }
         let planned = Arc::new(Statement::plan_by_engine(engine, catalog, &self.parsed, types)?);

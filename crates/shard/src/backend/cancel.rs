@@ -23,8 +23,10 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// Asks the shard to stop it. Whether it does is heard on the connection itself.
-    pub async fn cancel(&self) {
+    /// Asks the shard to stop it. Whether it does is heard on the connection itself. `false`: the shard has not said in time that it
+    /// has passed the request on, which may still come, to whatever runs there then.
+    #[must_use]
+    pub async fn cancel(&self) -> bool {
         let asked = tokio::time::timeout(self.patience, async {
             let mut stream = Stream::open(&self.server, self.patience).await?;
             let mut request = Vec::new();
@@ -41,9 +43,11 @@ impl Canceller {
             // The shard closes when it has passed the request on.
             stream.read(&mut Vec::with_capacity(1)).await.map(drop)
         });
-        if !matches!(asked.await, Ok(Ok(()))) {
+        let is_taken = matches!(asked.await, Ok(Ok(())));
+        if !is_taken {
             tracing::debug!(server = self.server.name, "a cancel request did not reach its shard");
         }
+        is_taken
     }
 
     /// How long it is waited for what a cancelled connection has to say.
@@ -59,6 +63,7 @@ impl Backend {
     /// As [`Self::answer`]; what `stop` says where the shard has stopped, or says nothing: then the connection is of no use any more.
     pub async fn answer_unless<T: Taker>(&mut self, taker: &mut T, stop: impl Future<Output = Error>) -> Result<Ended> {
         let canceller = self.canceller();
+        let mut is_taken = true;
         let ended = {
             let work = self.answer(taker);
             tokio::pin!(work);
@@ -71,7 +76,7 @@ impl Backend {
                 Ok(ended) => ended,
                 Err(why) => {
                     // In a box: nearly no statement needs room for it.
-                    Box::pin(canceller.cancel()).await;
+                    is_taken = Box::pin(canceller.cancel()).await;
                     match tokio::time::timeout(canceller.patience(), work).await {
                         // The shard says it in its own words; why it was asked is ours to say.
                         Ok(Err(error)) if error.sqlstate() == "57014" => Err(why),
@@ -81,6 +86,9 @@ impl Backend {
                 }
             }
         };
+        if !is_taken {
+            self.doubt();
+        }
         if ended.is_err() {
             self.give_up();
         }

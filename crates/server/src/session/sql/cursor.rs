@@ -6,6 +6,7 @@ use ashlar_base::{Error, ErrorCode, Result, Value};
 use ashlar_protocol::pg::CommandTag;
 use ashlar_query::key_plan::KeyPlan;
 use ashlar_query::statement::Kind;
+use ashlar_query::transaction::Isolation;
 
 use super::portal::{Portal, Progress, Tag};
 use super::rows::RowSource;
@@ -30,9 +31,25 @@ impl SqlSession {
         }
         let mut planned =
             self.plan_prepared(text, &[]).await?.ok_or_else(|| Error::internal("a cursor has a query"))?;
-        if let Kind::Sharded(plan) = &planned.kind
-            && plan.is_several()
-        {
+        // Before it is planned for the engine: what is kept of that is also for drivers, who say what their parameters are.
+        let has_parameters = match &planned.kind {
+            Kind::Sharded(plan) => plan.described().is_some_and(|(types, _)| !types.is_empty()),
+            _ => !planned.parameter_types.is_empty(),
+        };
+        if has_parameters {
+            return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
+        }
+        if let Kind::Sharded(plan) = &planned.kind {
+            if plan.route.is_write() {
+                return Err(locks_rows());
+            }
+            // The engine reads over other connections, which are not in the transaction's snapshot.
+            if self.isolation() == Isolation::RepeatableRead {
+                return Err(Error::unsupported(
+                    "a cursor over rows of shards at isolation level REPEATABLE READ is not supported",
+                )
+                .with_hint("Use READ COMMITTED, or fetch the rows of one shard by a portal of the protocol."));
+            }
             // Its rows wait here, and not on connections.
             planned = self.plan_for_engine(&planned, &[]).await?;
         }
@@ -44,13 +61,7 @@ impl SqlSession {
             let source = match &statement.kind {
                 Kind::Select(_) => self.query(&statement, Vec::new()).await?,
                 Kind::Key(plan) if plan.locks().is_none() => self.row_now(plan)?,
-                Kind::Key(_) | Kind::Lock(_) => {
-                    return Err(Error::unsupported("a cursor that locks rows is not supported"));
-                }
-                Kind::Sharded(_) => {
-                    return Err(Error::unsupported("DECLARE CURSOR for the rows of one shard is not supported")
-                        .with_hint("Fetch by a portal of the protocol, as drivers do."));
-                }
+                Kind::Key(_) | Kind::Lock(_) => return Err(locks_rows()),
                 _ => return Err(Error::internal("a cursor has a query")),
             };
             portal.progress = Progress::Open(source, Tag::Counted("FETCH"));
@@ -113,6 +124,11 @@ impl SqlSession {
         done?;
         Ok(RowSource::values(rows))
     }
+}
+
+/// 0A000
+fn locks_rows() -> Error {
+    Error::unsupported("a cursor that locks rows is not supported")
 }
 
 /// 34000

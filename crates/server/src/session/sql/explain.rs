@@ -46,12 +46,12 @@ impl SqlSession {
             return Ok(lines);
         }
         if let Kind::Sharded(plan) = &inner.kind {
-            if options.analyze && plan.is_several() {
+            if options.analyze {
+                if let Some(lines) = Box::pin(self.explain_on_shard(plan, options)).await? {
+                    return Ok(lines);
+                }
                 let planned = self.plan_for_engine(inner, &[]).await?;
                 return Box::pin(self.run_explain(&planned, options, parameters)).await;
-            }
-            if options.analyze {
-                return Err(Error::unsupported("EXPLAIN ANALYZE of a statement that a shard runs is not supported"));
             }
             let request = Request { style: *self.style(), ..Request::default() };
             return Ok(plan.route.explain(&plan.route.decide(&request)?));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ashlar_base::Value;
 use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::Column;
+use ashlar_query::select::SelectPlan;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_store::Reservation;
 
@@ -63,6 +64,10 @@ impl Portals {
 
     pub(super) fn remove(&mut self, name: &str) -> Option<Portal> {
         if name.is_empty() { self.unnamed.take() } else { self.named.remove(name) }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Portal> {
+        self.unnamed.iter().chain(self.named.values())
     }
 
     pub(super) fn clear(&mut self) {
@@ -159,6 +164,14 @@ impl Portal {
 
     pub(super) fn is_done(&self) -> bool {
         matches!(self.progress, Progress::Done)
+    }
+
+    /// The query of the engine whose tables it uses: until it is closed, as in PostgreSQL, also where all rows have been sent.
+    pub(super) fn reading(&self) -> Option<&SelectPlan> {
+        match (&self.progress, &self.statement.as_ref()?.kind) {
+            (Progress::Open(RowSource::Query(_), _) | Progress::Ended(_), Kind::Select(plan)) => Some(plan),
+            _ => None,
+        }
     }
 
     pub(super) fn columns(&self) -> Option<Arc<[Column]>> {

@@ -41,6 +41,8 @@ pub(super) struct QueryRows {
     /// Rows sent since others had their turn.
     unyielded: usize,
     task: tokio::task::JoinHandle<()>,
+    /// The task has come to its end, and has been asked how.
+    is_over: bool,
 }
 
 impl Drop for QueryRows {
@@ -85,7 +87,7 @@ impl RowSource {
                 let _ = sender.send(Err(error)).await;
             }
         })?;
-        Ok(Self::Query(QueryRows { batches, current: None, unyielded: 0, task }))
+        Ok(Self::Query(QueryRows { batches, current: None, unyielded: 0, task, is_over: false }))
     }
 
     /// Sends up to `rows_max` rows (0 for all). Returns how many, and whether the end was reached.
@@ -123,7 +125,10 @@ impl RowSource {
     pub(super) async fn failure(&mut self) -> Option<Error> {
         match self {
             Self::Values { .. } => None,
-            Self::Query(query) => query.batches.recv().await?.err(),
+            Self::Query(query) => match query.batches.recv().await {
+                Some(batch) => batch.err(),
+                None => query.end().await.err(),
+            },
         }
     }
 
@@ -163,11 +168,26 @@ async fn hand_over(sender: &mpsc::Sender<Result<RecordBatch>>, batch: RecordBatc
 
 impl QueryRows {
     async fn next(&mut self, cancel: &CancelToken) -> Result<Option<RecordBatch>> {
-        tokio::select! {
+        let batch = tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(cancel.error()),
-            batch = scope(&FROM_QUERY, self.batches.recv()) => batch.transpose(),
+            () = cancel.cancelled() => return Err(cancel.error()),
+            batch = scope(&FROM_QUERY, self.batches.recv()) => batch,
+        };
+        match batch {
+            Some(batch) => batch.map(Some),
+            None => self.end().await.map(|()| None),
         }
+    }
+
+    /// No more batches come. That is the end of the rows, unless the task has died in the middle of them.
+    async fn end(&mut self) -> Result<()> {
+        if self.is_over {
+            return Ok(());
+        }
+        let ended = (&mut self.task).await;
+        // Nobody may wait for it once more.
+        self.is_over = true;
+        ended.map_err(|error| Error::internal(format!("a query task failed: {error}")))
     }
 
     async fn send<S: RowSink>(
@@ -248,4 +268,31 @@ async fn send_batch<S: RowSink>(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ashlar_base::ErrorCode;
+
+    use super::*;
+
+    fn dying() -> RowSource {
+        let (sender, batches) = mpsc::channel(1);
+        let task = tokio::spawn(async move {
+            let _sender: mpsc::Sender<Result<RecordBatch>> = sender;
+            panic!("as the test wants it");
+        });
+        RowSource::Query(QueryRows { batches, current: None, unyielded: 0, task, is_over: false })
+    }
+
+    #[test]
+    fn a_query_that_dies_has_not_come_to_its_end() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let error = dying().skip(0, &CancelToken::new()).await.unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InternalError);
+            let error = dying().failure().await.unwrap();
+            assert_eq!(error.code(), ErrorCode::InternalError);
+        });
+    }
 }

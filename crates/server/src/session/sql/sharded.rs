@@ -8,6 +8,7 @@
 mod at_once;
 pub(super) mod copy;
 mod ddl;
+mod explain;
 mod gather;
 mod own;
 mod remotes;
@@ -164,7 +165,7 @@ impl SqlSession {
     }
 
     /// The isolation level of the statement to come.
-    fn isolation(&self) -> Isolation {
+    pub(super) fn isolation(&self) -> Isolation {
         self.transaction.as_ref().map_or(self.settings.modes.isolation, |transaction| transaction.isolation)
     }
 

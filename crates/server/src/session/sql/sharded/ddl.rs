@@ -1,11 +1,13 @@
 //! DDL of sharded tables that is the session's: where its settings say where tables are, and where its transaction is.
 
-use ashlar_base::{Error, Result};
+use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::ddl::Ddl;
-use ashlar_query::sharded::{by_default, is_open, truncating};
+use ashlar_query::select::SelectPlan;
+use ashlar_query::sharded::{by_default, is_open, read_by, truncating};
 use ashlar_query::transaction::Isolation;
 use ashlar_shard::backend::Nothing;
 
+use super::super::portal::Portal;
 use super::super::{Executed, SqlSession};
 
 impl SqlSession {
@@ -32,6 +34,20 @@ impl SqlSession {
         }
     }
 
+    /// 55006 for TRUNCATE of what a cursor or a portal of the session reads: the shard would wait for its scan, which is over another
+    /// connection and goes on when the client asks for more.
+    fn check_unread(&self, statement: &Ddl) -> Result<()> {
+        let Ddl::Truncate(node) = statement else { return Ok(()) };
+        let queries: Vec<&SelectPlan> = self.portals.iter().filter_map(Portal::reading).collect();
+        match read_by(&self.catalog(), node, &queries)? {
+            None => Ok(()),
+            Some(name) => Err(Error::new(
+                ErrorCode::ObjectInUse,
+                format!("cannot TRUNCATE \"{name}\" because it is being used by active queries in this session"),
+            )),
+        }
+    }
+
     /// TRUNCATE of sharded tables as a part of the transaction; `None`: it is of others, or of one by itself.
     pub(in crate::session::sql) async fn truncate_remote(
         &mut self,
@@ -39,6 +55,7 @@ impl SqlSession {
         in_block: bool,
     ) -> Result<Option<Executed>> {
         let Ddl::Truncate(node) = statement else { return Ok(None) };
+        self.check_unread(statement)?;
         if !in_block && node.relations.len() < 2 {
             return Ok(None);
         }

@@ -107,8 +107,10 @@ impl SqlSession {
         };
         if ended.is_err() && cancel.is_cancelled() {
             // Whoever stopped it finds it stopped on the shards.
-            for lease in &leases {
-                lease.canceller().cancel().await;
+            for lease in &mut leases {
+                if !lease.canceller().cancel().await {
+                    lease.doubt();
+                }
             }
         }
         for mut lease in leases {

@@ -43,10 +43,14 @@ impl SqlSession {
             };
             let Some(read) = read else { return Ok(source) };
             let Err(error) = self.read_one(&read).await else { continue };
-            // Where the query has failed meanwhile, that is what the client is told.
-            let is_unwanted = read.pieces.is_closed() && !cancel.is_cancelled();
-            let failure = if is_unwanted { source.failure().await } else { None };
-            return Err(failure.unwrap_or(error));
+            if cancel.is_cancelled() || !read.pieces.is_closed() {
+                return Err(error);
+            }
+            // The query has failed meanwhile, and that is what the client is told.
+            let failure = source.failure().await;
+            return Err(
+                failure.unwrap_or_else(|| Error::internal("a query has ended without the rows that it asked for"))
+            );
         }
     }
 

@@ -203,7 +203,7 @@ impl SqlSession {
 
 /// Waits for a statement's answer. Where it is to be stopped, by its client or because others could not go on, its shard is told,
 /// and has so long to say that it has.
-async fn answered<T: Taker>(
+pub(super) async fn answered<T: Taker>(
     lease: &mut Lease,
     taker: &mut T,
     cancel: &CancelToken,

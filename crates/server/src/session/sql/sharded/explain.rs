@@ -1,0 +1,114 @@
+//! EXPLAIN ANALYZE of what one shard answers: the shard explains it by running it, and its lines follow those of the route.
+//!
+//! Called by `explain`. Runs nothing that writes.
+
+use std::future::pending;
+use std::sync::Arc;
+
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_protocol::pg::client::{HEADER_BYTES, header};
+use ashlar_query::explain::ExplainOptions;
+use ashlar_query::sharded::{ShardedPlan, is_one_shard};
+use ashlar_query::transaction::Isolation;
+use ashlar_shard::backend::{RowReader, Taker};
+use ashlar_shard::route::{Decision, Request};
+use ashlar_store::Reservation;
+
+use super::SqlSession;
+use super::remotes::answered;
+
+impl SqlSession {
+    /// The lines for a statement that one shard answers, after it has; `None`, and nothing has been run: the engine reads it.
+    ///
+    /// # Errors
+    /// 0A000 for what writes, and what a shard says.
+    pub(in crate::session::sql) async fn explain_on_shard(
+        &mut self,
+        plan: &ShardedPlan,
+        options: ExplainOptions,
+    ) -> Result<Option<Vec<String>>> {
+        if plan.route.is_write() {
+            return Err(Error::unsupported(
+                "EXPLAIN ANALYZE of a statement that changes or locks rows of shards is not supported",
+            )
+            .with_hint("EXPLAIN shows where it goes."));
+        }
+        if plan.described().is_some_and(|(types, _)| !types.is_empty()) {
+            return Err(Error::unsupported("EXPLAIN ANALYZE with parameters is not supported for sharded tables")
+                .with_hint("Write the values into the statement."));
+        }
+        let preferred = self.remotes.first().map(|remote| Arc::clone(&remote.server));
+        let request = Request { preferred: preferred.as_deref(), style: *self.style(), ..Request::default() };
+        let decision = plan.route.decide(&request)?;
+        let Decision::Forward(forward) = &decision else { return Ok(None) };
+        let sent = &forward.statements[0];
+        let is_known = self.remotes.iter().any(|remote| *remote.server == *sent.server);
+        // Other connections read what the transaction's own do not have to.
+        if !is_one_shard(&decision) || (self.has_remote() && !is_known) {
+            return Ok(None);
+        }
+        if options.memory {
+            return Err(Error::unsupported("EXPLAIN (ANALYZE, MEMORY) of what a shard answers is not supported"));
+        }
+        let text = format!("EXPLAIN ({}) {}", options.at_shard(), sent.text);
+        let memory = self.shared.engine.store().reservation();
+        let mut own = Lines { memory, lines: Vec::new(), failure: None };
+        let ended = if self.is_direct() && self.isolation() != Isolation::RepeatableRead {
+            let mut lease = self.lend_to_read(sent.server).await?;
+            lease.queue_query(&text);
+            let ended = answered(&mut lease, &mut own, &self.cancel, pending()).await;
+            self.pass_notices(lease.take_notices());
+            ended
+        } else {
+            let place = self.begin_remote(sent.server).await?;
+            self.on_remote(place, false, &mut own, |lease| lease.queue_query(&text)).await
+        };
+        // The text is none of the client's.
+        ended.map_err(Error::nowhere)?;
+        let mut lines = plan.route.explain(&decision);
+        lines.append(&mut own.lines);
+        Ok(Some(lines))
+    }
+}
+
+/// Keeps the lines that a shard answers with, and what they are charged with.
+struct Lines {
+    memory: Reservation,
+    lines: Vec<String>,
+    failure: Option<Error>,
+}
+
+impl Lines {
+    fn take(&mut self, messages: &[u8]) -> Result<()> {
+        // Twice: they become values of a result.
+        self.memory.grow(messages.len().saturating_mul(2))?;
+        let mut rest = messages;
+        while let Some((_, length)) = header(rest).map_err(|_| broken())? {
+            let (row, behind) = rest.split_at_checked(length).ok_or_else(broken)?;
+            let line = RowReader::new(&row[HEADER_BYTES..]).and_then(|mut reader| reader.value());
+            let line = line.map_err(|_| broken())?.unwrap_or_default();
+            self.lines.push(format!("  {}", String::from_utf8_lossy(line)));
+            rest = behind;
+        }
+        Ok(())
+    }
+}
+
+impl Taker for Lines {
+    fn describe(&mut self, _: &[u8]) {}
+
+    fn rows(&mut self, messages: &[u8], _: u64) {
+        if self.failure.is_none() {
+            self.failure = self.take(messages).err();
+        }
+    }
+
+    async fn ready(&mut self) -> Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+/// 08P01
+fn broken() -> Error {
+    Error::new(ErrorCode::ProtocolViolation, "a shard sent what cannot be read")
+}

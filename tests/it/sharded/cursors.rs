@@ -1,0 +1,127 @@
+//! Cursors over rows of shards: one shard's, as drivers declare them, and several shards' beside what changes tables meanwhile.
+
+use super::*;
+
+/// A fleet of two and one PostgreSQL, with the same table in both: key 1 has many rows, which are on one shard.
+fn both(columns: &str) -> (Fleet, Postgres, [pg::Connection; 2]) {
+    let fleet = Fleet::start(2);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    done(&mut alone, &format!("CREATE TABLE t ({columns})"));
+    done(&mut client, &format!("CREATE TABLE t ({columns}) {}", fleet.by("k")));
+    (fleet, oracle, [alone, client])
+}
+
+#[test]
+fn a_cursor_of_a_driver_hands_out_the_rows_of_one_shard_in_portions() {
+    let (fleet, _oracle, mut clients) = both("k bigint, i int, v text, n numeric(10,2), PRIMARY KEY (k, i)");
+    let values: Vec<String> = (0..3000).map(|i| format!("({}, {i}, 'v{i}', {i}.25)", i % 2)).collect();
+    let [alone, client] = &mut clients;
+    for client in [&mut *alone, &mut *client] {
+        done(client, &format!("INSERT INTO t VALUES {}", values.join(", ")));
+        done(client, "BEGIN");
+        // As psycopg writes it.
+        done(client, "DECLARE \"named\" CURSOR WITHOUT HOLD FOR SELECT * FROM t WHERE k = 1 ORDER BY i");
+    }
+    let mut count = 0;
+    loop {
+        let [expected, found] =
+            [&mut *alone, &mut *client].map(|client| rows(client, "FETCH FORWARD 400 FROM \"named\""));
+        assert_eq!(found, expected);
+        if found.is_empty() {
+            break;
+        }
+        count += found.len();
+        // What is written behind it does not show.
+        [&mut *alone, &mut *client].into_iter().for_each(|client| done(client, "UPDATE t SET v = 'late' WHERE k = 1"));
+    }
+    assert_eq!(count, 1500);
+    [alone, client].into_iter().for_each(|client| done(client, "COMMIT"));
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_cursor_over_shards_has_no_parameters_of_its_own() {
+    let (fleet, _oracle, clients) = both("k bigint PRIMARY KEY, v text");
+    for mut client in clients {
+        done(&mut client, "BEGIN");
+        let error = refused(&mut client, "DECLARE c CURSOR FOR SELECT * FROM t WHERE k = $1");
+        assert!(error.contains("42P02"), "{error}");
+    }
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_cursor_reads_times_in_the_zone_of_its_session() {
+    let (fleet, _oracle, mut clients) = both("k bigint PRIMARY KEY, moment timestamptz");
+    let mut found: Vec<Vec<String>> = Vec::new();
+    for client in &mut clients {
+        done(client, "INSERT INTO t VALUES (1, '2024-07-01 23:30+00'), (2, '2024-07-01 11:30+00')");
+        let mut days = Vec::new();
+        for zone in ["UTC", "Europe/Berlin", "America/New_York", "UTC"] {
+            done(client, &format!("SET TimeZone = '{zone}'"));
+            done(client, "BEGIN");
+            // The same text each time: what is kept of it is of one zone.
+            for sql in
+                ["SELECT moment::date, moment FROM t WHERE k = 1", "SELECT moment::date, moment FROM t ORDER BY k"]
+            {
+                done(client, &format!("DECLARE c CURSOR FOR {sql}"));
+                days.extend(rows(client, "FETCH ALL FROM c").into_iter().flatten().flatten());
+                done(client, "CLOSE c");
+            }
+            done(client, "COMMIT");
+        }
+        found.push(days);
+    }
+    assert_eq!(found[1], found[0]);
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn truncate_does_not_wait_for_a_cursor_of_its_own_block() {
+    // More than is on its way from a shard to a cursor that nobody fetches from.
+    const ROWS: i64 = 200_000;
+    let (fleet, oracle, mut clients) = both("k bigint PRIMARY KEY, v text");
+    done(&mut clients[0], "CREATE TABLE u (k bigint PRIMARY KEY)");
+    done(&mut clients[1], &format!("CREATE TABLE u (k bigint PRIMARY KEY) {}", fleet.by("k")));
+    // Where a row lies does not matter to who reads all of them.
+    let filling = |first: i64| {
+        format!("INSERT INTO t SELECT i, repeat('x', 200) FROM generate_series({first}, {}, 2) AS g(i)", ROWS - 1)
+    };
+    let mut direct = pg::Connection::connect(oracle.address()).unwrap();
+    for first in 0..2 {
+        done(&mut direct, &filling(first));
+        done(&mut fleet.shard(first as usize), &filling(first));
+    }
+    let mut told: Vec<Vec<String>> = Vec::new();
+    for client in &mut clients {
+        done(client, "SET statement_timeout = '60s'");
+        done(client, "BEGIN");
+        done(client, "UPDATE t SET v = 'y' WHERE k = 1");
+        done(client, "DECLARE c CURSOR FOR SELECT * FROM t");
+        done(client, "FETCH 1 FROM c");
+        done(client, "SAVEPOINT s");
+        let mut errors = vec![refused(client, "TRUNCATE t")];
+        done(client, "ROLLBACK TO s");
+        errors.push(refused(client, "TRUNCATE u, t"));
+        done(client, "ROLLBACK TO s");
+        done(client, "TRUNCATE u");
+        done(client, "CLOSE c");
+        // One that has come to its end is still there.
+        done(client, "DECLARE c CURSOR FOR SELECT count(*) FROM t WHERE k = 1");
+        done(client, "FETCH ALL FROM c");
+        done(client, "SAVEPOINT s");
+        errors.push(refused(client, "TRUNCATE t"));
+        done(client, "ROLLBACK TO s");
+        done(client, "CLOSE c");
+        done(client, "TRUNCATE t");
+        assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "0");
+        done(client, "ROLLBACK");
+        assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), ROWS.to_string());
+        told.push(errors);
+    }
+    assert!(told[0].iter().all(|error| error.starts_with("55006")), "{told:?}");
+    assert_eq!(told[1], told[0]);
+    fleet.ashlar.check_log();
+}
