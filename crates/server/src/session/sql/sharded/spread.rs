@@ -46,10 +46,7 @@ impl SqlSession {
             let shard = rows.pieces.first().map_or(0, |piece| piece.shard);
             self.check_tail(plan, shard, &tail).await?;
         }
-        let mut kept = match plan.returning {
-            Some(_) => Some(Kept::new(self.shared.engine.store().reservation())),
-            None => None,
-        };
+        let mut kept = plan.returning.is_some().then(|| Kept::new(self.shared.engine.store().reservation()));
         let mut held = self.shared.engine.store().reservation();
         let formats = Arc::clone(&portal.formats);
         let is_copied = rule.placement() == Placement::Broadcast;
