@@ -19,6 +19,10 @@ use super::gather::{Keeping, Kept};
 use super::remotes::stoppable;
 use super::{Executed, Portal, RowSink, SqlSession, ended_as};
 
+/// Numbers of types in PostgreSQL's catalog.
+const TEXT: u32 = 25;
+const VARCHAR: u32 = 1043;
+
 impl SqlSession {
     /// Computes the rows of an INSERT, and has its shards insert them.
     pub(in crate::session::sql) async fn run_spread<S: RowSink>(
@@ -134,15 +138,21 @@ impl SqlSession {
         let cancel = self.cancel.clone();
         let described = stoppable(self.remotes[place].lease.describe(&text, &[]), &cancel).await;
         let described = described.map_err(Error::nowhere)?;
-        let told = described.columns.iter().flatten().map(|column| (column.name.as_str(), column.oid));
-        let known = plan.returning.iter().flat_map(|columns| columns.iter());
-        if !told.eq(known.map(|column| (column.name.as_str(), column.oid))) {
+        // The client is told of columns by their names here.
+        let told = described.columns.iter().flatten().map(|column| alike(column.oid));
+        let known = plan.returning.iter().flat_map(|columns| columns.iter()).map(|column| alike(column.oid));
+        if !told.eq(known) {
             return Err(Error::unsupported("RETURNING has columns of other types here than on a shard")
                 .with_hint("Cast its columns to the types that are wanted."));
         }
         plan.note_checked();
         Ok(())
     }
+}
+
+/// One number for the two types of text, whose values are the same bytes.
+fn alike(oid: u32) -> u32 {
+    if oid == VARCHAR { TEXT } else { oid }
 }
 
 fn not_spread() -> Error {
