@@ -14,6 +14,7 @@ mod declared;
 mod failures;
 mod gather;
 mod grammar;
+mod inserts;
 mod maintain;
 mod members;
 mod memory;

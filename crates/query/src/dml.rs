@@ -31,9 +31,11 @@ mod insert;
 mod parameters;
 mod returning;
 pub mod run;
+mod spread;
 mod with;
 
 pub(crate) use insert::default_plans;
+pub use spread::{Piece, SpreadPlan, SpreadRows};
 pub use with::split as split_with;
 
 /// A cell of a VALUES list.

@@ -252,6 +252,10 @@ impl Lifted {
     /// Whether the plan means what the text with its constants means: integers are what they were declared as, and a
     /// string is read as its column's type, where reading it so loses nothing.
     pub fn is_faithful(&self, planned: &Statement) -> bool {
+        // What stands behind its rows is sent to shards as it is written.
+        if matches!(planned.kind, Kind::Spread(_)) {
+            return false;
+        }
         let assigns_as_written = match &planned.kind {
             Kind::Key(_) => true,
             Kind::Insert(plan) => plan.is_inline(),

@@ -26,6 +26,7 @@ use ashlar_shard::fleet::Fleet;
 use ashlar_shard::snapshot::Moment;
 use ashlar_shard::{health, route, two_phase};
 use datafusion::datasource::TableProvider;
+use pg_query::protobuf::InsertStmt;
 
 pub use copy::{CopyInto, KeySource};
 pub use maintain::{Work, read_by, truncating};
@@ -89,6 +90,18 @@ impl route::Tables for Names<'_> {
             None if crate::system_tables::is_known("pg_catalog", name) => route::Found::Elsewhere,
             None => route::Found::Unknown,
         }
+    }
+}
+
+/// The table of a fleet that an INSERT is about; `None`: it is another one.
+pub(crate) fn inserted_into<'c>(catalog: &'c CatalogState, insert: &InsertStmt) -> Option<&'c Arc<ShardedTable>> {
+    let relation = insert.relation.as_ref()?;
+    if !matches!(relation.schemaname.as_str(), "" | "public") {
+        return None;
+    }
+    match catalog.table(&relation.relname)? {
+        Table::Sharded(table) => Some(table),
+        Table::Grid(_) | Table::File(_) => None,
     }
 }
 

@@ -19,7 +19,7 @@ use crate::catalog::CatalogState;
 use crate::columns::Column;
 use crate::copy::CopyPlan;
 use crate::ddl::{Ddl, relation_name};
-use crate::dml::{Conflict, DeletePlan, InsertPlan, Outputs, Source, UpdatePlan, arbiters, split_with};
+use crate::dml::{Conflict, DeletePlan, InsertPlan, Outputs, Source, SpreadPlan, UpdatePlan, arbiters, split_with};
 use crate::engine::Engine;
 use crate::explain::{self, ExplainOptions};
 use crate::grammar::{self, ParsedStatement, position_of_name};
@@ -28,7 +28,7 @@ use crate::index_plan::IndexPlan;
 use crate::key_plan::{self, KeyPlan, computed};
 use crate::locking::{self, LockPlan, Planned};
 use crate::select::{self, Planner, SelectPlan};
-use crate::sharded::{ShardedPlan, maintain};
+use crate::sharded::{ShardedPlan, inserted_into, maintain};
 use crate::sql_types;
 use crate::transaction::Isolation;
 
@@ -69,6 +69,8 @@ pub enum Kind {
     Lock(Box<LockPlan>),
     /// INSERT
     Insert(Box<InsertPlan>),
+    /// INSERT into a sharded table of rows that are computed here.
+    Spread(Box<SpreadPlan>),
     /// UPDATE
     Update(Box<UpdatePlan>),
     /// DELETE
@@ -232,6 +234,7 @@ impl Kind {
                     .iter()
                     .try_fold(source + returning + conflict, |sum, (_, plan)| plan.bytes().map(|bytes| sum + bytes))?
             }
+            Self::Spread(plan) => plan.bytes()?,
             Self::Update(plan) => plan.select.bytes()?,
             Self::Delete(plan) => plan.select.bytes()?,
             Self::Explain { inner, .. } => inner.bytes,
@@ -425,6 +428,11 @@ impl Statement {
                     }
                     _ => false,
                 };
+                if let Some(table) = inserted_into(catalog, node) {
+                    let plan = SpreadPlan::new(engine, catalog, table, parsed, (with, insert), target, declared)?;
+                    let (types, columns) = (plan.parameter_types.clone(), plan.returning.clone());
+                    return Ok(make(Kind::Spread(Box::new(plan)), types, columns));
+                }
                 let plan = InsertPlan::new(engine, catalog, with, insert, overriding, target, declared)?;
                 let types = plan.parameter_types.clone();
                 let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));

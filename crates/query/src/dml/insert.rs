@@ -60,7 +60,8 @@ impl InsertPlan {
         Ok(Self { region, targets, source, conflict, arbiters, returning, defaults, parameter_types, zone, schema })
     }
 
-    fn targets(schema: &TableSchema, insert: &Insert) -> Result<Vec<usize>> {
+    /// The columns that values are for.
+    pub(super) fn targets(schema: &TableSchema, insert: &Insert) -> Result<Vec<usize>> {
         let visible = schema.visible_columns().len();
         if insert.columns.is_empty() {
             let mut targets: Vec<usize> = (0..visible).collect();
@@ -188,7 +189,7 @@ fn default_plan(engine: &Engine, catalog: &Arc<CatalogState>, sql: &str, sql_typ
 
 impl Builder<'_> {
     /// `is_listed`: the statement names the target columns.
-    fn source(&mut self, targets: &[usize], is_listed: bool, source: Option<Box<Query>>) -> Result<Source> {
+    pub(super) fn source(&mut self, targets: &[usize], is_listed: bool, source: Option<Box<Query>>) -> Result<Source> {
         let Some(mut query) = source else {
             // DEFAULT VALUES
             self.check_with()?;

@@ -204,14 +204,7 @@ impl Run<'_> {
 
     async fn one_row(&mut self, select: &SelectPlan, snapshot: Snapshot) -> Result<(RecordBatch, Arc<Schema>)> {
         let batches = self.collect(select, snapshot).await?;
-        let schema = select.schema();
-        let batch =
-            arrow::compute::concat_batches(&batches.first().map_or(Arc::clone(&schema), RecordBatch::schema), &batches)
-                .map_err(|error| from_datafusion(error.into()))?;
-        if batch.num_rows() != 1 {
-            return Err(Error::internal("the values of a row are one row"));
-        }
-        Ok((batch, schema))
+        only_row(select, &batches)
     }
 
     async fn defaults(&mut self, plan: &InsertPlan, snapshot: Snapshot) -> Result<Vec<(usize, Value)>> {
@@ -249,6 +242,17 @@ impl Run<'_> {
         }
         Ok(values)
     }
+}
+
+/// The one row of a query that has computed the values of a row.
+pub(super) fn only_row(select: &SelectPlan, batches: &[RecordBatch]) -> Result<(RecordBatch, Arc<Schema>)> {
+    let schema = select.schema();
+    let found = batches.first().map_or_else(|| Arc::clone(&schema), RecordBatch::schema);
+    let batch = arrow::compute::concat_batches(&found, batches).map_err(|error| from_datafusion(error.into()))?;
+    if batch.num_rows() != 1 {
+        return Err(Error::internal("the values of a row are one row"));
+    }
+    Ok((batch, schema))
 }
 
 /// RETURNING of the rows of one batch.

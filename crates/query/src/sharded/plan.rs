@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ashlar_base::{Result, ScalarType, SqlType};
+use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
 use ashlar_shard::backend::{Described, DescribedColumn};
 use ashlar_shard::route::{self, Decision, Merge, Request, Route};
 use ashlar_shard::routes::{Counters, RouteKind, Routes};
@@ -46,7 +46,12 @@ impl ShardedPlan {
             return Ok(None);
         }
         let source = route::Source { text: &parsed.text, offset: parsed.offset, node: &parsed.node };
-        let Some(route) = route::route(&source, &Names(catalog))? else { return Ok(None) };
+        let route = match route::route(&source, &Names(catalog)) {
+            Ok(Some(route)) => route,
+            Ok(None) => return Ok(None),
+            Err(error) if is_computed_here(parsed, &error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         // Without a parameter nothing is left to be known.
         if !parsed.text.contains('$') && !route.is_write() {
             let decision = route.decide(&Request::default())?;
@@ -54,9 +59,22 @@ impl ShardedPlan {
                 return Ok(None);
             }
         }
+        // A shard need not know the tables that such a query reads: it is not asked what it looks like.
+        if !parsed.text.contains('$')
+            && route.inserts_query()
+            && let Err(error) = route.decide(&Request::default())
+            && is_computed_here(parsed, &error)
+        {
+            return Ok(None);
+        }
         let (described, by_engine, gathered) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let counters = [const { OnceLock::new() }; RouteKind::ALL.len()];
         Ok(Some(Self { route, described, by_engine, gathered, counters, parsed: parsed.clone() }))
+    }
+
+    /// Whether the engine computes the rows of this INSERT, and divides them, where shards have no way to.
+    pub fn is_computed_here(&self, why: &Error) -> bool {
+        is_computed_here(&self.parsed, why)
     }
 
     /// Where it is counted what it costs by this kind of route.
@@ -129,6 +147,11 @@ impl ShardedPlan {
     pub(crate) fn bytes(&self) -> usize {
         self.route.bytes() + 4 * self.parsed.text.len()
     }
+}
+
+/// Whether the rows of an INSERT that the router refuses are the engine's to compute.
+fn is_computed_here(parsed: &ParsedStatement, why: &Error) -> bool {
+    matches!(parsed.node, NodeEnum::InsertStmt(_)) && why.code() == ErrorCode::FeatureNotSupported
 }
 
 /// Whether one shard answers, and its answer is the statement's.

@@ -180,8 +180,14 @@ impl Analysis<'_> {
                 Inserted::Query(query)
             }
         };
+        self.behind(insert, &table, &target)?;
+        Ok(inserted)
+    }
+
+    /// Walks what stands behind the rows: ON CONFLICT and RETURNING.
+    pub(super) fn behind(&mut self, insert: &InsertStmt, table: &ShardedTable, target: &From) -> Result<()> {
         if let Some(conflict) = &insert.on_conflict_clause {
-            let scope = Scope { from: &target, outer: None };
+            let scope = Scope { from: target, outer: None };
             if OnConflictAction::try_from(conflict.action) == Ok(OnConflictAction::OnconflictUpdate) {
                 let mut inner = target.clone();
                 let mut excluded = inner.named[0].clone();
@@ -189,7 +195,7 @@ impl Analysis<'_> {
                 excluded.columns.iter_mut().for_each(|column| column.variable = None);
                 inner.named.push(excluded);
                 let scope = Scope { from: &inner, outer: None };
-                self.assignments(&conflict.target_list, &table, &scope)?;
+                self.assignments(&conflict.target_list, table, &scope)?;
                 if let Some(condition) = conflict.where_clause.as_deref() {
                     self.walk(condition, &scope)?;
                 }
@@ -198,8 +204,7 @@ impl Analysis<'_> {
                 self.walk(condition, &scope)?;
             }
         }
-        self.returning(insert.returning_clause.as_ref(), &target)?;
-        Ok(inserted)
+        self.returning(insert.returning_clause.as_ref(), target)
     }
 
     /// The places and keys of rows of VALUES.

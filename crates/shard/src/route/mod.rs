@@ -16,6 +16,7 @@ mod operand;
 mod query;
 mod scope;
 mod several;
+mod spread;
 mod write;
 
 use std::borrow::Cow;
@@ -31,6 +32,7 @@ use insert::{Inserted, Rows};
 use several::Gathered;
 
 pub use at_once::AtOnce;
+pub use spread::Spread;
 
 use crate::merge::Gathering;
 use crate::rewrite::{Hole, Template, scan};
@@ -499,6 +501,11 @@ impl Route {
     /// Whether rows are changed or locked.
     pub fn is_write(&self) -> bool {
         self.kind != Kind::Select || self.locks
+    }
+
+    /// Whether it writes what a query finds.
+    pub fn inserts_query(&self) -> bool {
+        self.kind == Kind::Insert && self.rows.is_none()
     }
 
     /// Whether it answers with rows.

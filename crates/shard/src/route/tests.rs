@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ashlar_base::{ColumnDef, ColumnDefault, ColumnId, ScalarType, SqlType, Value};
 
-use super::{Decision, Found, Merge, Parameter, Request, Route, ShardedTable, Source, Tables, route};
+use super::{Decision, Found, Merge, Parameter, Request, Route, ShardedTable, Source, Spread, Tables, route};
 use crate::rules::{Definition, Generator, Neighbours, Rule, Strategy};
 
 mod conditions;
@@ -106,6 +106,12 @@ impl World {
         let parsed = pg_query::parse(sql, 0).unwrap_or_else(|error| panic!("{sql}: {error}"));
         let node = parsed.protobuf.stmts[0].stmt.as_ref().unwrap().node.as_ref().unwrap();
         route(&Source { text: sql, offset: 0, node }, self)
+    }
+
+    fn spread(&self, sql: &str) -> ashlar_base::Result<Spread> {
+        let parsed = pg_query::parse(sql, 0).unwrap_or_else(|error| panic!("{sql}: {error}"));
+        let node = parsed.protobuf.stmts[0].stmt.as_ref().unwrap().node.as_ref().unwrap();
+        Spread::new(&Source { text: sql, offset: 0, node }, self)
     }
 
     /// Where a statement goes, in a few words.

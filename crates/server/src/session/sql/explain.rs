@@ -54,10 +54,21 @@ impl SqlSession {
                 return Box::pin(self.run_explain(&planned, options, parameters)).await;
             }
             let request = Request { style: *self.style(), ..Request::default() };
-            return Ok(plan.route.explain(&plan.route.decide(&request)?));
+            return match plan.route.decide(&request) {
+                Err(error) if plan.is_computed_here(&error) => {
+                    let planned = self.plan_for_engine(inner, &[]).await?;
+                    Box::pin(self.run_explain(&planned, options, parameters)).await
+                }
+                decision => Ok(plan.route.explain(&decision?)),
+            };
         }
         let head = match &inner.kind {
             Kind::Key(plan) => return Ok(plan.describe()),
+            Kind::Spread(_) if options.analyze => {
+                return Err(Error::unsupported("EXPLAIN ANALYZE of an INSERT into a sharded table is not supported"));
+            }
+            Kind::Spread(plan) if plan.select().is_none() => return Ok(vec![plan.describe()]),
+            Kind::Spread(plan) => Some(plan.describe()),
             Kind::Insert(plan) => match &plan.source {
                 ashlar_query::dml::Source::Values { rows, .. } => {
                     return Ok(vec![

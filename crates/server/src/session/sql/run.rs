@@ -113,6 +113,7 @@ impl SqlSession {
                 let rows = RowSource::Values { rows: outcome.rows.into_iter(), _memory: outcome.held };
                 self.send_values(portal, statement, rows, tag, rows_max, sink).await
             }
+            Kind::Spread(_) => Box::pin(self.run_spread(portal, statement, rows_max, sink)).await,
             Kind::Ddl(statement) => {
                 portal.progress = Progress::Done;
                 Box::pin(self.run_ddl(statement)).await
@@ -749,6 +750,7 @@ pub(super) fn select_of(statement: &ashlar_query::Statement) -> Option<&SelectPl
     match &statement.kind {
         Kind::Select(plan) => Some(plan),
         Kind::Lock(plan) => Some(plan.select()),
+        Kind::Spread(plan) => plan.select(),
         Kind::Update(plan) => Some(&plan.select),
         Kind::Delete(plan) => Some(&plan.select),
         Kind::Insert(plan) => match &plan.source {

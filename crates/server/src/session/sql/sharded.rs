@@ -12,6 +12,7 @@ mod explain;
 mod gather;
 mod own;
 mod remotes;
+mod spread;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -367,7 +368,14 @@ impl SqlSession {
             style: *self.style(),
             generate: Some(&make),
         };
-        let decision = plan.route.decide(&request)?;
+        let decision = plan.route.decide(&request);
+        if let Err(error) = &decision
+            && plan.is_computed_here(error)
+        {
+            *kind = RouteKind::Engine;
+            return Box::pin(self.run_by_engine(portal, statement, (&types, &values), rows_max, sink, describe)).await;
+        }
+        let decision = decision?;
         let is_write = plan.route.is_write();
         let is_known = |server: &str| self.remotes.iter().any(|remote| *remote.server == *server);
         let forward = match &decision {
@@ -512,7 +520,8 @@ impl SqlSession {
             tags.push(tag);
         }
         if let (Some(kept), Some(order)) = (kept, order) {
-            kept.send(order, sink).await?;
+            let order: Vec<u32> = order.iter().map(|statement| u32::from(*statement)).collect();
+            kept.send(&order, sink).await?;
         }
         if is_identical && tags.iter().any(|tag| *tag != tags[0]) {
             return Err(Error::new(

@@ -1,5 +1,7 @@
 //! INSERT, UPDATE and DELETE, and what the shards are sent.
 
+use ashlar_base::ErrorCode;
+
 use super::{World, check, text};
 
 #[test]
@@ -107,6 +109,35 @@ fn each_shard_is_sent_its_own_rows() {
     assert_eq!((&*sent[0].0, &*sent[0].1), ("s1", "UPDATE \"h_3\" AS z SET x = 1 WHERE z.k = 7"));
     let sent = world.texts("SELECT * FROM a WHERE k = 4");
     assert_eq!(sent[0].1, "SELECT * FROM a WHERE k = 4");
+}
+
+#[test]
+fn rows_that_are_computed_here_are_sent_with_what_stands_behind_them() {
+    let world = World::new();
+    let sql = "INSERT INTO h (k, t) SELECT k + 1, t FROM h ON CONFLICT (k) DO UPDATE SET x = $2 + h.x RETURNING k, $1";
+    let spread = world.spread(sql).unwrap();
+    assert!(spread.has_tail() && spread.is_whole() && spread.has_parameters());
+    let tail = spread.tail(|number| Ok(format!("<{number}>"))).unwrap();
+    let table = world.0.iter().find(|table| &*table.name == "h").unwrap();
+    assert_eq!(
+        spread.text(&table.rule.shards()[1], &[0, 2], "('1', 'a'), ('5', NULL)", &tail),
+        "INSERT INTO \"public\".\"h_1\" AS \"h\" (\"k\", \"t\") VALUES ('1', 'a'), ('5', NULL) \
+         ON CONFLICT (k) DO UPDATE SET x = <1> + h.x RETURNING k, <0>"
+    );
+    let spread = world.spread("INSERT INTO a AS z SELECT id, 1, name FROM local").unwrap();
+    assert!(!spread.has_tail() && !spread.is_whole() && spread.alias() == "z");
+    for sql in [
+        "INSERT INTO a SELECT x, x, t FROM c RETURNING (SELECT max(y) FROM b)",
+        "INSERT INTO a SELECT x, x, t FROM c RETURNING (SELECT max(id) FROM local)",
+        "INSERT INTO a SELECT x, x, t FROM c RETURNING k, now()",
+        "INSERT INTO a SELECT x, x, t FROM c RETURNING nextval('s')",
+        "INSERT INTO a SELECT x, x, t FROM c RETURNING public.a.k",
+        "INSERT INTO a SELECT x, x, t FROM c ON CONFLICT (k) DO UPDATE SET k = 5",
+        "INSERT INTO a SELECT x, x, t FROM c ON CONFLICT (k) DO UPDATE SET t = ctid::text",
+        "INSERT INTO \"all\" SELECT x, t FROM c ON CONFLICT (id) DO UPDATE SET name = random()::text",
+    ] {
+        assert_eq!(world.spread(sql).unwrap_err().code(), ErrorCode::FeatureNotSupported, "{sql}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! All shards are asked at once, each on a connection of its own. What a shard has not been asked for yet waits in its socket, so
 //! that little more than a row of each is held here. Called by `run_sharded`, for statements that only read, outside of what a
-//! transaction has on its connections; and by `run_several`, for the rows of an INSERT.
+//! transaction has on its connections; and by `run_several` and `spread`, for the rows of an INSERT.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -373,9 +373,12 @@ impl Kept {
 
     /// Hands all of them out: the n-th row is the next one of the n-th statement in `order`. Where a shard has left rows out, as
     /// ON CONFLICT DO NOTHING does, nobody knows which: then those of each shard follow one another.
-    pub(super) async fn send<S: RowSink>(mut self, order: &[u16], sink: &mut S) -> Result<()> {
-        let wanted = |at: usize| order.iter().filter(|statement| usize::from(**statement) == at).count();
-        let is_whole = self.answers.iter().enumerate().all(|(at, (_, places))| places.len() == wanted(at));
+    pub(super) async fn send<S: RowSink>(mut self, order: &[u32], sink: &mut S) -> Result<()> {
+        let mut wanted = vec![0_usize; self.answers.len()];
+        for statement in order {
+            wanted[*statement as usize] += 1;
+        }
+        let is_whole = self.answers.iter().zip(wanted).all(|((_, places), wanted)| places.len() == wanted);
         if !is_whole {
             for (bytes, places) in &self.answers {
                 sink.forward(bytes, places.len() as u64);
@@ -384,7 +387,7 @@ impl Kept {
             return Ok(());
         }
         for statement in order {
-            let Some((bytes, places)) = self.answers.get_mut(usize::from(*statement)) else { continue };
+            let Some((bytes, places)) = self.answers.get_mut(*statement as usize) else { continue };
             let Some(place) = places.pop_front() else { continue };
             sink.forward(&bytes[place], 1);
             sink.ready().await?;

@@ -1,10 +1,11 @@
 //! Scans that the engine wants of shards which the transaction has written to: run on the transaction's own connections, which alone
 //! see that, one after the other.
 //!
-//! Called by `query` before the first row is sent. Rows go to the query pool as they come, over a bounded channel; there they are
+//! Called by `query` and `spread` before the first row is sent. Rows go to the query pool as they come, over a bounded channel; there they are
 //! charged to the query and kept. A scan that nobody wants any more is stopped on its shard, and read to its end, so that a
 //! savepoint is still there to go back to.
 
+use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::sharded::{OwnRead, Piece};
 use ashlar_query::{Barrier, Means};
@@ -12,9 +13,12 @@ use ashlar_shard::backend::Taker;
 use ashlar_shard::pool::Lease;
 use ashlar_store::Reservation;
 use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
 
 use super::super::rows::RowSource;
 use super::SqlSession;
+
+static WORK: Name = Name::new("rows for shards from the query pool");
 
 /// Pieces of an answer that are under way at once: one in the channel, one before it and one behind.
 const PIECES_MAX: usize = 3;
@@ -54,6 +58,27 @@ impl SqlSession {
         }
     }
 
+    /// Waits for what work on the query pool comes to, and reads meanwhile what it asks for.
+    pub(super) async fn serve_own<T>(
+        &mut self,
+        work: JoinHandle<Result<T>>,
+        asked: Option<mpsc::Receiver<OwnRead>>,
+    ) -> Result<T> {
+        let mut work = Work(work);
+        if let Some(mut asked) = asked {
+            // Closed when the work has all of it, or has ended, which it does when it is cancelled.
+            while let Some(read) = asked.recv().await {
+                let Err(error) = self.read_one(&read).await else { continue };
+                // Where the work has failed meanwhile, that is what the client is told.
+                let is_unwanted = read.pieces.is_closed() && !self.cancel.is_cancelled();
+                drop(read);
+                let failure = if is_unwanted { work.done().await.err() } else { None };
+                return Err(failure.unwrap_or(error));
+            }
+        }
+        work.done().await
+    }
+
     async fn read_one(&mut self, read: &OwnRead) -> Result<()> {
         let place = self.remotes.iter().position(|remote| remote.server == read.server);
         let Some(place) = place else { return Err(Error::internal("a transaction has no connection to its shard")) };
@@ -76,6 +101,22 @@ impl SqlSession {
         // The text is none of the client's.
         ended.map_err(Error::nowhere)?;
         read.pieces.send(Piece::End).await.map_err(|_| unwanted())
+    }
+}
+
+/// Work on the query pool that ends where nobody waits for it any more.
+struct Work<T>(JoinHandle<Result<T>>);
+
+impl<T> Work<T> {
+    async fn done(&mut self) -> Result<T> {
+        let done = scope(&WORK, &mut self.0).await;
+        done.map_err(|error| Error::internal(format!("a query task failed: {error}")))?
+    }
+}
+
+impl<T> Drop for Work<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -1,0 +1,504 @@
+//! INSERT into a sharded table of rows that no shard can compute by itself: the engine does, and each row goes to its own shard.
+//!
+//! ```text
+//! query ──▶ rows, assigned to the columns' types ──▶ pieces of VALUES by shard, all of them ──▶ the session sends them
+//! ```
+//!
+//! Planned by `statement`, where the router has found no way to the shards; run by the session, which has the connections. All rows are
+//! there before the first is sent: a query that reads the table that it inserts into does not see its own rows, and one that fails has
+//! changed nothing. They are charged to the query's memory until they are sent. Defaults are the shards' own, but for keys
+//! that are made here.
+
+use std::sync::{Arc, OnceLock};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
+use ashlar_base::value::text::{self, TextStyle, Zone};
+use ashlar_base::{ColumnDefault, Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_functions::error::from_datafusion;
+use ashlar_shard::route::{self, Spread};
+use ashlar_shard::rules::{Generator, Placement, Shard};
+use ashlar_store::ReadView;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::sql::sqlparser::ast::{Insert, With};
+use futures::StreamExt;
+use pg_query::protobuf::InferClause;
+
+use super::run::only_row;
+use super::{Builder, Cell, InsertPlan, Source};
+use crate::assign::Assigned;
+use crate::catalog::CatalogState;
+use crate::columns::Column;
+use crate::engine::Engine;
+use crate::grammar::ParsedStatement;
+use crate::key_plan::missing_parameter;
+use crate::means::Means;
+use crate::select::SelectPlan;
+use crate::sharded::{Names, ShardedTable};
+
+/// Rows of a piece, and bytes of them where rows are long: what a statement for a shard has of them.
+const PIECE_ROWS_MAX: usize = 500;
+const PIECE_BYTES_MAX: usize = 256 * 1024;
+
+/// Bytes of rows for one shard that have to be in one statement.
+const WHOLE_BYTES_MAX: usize = 64 << 20;
+
+/// See the module.
+pub struct SpreadPlan {
+    /// The table.
+    pub table: Arc<ShardedTable>,
+    /// What comes back of the rows, as far as it is known here; the shards say the same or are not believed.
+    pub returning: Option<Arc<[Column]>>,
+    /// Types of the parameters.
+    pub parameter_types: Vec<SqlType>,
+    spread: Spread,
+    /// Ordinals of the columns that the source has.
+    targets: Vec<usize>,
+    source: Source,
+    /// The column whose values are made here where a row has none.
+    made: Option<(usize, Generator)>,
+    zone: Zone,
+    /// Set when a shard has said that it takes what stands behind the rows.
+    checked: OnceLock<()>,
+}
+
+/// Rows that one statement sends to one shard.
+pub struct Piece {
+    /// Which of the rule's shards; 0 where the table is not divided.
+    pub shard: usize,
+    rows: String,
+    count: usize,
+}
+
+/// The rows of an execution, and what they are charged with.
+pub struct SpreadRows {
+    /// In the order of their shards, those of one shard in the order of their rows.
+    pub pieces: Vec<Piece>,
+    /// Of each row, in the order of the query, its piece; empty where nothing comes back.
+    pub order: Vec<u32>,
+    _memory: MemoryReservation,
+}
+
+impl SpreadPlan {
+    /// Plans the statement; `target` is what its ON CONFLICT names.
+    ///
+    /// # Errors
+    /// What names and types find; 0A000 where a value would have to be known here that is not, or where shards would differ.
+    pub(crate) fn new(
+        engine: &Engine,
+        catalog: &Arc<CatalogState>,
+        table: &Arc<ShardedTable>,
+        parsed: &ParsedStatement,
+        (with, insert): (Option<With>, Insert),
+        target: Option<&InferClause>,
+        declared: &[u32],
+    ) -> Result<Self> {
+        let written = route::Source { text: &parsed.text, offset: parsed.offset, node: &parsed.node };
+        let spread = Spread::new(&written, &Names(catalog))?;
+        let schema = &table.schema;
+        let mut targets = InsertPlan::targets(schema, &insert)?;
+        let mut plan = Builder { engine, catalog, schema, with, declared, parameter_types: Vec::new() };
+        let source = plan.source(&targets, !insert.columns.is_empty(), insert.source)?;
+        if let Source::Query(query) = &source {
+            targets.truncate(query.columns.len());
+        }
+        // Only for the types of parameters: the rest is the shards' to say.
+        if spread.has_parameters() {
+            plan.conflict(insert.on, target.is_some(), spread.alias())?;
+        }
+        let returning = plan.returning(insert.returning, spread.alias())?.map(|returning| returning.columns);
+        let parameter_types = plan.finish_parameters();
+        let is_left_out = |ordinal: usize| match targets.iter().position(|target| *target == ordinal) {
+            None => true,
+            Some(place) => match &source {
+                Source::Values { rows, .. } => rows.iter().any(|row| matches!(row[place], Cell::Default)),
+                Source::Query(_) => false,
+            },
+        };
+        let rule = &table.routed.rule;
+        let made = rule.generated().filter(|(ordinal, _)| is_left_out(*ordinal));
+        for (ordinal, column) in schema.columns.iter().enumerate() {
+            let is_computed = matches!(column.default, Some(ColumnDefault::Expression(_) | ColumnDefault::Sequence(_)));
+            if !is_computed || !is_left_out(ordinal) || made.is_some_and(|(made, _)| made == ordinal) {
+                continue;
+            }
+            let name = &column.name;
+            if rule.key().contains(&ordinal) {
+                return Err(Error::unsupported(format!(
+                    "the value for column \"{name}\" is not known before the row is sent to a shard"
+                ))
+                .with_hint("The column decides where the row goes, and its default is computed: give it a value."));
+            }
+            if rule.placement() == Placement::Broadcast {
+                return Err(Error::unsupported(format!(
+                    "cannot change all copies of table \"{}\" alike: each server would compute the default of column \"{name}\"",
+                    schema.name
+                ))
+                .with_hint("Give it a value."));
+            }
+        }
+        let (table, zone, checked) = (Arc::clone(table), engine.zone(), OnceLock::new());
+        Ok(Self { table, returning, parameter_types, spread, targets, source, made, zone, checked })
+    }
+
+    /// The query that finds the rows, where there is one.
+    pub fn select(&self) -> Option<&SelectPlan> {
+        match &self.source {
+            Source::Values { computed, .. } => computed.as_deref(),
+            Source::Query(plan) => Some(plan),
+        }
+    }
+
+    /// How the rows find their shards, for EXPLAIN.
+    pub fn describe(&self) -> String {
+        let rule = &self.table.routed.rule;
+        let rows = match rule.placement() {
+            Placement::Sharded => {
+                let names = rule.key().iter().map(|ordinal| self.table.schema.columns[*ordinal].name.as_str());
+                format!("divided by ({})", names.collect::<Vec<&str>>().join(", "))
+            }
+            Placement::Broadcast => "sent to all servers".to_owned(),
+            Placement::Single => "sent to one server".to_owned(),
+        };
+        format!("Route: engine, whose rows for {} are {rows}", self.table.schema.name)
+    }
+
+    /// Whether a shard has yet to be asked whether it takes what stands behind the rows.
+    pub fn is_unchecked(&self) -> bool {
+        self.spread.has_tail() && self.checked.get().is_none()
+    }
+
+    /// A shard takes it.
+    pub fn note_checked(&self) {
+        let _ = self.checked.set(());
+    }
+
+    /// Bytes that it holds, as estimated.
+    pub(crate) fn bytes(&self) -> Result<usize> {
+        let cells: usize = match &self.source {
+            Source::Values { rows, .. } => rows.iter().map(Vec::len).sum(),
+            Source::Query(_) => 0,
+        };
+        let select = self.select().map_or(Ok(0), SelectPlan::bytes)?;
+        Ok(size_of::<Self>() + self.spread.bytes() + 2 * cells * size_of::<Cell>() + select)
+    }
+
+    /// What stands behind the rows, under these parameters.
+    ///
+    /// # Errors
+    /// 42P02 where one is missing.
+    pub fn tail(&self, parameters: &[Value]) -> Result<String> {
+        self.spread.tail(|number| {
+            let number = usize::from(number);
+            let (Some(value), Some(sql_type)) = (parameters.get(number), self.parameter_types.get(number)) else {
+                return Err(missing_parameter(number));
+            };
+            let (mut written, mut scratch) = (Vec::new(), Vec::new());
+            write_literal(*sql_type, value, &mut scratch, &mut written);
+            let literal = String::from_utf8(written).map_err(|_| no_text())?;
+            Ok(format!("CAST({literal} AS {})", type_name(*sql_type)))
+        })
+    }
+
+    /// What a shard is sent with a piece of the rows.
+    pub fn text(&self, shard: &Shard, piece: &Piece, tail: &str) -> String {
+        self.spread.text(shard, &self.columns(), &piece.rows, tail)
+    }
+
+    /// The same with a row of defaults, to be asked about and never to be run.
+    pub fn sample(&self, shard: &Shard, tail: &str) -> String {
+        let columns = self.columns();
+        let row = format!("({})", vec!["DEFAULT"; columns.len()].join(", "));
+        self.spread.text(shard, &columns, &row, tail)
+    }
+
+    /// Columns that shards are given values of.
+    fn columns(&self) -> Vec<usize> {
+        let made = self.made.map(|(ordinal, _)| ordinal).filter(|ordinal| !self.targets.contains(ordinal));
+        self.targets.iter().copied().chain(made).collect()
+    }
+
+    /// Computes all rows, and finds the shard of each. Must run on the engine's pool.
+    ///
+    /// # Errors
+    /// What evaluating and assigning find; 23502 and 22023 for a key that no shard takes; 53200 where there is no memory for them.
+    pub async fn compute(
+        &self,
+        engine: &Engine,
+        parameters: &[Value],
+        view: Arc<ReadView>,
+        means: &Means,
+    ) -> Result<SpreadRows> {
+        let mut placing = Placing::new(self, means);
+        match &self.source {
+            Source::Values { rows, computed } => {
+                let computed = match computed {
+                    Some(select) => Some(only_row(select, &select.collect(engine, parameters, view, means).await?)?),
+                    None => None,
+                };
+                for cells in rows {
+                    let row = self.row_of_cells(cells, parameters, computed.as_ref())?;
+                    placing.put(&row)?;
+                }
+            }
+            Source::Query(select) => {
+                let output = select.schema();
+                let mut stream = select.stream(engine, parameters, view, means).await?;
+                while let Some(batch) = stream.next().await {
+                    placing.put_batch(&batch.map_err(from_datafusion)?, &output)?;
+                }
+            }
+        }
+        Ok(placing.finish())
+    }
+
+    /// The values of a row of VALUES; `None`: the column's default.
+    fn row_of_cells(
+        &self,
+        cells: &[Cell],
+        parameters: &[Value],
+        computed: Option<&(RecordBatch, Arc<Schema>)>,
+    ) -> Result<Vec<Option<Value>>> {
+        let value = |(cell, ordinal): (&Cell, &usize)| match cell {
+            Cell::Operand(operand) => operand.value(parameters).map(Some),
+            Cell::Default => Ok(None),
+            Cell::Computed(number) => {
+                let Some((batch, output)) = computed else {
+                    return Err(Error::internal("a computed cell has a plan"));
+                };
+                let column = &self.table.schema.columns[*ordinal];
+                let assigned = Assigned::new(batch.column(*number), output.field(*number), column, self.zone)?;
+                assigned.value(0).map(Some)
+            }
+        };
+        cells.iter().zip(&self.targets).map(value).collect()
+    }
+
+    /// Which of the rule's shards a row is for, with the value that was made for it.
+    fn shard_of(&self, row: &[Option<Value>], made: Option<&Value>) -> Result<usize> {
+        let rule = &self.table.routed.rule;
+        if rule.placement() != Placement::Sharded {
+            return Ok(0);
+        }
+        let mut key: Vec<Datum<'_>> = Vec::with_capacity(rule.key().len());
+        for ordinal in rule.key() {
+            let given = self.targets.iter().position(|target| target == ordinal).and_then(|place| row[place].as_ref());
+            let is_made = self.made.is_some_and(|(made, _)| made == *ordinal);
+            let default = match &self.table.schema.columns[*ordinal].default {
+                Some(ColumnDefault::Constant(value)) => Some(value),
+                _ => None,
+            };
+            let value = given.or_else(|| made.filter(|_| is_made)).or(default);
+            key.push(value.map_or(Datum::Null, Value::as_datum));
+        }
+        Ok(rule.shard_of(&key)?.index())
+    }
+}
+
+/// Rows on their way into pieces.
+struct Placing<'p> {
+    plan: &'p SpreadPlan,
+    pieces: Vec<Piece>,
+    /// By shard: the piece that takes its next row.
+    open: Vec<Option<usize>>,
+    order: Vec<u32>,
+    row: Vec<u8>,
+    scratch: Vec<u8>,
+    memory: MemoryReservation,
+}
+
+impl<'p> Placing<'p> {
+    fn new(plan: &'p SpreadPlan, means: &Means) -> Self {
+        Self {
+            plan,
+            pieces: Vec::new(),
+            open: vec![None; plan.table.routed.rule.shards().len().max(1)],
+            order: Vec::new(),
+            row: Vec::new(),
+            scratch: Vec::new(),
+            memory: MemoryConsumer::new("INSERT, rows for shards").register(&means.runtime().memory_pool),
+        }
+    }
+
+    fn put_batch(&mut self, batch: &RecordBatch, output: &Schema) -> Result<()> {
+        let plan = self.plan;
+        let columns = &plan.table.schema.columns;
+        let mut assigned = Vec::with_capacity(plan.targets.len());
+        for (number, ordinal) in plan.targets.iter().enumerate() {
+            assigned.push(Assigned::new(batch.column(number), output.field(number), &columns[*ordinal], plan.zone)?);
+        }
+        let mut row: Vec<Option<Value>> = Vec::with_capacity(assigned.len());
+        for place in 0..batch.num_rows() {
+            row.clear();
+            for assigned in &assigned {
+                row.push(Some(assigned.value(place)?));
+            }
+            self.put(&row)?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, row: &[Option<Value>]) -> Result<()> {
+        let plan = self.plan;
+        let made = match plan.made {
+            Some((_, generator)) => Some(plan.table.fleet.generators().make(generator)?),
+            None => None,
+        };
+        let shard = plan.shard_of(row, made.as_ref())?;
+        self.write(row, made.as_ref());
+        let text = std::str::from_utf8(&self.row).map_err(|_| no_text())?;
+        // With what stands between two rows.
+        let bytes = text.len() + 2;
+        let open = self.open[shard].filter(|at| plan.spread.is_whole() || self.pieces[*at].has_room(bytes));
+        let at = match open {
+            Some(at) => at,
+            None => {
+                self.pieces.push(Piece { shard, rows: String::new(), count: 0 });
+                self.pieces.len() - 1
+            }
+        };
+        self.open[shard] = Some(at);
+        let piece = &mut self.pieces[at];
+        let wanted = piece.rows.len() + bytes;
+        if wanted > WHOLE_BYTES_MAX && piece.count > 0 {
+            return Err(Error::new(
+                ErrorCode::ProgramLimitExceeded,
+                format!("rows of one shard with ON CONFLICT DO UPDATE can have at most {WHOLE_BYTES_MAX} bytes"),
+            )
+            .with_hint("Use several statements, in one transaction."));
+        }
+        if wanted > piece.rows.capacity() {
+            let capacity = wanted.max(2 * piece.rows.capacity());
+            self.memory.try_grow(capacity - piece.rows.capacity()).map_err(from_datafusion)?;
+            piece.rows.reserve_exact(capacity - piece.rows.len());
+        }
+        if piece.count > 0 {
+            piece.rows.push_str(", ");
+        }
+        piece.rows.push_str(text);
+        piece.count += 1;
+        if plan.returning.is_some() {
+            if self.order.len() == self.order.capacity() {
+                let more = self.order.len().max(PIECE_ROWS_MAX);
+                self.memory.try_grow(more * size_of::<u32>()).map_err(from_datafusion)?;
+                self.order.reserve_exact(more);
+            }
+            let at = u32::try_from(at).map_err(|_| Error::new(ErrorCode::ProgramLimitExceeded, "too many rows"))?;
+            self.order.push(at);
+        }
+        Ok(())
+    }
+
+    /// Writes a row as VALUES has it.
+    fn write(&mut self, row: &[Option<Value>], made: Option<&Value>) {
+        let plan = self.plan;
+        let columns = &plan.table.schema.columns;
+        let is_made = |ordinal: usize| plan.made.is_some_and(|(made, _)| made == ordinal);
+        self.row.clear();
+        self.row.push(b'(');
+        for (place, (value, ordinal)) in row.iter().zip(&plan.targets).enumerate() {
+            if place > 0 {
+                self.row.extend_from_slice(b", ");
+            }
+            match value.as_ref().or_else(|| made.filter(|_| is_made(*ordinal))) {
+                Some(value) => write_literal(columns[*ordinal].sql_type, value, &mut self.scratch, &mut self.row),
+                None => self.row.extend_from_slice(b"DEFAULT"),
+            }
+        }
+        if let (Some(value), Some((ordinal, _))) = (made, plan.made)
+            && !plan.targets.contains(&ordinal)
+        {
+            if !row.is_empty() {
+                self.row.extend_from_slice(b", ");
+            }
+            write_literal(columns[ordinal].sql_type, value, &mut self.scratch, &mut self.row);
+        }
+        self.row.push(b')');
+    }
+
+    /// All of them, in the order in which shards are sent them.
+    fn finish(self) -> SpreadRows {
+        let Self { mut pieces, mut order, memory, .. } = self;
+        let mut places: Vec<usize> = (0..pieces.len()).collect();
+        // Stable, as the other: those of one shard stay in their order.
+        places.sort_by_key(|at| pieces[*at].shard);
+        let mut moved = vec![0_u32; pieces.len()];
+        for (new, old) in (0_u32..).zip(&places) {
+            moved[*old] = new;
+        }
+        pieces.sort_by_key(|piece| piece.shard);
+        order.iter_mut().for_each(|at| *at = moved[*at as usize]);
+        SpreadRows { pieces, order, _memory: memory }
+    }
+}
+
+impl Piece {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.count < PIECE_ROWS_MAX && self.rows.len() + bytes <= PIECE_BYTES_MAX
+    }
+
+    /// Bytes of its rows.
+    pub fn bytes(&self) -> usize {
+        self.rows.len()
+    }
+}
+
+/// A value as a constant that takes the type of the column that it is for.
+fn write_literal(sql_type: SqlType, value: &Value, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
+    if value.is_null() {
+        out.extend_from_slice(b"NULL");
+        return;
+    }
+    scratch.clear();
+    text::write(sql_type, &value.as_datum(), &TextStyle::default(), scratch);
+    // Means the same whatever `standard_conforming_strings` is there.
+    if scratch.contains(&b'\\') {
+        out.push(b'E');
+    }
+    out.push(b'\'');
+    for byte in scratch.iter() {
+        if matches!(byte, b'\'' | b'\\') {
+            out.push(*byte);
+        }
+        out.push(*byte);
+    }
+    out.push(b'\'');
+}
+
+/// The type's name in a cast that keeps the value as it is.
+fn type_name(sql_type: SqlType) -> String {
+    let name = match sql_type.scalar() {
+        ScalarType::Numeric { .. } => "numeric".to_owned(),
+        ScalarType::Varchar { .. } => "character varying".to_owned(),
+        // `character` alone is one of them.
+        ScalarType::Char { .. } => "bpchar".to_owned(),
+        other => other.to_string(),
+    };
+    if sql_type.is_array() { format!("{name}[]") } else { name }
+}
+
+fn no_text() -> Error {
+    Error::internal("a value's text is not UTF-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_mean_their_values_whatever_is_in_them() {
+        let (text, bytes) = (SqlType::Scalar(ScalarType::Text), SqlType::Scalar(ScalarType::Bytea));
+        let all = [
+            (text, Value::Null, "NULL"),
+            (text, Value::Text("it's".into()), "'it''s'"),
+            (text, Value::Text("\\' \\".into()), "E'\\\\'' \\\\'"),
+            (bytes, Value::Bytea(vec![0, 255].into()), "E'\\\\x00ff'"),
+            (SqlType::Scalar(ScalarType::Int8), Value::Int8(-5), "'-5'"),
+        ];
+        for (sql_type, value, expected) in all {
+            let (mut scratch, mut out) = (Vec::new(), Vec::new());
+            write_literal(sql_type, &value, &mut scratch, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+}

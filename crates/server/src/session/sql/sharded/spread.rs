@@ -1,0 +1,160 @@
+//! INSERT of rows that the engine computes: each shard is sent its own, over the transaction's connection to it.
+//!
+//! Called by `run`. All rows are there before the first is sent, so that whatever their query reads is as it was before the statement,
+//! and one that fails has asked no shard to change anything. Shards are written to one after the other, as by every statement
+//! that writes to several; they commit as one.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, ErrorCode, Result, Value};
+use ashlar_protocol::pg::{CommandTag, ValueFormat};
+use ashlar_query::dml::{SpreadPlan, SpreadRows};
+use ashlar_query::statement::Kind;
+use ashlar_shard::backend::{Ended, Nothing};
+use ashlar_shard::pool::Lease;
+use ashlar_shard::routes::RouteKind;
+use ashlar_shard::rules::Placement;
+
+use super::gather::{Keeping, Kept};
+use super::remotes::stoppable;
+use super::{Executed, Portal, RowSink, SqlSession, ended_as};
+
+/// Numbers of types in PostgreSQL's catalog.
+const TEXT: u32 = 25;
+const VARCHAR: u32 = 1043;
+
+impl SqlSession {
+    /// Computes the rows of an INSERT, and has its shards insert them.
+    pub(in crate::session::sql) async fn run_spread<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        statement: &Arc<ashlar_query::Statement>,
+        rows_max: usize,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        let Kind::Spread(plan) = &statement.kind else { return Err(not_spread()) };
+        self.route = Some(RouteKind::Engine);
+        self.check_remote_write()?;
+        let rule = &plan.table.routed.rule;
+        let mut servers: Vec<&str> = rule.shards().iter().map(|shard| &*shard.server).collect();
+        servers.dedup();
+        self.check_several(&servers)?;
+        if plan.returning.is_some() && rows_max > 0 {
+            return Err(Error::unsupported(
+                "a row limit for a statement that writes to several shards is not supported",
+            ));
+        }
+        let tail = plan.tail(&portal.parameters)?;
+        let rows = self.compute_rows(statement, &portal.parameters).await?;
+        if plan.is_unchecked() {
+            let shard = rows.pieces.first().map_or(0, |piece| piece.shard);
+            self.check_tail(plan, shard, &tail).await?;
+        }
+        let mut kept = plan.returning.is_some().then(|| Kept::new(self.shared.engine.store().reservation()));
+        let mut held = self.shared.engine.store().reservation();
+        let formats = Arc::clone(&portal.formats);
+        let is_copied = rule.placement() == Placement::Broadcast;
+        let copies = if is_copied { rule.shards().len() } else { 1 };
+        let mut counted: Option<u64> = None;
+        for copy in 0..copies {
+            let mut count = 0;
+            for piece in &rows.pieces {
+                let shard = &rule.shards()[if is_copied { copy } else { piece.shard }];
+                // The text, and the message that it is sent in.
+                held.clear();
+                held.grow(2 * piece.bytes())?;
+                let text = plan.text(shard, piece, &tail);
+                let place = self.begin_remote(&shard.server).await?;
+                let queue = |lease: &mut Lease| {
+                    let none = std::iter::empty::<(ValueFormat, Option<&[u8]>)>();
+                    lease.queue_execute((text.as_str(), false), &[], "", none, &formats, 0);
+                };
+                let ended = match &mut kept {
+                    Some(kept) if copy == 0 => {
+                        kept.next();
+                        let mut taker = Keeping { kept, sink, is_first: false };
+                        self.on_remote(place, true, &mut taker, queue).await
+                    }
+                    _ => self.on_remote(place, true, &mut Nothing, queue).await,
+                };
+                // The text is none of the client's.
+                let Ended::Complete(tag) = ended.map_err(Error::nowhere)? else {
+                    return Err(Error::internal("a statement on several shards has not come to its end"));
+                };
+                count +=
+                    tag.count().ok_or_else(|| Error::internal("a shard has not said how many rows it has changed"))?;
+            }
+            if *counted.get_or_insert(count) != count {
+                return Err(Error::new(
+                    ErrorCode::InternalError,
+                    format!("copies of a table differ: a server has taken {count} rows, and another one has not"),
+                ));
+            }
+        }
+        if let Some(kept) = kept {
+            kept.send(&rows.order, sink).await?;
+        }
+        let tag = CommandTag::counted("INSERT 0", counted.unwrap_or(0));
+        Ok(ended_as(Ended::Complete(tag), &mut portal.progress, "", ""))
+    }
+
+    /// All rows of an INSERT, as this transaction sees what they are computed from.
+    async fn compute_rows(
+        &mut self,
+        statement: &Arc<ashlar_query::Statement>,
+        parameters: &[Value],
+    ) -> Result<SpreadRows> {
+        let catalog = self.catalog();
+        let engine = self.engine()?;
+        let mut transaction = self.take_transaction();
+        let snapshot = transaction.snapshot(engine.store());
+        let view = transaction.view(snapshot, &catalog);
+        let time = transaction.time;
+        self.transaction = Some(transaction);
+        let mut means = self.means(&engine, time);
+        // Who writes goes by what is there, and not by what a replica has of it.
+        means.reads_replicas = false;
+        let asked = self.offer_own(&mut means);
+        let _interest = means.watch();
+        let (pool, own, parameters) = (Arc::clone(&engine), Arc::clone(statement), parameters.to_vec());
+        let cancel = self.cancel.clone();
+        let work = engine.spawn(async move {
+            let Kind::Spread(plan) = &own.kind else { return Err(not_spread()) };
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(cancel.error()),
+                rows = plan.compute(&pool, &parameters, view, &means) => rows,
+            }
+        })?;
+        self.serve_own(work, asked).await
+    }
+
+    /// Asks a shard, before any has a row, whether it takes what stands behind the rows, and whether what comes back is what the client
+    /// is told that it will be.
+    async fn check_tail(&mut self, plan: &SpreadPlan, shard: usize, tail: &str) -> Result<()> {
+        let shard = &plan.table.routed.rule.shards()[shard];
+        let place = self.begin_remote(&shard.server).await?;
+        let text = plan.sample(shard, tail);
+        let cancel = self.cancel.clone();
+        let described = stoppable(self.remotes[place].lease.describe(&text, &[]), &cancel).await;
+        let described = described.map_err(Error::nowhere)?;
+        // The client is told of columns by their names here.
+        let told = described.columns.iter().flatten().map(|column| alike(column.oid));
+        let known = plan.returning.iter().flat_map(|columns| columns.iter()).map(|column| alike(column.oid));
+        if !told.eq(known) {
+            return Err(Error::unsupported("RETURNING has columns of other types here than on a shard")
+                .with_hint("Cast its columns to the types that are wanted."));
+        }
+        plan.note_checked();
+        Ok(())
+    }
+}
+
+/// One number for the two types of text, whose values are the same bytes.
+fn alike(oid: u32) -> u32 {
+    if oid == VARCHAR { TEXT } else { oid }
+}
+
+fn not_spread() -> Error {
+    Error::internal("these are no rows for shards")
+}

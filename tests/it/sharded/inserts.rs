@@ -1,0 +1,399 @@
+//! INSERT of rows that no shard can compute: the same statements on a fleet and on one PostgreSQL, whose answers must be the same one by
+//! one; and what becomes of all rows where one of them fails.
+
+use ashlar_tests::process::{PATIENCE, wait_for};
+
+use super::twins::{Protocol, Verdict, ask, judge};
+use super::*;
+
+/// `m` is in memory, the others are sharded by `k`.
+const TABLES: &[(&str, &str)] = &[
+    ("t", "k bigint PRIMARY KEY, g int, v varchar(12), n numeric(12,3) DEFAULT 7.5"),
+    ("u", "k bigint PRIMARY KEY, w text NOT NULL, many bigint"),
+    ("m", "k bigint PRIMARY KEY, g int, v varchar(12), n numeric(12,3)"),
+];
+
+/// What `t` has at the end of a block.
+const STATE: &str = "SELECT count(*), sum(k), sum(g), sum(n), sum(length(v)) FROM t";
+
+/// Blocks, each of which begins with the rows that the ones before have left.
+const BLOCKS: &[&[&str]] = &[
+    // Where rows come from.
+    &[
+        "INSERT INTO t SELECT i, i % 5, 'v' || i, i * 1.5 FROM generate_series(1, 200) AS s(i)",
+        STATE,
+        "INSERT INTO t SELECT k + 1000, g, v, n FROM t",
+        "INSERT INTO t SELECT m.k + 3000, m.g, t.v, t.n FROM m JOIN t ON t.k = m.g + 1",
+        "INSERT INTO t (k, v) SELECT k + 5000, v FROM m",
+        "INSERT INTO t (v, k) SELECT 'turned', k + 6000 FROM m ORDER BY n LIMIT 7",
+        STATE,
+        "INSERT INTO u SELECT g, 'group', count(*) FROM t WHERE g >= 0 GROUP BY g",
+        "INSERT INTO u (k, w) SELECT t.k + 10000, u.w FROM t JOIN u ON u.k = t.g WHERE t.k < 50",
+        "SELECT count(*), sum(k), sum(many), count(many) FROM u",
+        "WITH c AS (SELECT k, g FROM t WHERE k < 10) INSERT INTO t SELECT k + 80000, g, 'cte', 0 FROM c",
+        "INSERT INTO t SELECT k + 90000, g, v, n FROM m UNION ALL SELECT k + 91000, g, 'union', n FROM m",
+        STATE,
+    ],
+    // Rows of VALUES that are not known before, and defaults among them.
+    &[
+        "INSERT INTO t VALUES (60000 + 1, 1, 'a', 1), ((SELECT max(k) FROM t) + 100000, 2, 'b', DEFAULT)",
+        "INSERT INTO t (k, v) VALUES ((SELECT min(k) FROM m) - 70000, DEFAULT), (-70001 - 1, upper('neg'))",
+        "INSERT INTO t (k) VALUES (70000 + length('abc')) RETURNING k, n, v",
+        "SELECT k, g, v, n FROM t WHERE k > 100000 OR k < 0 ORDER BY k",
+        "INSERT INTO t DEFAULT VALUES",
+        STATE,
+    ],
+    // What comes back, in the order of the query.
+    &[
+        "INSERT INTO t SELECT k + 200000, g, v, n FROM m ORDER BY k DESC RETURNING k, v, n",
+        "INSERT INTO t AS x (k, v) SELECT k + 210000, v FROM m ORDER BY k RETURNING x.k + 1 AS next, upper(x.v), x.n",
+        "INSERT INTO t SELECT k + 220000, g, v, n FROM m RETURNING *",
+        "INSERT INTO t SELECT * FROM m WHERE k < 0 RETURNING k, n",
+        "INSERT INTO t SELECT * FROM m WHERE k < 0",
+        "INSERT INTO t SELECT * FROM m WHERE k < 0 RETURNING nothing",
+        STATE,
+    ],
+    // Conflicts.
+    &[
+        "INSERT INTO t SELECT k + 300000, 1, 'first', 1 FROM m WHERE k < 20",
+        "INSERT INTO t SELECT k + 300000, 9, 'again', 1 FROM m WHERE k < 30 ON CONFLICT DO NOTHING",
+        "INSERT INTO t SELECT k + 300000, 9, 'again', 1 FROM m WHERE k < 35 ON CONFLICT (k) DO NOTHING RETURNING k",
+        "INSERT INTO t AS x SELECT k + 300000, 8, 'more', 2 FROM m \
+         ON CONFLICT (k) DO UPDATE SET v = excluded.v || x.g, n = x.n + excluded.n RETURNING x.k, x.v, x.n",
+        "INSERT INTO t SELECT k + 300000, 8, 'more', 2 FROM m ON CONFLICT (k) DO UPDATE SET g = 5 WHERE t.n > 2",
+        "INSERT INTO t SELECT 300001, g, v, n FROM m WHERE k < 3 ON CONFLICT (k) DO UPDATE SET g = excluded.g",
+        "INSERT INTO t SELECT 300001, g, v, n FROM m WHERE k < 3 ON CONFLICT DO NOTHING",
+        "INSERT INTO t SELECT * FROM m WHERE k < 0 ON CONFLICT (g) DO NOTHING",
+        "INSERT INTO t SELECT * FROM m ON CONFLICT (g) DO NOTHING",
+        STATE,
+    ],
+    // Values that do not fit, and rows that are refused: nothing of the statement stays.
+    &[
+        "INSERT INTO t SELECT k + 400000, g, v, n FROM m UNION ALL SELECT 5, 1, 'taken', 1",
+        "INSERT INTO u (k, w) SELECT k + 400000, CASE WHEN k < 39 THEN 'a' END FROM m",
+        "INSERT INTO u (k, many) SELECT k + 400000, k FROM m",
+        "INSERT INTO t (k) SELECT CASE WHEN k < 39 THEN k + 400000 END FROM m",
+        "INSERT INTO t (k, v) SELECT k + 400000, repeat('x', 13) FROM m",
+        "INSERT INTO t (k, v) SELECT k + 400000, 'x' || repeat(' ', 20) FROM m",
+        "INSERT INTO t (k, g) SELECT k + 500000, n FROM m",
+        "SELECT k, g FROM t WHERE k > 500000 ORDER BY k",
+        "INSERT INTO t (k) SELECT k + 600000.5 FROM m",
+        "INSERT INTO t (k, g) SELECT k + 700000, 3000000000 FROM m",
+        "INSERT INTO t (k, g) SELECT k + 700000, v FROM m",
+        "INSERT INTO t (k, g) SELECT k + 700000, 1 / (k - 5) FROM m",
+        "INSERT INTO t (k, k) SELECT k, k FROM m",
+        "INSERT INTO t (k, nothing) SELECT k, k FROM m",
+        "INSERT INTO t (k, g) SELECT k FROM m",
+        "INSERT INTO t SELECT k, g, v, n, k FROM m",
+        STATE,
+        "SELECT count(*), sum(k) FROM u",
+    ],
+    // Prepared, with parameters in the query and behind it.
+    &[
+        "PREPARE p (bigint, text) AS INSERT INTO t SELECT k + $1, g, $2, n FROM m",
+        "EXECUTE p (800000, 'it''s \\ a')",
+        "EXECUTE p (810000, NULL)",
+        "EXECUTE p (820000, 'far too long for it')",
+        "PREPARE q (bigint, int) AS INSERT INTO t (k, v) SELECT k + $1, v FROM t WHERE k < 6 \
+         ON CONFLICT (k) DO UPDATE SET g = $2 RETURNING k, g, v",
+        "EXECUTE q (830000, 3)",
+        "EXECUTE q (830000, 4)",
+        "DEALLOCATE p",
+        "DEALLOCATE q",
+        STATE,
+    ],
+    // In blocks.
+    &[
+        "BEGIN",
+        "INSERT INTO t SELECT k + 10000000, g, v, n FROM t",
+        STATE,
+        "SAVEPOINT a",
+        "INSERT INTO t SELECT k + 100000000, g, v, n FROM t",
+        STATE,
+        "INSERT INTO t SELECT k, g, v, n FROM t WHERE g = 2",
+        "SELECT count(*) FROM t",
+        "ROLLBACK TO a",
+        STATE,
+        "INSERT INTO u SELECT k + 20000000, 'of block', 1 FROM t WHERE k > 10000000 AND g = 1",
+        "SELECT count(*), sum(k) FROM u",
+        "ROLLBACK",
+        STATE,
+        "BEGIN",
+        "DELETE FROM t WHERE k > 1000",
+        "INSERT INTO t SELECT k + 2000, g, v, n FROM t",
+        "SAVEPOINT a",
+        "INSERT INTO t SELECT k + 4000, g, 'not any more', n FROM t",
+        "ROLLBACK TO a",
+        "COMMIT",
+        STATE,
+    ],
+    &["BEGIN READ ONLY", "INSERT INTO t SELECT k + 1, g, v, n FROM m", "ROLLBACK", STATE],
+];
+
+fn inserts_agree(shards: usize, protocol: Protocol) {
+    let mut fleet = Fleet::start(shards);
+    fleet.ashlar.expect_log(&["a plan was refused"]);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    for (name, columns) in TABLES {
+        done(&mut alone, &format!("CREATE TABLE {name} ({columns})"));
+        let by = if *name == "m" { String::new() } else { fleet.by("k") };
+        done(&mut client, &format!("CREATE TABLE {name} ({columns}) {by}"));
+    }
+    let values: Vec<String> = (1..40).map(|k| format!("({k}, {}, 'm{k}', {})", k % 7, f64::from(k) * 0.75)).collect();
+    let filled = format!("INSERT INTO m VALUES {}", values.join(", "));
+    done(&mut alone, &filled);
+    done(&mut client, &filled);
+    let mut wrong: Vec<String> = Vec::new();
+    for block in BLOCKS {
+        for sql in *block {
+            let (expected, found) = (ask(&mut alone, sql, protocol), ask(&mut client, sql, protocol));
+            match judge(sql, &expected, &found) {
+                Verdict::Same => {}
+                Verdict::Refused => wrong.push(format!("refused: {:?}\n{sql}", found.error)),
+                Verdict::Different(how) => wrong.push(format!("{how}\n{sql}")),
+            }
+            if found.in_block != expected.in_block {
+                wrong.push(format!("one of both is in a block\n{sql}"));
+            }
+        }
+        for client in [&mut alone, &mut client] {
+            ask(client, "ROLLBACK", Protocol::Simple);
+        }
+    }
+    crate::slt::report(&wrong);
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn inserts_into_two_shards_are_those_of_one_server() {
+    inserts_agree(2, Protocol::Simple);
+}
+
+#[test]
+fn inserts_into_three_shards_are_those_of_one_server_prepared() {
+    inserts_agree(3, Protocol::Extended);
+}
+
+/// Runs a statement with parameters in text form: the rows that come back and the command tag, or SQLSTATE and message.
+fn bound(client: &mut pg::Connection, sql: &str, values: &[&str]) -> Result<(Vec<String>, String), String> {
+    let count = i16::try_from(values.len()).unwrap().to_be_bytes();
+    let mut given = Vec::new();
+    for value in values {
+        given.extend_from_slice(&i32::try_from(value.len()).unwrap().to_be_bytes());
+        given.extend_from_slice(value.as_bytes());
+    }
+    let mut bytes = pg::message(b'P', &[b"\0", sql.as_bytes(), b"\0", &[0, 0]]);
+    bytes.extend(pg::message(b'B', &[b"\0", b"\0", &[0, 0], &count, &given, &[0, 0]]));
+    bytes.extend(pg::message(b'D', &[b"P\0"]));
+    bytes.extend(pg::message(b'E', &[b"\0", &[0, 0, 0, 0]]));
+    bytes.extend(pg::message(b'S', &[]));
+    client.send(&bytes).unwrap();
+    let (mut rows, mut tag, mut error) = (Vec::new(), String::new(), None);
+    loop {
+        let message = client.read().unwrap_or_else(|error| panic!("{sql}\n{error:#}"));
+        match message.kind {
+            b'D' => rows.push(message.row().into_iter().flatten().collect::<Vec<String>>().join(" ")),
+            b'C' => tag = String::from_utf8_lossy(&message.body).trim_end_matches('\0').to_owned(),
+            b'E' => {
+                let fields = [b'C', b'M'].into_iter().filter_map(|field| message.field(field));
+                error.get_or_insert(fields.collect::<Vec<_>>().join(" "));
+            }
+            b'Z' => return error.map_or(Ok((rows, tag)), Err),
+            _ => {}
+        }
+    }
+}
+
+/// A fleet of two with `t`, which is sharded by `k`, and `g` in memory with some rows.
+fn two() -> (Fleet, pg::Connection) {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut client, "CREATE TABLE g (k bigint PRIMARY KEY, v text)");
+    done(&mut client, "INSERT INTO g VALUES (1, 'one'), (2, 'two'), (3, NULL), (4, 'it''s \\ four')");
+    (fleet, client)
+}
+
+fn counts(fleet: &Fleet, table: &str) -> Vec<u64> {
+    let count = |shard| fleet.shard(shard).value(&format!("SELECT count(*) FROM {table}")).unwrap();
+    (0..fleet.shards.len()).map(|shard| count(shard).parse().unwrap()).collect()
+}
+
+#[test]
+fn parameters_of_the_protocol_are_read_before_rows_and_behind_them() {
+    let (fleet, mut client) = two();
+    let sql = "INSERT INTO t SELECT k + $1, v FROM g WHERE k < $2 ORDER BY k RETURNING k, v";
+    let (rows, tag) = bound(&mut client, sql, &["10", "3"]).unwrap();
+    assert_eq!((rows, tag.as_str()), (vec!["11 one".to_owned(), "12 two".to_owned()], "INSERT 0 2"));
+    // Behind them, and in a statement that a shard describes.
+    let sql = "INSERT INTO t SELECT k + $1, v FROM t ON CONFLICT (k) DO UPDATE SET v = $2 RETURNING k";
+    let (mut rows, tag) = bound(&mut client, sql, &["1", "changed"]).unwrap();
+    rows.sort();
+    assert_eq!((rows, tag.as_str()), (vec!["12".to_owned(), "13".to_owned()], "INSERT 0 2"));
+    assert_eq!(client.value("SELECT v FROM t WHERE k = 12").unwrap(), "changed");
+    assert_eq!(client.value("SELECT v FROM t WHERE k = 13").unwrap(), "two");
+    let error = bound(&mut client, "INSERT INTO t VALUES ($1::bigint * 2, 'x')", &["no number"]).unwrap_err();
+    assert!(error.starts_with("22P02"), "{error}");
+    assert_eq!(bound(&mut client, "INSERT INTO t VALUES ($1::bigint * 2, 'x')", &["50"]).unwrap().1, "INSERT 0 1");
+    assert_eq!(client.value("SELECT v FROM t WHERE k = 100").unwrap(), "x");
+    assert_eq!(counts(&fleet, "t").iter().sum::<u64>(), 4);
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn many_rows_are_divided_and_come_back_in_their_order() {
+    let (fleet, mut client) = two();
+    let rows = rows(
+        &mut client,
+        "INSERT INTO t SELECT i, repeat('x', i % 90) FROM generate_series(1, 10000) AS s(i) ORDER BY i RETURNING k",
+    );
+    let found: Vec<i64> = rows.into_iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect();
+    assert_eq!(found, (1..=10000).collect::<Vec<i64>>());
+    let counts = counts(&fleet, "t");
+    assert!(counts.iter().all(|count| *count > 1000) && counts.iter().sum::<u64>() == 10000, "{counts:?}");
+    assert_eq!(client.value("SELECT sum(k) FROM t").unwrap(), "50005000");
+    // Its own rows are not among those that it reads.
+    let copied = ask(&mut client, "INSERT INTO t SELECT k + 10000, v FROM t", Protocol::Simple);
+    assert!(copied.error.is_none(), "{copied:?}");
+    assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "20000");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn rows_that_do_not_fit_into_memory_are_inserted_nowhere() {
+    let (fleet, mut client) = two();
+    done(&mut client, "SET query_memory_max = '1MB'");
+    let sql = "INSERT INTO t SELECT i, repeat('x', 20000) FROM generate_series(1, 300) AS s(i)";
+    let error = refused(&mut client, sql);
+    assert!(error.contains("53200"), "{error}");
+    assert_eq!(counts(&fleet, "t"), [0, 0]);
+    done(&mut client, "RESET query_memory_max");
+    done(&mut client, sql);
+    assert_eq!(client.value("SELECT count(*) FROM t WHERE length(v) = 20000").unwrap(), "300");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn one_row_that_is_there_already_keeps_all_others_out() {
+    let (fleet, mut client) = two();
+    let keys = fleet.keys("t");
+    for key in keys {
+        done(&mut client, &format!("INSERT INTO t VALUES ({key}, 'there')"));
+        let sql = format!(
+            "INSERT INTO t SELECT i + 1000, 'new' FROM generate_series(1, 100) AS s(i) UNION ALL SELECT {key}, 'new'"
+        );
+        let error = refused(&mut client, &sql);
+        assert!(error.contains("23505") && error.contains(&format!("Key (k)=({key})")), "{error}");
+        assert!(error.contains("shard s"), "{error}");
+        assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "1");
+        done(&mut client, "TRUNCATE t");
+    }
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_statement_that_is_stopped_inserts_nothing() {
+    let (fleet, mut client) = two();
+    for shard in 0..2 {
+        let mut locker = fleet.shard(shard);
+        done(&mut locker, "BEGIN");
+        done(&mut locker, "LOCK TABLE t");
+        done(&mut client, "SET statement_timeout = '300ms'");
+        let error = refused(&mut client, "INSERT INTO t SELECT i, 'x' FROM generate_series(1, 1000) AS s(i)");
+        assert!(error.contains("57014"), "{error}");
+        // And while rows are read.
+        let error = refused(&mut client, "INSERT INTO t SELECT k + 1, v FROM t");
+        assert!(error.contains("57014"), "{error}");
+        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        assert!(wait_for(PATIENCE, || fleet.shard(shard).value(waiting).unwrap() == "0"));
+        done(&mut locker, "ROLLBACK");
+        done(&mut client, "RESET statement_timeout");
+        assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "0");
+    }
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn copies_are_the_same_and_keys_are_made() {
+    let (fleet, mut client) = two();
+    let servers = fleet.servers();
+    let with = |options: &str| format!("USING sharded WITH (servers = '{servers}', {options})");
+    done(&mut client, &format!("CREATE TABLE b (k bigint PRIMARY KEY, v text, x float8) {}", with("broadcast")));
+    done(&mut client, "CREATE TABLE s (k bigint PRIMARY KEY, v text) USING sharded WITH (servers = 's1', single)");
+    // Computed once, whatever each server would make of it.
+    let copied = rows(&mut client, "INSERT INTO b SELECT k, v, random() FROM g ORDER BY k RETURNING k");
+    assert_eq!(copied.len(), 4);
+    let all = "SELECT string_agg(k || coalesce(v, '-') || x, ',' ORDER BY k) FROM b";
+    assert_eq!(fleet.shard(0).value(all).unwrap(), fleet.shard(1).value(all).unwrap());
+    done(&mut client, "INSERT INTO b SELECT k, 'again' FROM g ON CONFLICT (k) DO UPDATE SET v = excluded.v");
+    assert_eq!(fleet.shard(0).value(all).unwrap(), fleet.shard(1).value(all).unwrap());
+    let error = refused(&mut client, "INSERT INTO b SELECT k, v FROM g");
+    assert!(error.contains("23505"), "{error}");
+    assert_eq!(counts(&fleet, "b"), [4, 4]);
+    done(&mut client, "INSERT INTO s SELECT k, v FROM g");
+    assert_eq!(client.value("SELECT v FROM s WHERE k = 4").unwrap(), "it's \\ four");
+    assert_eq!(fleet.shard(1).value("SELECT count(*) FROM s").unwrap(), "4");
+    for (name, columns, key) in
+        [("flakes", "id bigint PRIMARY KEY, v text", "snowflake"), ("ids", "id uuid PRIMARY KEY, v text", "uuidv7")]
+    {
+        let made = with(&format!("algorithm = 'hash_mod', key_generator = '{key}'"));
+        done(&mut client, &format!("CREATE TABLE {name} ({columns}) PARTITION BY HASH (id) {made}"));
+        let many = rows(
+            &mut client,
+            &format!("INSERT INTO {name} (v) SELECT 'v' || i FROM generate_series(1, 100) AS s(i) RETURNING id"),
+        );
+        assert_eq!(many.len(), 100, "{name}");
+        done(&mut client, &format!("INSERT INTO {name} VALUES (DEFAULT, upper('a')), (DEFAULT, lower('B'))"));
+        assert_eq!(client.value(&format!("SELECT count(DISTINCT id) FROM {name}")).unwrap(), "102");
+        // Each is where it is looked for.
+        let id = many[50][0].as_ref().unwrap();
+        assert_eq!(client.value(&format!("SELECT count(*) FROM {name} WHERE id = '{id}'")).unwrap(), "1");
+    }
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn explain_says_who_reads_and_how_rows_are_divided() {
+    let (fleet, mut client) = two();
+    for sql in [
+        "INSERT INTO t SELECT k + 1, v FROM t",
+        "INSERT INTO t SELECT k, v FROM g",
+        "INSERT INTO t VALUES (length('abc'), 'x')",
+        "INSERT INTO t VALUES (1, 'x'), (2, (SELECT v FROM t WHERE k = 5))",
+    ] {
+        let lines = rows(&mut client, &format!("EXPLAIN (ROUTE) {sql}"));
+        let first = lines[0][0].as_ref().unwrap();
+        assert!(first.contains("engine") && first.contains("divided by (k)"), "{sql}: {lines:?}");
+    }
+    assert_eq!(counts(&fleet, "t"), [0, 0]);
+    // What shards can do by themselves they do.
+    let lines = format!("{:?}", rows(&mut client, "EXPLAIN (ROUTE) INSERT INTO t SELECT * FROM t"));
+    assert!(lines.contains("Route: all shards"), "{lines}");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn tables_with_other_names_on_the_shards_get_their_rows() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let servers = fleet.servers();
+    let with = format!("USING sharded WITH (servers = '{servers}', shards = '4', algorithm = 'hash_mod')");
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) PARTITION BY HASH (k) {with}"));
+    done(&mut client, "INSERT INTO t SELECT i, 'v' FROM generate_series(1, 100) AS s(i)");
+    let changed = rows(
+        &mut client,
+        "INSERT INTO t SELECT k + 50, 'w' FROM t ORDER BY k \
+         ON CONFLICT (k) DO UPDATE SET v = t.v || excluded.v RETURNING t.k, t.v",
+    );
+    let expected: Vec<Vec<Option<String>>> =
+        (51..=150).map(|k| vec![Some(k.to_string()), Some(if k <= 100 { "vw" } else { "w" }.to_owned())]).collect();
+    assert_eq!(changed, expected);
+    for table in ["t_0", "t_1", "t_2", "t_3"] {
+        let shard = usize::from(!matches!(table, "t_0" | "t_2"));
+        assert_ne!(fleet.shard(shard).value(&format!("SELECT count(*) FROM {table}")).unwrap(), "0", "{table}");
+    }
+    assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "150");
+    fleet.ashlar.check_log();
+}
