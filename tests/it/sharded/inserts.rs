@@ -63,7 +63,6 @@ const BLOCKS: &[&[&str]] = &[
         "INSERT INTO t SELECT k + 300000, 8, 'more', 2 FROM m ON CONFLICT (k) DO UPDATE SET g = 5 WHERE t.n > 2",
         "INSERT INTO t SELECT 300001, g, v, n FROM m WHERE k < 3 ON CONFLICT (k) DO UPDATE SET g = excluded.g",
         "INSERT INTO t SELECT 300001, g, v, n FROM m WHERE k < 3 ON CONFLICT DO NOTHING",
-        "INSERT INTO t SELECT * FROM m WHERE k < 0 ON CONFLICT (g) DO NOTHING",
         "INSERT INTO t SELECT * FROM m ON CONFLICT (g) DO NOTHING",
         STATE,
     ],
