@@ -91,6 +91,21 @@ pub(super) fn check_collated_order(query: &Query) -> ControlFlow<Error> {
     ControlFlow::Break(Error::new(ErrorCode::InvalidColumnReference, message))
 }
 
+/// A column by which a query with DISTINCT ON is sorted already says nothing more: the engine counts on each being there once.
+pub(super) fn settle_order(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_ref() else { return };
+    if !matches!(select.distinct, Some(Distinct::On(_))) {
+        return;
+    }
+    if let Some(OrderByKind::Expressions(items)) = query.order_by.as_mut().map(|order| &mut order.kind) {
+        let mut seen = HashSet::new();
+        items.retain(|item| match without_collation(&item.expr) {
+            column @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => seen.insert(column.to_string()),
+            _ => true,
+        });
+    }
+}
+
 /// Whether the first of what a query is sorted by is what DISTINCT ON is on without collations alone. Where it is not even that, the
 /// planner says so.
 fn is_sorted_otherwise(select: &Select, on: &[Expr], items: &[OrderByExpr]) -> bool {
