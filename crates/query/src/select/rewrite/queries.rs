@@ -97,10 +97,17 @@ pub(super) fn settle_order(query: &mut Query) {
     if !matches!(select.distinct, Some(Distinct::On(_))) {
         return;
     }
+    // Of one table a column is the same with the table's name and without.
+    let is_of_one = matches!(&select.from[..], [from] if from.joins.is_empty());
     if let Some(OrderByKind::Expressions(items)) = query.order_by.as_mut().map(|order| &mut order.kind) {
         let mut seen = HashSet::new();
         items.retain(|item| match without_collation(&item.expr) {
-            column @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => seen.insert(column.to_string()),
+            Expr::Identifier(name) => seen.insert(folded(name)),
+            Expr::CompoundIdentifier(names) => {
+                let parts: Vec<String> = names.iter().map(folded).collect();
+                let first = if is_of_one { parts.len().saturating_sub(1) } else { 0 };
+                seen.insert(parts[first..].join("\0"))
+            }
             _ => true,
         });
     }
