@@ -267,6 +267,9 @@ fn from_query_message(message: &str) -> Option<Error> {
     if message.contains("For SELECT DISTINCT, ORDER BY expressions") {
         return reference("for SELECT DISTINCT, ORDER BY expressions must appear in select list".to_owned());
     }
+    if message.contains("DISTINCT ON expressions must match initial ORDER BY") {
+        return reference("SELECT DISTINCT ON expressions must match initial ORDER BY expressions".to_owned());
+    }
     if message.contains("LIMIT must be >=") {
         return Some(Error::new(ErrorCode::InvalidLimit, "LIMIT must not be negative"));
     }

@@ -2,16 +2,18 @@
 //! is taken, and files for what does not fit.
 //!
 //! `hash_table` knows rows and groups and nothing of plans; `aggregate` and `join` are the nodes. The rules that put them in the
-//! place of the engine's own are [`HashAggregates`] and [`HashJoins`].
+//! place of the engine's own are [`HashAggregates`] and [`HashJoins`]; [`NullExtensions`] mends what the engine's own say of their rows.
 
 mod aggregate;
 mod growing;
 mod hash_table;
 mod join;
 mod memory;
+mod null_extended;
 
 pub use aggregate::exec::HashAggregateExec;
 pub use aggregate::rule::HashAggregates;
 pub use join::exec::UnchainedHashJoinExec;
 pub use join::filter::is_of_join;
 pub use join::rule::HashJoins;
+pub use null_extended::NullExtensions;

@@ -14,7 +14,7 @@ use ashlar_functions::rules::{
     Placement, SettleFunctions, TextCasts,
 };
 use ashlar_functions::times::StatementTime;
-use ashlar_operators::{HashAggregates, HashJoins};
+use ashlar_operators::{HashAggregates, HashJoins, NullExtensions};
 use ashlar_store::{ReadView, Store};
 use datafusion::execution::context::SessionContext;
 use datafusion::execution::disk_manager::DiskManagerBuilder;
@@ -23,6 +23,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{FunctionRegistry, TaskContext};
 use datafusion::optimizer::analyzer::Analyzer;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::prelude::SessionConfig;
 use parking_lot::Mutex;
@@ -333,11 +334,17 @@ fn session_state(
     // When it is known which aggregations have a limit, and before streams are divided for the engine's.
     let limited = physical.iter().position(|rule| rule.name() == "LimitedDistinctAggregation");
     let place = limited.map_or(place + 1, |limited| limited + 1);
+    let mut ours: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = Vec::new();
+    // Joins first: aggregations of the engine's say by their inputs whether rows come in the order of their groups.
     if operators.joins == Whose::Own {
-        physical.insert(place, Arc::new(HashJoins));
+        ours.push(Arc::new(HashJoins));
     }
     if operators.groups == Whose::Own {
-        physical.insert(place, Arc::new(HashAggregates));
+        ours.push(Arc::new(HashAggregates));
+    }
+    ours.push(Arc::new(NullExtensions));
+    for rule in ours.into_iter().rev() {
+        physical.insert(place, rule);
     }
     let state = SessionStateBuilder::new()
         .with_config(session)

@@ -39,6 +39,7 @@ use super::run::{Ready, Run, batches};
 use super::spec::Spec;
 use crate::hash_table::hash::Secret;
 use crate::memory::Memory;
+use crate::null_extended::extended_inputs;
 
 /// A join by equal keys: see `join`.
 ///
@@ -89,12 +90,19 @@ impl UnchainedHashJoinExec {
         // All streams of the build side come together, as in the engine's node of this mode the only one does.
         let stock = join.builder().with_partition_mode(PartitionMode::CollectLeft).recompute_properties().build()?;
         let Some(spec) = Spec::of(&stock)? else { return Ok(None) };
-        let mut equivalences = stock.properties().equivalence_properties().clone();
+        let of_stock = match extended_inputs(*stock.join_type(), stock.left(), stock.right()) {
+            // What is known of a side that NULL is put beside, the engine would know of the rows of the join.
+            Some(inputs) => {
+                let shown = stock.builder().with_new_children(inputs)?.recompute_properties().build()?;
+                Arc::clone(shown.properties())
+            }
+            None => Arc::clone(stock.properties()),
+        };
+        let mut equivalences = of_stock.equivalence_properties().clone();
         // Rows that went through files come out anywhere.
         equivalences.clear_orderings();
         equivalences.clear_per_partition_constants();
         let streams = stock.right().output_partitioning().partition_count();
-        let of_stock = stock.properties();
         let properties = PlanProperties::new(
             equivalences,
             Partitioning::UnknownPartitioning(streams),

@@ -19,7 +19,7 @@ use ashlar_functions::tree::{
     rewrite_nodes, rewrite_parts,
 };
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, Result, ScalarValue, internal_err};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, Result, ScalarValue, internal_err};
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionState;
@@ -28,12 +28,14 @@ use datafusion::logical_expr::expr::{Exists, InSubquery, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Aggregate, ColumnarValue, Expr, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs, ScalarFunctionArgs,
-    ScalarUDFImpl, Signature, Sort, Subquery, TypeSignature, Volatility,
+    Aggregate, ColumnarValue, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, ReturnFieldArgs,
+    ScalarFunctionArgs, ScalarUDFImpl, Signature, Sort, Subquery, TypeSignature, Volatility,
 };
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
 use futures::future::BoxFuture;
+
+use super::subqueries::has_one_row;
 
 /// What plans are made and run with.
 #[derive(Clone)]
@@ -73,13 +75,19 @@ fn replace(plan: LogicalPlan, runner: &Runner) -> Result<LogicalPlan> {
         if !matches!(node, LogicalPlan::Projection(_) | LogicalPlan::Filter(_)) {
             return beneath(node, runner);
         }
+        let Some(schema) = input_schema(&node) else { return Ok(Transformed::no(node)) };
         let names = NamePreserver::new(&node);
         rewrite_expressions_of(node, |expr| {
             let saved = names.save(&expr);
-            let replaced = rewrite_parts(expr, |expr| expression(expr, runner))?;
+            let replaced = rewrite_parts(expr, |expr| expression(expr, &schema, runner))?;
             Ok(if replaced.transformed { replaced.update_data(|expr| saved.restore(expr)) } else { replaced })
         })
     })
+}
+
+/// The schema of the one input that a node has.
+fn input_schema(node: &LogicalPlan) -> Option<DFSchemaRef> {
+    node.inputs().first().map(|input| Arc::clone(input.schema()))
 }
 
 /// The subqueries of an aggregation or a sort, evaluated in a projection beneath it.
@@ -87,13 +95,14 @@ fn beneath(node: LogicalPlan, runner: &Runner) -> Result<Transformed<LogicalPlan
     if !matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Sort(_)) {
         return Ok(Transformed::no(node));
     }
+    let Some(schema) = input_schema(&node) else { return Ok(Transformed::no(node)) };
     let names = NamePreserver::new(&node);
     let mut columns = Vec::new();
     let output: Vec<Expr> = node.schema().iter().map(Expr::from).collect();
     let replaced = rewrite_expressions_of(node, |expr| {
         let saved = names.save(&expr);
         let replaced = rewrite_parts(expr, |expr| {
-            let replaced = expression(expr, runner)?;
+            let replaced = expression(expr, &schema, runner)?;
             Ok(match (replaced.transformed, &replaced.data) {
                 (true, Expr::ScalarFunction(function)) => {
                     let name = function.func.name().to_owned();
@@ -126,7 +135,16 @@ fn beneath(node: LogicalPlan, runner: &Runner) -> Result<Transformed<LogicalPlan
     }))
 }
 
-fn expression(expr: Expr, runner: &Runner) -> Result<Transformed<Expr>> {
+fn expression(expr: Expr, schema: &DFSchema, runner: &Runner) -> Result<Transformed<Expr>> {
+    // What the plan around says too: groups are not made of values that may be NULL where it says that they are not.
+    let is_nullable = match &expr {
+        Expr::ScalarSubquery(subquery) => {
+            subquery.subquery.schema().field(0).is_nullable() || !has_one_row(&subquery.subquery)
+        }
+        Expr::InSubquery(_) => expr.nullable(schema).unwrap_or(true),
+        Expr::Exists(_) => false,
+        _ => return Ok(Transformed::no(expr)),
+    };
     let (subquery, shape, operand) = match expr {
         Expr::ScalarSubquery(subquery) if free_columns(&subquery.subquery)?.is_empty() => {
             return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
@@ -139,8 +157,8 @@ fn expression(expr: Expr, runner: &Runner) -> Result<Transformed<Expr>> {
     let Subquery { subquery: plan, .. } = subquery;
     let outer = free_columns(&plan)?;
     let field = match shape {
-        Shape::Value => Arc::new(plan.schema().field(0).as_ref().clone().with_nullable(true)),
-        Shape::Exists { .. } | Shape::In { .. } => Arc::new(Field::new("found", DataType::Boolean, true)),
+        Shape::Value => Arc::new(plan.schema().field(0).as_ref().clone().with_nullable(is_nullable)),
+        Shape::Exists { .. } | Shape::In { .. } => Arc::new(Field::new("found", DataType::Boolean, is_nullable)),
     };
     let args = operand.into_iter().chain(outer.iter().cloned().map(Expr::Column)).collect();
     let function = PerRow {

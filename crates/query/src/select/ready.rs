@@ -24,13 +24,14 @@ use crate::access::count::GridCountExec;
 use crate::grid_table::GridScanExec;
 
 /// Nodes that start afresh, beside those that are looked at below.
-const PLAIN_NODES: [&str; 10] = [
+const PLAIN_NODES: [&str; 11] = [
     "CoalescePartitionsExec",
     "CooperativeExec",
     "FilterExec",
     "GlobalLimitExec",
     "HashAggregateExec",
     "LocalLimitExec",
+    "NullExtendedExec",
     "ProjectionExec",
     "RepartitionExec",
     "SortPreservingMergeExec",

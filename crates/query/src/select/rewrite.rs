@@ -123,6 +123,7 @@ impl VisitorMut for Rewrite {
         }
         queries::check_order(query)?;
         queries::check_collated_order(query)?;
+        queries::settle_order(query);
         if let SetExpr::Select(select) = query.body.as_mut() {
             settle_condition(&mut select.selection);
             settle_condition(&mut select.having);

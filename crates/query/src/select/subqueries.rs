@@ -17,20 +17,55 @@ use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, JoinType, LogicalPlan, LogicalPlanBuilder, Subquery, lit, when,
 };
 
-/// Makes subqueries for a value fail where they have more than one row.
+/// Makes subqueries for a value fail where they have more than one row, and says that they give NULL where they have none.
 pub(super) fn one_row_each(plan: LogicalPlan) -> Result<LogicalPlan> {
     let is_wanted = |expr: &Expr| Ok(matches!(expr, Expr::ScalarSubquery(subquery) if is_row_wanted(subquery)));
     if !any_expression(&plan, is_wanted)? {
         return Ok(plan);
     }
-    rewrite_expressions(plan, |expr, _| match expr {
+    let mut is_other = false;
+    let plan = rewrite_expressions(plan, |expr, _| match expr {
         Expr::ScalarSubquery(subquery) if is_row_wanted(&subquery) => {
             let Subquery { subquery, outer_ref_columns, spans } = subquery;
+            is_other |= !subquery.schema().field(0).is_nullable();
             let subquery = Arc::new(one_row(Arc::unwrap_or_clone(subquery))?);
             Ok(Transformed::yes(Expr::ScalarSubquery(Subquery { subquery, outer_ref_columns, spans })))
         }
         other => Ok(Transformed::no(other)),
+    })?;
+    if is_other { with_nullable_references(plan) } else { Ok(plan) }
+}
+
+/// The plan whose references to rows around may all be NULL. Each has a copy of the field that it refers to, which is an older one
+/// where a value turned out to be NULL at times.
+fn with_nullable_references(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let of_subquery = |subquery: Subquery| {
+        let Subquery { subquery, outer_ref_columns, spans } = subquery;
+        let outer_ref_columns = outer_ref_columns.into_iter().map(nullable_reference).collect();
+        Subquery { subquery, outer_ref_columns, spans }
+    };
+    rewrite_expressions(plan, |expr, _| {
+        Ok(match expr {
+            Expr::OuterReferenceColumn(..) => Transformed::yes(nullable_reference(expr)),
+            Expr::ScalarSubquery(subquery) => Transformed::yes(Expr::ScalarSubquery(of_subquery(subquery))),
+            Expr::Exists(Exists { subquery, negated }) => {
+                Transformed::yes(Expr::Exists(Exists { subquery: of_subquery(subquery), negated }))
+            }
+            Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+                Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery: of_subquery(subquery), negated }))
+            }
+            other => Transformed::no(other),
+        })
     })
+}
+
+fn nullable_reference(expr: Expr) -> Expr {
+    match expr {
+        Expr::OuterReferenceColumn(field, column) => {
+            Expr::OuterReferenceColumn(Arc::new(field.as_ref().clone().with_nullable(true)), column)
+        }
+        other => other,
+    }
 }
 
 /// `x IN (SELECT ...)` as part of a condition, under OR, NOT or IS NULL, where its NULL counts: DataFusion's mark joins know
@@ -96,20 +131,30 @@ fn told_from_null(found: InSubquery) -> Result<Expr> {
     Ok(answer)
 }
 
-/// Whether it is a subquery that reads columns from around it and may have more rows than the one that is wanted.
+/// Whether it is a subquery that may have another number of rows than the one that is wanted. One by itself is counted by the engine,
+/// which takes its column to be NULL only where a row of it is. An aggregate says so whatever it is of: a function of a constant would
+/// be one.
 fn is_row_wanted(subquery: &Subquery) -> bool {
-    !subquery.outer_ref_columns.is_empty() && !has_one_row(&subquery.subquery)
+    let plan = &subquery.subquery;
+    !has_one_row(plan) && (!subquery.outer_ref_columns.is_empty() || !plan.schema().field(0).is_nullable())
 }
 
-/// Whether a plan gives at most one row as it is.
-fn has_one_row(plan: &LogicalPlan) -> bool {
+/// Whether a plan gives one row, neither more nor less, whatever there is.
+pub(super) fn has_one_row(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Aggregate(Aggregate { group_expr, .. }) => group_expr.is_empty(),
+        LogicalPlan::EmptyRelation(relation) => relation.produce_one_row,
+        LogicalPlan::Values(values) => values.values.len() == 1,
         LogicalPlan::Projection(projection) => has_one_row(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => has_one_row(&alias.input),
-        LogicalPlan::Sort(sort) => has_one_row(&sort.input),
-        LogicalPlan::Filter(filter) => has_one_row(&filter.input),
-        other => other.max_rows().is_some_and(|rows| rows <= 1),
+        LogicalPlan::Sort(sort) => sort.fetch != Some(0) && has_one_row(&sort.input),
+        LogicalPlan::Window(window) => has_one_row(&window.input),
+        LogicalPlan::Distinct(Distinct::All(input)) => has_one_row(input),
+        LogicalPlan::Join(join) => {
+            let is_product = join.join_type == JoinType::Inner && join.on.is_empty() && join.filter.is_none();
+            is_product && has_one_row(&join.left) && has_one_row(&join.right)
+        }
+        _ => false,
     }
 }
 
@@ -155,7 +200,7 @@ pub(super) fn kept_apart(plan: LogicalPlan) -> Result<LogicalPlan> {
     })
 }
 
-/// Whether it is a subquery by itself of a column that is never NULL: as a value it is NULL where there is no row.
+/// Whether it is a subquery by itself of a column that is never NULL: the engine's nodes may say otherwise of what its plan becomes.
 fn never_null(expr: &Expr) -> bool {
     matches!(expr, Expr::ScalarSubquery(Subquery { subquery, outer_ref_columns, .. })
         if outer_ref_columns.is_empty() && !subquery.schema().field(0).is_nullable())
@@ -210,6 +255,8 @@ fn is_joinable(plan: &LogicalPlan, above: Above) -> bool {
         LogicalPlan::Join(join) => {
             let (left, right) = (join.left.as_ref(), join.right.as_ref());
             match join.join_type {
+                // The condition of an outer join does not choose among its rows, but the engine moves it to a side and takes it for one.
+                other if other != JoinType::Inner && plan.contains_outer_reference() => false,
                 JoinType::Inner => is_joinable(left, filtered) && is_joinable(right, filtered),
                 JoinType::Left => is_joinable(left, filtered) && is_free(right),
                 JoinType::Right => is_free(left) && is_joinable(right, filtered),

@@ -6,11 +6,13 @@ use std::ops::ControlFlow;
 use ashlar_base::{Error, ErrorCode};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Distinct, Expr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
-    VisitorMut,
+    CastKind, Distinct, Expr, Ident, ObjectName, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
+    TableFactor, Value, VisitorMut,
 };
 
+use crate::expressions::sql_type_of;
 use crate::select::names::folded;
+use crate::sql_types::ast_of;
 
 /// Tables of one FROM have different names.
 pub(super) fn check_tables(select: &Select) -> ControlFlow<Error> {
@@ -62,16 +64,14 @@ pub(super) fn check_order(query: &Query) -> ControlFlow<Error> {
     ControlFlow::Continue(())
 }
 
-/// What SELECT DISTINCT is sorted by stands in its select list. A column with a collation is another expression than the column,
-/// though both are sorted alike here: when the query is planned, collations are gone, and with them the difference.
+/// What SELECT DISTINCT is sorted by stands in its select list, and DISTINCT ON is sorted by what it is on first. A column with a
+/// collation is another expression than the column, though both are sorted alike here: when the query is planned, collations are gone,
+/// and with them the difference.
 pub(super) fn check_collated_order(query: &Query) -> ControlFlow<Error> {
     let SetExpr::Select(select) = query.body.as_ref() else { return ControlFlow::Continue(()) };
     let Some(OrderByKind::Expressions(items)) = query.order_by.as_ref().map(|order| &order.kind) else {
         return ControlFlow::Continue(());
     };
-    if !matches!(select.distinct, Some(Distinct::Distinct)) {
-        return ControlFlow::Continue(());
-    }
     let is_selected = |wanted: &Expr| {
         let wanted = plain(wanted);
         select.projection.iter().any(|item| match item {
@@ -79,13 +79,84 @@ pub(super) fn check_collated_order(query: &Query) -> ControlFlow<Error> {
             _ => false,
         })
     };
-    if items.iter().any(|item| is_collated(&item.expr) && !is_selected(&item.expr)) {
-        return ControlFlow::Break(Error::new(
-            ErrorCode::InvalidColumnReference,
-            "for SELECT DISTINCT, ORDER BY expressions must appear in select list",
-        ));
+    let message = match &select.distinct {
+        Some(Distinct::Distinct) if items.iter().any(|item| is_collated(&item.expr) && !is_selected(&item.expr)) => {
+            "for SELECT DISTINCT, ORDER BY expressions must appear in select list"
+        }
+        Some(Distinct::On(on)) if is_sorted_otherwise(select, on, items) => {
+            "SELECT DISTINCT ON expressions must match initial ORDER BY expressions"
+        }
+        _ => return ControlFlow::Continue(()),
+    };
+    ControlFlow::Break(Error::new(ErrorCode::InvalidColumnReference, message))
+}
+
+/// A column by which a query with DISTINCT ON is sorted already says nothing more: the engine counts on each being there once.
+pub(super) fn settle_order(query: &mut Query) {
+    let SetExpr::Select(select) = query.body.as_ref() else { return };
+    if !matches!(select.distinct, Some(Distinct::On(_))) {
+        return;
     }
-    ControlFlow::Continue(())
+    // Of one table a column is the same with the table's name and without.
+    let is_of_one = matches!(&select.from[..], [from] if from.joins.is_empty());
+    if let Some(OrderByKind::Expressions(items)) = query.order_by.as_mut().map(|order| &mut order.kind) {
+        let mut seen = HashSet::new();
+        items.retain(|item| match without_collation(&item.expr) {
+            Expr::Identifier(name) => seen.insert(folded(name)),
+            Expr::CompoundIdentifier(names) => {
+                let parts: Vec<String> = names.iter().map(folded).collect();
+                let first = if is_of_one { parts.len().saturating_sub(1) } else { 0 };
+                seen.insert(parts[first..].join("\0"))
+            }
+            _ => true,
+        });
+    }
+}
+
+/// Whether the first of what a query is sorted by is what DISTINCT ON is on without collations alone. Where it is not even that, the
+/// planner says so.
+fn is_sorted_otherwise(select: &Select, on: &[Expr], items: &[OrderByExpr]) -> bool {
+    let on: Vec<&Expr> = on.iter().map(|expr| output(expr, select)).collect();
+    let wanted: HashSet<String> = on.iter().map(|expr| plain(expr)).collect();
+    let bare: HashSet<String> = on.iter().map(|expr| plain(without_collation(expr))).collect();
+    let mut first = items.iter().take(wanted.len()).map(|item| output(&item.expr, select));
+    first.any(|expr| !wanted.contains(&plain(expr)) && bare.contains(&plain(without_collation(expr))))
+}
+
+/// What a name or a number in ORDER BY or DISTINCT ON stands for: an output of the query before a column.
+fn output<'a>(expr: &'a Expr, select: &'a Select) -> &'a Expr {
+    let found = match expr {
+        Expr::Identifier(name) => select.projection.iter().find_map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } if folded(alias) == folded(name) => Some(expr),
+            _ => None,
+        }),
+        Expr::Value(value) => match &value.value {
+            Value::Number(digits, _) => {
+                let position = digits.parse::<usize>().ok().and_then(|position| position.checked_sub(1));
+                position.and_then(|position| expression_at(&select.projection, position))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    found.unwrap_or(expr)
+}
+
+/// The expression at a place of a select list; `None` behind a star, which stands for several.
+fn expression_at(list: &[SelectItem], place: usize) -> Option<&Expr> {
+    let mut exprs = list.iter().map_while(|item| match item {
+        SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => Some(expr),
+        _ => None,
+    });
+    exprs.nth(place)
+}
+
+fn without_collation(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => without_collation(inner),
+        Expr::Collate { expr, .. } => without_collation(expr),
+        other => other,
+    }
 }
 
 fn is_collated(expr: &Expr) -> bool {
@@ -97,7 +168,7 @@ fn is_collated(expr: &Expr) -> bool {
 }
 
 /// An expression as text, the same for what is the same in other words: in parentheses, a name with that of its table, in quotes or
-/// in capitals, the other form of a cast. It does not tell everything apart that PostgreSQL does.
+/// in capitals, the other form of a cast, another name of a type. It does not tell everything apart that PostgreSQL does.
 fn plain(expr: &Expr) -> String {
     struct Plain;
     impl VisitorMut for Plain {
@@ -118,7 +189,13 @@ fn plain(expr: &Expr) -> String {
                         *collation = ObjectName::from(vec![Ident::new(name)]);
                     }
                 }
-                Expr::Cast { kind, .. } => *kind = CastKind::Cast,
+                Expr::Cast { kind, data_type, .. } => {
+                    *kind = CastKind::Cast;
+                    // One that is not offered is refused elsewhere.
+                    if let Ok(Some(sql_type)) = sql_type_of(data_type) {
+                        *data_type = ast_of(sql_type);
+                    }
+                }
                 _ => {}
             }
             ControlFlow::Continue(())
