@@ -13,6 +13,7 @@ mod declared;
 mod failures;
 mod gather;
 mod grammar;
+mod lookups;
 mod maintain;
 mod members;
 mod memory;
