@@ -15,6 +15,7 @@ mod failures;
 mod gather;
 mod grammar;
 mod inserts;
+mod lookups;
 mod maintain;
 mod members;
 mod memory;

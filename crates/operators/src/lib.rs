@@ -14,6 +14,6 @@ mod null_extended;
 pub use aggregate::exec::HashAggregateExec;
 pub use aggregate::rule::HashAggregates;
 pub use join::exec::UnchainedHashJoinExec;
-pub use join::filter::is_of_join;
+pub use join::filter::{KeysOfJoin, is_of_join, keys_of_join};
 pub use join::rule::HashJoins;
 pub use null_extended::NullExtensions;

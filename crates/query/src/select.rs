@@ -54,6 +54,7 @@ use crate::grid_table::GridTable;
 use crate::index_plan::IndexPlan;
 use crate::means::Means;
 use crate::program::{self, Program};
+use crate::sharded::sizes;
 use crate::short_plan::ShortPlan;
 use crate::{parameters, system_tables};
 
@@ -276,6 +277,10 @@ impl SelectPlan {
                 if self.reads_clock { clock::written_into(plan, means.time).map_err(from_datafusion)? } else { plan };
             if self.stage == Stage::General { simplify(engine.state(), plan)? } else { optimize(engine.state(), plan)? }
         };
+        let unknown = sizes::unknown(&plan)?;
+        if !unknown.is_empty() {
+            Box::pin(sizes::ask(unknown, means)).await;
+        }
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
             let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
             let plan = yielding_joins(settle(plan).map_err(from_datafusion)?)?;

@@ -11,11 +11,13 @@ mod copy;
 pub mod ddl;
 pub mod declared;
 mod filters;
+mod keys;
 pub(crate) mod maintain;
 pub(crate) mod own;
 mod placed;
 mod plan;
 mod scan;
+pub(crate) mod sizes;
 mod table;
 
 use std::collections::BTreeSet;
@@ -47,6 +49,8 @@ pub struct ShardedTable {
     pub(crate) attached: bool,
     /// Where its shards are.
     pub(crate) fleet: Arc<Fleet>,
+    /// How many rows they have of it.
+    pub(crate) sizes: sizes::Sizes,
 }
 
 impl ShardedTable {

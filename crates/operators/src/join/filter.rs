@@ -14,13 +14,13 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use arrow::array::{Array, BooleanArray, RecordBatch};
+use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{DataType, Schema};
 use datafusion_common::{Result, ScalarValue};
 use datafusion_expr::{ColumnarValue, Operator};
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::{BinaryExpr, DynamicFilterPhysicalExpr, IsNullExpr, in_list, lit};
+use datafusion_physical_expr::expressions::{BinaryExpr, DynamicFilterPhysicalExpr, IsNullExpr, Literal, in_list, lit};
 
 use super::build::Built;
 use super::index::Cursor;
@@ -29,6 +29,11 @@ use crate::hash_table::keys::{Keys, Packed};
 
 /// Keys that are named one by one: as many as readers of files compare with what they know of their parts.
 const FEW: usize = 20;
+
+/// Rows whose keys are listed at a time: texts may be long.
+const LISTED: usize = 32;
+/// So many rows for each key that is wanted are walked through before it is given up.
+const ROWS_PER_KEY: usize = 16;
 
 /// Rows that are looked at before it is judged whether that pays.
 const TRIED: usize = if cfg!(test) { 1 << 10 } else { 1 << 16 };
@@ -39,6 +44,45 @@ const TOO_MANY: usize = 90;
 pub fn is_of_join(filter: &Arc<dyn PhysicalExpr>) -> bool {
     let told = filter.downcast_ref::<DynamicFilterPhysicalExpr>();
     told.and_then(|told| told.current().ok()).is_some_and(|current| current.is::<MayMatch>())
+}
+
+/// What a filter of a join says to a scan that asks somebody else for its rows.
+#[derive(Debug)]
+pub enum KeysOfJoin {
+    /// Any row may have a match: the build side is not whole yet, is in files, or has more keys than were asked for.
+    Any,
+    /// No row has one.
+    Nothing,
+    /// A row with a match has these keys: expressions over the columns of the scan, each with its values, none of which is NULL. Of several
+    /// expressions the values of one row belong together; a value may be there more than once.
+    Among(Vec<(Arc<dyn PhysicalExpr>, ArrayRef)>),
+}
+
+/// The keys of the build side by a filter that a join of ours has given to a scan, where they are `keys_max` at most, of so many bytes.
+/// Known as soon as the join asks its probe side for rows.
+///
+/// # Errors
+/// Where keys are not what was packed, which is a bug.
+pub fn keys_of_join(filter: &Arc<dyn PhysicalExpr>, keys_max: usize, bytes_max: usize) -> Result<KeysOfJoin> {
+    let Some(told) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() else { return Ok(KeysOfJoin::Any) };
+    let current = told.current()?;
+    if let Some(literal) = current.downcast_ref::<Literal>() {
+        let is_never = matches!(literal.value(), ScalarValue::Boolean(Some(false)));
+        return Ok(if is_never { KeysOfJoin::Nothing } else { KeysOfJoin::Any });
+    }
+    let Some(may_match) = may_match_in(&current) else { return Ok(KeysOfJoin::Any) };
+    let Some(known) = &may_match.known else { return Ok(KeysOfJoin::Any) };
+    let Some(values) = known.values(keys_max, bytes_max)? else { return Ok(KeysOfJoin::Any) };
+    Ok(KeysOfJoin::Among(may_match.keys.iter().cloned().zip(values).collect()))
+}
+
+/// The part of a filter that knows the table, where all of the filter has to be met.
+fn may_match_in(filter: &Arc<dyn PhysicalExpr>) -> Option<&MayMatch> {
+    if let Some(found) = filter.downcast_ref::<MayMatch>() {
+        return Some(found);
+    }
+    let both = filter.downcast_ref::<BinaryExpr>().filter(|both| *both.op() == Operator::And)?;
+    may_match_in(both.right())
 }
 
 /// Makes a filter of the engine's one of this module's, by which all rows pass yet.
@@ -156,6 +200,58 @@ impl Known {
     fn is_in_vain(&self) -> bool {
         let looked_at = self.looked_at.load(Ordering::Relaxed);
         looked_at >= TRIED && self.passed.load(Ordering::Relaxed) * 100 > looked_at * TOO_MANY
+    }
+
+    /// The keys of the table, by column; `None` where they are more than so many, or have more bytes, and where NULL is one of them.
+    fn values(&self, keys_max: usize, bytes_max: usize) -> Result<Option<Vec<ArrayRef>>> {
+        let Some(built) = self.built.upgrade() else { return Ok(None) };
+        let has_null = self.spec.null_is_equal && !built.nulls.is_empty();
+        if has_null || built.findable > keys_max.saturating_mul(ROWS_PER_KEY) {
+            return Ok(None);
+        }
+        let mut cursor = Cursor::default();
+        let mut rows = Vec::with_capacity(LISTED);
+        let mut all = Packed { keys: self.spec.packing.none(), nulls: None };
+        loop {
+            let mut keys = self.spec.packing.none();
+            rows.clear();
+            built.index.walk(&mut cursor, LISTED, &|_| true, &mut rows, &mut keys);
+            if rows.is_empty() {
+                break;
+            }
+            add_others(&mut all.keys, &keys);
+            if all.len() > keys_max || all.bytes() > bytes_max {
+                return Ok(None);
+            }
+        }
+        let columns = self.spec.packing.columns(all)?;
+        Ok(columns.iter().all(|column| column.null_count() == 0).then_some(columns))
+    }
+}
+
+/// Adds keys that are not the one before them: equal ones lie side by side.
+fn add_others(all: &mut Keys, more: &Keys) {
+    fn words<W: Copy + PartialEq>(all: &mut Vec<W>, more: &[W]) {
+        for word in more {
+            if all.last() != Some(word) {
+                all.push(*word);
+            }
+        }
+    }
+    match (all, more) {
+        (Keys::Word32(all), Keys::Word32(more)) => words(all, more),
+        (Keys::Word64(all), Keys::Word64(more)) => words(all, more),
+        (Keys::Word128(all), Keys::Word128(more)) => words(all, more),
+        (Keys::Bytes(all), Keys::Bytes(more)) => {
+            for at in 0..more.ends.len() {
+                let key = more.get(at);
+                if all.ends.is_empty() || all.get(all.ends.len() - 1) != key {
+                    all.push(key);
+                }
+            }
+        }
+        // A packing packs all rows in one way.
+        _ => {}
     }
 }
 

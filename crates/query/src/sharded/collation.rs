@@ -43,7 +43,7 @@ pub(crate) fn told(plan: LogicalPlan) -> Result<LogicalPlan> {
 }
 
 /// The sharded table that a node reads.
-fn provider_of(node: &LogicalPlan) -> Option<ShardedProvider> {
+pub(super) fn provider_of(node: &LogicalPlan) -> Option<ShardedProvider> {
     let LogicalPlan::TableScan(scan) = node else { return None };
     let provider = source_as_provider(&scan.source).ok()?;
     let provider: &dyn Any = provider.as_ref();

@@ -17,6 +17,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, CreateStmt, DefElemAction, RangeVar, RoleSpec, RoleSpecType};
 
 use super::ShardedTable;
+use super::sizes::Sizes;
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done, relation_name};
 use crate::engine::Engine;
@@ -280,7 +281,8 @@ pub(super) fn define_in(
     check_defaults(&schema)?;
     let routed =
         route::ShardedTable { schema: "public".into(), name: name.into(), columns: schema.columns.clone(), rule };
-    Ok(ShardedTable { schema: Arc::new(schema), routed: Arc::new(routed), attached, fleet: Arc::clone(fleet) })
+    let (fleet, sizes) = (Arc::clone(fleet), Sizes::default());
+    Ok(ShardedTable { schema: Arc::new(schema), routed: Arc::new(routed), attached, fleet, sizes })
 }
 
 /// Takes a yes or no out of the options, which the rule knows nothing of.

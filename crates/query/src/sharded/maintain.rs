@@ -396,6 +396,8 @@ pub(crate) async fn upkeep(engine: &Engine, statement: &VacuumStmt, in_block: bo
             let mut lease = fleet.lend(from, &shard.server, &means.role, &settings).await?;
             lease.run(&text).await?;
         }
+        // They have counted its rows.
+        table.sizes.forget();
     }
     Ok(Done::tag(tag))
 }

@@ -2,7 +2,8 @@
 //!
 //! A stream borrows a connection when its first batch is asked for. Where it is dropped before its end the connection is
 //! closed, and what the shard still does for it is cancelled. What a batch takes is charged before it is built. What only the
-//! connections of the statement's transaction see has been read by `own` before.
+//! connections of the statement's transaction see has been read by `own` before. Where a join above knows by then which keys can have a
+//! match, the shard is asked for those (`keys`).
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -14,20 +15,25 @@ use ashlar_base::{Error, SqlType};
 use ashlar_functions::error::external;
 use ashlar_shard::backend::Settings;
 use ashlar_shard::pool::Lease;
+use ashlar_shard::rules::ShardId;
 use ashlar_shard::snapshot::Moment;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{Result, internal_err};
+use datafusion::common::{Result, Statistics, internal_err};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::filter_pushdown::{ChildPushdownResult, FilterPushdownPhase, FilterPushdownPropagation};
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use futures::Stream;
 
 use super::ShardedTable;
 use super::batches::Building;
+use super::keys::{self, Sought};
 use super::own::{Own, OwnRows};
 use crate::means::Barrier;
 
@@ -72,60 +78,80 @@ impl Asking {
 /// What one shard is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ShardPart {
+    pub(super) shard: ShardId,
     pub(super) server: Arc<str>,
     pub(super) text: String,
 }
 
+/// What is read of a table.
+pub(super) struct Scanned {
+    pub(super) table: Arc<ShardedTable>,
+    pub(super) schema: SchemaRef,
+    /// Positions of the columns in the table.
+    pub(super) ordinals: Vec<usize>,
+    pub(super) types: Arc<[SqlType]>,
+    pub(super) parts: Vec<ShardPart>,
+    /// Whether what shards are asked ends with a condition.
+    pub(super) is_conditional: bool,
+    /// Whether it ends with a limit.
+    pub(super) is_limited: bool,
+    /// Rows of the table on those shards, as far as is known.
+    pub(super) rows: Option<usize>,
+    /// Whether the order of texts decides in the plan.
+    pub(super) orders_text: bool,
+}
+
 /// See the module.
 pub(super) struct ShardScanExec {
-    table: Arc<ShardedTable>,
-    schema: SchemaRef,
-    types: Arc<[SqlType]>,
-    parts: Vec<ShardPart>,
-    /// Whether the order of texts decides in the plan.
-    orders_text: bool,
+    scanned: Arc<Scanned>,
+    /// What joins above say of the rows that they can use, while they run.
+    told: Vec<Arc<dyn PhysicalExpr>>,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl fmt::Debug for ShardScanExec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "scan of {} on {} shards", self.table.schema.name, self.parts.len())
+        write!(f, "scan of {} on {} shards", self.scanned.table.schema.name, self.scanned.parts.len())
     }
 }
 
 impl ShardScanExec {
-    pub(super) fn new(
-        table: Arc<ShardedTable>,
-        schema: SchemaRef,
-        types: Arc<[SqlType]>,
-        parts: Vec<ShardPart>,
-        orders_text: bool,
-    ) -> Self {
+    pub(super) fn new(scanned: Scanned) -> Self {
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&schema)),
+            EquivalenceProperties::new(Arc::clone(&scanned.schema)),
             // A stream that has nothing to ask is one all the same: some operators want one.
-            Partitioning::UnknownPartitioning(parts.len().max(1)),
+            Partitioning::UnknownPartitioning(scanned.parts.len().max(1)),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        let metrics = ExecutionPlanMetricsSet::new();
-        Self { table, schema, types, parts, orders_text, properties: Arc::new(properties), metrics }
+        let (scanned, metrics) = (Arc::new(scanned), ExecutionPlanMetricsSet::new());
+        Self { scanned, told: Vec::new(), properties: Arc::new(properties), metrics }
+    }
+
+    /// The same, not executed yet, that joins tell this.
+    fn with_told(&self, told: Vec<Arc<dyn PhysicalExpr>>) -> Self {
+        Self {
+            scanned: Arc::clone(&self.scanned),
+            told,
+            properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }
     }
 
     /// What shards are asked.
     pub(super) fn parts(&self) -> &[ShardPart] {
-        &self.parts
+        &self.scanned.parts
     }
 
     /// Types of its columns.
     pub(super) fn types(&self) -> &Arc<[SqlType]> {
-        &self.types
+        &self.scanned.types
     }
 
     /// Whether the order of texts decides in the plan.
     pub(super) fn orders_text(&self) -> bool {
-        self.orders_text
+        self.scanned.orders_text
     }
 
     /// A stream of what has been read already.
@@ -135,15 +161,22 @@ impl ShardScanExec {
             metrics.record_output(batch.num_rows());
             Ok(batch)
         });
-        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), futures::stream::iter(batches)))
+        Box::pin(RecordBatchStreamAdapter::new(self.schema(), futures::stream::iter(batches)))
     }
 }
 
 impl DisplayAs for ShardScanExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let servers: Vec<&str> = self.parts.iter().map(|part| &*part.server).collect();
-        write!(f, "ShardScanExec: table={}, shards=[{}]", self.table.schema.name, servers.join(", "))?;
-        match self.parts.first() {
+        let Scanned { table, schema, parts, .. } = self.scanned.as_ref();
+        let servers: Vec<&str> = parts.iter().map(|part| &*part.server).collect();
+        write!(f, "ShardScanExec: table={}, shards=[{}]", table.schema.name, servers.join(", "))?;
+        let keys = self.told.iter().flat_map(|filter| filter.children());
+        let columns = keys.filter_map(|key| self.scanned.column_of_key(key));
+        let columns: Vec<&str> = columns.map(|column| schema.field(column).name().as_str()).collect();
+        if !columns.is_empty() {
+            write!(f, ", keys of joins=[{}]", columns.join(", "))?;
+        }
+        match parts.first() {
             Some(part) => write!(f, ", remote={}", part.text),
             None => Ok(()),
         }
@@ -165,13 +198,55 @@ impl ExecutionPlan for ShardScanExec {
 
     fn apply_expressions(
         &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
+        for told in &self.told {
+            if f(told)? == TreeNodeRecursion::Stop {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+        }
         Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn handle_child_pushdown_result(
+        &self,
+        phase: FilterPushdownPhase,
+        result: ChildPushdownResult,
+        _: &ConfigOptions,
+    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
+        let filters = || result.parent_filters.iter().map(|parent| &parent.filter);
+        let mut told = self.told.clone();
+        // A limit takes its rows before any of this.
+        if phase == FilterPushdownPhase::Post && !self.scanned.is_limited {
+            told.extend(filters().filter(|filter| self.scanned.takes(filter)).cloned());
+        }
+        // Who tells does not rely on it.
+        let propagation = FilterPushdownPropagation::all_unsupported(result);
+        if told.len() == self.told.len() {
+            return Ok(propagation);
+        }
+        Ok(propagation.with_updated_node(Arc::new(self.with_told(told))))
     }
 
     fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
         if children.is_empty() { Ok(self) } else { internal_err!("a scan of shards has no children") }
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        // Joins tell scans anew.
+        Ok(Arc::new(self.with_told(Vec::new())))
+    }
+
+    fn partition_statistics(&self, partition: Option<usize>) -> Result<Arc<Statistics>> {
+        let mut statistics = Statistics::new_unknown(&self.schema());
+        // Conditions are applied again by a node above, which has its own guess of what they leave.
+        if let Some(rows) = self.scanned.rows
+            && partition.is_none()
+            && !self.scanned.is_limited
+        {
+            statistics = statistics.with_num_rows(Precision::Inexact(rows));
+        }
+        Ok(Arc::new(statistics))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -179,44 +254,43 @@ impl ExecutionPlan for ShardScanExec {
     }
 
     fn execute(&self, stream_partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let Some(part) = self.parts.get(stream_partition) else {
-            let nothing = futures::stream::empty();
-            return Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), nothing)));
+        let schema = self.schema();
+        let Some(part) = self.scanned.parts.get(stream_partition) else {
+            return Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::empty())));
         };
         let Some(asking) = context.session_config().get_extension::<Asking>() else {
             return internal_err!("a scan of shards runs for nobody");
         };
-        if let Some(rows) = asking.own.get().and_then(|own| own.find(part, &self.schema)) {
+        if let Some(rows) = asking.own.get().and_then(|own| own.find(part, &schema)) {
             return Ok(self.of_own(rows, stream_partition));
         }
         asking.check(&part.server).map_err(external)?;
+        let is_told = !self.told.is_empty();
         let reader = ShardReader {
-            table: Arc::clone(&self.table),
             part: part.clone(),
-            orders_text: self.orders_text,
+            told: self.told.clone(),
+            keys_sent: is_told.then(|| MetricBuilder::new(&self.metrics).counter("keys_sent", stream_partition)),
             asking,
-            oids: self.types.iter().map(|sql_type| sql_type.oid()).collect(),
-            types: Arc::clone(&self.types),
-            schema: Arc::clone(&self.schema),
+            oids: self.scanned.types.iter().map(|sql_type| sql_type.oid()).collect(),
+            scanned: Arc::clone(&self.scanned),
             batch_rows: context.session_config().batch_size(),
             memory: MemoryConsumer::new("ShardScan").register(context.memory_pool()),
             metrics: BaselineMetrics::new(&self.metrics, stream_partition),
             lease: None,
             is_done: false,
         };
-        Ok(Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), reader.into_stream())))
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, reader.into_stream())))
     }
 }
 
 /// One stream of a scan: one shard.
 struct ShardReader {
-    table: Arc<ShardedTable>,
+    scanned: Arc<Scanned>,
     part: ShardPart,
-    orders_text: bool,
+    told: Vec<Arc<dyn PhysicalExpr>>,
+    keys_sent: Option<Count>,
     asking: Arc<Asking>,
-    types: Arc<[SqlType]>,
     oids: Vec<u32>,
-    schema: SchemaRef,
     batch_rows: usize,
     memory: MemoryReservation,
     metrics: BaselineMetrics,
@@ -239,7 +313,22 @@ impl ShardReader {
         // What was handed on is charged by whoever keeps it.
         self.memory.free();
         if self.lease.is_none() {
-            let fleet = &self.table.fleet;
+            // A join asks for the first row when it knows its keys. Where somebody reads ahead of it, all rows come.
+            let (narrowed, values) = match keys::sought(&self.scanned, self.part.shard, &self.told, &self.memory)? {
+                Sought::All => (None, Vec::new()),
+                Sought::Nothing => {
+                    self.is_done = true;
+                    return Ok(None);
+                }
+                Sought::Keys { conditions, values, count } => {
+                    if let Some(sent) = &self.keys_sent {
+                        sent.add(count);
+                    }
+                    let word = if self.scanned.is_conditional { "AND" } else { "WHERE" };
+                    (Some(format!("{} {word} {}", self.part.text, conditions.join(" AND "))), values)
+                }
+            };
+            let fleet = &self.scanned.table.fleet;
             let settings = Settings::default();
             let (from, server, role) = ((fleet.pool_of_queries(), None), &self.part.server, &self.asking.role);
             // A moment is one of servers that write.
@@ -248,18 +337,18 @@ impl ShardReader {
                 false => fleet.lend(from, server, role, &settings).await,
             };
             let mut lease = lent.map_err(external)?;
-            if self.orders_text && !lease.is_c_collated() {
+            if self.scanned.orders_text && !lease.is_c_collated() {
                 return Err(external(other_collation(&self.part.server)));
             }
             if let Some(moment) = &self.asking.moment {
                 moment.snapshots().await.and_then(|taken| taken.begin(&mut lease)).map_err(external)?;
             }
-            lease.queue_scan(&self.part.text);
+            lease.queue_scan_with(narrowed.as_deref().unwrap_or(&self.part.text), &values);
             lease.flush().await.map_err(external)?;
             self.lease = Some(lease);
         }
         let Some(lease) = &mut self.lease else { return internal_err!("a scan has lost its connection") };
-        let mut building = Building::new(&self.part.server, &self.types, &self.schema);
+        let mut building = Building::new(&self.part.server, &self.scanned.types, &self.scanned.schema);
         let mut failure = None;
         while !building.is_full(self.batch_rows) {
             let Some(range) = lease.next_row(&self.oids, &mut failure).await.map_err(external)? else {

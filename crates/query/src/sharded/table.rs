@@ -19,7 +19,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 
-use super::scan::{ShardPart, ShardScanExec};
+use super::scan::{Scanned, ShardPart, ShardScanExec};
 use super::{ShardedTable, filters};
 use crate::grid_table::holds_query;
 
@@ -44,6 +44,11 @@ impl ShardedProvider {
         Self { table: Arc::clone(table), schema: Arc::new(Schema::new(fields)), orders_text: false }
     }
 
+    /// The table itself.
+    pub(super) fn table(&self) -> &Arc<ShardedTable> {
+        &self.table
+    }
+
     /// The same in a plan in which the order of texts decides.
     pub(super) fn ordering_text(self) -> Self {
         Self { orders_text: true, ..self }
@@ -64,6 +69,7 @@ impl ShardedProvider {
         let sent: Vec<String> =
             conditions.iter().filter_map(|condition| filters::text_of(condition, definitions)).collect();
         let condition = if sent.is_empty() { String::new() } else { format!(" WHERE {}", sent.join(" AND ")) };
+        let is_limited = limit.is_some();
         let limit = limit.map_or(String::new(), |limit| format!(" LIMIT {limit}"));
         let rule = &self.table.routed.rule;
         let shards = match rule.placement() {
@@ -71,14 +77,23 @@ impl ShardedProvider {
             // Every shard has all of it.
             Placement::Broadcast | Placement::Single => ashlar_shard::rules::ShardSet::first(1),
         };
-        let part = |shard: ashlar_shard::rules::ShardId| {
-            let shard = &rule.shards()[shard.index()];
+        let part = |id: ashlar_shard::rules::ShardId| {
+            let shard = &rule.shards()[id.index()];
             let table = format!("{}.{}", quote_ident(&shard.schema), quote_ident(&shard.table));
             let text = format!("SELECT {} FROM {table}{condition}{limit}", names.join(", "));
-            ShardPart { server: Arc::clone(&shard.server), text }
+            ShardPart { shard: id, server: Arc::clone(&shard.server), text }
         };
-        let parts = shards.iter().map(part).collect();
-        Ok(Arc::new(ShardScanExec::new(Arc::clone(&self.table), schema, types, parts, self.orders_text)))
+        Ok(Arc::new(ShardScanExec::new(Scanned {
+            table: Arc::clone(&self.table),
+            schema,
+            ordinals: columns.clone(),
+            types,
+            parts: shards.iter().map(part).collect(),
+            is_conditional: !sent.is_empty(),
+            is_limited,
+            rows: self.table.sizes.rows(shards.iter()),
+            orders_text: self.orders_text,
+        })))
     }
 
     /// What conditions say of the sharding key.

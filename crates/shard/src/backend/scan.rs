@@ -37,20 +37,25 @@ fn other_columns(server: &str) -> Error {
 impl Backend {
     /// Queues a query whose rows come in binary form, and say first what they are: for [`Self::next_row`].
     pub fn queue_scan(&mut self, text: &str) {
+        self.queue_scan_with(text, &[]);
+    }
+
+    /// The same with values for `$1`, `$2`, ... in text form, of types that the text says.
+    pub fn queue_scan_with(&mut self, text: &str, values: &[String]) {
         client::parse(&mut self.outbox, "", text, &[]);
-        self.queue_scan_of_parsed();
+        self.queue_scan_of_parsed(values);
     }
 
     /// The same for [`Self::answer`], whose taker is told what the columns are.
     pub fn queue_taken_scan(&mut self, text: &str) {
         self.statements.queue_unnamed(&mut self.outbox, text, &[]);
-        self.queue_scan_of_parsed();
+        self.queue_scan_of_parsed(&[]);
     }
 
     /// All of the statement without a name.
-    fn queue_scan_of_parsed(&mut self) {
-        let none = std::iter::empty::<(ValueFormat, Option<&[u8]>)>();
-        client::bind(&mut self.outbox, "", "", none, &[ValueFormat::Binary]);
+    fn queue_scan_of_parsed(&mut self, values: &[String]) {
+        let values = values.iter().map(|value| (ValueFormat::Text, Some(value.as_bytes())));
+        client::bind(&mut self.outbox, "", "", values, &[ValueFormat::Binary]);
         client::describe(&mut self.outbox, Target::Portal, "");
         client::execute(&mut self.outbox, "", 0);
         client::sync(&mut self.outbox);

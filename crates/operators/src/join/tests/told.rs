@@ -1,10 +1,14 @@
 //! What scans of the probe side are told: it leaves out most rows without a match, and none that has one.
 
+use std::collections::BTreeSet;
+
 use arrow::compute::filter_record_batch;
 use datafusion_common::cast::as_boolean_array;
+use datafusion_physical_expr::expressions::DynamicFilterPhysicalExpr;
 use datafusion_physical_optimizer::filter_pushdown::FilterPushdown;
 
 use super::*;
+use crate::join::filter::{KeysOfJoin, keys_of_join};
 
 /// A join that tells scans what it finds, where it may.
 fn telling(join: &HashJoinExec, secret: Option<Secret>) -> Arc<dyn ExecutionPlan> {
@@ -145,4 +149,35 @@ fn a_filter_that_leaves_out_little_is_not_asked_again() {
     assert_eq!(passed(&filter, &rows), rows);
     let other = made(Rows { count: 100, keys: 1 << 40, null: 0, seed: 2, ..NONE });
     assert_eq!(passed(&filter, &other), other);
+}
+
+#[test]
+fn keys_are_listed_where_they_are_few() {
+    let runtime = runtime();
+    let left = made(Rows { count: 300, keys: 40, null: 9, seed: 1, ..NONE });
+    let right = made(Rows { count: 100, keys: 50, null: 5, seed: 2, ..NONE });
+    let texts = |column: &ArrayRef| -> BTreeSet<String> {
+        let valid = (0..column.len()).filter(|row| column.is_valid(*row));
+        valid.map(|row| ScalarValue::try_from_array(column, row).unwrap().to_string()).collect()
+    };
+    for key in ["int", "long", "date", "text"] {
+        let plan = telling(&inner(vec![key], &left, &right), None);
+        let told = plan.downcast_ref::<UnchainedHashJoinExec>().unwrap().told().unwrap();
+        let filter: Arc<dyn PhysicalExpr> = Arc::<DynamicFilterPhysicalExpr>::clone(told);
+        assert!(matches!(keys_of_join(&filter, 100, 1 << 20).unwrap(), KeysOfJoin::Any), "{key}");
+        run(&runtime, &plan, &context_of(1 << 30, 8192));
+        let KeysOfJoin::Among(found) = keys_of_join(&filter, 100, 1 << 20).unwrap() else { panic!("{key}") };
+        assert_eq!(found.len(), 1);
+        let expected = texts(left.column_by_name(key).unwrap());
+        assert_eq!(texts(&found[0].1), expected, "{key}");
+        assert_eq!(found[0].1.len(), expected.len(), "{key}");
+        for (keys_max, bytes_max) in [(expected.len() - 1, 1 << 20), (100, 8)] {
+            assert!(matches!(keys_of_join(&filter, keys_max, bytes_max).unwrap(), KeysOfJoin::Any), "{key}");
+        }
+    }
+    let plan = telling(&inner(vec!["int"], &made(NONE), &right), None);
+    let told = Arc::clone(plan.downcast_ref::<UnchainedHashJoinExec>().unwrap().told().unwrap());
+    run(&runtime, &plan, &context_of(1 << 30, 8192));
+    let filter: Arc<dyn PhysicalExpr> = told;
+    assert!(matches!(keys_of_join(&filter, 100, 1 << 20).unwrap(), KeysOfJoin::Nothing));
 }

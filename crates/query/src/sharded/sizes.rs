@@ -1,0 +1,223 @@
+//! How many rows shards have of a table, about: by that it is decided which side of a join is read first, and tells the other one its
+//! keys.
+//!
+//! Asked of the catalogs of the shards, when a query with a join is planned, and kept for a while. Never an answer: where nobody knows, or a
+//! shard does not say at once, the query is planned without. No lock of a table is taken for it, so that a transaction that has locked one may ask.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ashlar_base::clock::monotonic;
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_functions::error::from_datafusion;
+use ashlar_functions::tree::each_node_with_subqueries;
+use ashlar_shard::backend::{RowReader, Settings};
+use ashlar_shard::rules::ShardId;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::logical_expr::LogicalPlan;
+use parking_lot::Mutex;
+
+use super::ShardedTable;
+use super::collation::provider_of;
+use crate::means::{Barrier, Means};
+
+/// What is known is taken for true for so long: a table has to grow many times before another plan is the better one.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
+/// The same where a shard has said nothing, as one whose table has never been analyzed.
+const UNKNOWN_FOR: Duration = Duration::from_secs(5);
+/// How long a plan waits for it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The type of the columns of the question.
+const INT8: u32 = 20;
+
+/// What is known of a table.
+#[derive(Default)]
+pub(crate) struct Sizes(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    asked: Option<Instant>,
+    /// By shard.
+    rows: Vec<Option<u64>>,
+}
+
+impl Sizes {
+    /// Rows on some shards together, where each of them has said how many.
+    pub(super) fn rows(&self, mut shards: impl Iterator<Item = ShardId>) -> Option<usize> {
+        let known = self.0.lock();
+        let sum = shards.try_fold(0_u64, |sum, shard| {
+            let rows = known.rows.get(shard.index()).copied().flatten()?;
+            Some(sum.saturating_add(rows))
+        });
+        sum.and_then(|sum| usize::try_from(sum).ok())
+    }
+
+    /// What was known is no longer true.
+    pub(super) fn forget(&self) {
+        *self.0.lock() = Known::default();
+    }
+
+    /// Whether it is time to ask. Who hears that has to: others plan with what there is meanwhile.
+    fn is_due(&self) -> bool {
+        let (mut known, now) = (self.0.lock(), monotonic());
+        let is_whole = !known.rows.is_empty() && !known.rows.contains(&None);
+        let kept = if is_whole { KNOWN_FOR } else { UNKNOWN_FOR };
+        let is_due = known.asked.is_none_or(|asked| now.saturating_duration_since(asked) >= kept);
+        if is_due {
+            known.asked = Some(now);
+        }
+        is_due
+    }
+
+    fn note(&self, shards: usize, shard: usize, rows: u64) {
+        let mut known = self.0.lock();
+        known.rows.resize(shards, None);
+        if let Some(known) = known.rows.get_mut(shard) {
+            *known = Some(rows);
+        }
+    }
+}
+
+/// Sharded tables of a plan with a join whose shards are to be asked.
+///
+/// # Errors
+/// As DataFusion's traversal.
+pub(crate) fn unknown(plan: &LogicalPlan) -> Result<Vec<Arc<ShardedTable>>> {
+    let (mut tables, mut is_joined) = (Vec::new(), false);
+    let walked = each_node_with_subqueries(plan, |node| {
+        is_joined |= matches!(node, LogicalPlan::Join(_));
+        if let Some(provider) = provider_of(node) {
+            tables.push(Arc::clone(provider.table()));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    walked.map_err(from_datafusion)?;
+    if is_joined {
+        tables.retain(|table| table.sizes.is_due());
+    } else {
+        tables.clear();
+    }
+    Ok(tables)
+}
+
+/// Asks all shards of some tables at once.
+pub(crate) async fn ask(tables: Vec<Arc<ShardedTable>>, means: &Means) {
+    if means.barrier == Barrier::Snapshot {
+        return;
+    }
+    let mut places: BTreeMap<Arc<str>, Vec<(Arc<ShardedTable>, usize)>> = BTreeMap::new();
+    for table in &tables {
+        for (number, shard) in table.routed.rule.shards().iter().enumerate() {
+            places.entry(Arc::clone(&shard.server)).or_default().push((Arc::clone(table), number));
+        }
+    }
+    let (role, reads_replicas) = (Arc::clone(&means.role), means.reads_replicas);
+    let questions = places.into_iter().map(|(server, places)| {
+        let question = Question { server, places, role: Arc::clone(&role), reads_replicas };
+        question.ask()
+    });
+    let all = futures::future::join_all(questions.collect::<Vec<_>>());
+    // What a shard does not say is not known; if it matters, who reads it says why.
+    let _ = tokio::time::timeout(PATIENCE, all).await;
+}
+
+/// What one server is asked.
+struct Question {
+    server: Arc<str>,
+    /// Tables, each with the number of the shard.
+    places: Vec<(Arc<ShardedTable>, usize)>,
+    role: Arc<str>,
+    reads_replicas: bool,
+}
+
+impl Question {
+    /// Before version 14 a table without rows and one that nobody has counted are alike.
+    fn text(&self) -> String {
+        let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        let place = |(at, (table, number)): (usize, &(Arc<ShardedTable>, usize))| {
+            let shard = &table.routed.rule.shards()[*number];
+            format!("({at}::int8, {}, {})", literal(&shard.schema), literal(&shard.table))
+        };
+        let places: Vec<String> = self.places.iter().enumerate().map(place).collect();
+        format!(
+            "SELECT v.place, c.reltuples::int8 FROM (VALUES {}) AS v (place, schema, name) \
+             JOIN pg_catalog.pg_namespace AS n ON n.nspname = v.schema \
+             JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = v.name \
+             WHERE c.reltuples > 0 OR c.reltuples = 0 AND current_setting('server_version_num')::int4 >= 140000",
+            places.join(", ")
+        )
+    }
+
+    async fn ask(self) -> Result<()> {
+        let Some((table, _)) = self.places.first() else { return Ok(()) };
+        let (fleet, settings) = (Arc::clone(&table.fleet), Settings::default());
+        let from = (fleet.pool_of_queries(), None);
+        let mut lease = match self.reads_replicas {
+            true => fleet.lend_for_reading(from, &self.server, &self.role, &settings).await?,
+            false => fleet.lend(from, &self.server, &self.role, &settings).await?,
+        };
+        lease.queue_scan(&self.text());
+        lease.flush().await?;
+        let mut failure = None;
+        while let Some(range) = lease.next_row(&[INT8, INT8], &mut failure).await? {
+            let numbers = numbers(lease.row(&range)).ok_or_else(|| garbled(&self.server))?;
+            lease.consume_row(&range);
+            let place = usize::try_from(numbers[0]).ok().and_then(|at| self.places.get(at));
+            if let (Some((table, shard)), Ok(rows)) = (place, u64::try_from(numbers[1])) {
+                table.sizes.note(table.routed.rule.shards().len(), *shard, rows);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of a row of two.
+fn numbers(row: &[u8]) -> Option<[i64; 2]> {
+    let mut reader = RowReader::new(row).ok()?;
+    let mut next = || reader.value().ok().flatten()?.try_into().ok().map(i64::from_be_bytes);
+    Some([next()?, next()?])
+}
+
+/// 08P01
+fn garbled(server: &str) -> Error {
+    let message = format!("shard \"{server}\" sent a row that cannot be read");
+    Error::new(ErrorCode::ProtocolViolation, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some(sizes: &Sizes, shards: &[u16]) -> Option<usize> {
+        sizes.rows(shards.iter().map(|shard| ShardId(*shard)))
+    }
+
+    #[test]
+    fn rows_are_known_where_all_shards_have_said_theirs() {
+        let sizes = Sizes::default();
+        assert_eq!(some(&sizes, &[0]), None);
+        assert!(sizes.is_due());
+        assert!(!sizes.is_due());
+        sizes.note(2, 1, 5);
+        assert_eq!((some(&sizes, &[1]), some(&sizes, &[0, 1]), some(&sizes, &[])), (Some(5), None, Some(0)));
+        sizes.note(2, 0, 7);
+        assert_eq!(some(&sizes, &[0, 1]), Some(12));
+        sizes.forget();
+        assert_eq!(some(&sizes, &[1]), None);
+        assert!(sizes.is_due());
+    }
+
+    #[test]
+    fn a_row_has_two_numbers() {
+        let mut row = vec![0, 2];
+        for number in [3_i64, 1 << 40] {
+            row.extend_from_slice(&8_i32.to_be_bytes());
+            row.extend_from_slice(&number.to_be_bytes());
+        }
+        assert_eq!(numbers(&row), Some([3, 1 << 40]));
+        assert_eq!(numbers(&row[..row.len() - 1]), None);
+        assert_eq!(numbers(&[0, 2, 255, 255, 255, 255, 255, 255, 255, 255]), None);
+    }
+}
