@@ -16,6 +16,7 @@ mod operand;
 mod query;
 mod scope;
 mod several;
+mod shared;
 mod write;
 
 use std::borrow::Cow;
@@ -31,6 +32,7 @@ use insert::{Inserted, Rows};
 use several::Gathered;
 
 pub use at_once::AtOnce;
+pub use shared::{ConstantKind, ConstantUse, PlaceOf, Sent, Shared};
 
 use crate::merge::Gathering;
 use crate::rewrite::{Hole, Template, scan};
