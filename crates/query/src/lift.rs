@@ -5,9 +5,15 @@
 //! PostgreSQL's own parse tree, once per shape ([`lift`]): those that are compared with a column or assigned to one, for there a
 //! parameter of the same type means the same. All others belong to the shape: a text shares a plan only if it has them
 //! letter for letter.
+//!
+//! A text about shards is sent as it is: its constants become nothing else. There the analysis of the first text of a shape says which
+//! constants may be others (`Lifting::of_shards`).
+
+use std::ops::Range;
 
 use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{ScalarType, SqlType, Value};
+use ashlar_shard::route::{ConstantKind, ConstantUse};
 use pg_query::protobuf::{self, AExprKind};
 use pg_query::{Node, NodeEnum};
 
@@ -27,10 +33,19 @@ const INT8: u32 = 20;
 /// A statement's text, cut at its constants.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Shape<'a> {
+    /// The text itself.
+    pub sql: &'a str,
     /// The text with a mark for each constant.
     pub key: String,
     /// The constants, in order.
     pub constants: Vec<Constant<'a>>,
+}
+
+impl Shape<'_> {
+    /// Where the constant of this number, from 0, stands in the text.
+    pub(crate) fn place(&self, number: usize) -> Option<Range<usize>> {
+        self.constants.get(number).map(|constant| constant.start..constant.end())
+    }
 }
 
 /// A constant of a text.
@@ -102,7 +117,7 @@ pub fn shape(sql: &str) -> Option<Shape<'_>> {
             return None;
         }
     }
-    Some(Shape { key, constants })
+    Some(Shape { sql, key, constants })
 }
 
 /// The byte behind a quoted token that begins at `at`; a doubled quote belongs to it.
@@ -137,6 +152,8 @@ enum Slot {
     Integer { oid: u32, is_negative: bool },
     /// A string.
     String,
+    /// Of this kind, and sent to a shard as it is written.
+    Sent(ConstantKind),
 }
 
 impl Lifting {
@@ -145,7 +162,17 @@ impl Lifting {
         Self { slots: shape.constants.iter().map(|constant| Slot::Fixed(constant.text.to_owned())).collect() }
     }
 
-    /// Whether a constant became a parameter.
+    /// Constants of texts that are sent to shards. `None`: one of them is of no kind that texts share.
+    pub(crate) fn of_shards(shape: &Shape<'_>, uses: &[ConstantUse]) -> Option<Self> {
+        let slot = |(constant, used): (&Constant<'_>, &ConstantUse)| match used {
+            ConstantUse::Any => ConstantKind::of(constant.text).map(Slot::Sent),
+            ConstantUse::Fixed => Some(Slot::Fixed(constant.text.to_owned())),
+        };
+        let slots = shape.constants.iter().zip(uses).map(slot).collect::<Option<_>>()?;
+        Some(Self { slots })
+    }
+
+    /// Whether a constant may be another one.
     pub fn is_any_lifted(&self) -> bool {
         self.slots.iter().any(|slot| !matches!(slot, Slot::Fixed(_)))
     }
@@ -159,6 +186,8 @@ impl Lifting {
                 Slot::Fixed(_) => return None,
                 Slot::String if constant.is_string() => lifted.push(constant.unquoted()),
                 Slot::String => return None,
+                Slot::Sent(kind) if ConstantKind::of(constant.text) == Some(*kind) => {}
+                Slot::Sent(_) => return None,
                 Slot::Integer { oid, is_negative } => {
                     let digits = signed(constant.text, *is_negative);
                     if oid_of(&digits) != Some(*oid) {

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use ashlar_base::Value;
 use ashlar_base::value::text::{TextStyle, Zone};
+use ashlar_shard::route::Sent;
 use parking_lot::Mutex;
 
 use crate::lift::{Lifting, Shape};
-use crate::statement::Statement;
+use crate::statement::{Kind, Statement};
 
 /// Plans that may stand under one shape, for other constants that were not lifted and other time zones: texts that
 /// differ in so many ways hardly come again.
@@ -20,6 +21,16 @@ const PLANS_OF_SHAPE_MAX: usize = 16;
 
 /// Bytes of an entry beside its plan: key, map slots, age.
 const ENTRY_BYTES: usize = 256;
+
+/// What is kept for a plain statement of some shape.
+pub struct Found {
+    /// The plan of a text of that shape.
+    pub statement: Arc<Statement>,
+    /// The values of the parameters that this text's constants became.
+    pub values: Vec<Value>,
+    /// What one shard is sent for this text, where the plan is about shards: the plan's own text is another one.
+    pub sent: Option<Sent>,
+}
 
 /// The cache.
 pub struct PlanCache {
@@ -65,18 +76,28 @@ impl PlanCache {
         entries.touch(key, place)
     }
 
-    /// The plan of a plain statement of this shape and the values of the parameters that its constants became.
-    pub fn lifted(&self, shape: &Shape<'_>, epoch: u64, style: &TextStyle) -> Option<(Arc<Statement>, Vec<Value>)> {
+    /// The plan for a plain statement, where one of its shape was made that is for it too.
+    pub fn lifted(&self, shape: &Shape<'_>, epoch: u64, style: &TextStyle) -> Option<Found> {
         let mut entries = self.entries.lock();
         let found = entries.by_key.get(shape.key.as_str())?.iter().enumerate().find_map(|(place, entry)| {
             if !entry.is_for(epoch, style.zone) {
                 return None;
             }
             let values = entry.lifting.values(&shape.constants, &entry.statement.parameter_types, style)?;
-            Some((place, values))
+            let shard = match &entry.statement.kind {
+                Kind::Sharded(plan) => Some(plan.shard_of(shape)?),
+                _ => None,
+            };
+            Some((place, values, shard))
         });
-        let (place, values) = found?;
-        Some((entries.touch(&shape.key, place)?, values))
+        let (place, values, shard) = found?;
+        let statement = entries.touch(&shape.key, place)?;
+        drop(entries);
+        let sent = match (&statement.kind, shard) {
+            (Kind::Sharded(plan), Some(shard)) => Some(plan.sent(shape, shard)?),
+            _ => None,
+        };
+        Some(Found { statement, values, sent })
     }
 
     /// Whether a text of this shape was planned and none of its constants could be lifted: nor can another's.

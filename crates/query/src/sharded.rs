@@ -137,3 +137,6 @@ pub fn open(engine: &crate::Engine, fleet: &Arc<Fleet>, recovery: two_phase::Rec
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

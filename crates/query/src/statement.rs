@@ -26,6 +26,7 @@ use crate::grammar::{self, ParsedStatement, position_of_name};
 use crate::identity::Identity;
 use crate::index_plan::IndexPlan;
 use crate::key_plan::{self, KeyPlan, computed};
+use crate::lift::{Lifting, Shape};
 use crate::locking::{self, LockPlan, Planned};
 use crate::select::{self, Planner, SelectPlan};
 use crate::sharded::{ShardedPlan, inserted_into, maintain};
@@ -314,11 +315,24 @@ impl Statement {
     /// # Errors
     /// 0A000 for what neither shards nor the engine can do.
     pub fn plan_sharded(catalog: &Arc<CatalogState>, parsed: &ParsedStatement) -> Result<Option<Self>> {
+        Ok(Self::plan_shared(catalog, parsed, None)?.map(|(planned, _)| planned))
+    }
+
+    /// The same for the text of a shape, and how others of that shape are told to be for its plan; without, where they are not.
+    ///
+    /// # Errors
+    /// As [`Self::plan_sharded`].
+    pub fn plan_shared(
+        catalog: &Arc<CatalogState>,
+        parsed: &ParsedStatement,
+        shape: Option<&Shape<'_>>,
+    ) -> Result<Option<(Self, Option<Lifting>)>> {
         if !catalog.has_sharded() {
             return Ok(None);
         }
-        let Some(plan) = ShardedPlan::new(catalog, parsed)? else { return Ok(None) };
-        Ok(Some(Self {
+        let Some(mut plan) = ShardedPlan::new(catalog, parsed)? else { return Ok(None) };
+        let lifting = shape.and_then(|shape| plan.share(catalog, shape));
+        let planned = Self {
             bytes: STATEMENT_BYTES + 2 * parsed.text.len() + plan.bytes(),
             text: parsed.text.clone(),
             kind: Kind::Sharded(Box::new(plan)),
@@ -328,7 +342,8 @@ impl Statement {
             epoch: catalog.epoch(),
             zone: None,
             asked_by: None,
-        }))
+        };
+        Ok(Some((planned, lifting)))
     }
 
     fn of_key(catalog: &CatalogState, text: &str, plan: KeyPlan) -> Self {

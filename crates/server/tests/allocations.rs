@@ -419,6 +419,37 @@ const KEY_BYTES: f64 = 96.0;
 /// As measured: 9 to 11 allocations of 360 to 490 bytes.
 const VALUE_ALLOCATIONS: f64 = 12.0;
 
+/// Allocations of a text whose shape is known: the text, its shape, and what is sent in its place. A tree alone takes more than these.
+const TEXT_ALLOCATIONS: f64 = 32.0;
+
+/// The same as plain texts, each with constants of its own: only the first of a shape is parsed.
+fn texts_of_one_shard(sql: &mut Sql) {
+    const TIMES: u64 = 1000;
+    type Text = fn(u64) -> String;
+    let texts: [(&str, Text); 5] = [
+        ("SELECT", |id| format!("SELECT name FROM plain WHERE id = {id}")),
+        ("SELECT of a table with another name there", |id| format!("SELECT name FROM renamed WHERE id = {id}")),
+        ("UPDATE", |id| format!("UPDATE renamed SET name = 'name {id}' WHERE id = {id}")),
+        ("DELETE", |id| format!("DELETE FROM plain WHERE id = {id}")),
+        ("INSERT", |id| format!("INSERT INTO plain VALUES ({id}, 'it''s {id}') ON CONFLICT DO NOTHING")),
+    ];
+    for (what, text) in texts {
+        for block in [false, true] {
+            if block {
+                sql.query("BEGIN");
+            }
+            // The first one is parsed, and finds the connection.
+            sql.query(&text(0));
+            let (allocations, bytes) = cost(|| (1..=TIMES).for_each(|id| sql.query(&text(id)))).0.each(TIMES);
+            eprintln!("text of {what}, in a block: {block}: {allocations} allocations, {bytes} bytes");
+            assert!(allocations <= TEXT_ALLOCATIONS, "{what}: {allocations} allocations of {bytes} bytes");
+            if block {
+                sql.query("COMMIT");
+            }
+        }
+    }
+}
+
 /// Statements that one shard answers: Bind, Execute and Sync of what is prepared, on a connection that is there.
 #[test]
 fn prepared_statements_of_one_shard_allocate_nothing() {
@@ -467,6 +498,7 @@ fn prepared_statements_of_one_shard_allocate_nothing() {
         }
         eprintln!("{}", found.join("\n"));
         let more: Vec<&String> = found.iter().filter(|line| !line.ends_with("(0.0, 0.0)")).collect();
+        texts_of_one_shard(&mut sql);
         sql.query("DROP TABLE plain");
         sql.query("DROP TABLE renamed");
         assert!(more.is_empty(), "{more:#?}");

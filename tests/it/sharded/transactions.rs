@@ -63,6 +63,50 @@ fn a_transaction_is_its_shard_s() {
 }
 
 #[test]
+fn texts_that_differ_in_constants_go_where_their_own_lead() {
+    let fleet = Fleet::start(2);
+    let mut client = table(&fleet);
+    let keys = fleet.keys("t");
+    let (a, b) = (keys[0], keys[1]);
+    // Each text is of a shape that the one before has made known.
+    for (key, value) in [(a, "one"), (b, "it''s"), (-1 - a, "minus"), (3_000_000_000 + a, "'';")] {
+        done(&mut client, &format!("INSERT INTO t VALUES ({key}, '{value}')"));
+    }
+    let value =
+        |client: &mut pg::Connection, key: &str| client.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap();
+    for _ in 0..2 {
+        assert_eq!(value(&mut client, &a.to_string()), "one");
+        assert_eq!(value(&mut client, &b.to_string()), "it's");
+        assert_eq!(value(&mut client, &format!("'{b}'")), "it's");
+        assert_eq!(value(&mut client, &format!("{b}.0")), "it's");
+        assert_eq!(value(&mut client, &format!("'{a}'::bigint")), "one");
+        assert_eq!(value(&mut client, &(3_000_000_000 + a).to_string()), "';");
+        assert_eq!(value(&mut client, &format!("-{}", a + 1)), "minus");
+    }
+    // What is wrong with a constant is said of its own text.
+    let error = refused(&mut client, "SELECT v FROM t WHERE k = 'one'");
+    assert!(error.contains("22P02"), "{error}");
+    let error = refused(&mut client, "INSERT INTO t VALUES (99999999999999999999, 'x')");
+    assert!(error.contains("0A000") || error.contains("22003"), "{error}");
+
+    // A transaction that has written to one shard has the other one read by the engine: by the text that is asked.
+    done(&mut client, "BEGIN");
+    done(&mut client, &format!("UPDATE t SET v = 'two' WHERE k = {a}"));
+    assert_eq!(value(&mut client, &a.to_string()), "two");
+    assert_eq!(value(&mut client, &b.to_string()), "it's");
+    done(&mut client, &format!("UPDATE t SET v = 'three' WHERE k = {b}"));
+    assert_eq!(value(&mut client, &b.to_string()), "three");
+    done(&mut client, "ROLLBACK");
+    assert_eq!(value(&mut client, &a.to_string()), "one");
+    assert_eq!(value(&mut client, &b.to_string()), "it's");
+
+    // Another catalog, other ways.
+    done(&mut client, "DROP TABLE t");
+    assert!(refused(&mut client, &format!("SELECT v FROM t WHERE k = {a}")).contains("42P01"));
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn two_homes_do_not_mix() {
     let fleet = Fleet::start(1);
     let mut client = table(&fleet);

@@ -29,8 +29,7 @@ fn keep_shape(engine: &Engine, cache: &PlanCache, sql: &str) -> bool {
 
 fn found(engine: &Engine, cache: &PlanCache, sql: &str) -> Option<Vec<Value>> {
     let shape = lift::shape(sql).unwrap();
-    let (_, values) = cache.lifted(&shape, engine.catalog().epoch(), &TextStyle::default())?;
-    Some(values)
+    Some(cache.lifted(&shape, engine.catalog().epoch(), &TextStyle::default())?.values)
 }
 
 #[test]

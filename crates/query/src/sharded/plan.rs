@@ -1,11 +1,13 @@
 //! Statements about sharded tables: what is known of them before the values of their parameters are.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
 use ashlar_shard::backend::{Described, DescribedColumn};
-use ashlar_shard::route::{self, Decision, Merge, Request, Route};
+use ashlar_shard::route::{self, Decision, Merge, Request, Route, Sent, Shared};
 use ashlar_shard::routes::{Counters, RouteKind, Routes};
+use ashlar_shard::rules::ShardId;
 use pg_query::NodeEnum;
 
 use super::Names;
@@ -13,6 +15,7 @@ use crate::catalog::CatalogState;
 use crate::columns::Column;
 use crate::engine::Engine;
 use crate::grammar::ParsedStatement;
+use crate::lift::{self, Lifting};
 use crate::statement::Statement;
 
 /// What a shard says of a statement before it runs: the types of its parameters, and its columns if it has any.
@@ -30,6 +33,8 @@ pub struct ShardedPlan {
     gathered: OnceLock<Vec<u32>>,
     /// By kind of route: what it has cost.
     counters: [OnceLock<Arc<Counters>>; RouteKind::ALL.len()],
+    /// What other texts of its shape have in common with it, where they are not parsed.
+    shared: Option<Box<Shared>>,
     parsed: ParsedStatement,
 }
 
@@ -69,7 +74,28 @@ impl ShardedPlan {
         }
         let (described, by_engine, gathered) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let counters = [const { OnceLock::new() }; RouteKind::ALL.len()];
-        Ok(Some(Self { route, described, by_engine, gathered, counters, parsed: parsed.clone() }))
+        let (shared, parsed) = (None, parsed.clone());
+        Ok(Some(Self { route, described, by_engine, gathered, counters, shared, parsed }))
+    }
+
+    /// Lets other texts of its shape be sent to their shards without being parsed; `None`: they have to be.
+    pub(crate) fn share(&mut self, catalog: &CatalogState, shape: &lift::Shape<'_>) -> Option<Lifting> {
+        let source = route::Source { text: &self.parsed.text, offset: self.parsed.offset, node: &self.parsed.node };
+        let places: Vec<Range<usize>> = (0..shape.constants.len()).filter_map(|number| shape.place(number)).collect();
+        let (shared, uses) = self.route.share(&source, shape.sql, &places, &Names(catalog))?;
+        let lifting = Lifting::of_shards(shape, &uses)?;
+        self.shared = Some(Box::new(shared));
+        Some(lifting)
+    }
+
+    /// The one shard that carries out another text of its shape; `None`: that text has to be parsed.
+    pub(crate) fn shard_of(&self, shape: &lift::Shape<'_>) -> Option<ShardId> {
+        self.shared.as_ref()?.shard(shape.sql, &|number| shape.place(number))
+    }
+
+    /// What that shard is sent.
+    pub(crate) fn sent(&self, shape: &lift::Shape<'_>, shard: ShardId) -> Option<Sent> {
+        self.shared.as_ref()?.sent(shape.sql, &|number| shape.place(number), shard)
     }
 
     /// Whether the engine computes the rows of this INSERT, and divides them, where shards have no way to.
@@ -145,7 +171,7 @@ impl ShardedPlan {
 
     /// Bytes that it holds, as estimated.
     pub(crate) fn bytes(&self) -> usize {
-        self.route.bytes() + 4 * self.parsed.text.len()
+        self.route.bytes() + 4 * self.parsed.text.len() + self.shared.as_ref().map_or(0, |shared| shared.bytes())
     }
 }
 

@@ -32,6 +32,11 @@ impl Template {
         Self { holes }
     }
 
+    /// Its holes, in ascending order.
+    pub(crate) fn holes(&self) -> &[Hole] {
+        &self.holes
+    }
+
     /// Whether a hole takes a value below this one.
     pub(crate) fn has_below(&self, value: usize) -> bool {
         self.holes.iter().any(|hole| hole.value < value)

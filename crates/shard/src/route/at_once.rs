@@ -24,6 +24,19 @@ pub struct AtOnce<'r> {
 impl Route {
     /// Where an execution goes, if that is plain. `None`: [`Route::decide`] says it, or what is wrong.
     pub fn at_once(&self, request: &Request<'_>) -> Option<AtOnce<'_>> {
+        let (server, shard) = self.only(request)?;
+        if self.texts.is_empty() {
+            return Some(AtOnce { server, shard, text: &self.text, is_as_sent: true });
+        }
+        let text = self.texts[shard.index()].get_or_init(|| {
+            let spot = Spot { server, shards: vec![shard], is_one_of_several: false };
+            self.statement(&spot).text.into()
+        });
+        Some(AtOnce { server, shard, text, is_as_sent: **text == *self.text })
+    }
+
+    /// The one shard that carries an execution out, if that is plain, and its server.
+    pub(super) fn only(&self, request: &Request<'_>) -> Option<(&Arc<str>, ShardId)> {
         let [rule] = &self.groups[..] else { return None };
         let is_copied = self.kind != Kind::Select && self.occurrences[0].rule.placement() == Placement::Broadcast;
         if self.objection.is_some() || is_copied {
@@ -54,16 +67,6 @@ impl Route {
             table.rule.placement() == Placement::Sharded
                 || table.rule.shards().iter().any(|shard| shard.server == *server)
         };
-        if !self.occurrences.iter().all(is_there) {
-            return None;
-        }
-        if self.texts.is_empty() {
-            return Some(AtOnce { server, shard, text: &self.text, is_as_sent: true });
-        }
-        let text = self.texts[shard.index()].get_or_init(|| {
-            let spot = Spot { server, shards: vec![shard], is_one_of_several: false };
-            self.statement(&spot).text.into()
-        });
-        Some(AtOnce { server, shard, text, is_as_sent: **text == *self.text })
+        self.occurrences.iter().all(is_there).then_some((server, shard))
     }
 }

@@ -285,7 +285,7 @@ impl Route {
     }
 
     /// What goes into a hole of the template; `None` where the text stays.
-    fn value(&self, value: usize, spot: &Spot<'_>) -> Option<String> {
+    pub(super) fn value(&self, value: usize, spot: &Spot<'_>) -> Option<String> {
         match value.checked_sub(self.occurrences.len()) {
             None => self.physical(value, spot),
             Some(list) if spot.is_one_of_several => self.own_items(&self.lists[list], spot),

@@ -16,6 +16,7 @@ mod operand;
 mod query;
 mod scope;
 mod several;
+mod shared;
 mod spread;
 mod write;
 
@@ -32,6 +33,7 @@ use insert::{Inserted, Rows};
 use several::Gathered;
 
 pub use at_once::AtOnce;
+pub use shared::{ConstantKind, ConstantUse, PlaceOf, Sent, Shared};
 pub use spread::Spread;
 
 use crate::merge::Gathering;

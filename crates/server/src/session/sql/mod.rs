@@ -38,6 +38,7 @@ use ashlar_store::Reservation;
 use tokio::time::Instant;
 
 use self::limit::in_time;
+use self::plans::Planned;
 pub use self::plans::SimpleStatement;
 use self::portal::{Portal, Portals, Progress, Source};
 use self::settings::Settings;
@@ -311,19 +312,21 @@ impl SqlSession {
         let executed = {
             // Pinned where it is: who waits for it would copy it.
             let work = pin!(async {
-                let (planned, values) = self.plan_simple(statement).await?;
+                let Planned { statement: planned, values, sent } = self.plan_simple(statement).await?;
                 if watch.is_some() {
-                    ran = Some(Arc::clone(&planned));
+                    ran = Some((Arc::clone(&planned), sent.clone()));
                 }
                 if values.len() < planned.parameter_types.len() {
                     return Err(Error::new(ErrorCode::UndefinedParameter, "there is no parameter $1"));
                 }
                 let mut portal = Portal::new(planned, values, Vec::new().into());
+                portal.sent = sent;
                 self.run(&mut portal, 0, sink, true).await
             });
             in_time(deadline, cancel, work).await
         };
-        self.tell_slow(watch, ran.as_deref(), executed.is_ok());
+        let ran = ran.as_ref().map(|(planned, sent)| (&**planned, sent.as_ref().map(|sent| sent.text.as_str())));
+        self.tell_slow(watch, ran, executed.is_ok());
         self.done(executed)
     }
 
@@ -517,7 +520,7 @@ impl SqlSession {
             });
             in_time(deadline, cancel, work).await
         };
-        self.tell_slow(watch, portal.statement.as_deref(), executed.is_ok());
+        self.tell_slow(watch, portal.statement.as_deref().map(|planned| (planned, None)), executed.is_ok());
         let executed = self.done(executed);
         // What is refused because the block has failed has not failed itself.
         if executed.is_err() && self.block != Block::Failed {

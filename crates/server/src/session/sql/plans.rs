@@ -6,10 +6,12 @@
 use std::sync::Arc;
 
 use ashlar_base::scope::{Name, scope};
-use ashlar_base::{Result, Value};
+use ashlar_base::{Error, Result, Value};
 use ashlar_query::grammar::{self, ParsedStatement};
 use ashlar_query::lift::{self, Lifting, Shape};
+use ashlar_query::plan_cache::Found;
 use ashlar_query::statement::Kind;
+use ashlar_shard::route::Sent;
 
 use super::SqlSession;
 use super::limit::in_time;
@@ -31,8 +33,24 @@ pub(super) enum Stage {
     /// It passed the grammar gate; planning comes when its turn comes. With the whole query string where it is the
     /// only one in it.
     Parsed(Arc<ParsedStatement>, Option<String>),
-    /// A plan for texts of its shape was found, with the values of its constants.
-    Planned(Arc<ashlar_query::Statement>, Vec<Value>),
+    /// A plan for texts of its shape was found.
+    Planned(Planned),
+}
+
+/// A plan, and what it is run with.
+#[derive(Clone)]
+pub(super) struct Planned {
+    pub(super) statement: Arc<ashlar_query::Statement>,
+    /// Of the parameters that constants became.
+    pub(super) values: Vec<Value>,
+    /// What one shard is sent in place of the plan's own text.
+    pub(super) sent: Option<Arc<Sent>>,
+}
+
+impl Planned {
+    fn new(statement: Arc<ashlar_query::Statement>, values: Vec<Value>) -> Self {
+        Self { statement, values, sent: None }
+    }
 }
 
 impl SqlSession {
@@ -44,10 +62,12 @@ impl SqlSession {
         self.portals.remove("");
         self.prepared.remove("");
         if let Some(shape) = shape_of(sql)
-            && let Some((planned, values)) = self.shared.engine.cache().lifted(&shape, self.epoch(), self.style())
+            && let Some(found) = self.shared.engine.cache().lifted(&shape, self.epoch(), self.style())
         {
             (self.alone, self.in_string) = (true, false);
-            return Ok(vec![Arc::new(SimpleStatement(Stage::Planned(planned, values)))]);
+            let Found { statement, values, sent } = found;
+            let planned = Planned { statement, values, sent: sent.map(Arc::new) };
+            return Ok(vec![Arc::new(SimpleStatement(Stage::Planned(planned)))]);
         }
         self.check_cancel()?;
         let deadline = self.arrive();
@@ -76,38 +96,51 @@ impl SqlSession {
         }
     }
 
-    /// The plan of a statement of a simple query, and the values of the parameters that its constants became.
+    /// The plan of a statement of a simple query.
     ///
     /// # Errors
     /// What planning finds.
-    pub(super) async fn plan_simple(
-        &mut self,
-        statement: &SimpleStatement,
-    ) -> Result<(Arc<ashlar_query::Statement>, Vec<Value>)> {
+    pub(super) async fn plan_simple(&mut self, statement: &SimpleStatement) -> Result<Planned> {
         match &statement.0 {
             Stage::Parsed(parsed, _) => self.check_block(parsed.ends_failed_block())?,
             Stage::Planned(..) => self.check_block(false)?,
         }
-        match &statement.0 {
-            Stage::Planned(planned, values) => Ok((Arc::clone(planned), values.clone())),
-            Stage::Parsed(parsed, Some(sql)) if parsed.is_plan_kept() => match shape_of(sql) {
-                Some(shape) => self.plan_shape(sql, &shape, parsed).await,
-                None => Ok((self.plan_now(parsed, &[]).await?, Vec::new())),
-            },
-            Stage::Parsed(parsed, _) => Ok((self.plan_now(parsed, &[]).await?, Vec::new())),
+        let parsed = match &statement.0 {
+            Stage::Planned(planned) if !self.is_for_engine(planned) => return Ok(planned.clone()),
+            // What was found is of another text, which the engine must not be given.
+            Stage::Planned(planned) => {
+                let text = planned.sent.as_ref().map_or("", |sent| sent.text.as_str());
+                let parsed = grammar::only_one(Box::pin(self.parse(text)).await?)?;
+                Arc::new(parsed.ok_or_else(|| Error::internal("a text without a statement was planned"))?)
+            }
+            Stage::Parsed(parsed, sql) => {
+                let shape = sql.as_deref().filter(|_| parsed.is_plan_kept()).and_then(shape_of);
+                if let Some(shape) = shape {
+                    return self.plan_shape(shape.sql, &shape, parsed).await;
+                }
+                Arc::clone(parsed)
+            }
+        };
+        Ok(Planned::new(self.plan_now(&parsed, &[]).await?, Vec::new()))
+    }
+
+    /// Whether what was found for a text about one shard is the engine's to read all the same.
+    fn is_for_engine(&self, planned: &Planned) -> bool {
+        match (&planned.statement.kind, &planned.sent) {
+            (Kind::Sharded(plan), Some(sent)) => self.is_read_elsewhere(plan, &sent.server),
+            _ => false,
         }
     }
 
     /// Plans a text for all texts of its shape where that means the same, else for itself.
-    async fn plan_shape(
-        &mut self,
-        sql: &str,
-        shape: &Shape<'_>,
-        parsed: &Arc<ParsedStatement>,
-    ) -> Result<(Arc<ashlar_query::Statement>, Vec<Value>)> {
-        // A shard is sent the text as it is: there is nothing to lift, and the plan of one text is of no use to another.
-        if let Some(planned) = ashlar_query::Statement::plan_sharded(&self.catalog(), parsed)? {
-            return Ok((Arc::new(planned), Vec::new()));
+    async fn plan_shape(&mut self, sql: &str, shape: &Shape<'_>, parsed: &Arc<ParsedStatement>) -> Result<Planned> {
+        // A shard is sent the text as it is: nothing becomes a parameter, and others of the shape need not be looked at any more.
+        if let Some((planned, lifting)) = ashlar_query::Statement::plan_shared(&self.catalog(), parsed, Some(shape))? {
+            let planned = Arc::new(planned);
+            if let Some(lifting) = lifting {
+                self.keep(&shape.key, lifting, &planned);
+            }
+            return Ok(Planned::new(planned, Vec::new()));
         }
         let engine = Arc::clone(&self.shared.engine);
         if !engine.cache().is_fixed(shape, self.epoch(), self.style().zone)
@@ -117,11 +150,11 @@ impl SqlSession {
             && let Some(values) = lifted.lifting.values(&shape.constants, &planned.parameter_types, self.style())
         {
             self.keep(&shape.key, lifted.lifting, &planned);
-            return Ok((planned, values));
+            return Ok(Planned::new(planned, values));
         }
         let planned = self.plan_now(parsed, &[]).await?;
         self.keep(&shape.key, Lifting::none(shape), &planned);
-        Ok((planned, Vec::new()))
+        Ok(Planned::new(planned, Vec::new()))
     }
 
     /// The plan of a statement that comes with parameters: Parse, PREPARE, DECLARE. `None` for an empty one.

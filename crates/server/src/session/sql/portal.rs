@@ -8,6 +8,7 @@ use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::Column;
 use ashlar_query::select::SelectPlan;
 use ashlar_query::statement::{Kind, SessionCommand};
+use ashlar_shard::route::Sent;
 use ashlar_store::Reservation;
 
 use super::rows::RowSource;
@@ -20,6 +21,8 @@ pub(super) struct Portal {
     pub(super) parameters: Vec<Value>,
     /// The same as the client sent them, where a shard reads them.
     pub(super) raw: Option<RawParameters>,
+    /// What one shard is sent, where the statement's own text is another one of its shape.
+    pub(super) sent: Option<Arc<Sent>>,
     /// Pays for parameters that are long.
     pub(super) held: Option<Reservation>,
     /// One per result column.
@@ -135,6 +138,7 @@ impl Portal {
             statement: Some(statement),
             parameters,
             raw: None,
+            sent: None,
             held: None,
             formats,
             source: None,
@@ -149,6 +153,7 @@ impl Portal {
             statement: None,
             parameters: Vec::new(),
             raw: None,
+            sent: None,
             held: None,
             formats: Vec::new().into(),
             source: None,

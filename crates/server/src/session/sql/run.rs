@@ -48,7 +48,12 @@ impl SqlSession {
             Progress::Done => return Err(Error::internal("a portal that is done was run again")),
         }
         if let Kind::Sharded(plan) = &statement.kind {
-            if !describe && let Some(queued) = self.queue_at_once(portal, plan, rows_max) {
+            let queued = match &portal.sent {
+                Some(sent) => self.queue_text(sent, plan),
+                None if describe => None,
+                None => self.queue_at_once(portal, plan, rows_max),
+            };
+            if let Some(queued) = queued {
                 return self.answer_at_once(portal, plan, queued, sink).await;
             }
             return Box::pin(self.run_sharded(portal, &statement, rows_max, sink, describe)).await;

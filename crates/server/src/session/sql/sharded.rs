@@ -187,6 +187,13 @@ impl SqlSession {
         }
     }
 
+    /// Whether a statement of one shard is read by the engine, over other connections: the transaction's own are to other servers,
+    /// and need not be more for that.
+    pub(super) fn is_read_elsewhere(&self, plan: &ShardedPlan, server: &str) -> bool {
+        let is_known = || self.remotes.iter().any(|remote| *remote.server == *server);
+        !plan.route.is_write() && !self.remotes.is_empty() && !is_known()
+    }
+
     fn fleet(&self) -> Result<Arc<Fleet>> {
         self.shared.engine.catalog().fleet().cloned()
     }
@@ -368,7 +375,11 @@ impl SqlSession {
             style: *self.style(),
             generate: Some(&make),
         };
-        let decision = plan.route.decide(&request);
+        let sent = portal.sent.take();
+        let decision = match &sent {
+            Some(sent) => Ok(Decision::Forward(sent.forward())),
+            None => plan.route.decide(&request),
+        };
         if let Err(error) = &decision
             && plan.is_computed_here(error)
         {
@@ -380,14 +391,15 @@ impl SqlSession {
         let is_known = |server: &str| self.remotes.iter().any(|remote| *remote.server == *server);
         let forward = match &decision {
             Decision::Forward(forward) if is_one_shard(&decision) => {
-                // Other connections read what the transaction's own do not have to.
-                let is_elsewhere = !self.remotes.is_empty() && !is_known(forward.statements[0].server);
-                Some(forward).filter(|_| is_write || !is_elsewhere)
+                Some(forward).filter(|forward| !self.is_read_elsewhere(plan, forward.statements[0].server))
             }
             Decision::Forward(forward) if is_write => Some(forward),
             _ => None,
         };
         let Some(forward) = forward else {
+            if sent.is_some() {
+                return Err(Error::internal("the plan of another text was to be run by the engine"));
+            }
             if is_write {
                 return Err(Error::unsupported("locking rows of several shards is not supported")
                     .with_hint("Name the sharding key, so that one shard has all of the rows."));

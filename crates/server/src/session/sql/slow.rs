@@ -20,9 +20,14 @@ impl SqlSession {
         Some((limit, clock::monotonic()))
     }
 
-    /// Tells of a statement that has taken too long.
-    pub(super) fn tell_slow(&self, watch: Option<(u64, Instant)>, statement: Option<&Statement>, is_ok: bool) {
-        let (Some((limit, started)), Some(statement)) = (watch, statement) else { return };
+    /// Tells of a statement that has taken too long: by its plan, and by its text where that is not the plan's.
+    pub(super) fn tell_slow(
+        &self,
+        watch: Option<(u64, Instant)>,
+        statement: Option<(&Statement, Option<&str>)>,
+        is_ok: bool,
+    ) {
+        let (Some((limit, started)), Some((statement, own))) = (watch, statement) else { return };
         let took = clock::monotonic().duration_since(started);
         if took.as_millis() < u128::from(limit) {
             return;
@@ -30,7 +35,10 @@ impl SqlSession {
         let text = match &statement.kind {
             // There may be a password in it.
             Kind::Ddl(Ddl::Server(_)) => "a statement about servers",
-            _ => &statement.text[..statement.text.floor_char_boundary(TEXT_BYTES_MAX)],
+            _ => {
+                let text = own.unwrap_or(&statement.text);
+                &text[..text.floor_char_boundary(TEXT_BYTES_MAX)]
+            }
         };
         let route = self.route.map_or("here", |route| route.name());
         tracing::info!(

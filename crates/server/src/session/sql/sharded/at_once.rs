@@ -3,6 +3,7 @@
 //! Called by `run` before anything else is tried. What it takes from Bind to the command tag is there from the time before: nothing
 //! is allocated, which `tests/allocations.rs` of this crate holds it to. It refuses nothing: what is not plain goes the way of all others.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use ashlar_base::{Result, clock};
@@ -10,7 +11,7 @@ use ashlar_protocol::pg::ValueFormat;
 use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::transaction::Isolation;
 use ashlar_shard::pool::Lease;
-use ashlar_shard::route::{Parameter, Parameters, Request};
+use ashlar_shard::route::{Parameter, Parameters, Request, Sent};
 use ashlar_shard::routes::RouteKind;
 
 use super::{Executed, Forwarding, Portal, RawParameters, RowSink, SqlSession, ended_as, placed};
@@ -61,9 +62,7 @@ impl SqlSession {
         plan: &ShardedPlan,
         rows_max: usize,
     ) -> Option<Queued> {
-        // Replicas are chosen among, and connections that a session keeps are its own.
-        let is_chosen = self.settings.reads_replicas || self.settings.keeps_connections || self.keep.is_some();
-        if rows_max > 0 || is_chosen || self.isolation() == Isolation::RepeatableRead {
+        if rows_max > 0 || !self.is_plain() {
             return None;
         }
         let raw = portal.raw.as_ref()?;
@@ -72,25 +71,49 @@ impl SqlSession {
         let given = Given { raw, types };
         let one = plan.route.at_once(&Request { parameters: &given, style: *self.style(), ..Request::default() })?;
         let is_write = plan.route.is_write();
-        let mut on = if self.is_direct() {
-            let (fleet, pool) = self.pool().ok()?;
-            On::Lent(fleet.lend_idle(&pool, one.server, &self.role, &self.settings.of_shards)?)
-        } else {
-            let place = self.remotes.iter().position(|remote| remote.server == *one.server)?;
-            if self.remotes[place].lease.is_broken() || is_write && self.check_remote_write().is_err() {
-                return None;
-            }
-            On::Transaction(place)
-        };
-        let lease = match &mut on {
-            On::Lent(lease) => lease,
-            On::Transaction(place) => &mut self.remotes[*place].lease,
-        };
+        let mut on = self.connection(one.server, is_write)?;
         let declared = portal.source.as_ref().map_or(&[][..], |source| &source.declared);
+        let lease = self.lease_of(&mut on);
         lease.queue_execute((one.text, true), declared, "", raw.iter(), &portal.formats, 0);
         let queued = Queued { on, is_write, is_as_sent: one.is_as_sent, started };
         self.spare = portal.raw.take().map(RawParameters::emptied);
         Some(queued)
+    }
+
+    /// The same for a text of the simple protocol whose shard is known without its having been parsed.
+    pub(in crate::session::sql) fn queue_text(&mut self, sent: &Sent, plan: &ShardedPlan) -> Option<Queued> {
+        if !self.is_plain() {
+            return None;
+        }
+        let (started, is_write) = (clock::monotonic(), plan.route.is_write());
+        let mut on = self.connection(&sent.server, is_write)?;
+        self.lease_of(&mut on).queue_query(sent.written());
+        Some(Queued { on, is_write, is_as_sent: sent.is_as_sent(), started })
+    }
+
+    /// Whether the session takes its connections as they come.
+    fn is_plain(&self) -> bool {
+        // Replicas are chosen among, and connections that a session keeps are its own.
+        let is_chosen = self.settings.reads_replicas || self.settings.keeps_connections || self.keep.is_some();
+        !is_chosen && self.isolation() != Isolation::RepeatableRead
+    }
+
+    /// A connection to a server that is there and may be used.
+    fn connection(&mut self, server: &Arc<str>, is_write: bool) -> Option<On> {
+        if self.is_direct() {
+            let (fleet, pool) = self.pool().ok()?;
+            return Some(On::Lent(fleet.lend_idle(&pool, server, &self.role, &self.settings.of_shards)?));
+        }
+        let place = self.remotes.iter().position(|remote| remote.server == *server)?;
+        let is_usable = !self.remotes[place].lease.is_broken() && (!is_write || self.check_remote_write().is_ok());
+        is_usable.then_some(On::Transaction(place))
+    }
+
+    fn lease_of<'l>(&'l mut self, on: &'l mut On) -> &'l mut Lease {
+        match on {
+            On::Lent(lease) => lease,
+            On::Transaction(place) => &mut self.remotes[*place].lease,
+        }
     }
 
     /// Waits for the answer to what is queued, and passes it on.
