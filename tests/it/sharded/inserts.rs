@@ -374,6 +374,20 @@ fn explain_says_who_reads_and_how_rows_are_divided() {
 }
 
 #[test]
+fn explaining_a_prepared_insert_changes_nothing_about_how_it_is_run() {
+    let (fleet, mut client) = two();
+    done(&mut client, "INSERT INTO t VALUES (1, 'one'), (2, 'two')");
+    done(&mut client, "PREPARE q (bigint, text) AS INSERT INTO t SELECT k + $1, $2 FROM t WHERE k < 3");
+    let error = refused(&mut client, "EXPLAIN EXECUTE q (10, 'x')");
+    assert!(error.contains("0A000") && error.contains("parameters"), "{error}");
+    done(&mut client, "EXECUTE q (10, 'x')");
+    done(&mut client, "EXECUTE q (20, NULL)");
+    let all = "SELECT string_agg(k || coalesce(v, '-'), ',' ORDER BY k) FROM t";
+    assert_eq!(client.value(all).unwrap(), "1one,2two,11x,12x,21-,22-");
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn tables_with_other_names_on_the_shards_get_their_rows() {
     let fleet = Fleet::start(2);
     let mut client = fleet.client();

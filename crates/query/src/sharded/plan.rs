@@ -24,8 +24,9 @@ pub struct ShardedPlan {
     pub route: Route,
     /// What one of its shards says that it looks like; asked for once.
     described: OnceLock<Shape>,
-    /// The same statement as the engine runs it, where more than one shard has to be asked: made when that is so.
-    by_engine: OnceLock<Arc<Statement>>,
+    /// The same statement as the engine runs it, where more than one shard has to be asked: made when that is so, for parameters of
+    /// these types.
+    by_engine: OnceLock<(Box<[u32]>, Arc<Statement>)>,
     /// Types of the columns that a shard answers with where rows are put together: with those that the client does not see.
     gathered: OnceLock<Vec<u32>>,
     /// By kind of route: what it has cost.
@@ -108,8 +109,9 @@ impl ShardedPlan {
     /// # Errors
     /// What planning finds.
     pub fn by_engine(&self, engine: &Engine, catalog: &Arc<CatalogState>, types: &[u32]) -> Result<Arc<Statement>> {
-        // What was planned in another time zone may mean other times.
-        if let Some(planned) = self.by_engine.get()
+        // What was planned in another time zone may mean other times, and with other types of parameters, other operators.
+        if let Some((declared, planned)) = self.by_engine.get()
+            && **declared == *types
             && planned.zone.is_none_or(|zone| zone == engine.zone())
         {
             return Ok(Arc::clone(planned));
@@ -117,7 +119,7 @@ impl ShardedPlan {
         let planned = Arc::new(Statement::plan_by_engine(engine, catalog, &self.parsed, types)?);
         // What tells of its session is for that session.
         if planned.asked_by.is_none() {
-            let _ = self.by_engine.set(Arc::clone(&planned));
+            let _ = self.by_engine.set((types.into(), Arc::clone(&planned)));
         }
         Ok(planned)
     }
