@@ -148,6 +148,12 @@ fn rows_that_are_computed_here_are_sent_with_what_stands_behind_them() {
     );
     let spread = world.spread("INSERT INTO a AS z SELECT id, 1, name FROM local").unwrap();
     assert!(!spread.has_tail() && !spread.is_whole() && spread.alias() == "z");
+    let spread = world.spread("INSERT INTO h (k) OVERRIDING SYSTEM VALUE SELECT k + 1 FROM h RETURNING k").unwrap();
+    let tail = spread.tail(|number| Ok(format!("<{number}>"))).unwrap();
+    assert_eq!(
+        spread.text(&table.rule.shards()[0], &[0], "('1')", &tail),
+        "INSERT INTO \"public\".\"h_0\" AS \"h\" (\"k\") OVERRIDING SYSTEM VALUE VALUES ('1') RETURNING k"
+    );
     for sql in [
         "INSERT INTO a SELECT x, x, t FROM c RETURNING (SELECT max(y) FROM b)",
         "INSERT INTO a SELECT x, x, t FROM c RETURNING (SELECT max(id) FROM local)",
