@@ -299,10 +299,26 @@ fn rows_beyond_what_one_statement_takes_follow_in_others() {
 }
 
 #[test]
-fn long_parameters_behind_the_rows_are_charged_and_forgotten() {
+fn rows_with_parameters_come_from_servers_that_have_another_table_only() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    for (name, server) in [("here", "s0"), ("there", "s1")] {
+        let with = format!("USING sharded WITH (servers = '{server}', single)");
+        done(&mut client, &format!("CREATE TABLE {name} (k bigint PRIMARY KEY, v text) {with}"));
+    }
+    done(&mut client, "INSERT INTO there VALUES (1, 'one'), (2, 'two')");
+    let sql = "INSERT INTO here SELECT k + $1, v FROM there WHERE k < $2";
+    assert_eq!(bound(&mut client, sql, &["10", "2"]).unwrap().1, "INSERT 0 1");
+    assert_eq!(bound(&mut client, sql, &["20", "3"]).unwrap().1, "INSERT 0 2");
+    assert_eq!(client.value("SELECT sum(k) FROM here").unwrap(), "54");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn long_parameters_behind_the_rows_reach_their_shards() {
     let (fleet, mut client) = two();
     let long = "'\\".repeat(100_000);
-    let sql = "INSERT INTO t SELECT k, v FROM g ON CONFLICT (k) DO UPDATE SET v = $1 RETURNING length(v)";
+    let sql = "INSERT INTO t SELECT k, v FROM g ON CONFLICT (k) DO UPDATE SET v = $1 RETURNING k";
     for _ in 0..2 {
         let (rows, tag) = bound(&mut client, sql, &[&long]).unwrap();
         assert_eq!((rows.len(), tag.as_str()), (4, "INSERT 0 4"));

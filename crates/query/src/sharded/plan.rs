@@ -53,6 +53,10 @@ impl ShardedPlan {
             Err(error) if is_computed_here(parsed, &error) => return Ok(None),
             Err(error) => return Err(error),
         };
+        // Nobody could say what it looks like, and whatever its parameters are no shard has all that it reads.
+        if matches!(parsed.node, NodeEnum::InsertStmt(_)) && !route.has_sample() {
+            return Ok(None);
+        }
         // Without a parameter nothing is left to be known.
         if !parsed.text.contains('$') && !route.is_write() {
             let decision = route.decide(&Request::default())?;

@@ -38,7 +38,7 @@ impl Tables for World {
 impl World {
     /// `a`, `b` and `c` by an integer modulo three shards; `p` by two columns; `r` by ranges; `l` by a list of texts; `h` by
     /// hash, with four tables on two servers; `all` on every server, and `stamped` with a default that each of them computes; `one` on one; `made` with
-    /// generated keys.
+    /// generated keys; `far` on other servers.
     pub(crate) fn new() -> Self {
         use ScalarType::{Date, Int4, Int8, Text, Uuid};
         let mut world = Self(Vec::new());
@@ -68,6 +68,7 @@ impl World {
             hash(&["id"]),
             &[three, ("algorithm", "mod"), ("key_generator", "snowflake"), ("generated_column", "id")],
         );
+        world.add("far", columns, hash(&["k"]), &[("servers", "s3,s4"), ("algorithm", "mod")]);
         world.add("u", &[("g", Uuid), ("x", Int4)], hash(&["g"]), &[three]);
         world
     }

@@ -189,3 +189,13 @@ fn a_sample_keeps_all_parameters() {
     let route = world.route("SELECT * FROM one, \"all\", a WHERE a.k = $1").unwrap().unwrap();
     assert_eq!(route.sample().server, "s1");
 }
+
+#[test]
+fn a_statement_about_tables_of_different_servers_has_no_sample() {
+    let world = World::new();
+    let has_sample = |sql: &str| world.route(sql).unwrap().unwrap().has_sample();
+    assert!(has_sample("INSERT INTO a SELECT k + $1, x, t FROM h"));
+    assert!(has_sample("INSERT INTO h SELECT id + $1, 1, name FROM one"));
+    assert!(!has_sample("INSERT INTO a SELECT k + $1, x, t FROM far"));
+    assert!(!has_sample("INSERT INTO far SELECT id + $1, 1, name FROM one"));
+}
