@@ -489,7 +489,7 @@ fn written_bytes_max(value: &Value) -> usize {
         Value::Text(text) => 2 * text.len(),
         Value::Bytea(bytes) => 2 * bytes.len(),
         // Those are quoted once more among others.
-        Value::Array(values) => values.iter().map(|value| 2 * written_bytes_max(value)).sum(),
+        Value::Array(values) => values.iter().map(|value| 2 * written_bytes_max(value)).sum::<usize>(),
         _ => 0,
     };
     WRITTEN_BYTES + own
@@ -528,6 +528,7 @@ mod tests {
         for (sql_type, value, expected) in all {
             let (mut scratch, mut out) = (Vec::new(), Vec::new());
             write_literal(sql_type, &value, &mut scratch, &mut out);
+            assert!(out.len() <= written_bytes_max(&value));
             assert_eq!(String::from_utf8(out).unwrap(), expected);
         }
     }

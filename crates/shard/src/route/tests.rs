@@ -37,8 +37,8 @@ impl Tables for World {
 
 impl World {
     /// `a`, `b` and `c` by an integer modulo three shards; `p` by two columns; `r` by ranges; `l` by a list of texts; `h` by
-    /// hash, with four tables on two servers; `all` on every server, and `stamped` with a default that each of them computes; `one` on one; `made` with
-    /// generated keys; `far` on other servers.
+    /// hash, with four tables on two servers; `all` on every server, and `stamped` with a default that each of them computes;
+    /// `one` on one; `made` with generated keys; `far` on other servers.
     pub(crate) fn new() -> Self {
         use ScalarType::{Date, Int4, Int8, Text, Uuid};
         let mut world = Self(Vec::new());
@@ -60,7 +60,7 @@ impl World {
         );
         world.add("h", columns, hash(&["k"]), &[("servers", "s0,s1"), ("shards", "4"), ("algorithm", "mod")]);
         world.add("all", &[("id", Int4), ("name", Text)], None, &[three, ("broadcast", "true")]);
-        world.add("stamped", &[("id", Int4), ("at", Text), ("name", Text)], None, &[three, ("broadcast", "true")]);
+        world.add("stamped", &[("id", Int4), ("made_at", Text), ("name", Text)], None, &[three, ("broadcast", "true")]);
         world.add("one", &[("id", Int4), ("name", Text)], None, &[("servers", "s1"), ("single", "true")]);
         world.add(
             "made",

@@ -88,23 +88,23 @@ fn all_copies_of_a_broadcast_table_change_alike() {
 #[test]
 fn a_default_that_each_server_computes_is_given_to_no_copy() {
     check(&[
-        ("UPDATE stamped SET at = DEFAULT", "0A000: cannot change all copies of table \"stamped\" alike..."),
+        ("UPDATE stamped SET made_at = DEFAULT", "0A000: cannot change all copies of table \"stamped\" alike..."),
         ("UPDATE stamped SET name = DEFAULT", "0,1,2 Identical"),
-        ("UPDATE stamped SET (name, at) = (DEFAULT, 'x')", "0,1,2 Identical"),
-        ("UPDATE stamped SET (name, at) = ('x', DEFAULT)", "0A000..."),
-        ("UPDATE stamped SET (at) = ROW(DEFAULT)", "0A000..."),
-        ("UPDATE stamped SET at = 'x', name = DEFAULT WHERE at = 'y'", "0,1,2 Identical"),
+        ("UPDATE stamped SET (name, made_at) = (DEFAULT, 'x')", "0,1,2 Identical"),
+        ("UPDATE stamped SET (name, made_at) = ('x', DEFAULT)", "0A000..."),
+        ("UPDATE stamped SET (made_at) = ROW(DEFAULT)", "0A000..."),
+        ("UPDATE stamped SET made_at = 'x', name = DEFAULT WHERE made_at = 'y'", "0,1,2 Identical"),
     ]);
     let world = World::new();
     let conflict = |set: &str| {
         let sql = format!("INSERT INTO stamped SELECT x, t, t FROM c ON CONFLICT (id) DO UPDATE SET {set}");
         world.spread(&sql).map(|_| ()).map_err(|error| error.code())
     };
-    assert_eq!(conflict("at = 'x', name = DEFAULT"), Ok(()));
-    assert_eq!(conflict("(at, name) = ('x', DEFAULT)"), Ok(()));
-    assert_eq!(conflict("at = DEFAULT"), Err(ErrorCode::FeatureNotSupported));
-    assert_eq!(conflict("(at, name) = (DEFAULT, 'x')"), Err(ErrorCode::FeatureNotSupported));
-    assert_eq!(conflict("name = DEFAULT, at = DEFAULT WHERE stamped.id > 3"), Err(ErrorCode::FeatureNotSupported));
+    assert_eq!(conflict("made_at = 'x', name = DEFAULT"), Ok(()));
+    assert_eq!(conflict("(made_at, name) = ('x', DEFAULT)"), Ok(()));
+    assert_eq!(conflict("made_at = DEFAULT"), Err(ErrorCode::FeatureNotSupported));
+    assert_eq!(conflict("(made_at, name) = (DEFAULT, 'x')"), Err(ErrorCode::FeatureNotSupported));
+    assert_eq!(conflict("name = DEFAULT, made_at = DEFAULT WHERE stamped.id > 3"), Err(ErrorCode::FeatureNotSupported));
 }
 
 #[test]
