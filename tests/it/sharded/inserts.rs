@@ -398,6 +398,23 @@ fn copies_are_the_same_and_keys_are_made() {
     let error = refused(&mut client, "INSERT INTO b SELECT k, v FROM g");
     assert!(error.contains("23505"), "{error}");
     assert_eq!(counts(&fleet, "b"), [4, 4]);
+    // A default that each server would compute is set in no copy.
+    done(
+        &mut client,
+        &format!("CREATE TABLE d (k bigint PRIMARY KEY, u uuid DEFAULT gen_random_uuid()) {}", with("broadcast")),
+    );
+    done(&mut client, "INSERT INTO d SELECT k, gen_random_uuid() FROM g");
+    for sql in [
+        "INSERT INTO d SELECT k, gen_random_uuid() FROM g ON CONFLICT (k) DO UPDATE SET u = DEFAULT",
+        "INSERT INTO d SELECT k, gen_random_uuid() FROM g ON CONFLICT (k) DO UPDATE SET (u, k) = (DEFAULT, d.k)",
+        "UPDATE d SET u = DEFAULT",
+    ] {
+        let error = refused(&mut client, sql);
+        assert!(error.contains("0A000"), "{sql}\n{error}");
+    }
+    done(&mut client, "INSERT INTO d SELECT k, gen_random_uuid() FROM g ON CONFLICT (k) DO UPDATE SET u = excluded.u");
+    let all = "SELECT string_agg(k || '=' || u, ',' ORDER BY k) FROM d";
+    assert_eq!(fleet.shard(0).value(all).unwrap(), fleet.shard(1).value(all).unwrap());
     done(&mut client, "INSERT INTO s SELECT k, v FROM g");
     assert_eq!(client.value("SELECT v FROM s WHERE k = 4").unwrap(), "it's \\ four");
     assert_eq!(fleet.shard(1).value("SELECT count(*) FROM s").unwrap(), "4");
