@@ -32,7 +32,7 @@ pub use self::cancel::Canceller;
 use self::memory::Paid;
 pub use self::memory::{Memory, Payer};
 pub use self::scan::check_columns;
-use self::statements::Statements;
+use self::statements::{StatementName, Statements};
 pub use self::steps::{Progress, Step};
 use self::stream::Stream;
 use crate::pool::Card;
@@ -374,6 +374,20 @@ impl Backend {
     /// What the shard says; 08006 where it is gone.
     pub async fn describe(&mut self, text: &str, types: &[u32]) -> Result<Described> {
         let name = self.statements.queue(&mut self.outbox, text, types, &self.settings.time_zone);
+        self.described(name).await
+    }
+
+    /// The same of a text that will not come again: the connection remembers nothing of it.
+    ///
+    /// # Errors
+    /// What the shard says; 08006 where it is gone.
+    pub async fn describe_once(&mut self, text: &str) -> Result<Described> {
+        let name = self.statements.queue_unnamed(&mut self.outbox, text, &[]);
+        self.described(name).await
+    }
+
+    /// What a statement looks like that is parsed, or queued to be.
+    async fn described(&mut self, name: StatementName) -> Result<Described> {
         client::describe(&mut self.outbox, Target::Statement, name.as_str());
         client::sync(&mut self.outbox);
         self.awaited += 1;

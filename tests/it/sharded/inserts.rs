@@ -261,6 +261,73 @@ fn many_rows_are_divided_and_come_back_in_their_order() {
 }
 
 #[test]
+fn a_constraint_that_is_checked_at_the_end_sees_all_rows_of_its_shard() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let columns = "g bigint, k bigint, parent bigint, PRIMARY KEY (g, k)";
+    done(&mut client, &format!("CREATE TABLE tree ({columns}) {}", fleet.by("g")));
+    for shard in 0..2 {
+        done(&mut fleet.shard(shard), "ALTER TABLE tree ADD FOREIGN KEY (g, parent) REFERENCES tree (g, k)");
+    }
+    // Each row comes before its parent.
+    done(
+        &mut client,
+        "INSERT INTO tree SELECT i % 4, i, CASE WHEN i <= 2000 THEN i + 4 END FROM generate_series(1, 2004) AS s(i) \
+         ORDER BY i",
+    );
+    assert_eq!(client.value("SELECT count(*) FROM tree").unwrap(), "2004");
+    let error = refused(&mut client, "INSERT INTO tree SELECT i % 4, i + 3000, 0 FROM generate_series(1, 9) AS s(i)");
+    assert!(error.contains("23503"), "{error}");
+    assert_eq!(counts(&fleet, "tree").iter().sum::<u64>(), 2004);
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn rows_beyond_what_one_statement_takes_follow_in_others() {
+    let (fleet, mut client) = two();
+    let found = rows(
+        &mut client,
+        "INSERT INTO t SELECT i, repeat('x', 50000) FROM generate_series(1, 240) AS s(i) ORDER BY i RETURNING k",
+    );
+    let found: Vec<i64> = found.into_iter().map(|row| row[0].as_ref().unwrap().parse().unwrap()).collect();
+    assert_eq!(found, (1..=240).collect::<Vec<i64>>());
+    assert_eq!(client.value("SELECT count(*) FROM t WHERE length(v) = 50000").unwrap(), "240");
+    // 4 MiB are about 84 of these rows.
+    let counts = counts(&fleet, "t");
+    assert!(counts.iter().any(|count| *count > 84), "{counts:?}");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn rows_with_parameters_come_from_servers_that_have_another_table_only() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    for (name, server) in [("here", "s0"), ("there", "s1")] {
+        let with = format!("USING sharded WITH (servers = '{server}', single)");
+        done(&mut client, &format!("CREATE TABLE {name} (k bigint PRIMARY KEY, v text) {with}"));
+    }
+    done(&mut client, "INSERT INTO there VALUES (1, 'one'), (2, 'two')");
+    let sql = "INSERT INTO here SELECT k + $1, v FROM there WHERE k < $2";
+    assert_eq!(bound(&mut client, sql, &["10", "2"]).unwrap().1, "INSERT 0 1");
+    assert_eq!(bound(&mut client, sql, &["20", "3"]).unwrap().1, "INSERT 0 2");
+    assert_eq!(client.value("SELECT sum(k) FROM here").unwrap(), "54");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn long_parameters_behind_the_rows_reach_their_shards() {
+    let (fleet, mut client) = two();
+    let long = "'\\".repeat(100_000);
+    let sql = "INSERT INTO t SELECT k, v FROM g ON CONFLICT (k) DO UPDATE SET v = $1 RETURNING k";
+    for _ in 0..2 {
+        let (rows, tag) = bound(&mut client, sql, &[&long]).unwrap();
+        assert_eq!((rows.len(), tag.as_str()), (4, "INSERT 0 4"));
+    }
+    assert_eq!(client.value("SELECT count(*) FROM t WHERE length(v) = 200000").unwrap(), "4");
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn rows_that_do_not_fit_into_memory_are_inserted_nowhere() {
     let (fleet, mut client) = two();
     done(&mut client, "SET query_memory_max = '1MB'");
@@ -331,6 +398,23 @@ fn copies_are_the_same_and_keys_are_made() {
     let error = refused(&mut client, "INSERT INTO b SELECT k, v FROM g");
     assert!(error.contains("23505"), "{error}");
     assert_eq!(counts(&fleet, "b"), [4, 4]);
+    // A default that each server would compute is set in no copy.
+    done(
+        &mut client,
+        &format!("CREATE TABLE d (k bigint PRIMARY KEY, u uuid DEFAULT gen_random_uuid()) {}", with("broadcast")),
+    );
+    done(&mut client, "INSERT INTO d SELECT k, gen_random_uuid() FROM g");
+    for sql in [
+        "INSERT INTO d SELECT k, gen_random_uuid() FROM g ON CONFLICT (k) DO UPDATE SET u = DEFAULT",
+        "INSERT INTO d SELECT k, gen_random_uuid() FROM g ON CONFLICT (k) DO UPDATE SET (u, k) = (DEFAULT, d.k)",
+        "UPDATE d SET u = DEFAULT",
+    ] {
+        let error = refused(&mut client, sql);
+        assert!(error.contains("0A000"), "{sql}\n{error}");
+    }
+    done(&mut client, "INSERT INTO d SELECT k, gen_random_uuid() FROM g ON CONFLICT (k) DO UPDATE SET u = excluded.u");
+    let all = "SELECT string_agg(k || '=' || u, ',' ORDER BY k) FROM d";
+    assert_eq!(fleet.shard(0).value(all).unwrap(), fleet.shard(1).value(all).unwrap());
     done(&mut client, "INSERT INTO s SELECT k, v FROM g");
     assert_eq!(client.value("SELECT v FROM s WHERE k = 4").unwrap(), "it's \\ four");
     assert_eq!(fleet.shard(1).value("SELECT count(*) FROM s").unwrap(), "4");
@@ -370,6 +454,20 @@ fn explain_says_who_reads_and_how_rows_are_divided() {
     // What shards can do by themselves they do.
     let lines = format!("{:?}", rows(&mut client, "EXPLAIN (ROUTE) INSERT INTO t SELECT * FROM t"));
     assert!(lines.contains("Route: all shards"), "{lines}");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn explaining_a_prepared_insert_changes_nothing_about_how_it_is_run() {
+    let (fleet, mut client) = two();
+    done(&mut client, "INSERT INTO t VALUES (1, 'one'), (2, 'two')");
+    done(&mut client, "PREPARE q (bigint, text) AS INSERT INTO t SELECT k + $1, $2 FROM t WHERE k < 3");
+    let error = refused(&mut client, "EXPLAIN EXECUTE q (10, 'x')");
+    assert!(error.contains("0A000") && error.contains("parameters"), "{error}");
+    done(&mut client, "EXECUTE q (10, 'x')");
+    done(&mut client, "EXECUTE q (20, NULL)");
+    assert_eq!(client.value("SELECT sum(k) FROM t").unwrap(), "69");
+    assert_eq!(client.value("SELECT count(v) FROM t").unwrap(), "4");
     fleet.ashlar.check_log();
 }
 

@@ -36,12 +36,18 @@ use crate::means::Means;
 use crate::select::SelectPlan;
 use crate::sharded::{Names, ShardedTable};
 
-/// Rows of a piece, and bytes of them where rows are long: what a statement for a shard has of them.
-const PIECE_ROWS_MAX: usize = 500;
-const PIECE_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of the rows that one statement sends to a shard, where it may have them in several: whatever a shard checks at the end of
+/// a statement sees all of its rows until there are more. A shard parses each value into some hundred bytes.
+const PIECE_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of rows for one shard that have to be in one statement.
 const WHOLE_BYTES_MAX: usize = 64 << 20;
+
+/// Rows that their order is given room for at a time.
+const ORDER_ROWS: usize = 500;
+
+/// Bytes of a parameter that is written behind the rows, besides those of its value: its type, and the value where it is short.
+const WRITTEN_BYTES: usize = 256;
 
 /// See the module.
 pub struct SpreadPlan {
@@ -183,16 +189,19 @@ impl SpreadPlan {
         Ok(size_of::<Self>() + self.spread.bytes() + 2 * cells * size_of::<Cell>() + select)
     }
 
-    /// What stands behind the rows, under these parameters.
+    /// What stands behind the rows, under these parameters. `charge` is asked before what it holds is allocated.
     ///
     /// # Errors
-    /// 42P02 where one is missing.
-    pub fn tail(&self, parameters: &[Value]) -> Result<String> {
+    /// 42P02 where one is missing; what `charge` says.
+    pub fn tail(&self, parameters: &[Value], mut charge: impl FnMut(usize) -> Result<()>) -> Result<String> {
+        charge(self.spread.bytes())?;
         self.spread.tail(|number| {
             let number = usize::from(number);
             let (Some(value), Some(sql_type)) = (parameters.get(number), self.parameter_types.get(number)) else {
                 return Err(missing_parameter(number));
             };
+            // Each time that it is named: as text, as a constant, in a cast, and in what is written, which doubles where it grows.
+            charge(6 * written_bytes_max(value))?;
             let (mut written, mut scratch) = (Vec::new(), Vec::new());
             write_literal(*sql_type, value, &mut scratch, &mut written);
             let literal = String::from_utf8(written).map_err(|_| no_text())?;
@@ -205,11 +214,19 @@ impl SpreadPlan {
         self.spread.text(shard, &self.columns(), &piece.rows, tail)
     }
 
-    /// The same with a row of defaults, to be asked about and never to be run.
-    pub fn sample(&self, shard: &Shard, tail: &str) -> String {
+    /// The same with a row of defaults and without the values of parameters, to be asked about and never to be run.
+    ///
+    /// # Errors
+    /// 42P02 for a parameter without a type.
+    pub fn sample(&self, shard: &Shard) -> Result<String> {
+        let tail = self.spread.tail(|number| {
+            let number = usize::from(number);
+            let sql_type = self.parameter_types.get(number).ok_or_else(|| missing_parameter(number))?;
+            Ok(format!("CAST(NULL AS {})", type_name(*sql_type)))
+        })?;
         let columns = self.columns();
         let row = format!("({})", vec!["DEFAULT"; columns.len()].join(", "));
-        self.spread.text(shard, &columns, &row, tail)
+        Ok(self.spread.text(shard, &columns, &row, &tail))
     }
 
     /// Columns that shards are given values of.
@@ -379,7 +396,7 @@ impl<'p> Placing<'p> {
         piece.count += 1;
         if plan.returning.is_some() {
             if self.order.len() == self.order.capacity() {
-                let more = self.order.len().max(PIECE_ROWS_MAX);
+                let more = self.order.len().max(ORDER_ROWS);
                 self.memory.try_grow(more * size_of::<u32>()).map_err(from_datafusion)?;
                 self.order.reserve_exact(more);
             }
@@ -434,7 +451,7 @@ impl<'p> Placing<'p> {
 
 impl Piece {
     fn has_room(&self, bytes: usize) -> bool {
-        self.count < PIECE_ROWS_MAX && self.rows.len() + bytes <= PIECE_BYTES_MAX
+        self.rows.len() + bytes <= PIECE_BYTES_MAX
     }
 
     /// Bytes of its rows.
@@ -463,6 +480,19 @@ fn write_literal(sql_type: SqlType, value: &Value, scratch: &mut Vec<u8>, out: &
         out.push(*byte);
     }
     out.push(b'\'');
+}
+
+/// Bytes that a value's constant has at most.
+fn written_bytes_max(value: &Value) -> usize {
+    let own = match value {
+        // Each may be a quote or a backslash.
+        Value::Text(text) => 2 * text.len(),
+        Value::Bytea(bytes) => 2 * bytes.len(),
+        // Those are quoted once more among others.
+        Value::Array(values) => values.iter().map(|value| 2 * written_bytes_max(value)).sum::<usize>(),
+        _ => 0,
+    };
+    WRITTEN_BYTES + own
 }
 
 /// The type's name in a cast that keeps the value as it is.
@@ -498,6 +528,7 @@ mod tests {
         for (sql_type, value, expected) in all {
             let (mut scratch, mut out) = (Vec::new(), Vec::new());
             write_literal(sql_type, &value, &mut scratch, &mut out);
+            assert!(out.len() <= written_bytes_max(&value));
             assert_eq!(String::from_utf8(out).unwrap(), expected);
         }
     }

@@ -27,8 +27,9 @@ pub struct ShardedPlan {
     pub route: Route,
     /// What one of its shards says that it looks like; asked for once.
     described: OnceLock<Shape>,
-    /// The same statement as the engine runs it, where more than one shard has to be asked: made when that is so.
-    by_engine: OnceLock<Arc<Statement>>,
+    /// The same statement as the engine runs it, where more than one shard has to be asked: made when that is so, for parameters of
+    /// these types.
+    by_engine: OnceLock<(Box<[u32]>, Arc<Statement>)>,
     /// Types of the columns that a shard answers with where rows are put together: with those that the client does not see.
     gathered: OnceLock<Vec<u32>>,
     /// By kind of route: what it has cost.
@@ -57,6 +58,10 @@ impl ShardedPlan {
             Err(error) if is_computed_here(parsed, &error) => return Ok(None),
             Err(error) => return Err(error),
         };
+        // Nobody could say what it looks like, and whatever its parameters are no shard has all that it reads.
+        if matches!(parsed.node, NodeEnum::InsertStmt(_)) && !route.has_sample() {
+            return Ok(None);
+        }
         // Without a parameter nothing is left to be known.
         if !parsed.text.contains('$') && !route.is_write() {
             let decision = route.decide(&Request::default())?;
@@ -134,8 +139,9 @@ impl ShardedPlan {
     /// # Errors
     /// What planning finds.
     pub fn by_engine(&self, engine: &Engine, catalog: &Arc<CatalogState>, types: &[u32]) -> Result<Arc<Statement>> {
-        // What was planned in another time zone may mean other times.
-        if let Some(planned) = self.by_engine.get()
+        // What was planned in another time zone may mean other times, and with other types of parameters, other operators.
+        if let Some((declared, planned)) = self.by_engine.get()
+            && **declared == *types
             && planned.zone.is_none_or(|zone| zone == engine.zone())
         {
             return Ok(Arc::clone(planned));
@@ -143,7 +149,7 @@ impl ShardedPlan {
         let planned = Arc::new(Statement::plan_by_engine(engine, catalog, &self.parsed, types)?);
         // What tells of its session is for that session.
         if planned.asked_by.is_none() {
-            let _ = self.by_engine.set(Arc::clone(&planned));
+            let _ = self.by_engine.set((types.into(), Arc::clone(&planned)));
         }
         Ok(planned)
     }

@@ -426,6 +426,15 @@ impl Route {
         lines
     }
 
+    /// Whether a server has something of each table, so that it can be asked what the statement looks like, and may run it.
+    pub fn has_sample(&self) -> bool {
+        self.occurrences[0].rule.shards().iter().any(|shard| self.has_all(&shard.server))
+    }
+
+    fn has_all(&self, server: &str) -> bool {
+        self.occurrences.iter().all(|table| table.rule.shards().iter().any(|shard| *shard.server == *server))
+    }
+
     /// One shard's text with all parameters as they are, before any value is known: for asking what it looks like.
     pub fn sample(&self) -> ShardStatement<'_> {
         let rule = &self.occurrences[0].rule;
@@ -441,7 +450,7 @@ impl Route {
             Spot { server: &shard.server, shards: shards.collect(), is_one_of_several: false }
         });
         let mut spots: Vec<Spot<'_>> = spots.collect();
-        let best = spots.iter().position(|spot| self.is_possible(spot)).unwrap_or(0);
+        let best = spots.iter().position(|spot| self.has_all(spot.server)).unwrap_or(0);
         self.statement(&spots.swap_remove(best))
     }
 }

@@ -24,7 +24,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use ashlar_base::value::text::TextStyle;
-use ashlar_base::{ColumnDef, Error, Result, Value};
+use ashlar_base::{ColumnDef, ColumnDefault, Error, Result, Value};
 use pg_query::NodeEnum;
 
 use analysis::{Analysis, Occurrence};
@@ -373,6 +373,11 @@ fn walk(analysis: &mut Analysis<'_>, node: &NodeEnum) -> Result<Option<Walked>> 
     }
 }
 
+/// Whether a column's default is computed for each row, by each server for itself.
+fn is_computed(column: &ColumnDef) -> bool {
+    matches!(column.default, Some(ColumnDefault::Expression(_) | ColumnDefault::Sequence(_)))
+}
+
 /// Whether the table that is written is of a fleet. A write of another table may read ours, which is the engine's affair.
 fn is_ours(analysis: &Analysis<'_>, relation: Option<&pg_query::protobuf::RangeVar>) -> bool {
     relation.is_some_and(|relation| {
@@ -488,13 +493,7 @@ impl Route {
         if functions::names_a_moment(&self.text) {
             return refuse("a moment is written as a word");
         }
-        let is_varying = |column: &ColumnDef| {
-            matches!(
-                column.default,
-                Some(ashlar_base::ColumnDefault::Expression(_) | ashlar_base::ColumnDefault::Sequence(_))
-            )
-        };
-        if self.kind == Kind::Insert && target.columns.iter().any(is_varying) {
+        if self.kind == Kind::Insert && target.columns.iter().any(is_computed) {
             return refuse("a column has a default that each server would compute for itself");
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Error, Result};
 use pg_query::NodeEnum;
-use pg_query::protobuf::OnConflictAction;
+use pg_query::protobuf::{OnConflictAction, OverridingKind};
 
 use super::analysis::Analysis;
 use super::functions;
@@ -28,6 +28,8 @@ pub struct Spread {
     tail: Box<str>,
     /// Whether ON CONFLICT changes rows.
     updates: bool,
+    /// Whether it says OVERRIDING SYSTEM VALUE, which stands before the rows.
+    overrides: bool,
 }
 
 impl Spread {
@@ -81,7 +83,8 @@ impl Spread {
         let updates = insert.on_conflict_clause.as_ref().is_some_and(|conflict| {
             OnConflictAction::try_from(conflict.action) == Ok(OnConflictAction::OnconflictUpdate)
         });
-        Ok(Self { table, alias, tail, updates })
+        let overrides = OverridingKind::try_from(insert.r#override) == Ok(OverridingKind::OverridingSystemValue);
+        Ok(Self { table, alias, tail, updates, overrides })
     }
 
     /// What the table is called behind the rows.
@@ -109,7 +112,7 @@ impl Spread {
     ///
     /// # Errors
     /// Those of `written`.
-    pub fn tail(&self, written: impl Fn(u16) -> Result<String>) -> Result<String> {
+    pub fn tail(&self, mut written: impl FnMut(u16) -> Result<String>) -> Result<String> {
         let mut tail = String::with_capacity(self.tail.len());
         let mut copied = 0;
         for (place, number) in scan::parameters(&self.tail) {
@@ -125,7 +128,8 @@ impl Spread {
     pub fn text(&self, shard: &Shard, columns: &[usize], rows: &str, tail: &str) -> String {
         let names: Vec<String> = columns.iter().map(|column| quoted(&self.table.columns[*column].name)).collect();
         let (schema, table, alias) = (quoted(&shard.schema), quoted(&shard.table), quoted(&self.alias));
-        format!("INSERT INTO {schema}.{table} AS {alias} ({}) VALUES {rows} {tail}", names.join(", "))
+        let overriding = if self.overrides { " OVERRIDING SYSTEM VALUE" } else { "" };
+        format!("INSERT INTO {schema}.{table} AS {alias} ({}){overriding} VALUES {rows} {tail}", names.join(", "))
     }
 
     /// Bytes held, about.

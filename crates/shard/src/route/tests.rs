@@ -37,7 +37,8 @@ impl Tables for World {
 
 impl World {
     /// `a`, `b` and `c` by an integer modulo three shards; `p` by two columns; `r` by ranges; `l` by a list of texts; `h` by
-    /// hash, with four tables on two servers; `all` on every server; `one` on one; `made` with generated keys.
+    /// hash, with four tables on two servers; `all` on every server, and `stamped` with a default that each of them computes;
+    /// `one` on one; `made` with generated keys; `far` on other servers.
     pub(crate) fn new() -> Self {
         use ScalarType::{Date, Int4, Int8, Text, Uuid};
         let mut world = Self(Vec::new());
@@ -59,6 +60,7 @@ impl World {
         );
         world.add("h", columns, hash(&["k"]), &[("servers", "s0,s1"), ("shards", "4"), ("algorithm", "mod")]);
         world.add("all", &[("id", Int4), ("name", Text)], None, &[three, ("broadcast", "true")]);
+        world.add("stamped", &[("id", Int4), ("made_at", Text), ("name", Text)], None, &[three, ("broadcast", "true")]);
         world.add("one", &[("id", Int4), ("name", Text)], None, &[("servers", "s1"), ("single", "true")]);
         world.add(
             "made",
@@ -66,6 +68,7 @@ impl World {
             hash(&["id"]),
             &[three, ("algorithm", "mod"), ("key_generator", "snowflake"), ("generated_column", "id")],
         );
+        world.add("far", columns, hash(&["k"]), &[("servers", "s3,s4"), ("algorithm", "mod")]);
         world.add("u", &[("g", Uuid), ("x", Int4)], hash(&["g"]), &[three]);
         world
     }
@@ -87,6 +90,9 @@ impl World {
         let mut columns: Vec<ColumnDef> = columns.iter().map(column).collect();
         if name == "c" {
             columns[0].default = Some(ColumnDefault::Constant(Value::Int8(4)));
+        }
+        if name == "stamped" {
+            columns[1].default = Some(ColumnDefault::Expression("now()::text".to_owned()));
         }
         let options: Vec<(String, String)> =
             options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

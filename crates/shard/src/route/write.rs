@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use ashlar_base::{Error, Result};
 use pg_query::NodeEnum;
-use pg_query::protobuf::{DeleteStmt, Node, RangeVar, ReturningClause, UpdateStmt};
+use pg_query::protobuf::{DeleteStmt, Node, RangeVar, ResTarget, ReturningClause, UpdateStmt};
 
-use super::ShardedTable;
 use super::analysis::Analysis;
 use super::nodes;
 use super::query::is_star;
 use super::scope::{From, Occurrences, Scope};
+use super::{ShardedTable, is_computed};
 
 impl Analysis<'_> {
     /// Walks an UPDATE; its target is the first occurrence.
@@ -103,6 +103,10 @@ impl Analysis<'_> {
                     .with_hint("Delete the row and insert it anew, in one transaction."));
                 }
             }
+            // Each server computes it for itself.
+            if column.is_some_and(|column| is_computed(&table.columns[column]) && is_default(target)) {
+                self.is_same_everywhere = false;
+            }
             self.walk(node, scope)?;
         }
         Ok(())
@@ -116,5 +120,22 @@ impl Analysis<'_> {
         }
         let scope = Scope { from, outer: None };
         returning.exprs.iter().filter(|target| !is_star(target)).try_for_each(|target| self.walk(target, &scope))
+    }
+}
+
+/// Whether a column of SET is given its default, by itself or as one of several.
+fn is_default(target: &ResTarget) -> bool {
+    match nodes::inner(&target.val) {
+        Some(NodeEnum::SetToDefault(_)) => true,
+        Some(NodeEnum::MultiAssignRef(assign)) => match nodes::inner(&assign.source) {
+            Some(NodeEnum::SetToDefault(_)) => true,
+            Some(NodeEnum::RowExpr(row)) => {
+                let number = nodes::offset(assign.colno).and_then(|number| number.checked_sub(1));
+                let own = number.and_then(|number| row.args.get(number));
+                matches!(own.and_then(|own| own.node.as_ref()), Some(NodeEnum::SetToDefault(_)))
+            }
+            _ => false,
+        },
+        _ => false,
     }
 }

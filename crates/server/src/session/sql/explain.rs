@@ -56,6 +56,12 @@ impl SqlSession {
             let request = Request { style: *self.style(), ..Request::default() };
             return match plan.route.decide(&request) {
                 Err(error) if plan.is_computed_here(&error) => {
+                    if plan.described().is_some_and(|(types, _)| !types.is_empty()) {
+                        return Err(Error::unsupported(
+                            "EXPLAIN with parameters is not supported for rows of sharded tables that the engine computes",
+                        )
+                        .with_hint("Write the values into the statement."));
+                    }
                     let planned = self.plan_for_engine(inner, &[]).await?;
                     Box::pin(self.run_explain(&planned, options, parameters)).await
                 }

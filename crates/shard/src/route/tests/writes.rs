@@ -86,6 +86,28 @@ fn all_copies_of_a_broadcast_table_change_alike() {
 }
 
 #[test]
+fn a_default_that_each_server_computes_is_given_to_no_copy() {
+    check(&[
+        ("UPDATE stamped SET made_at = DEFAULT", "0A000: cannot change all copies of table \"stamped\" alike..."),
+        ("UPDATE stamped SET name = DEFAULT", "0,1,2 Identical"),
+        ("UPDATE stamped SET (name, made_at) = (DEFAULT, 'x')", "0,1,2 Identical"),
+        ("UPDATE stamped SET (name, made_at) = ('x', DEFAULT)", "0A000..."),
+        ("UPDATE stamped SET (made_at) = ROW(DEFAULT)", "0A000..."),
+        ("UPDATE stamped SET made_at = 'x', name = DEFAULT WHERE made_at = 'y'", "0,1,2 Identical"),
+    ]);
+    let world = World::new();
+    let conflict = |set: &str| {
+        let sql = format!("INSERT INTO stamped SELECT x, t, t FROM c ON CONFLICT (id) DO UPDATE SET {set}");
+        world.spread(&sql).map(|_| ()).map_err(|error| error.code())
+    };
+    assert_eq!(conflict("made_at = 'x', name = DEFAULT"), Ok(()));
+    assert_eq!(conflict("(made_at, name) = ('x', DEFAULT)"), Ok(()));
+    assert_eq!(conflict("made_at = DEFAULT"), Err(ErrorCode::FeatureNotSupported));
+    assert_eq!(conflict("(made_at, name) = (DEFAULT, 'x')"), Err(ErrorCode::FeatureNotSupported));
+    assert_eq!(conflict("name = DEFAULT, made_at = DEFAULT WHERE stamped.id > 3"), Err(ErrorCode::FeatureNotSupported));
+}
+
+#[test]
 fn each_shard_is_sent_its_own_rows() {
     let world = World::new();
     let sent = world.texts("INSERT INTO a (k, x) VALUES (4, $1), (5, $2), /* c */ (7, $3) ON CONFLICT DO NOTHING");
@@ -126,6 +148,12 @@ fn rows_that_are_computed_here_are_sent_with_what_stands_behind_them() {
     );
     let spread = world.spread("INSERT INTO a AS z SELECT id, 1, name FROM local").unwrap();
     assert!(!spread.has_tail() && !spread.is_whole() && spread.alias() == "z");
+    let spread = world.spread("INSERT INTO h (k) OVERRIDING SYSTEM VALUE SELECT k + 1 FROM h RETURNING k").unwrap();
+    let tail = spread.tail(|number| Ok(format!("<{number}>"))).unwrap();
+    assert_eq!(
+        spread.text(&table.rule.shards()[0], &[0], "('1')", &tail),
+        "INSERT INTO \"public\".\"h_0\" AS \"h\" (\"k\") OVERRIDING SYSTEM VALUE VALUES ('1') RETURNING k"
+    );
     for sql in [
         "INSERT INTO a SELECT x, x, t FROM c RETURNING (SELECT max(y) FROM b)",
         "INSERT INTO a SELECT x, x, t FROM c RETURNING (SELECT max(id) FROM local)",
@@ -160,4 +188,14 @@ fn a_sample_keeps_all_parameters() {
     assert_eq!(route.sample().text, "INSERT INTO \"h_0\" AS \"h\" (k, x) VALUES ($1, $2), ($3, $4)");
     let route = world.route("SELECT * FROM one, \"all\", a WHERE a.k = $1").unwrap().unwrap();
     assert_eq!(route.sample().server, "s1");
+}
+
+#[test]
+fn a_statement_about_tables_of_different_servers_has_no_sample() {
+    let world = World::new();
+    let has_sample = |sql: &str| world.route(sql).unwrap().unwrap().has_sample();
+    assert!(has_sample("INSERT INTO a SELECT k + $1, x, t FROM h"));
+    assert!(has_sample("INSERT INTO h SELECT id + $1, 1, name FROM one"));
+    assert!(!has_sample("INSERT INTO a SELECT k + $1, x, t FROM far"));
+    assert!(!has_sample("INSERT INTO far SELECT id + $1, 1, name FROM one"));
 }

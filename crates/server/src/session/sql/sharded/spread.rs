@@ -44,11 +44,12 @@ impl SqlSession {
                 "a row limit for a statement that writes to several shards is not supported",
             ));
         }
-        let tail = plan.tail(&portal.parameters)?;
+        let mut written = self.shared.engine.store().reservation();
+        let tail = plan.tail(&portal.parameters, |bytes| written.grow(bytes))?;
         let rows = self.compute_rows(statement, &portal.parameters).await?;
         if plan.is_unchecked() {
             let shard = rows.pieces.first().map_or(0, |piece| piece.shard);
-            self.check_tail(plan, shard, &tail).await?;
+            self.check_tail(plan, shard).await?;
         }
         let mut kept = plan.returning.is_some().then(|| Kept::new(self.shared.engine.store().reservation()));
         let mut held = self.shared.engine.store().reservation();
@@ -62,7 +63,7 @@ impl SqlSession {
                 let shard = &rule.shards()[if is_copied { copy } else { piece.shard }];
                 // The text, and the message that it is sent in.
                 held.clear();
-                held.grow(2 * piece.bytes())?;
+                held.grow(2 * (piece.bytes() + tail.len()))?;
                 let text = plan.text(shard, piece, &tail);
                 let place = self.begin_remote(&shard.server).await?;
                 let queue = |lease: &mut Lease| {
@@ -131,12 +132,12 @@ impl SqlSession {
 
     /// Asks a shard, before any has a row, whether it takes what stands behind the rows, and whether what comes back is what the client
     /// is told that it will be.
-    async fn check_tail(&mut self, plan: &SpreadPlan, shard: usize, tail: &str) -> Result<()> {
+    async fn check_tail(&mut self, plan: &SpreadPlan, shard: usize) -> Result<()> {
         let shard = &plan.table.routed.rule.shards()[shard];
         let place = self.begin_remote(&shard.server).await?;
-        let text = plan.sample(shard, tail);
+        let text = plan.sample(shard)?;
         let cancel = self.cancel.clone();
-        let described = stoppable(self.remotes[place].lease.describe(&text, &[]), &cancel).await;
+        let described = stoppable(self.remotes[place].lease.describe_once(&text), &cancel).await;
         let described = described.map_err(Error::nowhere)?;
         // The client is told of columns by their names here.
         let told = described.columns.iter().flatten().map(|column| alike(column.oid));
