@@ -6,7 +6,7 @@ use super::*;
 const TABLES: &[(&str, &str, &str)] = &[
     (
         "large",
-        "id bigint PRIMARY KEY, n int, s smallint, t text, v varchar(20), u uuid, d date, at timestamptz, f float8, b boolean",
+        "id bigint PRIMARY KEY, n int, r smallint, t text, v varchar(20), u uuid, d date, at timestamptz, f float8, b boolean",
         "id",
     ),
     (

@@ -34,6 +34,7 @@ use tokio::sync::watch;
 
 use super::files::Side;
 use super::filter;
+use super::handing_down;
 use super::parts;
 use super::run::{Ready, Run, batches};
 use super::spec::Spec;
@@ -348,10 +349,11 @@ impl ExecutionPlan for UnchainedHashJoinExec {
     ) -> Result<FilterDescription> {
         let mut config = config.clone();
         // Where NULL is perhaps equal to anything, it matters what the probe side has that matches nothing.
-        if self.shared.told.is_some() || self.shared.spec.null_aware {
+        if self.shared.told.is_some() || self.shared.spec.null_aware || !handing_down::is_clear(self.stock.right())? {
             config.optimizer.enable_join_dynamic_filter_pushdown = false;
         }
-        let described = self.stock.gather_filters_for_pushdown(phase, parent_filters, &config)?;
+        let described = self.stock.gather_filters_for_pushdown(phase, parent_filters.clone(), &config)?;
+        let described = handing_down::described(&self.stock, &described, &parent_filters)?;
         for filter in described.self_filters().iter().flatten() {
             if let Some(told) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() {
                 filter::begin(told, &self.shared.spec.right_keys)?;
