@@ -4,14 +4,11 @@
 //! hundreds of functions. Here each walk is made once, for a closure behind a pointer. Each does as the one of `TreeNode`
 //! or `LogicalPlan` that its description names.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use datafusion_common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion_common::{DFSchema, Result};
 use datafusion_expr::expr_rewriter::NamePreserver;
 use datafusion_expr::utils::merge_schema;
-use datafusion_expr::{Expr, LogicalPlan, Union};
+use datafusion_expr::{Expr, LogicalPlan};
 
 type Look<'f, N> = &'f mut dyn FnMut(&N) -> Result<TreeNodeRecursion>;
 type Ask<'f, N> = &'f mut dyn FnMut(&N) -> Result<bool>;
@@ -247,25 +244,8 @@ fn rewrite_each(
             let result = rewrite_parts(expr, |expr| rewrite(expr, &schema))?;
             Ok(if result.transformed { result.update_data(|expr| saved.restore(expr)) } else { result })
         })?;
-        rewritten.map_data(with_schema_of_inputs)
+        rewritten.map_data(LogicalPlan::recompute_schema)
     })
-}
-
-/// The node with the schema that follows from its inputs. The engine keeps that of a union, which says in its fields' metadata what SQL
-/// types they have: an input may have lost its own where a function has taken the place of an expression.
-fn with_schema_of_inputs(node: LogicalPlan) -> Result<LogicalPlan> {
-    let node = node.recompute_schema()?;
-    let LogicalPlan::Union(Union { inputs, schema }) = node else { return Ok(node) };
-    let fields = schema.iter().enumerate().map(|(column, (qualifier, field))| {
-        let mut metadata = HashMap::new();
-        // Of inputs that differ the last counts, as where the engine makes their types one.
-        for of_input in inputs.iter().filter_map(|input| input.schema().fields().get(column)) {
-            metadata.extend(of_input.metadata().clone());
-        }
-        (qualifier.cloned(), Arc::new(field.as_ref().clone().with_metadata(metadata)))
-    });
-    let schema = DFSchema::new_with_metadata(fields.collect(), schema.metadata().clone())?;
-    Ok(LogicalPlan::Union(Union { inputs, schema: Arc::new(schema) }))
 }
 
 /// Goes on until something is found.

@@ -45,13 +45,11 @@ pub(super) fn matched(union: Union) -> Result<Union> {
         let Some(common) = common_type("UNION", &types).map_err(external)? else { continue };
         let wanted = field_of("column", common);
         for input in &mut inputs {
-            let found = input.schema().field(column);
-            // Texts of different types are one to the engine.
-            let is_other = found.data_type() != wanted.data_type() || sql_type_of(found) != Some(common);
+            let found = input.schema().field(column).data_type();
             if literal_at(input, column).is_some() && *wanted.data_type() != DataType::Utf8 {
                 *input = with_cast(input, column, &wanted)?;
                 changed = true;
-            } else if is_other && *found.data_type() != DataType::Null && literal_at(input, column).is_none() {
+            } else if found != wanted.data_type() && *found != DataType::Null && literal_at(input, column).is_none() {
                 *input = all_cast(input, column, &wanted)?;
                 changed = true;
             }
