@@ -26,6 +26,7 @@ const SLEEPERS: &[(&str, &str)] = &[
         "crates/server/src/runtime.rs",
         "backs off when the system has no file handles, and bounds the goodbye at the end",
     ),
+    ("crates/query/src/sharded/ddl.rs", "what takes a change back has a length of time for it"),
     ("crates/server/src/session/sql/limit.rs", "statement_timeout is a length of time"),
     ("crates/shard/src/pool.rs", "connections that nobody uses are closed after a time"),
     ("crates/shard/src/deadlock.rs", "who waits is looked at when he has waited for a length of time"),
