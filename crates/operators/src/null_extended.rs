@@ -25,6 +25,8 @@ use datafusion_physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
 };
 
+use crate::join::handing_down::is_clear;
+
 /// See the module. Stands behind the rules that put our nodes in the place of the engine's, and before those that sort and divide
 /// streams.
 #[derive(Debug)]
@@ -176,6 +178,10 @@ impl ExecutionPlan for NullExtendedExec {
         parent_filters: Vec<Arc<dyn PhysicalExpr>>,
         _: &ConfigOptions,
     ) -> Result<FilterDescription> {
+        // The engine's way to hand filters down goes by names.
+        if !is_clear(&self.input)? {
+            return Ok(FilterDescription::all_unsupported(&parent_filters, &self.children()));
+        }
         FilterDescription::from_children(parent_filters, &self.children())
     }
 }

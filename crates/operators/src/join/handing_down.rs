@@ -3,7 +3,8 @@
 //! The engine's nodes hand filters down by the names of columns: of two columns with one name they take the first, and a union takes the
 //! column of that name in each of its inputs, wherever it is. So a filter goes down here only where each name beneath is that of one
 //! column. Of a semijoin it goes to the side whose rows come out; the engine would send one about a key to the other side as well, as a filter of the
-//! column that has the key's name there. Called by `exec`.
+//! column that has the key's name there; where the join beneath is one of its own, nothing goes down to it. Called by `exec`, and by
+//! the node that puts NULL beside rows.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,13 +18,16 @@ use datafusion_physical_plan::filter_pushdown::{ChildFilterDescription, FilterDe
 use datafusion_physical_plan::joins::HashJoinExec;
 use datafusion_physical_plan::union::{InterleaveExec, UnionExec};
 
-/// Whether every name beneath a node, its own columns' among them, is that of one column.
-pub(super) fn is_clear(input: &Arc<dyn ExecutionPlan>) -> Result<bool> {
+/// Whether every name beneath a node, its own columns' among them, is that of one column, and stays it on the way down.
+pub(crate) fn is_clear(input: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     let mut is_clear = true;
     input.apply(|node| {
         let schema = node.schema();
         let mut names = HashSet::new();
         is_clear &= schema.fields().iter().all(|field| names.insert(field.name().as_str()));
+        if let Some(join) = node.downcast_ref::<HashJoinExec>() {
+            is_clear &= !matches!(join.join_type(), JoinType::LeftSemi | JoinType::RightSemi);
+        }
         if node.is::<UnionExec>() || node.is::<InterleaveExec>() {
             let has_same_names = |input: &&Arc<dyn ExecutionPlan>| {
                 let of_input = input.schema();

@@ -20,7 +20,7 @@ mod early;
 pub(crate) mod exec;
 mod files;
 pub(crate) mod filter;
-mod handing_down;
+pub(crate) mod handing_down;
 mod index;
 mod output;
 mod parts;
