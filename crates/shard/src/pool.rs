@@ -65,7 +65,7 @@ pub struct Pool {
 /// The connections to one server.
 #[derive(Default)]
 struct Line {
-    /// In boxes: a lease is moved about.
+    #[expect(clippy::vec_box, reason = "a lease has its box already, and is moved about")]
     idle: Vec<Box<Backend>>,
     /// All of them, those that are being made among them.
     open: usize,

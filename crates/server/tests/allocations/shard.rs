@@ -29,6 +29,7 @@ impl Shard {
         let mut init = program("initdb", &dir, owner);
         init.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "-D"]);
         assert!(init.arg(&data).status().unwrap().success(), "initdb");
+        #[expect(clippy::disallowed_methods, reason = "asks the system for a port that is free, and listens to nobody")]
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut serve = program("postgres", &dir, owner);
         serve.arg("-D").arg(&data).args(["-p", &address.port().to_string()]);

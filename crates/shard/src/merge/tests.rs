@@ -109,7 +109,9 @@ proptest! {
         is_descending: bool, skip in 0_u64..3, take in prop::option::of(0_u64..6),
     ) {
         use std::collections::BTreeMap;
-        type Groups = BTreeMap<(Option<i64>, Option<String>), (i64, i64, i64)>;
+        type Key = (Option<i64>, Option<String>);
+        type Sums = (i64, i64, i64);
+        type Groups = BTreeMap<Key, Sums>;
         let add = |groups: &mut Groups, (number, text, value, _): &(Option<i64>, Option<String>, i64, usize)| {
             let group = groups.entry((*number, text.clone())).or_insert((0, 0, *value));
             *group = (group.0 + 1, group.1 + value, group.2.min(*value));
@@ -121,7 +123,7 @@ proptest! {
             add(&mut parts[row.3], row);
         }
         // Group, number of rows, sum, least; the second column of the group is hidden.
-        let row = |((number, text), (count, sum, least)): (&(Option<i64>, Option<String>), &(i64, i64, i64))| {
+        let row = |((number, text), (count, sum, least)): (&Key, &Sums)| {
             [number.map(|number| number.to_string()), Some(count.to_string()), Some(sum.to_string()), Some(least.to_string()), text.clone()]
         };
         let of = |groups: &Groups| -> Vec<Vec<u8>> {
