@@ -11,12 +11,15 @@
 //! that is not. Chunks are filled to 7/8: 6.1 bytes an entry when full, 7.6 right after growing by a quarter. (The shape
 //! is that of Facebook's F14, 2019.) Entries never go.
 
-use super::machine::{ask_for, equal_bytes};
+use super::machine::{NEAR, ask_for, equal_bytes};
 
 /// Entries of a chunk.
 const PLACES: usize = 12;
 /// Where a chunk says whether an entry went on.
 const PASSED: usize = PLACES;
+
+/// Beside a directory there is as much again for its keys and states, and others of the same aggregation are searched in turn with it.
+const IN_TURN: usize = 16;
 
 /// See the module.
 #[derive(Clone, Copy, Default)]
@@ -98,6 +101,20 @@ impl Directory {
     #[inline]
     pub(crate) fn ask_for(&self, hash: u64) {
         ask_for(&self.chunks, self.home(hash));
+    }
+
+    /// The id that a search for a hash looks at first, if it looks at one; else any. The memory where it begins had better be there.
+    #[inline]
+    pub(crate) fn first_look(&self, hash: u64) -> u32 {
+        let Some(chunk) = self.chunks.get(self.home(hash)) else { return 0 };
+        let place = chunk.places(tag_of(hash)).trailing_zeros() as usize;
+        chunk.ids[place.min(PLACES - 1)]
+    }
+
+    /// Whether searches at random wait for memory, unless that is asked for. One of many that are searched in turn is far long before it
+    /// is large.
+    pub(crate) fn is_far(&self) -> bool {
+        self.bytes() > NEAR / IN_TURN
     }
 
     /// The id of an entry of this hash that `matches`; else `id` becomes that of a new one. There is room for it.

@@ -5,6 +5,7 @@ use datafusion_common::{Result, resources_err};
 use super::directory::Directory;
 use super::hash::{Secret, Word};
 use super::keys::{ByteKeys, Keys, Packed, Packing};
+use super::machine::ask_for;
 use crate::memory::{Charge, Wish};
 
 /// Rows whose places in the directory are asked for together.
@@ -144,8 +145,14 @@ impl Groups {
                     stored.ends.push(stored.bytes.len() as u32);
                     known.push(hash);
                 };
+                let is_far = directory.is_far();
                 for together in rows.chunks(TOGETHER) {
                     together.iter().for_each(|&row| directory.ask_for(hashes[row as usize]));
+                    if is_far {
+                        together.iter().for_each(|&row| {
+                            ask_for(&stored.ends, directory.first_look(hashes[row as usize]) as usize);
+                        });
+                    }
                     for &row in together {
                         let (row, next) = (row as usize, stored.ends.len() as u32);
                         let id = if batch.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
@@ -202,8 +209,13 @@ fn words<W: Word>(
     rows: &[u32],
     ids: &mut Vec<usize>,
 ) {
+    let is_far = directory.is_far();
     for together in rows.chunks(TOGETHER) {
+        // Each loop asks for what the next one reads, so that the processor waits for all of it at once.
         together.iter().for_each(|&row| directory.ask_for(hashes[row as usize]));
+        if is_far {
+            together.iter().for_each(|&row| ask_for(stored, directory.first_look(hashes[row as usize]) as usize));
+        }
         for &row in together {
             let (row, next) = (row as usize, stored.len() as u32);
             if batch.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {

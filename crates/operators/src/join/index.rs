@@ -45,15 +45,18 @@ pub(crate) struct Ones {
 impl Ones {
     /// Makes room for the pairs of so many rows of the probe side.
     fn begin(&mut self, rows: usize) {
-        self.rows.resize(rows, 0);
-        self.probed.resize(rows, 0);
+        self.rows.clear();
+        self.probed.clear();
+        self.rows.reserve(rows);
+        self.probed.reserve(rows);
     }
 
-    /// There are so many pairs.
-    fn end(&mut self, count: usize) {
-        self.is_whole = count == self.rows.len();
-        self.rows.truncate(count);
-        self.probed.truncate(if self.is_whole { 0 } else { count });
+    /// They were found for so many rows of the probe side.
+    fn end(&mut self, probed: usize) {
+        self.is_whole = self.rows.len() == probed;
+        if self.is_whole {
+            self.probed.clear();
+        }
     }
 
     /// Names the rows of the probe side, where that was left out.
@@ -172,9 +175,12 @@ impl<W: KeyWord> Index for Words<W> {
         let (keys, secret) = (W::of(&packed.keys), self.secret);
         match &self.parts[..] {
             parts if !parts.iter().all(Unchained::is_once) => return false,
-            [only] if only.is_far() => find_ones::<W, true>(|_| only, keys, secret, valid, ones),
-            [only] => find_ones::<W, false>(|_| only, keys, secret, valid, ones),
-            parts => find_ones::<W, true>(|hash| &parts[part_of(hash, self.bits)], keys, secret, valid, ones),
+            [] => return false,
+            [only] if only.is_far() => find_ones::<W, true>(|_| only, only, keys, secret, valid, ones),
+            [only] => find_ones::<W, false>(|_| only, only, keys, secret, valid, ones),
+            parts @ [first, ..] => {
+                find_ones::<W, true>(|hash| &parts[part_of(hash, self.bits)], first, keys, secret, valid, ones);
+            }
         }
         true
     }
@@ -260,40 +266,46 @@ impl<W: KeyWord> Parts<'_, W> {
 #[inline]
 fn find_ones<'a, W: KeyWord, const IS_FAR: bool>(
     table_of: impl Fn(u64) -> &'a Unchained<W>,
+    first: &'a Unchained<W>,
     keys: &[W],
     secret: Secret,
     valid: Option<&NullBuffer>,
     ones: &mut Ones,
 ) {
     ones.begin(keys.len());
-    let (mut places, mut count) = ([(0_u64, Run::default()); TOGETHER], 0);
+    let mut places = [(first, 0_u64, Run::default()); TOGETHER];
+    let (mut rows, mut probed) = ([0_u32; TOGETHER], [0_u32; TOGETHER]);
     for (number, keys) in keys.chunks(TOGETHER).enumerate() {
         let places = &mut places[..keys.len()];
         if IS_FAR {
-            for ((hash, _), key) in places.iter_mut().zip(keys) {
+            for ((table, hash, _), key) in places.iter_mut().zip(keys) {
                 *hash = key.hash(secret);
-                table_of(*hash).ask_for_slot(*hash);
+                *table = table_of(*hash);
+                table.ask_for_slot(*hash);
             }
-            for (hash, run) in places.iter_mut() {
-                let table = table_of(*hash);
+            for (table, hash, run) in places.iter_mut() {
                 *run = table.run(*hash);
                 table.ask_for_keys(*run);
             }
         } else {
-            for ((hash, run), key) in places.iter_mut().zip(keys) {
+            for ((table, hash, run), key) in places.iter_mut().zip(keys) {
                 *hash = key.hash(secret);
-                *run = table_of(*hash).run(*hash);
+                *table = table_of(*hash);
+                *run = table.run(*hash);
             }
         }
-        for ((row, key), (hash, run)) in (number * TOGETHER..).zip(keys).zip(places.iter()) {
-            let table = table_of(*hash);
+        let (start, mut count) = (number * TOGETHER, 0);
+        for ((row, key), (table, _, run)) in (start..).zip(keys).zip(places.iter()) {
             let (place, is_there) = table.only(*run, *key);
-            // Written one over the other, as in `keep`.
-            (ones.rows[count], ones.probed[count]) = (table.row(place), row as u32);
+            // Written one over the other, as in `keep`. Never as many as there are places: the rest by their number is what it is, and known to be
+            // a place.
+            (rows[count % TOGETHER], probed[count % TOGETHER]) = (table.row(place), row as u32);
             count += usize::from(is_there && valid.is_none_or(|valid| valid.is_valid(row)));
         }
+        ones.rows.extend_from_slice(&rows[..count]);
+        ones.probed.extend_from_slice(&probed[..count]);
     }
-    ones.end(count);
+    ones.end(keys.len());
 }
 
 /// Keeps of up to [`TOGETHER`] rows those that have a key that is there: written one over the other, since whether a row has is
@@ -474,14 +486,16 @@ impl<W: KeyWord> Index for Numbers<W> {
             ones.is_whole = true;
             return true;
         }
-        ones.begin(keys.len());
         let mut count = 0;
+        ones.probed.resize(keys.len(), 0);
         for row in 0..keys.len() {
             let found = ones.rows[row];
             (ones.rows[count], ones.probed[count]) = (found, row as u32);
             count += usize::from(found != NOBODY && valid.is_none_or(|valid| valid.is_valid(row)));
         }
-        ones.end(count);
+        ones.rows.truncate(count);
+        ones.probed.truncate(count);
+        ones.end(keys.len());
         true
     }
 
