@@ -39,6 +39,7 @@ pub mod plan_cache;
 mod priority;
 mod probes;
 mod program;
+mod scan_filters;
 pub mod select;
 pub mod sharded;
 pub mod short_plan;

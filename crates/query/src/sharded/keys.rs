@@ -16,7 +16,7 @@ use arrow::datatypes::DataType;
 use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, ScalarType, SqlType};
 use ashlar_functions::quoting::quote_ident;
-use ashlar_operators::{KeysOfJoin, is_of_join, keys_of_join};
+use ashlar_operators::{KeysOfJoin, keys_of_join};
 use ashlar_shard::rules::{Key, KeyClass, Placement, ShardId};
 use ashlar_store::ColumnReader;
 use ashlar_store::arrow_types::to_arrow_type;
@@ -122,9 +122,9 @@ impl Scanned {
         element(*self.types.get(column)?, &data_type).map(|_| column)
     }
 
-    /// Whether what a filter says can be sent to shards.
+    /// Whether what a filter of a join says can be sent to shards.
     pub(super) fn takes(&self, filter: &Arc<dyn PhysicalExpr>) -> bool {
-        is_of_join(filter) && filter.children().into_iter().any(|key| self.column_of_key(key).is_some())
+        filter.children().into_iter().any(|key| self.column_of_key(key).is_some())
     }
 
     /// What kind of key a column is by which alone rows are divided among the shards.

@@ -36,6 +36,7 @@ use super::batches::Building;
 use super::keys::{self, Sought};
 use super::own::{Own, OwnRows};
 use crate::means::Barrier;
+use crate::scan_filters;
 
 static SCAN: Name = Name::new("shard scan");
 
@@ -214,17 +215,11 @@ impl ExecutionPlan for ShardScanExec {
         result: ChildPushdownResult,
         _: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        let filters = || result.parent_filters.iter().map(|parent| &parent.filter);
-        let mut told = self.told.clone();
         // A limit takes its rows before any of this.
-        if phase == FilterPushdownPhase::Post && !self.scanned.is_limited {
-            told.extend(filters().filter(|filter| self.scanned.takes(filter)).cloned());
-        }
-        // Who tells does not rely on it.
+        let takes = |filter: &Arc<dyn PhysicalExpr>| !self.scanned.is_limited && self.scanned.takes(filter);
+        let told = scan_filters::told_by_joins(&self.told, phase, &result, takes);
         let propagation = FilterPushdownPropagation::all_unsupported(result);
-        if told.len() == self.told.len() {
-            return Ok(propagation);
-        }
+        let Some(told) = told else { return Ok(propagation) };
         Ok(propagation.with_updated_node(Arc::new(self.with_told(told))))
     }
 
