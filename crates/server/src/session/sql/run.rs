@@ -132,9 +132,10 @@ impl SqlSession {
                     Kind::Session(SessionCommand::Execute { name, arguments }) => {
                         let prepared = Box::pin(self.bound(name, arguments, &portal.formats)).await?;
                         let Some(inner) = &prepared.statement else { return Ok(Executed::Empty) };
-                        Box::pin(self.run_explain(inner, *options, &prepared.parameters)).await?
+                        let (values, raw) = (&prepared.parameters, prepared.raw.as_ref());
+                        Box::pin(self.run_explain(inner, *options, values, raw)).await?
                     }
-                    _ => Box::pin(self.run_explain(inner, *options, &portal.parameters)).await?,
+                    _ => Box::pin(self.run_explain(inner, *options, &portal.parameters, None)).await?,
                 };
                 let rows: Vec<Vec<Value>> = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
                 let rows = RowSource::values(rows);
