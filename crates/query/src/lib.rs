@@ -51,6 +51,7 @@ pub mod system_tables;
 #[cfg(test)]
 mod testing;
 pub mod transaction;
+mod turn;
 
 pub use ashlar_functions::error::from_datafusion;
 pub use ashlar_functions::quoting::quote_ident;

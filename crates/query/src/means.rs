@@ -12,9 +12,10 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-use crate::admission::{Admission, Entry, Slot};
+use crate::admission::Admission;
 use crate::memory::QueryPool;
 use crate::sharded::OwnRead;
+use crate::turn::Turn;
 
 /// See the module.
 pub struct Means {
@@ -36,7 +37,8 @@ pub struct Means {
     /// Where this one does, and its memory: made when it is asked for, since most statements never ask.
     own: OnceLock<(Arc<QueryPool>, Arc<RuntimeEnv>)>,
     admission: Arc<Admission>,
-    slot: Mutex<Option<Slot>>,
+    /// Its turn among the others; made when it is asked for, too.
+    turn: OnceLock<Arc<Turn>>,
     /// Tells when nobody waits for the statement any more.
     interest: Option<watch::Sender<()>>,
     /// Tells what ends by itself that it is to stop, and why; made where there is any.
@@ -113,7 +115,7 @@ impl Means {
             server,
             own: OnceLock::new(),
             admission,
-            slot: Mutex::new(None),
+            turn: OnceLock::new(),
             interest: None,
             stop: OnceLock::new(),
         }
@@ -166,25 +168,27 @@ impl Means {
     /// # Errors
     /// 53300 where it may not; 57014 where nobody waits for it any more.
     pub(crate) async fn admit(&self) -> Result<()> {
-        if self.slot.lock().is_some() {
-            return Ok(());
-        }
-        let entered = self.admission.enter(Entry::First);
-        let slot = match &self.interest {
-            None => entered.await?,
+        let begun = self.turn().begin();
+        match &self.interest {
+            None => begun.await,
             Some(interest) => tokio::select! {
                 biased;
-                slot = entered => slot?,
-                () = interest.closed() => return Err(Error::new(ErrorCode::QueryCanceled, "the client is gone")),
+                begun = begun => begun,
+                () = interest.closed() => Err(Error::new(ErrorCode::QueryCanceled, "the client is gone")),
             },
-        };
-        *self.slot.lock() = Some(slot);
-        Ok(())
+        }
+    }
+
+    /// The statement's turn, for streams that wait each for itself.
+    pub(crate) fn turn(&self) -> &Arc<Turn> {
+        self.turn.get_or_init(|| Arc::new(Turn::new(&self.admission)))
     }
 
     /// The statement waits for its client: others may run.
     pub fn pause(&self) {
-        drop(self.slot.lock().take());
+        if let Some(turn) = self.turn.get() {
+            turn.pause();
+        }
     }
 
     /// It goes on, as soon as there is room for it.
@@ -192,9 +196,10 @@ impl Means {
     /// # Errors
     /// XX000
     pub async fn resume(&self) -> Result<()> {
-        let slot = self.admission.enter(Entry::Again).await?;
-        *self.slot.lock() = Some(slot);
-        Ok(())
+        match self.turn.get() {
+            Some(turn) => turn.resume().await,
+            None => Ok(()),
+        }
     }
 
     /// Where its operators run.
@@ -210,5 +215,12 @@ impl Means {
     /// The most bytes that its operators held at once.
     pub(crate) fn most(&self) -> usize {
         self.own().0.most()
+    }
+}
+
+impl Drop for Means {
+    /// Streams of it that are still there get no turn any more.
+    fn drop(&mut self) {
+        self.pause();
     }
 }

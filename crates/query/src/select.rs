@@ -279,7 +279,8 @@ impl SelectPlan {
         };
         let unknown = sizes::unknown(&plan)?;
         if !unknown.is_empty() {
-            Box::pin(sizes::ask(unknown, means)).await;
+            let mut at_work = means.turn().work().await?;
+            Box::pin(at_work.wait(sizes::ask(unknown, means))).await?;
         }
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
             let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
