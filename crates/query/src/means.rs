@@ -181,7 +181,7 @@ impl Means {
 
     /// The statement's turn, for streams that wait each for itself.
     pub(crate) fn turn(&self) -> &Arc<Turn> {
-        self.turn.get_or_init(|| Arc::new(Turn::new(&self.admission)))
+        self.turn.get_or_init(|| Turn::new(&self.admission))
     }
 
     /// The statement waits for its client: others may run.

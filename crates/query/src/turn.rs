@@ -3,7 +3,7 @@
 //! ```text
 //! begin ──▶ has a slot ──▶ a stream waits for a shard, for long, and no other one is at work ──▶ has none
 //!               ▲                                                                                  │
-//!               └──────────── a stream that goes on takes one for all of them ◀────────────────────┘
+//!               └──────────── a stream that goes on asks for one for all of them ◀─────────────────┘
 //! ```
 //!
 //! Used by `Means` for the statement as a whole, which waits for its client or for its session, and by scans of shards, whose streams
@@ -15,10 +15,15 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use ashlar_base::{Result, clock};
+use ashlar_base::scope::{self, Name};
+use ashlar_base::{Error, Result, clock};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 use crate::admission::{Admission, Entry, Slot};
+
+static AGAIN: Name = Name::new("turn of a query");
 
 /// How long a stream waits for a shard with its turn, for each of its batches: what comes at once is not worth a place in the queue, where
 /// its connection would wait for others to compute.
@@ -29,8 +34,8 @@ const KEPT: Duration = Duration::from_millis(10);
 pub(crate) struct Turn {
     admission: Arc<Admission>,
     state: Mutex<State>,
-    /// Held by the one who waits for a slot for all.
-    entering: tokio::sync::Mutex<()>,
+    /// Told where somebody who waits for a slot may look again.
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -44,16 +49,20 @@ struct State {
     at_work: usize,
     /// Streams that have waited long for a shard, and still do.
     away: usize,
+    /// Who waits in the queue for all of them.
+    asking: Option<AbortHandle>,
+    /// What the queue has said in the place of a slot.
+    failure: Option<Error>,
 }
 
 impl State {
-    fn lacks_slot(&self) -> bool {
-        self.has_begun && !self.is_paused && self.slot.is_none()
-    }
-
     /// Whether all that is known of the statement waits for shards.
     fn is_away(&self) -> bool {
         self.away > 0 && self.at_work == 0
+    }
+
+    fn needs_slot(&self) -> bool {
+        self.has_begun && !self.is_paused && !self.is_away() && self.slot.is_none()
     }
 
     /// The slot, where nobody needs it any more.
@@ -63,16 +72,16 @@ impl State {
 }
 
 impl Turn {
-    pub(crate) fn new(admission: &Arc<Admission>) -> Self {
-        let entering = tokio::sync::Mutex::new(());
-        Self { admission: Arc::clone(admission), state: Mutex::default(), entering }
+    pub(crate) fn new(admission: &Arc<Admission>) -> Arc<Self> {
+        let (state, changed) = (Mutex::default(), Notify::new());
+        Arc::new(Self { admission: Arc::clone(admission), state, changed })
     }
 
     /// The statement begins as soon as it is its turn; one that has begun goes on.
     ///
     /// # Errors
     /// 53300 where it may not.
-    pub(crate) async fn begin(&self) -> Result<()> {
+    pub(crate) async fn begin(self: &Arc<Self>) -> Result<()> {
         if self.state.lock().has_begun {
             return self.hold().await;
         }
@@ -85,60 +94,83 @@ impl Turn {
 
     /// The statement waits for its client or its session.
     pub(crate) fn pause(&self) {
-        let slot = {
+        let (slot, asking) = {
             let mut state = self.state.lock();
             state.is_paused = true;
-            state.slot.take()
+            (state.slot.take(), state.asking.take())
         };
+        if let Some(asking) = asking {
+            asking.abort();
+        }
         drop(slot);
+        self.changed.notify_waiters();
     }
 
     /// It goes on, as soon as there is room for it; where its streams wait for shards, it has a turn when they go on.
     ///
     /// # Errors
     /// XX000
-    pub(crate) async fn resume(&self) -> Result<()> {
-        let is_away = {
-            let mut state = self.state.lock();
-            state.is_paused = false;
-            state.is_away()
-        };
-        if is_away { Ok(()) } else { self.hold().await }
+    pub(crate) async fn resume(self: &Arc<Self>) -> Result<()> {
+        self.state.lock().is_paused = false;
+        self.hold().await
     }
 
     /// A stream begins to work, as soon as the statement has its turn, until what is returned is dropped.
     ///
     /// # Errors
     /// XX000
-    pub(crate) async fn work(&self) -> Result<AtWork<'_>> {
+    pub(crate) async fn work(self: &Arc<Self>) -> Result<AtWork<'_>> {
         self.state.lock().at_work += 1;
         let at_work = AtWork { turn: self, patience: KEPT };
         self.hold().await?;
         Ok(at_work)
     }
 
-    /// Takes a slot where one is needed and there is none. One who waits does so for all.
-    async fn hold(&self) -> Result<()> {
-        if !self.state.lock().lacks_slot() {
-            return Ok(());
+    /// Returns when there is a slot, or none is needed.
+    async fn hold(self: &Arc<Self>) -> Result<()> {
+        loop {
+            // Hears of every change from here on.
+            let changed = self.changed.notified();
+            {
+                let mut state = self.state.lock();
+                if !state.needs_slot() {
+                    return Ok(());
+                }
+                if let Some(failure) = &state.failure {
+                    return Err(failure.clone());
+                }
+                if state.asking.is_none() {
+                    state.asking = Some(self.ask());
+                }
+            }
+            changed.await;
         }
-        let _entering = self.entering.lock().await;
-        if !self.state.lock().lacks_slot() {
-            return Ok(());
-        }
-        let slot = self.admission.enter(Entry::Again).await?;
-        let mut state = self.state.lock();
-        if state.lacks_slot() {
-            state.slot = Some(slot);
-        }
-        Ok(())
+    }
+
+    /// Asks for a slot, in a task of its own: a stream that nobody asks for rows any more could neither take it nor let it go.
+    fn ask(self: &Arc<Self>) -> AbortHandle {
+        let turn = Arc::clone(self);
+        let asking = tokio::spawn(scope::task(&AGAIN, async move {
+            let entered = turn.admission.enter(Entry::Again).await;
+            {
+                let mut state = turn.state.lock();
+                state.asking = None;
+                match entered {
+                    Ok(slot) if state.needs_slot() => state.slot = Some(slot),
+                    Ok(_) => {}
+                    Err(error) => state.failure = Some(error),
+                }
+            }
+            turn.changed.notify_waiters();
+        }));
+        asking.abort_handle()
     }
 }
 
 /// A stream at work, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct AtWork<'t> {
-    turn: &'t Turn,
+    turn: &'t Arc<Turn>,
     /// How long it may still wait with its turn.
     patience: Duration,
 }

@@ -1,5 +1,6 @@
 //! Turns of statements whose streams wait for shards.
 
+use futures::FutureExt;
 use tokio::sync::oneshot;
 
 use super::*;
@@ -9,7 +10,7 @@ use crate::admission::AdmissionConfig;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A queue with one place, and a statement that has it.
-async fn begun() -> (Arc<Admission>, Turn) {
+async fn begun() -> (Arc<Admission>, Arc<Turn>) {
     let admission = Admission::new(AdmissionConfig { running_max: 1, waiting_max: 10, wait_max: Some(PATIENCE) });
     let turn = Turn::new(&admission);
     turn.begin().await.unwrap();
@@ -113,6 +114,45 @@ fn who_waits_for_the_client_or_has_ended_is_given_no_turn_by_its_streams() {
         drop(unasked.work().await.unwrap());
         unasked.pause();
         unasked.resume().await.unwrap();
+        assert_eq!(admission.statistics().running, 0);
+    });
+}
+
+#[test]
+fn a_stream_that_nobody_asks_any_more_keeps_no_other_one_from_going_on() {
+    run(async {
+        let (admission, turn) = begun().await;
+        turn.pause();
+        let running = admission.enter(Entry::First).await.unwrap();
+        assert!(turn.resume().now_or_never().is_none());
+        // Both wait for the turn; of the first nobody wants to know any more, and it is there all the same.
+        let mut first = pin!(turn.work());
+        assert!(futures::poll!(first.as_mut()).is_pending());
+        let mut second = pin!(turn.work());
+        assert!(futures::poll!(second.as_mut()).is_pending());
+        drop(running);
+        drop(second.await.unwrap());
+        assert_eq!(admission.statistics().running, 1);
+        drop(first.await.unwrap());
+    });
+}
+
+#[test]
+fn who_waits_for_the_turn_while_the_statement_is_paused_goes_on_without() {
+    run(async {
+        let (admission, turn) = begun().await;
+        turn.pause();
+        let running = admission.enter(Entry::First).await.unwrap();
+        assert!(turn.resume().now_or_never().is_none());
+        let mut stream = pin!(turn.work());
+        assert!(futures::poll!(stream.as_mut()).is_pending());
+        turn.pause();
+        drop(stream.await.unwrap());
+        drop(running);
+        // The one who asked for it has left the queue.
+        while admission.statistics().waiting > 0 {
+            tokio::task::yield_now().await;
+        }
         assert_eq!(admission.statistics().running, 0);
     });
 }
