@@ -27,6 +27,8 @@ pub struct Means {
     pub barrier: Barrier,
     /// The moment of other servers that it sees; `None`: each as of a moment of its own.
     pub moment: Option<Arc<Moment>>,
+    /// Whether what it sees of other servers is fixed before its first row is asked for: other statements run before its last one is.
+    pub is_fixed: bool,
     /// Whether replicas of other servers may be read.
     pub reads_replicas: bool,
     /// Asks the session for what its transaction's connections alone see.
@@ -109,6 +111,7 @@ impl Means {
             role,
             barrier,
             moment: None,
+            is_fixed: false,
             reads_replicas: false,
             asks: Mutex::new(None),
             memory_max,
@@ -149,8 +152,13 @@ impl Means {
         self.stop.get().is_some_and(|stop| stop.send(Some(why.clone())).is_ok())
     }
 
+    /// Whether what its transaction has written to shards can be read together with what it sees of others.
+    pub fn reads_own(&self) -> bool {
+        self.moment.as_ref().is_none_or(|moment| moment.is_of_each())
+    }
+
     /// The session runs scans for the statement on its transaction's connections, until the channel that is returned is closed: before
-    /// the first row comes.
+    /// the first row comes, and when what it sees is fixed, where it is.
     pub fn offer_own(&mut self) -> mpsc::Receiver<OwnRead> {
         // One scan after the other.
         let (sender, receiver) = mpsc::channel(1);

@@ -68,7 +68,7 @@ impl Asking {
             Barrier::Written(_) => Err(Error::unsupported(format!(
                 "this query over several shards in a transaction that has written to shard \"{server}\" is not supported"
             ))
-            .with_hint(match self.moment {
+            .with_hint(match self.moment.as_ref().filter(|moment| !moment.is_of_each()) {
                 Some(_) => "COMMIT first, or SET sharded_reads = 'each'.",
                 None => "COMMIT first, or ask for the rows of one shard only.",
             })),
@@ -367,19 +367,16 @@ impl ShardReader {
 
 /// Borrows a connection, with the snapshot that is to be read.
 async fn lend(scanned: &Scanned, server: &Arc<str>, asking: &Asking) -> ashlar_base::Result<Lease> {
-    let fleet = &scanned.table.fleet;
-    let settings = Settings::default();
+    let (fleet, settings) = (&scanned.table.fleet, Settings::default());
     let (from, role) = ((fleet.pool_of_queries(), None), &asking.role);
-    // A moment is one of servers that write.
-    let mut lease = match asking.reads_replicas && asking.moment.is_none() {
-        true => fleet.lend_for_reading(from, server, role, &settings).await?,
-        false => fleet.lend(from, server, role, &settings).await?,
+    let lease = match &asking.moment {
+        Some(moment) => moment.lend(server).await?,
+        None if asking.reads_replicas => fleet.lend_for_reading(from, server, role, &settings).await?,
+        None => fleet.lend(from, server, role, &settings).await?,
     };
     if scanned.orders_text && !lease.is_c_collated() {
+        lease.abandon();
         return Err(other_collation(server));
-    }
-    if let Some(moment) = &asking.moment {
-        moment.snapshots().await?.begin(&mut lease)?;
     }
     Ok(lease)
 }
