@@ -54,7 +54,7 @@ use crate::grid_table::GridTable;
 use crate::index_plan::IndexPlan;
 use crate::means::Means;
 use crate::program::{self, Program};
-use crate::sharded::sizes;
+use crate::sharded::{own, sizes};
 use crate::short_plan::ShortPlan;
 use crate::{parameters, system_tables};
 
@@ -279,7 +279,8 @@ impl SelectPlan {
         };
         let unknown = sizes::unknown(&plan)?;
         if !unknown.is_empty() {
-            Box::pin(sizes::ask(unknown, means)).await;
+            let mut at_work = means.turn().work().await?;
+            Box::pin(at_work.wait(sizes::ask(unknown, means))).await?;
         }
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
             let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
@@ -331,7 +332,9 @@ impl SelectPlan {
         }
         let plan = self.physical(engine, values, means, &view).await?;
         let context = engine.task_context(view, means);
-        crate::sharded::own::read(&plan, &context, means).await?;
+        if let Some(unsettled) = own::unsettled(&plan, &self.plan, means)? {
+            own::settle(unsettled, &context, means).await?;
+        }
         execute_stream(plan, context).map_err(from_datafusion)
     }
 
@@ -405,6 +408,16 @@ impl SelectPlan {
             reads |=
                 matches!(node, LogicalPlan::TableScan(_) | LogicalPlan::RecursiveQuery(_) | LogicalPlan::Unnest(_));
             Ok(TreeNodeRecursion::Continue)
+        });
+        reads || walked.is_err()
+    }
+
+    /// Whether it reads tables that are on shards.
+    pub fn reads_shards(&self) -> bool {
+        let mut reads = false;
+        let walked = each_node_with_subqueries(&self.plan, |node| {
+            reads |= crate::sharded::is_read_by(node);
+            Ok(if reads { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
         });
         reads || walked.is_err()
     }

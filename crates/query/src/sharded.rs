@@ -11,6 +11,7 @@ mod copy;
 pub mod ddl;
 pub mod declared;
 mod filters;
+mod fixed;
 mod keys;
 pub(crate) mod maintain;
 pub(crate) mod own;
@@ -28,6 +29,7 @@ use ashlar_shard::fleet::Fleet;
 use ashlar_shard::snapshot::Moment;
 use ashlar_shard::{health, route, two_phase};
 use datafusion::datasource::TableProvider;
+use datafusion::logical_expr::LogicalPlan;
 use pg_query::protobuf::InsertStmt;
 
 pub use copy::{CopyInto, KeySource};
@@ -66,6 +68,11 @@ impl ShardedTable {
     }
 }
 
+/// Whether a node of a plan reads a sharded table.
+pub(crate) fn is_read_by(node: &LogicalPlan) -> bool {
+    collation::provider_of(node).is_some()
+}
+
 /// One moment on all servers that have tables; `None` where there are none.
 pub fn moment(catalog: &CatalogState, role: &Arc<str>) -> Option<Arc<Moment>> {
     let mut servers: BTreeSet<&Arc<str>> = BTreeSet::new();
@@ -77,6 +84,12 @@ pub fn moment(catalog: &CatalogState, role: &Arc<str>) -> Option<Arc<Moment>> {
     let fleet = catalog.fleet().filter(|_| !servers.is_empty())?;
     let servers = servers.into_iter().cloned().collect();
     Some(Arc::new(Moment::new(Arc::clone(fleet), Arc::clone(role), servers)))
+}
+
+/// A moment of each server that a statement reads; `None` where there are no servers.
+pub fn moment_of_each(catalog: &CatalogState, role: &Arc<str>, from_replicas: bool) -> Option<Arc<Moment>> {
+    let fleet = catalog.fleet()?;
+    Some(Arc::new(Moment::of_each(Arc::clone(fleet), Arc::clone(role), from_replicas)))
 }
 
 /// A picture of the catalog, as the router asks it.

@@ -290,6 +290,38 @@ fn a_block_that_waits_for_a_shard_holds_no_turn() {
 }
 
 #[test]
+fn scans_that_wait_for_a_shard_hold_no_turn() {
+    let fleet = Fleet::with(2, "[query]\nqueries_max = 1\nquery_wait_max_ms = 10000");
+    let (mut client, mut other) = (fleet.client(), fleet.client());
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut client, "INSERT INTO t SELECT i, 'v' FROM generate_series(1, 50) AS s(i)");
+    done(&mut other, "CREATE TABLE g (k bigint PRIMARY KEY)");
+    done(&mut other, "INSERT INTO g VALUES (1), (2), (3)");
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    for sql in [
+        // One scan after the other, several at once, and one beneath an operator that keeps all rows.
+        "SELECT count(*) FROM t a JOIN t b ON b.k + 0 = a.k + 0",
+        "SELECT count(*) FROM (SELECT v FROM t UNION ALL SELECT v FROM t LIMIT 50) AS u",
+        "SELECT sum(k) + count(DISTINCT v) - 1226 FROM t",
+    ] {
+        done(&mut other, "BEGIN");
+        // Locked on both shards, by who needs a turn for what comes next.
+        done(&mut other, "TRUNCATE t");
+        let reading = std::thread::spawn(move || {
+            let count = client.value(sql).unwrap();
+            (client, count)
+        });
+        assert!(wait_for(PATIENCE, || (0..2).any(|shard| fleet.shard(shard).value(waiting).unwrap() != "0")), "{sql}");
+        assert_eq!(other.value("SELECT count(*) FROM g a JOIN g b ON b.k > a.k").unwrap(), "3", "{sql}");
+        done(&mut other, "ROLLBACK");
+        let count;
+        (client, count) = reading.join().unwrap();
+        assert_eq!(count, "50", "{sql}");
+    }
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn a_shard_that_is_lost_takes_the_block_along() {
     let (fleet, mut client, keys) = two();
     done(&mut client, "BEGIN");

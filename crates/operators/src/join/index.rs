@@ -102,6 +102,16 @@ pub(crate) trait Index: Send + Sync {
         rows: &mut Vec<u32>,
         keys: &mut Keys,
     );
+
+    /// Shows the key of each row, equal ones side by side as far as their hashes are, until `next` says that it is enough.
+    fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool);
+}
+
+/// A key as it is packed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Key<'k> {
+    Word(u128),
+    Bytes(&'k [u8]),
 }
 
 /// How far somebody has come who walks through an index: a part, and a place in it.
@@ -211,6 +221,10 @@ impl<W: KeyWord> Index for Words<W> {
             W::push(keys, key);
             true
         });
+    }
+
+    fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
+        each_row(&self.parts, |key, _| next(Key::Word(key.widen())));
     }
 }
 
@@ -456,6 +470,10 @@ impl Index for Texts {
             keys.bytes.len() < KEY_BYTES
         });
     }
+
+    fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
+        each_row(&self.parts, |_, row| next(Key::Bytes(bytes_at(&self.keys, row))));
+    }
 }
 
 /// Whole numbers close together.
@@ -537,6 +555,29 @@ impl<W: KeyWord> Index for Numbers<W> {
             if row != NOBODY && wanted(row) {
                 rows.push(row);
                 W::push(keys, W::narrow(u128::from(key)));
+            }
+        }
+    }
+
+    fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
+        let mut place = 0;
+        while let Some((key, row)) = self.table.get(place) {
+            place += 1;
+            if row != NOBODY && !next(Key::Word(u128::from(key))) {
+                return;
+            }
+        }
+    }
+}
+
+/// Shows the rows of tables with what stands for their keys, until `next` says that it is enough.
+fn each_row<W: KeyWord>(parts: &[Unchained<W>], mut next: impl FnMut(W, u32) -> bool) {
+    for part in parts {
+        for place in 0..part.len() {
+            // Fewer than 2^32.
+            let (key, row) = part.get(place as u32);
+            if !next(key, row) {
+                return;
             }
         }
     }

@@ -21,7 +21,7 @@ use futures::future::BoxFuture;
 
 use super::scan::{Scanned, ShardPart, ShardScanExec};
 use super::{ShardedTable, filters};
-use crate::grid_table::holds_query;
+use crate::scan_filters;
 
 /// A sharded table in a plan.
 #[derive(Clone)]
@@ -124,14 +124,7 @@ impl TableProvider for ShardedProvider {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let support = |filter: &&Expr| {
-            if filter.is_volatile() || holds_query(filter) {
-                TableProviderFilterPushDown::Unsupported
-            } else {
-                TableProviderFilterPushDown::Inexact
-            }
-        };
-        Ok(filters.iter().map(support).collect())
+        Ok(scan_filters::taken(filters, &TableProviderFilterPushDown::Inexact))
     }
 
     // As for a grid table: the answer is there at once.

@@ -247,7 +247,7 @@ impl SqlSession {
         let columns = Arc::clone(&select.columns);
         let format = options_of(options)?;
         let is_binary = options.format == CopyFormat::Binary;
-        let mut source = self.query(statement, Vec::new()).await?;
+        let mut source = self.query(statement, Vec::new(), false).await?;
         sink.copy_out_start(is_binary, columns.len());
         let mut out = CopyOut {
             encoder: RowEncoder::new(format, columns.len()),

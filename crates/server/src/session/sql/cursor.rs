@@ -59,7 +59,7 @@ impl SqlSession {
         // What the cursor sees is settled now.
         if let Some(statement) = portal.statement.clone() {
             let source = match &statement.kind {
-                Kind::Select(_) => self.query(&statement, Vec::new()).await?,
+                Kind::Select(_) => self.query(&statement, Vec::new(), true).await?,
                 Kind::Key(plan) if plan.locks().is_none() => self.row_now(plan)?,
                 Kind::Key(_) | Kind::Lock(_) => return Err(locks_rows()),
                 _ => return Err(Error::internal("a cursor has a query")),

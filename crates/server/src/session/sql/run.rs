@@ -90,7 +90,7 @@ impl SqlSession {
                     portal.progress = Progress::Ended(tag);
                     return Ok(Executed::Complete(tag.after(count)));
                 }
-                let source = self.query(statement, portal.parameters.clone()).await?;
+                let source = self.query(statement, portal.parameters.clone(), rows_max > 0).await?;
                 portal.progress = Progress::Open(source, Tag::Counted("SELECT"));
                 self.send_rows(portal, statement, rows_max, sink).await
             }
@@ -132,9 +132,10 @@ impl SqlSession {
                     Kind::Session(SessionCommand::Execute { name, arguments }) => {
                         let prepared = Box::pin(self.bound(name, arguments, &portal.formats)).await?;
                         let Some(inner) = &prepared.statement else { return Ok(Executed::Empty) };
-                        Box::pin(self.run_explain(inner, *options, &prepared.parameters)).await?
+                        let (values, raw) = (&prepared.parameters, prepared.raw.as_ref());
+                        Box::pin(self.run_explain(inner, *options, values, raw)).await?
                     }
-                    _ => Box::pin(self.run_explain(inner, *options, &portal.parameters)).await?,
+                    _ => Box::pin(self.run_explain(inner, *options, &portal.parameters, None)).await?,
                 };
                 let rows: Vec<Vec<Value>> = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
                 let rows = RowSource::values(rows);
@@ -195,13 +196,14 @@ impl SqlSession {
     }
 
     /// Starts a query on the pool, under the transaction's view. What it reads over the transaction's connections to shards has been
-    /// read when this returns.
+    /// read when this returns; and what it sees of all others is settled, where it `stays` while other statements run.
     pub(super) async fn query(
         &mut self,
         statement: &Arc<ashlar_query::Statement>,
         parameters: Vec<Value>,
+        stays: bool,
     ) -> Result<RowSource> {
-        let (source, asked) = self.start_query(statement, parameters)?;
+        let (source, asked) = self.start_query(statement, parameters, stays)?;
         match asked {
             None => Ok(source),
             Some(asked) => Box::pin(self.read_own(source, asked)).await,
@@ -212,6 +214,7 @@ impl SqlSession {
         &mut self,
         statement: &Arc<ashlar_query::Statement>,
         parameters: Vec<Value>,
+        stays: bool,
     ) -> Result<(RowSource, Option<mpsc::Receiver<OwnRead>>)> {
         let catalog = self.catalog();
         let engine = self.engine()?;
@@ -224,6 +227,9 @@ impl SqlSession {
             self.transaction = Some(transaction);
         }
         let mut means = self.means(&engine, time);
+        if let Some(query) = select_of(statement).filter(|_| stays) {
+            self.fix(&mut means, query);
+        }
         let asked = self.offer_own(&mut means);
         let source = RowSource::query(&engine, Arc::clone(statement), select_of, parameters, view, means)?;
         Ok((source, asked))

@@ -21,9 +21,9 @@ const KEPT_BYTES_MAX: usize = 4096;
 const KEPT_VALUES_MAX: usize = 128;
 
 /// Parameters of a portal with the types that a shard has said.
-struct Given<'a> {
-    raw: &'a RawParameters,
-    types: &'a [u32],
+pub(super) struct Given<'a> {
+    pub(super) raw: &'a RawParameters,
+    pub(super) types: &'a [u32],
 }
 
 impl Parameters for Given<'_> {

@@ -1,4 +1,5 @@
-//! EXPLAIN ANALYZE of what one shard answers: the shard explains it by running it, and its lines follow those of the route.
+//! EXPLAIN of statements about shards: which ones are asked, and what. With ANALYZE, what one shard answers that shard explains by running
+//! it, and its lines follow those of the route.
 //!
 //! Called by `explain`. Runs nothing that writes.
 
@@ -14,10 +15,30 @@ use ashlar_shard::backend::{RowReader, Taker};
 use ashlar_shard::route::{Decision, Request};
 use ashlar_store::Reservation;
 
-use super::SqlSession;
+use super::at_once::Given;
 use super::remotes::answered;
+use super::{RawParameters, SqlSession};
 
 impl SqlSession {
+    /// The lines that say where a statement goes, under the parameters that EXECUTE gives it.
+    ///
+    /// # Errors
+    /// As [`ashlar_shard::route::Route::decide`].
+    pub(in crate::session::sql) fn explain_route(
+        &self,
+        plan: &ShardedPlan,
+        raw: Option<&RawParameters>,
+    ) -> Result<Vec<String>> {
+        let types = plan.described().map_or(&[][..], |(types, _)| types.as_slice());
+        let given = raw.map(|raw| Given { raw, types });
+        let preferred = self.remotes.first().map(|remote| &*remote.server);
+        let mut request = Request { preferred, style: *self.style(), ..Request::default() };
+        if let Some(given) = &given {
+            request.parameters = given;
+        }
+        Ok(plan.route.explain(&plan.route.decide(&request)?))
+    }
+
     /// The lines for a statement that one shard answers, after it has; `None`, and nothing has been run: the engine reads it.
     ///
     /// # Errors

@@ -1,13 +1,15 @@
 //! Scans that the engine wants of shards which the transaction has written to: run on the transaction's own connections, which alone
 //! see that, one after the other.
 //!
-//! Called by `query` and `spread` before the first row is sent. Rows go to the query pool as they come, over a bounded channel; there they are
+//! Called by `query` and `spread` before the first row is sent; also where nothing is read so, and what is seen of other shards is fixed
+//! meanwhile. Rows go to the query pool as they come, over a bounded channel; there they are
 //! charged to the query and kept. A scan that nobody wants any more is stopped on its shard, and read to its end, so that a
 //! savepoint is still there to go back to.
 
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_query::sharded::{OwnRead, Piece};
+use ashlar_query::select::SelectPlan;
+use ashlar_query::sharded::{OwnRead, Piece, moment_of_each};
 use ashlar_query::{Barrier, Means};
 use ashlar_shard::backend::Taker;
 use ashlar_shard::pool::Lease;
@@ -27,9 +29,20 @@ impl SqlSession {
     /// Where a statement of the engine needs the transaction's connections: what it asks for. Each shard at a moment of its own: there is no
     /// snapshot of several in which a transaction's own writes are.
     pub(in crate::session::sql) fn offer_own(&self, means: &mut Means) -> Option<mpsc::Receiver<OwnRead>> {
-        let Barrier::Written(written) = &means.barrier else { return None };
-        let is_exact = !written.is_empty() && means.moment.is_none();
-        is_exact.then(|| means.offer_own())
+        let has_written = matches!(&means.barrier, Barrier::Written(written) if !written.is_empty());
+        let is_asked = means.is_fixed || (has_written && means.reads_own());
+        is_asked.then(|| means.offer_own())
+    }
+
+    /// What a query sees of shards is fixed when it begins: other statements run before its last row is asked for.
+    pub(in crate::session::sql) fn fix(&self, means: &mut Means, query: &SelectPlan) {
+        if !query.reads_shards() {
+            return;
+        }
+        means.is_fixed = true;
+        if means.moment.is_none() {
+            means.moment = moment_of_each(&self.catalog(), &self.role, means.reads_replicas);
+        }
     }
 
     /// Reads what a query asks for, until it has all.
