@@ -13,11 +13,7 @@ use datafusion::physical_plan::filter_pushdown::{ChildPushdownResult, FilterPush
 /// What a table says to the filters of a query: it takes those that ask nothing but its own rows, and the same each time.
 pub(crate) fn taken(filters: &[&Expr], how: &TableProviderFilterPushDown) -> Vec<TableProviderFilterPushDown> {
     let support = |filter: &&Expr| {
-        if filter.is_volatile() || holds_query(filter) {
-            TableProviderFilterPushDown::Unsupported
-        } else {
-            how.clone()
-        }
+        if filter.is_volatile() || holds_query(filter) { TableProviderFilterPushDown::Unsupported } else { how.clone() }
     };
     filters.iter().map(support).collect()
 }

@@ -354,7 +354,8 @@ impl Moment {
         let kept = self.snapshots().await?.kept(server)?;
         if kept.is_sole {
             let lease = kept.held.lock().lease.take();
-            return lease.ok_or_else(|| Error::internal(format!("shard \"{server}\" is read once more than was known")));
+            return lease
+                .ok_or_else(|| Error::internal(format!("shard \"{server}\" is read once more than was known")));
         }
         let from = (self.fleet.pool_of_queries(), None);
         let mut lease = self.fleet.lend(from, &kept.member, &self.role, &Settings::default()).await?;

@@ -258,9 +258,7 @@ fn is_last(all: &Keys, key: Key<'_>) -> bool {
         (Keys::Word32(all), Key::Word(word)) => all.last().is_some_and(|last| last.widen() == word),
         (Keys::Word64(all), Key::Word(word)) => all.last().is_some_and(|last| last.widen() == word),
         (Keys::Word128(all), Key::Word(word)) => all.last() == Some(&word),
-        (Keys::Bytes(all), Key::Bytes(key)) => {
-            all.ends.len().checked_sub(1).is_some_and(|last| all.get(last) == key)
-        }
+        (Keys::Bytes(all), Key::Bytes(key)) => all.ends.len().checked_sub(1).is_some_and(|last| all.get(last) == key),
         // A packing packs all rows in one way.
         _ => false,
     }
