@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::numbers::{bytes, median, rate, short, spread, time};
-use super::select::{Contender, Role, Steps, contenders};
+use super::select::{Contender, Role, Steps, TOO_FEW, contenders};
 use super::{Row, Shown};
 use crate::buckets;
 use crate::record::measure::Measure;
@@ -34,15 +34,22 @@ pub(super) fn of(row: &Row, steps: &Steps, keys: Option<&[u32]>) -> Result<Shape
         Shown::Times => times(steps, row.of, Measure::Mean),
         Shown::Cpu => times(steps, row.of, Measure::CpuPerOperation),
         Shown::Threads { from, to } => threads(steps, row.of, from, to),
-        Shown::Steps { names } => one_and_next(steps, row.of, names, rate, |one| Some(one.operations_per_second)),
-        Shown::StepTimes { names } => one_and_next(steps, row.of, names, time, |one| Measure::Mean.of(one)),
+        Shown::Steps { names } => one_and_next(steps, row.of, names, rate, |_, one| Some(one.operations_per_second)),
+        Shown::StepTimes { names } => one_and_next(steps, row.of, names, time, |_, one| Measure::Mean.of(one)),
         Shown::Tails { names } => tails(steps, row.of, names),
         Shown::Entries { after } => entries(steps, row.of, after),
         Shown::Change { from, to } => change(steps, row.of, from, to),
         Shown::PerMinute { kind } => per_minute(steps, row.of, kind),
         Shown::Memory { query } => memory(steps, row.of, query),
         Shown::Structure { query, per } => structure(steps, row.of, query, per),
+        Shown::StructureSteps { query, per, names } => {
+            one_and_next(steps, row.of, names, each_byte, |run, one| taken(run, one, query, per))
+        }
+        Shown::StructureOfBuckets { query, per } => {
+            beside_buckets(steps, row.of, query, per, keys.unwrap_or_default())
+        }
         Shown::Peak { query } => peak(steps, row.of, query),
+        Shown::Allocated => allocated(steps, row.of),
         Shown::Buckets => of_buckets(keys.unwrap_or_default()),
     })
 }
@@ -252,9 +259,9 @@ fn one_and_next(
     of: &[&str],
     names: [&str; 2],
     shown: fn(f64) -> String,
-    measured: fn(&Measurement) -> Option<f64>,
+    measured: impl Fn(&Run, &Measurement) -> Option<f64>,
 ) -> Shape {
-    let all: Vec<Option<Contender>> = of.iter().map(|step| first_of(steps, step, |_, one| measured(one))).collect();
+    let all: Vec<Option<Contender>> = of.iter().map(|step| first_of(steps, step, &measured)).collect();
     let named = all.iter().zip(names).map(|(one, name)| match one {
         Some(one) => figure(&Contender { name: name.to_owned(), ..one.clone() }, shown),
         None => format!("{name} {NO_FIGURE}"),
@@ -327,9 +334,27 @@ fn change(steps: &Steps, of: &[&str], from: &str, to: &str) -> Shape {
 }
 
 fn memory(steps: &Steps, of: &[&str], query: &str) -> Shape {
+    let Used { above, figures, .. } = used(steps, of, query);
+    // The less the better: how much more the others take.
+    let Some(ours) = above.first().and_then(middle) else {
+        return Shape { figures, standing: above.first().map_or("nobody was measured".to_owned(), reason) };
+    };
+    let others = ratios(&above, &[Role::Rival], |name, theirs| format!("{name} {:.2} x", theirs / ours));
+    Shape { figures, standing: joined(vec![others]) }
+}
+
+/// What a query used.
+struct Used {
+    above: Vec<Contender>,
+    mean: Vec<Contender>,
+    /// `Ashlar 23 MiB above the data, 116 MiB in all, 30.8ms`.
+    figures: Vec<String>,
+}
+
+fn used(steps: &Steps, of: &[&str], query: &str) -> Used {
     let measured = |measure: Measure| contenders(steps, of, after(query, move |one| measure.of(one)));
     let (above, peak, mean) =
-        (measured(Measure::MemoryAboveData), measured(Measure::MemoryPeak), measured(Measure::Mean));
+        (contenders(steps, of, after(query, above_data)), measured(Measure::MemoryPeak), measured(Measure::Mean));
     let figures = above.iter().zip(peak.iter().zip(&mean)).map(|(above, (peak, mean))| {
         let shown = |one: &Contender, shown: fn(f64) -> String| middle(one).map_or(NO_FIGURE.to_owned(), shown);
         format!(
@@ -341,32 +366,58 @@ fn memory(steps: &Steps, of: &[&str], query: &str) -> Shape {
         )
     });
     let figures = figures.collect();
-    // The less the better: how much more the others take.
-    let Some(ours) = above.first().and_then(middle) else {
-        return Shape { figures, standing: above.first().map_or("nobody was measured".to_owned(), reason) };
-    };
-    let others = ratios(&above, &[Role::Rival], |name, theirs| format!("{name} {:.2} x", theirs / ours));
-    Shape { figures, standing: joined(vec![others]) }
+    Used { above, mean, figures }
+}
+
+/// What was resident at most above the loaded data, in bytes; a MiB at least, for less is what an allocator had left over, and of nothing
+/// there is no ratio: whoever took nothing is still the least of all.
+fn above_data(one: &Measurement) -> Option<f64> {
+    let above = one.server_memory_peak_bytes?.saturating_sub(one.server_memory_loaded_bytes?);
+    Some(above.max(1 << 20) as f64)
 }
 
 /// A number of a workload; "keys" are those that the rows of `hash-build` have.
 fn counted(parameters: &BTreeMap<String, Value>, name: &str) -> Option<f64> {
     let number = |name: &str| parameters.get(name)?.as_f64();
-    match (name, number("unique_percent")) {
-        // Half of the rows whose key is not their own.
-        ("keys", Some(percent)) => Some(number("rows")? * (percent + (100.0 - percent) / 2.0) / 100.0),
-        ("keys", None) => number("items"),
-        _ => number(name),
+    if name != "keys" {
+        return number(name);
     }
+    let rows = number("rows")?;
+    Some(match (number("unique_percent"), number("distinct_percent")) {
+        (_, Some(percent)) => (rows * percent / 100.0).floor().max(1.0),
+        // Half of the rows whose key is not their own.
+        (Some(percent), None) => rows * (percent + (100.0 - percent) / 2.0) / 100.0,
+        // By chance: those of all items that at least one row is expected to have.
+        (None, None) => {
+            let items = number("items")?;
+            -items * (rows * (-1.0 / items).ln_1p()).exp_m1()
+        }
+    })
+}
+
+fn each_byte(bytes: f64) -> String {
+    format!("{bytes:.1} B")
+}
+
+/// What the engine says that a query took, for each of a number of the workload.
+fn taken(run: &Run, one: &Measurement, query: &str, per: &str) -> Option<f64> {
+    let count = counted(&run.workload.parameters, per)?;
+    if one.query.as_deref() == Some(query) { Some(Measure::EngineMemory.of(one)? / count) } else { None }
+}
+
+fn structures(steps: &Steps, of: &[&str], query: &str, per: &str) -> Vec<Contender> {
+    let mut all = contenders(steps, of, |run, one| taken(run, one, query, per));
+    for one in &mut all {
+        if one.samples.as_ref().is_err_and(|reason| reason == TOO_FEW) {
+            one.samples = Err("it says nothing of its memory".to_owned());
+        }
+    }
+    all
 }
 
 fn structure(steps: &Steps, of: &[&str], query: &str, per: &str) -> Shape {
-    let all = contenders(steps, of, |run, one| {
-        let count = counted(&run.workload.parameters, per)?;
-        if one.query.as_deref() == Some(query) { Some(Measure::EngineMemory.of(one)? / count) } else { None }
-    });
-    let each = |bytes: f64| format!("{bytes:.1} B");
-    let figures = all.iter().map(|one| figure(one, each)).collect();
+    let all = structures(steps, of, query, per);
+    let figures = all.iter().map(|one| figure(one, each_byte)).collect();
     let Some(ours) = all.first().and_then(middle) else {
         return Shape { figures, standing: all.first().map_or("nobody was measured".to_owned(), reason) };
     };
@@ -374,14 +425,34 @@ fn structure(steps: &Steps, of: &[&str], query: &str, per: &str) -> Shape {
     Shape { figures, standing: joined(vec![others]) }
 }
 
+fn beside_buckets(steps: &Steps, of: &[&str], query: &str, per: &str, keys: &[u32]) -> Shape {
+    let all = structures(steps, of, query, per);
+    let [_, filled] = buckets::of_join(keys);
+    let mut figures: Vec<String> = all.iter().map(|one| figure(one, each_byte)).collect();
+    let (before, after) = (filled.before_each(), filled.after_each());
+    figures.push(format!("Impala's {} {} before, {} after", filled.which, each_byte(before), each_byte(after)));
+    let standing = match all.first() {
+        None => "nobody was measured".to_owned(),
+        Some(first) => middle(first).map_or_else(
+            || reason(first),
+            |ours| format!("{:.2} x Impala's {} after its change", ours / after, filled.which),
+        ),
+    };
+    Shape { figures, standing }
+}
+
+fn allocated(steps: &Steps, of: &[&str]) -> Shape {
+    let all = contenders(steps, of, |_, one| Measure::AllocatedPerOperation.of(one));
+    let each = |bytes: f64| Measure::AllocatedPerOperation.shown(bytes);
+    let standing = match all.first() {
+        None => "nobody was measured".to_owned(),
+        Some(first) => middle(first).map_or_else(|| reason(first), |ours| format!("{} a query", each(ours))),
+    };
+    Shape { figures: all.iter().map(|one| figure(one, each)).collect(), standing }
+}
+
 fn peak(steps: &Steps, of: &[&str], query: &str) -> Shape {
-    let measured = |measure: Measure| contenders(steps, of, after(query, move |one| measure.of(one)));
-    let (peak, mean) = (measured(Measure::MemoryPeak), measured(Measure::Mean));
-    let figures = peak.iter().zip(&mean).map(|(peak, mean)| {
-        let shown = |one: &Contender, shown: fn(f64) -> String| middle(one).map_or(NO_FIGURE.to_owned(), shown);
-        format!("{} {} in all, {}", peak.name, shown(peak, bytes), shown(mean, time))
-    });
-    let figures = figures.collect();
+    let Used { above, mean, figures } = used(steps, of, query);
     // Beside the best of the others in each.
     let best = |all: &[Contender]| {
         let rivals = all.iter().skip(1).filter(|one| one.role == Role::Rival);
@@ -393,11 +464,11 @@ fn peak(steps: &Steps, of: &[&str], query: &str) -> Shape {
         (None, _) => format!("{what}: {}", all.first().map_or("nobody was measured".to_owned(), reason)),
         (_, None) => format!("{what}: nobody beside it"),
     };
-    Shape { figures, standing: joined(vec![against(&peak, "memory"), against(&mean, "time")]) }
+    Shape { figures, standing: joined(vec![against(&above, "memory above the data"), against(&mean, "time")]) }
 }
 
 fn of_buckets(keys: &[u32]) -> Shape {
-    let lines: Vec<buckets::Line> = buckets::lines(keys).into_iter().filter(|line| line.keeps_duplicates).collect();
+    let lines = buckets::of_join(keys);
     let figures = lines.iter().map(|line| {
         format!("{}: {:.2} B before, {:.2} B after an entry", line.which, line.before_each(), line.after_each())
     });

@@ -274,7 +274,10 @@ pub(super) const IMPALA: Suite = Suite {
         Group {
             name: "probe",
             long: false,
-            steps: &[Step { name: "base", words: "hash-probe --rows {sales} --target ashlar,duckdb,datafusion,chdb" }],
+            steps: &[Step {
+                name: "base",
+                words: "hash-probe --rows {sales} --queries join --target ashlar,duckdb,datafusion,chdb",
+            }],
             rows: &[Row {
                 what: "join of {sales} sales with 3 % as many items: memory above the data, and time",
                 wanted: "2 to 3 % faster by packed buckets",

@@ -34,6 +34,9 @@ pub(super) struct Contender {
     pub(super) client: Option<f64>,
 }
 
+/// Why there is no figure where answers are sound.
+pub(super) const TOO_FEW: &str = "too few answers for such a figure";
+
 /// What a target is to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -135,7 +138,7 @@ fn samples(
         return Ok(found);
     }
     if runs.iter().flat_map(|run| &run.measurements).any(|one| one.target == target && one.is_sound()) {
-        return Err("too few answers for such a figure".to_owned());
+        return Err(TOO_FEW.to_owned());
     }
     let own = || runs.iter().flat_map(|run| &run.measurements).filter(|one| one.target == target);
     let mut said = runs.iter().filter_map(|run| run.target(target)).filter_map(|target| {
