@@ -33,6 +33,8 @@ pub(super) fn of(row: &Row, steps: &Steps, keys: Option<&[u32]>) -> Result<Shape
         Shown::Scaling => scaling(steps, row.of),
         Shown::Times => times(steps, row.of, Measure::Mean),
         Shown::Cpu => times(steps, row.of, Measure::CpuPerOperation),
+        Shown::ProxyCpu => proxy_cpu(steps, row.of),
+        Shown::Added => added(steps, row.of),
         Shown::Threads { from, to } => threads(steps, row.of, from, to),
         Shown::Steps { names } => one_and_next(steps, row.of, names, rate, |_, one| Some(one.operations_per_second)),
         Shown::StepTimes { names } => one_and_next(steps, row.of, names, time, |_, one| Measure::Mean.of(one)),
@@ -218,6 +220,42 @@ fn times(steps: &Steps, of: &[&str], measure: Measure) -> Shape {
         });
     }
     Shape { figures, standing: joined(parts) }
+}
+
+fn proxy_cpu(steps: &Steps, of: &[&str]) -> Shape {
+    let mut all = contenders(steps, of, |_, one| {
+        // Its own process is the first of those that a target has.
+        let proxy = one.server_parts.first()?;
+        Some(proxy.cpu_seconds * 1e6 / (one.operations_per_second * one.measured_seconds))
+    });
+    // A server that nothing stands before has none.
+    all.retain(|one| one.samples.as_ref().err().is_none_or(|reason| reason != TOO_FEW));
+    let figures = all.iter().map(|one| figure(one, time)).collect();
+    let Some(first) = all.first() else { return Shape { figures, standing: "nobody was measured".to_owned() } };
+    let standing = middle(first).map_or_else(
+        || reason(first),
+        |ours| joined(vec![ratios(&all, &[Role::Rival], |name, theirs| format!("{:.2} x {name}", theirs / ours))]),
+    );
+    Shape { figures, standing }
+}
+
+fn added(steps: &Steps, of: &[&str]) -> Shape {
+    let all = contenders(steps, of, |_, one| Measure::Mean.of(one));
+    let figures = all.iter().map(|one| figure(one, time)).collect();
+    let Some(direct) = all.first().and_then(middle) else {
+        return Shape { figures, standing: all.first().map_or("nobody was measured".to_owned(), reason) };
+    };
+    let least = all.get(1).and_then(middle).map(|relay| relay - direct).filter(|least| *least > 0.0);
+    let words = all.iter().skip(1).enumerate().map(|(place, one)| match (middle(one), least) {
+        (None, _) => format!("{}: {}", one.name, reason(one)),
+        (Some(latency), _) if latency <= direct => format!("{} adds nothing", one.name),
+        (Some(latency), Some(least)) if place > 0 => {
+            format!("{} {} ({:.2} x)", one.name, time(latency - direct), (latency - direct) / least)
+        }
+        (Some(latency), _) => format!("{} {}", one.name, time(latency - direct)),
+    });
+    let standing = format!("added: {}", joined(vec![words.collect::<Vec<_>>().join(", ")]));
+    Shape { figures, standing }
 }
 
 fn threads(steps: &Steps, of: &[&str], from: u32, to: u32) -> Shape {

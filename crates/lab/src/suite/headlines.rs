@@ -4,7 +4,7 @@
 use super::{Group, Row, Shown, Step, Suite};
 
 /// What the column of other people's figures is called.
-pub(super) const THEIRS: &str = "what its makers showed";
+const THEIRS: &str = "what its makers showed";
 
 /// Geode's four bars, and its curve.
 pub(super) const GEODE: Suite = Suite {

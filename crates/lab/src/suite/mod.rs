@@ -76,6 +76,10 @@ pub(crate) enum Shown {
     Times,
     /// CPU time of the server, and of what is behind it, for an operation; how much more others take than the first target.
     Cpu,
+    /// CPU time of what stands before servers, alone; how much more others take than the first that has such.
+    ProxyCpu,
+    /// Mean latency; how much of it each adds to that of the first target, and how much more others add than the second does.
+    Added,
     /// From one number of threads to another.
     Threads { from: u32, to: u32 },
     /// What the first target has in one step and in the next.

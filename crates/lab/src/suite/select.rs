@@ -64,6 +64,7 @@ fn called(target: &Target) -> String {
         "relay" => "null relay",
         "pgbouncer" => "PgBouncer",
         "shardingsphere" => "ShardingSphere-Proxy",
+        "shardingsphere-4" => "ShardingSphere-Proxy of four",
         "ashlar-proxy" => "Ashlar as a proxy",
         "ashlar-proxy-2" => "Ashlar as a proxy of two",
         "ashlar-proxy-4" => "Ashlar as a proxy of four",

@@ -162,3 +162,24 @@ fn what_keys_cost_is_a_ratio_of_times_and_what_is_allocated_is_of_an_operation()
     }
     assert_eq!(shape(Shown::Allocated, &["value"], vec![measured], None).standing, "2.00 KiB a query");
 }
+
+#[test]
+fn what_a_proxy_costs_is_its_own_part() {
+    let means = [60_000.0, 80_000.0, 83_000.0];
+    let mut measured = asked("key", json!({}), &["postgres", "relay", "ashlar-proxy"].map(|target| used(target, None)));
+    for one in &mut measured.runs[0].measurements {
+        let place = ["postgres", "relay", "ashlar-proxy"].iter().position(|target| one.target == *target).unwrap();
+        one.latency.mean_us = means[place];
+        // Of five seconds with two hundred requests each: 0.1 and 0.15 ms for one.
+        one.server_parts[0].cpu_seconds = [0.0, 0.1, 0.15][place];
+        if place == 0 {
+            one.server_parts.clear();
+        }
+    }
+    let steps = Steps::from([("key", measured)]);
+    let found = |shown| figures::of(&Row { what: "", wanted: "", of: &["key"], shown }, &steps, None).unwrap();
+    assert_eq!(found(Shown::Added).standing, "added: null relay 20.0ms, Ashlar as a proxy 23.0ms (1.15 x)");
+    let cpu = found(Shown::ProxyCpu);
+    assert!(cpu.figures.len() == 2 && cpu.figures[0].starts_with("null relay 100.0us ("), "{cpu:?}");
+    assert_eq!(cpu.standing, "1.50 x Ashlar as a proxy");
+}
