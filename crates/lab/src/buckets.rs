@@ -277,10 +277,7 @@ fn lines(keys: &[u32], keeps_duplicates: bool) -> [Line; 2] {
     let (before, after) = (fill::<Before>(keys, keeps_duplicates), fill::<After>(keys, keeps_duplicates));
     let entries = if keeps_duplicates { keys.len() as u64 } else { before.keys };
     let line = |which, before, after| Line { keeps_duplicates, which, entries, before, after };
-    [
-        line("all buckets", before.bytes, after.bytes),
-        line("filled buckets", before.filled_bytes, after.filled_bytes),
-    ]
+    [line("all buckets", before.bytes, after.bytes), line("filled buckets", before.filled_bytes, after.filled_bytes)]
 }
 
 /// What they take with the rows of a join's build side: all buckets, and the filled ones, which is what Impala's own benchmark counts.

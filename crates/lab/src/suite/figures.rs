@@ -47,9 +47,7 @@ pub(super) fn of(row: &Row, steps: &Steps, keys: Option<&[u32]>) -> Result<Shape
         Shown::StructureSteps { query, per, names } => {
             one_and_next(steps, row.of, names, each_byte, |run, one| taken(run, one, query, per))
         }
-        Shown::StructureOfBuckets { query, per } => {
-            beside_buckets(steps, row.of, query, per, keys.unwrap_or_default())
-        }
+        Shown::StructureOfBuckets { query, per } => beside_buckets(steps, row.of, query, per, keys.unwrap_or_default()),
         Shown::Peak { query } => peak(steps, row.of, query),
         Shown::Allocated => allocated(steps, row.of),
         Shown::Buckets => of_buckets(keys.unwrap_or_default()),
@@ -139,6 +137,12 @@ fn joined(parts: Vec<String>) -> String {
 
 fn middle(one: &Contender) -> Option<f64> {
     one.samples.as_ref().ok().and_then(|samples| median(samples))
+}
+
+/// The figure of the first, or why there is nothing to say.
+fn ours(all: &[Contender]) -> Result<f64, String> {
+    let first = all.first().ok_or("nobody was measured")?;
+    middle(first).ok_or_else(|| reason(first))
 }
 
 fn reason(one: &Contender) -> String {
@@ -231,19 +235,22 @@ fn proxy_cpu(steps: &Steps, of: &[&str]) -> Shape {
     // A server that nothing stands before has none.
     all.retain(|one| one.samples.as_ref().err().is_none_or(|reason| reason != TOO_FEW));
     let figures = all.iter().map(|one| figure(one, time)).collect();
-    let Some(first) = all.first() else { return Shape { figures, standing: "nobody was measured".to_owned() } };
-    let standing = middle(first).map_or_else(
-        || reason(first),
-        |ours| joined(vec![ratios(&all, &[Role::Rival], |name, theirs| format!("{:.2} x {name}", theirs / ours))]),
-    );
+    let standing = match ours(&all) {
+        Err(why) => why,
+        Ok(first) => {
+            let others = ratios(&all, &[Role::Rival], |name, theirs| format!("{:.2} x {name}", theirs / first));
+            joined(vec![others])
+        }
+    };
     Shape { figures, standing }
 }
 
 fn added(steps: &Steps, of: &[&str]) -> Shape {
     let all = contenders(steps, of, |_, one| Measure::Mean.of(one));
     let figures = all.iter().map(|one| figure(one, time)).collect();
-    let Some(direct) = all.first().and_then(middle) else {
-        return Shape { figures, standing: all.first().map_or("nobody was measured".to_owned(), reason) };
+    let direct = match ours(&all) {
+        Ok(direct) => direct,
+        Err(standing) => return Shape { figures, standing },
     };
     let least = all.get(1).and_then(middle).map(|relay| relay - direct).filter(|least| *least > 0.0);
     let words = all.iter().skip(1).enumerate().map(|(place, one)| match (middle(one), least) {
@@ -374,8 +381,9 @@ fn change(steps: &Steps, of: &[&str], from: &str, to: &str) -> Shape {
 fn memory(steps: &Steps, of: &[&str], query: &str) -> Shape {
     let Used { above, figures, .. } = used(steps, of, query);
     // The less the better: how much more the others take.
-    let Some(ours) = above.first().and_then(middle) else {
-        return Shape { figures, standing: above.first().map_or("nobody was measured".to_owned(), reason) };
+    let ours = match ours(&above) {
+        Ok(ours) => ours,
+        Err(standing) => return Shape { figures, standing },
     };
     let others = ratios(&above, &[Role::Rival], |name, theirs| format!("{name} {:.2} x", theirs / ours));
     Shape { figures, standing: joined(vec![others]) }
@@ -456,8 +464,9 @@ fn structures(steps: &Steps, of: &[&str], query: &str, per: &str) -> Vec<Contend
 fn structure(steps: &Steps, of: &[&str], query: &str, per: &str) -> Shape {
     let all = structures(steps, of, query, per);
     let figures = all.iter().map(|one| figure(one, each_byte)).collect();
-    let Some(ours) = all.first().and_then(middle) else {
-        return Shape { figures, standing: all.first().map_or("nobody was measured".to_owned(), reason) };
+    let ours = match ours(&all) {
+        Ok(ours) => ours,
+        Err(standing) => return Shape { figures, standing },
     };
     let others = ratios(&all, &[Role::Rival], |name, theirs| format!("{name} {:.2} x", theirs / ours));
     Shape { figures, standing: joined(vec![others]) }
@@ -469,12 +478,9 @@ fn beside_buckets(steps: &Steps, of: &[&str], query: &str, per: &str, keys: &[u3
     let mut figures: Vec<String> = all.iter().map(|one| figure(one, each_byte)).collect();
     let (before, after) = (filled.before_each(), filled.after_each());
     figures.push(format!("Impala's {} {} before, {} after", filled.which, each_byte(before), each_byte(after)));
-    let standing = match all.first() {
-        None => "nobody was measured".to_owned(),
-        Some(first) => middle(first).map_or_else(
-            || reason(first),
-            |ours| format!("{:.2} x Impala's {} after its change", ours / after, filled.which),
-        ),
+    let standing = match ours(&all) {
+        Ok(ours) => format!("{:.2} x Impala's {} after its change", ours / after, filled.which),
+        Err(why) => why,
     };
     Shape { figures, standing }
 }
@@ -482,9 +488,9 @@ fn beside_buckets(steps: &Steps, of: &[&str], query: &str, per: &str, keys: &[u3
 fn allocated(steps: &Steps, of: &[&str]) -> Shape {
     let all = contenders(steps, of, |_, one| Measure::AllocatedPerOperation.of(one));
     let each = |bytes: f64| Measure::AllocatedPerOperation.shown(bytes);
-    let standing = match all.first() {
-        None => "nobody was measured".to_owned(),
-        Some(first) => middle(first).map_or_else(|| reason(first), |ours| format!("{} a query", each(ours))),
+    let standing = match ours(&all) {
+        Ok(ours) => format!("{} a query", each(ours)),
+        Err(why) => why,
     };
     Shape { figures: all.iter().map(|one| figure(one, each)).collect(), standing }
 }
