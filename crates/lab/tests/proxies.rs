@@ -1,4 +1,4 @@
-//! Proxies that shard, before two PostgreSQLs and one: Ashlar, and ShardingSphere-Proxy, which needs a JDK and Maven, as the targets of `grids` do, and the
+//! Proxies that shard, before one PostgreSQL and several: Ashlar, and ShardingSphere-Proxy, which needs a JDK and Maven, as the targets of `grids` do, and the
 //! network once: Maven fetches its jars.
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
@@ -64,6 +64,15 @@ const TPCC: &[&str] = &["tpcc", "--warehouses", "2", "--items", "200", "--custom
 fn transactions_are_done_by_a_proxy_that_shards() {
     // A Java machine that is cold is slow, so the window is not of one second.
     did_something(&measured(TPCC, "shardingsphere", "3"), &["shardingsphere", "postgres-0", "postgres-1"]);
+}
+
+#[test]
+fn groups_and_a_join_over_four_servers_are_answered_by_a_proxy_that_shards() {
+    let names = ["shardingsphere", "postgres-0", "postgres-1", "postgres-2", "postgres-3"];
+    for words in [&["sql-group", "--columns", "narrow"][..], &["sql-join", "--join-rows", "300"]] {
+        let words = [words, &["--rows", "40000"]].concat();
+        did_something(&measured(&words, "shardingsphere-4", "3"), &names);
+    }
 }
 
 #[test]
