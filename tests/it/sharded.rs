@@ -26,6 +26,7 @@ mod network;
 mod pgbench;
 mod pools;
 mod relay;
+mod repeatable;
 mod replicas;
 mod rules;
 mod slt;

@@ -154,7 +154,7 @@ impl Means {
 
     /// Whether what its transaction has written to shards can be read together with what it sees of others.
     pub fn reads_own(&self) -> bool {
-        self.moment.as_ref().is_none_or(|moment| moment.is_of_each())
+        self.moment.as_ref().is_none_or(|moment| moment.has_own())
     }
 
     /// The session runs scans for the statement on its transaction's connections, until the channel that is returned is closed: before

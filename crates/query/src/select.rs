@@ -412,16 +412,6 @@ impl SelectPlan {
         reads || walked.is_err()
     }
 
-    /// Whether it reads tables that are on shards.
-    pub fn reads_shards(&self) -> bool {
-        let mut reads = false;
-        let walked = each_node_with_subqueries(&self.plan, |node| {
-            reads |= crate::sharded::is_read_by(node);
-            Ok(if reads { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-        });
-        reads || walked.is_err()
-    }
-
     /// Bytes that the plan holds, as estimated from its nodes, their columns and their expressions.
     ///
     /// # Errors

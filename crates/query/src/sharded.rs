@@ -12,6 +12,7 @@ pub mod ddl;
 pub mod declared;
 mod filters;
 mod fixed;
+mod homes;
 mod keys;
 pub(crate) mod maintain;
 pub(crate) mod own;
@@ -29,10 +30,10 @@ use ashlar_shard::fleet::Fleet;
 use ashlar_shard::snapshot::Moment;
 use ashlar_shard::{health, route, two_phase};
 use datafusion::datasource::TableProvider;
-use datafusion::logical_expr::LogicalPlan;
 use pg_query::protobuf::InsertStmt;
 
 pub use copy::{CopyInto, KeySource};
+pub use homes::Homes;
 pub use maintain::{Work, read_by, truncating};
 pub use own::{OwnRead, Piece};
 pub use placed::{by_default, is_open};
@@ -68,13 +69,19 @@ impl ShardedTable {
     }
 }
 
-/// Whether a node of a plan reads a sharded table.
-pub(crate) fn is_read_by(node: &LogicalPlan) -> bool {
-    collation::provider_of(node).is_some()
-}
-
 /// One moment on all servers that have tables; `None` where there are none.
 pub fn moment(catalog: &CatalogState, role: &Arc<str>) -> Option<Arc<Moment>> {
+    let (fleet, servers) = servers_with_tables(catalog)?;
+    Some(Arc::new(Moment::new(fleet, Arc::clone(role), servers)))
+}
+
+/// The same for all statements of a transaction.
+pub fn moment_of_transaction(catalog: &CatalogState, role: &Arc<str>) -> Option<Arc<Moment>> {
+    let (fleet, servers) = servers_with_tables(catalog)?;
+    Some(Arc::new(Moment::of_transaction(fleet, Arc::clone(role), servers)))
+}
+
+fn servers_with_tables(catalog: &CatalogState) -> Option<(Arc<Fleet>, Vec<Arc<str>>)> {
     let mut servers: BTreeSet<&Arc<str>> = BTreeSet::new();
     for (_, table) in catalog.tables() {
         if let Table::Sharded(table) = table {
@@ -82,8 +89,7 @@ pub fn moment(catalog: &CatalogState, role: &Arc<str>) -> Option<Arc<Moment>> {
         }
     }
     let fleet = catalog.fleet().filter(|_| !servers.is_empty())?;
-    let servers = servers.into_iter().cloned().collect();
-    Some(Arc::new(Moment::new(Arc::clone(fleet), Arc::clone(role), servers)))
+    Some((Arc::clone(fleet), servers.into_iter().cloned().collect()))
 }
 
 /// A moment of each server that a statement reads; `None` where there are no servers.

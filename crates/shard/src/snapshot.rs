@@ -83,7 +83,7 @@ impl Kept {
         lease.queue_query(&self.import());
     }
 
-    /// The same as the first statement of a transaction.
+    /// The first statement of such a transaction.
     fn import(&self) -> String {
         format!("SET TRANSACTION SNAPSHOT {}", escape_literal(&self.name))
     }
@@ -226,14 +226,16 @@ impl Snapshots {
     }
 
     fn kept(&self, server: &str) -> Result<&Kept> {
-        let missing = || Error::internal(format!("no snapshot was taken of shard \"{server}\""));
-        self.kept.get(server).ok_or_else(missing)
+        self.kept.get(server).ok_or_else(|| {
+            Error::unsupported(format!("reading shard \"{server}\", of which no snapshot was taken, is not supported"))
+                .with_hint("It had no table then: begin another transaction.")
+        })
     }
 
     /// Begins a transaction on a connection to a server that sees what that had at the moment. Sent with what is queued next.
     ///
     /// # Errors
-    /// XX000 for a server of which none was taken.
+    /// 0A000 for a server of which none was taken.
     pub fn begin(&self, server: &str, lease: &mut Lease) -> Result<()> {
         self.kept(server)?.begin(lease);
         Ok(())
@@ -294,7 +296,7 @@ async fn unlock(all: &mut [(String, Held)]) -> Result<()> {
     Ok(())
 }
 
-/// The moment that a statement sees, the same for all of its streams.
+/// The moment that a statement sees, the same for all of its streams; or all statements of a transaction.
 pub struct Moment {
     fleet: Arc<Fleet>,
     role: Arc<str>,
@@ -305,13 +307,14 @@ pub struct Moment {
 /// Of what a moment is one.
 #[derive(Debug)]
 enum Of {
-    /// Of these servers together: taken when the first stream asks.
-    All(Vec<Arc<str>>),
-    /// Of each server by itself: taken of those that a statement reads, when that is known.
-    Each {
-        /// Whether replicas may be read.
-        from_replicas: bool,
+    /// Of these servers together: taken when somebody asks first.
+    All {
+        servers: Vec<Arc<str>>,
+        /// Whether the connections of the reader's transaction see it too.
+        has_own: bool,
     },
+    /// Of each server by itself: taken of those that a statement reads, when that is known.
+    Each { from_replicas: bool },
 }
 
 impl fmt::Debug for Moment {
@@ -321,19 +324,48 @@ impl fmt::Debug for Moment {
 }
 
 impl Moment {
-    /// One moment on these servers, for statements of the query pool.
+    /// One moment on these servers, for a statement.
     pub fn new(fleet: Arc<Fleet>, role: Arc<str>, servers: Vec<Arc<str>>) -> Self {
-        Self { fleet, role, of: Of::All(servers), taken: OnceCell::new() }
+        Self { fleet, role, of: Of::All { servers, has_own: false }, taken: OnceCell::new() }
     }
 
-    /// A moment of each server that a statement reads, for one that goes on while others run: see [`Self::fix`].
+    /// The same for a transaction, whose own connections see it: they are begun with [`Self::import`].
+    pub fn of_transaction(fleet: Arc<Fleet>, role: Arc<str>, servers: Vec<Arc<str>>) -> Self {
+        Self { fleet, role, of: Of::All { servers, has_own: true }, taken: OnceCell::new() }
+    }
+
+    /// A moment of each server that a statement reads, for one that goes on while others run: see [`Self::fix`]. `from_replicas`: whether
+    /// replicas may be read.
     pub fn of_each(fleet: Arc<Fleet>, role: Arc<str>, from_replicas: bool) -> Self {
         Self { fleet, role, of: Of::Each { from_replicas }, taken: OnceCell::new() }
     }
 
-    /// Whether each server may be as of a moment of its own. Then the connections of a transaction are at such moments, too.
-    pub fn is_of_each(&self) -> bool {
-        matches!(self.of, Of::Each { .. })
+    /// Whether what a transaction has on its own connections goes together with it: these see it too, or each server may be as of a moment
+    /// of its own.
+    pub fn has_own(&self) -> bool {
+        match &self.of {
+            Of::All { has_own, .. } => *has_own,
+            Of::Each { .. } => true,
+        }
+    }
+
+    /// Takes it, where that has not been done. On the query pool, whose connections keep it.
+    ///
+    /// # Errors
+    /// As [`Snapshots::take`].
+    pub async fn take(self: Arc<Self>) -> Result<()> {
+        self.snapshots().await.map(|_| ())
+    }
+
+    /// The member that a connection of the transaction's own to a server has to be to, and what comes right behind its BEGIN, of REPEATABLE
+    /// READ, so that it sees the moment, which was taken before.
+    ///
+    /// # Errors
+    /// 0A000 for a server that it is not of.
+    pub fn import(&self, server: &str) -> Result<(&str, String)> {
+        let taken = self.taken.get().ok_or_else(|| Error::internal("nobody has taken the snapshots of shards"))?;
+        let kept = taken.kept(server)?;
+        Ok((&kept.member, kept.import()))
     }
 
     /// Fixes what a statement sees of these servers, before its first row is asked for: with each, whether one stream reads it, once.
@@ -349,7 +381,7 @@ impl Moment {
     /// Lends a connection in a transaction that sees what a server had at the moment.
     ///
     /// # Errors
-    /// As [`Snapshots::take`] and [`Fleet::lend`].
+    /// As [`Snapshots::take`] and [`Fleet::lend`]; 0A000 for a server that it is not of.
     pub async fn lend(&self, server: &str) -> Result<Lease> {
         let kept = self.snapshots().await?.kept(server)?;
         if kept.is_sole {
@@ -364,7 +396,7 @@ impl Moment {
     }
 
     async fn snapshots(&self) -> Result<&Snapshots> {
-        let Of::All(servers) = &self.of else {
+        let Of::All { servers, .. } = &self.of else {
             return self.taken.get().ok_or_else(|| Error::internal("nobody has fixed what is seen of shards"));
         };
         let take = || async {

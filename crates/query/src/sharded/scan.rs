@@ -68,14 +68,14 @@ impl Asking {
             Barrier::Written(_) => Err(Error::unsupported(format!(
                 "this query over several shards in a transaction that has written to shard \"{server}\" is not supported"
             ))
-            .with_hint(match self.moment.as_ref().filter(|moment| !moment.is_of_each()) {
+            .with_hint(match self.moment.as_ref().filter(|moment| !moment.has_own()) {
                 Some(_) => "COMMIT first, or SET sharded_reads = 'each'.",
                 None => "COMMIT first, or ask for the rows of one shard only.",
             })),
             Barrier::Snapshot => Err(Error::unsupported(
                 "a query over several shards at isolation level REPEATABLE READ is not supported",
             )
-            .with_hint("Shards have no snapshot together: use READ COMMITTED.")),
+            .with_hint("Use READ COMMITTED, or read in a query of its own.")),
         }
     }
 }

@@ -34,6 +34,7 @@ use ashlar_query::Identity;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::Transaction;
 use ashlar_query::{Engine, Means, StatementTime, grammar};
+use ashlar_shard::snapshot::Moment;
 use ashlar_store::Reservation;
 use tokio::time::Instant;
 
@@ -145,6 +146,8 @@ pub struct SqlSession {
     deadline: Option<Instant>,
     /// The connections that the transaction has to shards.
     remotes: Vec<sharded::Remote>,
+    /// The moment that it sees on all of them, where it sees one.
+    common: Option<Arc<Moment>>,
     /// Room for the parameters of the next statement about shards.
     spare: Option<sharded::RawParameters>,
     /// The connections to shards that this thread has; from the first use on.
@@ -197,6 +200,7 @@ impl SqlSession {
             cancel: CancelToken::new(),
             deadline: None,
             remotes: Vec::new(),
+            common: None,
             spare: None,
             pool: None,
             keep: None,

@@ -7,7 +7,7 @@ use ashlar_query::dml::InsertPlan;
 use ashlar_query::dml::run::{self as dml, Outcome, Run};
 use ashlar_query::key_plan::KeyPlan;
 use ashlar_query::select::SelectPlan;
-use ashlar_query::sharded::OwnRead;
+use ashlar_query::sharded::{Homes, OwnRead};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
 use ashlar_query::{CatalogState, Column, ddl};
@@ -219,17 +219,22 @@ impl SqlSession {
         let catalog = self.catalog();
         let engine = self.engine()?;
         let is_idle = self.alone && self.block == Block::None && self.transaction.is_none();
+        let is_asked = stays || self.isolation() == Isolation::RepeatableRead;
+        let homes = select_of(statement).filter(|_| is_asked).map_or_else(Homes::default, Homes::of);
+        let common = self.common_of(homes)?;
         let mut transaction = self.take_transaction();
-        let snapshot = transaction.snapshot(engine.store());
+        let snapshot = match &common {
+            None => transaction.snapshot(engine.store()),
+            // It reads no table of this server: what the transaction sees of these is open.
+            Some(_) => engine.store().snapshot(),
+        };
         let view = transaction.view(snapshot, &catalog);
         let time = transaction.time;
         if !is_idle {
             self.transaction = Some(transaction);
         }
         let mut means = self.means(&engine, time);
-        if let Some(query) = select_of(statement).filter(|_| stays) {
-            self.fix(&mut means, query);
-        }
+        self.settle_moment(&mut means, common, stays, homes);
         let asked = self.offer_own(&mut means);
         let source = RowSource::query(&engine, Arc::clone(statement), select_of, parameters, view, means)?;
         Ok((source, asked))

@@ -12,6 +12,7 @@ mod explain;
 mod gather;
 mod own;
 mod remotes;
+mod repeatable;
 mod spread;
 
 use std::borrow::Cow;
@@ -157,12 +158,18 @@ impl SqlSession {
         means.reads_replicas = self.may_read_replicas();
         means.barrier = if self.isolation() == Isolation::RepeatableRead {
             Barrier::Snapshot
-        } else if self.remotes.is_empty() {
-            Barrier::None
         } else {
-            let written = self.remotes.iter().filter(|remote| remote.wrote);
-            Barrier::Written(written.map(|remote| Arc::clone(&remote.server)).collect())
+            self.written()
         };
+    }
+
+    /// What the transaction has written to shards keeps others' connections from reading there.
+    fn written(&self) -> Barrier {
+        if self.remotes.is_empty() {
+            return Barrier::None;
+        }
+        let written = self.remotes.iter().filter(|remote| remote.wrote);
+        Barrier::Written(written.map(|remote| Arc::clone(&remote.server)).collect())
     }
 
     /// The isolation level of the statement to come.
@@ -420,11 +427,11 @@ impl SqlSession {
         if is_write {
             let others = forward.statements.iter().any(|sent| !is_known(sent.server));
             let is_second = forward.statements.len() > 1 || !self.remotes.is_empty();
-            if others && is_second && self.isolation() == Isolation::RepeatableRead {
+            if others && is_second && self.isolation() == Isolation::RepeatableRead && self.common().is_none() {
                 return Err(Error::unsupported(
-                    "writing to several shards at isolation level REPEATABLE READ is not supported",
+                    "writing to several shards at isolation level REPEATABLE READ is not supported here",
                 )
-                .with_hint("Shards have no snapshot together: use READ COMMITTED."));
+                .with_hint("Begin the transaction with this statement, or after SET sharded_reads = 'snapshot'."));
             }
         }
         if !is_one_shard(&decision) {

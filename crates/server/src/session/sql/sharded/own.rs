@@ -8,8 +8,7 @@
 
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_query::select::SelectPlan;
-use ashlar_query::sharded::{OwnRead, Piece, moment_of_each};
+use ashlar_query::sharded::{OwnRead, Piece};
 use ashlar_query::{Barrier, Means};
 use ashlar_shard::backend::Taker;
 use ashlar_shard::pool::Lease;
@@ -26,23 +25,12 @@ static WORK: Name = Name::new("rows for shards from the query pool");
 const PIECES_MAX: usize = 3;
 
 impl SqlSession {
-    /// Where a statement of the engine needs the transaction's connections: what it asks for. Each shard at a moment of its own: there is no
-    /// snapshot of several in which a transaction's own writes are.
+    /// Where a statement of the engine needs the transaction's connections, or what it sees is fixed while the session waits: what it asks for.
+    /// Each shard at a moment of its own, or at that of the transaction: a statement's own snapshot of several has none of these writes.
     pub(in crate::session::sql) fn offer_own(&self, means: &mut Means) -> Option<mpsc::Receiver<OwnRead>> {
         let has_written = matches!(&means.barrier, Barrier::Written(written) if !written.is_empty());
         let is_asked = means.is_fixed || (has_written && means.reads_own());
         is_asked.then(|| means.offer_own())
-    }
-
-    /// What a query sees of shards is fixed when it begins: other statements run before its last row is asked for.
-    pub(in crate::session::sql) fn fix(&self, means: &mut Means, query: &SelectPlan) {
-        if !query.reads_shards() {
-            return;
-        }
-        means.is_fixed = true;
-        if means.moment.is_none() {
-            means.moment = moment_of_each(&self.catalog(), &self.role, means.reads_replicas);
-        }
     }
 
     /// Reads what a query asks for, until it has all.
