@@ -4,6 +4,8 @@
 mod answers;
 mod attach;
 mod blocks;
+mod change_conflicts;
+mod changes;
 mod chaos;
 mod collation;
 mod copy;

@@ -6,6 +6,7 @@
 //! What needs more than one shard is put together by `gather` where that is enough, and the engine's to read where not.
 
 mod at_once;
+mod change;
 pub(super) mod copy;
 mod ddl;
 mod explain;
@@ -13,6 +14,7 @@ mod gather;
 mod own;
 mod remotes;
 mod spread;
+mod texts;
 
 use std::borrow::Cow;
 use std::ops::Range;
