@@ -5,6 +5,8 @@ mod answers;
 mod attach;
 mod bank;
 mod blocks;
+mod change_conflicts;
+mod changes;
 mod chaos;
 mod collation;
 mod copy;

@@ -30,7 +30,7 @@ use ashlar_shard::fleet::Fleet;
 use ashlar_shard::snapshot::Moment;
 use ashlar_shard::{health, route, two_phase};
 use datafusion::datasource::TableProvider;
-use pg_query::protobuf::InsertStmt;
+use pg_query::protobuf::RangeVar;
 
 pub use copy::{CopyInto, KeySource};
 pub use homes::Homes;
@@ -39,6 +39,7 @@ pub use own::{OwnRead, Piece};
 pub use placed::{by_default, is_open};
 pub use plan::{ShardedPlan, is_gathered, is_one_shard};
 pub use scan::Asking;
+pub(crate) use table::{VERSION_TYPE, version};
 
 use crate::catalog::{CatalogState, Table};
 
@@ -60,6 +61,13 @@ impl ShardedTable {
     /// What the engine scans.
     pub(crate) fn provider(self: &Arc<Self>) -> Arc<dyn TableProvider> {
         Arc::new(table::ShardedProvider::new(self))
+    }
+
+    /// Its columns and its rows where rows are to be changed: with a last column, hidden from users, that tells versions of rows apart.
+    pub(crate) fn versioned(self: &Arc<Self>) -> (Arc<TableSchema>, Arc<dyn TableProvider>) {
+        let schema = table::with_version(&self.schema);
+        let rows = Arc::new(table::ShardedProvider::of_columns(self, &schema.columns));
+        (Arc::new(schema), rows)
     }
 
     /// What it said in WITH, as `name=value`.
@@ -116,9 +124,9 @@ impl route::Tables for Names<'_> {
     }
 }
 
-/// The table of a fleet that an INSERT is about; `None`: it is another one.
-pub(crate) fn inserted_into<'c>(catalog: &'c CatalogState, insert: &InsertStmt) -> Option<&'c Arc<ShardedTable>> {
-    let relation = insert.relation.as_ref()?;
+/// The table of a fleet that a statement writes to; `None`: it is another one.
+pub(crate) fn written_to<'c>(catalog: &'c CatalogState, relation: Option<&RangeVar>) -> Option<&'c Arc<ShardedTable>> {
+    let relation = relation?;
     if !matches!(relation.schemaname.as_str(), "" | "public") {
         return None;
     }

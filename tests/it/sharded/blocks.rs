@@ -3,12 +3,12 @@
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
-use super::twins::{Protocol, Verdict, ask, judge};
+use super::twins::{Protocol, Twins};
 use super::*;
 
-const TABLES: &[(&str, &str)] = &[
-    ("t", "k bigint PRIMARY KEY, g int, v text, n numeric(12,3)"),
-    ("l", "k bigint, i int, w text, PRIMARY KEY (k, i)"),
+const TABLES: &[(&str, &str, Option<&str>)] = &[
+    ("t", "k bigint PRIMARY KEY, g int, v text, n numeric(12,3)", Some("k")),
+    ("l", "k bigint, i int, w text, PRIMARY KEY (k, i)", Some("k")),
 ];
 
 /// Blocks, each of which begins with the rows that the ones before have left.
@@ -158,39 +158,9 @@ fn inserts() -> Vec<String> {
 }
 
 fn blocks_agree(shards: usize, protocol: Protocol) {
-    let mut fleet = Fleet::start(shards);
-    fleet.ashlar.expect_log(&["a plan was refused"]);
-    let oracle = Postgres::start().unwrap();
-    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
-    let mut client = fleet.client();
-    for (name, columns) in TABLES {
-        done(&mut alone, &format!("CREATE TABLE {name} ({columns})"));
-        done(&mut client, &format!("CREATE TABLE {name} ({columns}) {}", fleet.by("k")));
-    }
-    for sql in inserts() {
-        done(&mut alone, &sql);
-        done(&mut client, &sql);
-    }
-    let mut wrong: Vec<String> = Vec::new();
-    for block in BLOCKS {
-        for (at, sql) in block.iter().enumerate() {
-            let (expected, found) = (ask(&mut alone, sql, protocol), ask(&mut client, sql, protocol));
-            let before = block[..at].join("; ");
-            match judge(sql, &expected, &found) {
-                Verdict::Same => {}
-                Verdict::Refused => wrong.push(format!("refused: {:?}\n{sql}\nafter {before}", found.error)),
-                Verdict::Different(how) => wrong.push(format!("{how}\n{sql}\nafter {before}")),
-            }
-            if found.in_block != expected.in_block {
-                wrong.push(format!("one of both is in a block\n{sql}\nafter {before}"));
-            }
-        }
-        for client in [&mut alone, &mut client] {
-            ask(client, "ROLLBACK", Protocol::Simple);
-        }
-    }
-    crate::slt::report(&wrong);
-    fleet.ashlar.check_log();
+    let mut twins = Twins::start(shards, TABLES);
+    inserts().iter().for_each(|sql| twins.done(sql));
+    twins.agree(BLOCKS, protocol);
 }
 
 #[test]

@@ -90,12 +90,9 @@ fn who_has_begun_on_one_shard_has_no_more_than_that_unless_it_wants_snapshots() 
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ";
     let of = |place: usize| format!("SELECT v FROM t WHERE k = {}", keys[place]);
     let on_the_other = of(1);
-    for sql in [
-        "SELECT sum(v) FROM t",
-        "UPDATE t SET v = 2",
-        on_the_other.as_str(),
-        "DECLARE c CURSOR FOR SELECT * FROM t",
-    ] {
+    for sql in
+        ["SELECT sum(v) FROM t", "UPDATE t SET v = 2", on_the_other.as_str(), "DECLARE c CURSOR FOR SELECT * FROM t"]
+    {
         done(&mut client, begin);
         assert_eq!(client.value(&of(0)).unwrap(), "1");
         assert!(refused(&mut client, sql).contains("0A000"), "{sql}");

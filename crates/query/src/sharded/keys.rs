@@ -119,6 +119,8 @@ impl Scanned {
             }
         };
         let data_type = key.data_type(&self.schema).ok()?;
+        // What tells versions apart is no column of the table.
+        self.table.schema.columns.get(*self.ordinals.get(column)?)?;
         element(*self.types.get(column)?, &data_type).map(|_| column)
     }
 

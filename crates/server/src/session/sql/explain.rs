@@ -72,6 +72,10 @@ impl SqlSession {
             Kind::Spread(_) if options.analyze => {
                 return Err(Error::unsupported("EXPLAIN ANALYZE of an INSERT into a sharded table is not supported"));
             }
+            Kind::ShardChange(_) if options.analyze => {
+                return Err(Error::unsupported("EXPLAIN ANALYZE of a change of a sharded table is not supported"));
+            }
+            Kind::ShardChange(plan) => Some(plan.describe()),
             Kind::Spread(plan) if plan.select().is_none() => return Ok(vec![plan.describe()]),
             Kind::Spread(plan) => Some(plan.describe()),
             Kind::Insert(plan) => match &plan.source {

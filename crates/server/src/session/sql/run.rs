@@ -111,12 +111,11 @@ impl SqlSession {
                     Kind::Update(_) => "UPDATE",
                     _ => "DELETE",
                 });
-                if statement.columns.is_none() {
-                    portal.progress = Progress::Done;
-                    return Ok(Executed::Complete(tag.after(outcome.count)));
-                }
-                let rows = RowSource::Values { rows: outcome.rows.into_iter(), _memory: outcome.held };
-                self.send_values(portal, statement, rows, tag, rows_max, sink).await
+                self.send_outcome(portal, statement, outcome, tag, rows_max, sink).await
+            }
+            Kind::ShardChange(plan) => {
+                let outcome = Box::pin(self.change_shards(statement, &portal.parameters)).await?;
+                self.send_outcome(portal, statement, outcome, Tag::Counted(plan.verb()), rows_max, sink).await
             }
             Kind::Spread(_) => Box::pin(self.run_spread(portal, statement, rows_max, sink)).await,
             Kind::Ddl(statement) => {
@@ -145,6 +144,24 @@ impl SqlSession {
             Kind::Session(command) => Box::pin(self.run_command(portal, command, rows_max, sink)).await,
             Kind::Empty => Ok(Executed::Empty),
         }
+    }
+
+    /// Sends what comes back of a change.
+    async fn send_outcome<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        statement: &Arc<ashlar_query::Statement>,
+        outcome: Outcome,
+        tag: Tag,
+        rows_max: usize,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        if statement.columns.is_none() {
+            portal.progress = Progress::Done;
+            return Ok(Executed::Complete(tag.after(outcome.count)));
+        }
+        let rows = RowSource::Values { rows: outcome.rows.into_iter(), _memory: outcome.held };
+        self.send_values(portal, statement, rows, tag, rows_max, sink).await
     }
 
     /// Answers a query by an index, where its rows are few: how many there were.
@@ -769,6 +786,7 @@ pub(super) fn select_of(statement: &ashlar_query::Statement) -> Option<&SelectPl
         Kind::Spread(plan) => plan.select(),
         Kind::Update(plan) => Some(&plan.select),
         Kind::Delete(plan) => Some(&plan.select),
+        Kind::ShardChange(plan) => Some(plan.select()),
         Kind::Insert(plan) => match &plan.source {
             ashlar_query::dml::Source::Query(select) => Some(select),
             ashlar_query::dml::Source::Values { .. } => None,

@@ -6,6 +6,7 @@
 //! What needs more than one shard is put together by `gather` where that is enough, and the engine's to read where not.
 
 mod at_once;
+mod change;
 pub(super) mod copy;
 mod ddl;
 mod explain;
@@ -14,6 +15,7 @@ mod own;
 mod remotes;
 mod repeatable;
 mod spread;
+mod texts;
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,18 +1,24 @@
 //! Scans that the engine wants of shards which the transaction has written to: run on the transaction's own connections, which alone
 //! see that, one after the other.
 //!
+<<<<<<< HEAD
 //! Called by `query` and `spread` before the first row is sent; also where nothing is read so, and what is seen of other shards is fixed
 //! meanwhile. Rows go to the query pool as they come, over a bounded channel; there they are
+=======
+//! Called by `query`, `spread` and `change` before the first row is sent. Rows go to the query pool as they come, over a bounded channel; there they are
+>>>>>>> upd
 //! charged to the query and kept. A scan that nobody wants any more is stopped on its shard, and read to its end, so that a
 //! savepoint is still there to go back to.
+
+use std::sync::Arc;
 
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::sharded::{OwnRead, Piece};
-use ashlar_query::{Barrier, Means};
+use ashlar_query::{Barrier, Engine, Means};
 use ashlar_shard::backend::Taker;
 use ashlar_shard::pool::Lease;
-use ashlar_store::Reservation;
+use ashlar_store::{ReadView, Reservation};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
@@ -59,8 +65,38 @@ impl SqlSession {
         }
     }
 
+    /// Does work on the query pool that computes what is to be written, as this transaction sees what it is computed from.
+    pub(super) async fn work_with_own<T, F, W>(&mut self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Arc<Engine>, Arc<ReadView>, Means) -> W + Send + 'static,
+        W: Future<Output = Result<T>> + Send + 'static,
+    {
+        let catalog = self.catalog();
+        let engine = self.engine()?;
+        let mut transaction = self.take_transaction();
+        let snapshot = transaction.snapshot(engine.store());
+        let view = transaction.view(snapshot, &catalog);
+        let time = transaction.time;
+        self.transaction = Some(transaction);
+        let mut means = self.means(&engine, time);
+        // Who writes goes by what is there, and not by what a replica has of it.
+        means.reads_replicas = false;
+        let asked = self.offer_own(&mut means);
+        let _interest = means.watch();
+        let (pool, cancel) = (Arc::clone(&engine), self.cancel.clone());
+        let done = engine.spawn(async move {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(cancel.error()),
+                done = work(pool, view, means) => done,
+            }
+        })?;
+        self.serve_own(done, asked).await
+    }
+
     /// Waits for what work on the query pool comes to, and reads meanwhile what it asks for.
-    pub(super) async fn serve_own<T>(
+    async fn serve_own<T>(
         &mut self,
         work: JoinHandle<Result<T>>,
         asked: Option<mpsc::Receiver<OwnRead>>,
