@@ -21,12 +21,8 @@ use futures::future::BoxFuture;
 
 use super::scan::{Scanned, ShardPart, ShardScanExec};
 use super::{ShardedTable, filters};
-<<<<<<< HEAD
-use crate::scan_filters;
-=======
 use crate::ddl::HIDDEN_KEY;
-use crate::grid_table::holds_query;
->>>>>>> upd
+use crate::scan_filters;
 
 /// The type of what tells versions of a row apart.
 pub(crate) const VERSION_TYPE: SqlType = SqlType::Scalar(ScalarType::Text);

@@ -14,11 +14,8 @@ use ashlar_shard::route::{Decision, Request};
 
 use super::at_once::Given;
 use super::remotes::answered;
-<<<<<<< HEAD
-use super::{RawParameters, SqlSession};
-=======
 use super::texts::Texts;
->>>>>>> upd
+use super::{RawParameters, SqlSession};
 
 impl SqlSession {
     /// The lines that say where a statement goes, under the parameters that EXECUTE gives it.

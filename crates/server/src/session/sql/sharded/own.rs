@@ -1,12 +1,8 @@
 //! Scans that the engine wants of shards which the transaction has written to: run on the transaction's own connections, which alone
 //! see that, one after the other.
 //!
-<<<<<<< HEAD
-//! Called by `query` and `spread` before the first row is sent; also where nothing is read so, and what is seen of other shards is fixed
-//! meanwhile. Rows go to the query pool as they come, over a bounded channel; there they are
-=======
-//! Called by `query`, `spread` and `change` before the first row is sent. Rows go to the query pool as they come, over a bounded channel; there they are
->>>>>>> upd
+//! Called by `query`, `spread` and `change` before the first row is sent; also where nothing is read so, and what is seen of other shards is
+//! fixed meanwhile. Rows go to the query pool as they come, over a bounded channel; there they are
 //! charged to the query and kept. A scan that nobody wants any more is stopped on its shard, and read to its end, so that a
 //! savepoint is still there to go back to.
 
