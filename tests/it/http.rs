@@ -284,6 +284,7 @@ fn config_check_names_what_is_wrong() {
         ("[store]\nmemory_mib_maxx = 64\n", "memory_mib_maxx"),
         ("[stores]\nmemory_mib_max = 64\n", "stores"),
         ("[store]\npartition_count = 3\n", "partition_count"),
+        ("[shard]\nconnections_per_server_max = 1\n", "connections_per_server_max: 1 is outside 2 to"),
         ("[store]\nmemory_mib_max = \"much\"\n", "memory_mib_max"),
         ("[server]\npg_address = \"nowhere\"\n", "pg_address"),
         ("[store\n", "2"),

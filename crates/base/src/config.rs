@@ -182,8 +182,10 @@ rooms! {
         /// How long a session has a connection to a server, unless it sets `sharded_pool_mode`: for a transaction, or from its first
         /// statement there to its end.
         pool_mode: PoolMode = PoolMode::Transaction;
-        /// Connections to one server, of all threads together.
-        connections_per_server_max: u32 = 64, in 1..=65536;
+        /// Connections to one server, of all threads together. A part of them is for queries over several servers alone: as many as each
+        /// thread would have if they and queries had the same. Threads take idle ones from each other, which are closed there and made
+        /// anew: of fewer than two for each thread that costs time.
+        connections_per_server_max: u32 = 64, in 2..=65536;
         /// Statements that wait for a connection to one server, of each thread. One more fails with 53300.
         connections_waiting_max: u32 = 1000, in 0..=1000000;
         /// Milliseconds that a statement waits for a connection, before it fails with 53300.

@@ -274,12 +274,16 @@ fn declare(engine: &Engine, fleet: &Arc<Fleet>, path: &str) -> anyhow::Result<()
     })
 }
 
-/// What each pool of connections to shards may have: those of the threads of doors and that of queries share the bound.
+/// What the pools of connections to shards may have together.
 fn pool_config(config: &Config) -> PoolConfig {
     let shard = &config.shard;
+    let connections_max = shard.connections_per_server_max as usize;
+    // As many as each of the threads of doors would have if all had the same; the least bound is two.
+    let of_queries = (connections_max / (thread_count(config.server.cores) + 1)).max(1);
     let milliseconds = |limit: u64| Some(Duration::from_millis(limit)).filter(|limit| !limit.is_zero());
     PoolConfig {
-        connections_max: (shard.connections_per_server_max as usize / (thread_count(config.server.cores) + 1)).max(1),
+        connections_max,
+        connections_of_queries: of_queries,
         waiting_max: shard.connections_waiting_max as usize,
         wait_max: Duration::from_millis(shard.connection_wait_max_ms),
         idle_max: milliseconds(shard.connection_idle_max_ms),

@@ -14,7 +14,7 @@ use crate::backend::{Ended, Limits, Nothing, Payer, Settings};
 use crate::catalog::{Known, ShardCatalog};
 use crate::deadlock::Waits;
 use crate::health::{Health, HealthConfig, is_away};
-use crate::pool::{ConnectionStatistics, Held, Keep, Lease, LineStatistics, Pool, PoolConfig};
+use crate::pool::{Bounds, ConnectionStatistics, Held, Keep, Lease, LineStatistics, Pool, PoolConfig, Purpose};
 use crate::routes::Routes;
 use crate::rules::generators::Generators;
 use crate::two_phase::{self, InDoubt, Transactions};
@@ -30,6 +30,8 @@ pub struct Fleet {
     catalog: ShardCatalog,
     config: PoolConfig,
     payer: Option<Arc<dyn Payer>>,
+    /// What the pools may have together.
+    bounds: Arc<Bounds>,
     /// By the thread of doors that uses it.
     pools: Mutex<HashMap<ThreadId, Arc<Pool>>>,
     /// That of the query pool.
@@ -45,7 +47,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// A fleet without connections. The bounds are those of each pool.
+    /// A fleet without connections.
     ///
     /// `payer`: who pays for what connections hold beyond what each may keep.
     pub fn new(
@@ -60,6 +62,7 @@ impl Fleet {
             catalog,
             config,
             payer,
+            bounds: Arc::default(),
             generators,
             routes: Routes::default(),
             health: Health::new(health),
@@ -96,13 +99,17 @@ impl Fleet {
     pub fn pool_of_thread(&self) -> Arc<Pool> {
         let mut pools = self.pools.lock();
         let thread = thread::current();
-        let make = || Pool::new(thread.name().unwrap_or_default(), self.config, self.payer.clone());
+        let make = || self.make_pool(thread.name().unwrap_or_default(), Purpose::Sessions);
         Arc::clone(pools.entry(thread.id()).or_insert_with(make))
     }
 
     /// The pool of the query pool: only for what runs there.
     pub fn pool_of_queries(&self) -> &Arc<Pool> {
-        self.of_queries.get_or_init(|| Pool::new(OF_QUERIES, self.config, self.payer.clone()))
+        self.of_queries.get_or_init(|| self.make_pool(OF_QUERIES, Purpose::Queries))
+    }
+
+    fn make_pool(&self, name: &str, purpose: Purpose) -> Arc<Pool> {
+        Pool::new(name, purpose, self.config, self.payer.clone(), Arc::clone(&self.bounds))
     }
 
     /// What is known of the servers' health.

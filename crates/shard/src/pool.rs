@@ -1,43 +1,49 @@
 //! Connections to shards that are lent and given back: one pool for each thread of doors, and one for the query pool.
 //!
 //! ```text
-//! lend ──▶ idle connection ──or── a new one, below the bound ──or── wait in line, up to a time
+//! lend ──▶ idle connection ──or── a new one, below the bound of all pools ──or── wait in line, up to a time
 //! ```
 //!
-//! A session and the connections that it borrows are on one thread, so the lock of a pool is taken by that thread, and, for as
-//! long as it takes to count, by whoever looks at `ashlar.backends`. The pool of the query pool is shared by its threads.
+//! A session and the connections that it borrows are on one thread, so the lock of a pool is taken by that thread. Others take it
+//! for a few instructions: to count for `ashlar.pools`, and to take away one connection that is idle, or bring the right to make one,
+//! where there are too few (`line`). The pool of the query pool is shared by its threads.
 //! Never lends a connection that is in the middle of something: it is closed instead, and what it runs is cancelled.
 
+mod bound;
 mod idle;
 mod keep;
+mod line;
 mod statistics;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ashlar_base::scope::{self, Name};
 use ashlar_base::{Error, ErrorCode, Result, clock};
 use ashlar_protocol::pg::TransactionStatus;
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
 
+pub(crate) use self::bound::{Bounds, Purpose};
 pub(crate) use self::keep::Held;
 pub use self::keep::Keep;
 use self::keep::Ticket;
+use self::line::Line;
 pub(crate) use self::statistics::Card;
 pub use self::statistics::{ConnectionStatistics, LineStatistics};
 use crate::backend::{Backend, Limits, Payer, Settings};
 use crate::health::is_away;
 use crate::server::{Mapping, Server};
 
-/// Bounds of a pool.
+/// Bounds of the pools of a fleet.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolConfig {
-    /// Connections to one server.
+    /// Connections to one server, of all pools together.
     pub connections_max: usize,
-    /// Who waits for one, of one server.
+    /// Those of them that are for queries alone.
+    pub connections_of_queries: usize,
+    /// Who waits for one, of one server and pool.
     pub waiting_max: usize,
     /// How long it is waited.
     pub wait_max: Duration,
@@ -49,7 +55,16 @@ pub struct PoolConfig {
     pub limits: Limits,
 }
 
-static WAIT: Name = Name::new("shard connection");
+impl PoolConfig {
+    /// Connections to one server that pools of this purpose may have together.
+    pub(crate) fn connections_for(&self, purpose: Purpose) -> usize {
+        match purpose {
+            Purpose::Sessions => self.connections_max.saturating_sub(self.connections_of_queries),
+            Purpose::Queries => self.connections_max,
+        }
+    }
+}
+
 static SWEEP: Name = Name::new("shard idle connections");
 static FAREWELL: Name = Name::new("shard rollback");
 
@@ -57,47 +72,26 @@ static FAREWELL: Name = Name::new("shard rollback");
 pub struct Pool {
     /// The thread whose pool it is.
     name: String,
+    purpose: Purpose,
     config: PoolConfig,
     payer: Option<Arc<dyn Payer>>,
+    /// What the pools of the fleet have together.
+    bounds: Arc<Bounds>,
+    /// By server. While the lock is held nothing is closed, and nobody waited for.
     lines: Mutex<HashMap<String, Line>>,
-}
-
-/// The connections to one server.
-#[derive(Default)]
-struct Line {
-    #[expect(clippy::vec_box, reason = "a lease has its box already, and is moved about")]
-    idle: Vec<Box<Backend>>,
-    /// All of them, those that are being made among them.
-    open: usize,
-    /// Since when each waits.
-    waiting: VecDeque<(Instant, oneshot::Sender<Slot>)>,
-    /// Those that are there, for whoever asks.
-    cards: Vec<Weak<Card>>,
-    counts: Counts,
-    /// How often what was open has been forgotten: a connection of an earlier time is not lent again.
-    generation: u64,
-}
-
-/// What has happened since the start.
-#[derive(Default)]
-struct Counts {
-    /// Connections that were made.
-    made: u64,
-    /// Times that one was lent.
-    lent: u64,
-    /// Times that one was waited for, how long together, and how often in vain.
-    waits: u64,
-    waited: Duration,
-    timeouts: u64,
-    /// Times that too many waited already.
-    refused: u64,
 }
 
 impl Pool {
     /// An empty pool. Idle connections are closed in time by a task of the current runtime. `payer`: who pays for what its
-    /// connections hold beyond what each may keep. `name`: what it is called in `ashlar.pools`.
-    pub fn new(name: &str, config: PoolConfig, payer: Option<Arc<dyn Payer>>) -> Arc<Self> {
-        let pool = Arc::new(Self { name: name.to_owned(), config, payer, lines: Mutex::default() });
+    /// connections hold beyond what each may keep. `name`: what it is called in `ashlar.pools`. `bounds`: those of its fleet.
+    pub(crate) fn new(
+        name: &str,
+        purpose: Purpose,
+        config: PoolConfig,
+        payer: Option<Arc<dyn Payer>>,
+        bounds: Arc<Bounds>,
+    ) -> Arc<Self> {
+        let pool = Arc::new(Self { name: name.to_owned(), purpose, config, payer, bounds, lines: Mutex::default() });
         if let Some(idle_max) = config.idle_max
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -167,42 +161,6 @@ impl Pool {
         })
     }
 
-    /// A place among the connections to a server, with an idle one where there is one.
-    async fn enter(self: &Arc<Self>, server: &Arc<Server>) -> Result<Slot> {
-        let (since, receiver) = {
-            let mut lines = self.lines.lock();
-            let line = lines.entry(server.name.clone()).or_default();
-            let generation = line.generation;
-            if let Some(backend) = line.idle.pop() {
-                return Ok(self.slot(server, Some(backend), generation));
-            }
-            if line.open < self.config.connections_max {
-                line.open += 1;
-                return Ok(self.slot(server, None, generation));
-            }
-            // Who has left the line does not count.
-            line.waiting.retain(|(_, waiting)| !waiting.is_closed());
-            if line.waiting.len() >= self.config.waiting_max {
-                line.counts.refused += 1;
-                return Err(busy(server, "too many statements wait for one"));
-            }
-            let (since, (sender, receiver)) = (clock::monotonic(), oneshot::channel());
-            line.waiting.push_back((since, sender));
-            line.counts.waits += 1;
-            (since, receiver)
-        };
-        let came = tokio::time::timeout(self.config.wait_max, scope::scope(&WAIT, receiver)).await;
-        if let Some(line) = self.lines.lock().get_mut(&server.name) {
-            line.counts.waited += since.elapsed();
-            line.counts.timeouts += u64::from(came.is_err());
-        }
-        match came {
-            Ok(Ok(slot)) => Ok(slot),
-            Ok(Err(_)) => Err(Error::internal("the line for connections was dropped")),
-            Err(_) => Err(busy(server, "none became free in time")),
-        }
-    }
-
     fn slot(self: &Arc<Self>, server: &Arc<Server>, backend: Option<Box<Backend>>, generation: u64) -> Slot {
         Slot { pool: Arc::clone(self), server: Some(Arc::clone(server)), backend, generation }
     }
@@ -216,41 +174,6 @@ impl Pool {
         self.config.life_max.is_none_or(|max| backend.made.elapsed() < max)
     }
 
-    /// Takes a place back, with its connection where that can be lent again.
-    fn leave(self: &Arc<Self>, server: &Arc<Server>, mut backend: Option<Box<Backend>>, generation: u64) {
-        loop {
-            // Closed without the lock.
-            let mut forgotten = None;
-            let (next, now) = {
-                let mut lines = self.lines.lock();
-                let Some(line) = lines.get_mut(&server.name) else { return };
-                if line.generation != generation {
-                    forgotten = backend.take();
-                }
-                let next = match line.waiting.pop_front() {
-                    Some((_, next)) => next,
-                    None => {
-                        match backend.take() {
-                            Some(backend) => line.idle.push(backend),
-                            None => line.open -= 1,
-                        }
-                        return;
-                    }
-                };
-                (next, line.generation)
-            };
-            drop(forgotten);
-            match next.send(self.slot(server, backend.take(), now)) {
-                Ok(()) => return,
-                // It has left the line meanwhile. What comes back must not leave once more by itself.
-                Err(mut slot) => {
-                    backend = slot.backend.take();
-                    slot.server = None;
-                }
-            }
-        }
-    }
-
     /// Closes connections that nobody has needed for so long.
     fn close_idle(&self, idle_max: Duration) {
         let mut closed = Vec::new();
@@ -260,7 +183,7 @@ impl Pool {
                 let (old, kept): (Vec<Box<Backend>>, Vec<Box<Backend>>) =
                     line.idle.drain(..).partition(|backend| backend.idle_since.elapsed() >= idle_max);
                 line.idle = kept;
-                line.open -= old.len();
+                line.close(old.len());
                 closed.extend(old);
             }
         }
@@ -273,7 +196,7 @@ impl Pool {
         let closed = {
             let mut lines = self.lines.lock();
             let Some(line) = lines.get_mut(server) else { return };
-            line.open -= line.idle.len();
+            line.close(line.idle.len());
             line.generation += 1;
             std::mem::take(&mut line.idle)
         };
@@ -409,3 +332,6 @@ impl Drop for Lease {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use ashlar_tests::process::{PATIENCE, wait_for};
 
 use super::*;
 
-/// One thread of doors and the queries: half of the connections each.
+/// One thread of doors: half of the connections are for queries alone.
 fn fleet(connections: usize, lines: &str) -> (Fleet, pg::Connection) {
     let fleet = Fleet::with(1, &format!("connections_per_server_max = {connections}\n{lines}\n[server]\ncores = 1"));
     let mut client = fleet.client();
@@ -59,6 +59,64 @@ fn who_waits_for_a_connection_is_told() {
     done(&mut client, "INSERT INTO t VALUES (3, 'a')");
     assert_eq!(rows(&mut watcher, each).concat()[2], Some("in use".to_owned()));
     done(&mut client, "ROLLBACK");
+}
+
+/// Clients by the thread that has their connections, so many of each of two threads.
+fn by_thread(fleet: &Fleet, watcher: &mut pg::Connection, count: usize) -> [Vec<pg::Connection>; 2] {
+    let mut found = [Vec::new(), Vec::new()];
+    while found.iter().any(|clients| clients.len() < count) {
+        let mut client = fleet.client();
+        done(&mut client, "BEGIN");
+        done(&mut client, "SELECT * FROM t WHERE k = 1");
+        let pool = "SELECT pool FROM ashlar.pools WHERE pool LIKE 'ashlar-door-%' AND in_use > 0";
+        let pool = watcher.value(pool).unwrap();
+        done(&mut client, "COMMIT");
+        found[usize::from(pool == "ashlar-door-1")].push(client);
+    }
+    found
+}
+
+#[test]
+fn a_thread_without_connections_has_those_that_another_one_does_not_need() {
+    // Two for two threads, and one for queries.
+    let lines = "connections_per_server_max = 3\nconnection_wait_max_ms = 10000\n[server]\ncores = 2";
+    let fleet = Fleet::with(1, lines);
+    let mut watcher = fleet.client();
+    done(&mut watcher, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    let [mut here, mut there] = by_thread(&fleet, &mut watcher, 2);
+    let sum = |watcher: &mut pg::Connection, columns: &str| {
+        let sql = format!("SELECT concat_ws(' ', {columns}) FROM ashlar.pools WHERE pool LIKE 'ashlar-door-%'");
+        watcher.value(&sql).unwrap()
+    };
+    // One after the other, and at once: the second thread's connection is the first one's now.
+    for (key, client) in here.iter_mut().take(2).enumerate() {
+        done(client, "BEGIN");
+        done(client, &format!("INSERT INTO t VALUES ({key}, 'a')"));
+    }
+    assert_eq!(sum(&mut watcher, "sum(in_use), max(in_use), sum(timeouts)"), "2 2 0");
+    assert!(sum(&mut watcher, "sum(taken)").parse::<i64>().unwrap() > 0);
+    assert_eq!(watcher.value("SELECT count(*) <= 3 FROM ashlar.backends").unwrap(), "t");
+    // The thread that has none waits for the next that is free.
+    let mut late = there.pop().unwrap();
+    let waits = thread::spawn(move || {
+        let found = late.value("SELECT count(*) FROM t WHERE k = 0");
+        found.map_err(|error| format!("{error:#}"))
+    });
+    assert!(wait_for(PATIENCE, || sum(&mut watcher, "sum(waiting)") == "1"));
+    done(&mut here[0], "COMMIT");
+    assert_eq!(waits.join().unwrap().unwrap(), "1");
+    assert_eq!(sum(&mut watcher, "sum(in_use), max(in_use), sum(waiting), sum(timeouts)"), "1 1 0 0");
+    done(&mut here[1], "COMMIT");
+    // What transactions of threads hold is not what their queries need.
+    done(&mut watcher, "CREATE TABLE g (k bigint PRIMARY KEY)");
+    done(&mut watcher, "INSERT INTO g VALUES (0), (1)");
+    done(&mut here[0], "BEGIN");
+    done(&mut here[0], "INSERT INTO t VALUES (10, 'a')");
+    done(&mut there[0], "BEGIN");
+    done(&mut there[0], "INSERT INTO t VALUES (11, 'a')");
+    assert_eq!(sum(&mut watcher, "sum(in_use)"), "2");
+    assert_eq!(watcher.value("SELECT count(*) FROM t JOIN g USING (k)").unwrap(), "2");
+    fleet.ashlar.check_log();
 }
 
 /// Every row that is written leaves something behind on the connection that has written it, in each of the ways that

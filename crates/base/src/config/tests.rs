@@ -138,6 +138,11 @@ fn values_that_contradict_each_other_are_refused() {
         &[],
         &[],
     ));
+    // One of them is for queries: with one there were none for anybody else.
+    expect![[r#"
+        a.toml:2: shard.connections_per_server_max: 1 is outside 2 to 65536
+    "#]]
+    .assert_eq(&problems("[shard]\nconnections_per_server_max = 1\n", &[], &[]));
     // Two free ports are two ports.
     resolved("[server]\npg_address = \"127.0.0.1:0\"\nresp_address = \"127.0.0.1:0\"\n", &[], &[]);
 }

@@ -37,7 +37,8 @@ pub(super) const TABLES: &[Definition] = &[
     Definition {
         name: "pools",
         columns: "server text, pool text, connections_max bigint, idle bigint, in_use bigint, waiting bigint, \
-            oldest_wait_ms bigint, waits bigint, waited_ms bigint, timeouts bigint, refused bigint, made bigint, lent bigint",
+            oldest_wait_ms bigint, waits bigint, waited_ms bigint, timeouts bigint, refused bigint, made bigint, \
+            lent bigint, taken bigint",
         fill: Some(pools),
     },
     Definition {
@@ -183,6 +184,7 @@ fn pools(picture: &Picture, rows: &mut Rows<'_>) -> Result<()> {
             ("refused", count(line.refused)),
             ("made", count(line.made)),
             ("lent", count(line.lent)),
+            ("taken", count(line.taken)),
         ])?;
     }
     Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Pool;
+use super::{Line, Pool};
 use crate::backend::Backend;
 use crate::server::Mapping;
 
@@ -17,7 +17,7 @@ pub struct LineStatistics {
     pub server: String,
     /// The thread whose pool it is.
     pub pool: String,
-    /// Connections that there may be.
+    /// Connections that there may be, if other pools have none.
     pub connections_max: usize,
     /// Connections that nobody uses now.
     pub idle: usize,
@@ -39,6 +39,8 @@ pub struct LineStatistics {
     pub made: u64,
     /// Times that one was lent.
     pub lent: u64,
+    /// Times that another pool had one less for one here.
+    pub taken: u64,
 }
 
 /// What can be said of a connection.
@@ -99,27 +101,24 @@ impl Card {
 impl Pool {
     /// What it does, by server.
     pub fn statistics(&self) -> Vec<LineStatistics> {
-        let mut lines = self.lines.lock();
-        let mut all = Vec::with_capacity(lines.len());
-        for (server, line) in lines.iter_mut() {
-            line.waiting.retain(|(_, waiting)| !waiting.is_closed());
-            all.push(LineStatistics {
-                server: server.clone(),
-                pool: self.name.clone(),
-                connections_max: self.config.connections_max,
-                idle: line.idle.len(),
-                in_use: line.open - line.idle.len(),
-                waiting: line.waiting.len(),
-                oldest_wait: line.waiting.front().map(|(since, _)| since.elapsed()),
-                waits: line.counts.waits,
-                waited: line.counts.waited,
-                timeouts: line.counts.timeouts,
-                refused: line.counts.refused,
-                made: line.counts.made,
-                lent: line.counts.lent,
-            });
-        }
-        all
+        let lines = self.lines.lock();
+        let statistics = |(server, line): (&String, &Line)| LineStatistics {
+            server: server.clone(),
+            pool: self.name.clone(),
+            connections_max: self.config.connections_for(self.purpose),
+            idle: line.idle.len(),
+            in_use: line.open - line.idle.len(),
+            waiting: line.waiting.len(),
+            oldest_wait: line.waiting.front().map(|(since, _)| since.elapsed()),
+            waits: line.counts.waits,
+            waited: line.counts.waited,
+            timeouts: line.counts.timeouts,
+            refused: line.counts.refused,
+            made: line.counts.made,
+            lent: line.counts.lent,
+            taken: line.counts.taken,
+        };
+        lines.iter().map(statistics).collect()
     }
 
     /// Its connections.

@@ -1,0 +1,173 @@
+//! How many connections there may be to each server: one count for all pools of a fleet, and which pools lack some.
+//!
+//! ```text
+//! 0                                              connections_max
+//! ├──────────── pools of sessions ─────────┼─────┤
+//! ├──────────── the pool of queries ─────────────┤   and what is right of the mark is its own
+//! ```
+//!
+//! A transaction holds connections of its session's pool while its queries over several shards wait for those of the pool of
+//! queries. Had transactions all of them, each would wait for the others, so a part is never theirs.
+//!
+//! Asked when a connection is made or closed, and while somebody waits; by nobody who finds a connection idle in his own pool, or
+//! gives one back while nobody has waited for long: that is one look at a counter that seldom changes. The lock is taken within
+//! that of a pool, never the other way round, and held for as long as it takes to count, or to look at each pool once.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::{Pool, PoolConfig};
+
+/// How much earlier than the first in line here somebody must have begun to wait in another pool to be served before him, and
+/// how long nobody must have needed a connection that another pool takes at once. A connection that changes its pool is closed and
+/// made anew, which takes some milliseconds of both machines: done more often than this it would cost more than waiting does.
+pub(super) const MOVE_AFTER: Duration = Duration::from_millis(50);
+
+/// What the connections of a pool are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Statements of the clients of one thread.
+    Sessions,
+    /// What runs on the query pool.
+    Queries,
+}
+
+/// The counts of a fleet, by server.
+#[derive(Default)]
+pub(crate) struct Bounds(Mutex<HashMap<String, Arc<Bound>>>);
+
+/// The count of one server.
+pub(super) struct Bound {
+    max: usize,
+    /// Of the pools of sessions, together.
+    sessions_max: usize,
+    /// Pools with somebody who has waited for long.
+    overdue: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Connections of the pools of sessions, those that are being made among them.
+    sessions: usize,
+    /// Those of the pool of queries.
+    queries: usize,
+    members: Vec<Member>,
+}
+
+/// A pool with connections to the server, or without.
+struct Member {
+    pool: Weak<Pool>,
+    purpose: Purpose,
+    /// Since when the first in its line waits, where that is long.
+    overdue: Option<Instant>,
+}
+
+impl Bounds {
+    /// The count of a server.
+    pub(super) fn of(&self, server: &str, config: &PoolConfig) -> Arc<Bound> {
+        let mut all = self.0.lock();
+        Arc::clone(all.entry(server.to_owned()).or_insert_with(|| Arc::new(Bound::new(config))))
+    }
+}
+
+impl State {
+    fn count(&mut self, purpose: Purpose) -> &mut usize {
+        match purpose {
+            Purpose::Sessions => &mut self.sessions,
+            Purpose::Queries => &mut self.queries,
+        }
+    }
+}
+
+impl Bound {
+    fn new(config: &PoolConfig) -> Self {
+        Self {
+            max: config.connections_for(Purpose::Queries),
+            sessions_max: config.connections_for(Purpose::Sessions),
+            overdue: AtomicUsize::new(0),
+            state: Mutex::default(),
+        }
+    }
+
+    /// The number of a pool among those of the server.
+    pub(super) fn join(&self, pool: &Arc<Pool>) -> usize {
+        let mut state = self.state.lock();
+        state.members.push(Member { pool: Arc::downgrade(pool), purpose: pool.purpose, overdue: None });
+        state.members.len() - 1
+    }
+
+    /// Counts a connection that is to be made, where there may be one more.
+    pub(super) fn open(&self, purpose: Purpose) -> bool {
+        let mut state = self.state.lock();
+        let may = state.sessions + state.queries < self.max
+            && (purpose == Purpose::Queries || state.sessions < self.sessions_max);
+        *state.count(purpose) += usize::from(may);
+        may
+    }
+
+    /// So many are closed.
+    pub(super) fn close(&self, purpose: Purpose, count: usize) {
+        *self.state.lock().count(purpose) -= count;
+    }
+
+    /// A connection is closed so that a pool of another purpose, or of the same, may make one: counts that, where it may be.
+    pub(super) fn shift(&self, from: Purpose, to: Purpose) -> bool {
+        let mut state = self.state.lock();
+        let may = self.may_shift(&state, from, to);
+        if may {
+            *state.count(from) -= 1;
+            *state.count(to) += 1;
+        }
+        may
+    }
+
+    fn may_shift(&self, state: &State, from: Purpose, to: Purpose) -> bool {
+        from == to || to == Purpose::Queries || state.sessions < self.sessions_max
+    }
+
+    /// The other pools, beginning behind this one, so that not all of them ask the same one first.
+    pub(super) fn others(&self, member: usize) -> Vec<Arc<Pool>> {
+        let state = self.state.lock();
+        let (before, from) = state.members.split_at(member);
+        from.iter().skip(1).chain(before).filter_map(|other| other.pool.upgrade()).collect()
+    }
+
+    /// Since when the first in a pool's line waits, where that is long.
+    pub(super) fn tell(&self, member: usize, since: Option<Instant>) {
+        let mut state = self.state.lock();
+        state.members[member].overdue = since;
+        let overdue = state.members.iter().filter(|member| member.overdue.is_some()).count();
+        self.overdue.store(overdue, Ordering::Relaxed);
+    }
+
+    /// Whether somebody may have waited for long. Who has said so before the caller took his pool's lock is seen: he has had that
+    /// lock since.
+    pub(super) fn is_anybody_overdue(&self) -> bool {
+        self.overdue.load(Ordering::Relaxed) > 0
+    }
+
+    /// The pool that a connection of this one is to be given up for, which is counted: of those whose first has waited much longer
+    /// than the first in line here, the one that has waited longest.
+    pub(super) fn hand_over(&self, member: usize, first_here: Option<Instant>) -> Option<Arc<Pool>> {
+        let mut state = self.state.lock();
+        let from = state.members[member].purpose;
+        let is_before =
+            |since: &Instant| first_here.is_none_or(|here| here.saturating_duration_since(*since) > MOVE_AFTER);
+        let others = state.members.iter().enumerate().filter(|(number, _)| *number != member);
+        let found = others
+            .filter_map(|(_, other)| {
+                let since = other.overdue.filter(is_before)?;
+                self.may_shift(&state, from, other.purpose).then_some((since, other))
+            })
+            .min_by_key(|(since, _)| *since);
+        let (pool, to) = found.and_then(|(_, other)| Some((other.pool.upgrade()?, other.purpose)))?;
+        *state.count(from) -= 1;
+        *state.count(to) += 1;
+        Some(pool)
+    }
+}

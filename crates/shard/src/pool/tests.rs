@@ -1,0 +1,192 @@
+//! Pools without servers: who has the right to make a connection, and who has it next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ashlar_base::{ErrorCode, Result, clock};
+use tokio::task::JoinHandle;
+
+use super::bound::MOVE_AFTER;
+use super::{Bounds, Pool, PoolConfig, Purpose, Slot};
+use crate::backend::Limits;
+use crate::server::Server;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Two pools of sessions, and that of queries.
+struct World {
+    server: Arc<Server>,
+    a: Arc<Pool>,
+    b: Arc<Pool>,
+    queries: Arc<Pool>,
+}
+
+/// With so many connections, one of them for queries alone.
+fn world(connections_max: usize, waiting_max: usize, wait_max: Duration) -> World {
+    let limits = Limits { connect: PATIENCE, silence: PATIENCE, message_bytes_max: 1 << 20, statements_max: 1 };
+    let config = PoolConfig {
+        connections_max,
+        connections_of_queries: 1,
+        waiting_max,
+        wait_max,
+        idle_max: None,
+        life_max: None,
+        limits,
+    };
+    let bounds: Arc<Bounds> = Arc::default();
+    let pool = |name: &str, purpose: Purpose| Pool::new(name, purpose, config, None, Arc::clone(&bounds));
+    let (host, dbname) = ("h".to_owned(), "d".to_owned());
+    World {
+        server: Arc::new(Server { name: "s0".to_owned(), host, port: 1, dbname, primary: None }),
+        a: pool("a", Purpose::Sessions),
+        b: pool("b", Purpose::Sessions),
+        queries: pool("queries", Purpose::Queries),
+    }
+}
+
+impl World {
+    async fn place(&self, pool: &Arc<Pool>) -> Slot {
+        pool.enter(&self.server).await.unwrap()
+    }
+
+    async fn refused(&self, pool: &Arc<Pool>) {
+        let error = pool.enter(&self.server).await.err().unwrap();
+        assert_eq!(error.code(), ErrorCode::TooManyConnections);
+    }
+
+    /// Somebody who waits in a pool.
+    async fn waiter(&self, pool: &Arc<Pool>) -> JoinHandle<Result<Slot>> {
+        let before = waiting(pool);
+        let (own, server) = (Arc::clone(pool), Arc::clone(&self.server));
+        let waiter = tokio::spawn(async move { own.enter(&server).await });
+        until(|| waiting(pool) > before).await;
+        waiter
+    }
+
+    fn is_anybody_overdue(&self) -> bool {
+        self.a.bounds.of(&self.server.name, &self.a.config).is_anybody_overdue()
+    }
+}
+
+async fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn waiting(pool: &Pool) -> usize {
+    pool.statistics().iter().map(|line| line.waiting).sum()
+}
+
+fn in_use(pool: &Pool) -> usize {
+    pool.statistics().iter().map(|line| line.in_use).sum()
+}
+
+fn taken(pool: &Pool) -> u64 {
+    pool.statistics().iter().map(|line| line.taken).sum()
+}
+
+#[tokio::test]
+async fn pools_have_no_more_than_the_bound_together() {
+    let world = world(3, 10, Duration::from_millis(1));
+    let World { a, b, queries, .. } = &world;
+    for _ in 0..3 {
+        let held = [world.place(a).await, world.place(b).await];
+        // The third is for queries.
+        world.refused(a).await;
+        world.refused(b).await;
+        let of_queries = world.place(queries).await;
+        world.refused(queries).await;
+        assert_eq!((in_use(a), in_use(b), in_use(queries)), (1, 1, 1));
+        drop(held);
+        // They may have all.
+        let all = [world.place(queries).await, world.place(queries).await];
+        world.refused(a).await;
+        drop(all);
+        // And one thread what the others do not have.
+        let held = [world.place(a).await, world.place(a).await];
+        world.refused(a).await;
+        world.refused(b).await;
+        drop((held, of_queries));
+    }
+    assert_eq!((in_use(a), in_use(b), in_use(queries)), (0, 0, 0));
+    assert!(!world.is_anybody_overdue());
+}
+
+#[tokio::test]
+async fn who_waits_is_given_what_another_pool_frees() {
+    let world = world(2, 10, PATIENCE);
+    let mut held = Some(world.place(&world.a).await);
+    let (mut from, mut to) = (&world.a, &world.b);
+    for has_waited_long in [false, true, false, true] {
+        let waiter = world.waiter(to).await;
+        until(|| !has_waited_long || world.is_anybody_overdue()).await;
+        let before = taken(to);
+        drop(held.take());
+        held = Some(waiter.await.unwrap().unwrap());
+        assert_eq!((in_use(from), in_use(to)), (0, 1));
+        assert!(!has_waited_long || taken(to) == before + 1);
+        assert!(!world.is_anybody_overdue());
+        std::mem::swap(&mut from, &mut to);
+    }
+}
+
+#[tokio::test]
+async fn who_has_waited_much_longer_elsewhere_is_first() {
+    let world = world(2, 10, PATIENCE);
+    let held = world.place(&world.a).await;
+    let early = world.waiter(&world.b).await;
+    until(|| world.is_anybody_overdue()).await;
+    let late = world.waiter(&world.a).await;
+    drop(held);
+    let first = early.await.unwrap().unwrap();
+    assert_eq!((waiting(&world.a), waiting(&world.b)), (1, 0));
+    drop(first);
+    drop(late.await.unwrap().unwrap());
+}
+
+#[tokio::test]
+async fn who_has_left_the_line_is_not_waited_for() {
+    let world = world(2, 1, PATIENCE);
+    let held = world.place(&world.a).await;
+    let gone = world.waiter(&world.b).await;
+    until(|| world.is_anybody_overdue()).await;
+    world.refused(&world.b).await;
+    gone.abort();
+    assert!(gone.await.is_err());
+    assert!(!world.is_anybody_overdue());
+    let waiter = world.waiter(&world.b).await;
+    drop(held);
+    drop(waiter.await.unwrap().unwrap());
+    assert_eq!((in_use(&world.a), in_use(&world.b), waiting(&world.b)), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn a_right_goes_to_the_first_who_may_have_it() {
+    let world = world(3, 10, PATIENCE);
+    let bound = world.a.bounds.of(&world.server.name, &world.a.config);
+    let [a, b, queries] = [&world.a, &world.b, &world.queries].map(|pool| bound.join(pool));
+    for purpose in [Purpose::Sessions, Purpose::Sessions, Purpose::Queries] {
+        assert!(bound.open(purpose));
+    }
+    let now = clock::monotonic();
+    let is = |given: Option<Arc<Pool>>, pool: &Arc<Pool>| given.is_some_and(|given| Arc::ptr_eq(&given, pool));
+    bound.tell(b, Some(now));
+    // Who is here and came little later is first here.
+    assert!(bound.hand_over(a, Some(now + MOVE_AFTER)).is_none());
+    assert!(is(bound.hand_over(a, Some(now + 2 * MOVE_AFTER)), &world.b));
+    assert!(is(bound.hand_over(a, None), &world.b));
+    // What is for queries is not for sessions, but the other way round.
+    assert!(bound.hand_over(queries, None).is_none());
+    bound.tell(queries, Some(now + MOVE_AFTER));
+    assert!(is(bound.hand_over(a, None), &world.b));
+    bound.tell(b, Some(now + 2 * MOVE_AFTER));
+    assert!(is(bound.hand_over(a, None), &world.queries));
+    // Now sessions have one less than they may.
+    assert!(is(bound.hand_over(queries, None), &world.b));
+    assert!(bound.hand_over(queries, None).is_none());
+    bound.tell(b, None);
+    bound.tell(queries, None);
+    assert!(!bound.is_anybody_overdue() && bound.hand_over(a, None).is_none());
+}
