@@ -186,6 +186,9 @@ rooms! {
         /// thread would have if they and queries had the same. Threads take idle ones from each other, which are closed there and made
         /// anew: of fewer than two for each thread that costs time.
         connections_per_server_max: u32 = 64, in 2..=65536;
+        /// Connections to one server that are there before anybody needs them, and stay though nobody does: made at start and where
+        /// one breaks or has become too old, on all threads alike. 0 for none.
+        connections_per_server_min: u32 = 0, in 0..=65536;
         /// Statements that wait for a connection to one server, of each thread. One more fails with 53300.
         connections_waiting_max: u32 = 1000, in 0..=1000000;
         /// Milliseconds that a statement waits for a connection, before it fails with 53300.
@@ -253,6 +256,11 @@ impl Config {
         }
         if !self.store.partition_count.is_power_of_two() {
             found.push(("store", "partition_count", format!("{} is not a power of two", self.store.partition_count)));
+        }
+        let (min, max) = (self.shard.connections_per_server_min, self.shard.connections_per_server_max);
+        if min > max {
+            let message = format!("{min} is more than connections_per_server_max, which is {max}");
+            found.push(("shard", "connections_per_server_min", message));
         }
         found
     }

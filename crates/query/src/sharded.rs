@@ -144,6 +144,9 @@ pub fn open(engine: &crate::Engine, fleet: &Arc<Fleet>, recovery: two_phase::Rec
     engine.catalog().set_fleet(Arc::clone(fleet));
     drop(engine.spawn(two_phase::recover(Arc::downgrade(fleet), recovery))?);
     drop(engine.spawn(health::watch(Arc::downgrade(fleet)))?);
+    let own = Arc::clone(fleet);
+    // Its connections are driven by the runtime on which it is first asked for.
+    drop(engine.spawn(async move { drop(Arc::clone(own.pool_of_queries())) })?);
     let known = fleet.catalog().known();
     // A table may be placed as another one is: those that fail are tried again, as long as that gets further.
     let mut left: Vec<(&String, &String)> = known.tables.iter().collect();

@@ -111,8 +111,9 @@ pub fn start(config: Config, recorder: PrometheusHandle, loaded: bool) -> anyhow
     for number in 0..thread_count(cores) {
         let (sender, receiver) = mpsc::channel(HANDOVER_MAX);
         queues.push(sender);
-        let stop = stop.clone();
-        doors.push(spawn(format!("ashlar-door-{number}"), move |runtime| serve_thread(&runtime, receiver, stop))?);
+        let (shared, stop) = (Arc::clone(&shared), stop.clone());
+        let serve = move |runtime: Runtime| serve_thread(&runtime, &shared, receiver, stop);
+        doors.push(spawn(format!("ashlar-door-{number}"), serve)?);
     }
     let acceptor = {
         let (shared, stop, seats) = (Arc::clone(&shared), stop.clone(), seats.clone());
@@ -284,6 +285,7 @@ fn pool_config(config: &Config) -> PoolConfig {
     PoolConfig {
         connections_max,
         connections_of_queries: of_queries,
+        connections_min: shard.connections_per_server_min as usize,
         waiting_max: shard.connections_waiting_max as usize,
         wait_max: Duration::from_millis(shard.connection_wait_max_ms),
         idle_max: milliseconds(shard.connection_idle_max_ms),
@@ -402,9 +404,13 @@ async fn accept(listener: &TcpListener) -> std::net::TcpStream {
 }
 
 /// One door thread: takes up connections, and ends when nobody comes any more and everybody has left.
-fn serve_thread(runtime: &Runtime, mut arrivals: mpsc::Receiver<Arrival>, mut stop: Stop) {
+fn serve_thread(runtime: &Runtime, shared: &Shared, mut arrivals: mpsc::Receiver<Arrival>, mut stop: Stop) {
     let connections = LocalSet::new();
     connections.block_on(runtime, async {
+        // Its connections to shards may have to be there before its first client is.
+        if let Ok(fleet) = shared.engine.catalog().fleet() {
+            fleet.pool_of_thread();
+        }
         while let Some(Arrival { door, stream, context, entry }) = arrivals.recv().await {
             let span = info_span!("session", id = context.id, door = door.name());
             let connection = async move {

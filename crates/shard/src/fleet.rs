@@ -3,8 +3,10 @@
 //! One for a server. The session asks it for a connection, DDL asks it to do the same on several shards or on none, and
 //! the catalog of SQL asks it which tables there are.
 
+mod warm;
+
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, ThreadId};
 
 use ashlar_base::{Error, ErrorCode, Result};
@@ -27,6 +29,7 @@ pub type Origin<'a> = (&'a Arc<Pool>, Option<&'a Arc<Keep>>);
 
 /// See the module.
 pub struct Fleet {
+    itself: Weak<Self>,
     catalog: ShardCatalog,
     config: PoolConfig,
     payer: Option<Arc<dyn Payer>>,
@@ -58,7 +61,8 @@ impl Fleet {
         health: HealthConfig,
     ) -> Arc<Self> {
         let transactions = Transactions::default();
-        Arc::new(Self {
+        Arc::new_cyclic(|itself| Self {
+            itself: Weak::clone(itself),
             catalog,
             config,
             payer,
@@ -95,7 +99,8 @@ impl Fleet {
         &self.catalog
     }
 
-    /// The pool of this thread, which runs one runtime and will until it ends.
+    /// The pool of this thread, which runs one runtime and will until it ends. As soon as it has been asked for it has connections, where
+    /// some shall be there before anybody needs them.
     pub fn pool_of_thread(&self) -> Arc<Pool> {
         let mut pools = self.pools.lock();
         let thread = thread::current();
@@ -103,13 +108,22 @@ impl Fleet {
         Arc::clone(pools.entry(thread.id()).or_insert_with(make))
     }
 
-    /// The pool of the query pool: only for what runs there.
+    /// The pool of the query pool: only for what runs there. See [`Self::pool_of_thread`].
     pub fn pool_of_queries(&self) -> &Arc<Pool> {
         self.of_queries.get_or_init(|| self.make_pool(OF_QUERIES, Purpose::Queries))
     }
 
     fn make_pool(&self, name: &str, purpose: Purpose) -> Arc<Pool> {
-        Pool::new(name, purpose, self.config, self.payer.clone(), Arc::clone(&self.bounds))
+        let pool = Pool::new(name, purpose, self.config, self.payer.clone(), Arc::clone(&self.bounds));
+        if self.config.connections_min > 0 {
+            warm::start(&self.itself, &pool);
+        }
+        pool
+    }
+
+    /// How many of the connections to a server that shall always be there a thread has.
+    fn warm_share(&self) -> usize {
+        self.config.connections_min.div_ceil(self.pools.lock().len().max(1))
     }
 
     /// What is known of the servers' health.

@@ -43,6 +43,8 @@ pub struct PoolConfig {
     pub connections_max: usize,
     /// Those of them that are for queries alone.
     pub connections_of_queries: usize,
+    /// Connections to one server that are there though nobody needs them.
+    pub connections_min: usize,
     /// Who waits for one, of one server and pool.
     pub waiting_max: usize,
     /// How long it is waited.
@@ -65,6 +67,9 @@ impl PoolConfig {
     }
 }
 
+/// The longest time between two looks at idle connections, where a number of them shall be there.
+pub(crate) const WARM_PERIOD: Duration = Duration::from_secs(1);
+
 static SWEEP: Name = Name::new("shard idle connections");
 static FAREWELL: Name = Name::new("shard rollback");
 
@@ -82,8 +87,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// An empty pool. Idle connections are closed in time by a task of the current runtime. `payer`: who pays for what its
-    /// connections hold beyond what each may keep. `name`: what it is called in `ashlar.pools`. `bounds`: those of its fleet.
+    /// An empty pool. Idle connections are looked at by a task of the current runtime. `payer`: who pays for what its connections
+    /// hold beyond what each may keep. `name`: what it is called in `ashlar.pools`. `bounds`: those of its fleet.
     pub(crate) fn new(
         name: &str,
         purpose: Purpose,
@@ -92,11 +97,11 @@ impl Pool {
         bounds: Arc<Bounds>,
     ) -> Arc<Self> {
         let pool = Arc::new(Self { name: name.to_owned(), purpose, config, payer, bounds, lines: Mutex::default() });
-        if let Some(idle_max) = config.idle_max
+        if let Some(period) = sweep_period(&config)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             let weak = Arc::downgrade(&pool);
-            drop(runtime.spawn(scope::task(&SWEEP, sweep(weak, idle_max))));
+            drop(runtime.spawn(scope::task(&SWEEP, sweep(weak, period))));
         }
         pool
     }
@@ -123,7 +128,13 @@ impl Pool {
         }
         let backend = match fitting {
             Some(backend) => backend,
-            None => self.connect(server, mapping, settings).await?,
+            None => {
+                let made = self.connect(server, mapping, settings).await?;
+                if let Some(card) = &made.card {
+                    card.lend();
+                }
+                made
+            }
         };
         if let Some(line) = self.lines.lock().get_mut(&server.name) {
             line.counts.lent += 1;
@@ -141,9 +152,26 @@ impl Pool {
             line.cards.retain(|card| card.strong_count() > 0);
             line.cards.push(Arc::downgrade(&card));
         }
-        card.lend();
         made.card = Some(card);
         Ok(made)
+    }
+
+    /// Makes a connection that nobody needs yet, where a server has fewer than there shall be, and this pool fewer than `share` of
+    /// them; whether it was so.
+    ///
+    /// # Errors
+    /// As [`Self::lend`].
+    pub(crate) async fn warm(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        mapping: &Arc<Mapping>,
+        share: usize,
+    ) -> Result<bool> {
+        let Some(slot) = self.make_early(server, share) else { return Ok(false) };
+        let made = self.connect(server, mapping, &Settings::default()).await?;
+        // Given back: it is idle, or for who waits.
+        drop(Lease { backend: Some(made), slot, home: None });
+        Ok(true)
     }
 
     /// Makes the settings of whoever borrows it those of a connection.
@@ -174,17 +202,25 @@ impl Pool {
         self.config.life_max.is_none_or(|max| backend.made.elapsed() < max)
     }
 
-    /// Closes connections that nobody has needed for so long.
-    fn close_idle(&self, idle_max: Duration) {
+    /// Closes idle connections that cannot be lent again, and those that nobody has needed for long, as far as there shall not be as
+    /// many.
+    fn close_idle(&self) {
+        let is_needless =
+            |backend: &Backend| self.config.idle_max.is_some_and(|max| backend.idle_since.elapsed() >= max);
         let mut closed = Vec::new();
         {
             let mut lines = self.lines.lock();
             for line in lines.values_mut() {
-                let (old, kept): (Vec<Box<Backend>>, Vec<Box<Backend>>) =
-                    line.idle.drain(..).partition(|backend| backend.idle_since.elapsed() >= idle_max);
-                line.idle = kept;
-                line.close(old.len());
-                closed.extend(old);
+                for backend in std::mem::take(&mut line.idle) {
+                    if !(self.is_young(&backend) && backend.is_clean()) {
+                        line.close(1);
+                        closed.push(backend);
+                    } else if is_needless(&backend) && line.close_needless() {
+                        closed.push(backend);
+                    } else {
+                        line.idle.push(backend);
+                    }
+                }
             }
         }
         // Closed without the lock.
@@ -204,12 +240,18 @@ impl Pool {
     }
 }
 
-async fn sweep(pool: Weak<Pool>, idle_max: Duration) {
-    let period = (idle_max / 4).max(Duration::from_millis(100));
+/// How often idle connections are looked at, where they have to be.
+fn sweep_period(config: &PoolConfig) -> Option<Duration> {
+    let limits = [config.idle_max, config.life_max].into_iter().flatten().map(|max| max / 4);
+    let warm = (config.connections_min > 0).then_some(WARM_PERIOD);
+    limits.chain(warm).min().map(|period| period.max(Duration::from_millis(100)))
+}
+
+async fn sweep(pool: Weak<Pool>, period: Duration) {
     loop {
         tokio::time::sleep(period).await;
         let Some(pool) = pool.upgrade() else { return };
-        pool.close_idle(idle_max);
+        pool.close_idle();
     }
 }
 

@@ -260,3 +260,117 @@ fn connections_that_sessions_have_lost_say_nothing_of_a_server_that_is_there() {
         assert_eq!(client.value("SELECT count(*) FROM t WHERE k = 1").unwrap(), "1");
     }
 }
+
+/// The processes of all connections that Ashlar has.
+fn pids(client: &mut pg::Connection) -> Vec<String> {
+    rows(client, "SELECT pid FROM ashlar.backends").concat().into_iter().flatten().collect()
+}
+
+/// Ends processes of a shard from outside, and waits until they are gone.
+fn kill(fleet: &Fleet, pids: &[String]) {
+    let (mut shard, pids) = (fleet.shard(0), pids.join(", "));
+    done(&mut shard, &format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid IN ({pids})"));
+    let left = format!("SELECT count(*) FROM pg_stat_activity WHERE pid IN ({pids})");
+    assert!(wait_for(PATIENCE, || shard.value(&left).unwrap() == "0"));
+}
+
+/// So many connections at once, which are idle then.
+fn use_at_once(fleet: &Fleet, count: usize) -> Vec<pg::Connection> {
+    let mut clients: Vec<pg::Connection> = (0..count).map(|_| fleet.client()).collect();
+    for (key, client) in clients.iter_mut().enumerate() {
+        done(client, "BEGIN");
+        done(client, &format!("INSERT INTO t VALUES ({key}, 'a')"));
+    }
+    clients.iter_mut().for_each(|client| done(client, "COMMIT"));
+    clients
+}
+
+#[test]
+fn connections_that_nobody_needs_are_closed_after_a_time() {
+    let (fleet, mut client) = fleet(8, "connection_idle_max_ms = 200");
+    let mut holder = fleet.client();
+    done(&mut holder, "BEGIN");
+    done(&mut holder, "INSERT INTO t VALUES (1, 'a')");
+    done(&mut client, "INSERT INTO t VALUES (2, 'a')");
+    assert_eq!(told(&mut client, "made"), "2");
+    assert!(wait_for(PATIENCE, || told(&mut client, "idle, in_use") == "0 1"));
+    done(&mut holder, "COMMIT");
+    assert!(wait_for(PATIENCE, || told(&mut client, "idle, in_use") == "0 0"));
+    let there = "SELECT count(*) FROM ashlar.backends WHERE pool = 'ashlar-door-0'";
+    assert_eq!(client.value(there).unwrap(), "0");
+    assert_eq!(client.value("SELECT count(*) FROM t WHERE k = 1").unwrap(), "1");
+    assert_eq!(told(&mut client, "made, timeouts"), "3 0");
+}
+
+#[test]
+fn a_connection_that_has_become_old_is_not_lent_again() {
+    let (fleet, mut client) = fleet(8, "connection_life_max_ms = 1000");
+    let mut watcher = fleet.client();
+    done(&mut client, "BEGIN");
+    done(&mut client, "INSERT INTO t VALUES (1, 'a')");
+    let old = "SELECT pid FROM ashlar.backends WHERE pool = 'ashlar-door-0' AND state = 'in use' AND age_ms > 1000";
+    assert!(wait_for(PATIENCE, || !rows(&mut watcher, old).is_empty()));
+    let pid = watcher.value(old).unwrap();
+    // Who has it keeps it.
+    done(&mut client, "INSERT INTO t VALUES (2, 'a')");
+    done(&mut client, "COMMIT");
+    assert_eq!(client.value("SELECT count(*) FROM t WHERE k = 2").unwrap(), "1");
+    assert_eq!(told(&mut watcher, "made, timeouts"), "2 0");
+    assert!(!pids(&mut watcher).contains(&pid));
+    let there = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}");
+    assert!(wait_for(PATIENCE, || fleet.shard(0).value(&there).unwrap() == "0"));
+    // Nor is it kept for nobody.
+    assert!(wait_for(PATIENCE, || told(&mut watcher, "idle, in_use") == "0 0"));
+}
+
+#[test]
+fn who_has_a_connection_next_does_not_hear_that_the_last_one_was_lost() {
+    let (fleet, mut watcher) = fleet(8, "");
+    let mut clients = use_at_once(&fleet, 3);
+    assert_eq!(told(&mut watcher, "idle, made"), "3 3");
+    kill(&fleet, &pids(&mut watcher));
+    for (key, client) in clients.iter_mut().enumerate() {
+        assert_eq!(client.value(&format!("SELECT count(*) FROM t WHERE k = {key}")).unwrap(), "1");
+    }
+    // Nor does a transaction.
+    kill(&fleet, &pids(&mut watcher));
+    done(&mut clients[0], "BEGIN");
+    assert_eq!(clients[0].value("SELECT count(*) FROM t WHERE k = 1").unwrap(), "1");
+    done(&mut clients[0], "COMMIT");
+    assert_ne!(watcher.value("SELECT state FROM ashlar.shards").unwrap(), "down");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn as_many_connections_as_are_wanted_are_there_before_anybody_needs_them() {
+    let lines = "connections_per_server_max = 16\nconnections_per_server_min = 4\nconnection_idle_max_ms = 200\n\
+                 [server]\ncores = 2";
+    let mut fleet = Fleet::with(1, lines);
+    done(&mut fleet.client(), &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    fleet = fleet.restart();
+    let mut watcher = fleet.client();
+    assert!(wait_for(PATIENCE, || pids(&mut watcher).len() >= 4));
+    let lent = "SELECT sum(lent) FROM ashlar.pools WHERE pool LIKE 'ashlar-door-%'";
+    assert_eq!(watcher.value(lent).unwrap(), "0");
+    // What is beyond them goes, and they stay.
+    drop(use_at_once(&fleet, 8));
+    assert_eq!(watcher.value("SELECT sum(made) >= 8 FROM ashlar.pools").unwrap(), "t");
+    assert!(wait_for(PATIENCE, || pids(&mut watcher).len() == 4));
+    // What is lost is made again.
+    let old = pids(&mut watcher);
+    kill(&fleet, &old);
+    let is_new = |now: &[String]| now.len() >= 4 && now.iter().all(|pid| !old.contains(pid));
+    assert!(wait_for(PATIENCE, || is_new(&pids(&mut watcher))));
+    assert_eq!(fleet.client().value("SELECT count(*) FROM t WHERE k = 1").unwrap(), "1");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn connections_that_are_wanted_are_made_again_when_they_are_old() {
+    let (_fleet, mut watcher) =
+        fleet(8, "connections_per_server_min = 2\nconnection_life_max_ms = 1500\nconnection_idle_max_ms = 0");
+    assert!(wait_for(PATIENCE, || pids(&mut watcher).len() >= 2));
+    let old = pids(&mut watcher);
+    let is_new = |now: &[String]| now.len() >= 2 && now.iter().all(|pid| !old.contains(pid));
+    assert!(wait_for(PATIENCE, || is_new(&pids(&mut watcher))));
+}

@@ -29,6 +29,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("crates/query/src/sharded/ddl.rs", "what takes a change back has a length of time for it"),
     ("crates/server/src/session/sql/limit.rs", "statement_timeout is a length of time"),
     ("crates/shard/src/pool.rs", "connections that nobody uses are closed after a time"),
+    ("crates/shard/src/fleet/warm.rs", "servers are looked at from time to time for connections that are missing"),
     ("crates/shard/src/deadlock.rs", "who waits is looked at when he has waited for a length of time"),
     ("crates/shard/src/two_phase.rs", "a shard that is away is asked again after a time"),
     ("crates/shard/src/health.rs", "servers are looked at from time to time"),

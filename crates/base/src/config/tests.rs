@@ -143,6 +143,10 @@ fn values_that_contradict_each_other_are_refused() {
         a.toml:2: shard.connections_per_server_max: 1 is outside 2 to 65536
     "#]]
     .assert_eq(&problems("[shard]\nconnections_per_server_max = 1\n", &[], &[]));
+    expect![[r#"
+        a.toml:3: shard.connections_per_server_min: 9 is more than connections_per_server_max, which is 8
+    "#]]
+    .assert_eq(&problems("[shard]\nconnections_per_server_max = 8\nconnections_per_server_min = 9\n", &[], &[]));
     // Two free ports are two ports.
     resolved("[server]\npg_address = \"127.0.0.1:0\"\nresp_address = \"127.0.0.1:0\"\n", &[], &[]);
 }

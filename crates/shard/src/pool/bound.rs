@@ -42,6 +42,7 @@ pub(crate) struct Bounds(Mutex<HashMap<String, Arc<Bound>>>);
 
 /// The count of one server.
 pub(super) struct Bound {
+    min: usize,
     max: usize,
     /// Of the pools of sessions, together.
     sessions_max: usize,
@@ -87,6 +88,7 @@ impl State {
 impl Bound {
     fn new(config: &PoolConfig) -> Self {
         Self {
+            min: config.connections_min,
             max: config.connections_for(Purpose::Queries),
             sessions_max: config.connections_for(Purpose::Sessions),
             overdue: AtomicUsize::new(0),
@@ -107,6 +109,25 @@ impl Bound {
         let may = state.sessions + state.queries < self.max
             && (purpose == Purpose::Queries || state.sessions < self.sessions_max);
         *state.count(purpose) += usize::from(may);
+        may
+    }
+
+    /// Counts a connection that is to be made before anybody needs it, where there are fewer than the minimum. The pool of queries has
+    /// those that sessions may not have.
+    pub(super) fn open_early(&self, purpose: Purpose) -> bool {
+        let mut state = self.state.lock();
+        let is_for_sessions = state.sessions < self.sessions_max;
+        let may = state.sessions + state.queries < self.min.min(self.max)
+            && is_for_sessions == (purpose == Purpose::Sessions);
+        *state.count(purpose) += usize::from(may);
+        may
+    }
+
+    /// One that nobody needs is closed, where there are more than the minimum.
+    pub(super) fn close_needless(&self, purpose: Purpose) -> bool {
+        let mut state = self.state.lock();
+        let may = state.sessions + state.queries > self.min;
+        *state.count(purpose) -= usize::from(may);
         may
     }
 

@@ -97,6 +97,13 @@ impl Line {
         self.bound.close(self.purpose, count);
     }
 
+    /// Whether one that nobody needs may be closed, which is then counted.
+    pub(super) fn close_needless(&mut self) -> bool {
+        let may = self.bound.close_needless(self.purpose);
+        self.open -= usize::from(may);
+        may
+    }
+
     /// Whether one may be made, which is then counted.
     fn may_make(&mut self) -> bool {
         let may = self.bound.open(self.purpose);
@@ -223,6 +230,17 @@ impl Pool {
         let mut lines = self.lines.lock();
         let line = self.line(&mut lines, server);
         line.may_make().then(|| self.slot(server, None, line.generation))
+    }
+
+    /// The right to make a connection that nobody needs yet, where there are fewer than the minimum, and fewer than `share` here.
+    pub(super) fn make_early(self: &Arc<Self>, server: &Arc<Server>, share: usize) -> Option<Slot> {
+        let mut lines = self.lines.lock();
+        let line = self.line(&mut lines, server);
+        if line.open >= share || !line.bound.open_early(self.purpose) {
+            return None;
+        }
+        line.open += 1;
+        Some(self.slot(server, None, line.generation))
     }
 
     /// Takes a place back, with its connection where that can be lent again.

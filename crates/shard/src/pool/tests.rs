@@ -24,10 +24,15 @@ struct World {
 
 /// With so many connections, one of them for queries alone.
 fn world(connections_max: usize, waiting_max: usize, wait_max: Duration) -> World {
+    world_with(connections_max, 0, waiting_max, wait_max)
+}
+
+fn world_with(connections_max: usize, connections_min: usize, waiting_max: usize, wait_max: Duration) -> World {
     let limits = Limits { connect: PATIENCE, silence: PATIENCE, message_bytes_max: 1 << 20, statements_max: 1 };
     let config = PoolConfig {
         connections_max,
         connections_of_queries: 1,
+        connections_min,
         waiting_max,
         wait_max,
         idle_max: None,
@@ -189,4 +194,35 @@ async fn a_right_goes_to_the_first_who_may_have_it() {
     bound.tell(b, None);
     bound.tell(queries, None);
     assert!(!bound.is_anybody_overdue() && bound.hand_over(a, None).is_none());
+}
+
+#[tokio::test]
+async fn as_many_are_made_early_as_there_shall_be() {
+    let world = world_with(4, 4, 10, PATIENCE);
+    let World { server, a, b, queries } = &world;
+    let early = |pool: &Arc<Pool>, share: usize| pool.make_early(server, share);
+    // Queries have what sessions may not have, and each thread its share.
+    assert!(early(queries, 4).is_none());
+    let [first, second] = [early(a, 2), early(a, 2)].map(Option::unwrap);
+    assert!(early(a, 2).is_none());
+    let third = early(b, 2).unwrap();
+    assert!(early(b, 2).is_none());
+    let fourth = early(queries, 4).unwrap();
+    assert!(early(queries, 4).is_none());
+    // What is lost is made again; nothing more than that is closed for being idle.
+    drop(second);
+    let second = early(a, 2).unwrap();
+    let bound = a.bounds.of(&server.name, &a.config);
+    assert!(!bound.close_needless(Purpose::Sessions));
+    drop((first, second, third, fourth));
+    assert_eq!((in_use(a), in_use(b), in_use(queries)), (0, 0, 0));
+
+    // Where somebody uses as many nothing is made.
+    let world = world_with(4, 1, 10, PATIENCE);
+    let held = world.place(&world.a).await;
+    assert!(world.b.make_early(&world.server, 1).is_none());
+    let bound = world.a.bounds.of(&world.server.name, &world.a.config);
+    assert!(bound.open(Purpose::Sessions));
+    assert!(bound.close_needless(Purpose::Sessions) && !bound.close_needless(Purpose::Sessions));
+    drop(held);
 }
