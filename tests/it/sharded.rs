@@ -24,6 +24,7 @@ mod lookups;
 mod maintain;
 mod members;
 mod memory;
+mod metrics;
 mod network;
 mod pgbench;
 mod pools;

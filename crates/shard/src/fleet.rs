@@ -5,7 +5,7 @@
 
 mod warm;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::{self, ThreadId};
 
@@ -16,9 +16,12 @@ use crate::backend::{Ended, Limits, Nothing, Payer, Settings};
 use crate::catalog::{Known, ShardCatalog};
 use crate::deadlock::Waits;
 use crate::health::{Health, HealthConfig, is_away};
-use crate::pool::{Bounds, ConnectionStatistics, Held, Keep, Lease, LineStatistics, Pool, PoolConfig, Purpose};
+use crate::pool::{
+    Bounds, ConnectionStatistics, Held, Keep, Lease, LineStatistics, Pool, PoolConfig, Purpose, ServerStatistics,
+};
 use crate::routes::Routes;
 use crate::rules::generators::Generators;
+use crate::server::Server;
 use crate::two_phase::{self, InDoubt, Transactions};
 
 /// What the pool of the query pool is called.
@@ -213,6 +216,28 @@ impl Fleet {
     /// What each pool does, by server.
     pub fn statistics(&self) -> Vec<LineStatistics> {
         self.all_pools().iter().flat_map(|pool| pool.statistics()).collect()
+    }
+
+    /// What is done with each server that is known, in the order of their names.
+    pub fn server_statistics(&self) -> Vec<ServerStatistics> {
+        let known = self.catalog.known();
+        let empty = |server: &Arc<Server>| {
+            let state = self.health.report(server).state;
+            ServerStatistics { server: server.name.clone(), state, ..ServerStatistics::default() }
+        };
+        let mut all: BTreeMap<&str, ServerStatistics> =
+            known.servers.values().map(|server| (server.name.as_str(), empty(server))).collect();
+        for line in self.statistics() {
+            if let Some(server) = all.get_mut(line.server.as_str()) {
+                server.add(&line);
+            }
+        }
+        for one in self.in_doubt().iter() {
+            if let Some(server) = all.get_mut(one.server.as_str()) {
+                server.in_doubt += 1;
+            }
+        }
+        all.into_values().collect()
     }
 
     /// All connections.

@@ -31,7 +31,7 @@ pub use self::keep::Keep;
 use self::keep::Ticket;
 use self::line::Line;
 pub(crate) use self::statistics::Card;
-pub use self::statistics::{ConnectionStatistics, LineStatistics};
+pub use self::statistics::{ConnectionStatistics, LineStatistics, ServerStatistics};
 use crate::backend::{Backend, Limits, Payer, Settings};
 use crate::health::is_away;
 use crate::server::{Mapping, Server};

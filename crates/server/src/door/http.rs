@@ -5,6 +5,7 @@
 
 mod doorway;
 mod profiles;
+mod shards;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -145,27 +146,30 @@ impl Pages {
         let ended = [("expired", ended.expired), ("evicted", ended.evicted)];
         let help = "rows whose time had come, and rows that made room for others";
         counter(page, "ashlar_store_rows_ended_total", help, "why", ended.into_iter());
+
+        self.write_shards(page);
     }
 }
 
-fn gauge<'a>(page: &mut String, name: &str, help: &str, label: &str, of: impl Iterator<Item = (&'a str, u64)>) {
-    values(page, name, ("gauge", help), label, of);
+fn gauge<'a>(page: &mut String, name: &str, help: &str, label: &'a str, of: impl Iterator<Item = (&'a str, u64)>) {
+    series(page, name, ("gauge", help), of.map(|(key, value)| ([(label, key)], value)));
 }
 
-fn counter<'a>(page: &mut String, name: &str, help: &str, label: &str, of: impl Iterator<Item = (&'a str, u64)>) {
-    values(page, name, ("counter", help), label, of);
+fn counter<'a>(page: &mut String, name: &str, help: &str, label: &'a str, of: impl Iterator<Item = (&'a str, u64)>) {
+    series(page, name, ("counter", help), of.map(|(key, value)| ([(label, key)], value)));
 }
 
-fn values<'a>(
+/// Values by their labels.
+fn series<'a, const LABELS: usize>(
     page: &mut String,
     name: &str,
     (kind, help): (&str, &str),
-    label: &str,
-    of: impl Iterator<Item = (&'a str, u64)>,
+    of: impl Iterator<Item = ([(&'a str, &'a str); LABELS], u64)>,
 ) {
     let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    for (key, value) in of {
-        let _ = writeln!(page, "{name}{{{label}=\"{}\"}} {value}", escaped(key));
+    for (labels, value) in of {
+        let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
+        let _ = writeln!(page, "{name}{{{}}} {value}", labels.join(","));
     }
     page.push('\n');
 }

@@ -1,4 +1,4 @@
-//! What can be said of pools and of their connections: `ashlar.pools` and `ashlar.backends` show it.
+//! What can be said of pools and of their connections: `ashlar.pools`, `ashlar.backends` and the page of metrics show it.
 //!
 //! Counted by the pools as they go; who asks takes the lock of a pool for as long as it takes to count.
 
@@ -41,6 +41,53 @@ pub struct LineStatistics {
     pub lent: u64,
     /// Times that another pool had one less for one here.
     pub taken: u64,
+}
+
+/// What all pools do with the connections to one server, and what is known of it. As [`LineStatistics`] has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerStatistics {
+    /// The server.
+    pub server: String,
+    /// `up`, `down` or `unknown`.
+    pub state: &'static str,
+    /// Connections that nobody uses now.
+    pub idle: usize,
+    /// Connections that somebody uses, or that are being made.
+    pub in_use: usize,
+    /// Who waits for one.
+    pub waiting: usize,
+    /// Times that one was waited for.
+    pub waits: u64,
+    /// How long that took, together.
+    pub waited: Duration,
+    /// Times that none came in time.
+    pub timeouts: u64,
+    /// Times that too many waited already.
+    pub refused: u64,
+    /// Connections that were made.
+    pub made: u64,
+    /// Times that one was lent.
+    pub lent: u64,
+    /// Times that one pool had one less for one of another.
+    pub taken: u64,
+    /// Transactions that were prepared and not finished when they were last looked at.
+    pub in_doubt: usize,
+}
+
+impl ServerStatistics {
+    /// With what one pool does.
+    pub(crate) fn add(&mut self, line: &LineStatistics) {
+        self.idle += line.idle;
+        self.in_use += line.in_use;
+        self.waiting += line.waiting;
+        self.waits += line.waits;
+        self.waited += line.waited;
+        self.timeouts += line.timeouts;
+        self.refused += line.refused;
+        self.made += line.made;
+        self.lent += line.lent;
+        self.taken += line.taken;
+    }
 }
 
 /// What can be said of a connection.
