@@ -5,6 +5,9 @@
 use ashlar_base::{Error, ErrorCode, Result};
 use pg_query::NodeEnum;
 
+/// What SHOW has a view for instead of a setting, as users of PgBouncer know it.
+pub(crate) const SHOWN_POOLS: &str = "pools";
+
 /// One statement of a query string.
 #[derive(Clone, Debug)]
 pub struct ParsedStatement {
@@ -27,16 +30,18 @@ impl ParsedStatement {
 
     /// Whether there is nothing to plan in it: what it does stands in its tree.
     pub fn is_command(&self) -> bool {
-        matches!(
-            self.node,
-            NodeEnum::TransactionStmt(_)
-                | NodeEnum::VariableSetStmt(_)
-                | NodeEnum::VariableShowStmt(_)
-                | NodeEnum::FetchStmt(_)
-                | NodeEnum::ClosePortalStmt(_)
-                | NodeEnum::DeallocateStmt(_)
-                | NodeEnum::DiscardStmt(_)
-        )
+        match &self.node {
+            NodeEnum::VariableShowStmt(show) => show.name != SHOWN_POOLS,
+            node => matches!(
+                node,
+                NodeEnum::TransactionStmt(_)
+                    | NodeEnum::VariableSetStmt(_)
+                    | NodeEnum::FetchStmt(_)
+                    | NodeEnum::ClosePortalStmt(_)
+                    | NodeEnum::DeallocateStmt(_)
+                    | NodeEnum::DiscardStmt(_)
+            ),
+        }
     }
 
     /// Whether it ends a transaction block: what a block that has failed accepts.

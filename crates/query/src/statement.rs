@@ -491,6 +491,11 @@ impl Statement {
                 let columns: Arc<[Column]> = vec![Column::text("QUERY PLAN")].into();
                 Ok(make(Kind::Explain { inner: Arc::new(inner), options }, types, Some(columns)))
             }
+            NodeEnum::VariableShowStmt(node) if node.name == grammar::SHOWN_POOLS => {
+                let view = grammar::only_one(grammar::parse("SELECT * FROM ashlar.pools ORDER BY server, pool")?)?;
+                let view = view.ok_or_else(|| Error::internal("a view without a statement"))?;
+                Self::plan_local(engine, catalog, &view, declared)
+            }
             other => {
                 if let NodeEnum::VacuumStmt(node) = other {
                     check_tables(catalog, &node.rels)?;

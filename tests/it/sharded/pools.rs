@@ -374,3 +374,14 @@ fn connections_that_are_wanted_are_made_again_when_they_are_old() {
     let is_new = |now: &[String]| now.len() >= 2 && now.iter().all(|pid| !old.contains(pid));
     assert!(wait_for(PATIENCE, || is_new(&pids(&mut watcher))));
 }
+
+#[test]
+fn show_pools_gives_what_the_view_does() {
+    let (_fleet, mut client) = fleet(8, "");
+    done(&mut client, "INSERT INTO t VALUES (1, 'a')");
+    let view = "SELECT * FROM ashlar.pools ORDER BY server, pool";
+    // Between the two something may be counted.
+    assert!(wait_for(PATIENCE, || rows(&mut client, "SHOW POOLS") == rows(&mut client, view)));
+    assert_eq!(rows(&mut client, "SHOW pools").len(), 2);
+    assert!(refused(&mut client, "SHOW pool").contains("42704"));
+}
