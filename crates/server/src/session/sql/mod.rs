@@ -537,8 +537,10 @@ impl SqlSession {
     fn is_current(&self, portal: &Portal) -> bool {
         let Some(planned) = &portal.statement else { return true };
         let needs_catalog = !matches!(planned.kind, Kind::Session(_) | Kind::Ddl(_) | Kind::Empty);
+        let is_outdated = matches!(&planned.kind, Kind::Sharded(plan) if plan.is_outdated());
         // What a statement was told of the session at Parse may be another thing now.
-        (!needs_catalog || planned.epoch == self.epoch())
+        !is_outdated
+            && (!needs_catalog || planned.epoch == self.epoch())
             && self.is_in_zone(planned)
             && planned.asked_by.as_ref().is_none_or(|asker| *asker == self.identity())
     }
@@ -551,7 +553,7 @@ impl SqlSession {
         }
     }
 
-    /// Plans a portal's statement again: the catalog or the time zone has changed since it was prepared.
+    /// Plans a portal's statement again: the catalog, the time zone or a shard's table has changed since it was prepared.
     async fn refresh(&mut self, portal: &mut Portal) -> Result<()> {
         let Some(planned) = &portal.statement else { return Ok(()) };
         let in_zone = self.is_in_zone(planned);
@@ -570,7 +572,7 @@ impl SqlSession {
             let columns = self.columns_of(planned)?;
             Some(columns.iter().map(|column| (column.name.clone(), column.oid, column.typmod)).collect::<Vec<_>>())
         };
-        if result(&again) != result(planned) || again.parameter_types != planned.parameter_types {
+        if result(&again) != result(planned) || parameters_of(&again) != parameters_of(planned) {
             return Err(Error::unsupported("cached plan must not change result type"));
         }
         for prepared in self.prepared.values_mut().filter(|prepared| Arc::ptr_eq(&prepared.source, &source)) {
@@ -589,6 +591,15 @@ impl SqlSession {
     pub fn close_portal(&mut self, name: &str) {
         self.portals.remove(name);
     }
+}
+
+/// The types of a statement's parameters: as a shard has said them, where it is about shards, or as they were planned.
+fn parameters_of(planned: &ashlar_query::Statement) -> (Option<&[u32]>, &[SqlType]) {
+    let told = match &planned.kind {
+        Kind::Sharded(plan) => plan.described().map(|(types, _)| types.as_slice()),
+        _ => None,
+    };
+    (told, planned.parameter_types.as_slice())
 }
 
 fn no_statement(name: &str) -> Error {
