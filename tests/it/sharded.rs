@@ -25,6 +25,7 @@ mod maintain;
 mod members;
 mod memory;
 mod network;
+mod pipelines;
 mod pgbench;
 mod pools;
 mod relay;

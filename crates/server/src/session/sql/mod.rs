@@ -148,6 +148,8 @@ pub struct SqlSession {
     remotes: Vec<sharded::Remote>,
     /// The moment that it sees on all of them, where it sees one.
     common: Option<Arc<Moment>>,
+    /// What is queued on one of them, and not sent.
+    ahead: sharded::Ahead,
     /// Room for the parameters of the next statement about shards.
     spare: Option<sharded::RawParameters>,
     /// The connections to shards that this thread has; from the first use on.
@@ -201,6 +203,7 @@ impl SqlSession {
             deadline: None,
             remotes: Vec::new(),
             common: None,
+            ahead: sharded::Ahead::default(),
             spare: None,
             pool: None,
             keep: None,

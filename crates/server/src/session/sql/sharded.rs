@@ -5,6 +5,7 @@
 //! of several the connection of the first shard stays with the session until the end: it is the one that BEGIN and COMMIT go to.
 //! What needs more than one shard is put together by `gather` where that is enough, and the engine's to read where not.
 
+mod ahead;
 mod at_once;
 mod change;
 pub(super) mod copy;
@@ -35,6 +36,7 @@ use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardSta
 use ashlar_shard::routes::RouteKind;
 use ashlar_store::Reservation;
 
+pub(super) use self::ahead::Ahead;
 use self::gather::Kept;
 pub(super) use self::remotes::Remote;
 use self::remotes::stoppable;
@@ -52,6 +54,11 @@ impl RawParameters {
     fn get(&self, place: usize) -> (ValueFormat, Option<&[u8]>) {
         let (format, range) = &self.values[place];
         (*format, range.clone().map(|range| &self.bytes[range]))
+    }
+
+    /// Bytes.
+    fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     fn iter(&self) -> impl ExactSizeIterator<Item = (ValueFormat, Option<&[u8]>)> + Clone {
