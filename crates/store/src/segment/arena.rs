@@ -186,6 +186,14 @@ impl Arena {
         self.memory.as_ref().is_none_or(|memory| Arc::strong_count(memory) == 1)
     }
 
+    /// Forgets what was written and keeps the memory, which no reader borrows: see [`Arena::is_unshared`].
+    pub(crate) fn clear(&mut self) {
+        // As in `overwrite`: whoever held it is done reading.
+        let is_own = self.memory.as_mut().is_none_or(|memory| Arc::get_mut(memory).is_some());
+        assert!(is_own, "memory that is lent is not written again");
+        self.len = 0;
+    }
+
     /// Puts other bytes in the place of written ones. No reader borrows the memory: see [`Arena::is_unshared`].
     pub(crate) fn overwrite(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.len, "what is unwritten is not overwritten");

@@ -148,7 +148,12 @@ impl Column {
     /// Whether these rows go in: one alone if the offsets can say where it ends, more up to a bound.
     pub(crate) fn fits(&self, need: Need) -> bool {
         let alone = self.len + need.rows <= 1;
-        self.fits_below(need, if alone { i32::MAX as usize } else { BYTES_MAX })
+        if alone { self.can_hold(need) } else { self.fits_below(need, BYTES_MAX) }
+    }
+
+    /// Whether offsets can say where these rows end, however much memory they take.
+    pub(crate) fn can_hold(&self, need: Need) -> bool {
+        self.fits_below(need, i32::MAX as usize)
     }
 
     fn fits_below(&self, need: Need, count_max: usize) -> bool {
@@ -364,6 +369,24 @@ impl Column {
             Data::List { offsets, items } => {
                 let range = offset(offsets, row)..offset(offsets, row + 1);
                 Datum::Array(Items::Values(range.map(|item| items.datum(item).to_value()).collect()))
+            }
+        }
+    }
+
+    /// Forgets all rows, of which none was lent, and keeps the memory of most.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+        self.validity = None;
+        match &mut self.data {
+            Data::Bits(bits) => *bits = Bitmap::new(&self.account),
+            Data::Fixed { values, .. } => values.clear(),
+            Data::Bytes { offsets, bytes } => {
+                offsets.clear();
+                bytes.clear();
+            }
+            Data::List { offsets, items } => {
+                offsets.clear();
+                items.clear();
             }
         }
     }

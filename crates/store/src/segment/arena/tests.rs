@@ -13,6 +13,7 @@ enum Op {
     Share(usize),
     DropShare(usize),
     Shrink,
+    Clear,
     Overwrite(usize, Vec<u8>),
 }
 
@@ -24,6 +25,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => any::<usize>().prop_map(Op::Share),
         1 => any::<usize>().prop_map(Op::DropShare),
         1 => Just(Op::Shrink),
+        1 => Just(Op::Clear),
         2 => (any::<usize>(), proptest::collection::vec(any::<u8>(), 0..20)).prop_map(|(at, bytes)| Op::Overwrite(at, bytes)),
     ];
     proptest::collection::vec(op, 0..if cfg!(miri) { 12 } else { 80 })
@@ -68,6 +70,11 @@ proptest! {
                     }
                 }
                 Op::Shrink => arena.shrink(),
+                Op::Clear if arena.is_unshared() => {
+                    arena.clear();
+                    twin.clear();
+                }
+                Op::Clear => prop_assert!(!lent.is_empty()),
                 Op::Overwrite(at, bytes) => {
                     let at = at % (twin.len() + 1);
                     let bytes = &bytes[..bytes.len().min(twin.len() - at)];
