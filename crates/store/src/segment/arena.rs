@@ -231,6 +231,29 @@ impl Arena {
         self.len = end;
     }
 
+    /// Appends values of another arena of `T`, given by their numbers, into room that was reserved.
+    pub(crate) fn gather<T: Plain>(&mut self, source: &Self, numbers: &[u32]) {
+        let end = self.len + numbers.len() * size_of::<T>();
+        assert!(end <= self.capacity(), "room is reserved before values are appended");
+        let (Some(memory), Some(lender)) = (&self.memory, &source.memory) else {
+            assert!(numbers.is_empty(), "values are read below the length");
+            return;
+        };
+        let count = source.len / size_of::<T>();
+        let from = lender.start.as_ptr().cast::<T>();
+        // SAFETY: `len` is inside the allocation, or at its end.
+        let to = unsafe { memory.start.as_ptr().add(self.len) }.cast::<T>();
+        for (place, &number) in numbers.iter().enumerate() {
+            let number = number as usize;
+            assert!(number < count, "values are read below the length");
+            // SAFETY: the value's bytes are below the source's `len`, so written, and every bit pattern is a `T`. Those that
+            // are written to are in [len, end), so inside the allocation and published to no reader. The source is another
+            // arena, whose memory is its own. Both may be unaligned.
+            unsafe { to.add(place).write_unaligned(from.add(number).read_unaligned()) }
+        }
+        self.len = end;
+    }
+
     /// Appends a copy of bytes already here, into room that was reserved.
     pub(crate) fn push_within(&mut self, from: usize, count: usize) {
         assert!(from + count <= self.len && self.len + count <= self.capacity(), "copies inside the arena");

@@ -1,9 +1,10 @@
 //! One typed column of one segment: append a datum, read a datum, lend the values as an Arrow array.
 //!
-//! Called by `segment` and by `build`. The layout is Arrow's own: fixed-width values, `i32` offsets with a byte
+//! Called by `segment`, by `build`, and by `writeset::batch` for rows that wait. The layout is Arrow's own: fixed-width values, `i32` offsets with a byte
 //! arena, bit-packed booleans and validity, offsets with a child column. Never checks what a row may hold: that is
 //! `Shape::check_row`, before anything is changed.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Interval, Items, Result, ScalarType, SqlType};
@@ -306,6 +307,63 @@ impl Column {
         self.push_valid(valid);
     }
 
+    /// Appends copies of rows of another column of the type, into room that was reserved: column by column, as a row by itself
+    /// would have its type asked for with each value.
+    pub(crate) fn gather(&mut self, source: &Self, rows: &[u32]) {
+        assert_eq!(self.sql_type, source.sql_type, "values are copied between columns of one type");
+        match (&mut self.data, &source.data) {
+            (Data::Bits(bits), Data::Bits(from)) => rows.iter().for_each(|&row| bits.push(from.get(row as usize))),
+            (Data::Fixed { values, width }, Data::Fixed { values: from, .. }) => match *width {
+                2 => values.gather::<i16>(from, rows),
+                4 => values.gather::<i32>(from, rows),
+                8 => values.gather::<i64>(from, rows),
+                _ => values.gather::<i128>(from, rows),
+            },
+            (Data::Bytes { offsets, bytes }, Data::Bytes { offsets: from_offsets, bytes: from }) => {
+                let from = from.bytes();
+                for &row in rows {
+                    bytes.push(&from[range(from_offsets, row as usize)]);
+                    push_offset(offsets, bytes.len());
+                }
+            }
+            (Data::List { offsets, items }, Data::List { offsets: from_offsets, items: from }) => {
+                for &row in rows {
+                    items.push_range(from, range(from_offsets, row as usize));
+                    push_offset(offsets, items.len);
+                }
+            }
+            _ => unreachable!("columns of one type have one layout"),
+        }
+        if self.validity.is_none() && source.validity.is_none() {
+            self.len += rows.len();
+        } else {
+            rows.iter().for_each(|&row| self.push_valid(source.is_valid(row as usize)));
+        }
+    }
+
+    /// Appends copies of neighbouring rows of another column of the type, into room that was reserved.
+    fn push_range(&mut self, source: &Self, rows: Range<usize>) {
+        if self.validity.is_none()
+            && source.validity.is_none()
+            && let (Data::Fixed { values, width }, Data::Fixed { values: from, .. }) = (&mut self.data, &source.data)
+        {
+            values.push(&from.bytes()[rows.start * *width..rows.end * *width]);
+            self.len += rows.len();
+            return;
+        }
+        rows.for_each(|row| self.push(&source.datum(row)));
+    }
+
+    /// What copies of some rows take.
+    pub(crate) fn need_of(&self, rows: &[u32]) -> Need {
+        let mut sum = Need::default();
+        match &self.data {
+            Data::Bits(_) | Data::Fixed { .. } => sum.rows = rows.len(),
+            Data::Bytes { .. } | Data::List { .. } => rows.iter().for_each(|&row| sum.add(self.need(row as usize))),
+        }
+        sum
+    }
+
     /// What a copy of the row takes.
     pub(crate) fn need(&self, row: usize) -> Need {
         match &self.data {
@@ -472,6 +530,11 @@ fn push_offset(offsets: &mut Arena, end: usize) {
         offsets.push_value(0i32);
     }
     offsets.push_value(i32::try_from(end).expect("a segment is sealed before its offsets overflow"));
+}
+
+/// Where the row lies.
+fn range(offsets: &Arena, row: usize) -> Range<usize> {
+    offset(offsets, row)..offset(offsets, row + 1)
 }
 
 /// Where the row starts; `row` may be one past the last.

@@ -190,6 +190,15 @@ impl Segment {
         self.len - 1
     }
 
+    /// Appends copies of rows of other columns, which are of this layout; room is reserved. The first one's offset.
+    pub(crate) fn gather(&mut self, source: &[Column], rows: &[u32]) -> u32 {
+        let columns = self.columns_mut();
+        assert_eq!(source.len(), columns.len(), "a row has a value for every column");
+        columns.iter_mut().zip(source).for_each(|(column, source)| column.gather(source, rows));
+        self.len += rows.len() as u32;
+        self.len - rows.len() as u32
+    }
+
     /// Appends a copy of a row of this segment with other values in some columns; room is reserved.
     pub(crate) fn push_changed(&mut self, row: u32, changes: &[(usize, Datum<'_>)]) -> u32 {
         for (position, column) in self.columns_mut().iter_mut().enumerate() {

@@ -7,12 +7,13 @@
 //!
 //! Neighbours in the data belong to partitions far from each other: one by one, each row would wait for the ends of its partition's
 //! columns, and for the line of the key index that is its own. So some thousands wait until there are several for each
-//! partition, and the index is brought near some rows ahead. The first row of the data that is refused is the one that is told of,
-//! whichever came first here.
+//! partition, and the rows of a partition are copied at once, column by column. The first row of the data that is refused is the one
+//! that is told of, whichever came first here.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, ErrorCode, Result};
+use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result};
 
 use crate::memory::{Account, Reservation};
 use crate::region::{KeyPlace, Region, changed};
@@ -27,8 +28,6 @@ const ROWS_FEW: usize = 512;
 const ROWS_FIRST: usize = 16;
 /// Bytes of text, or of array elements, at which no more rows are taken.
 const BYTES: usize = 4 << 20;
-/// How far ahead the key index is looked at.
-pub(crate) const AHEAD: usize = 6;
 
 /// See the module.
 pub struct RowBatch {
@@ -46,8 +45,7 @@ pub struct RowBatch {
     order: Vec<u32>,
     /// How many have been.
     done: usize,
-    /// The first row of the data that was refused.
-    refused: Option<(usize, Error)>,
+    refused: Refused,
     /// Of places and order. They and the columns stay as large as they have become.
     reservation: Reservation,
 }
@@ -70,7 +68,7 @@ impl RowBatch {
             wrong: None,
             order: Vec::new(),
             done: 0,
-            refused: None,
+            refused: Refused::default(),
             reservation: Reservation::new(total),
         }
     }
@@ -153,7 +151,10 @@ impl RowBatch {
         }
         let place = match self.shape.schema.key[..] {
             [column] => self.region.place_of(std::slice::from_ref(&self.columns[column].datum(row))),
-            _ => self.region.place_of(&self.key(row).collect::<Vec<_>>()),
+            ref key => {
+                let key: Vec<Datum<'_>> = key.iter().map(|&column| self.columns[column].datum(row)).collect();
+                self.region.place_of(&key)
+            }
         };
         let Some(place) = place else {
             return Err(Error::internal("a row was checked, and its key is not"));
@@ -167,29 +168,20 @@ impl RowBatch {
         Ok(())
     }
 
-    /// The values of a row's key.
-    pub(crate) fn key(&self, row: usize) -> impl Iterator<Item = Datum<'_>> {
-        self.shape.schema.key.iter().map(move |&column| self.columns[column].datum(row))
-    }
-
-    /// The values of a row.
-    pub(crate) fn row(&self, row: usize) -> impl Iterator<Item = Datum<'_>> {
-        self.columns.iter().map(move |column| column.datum(row))
-    }
-
-    /// Where a row's key lives.
-    pub(crate) fn place(&self, row: usize) -> KeyPlace {
-        self.places[row]
+    /// The rows, and where it is noted that one of them is refused.
+    pub(crate) fn parts(&mut self) -> (Waiting<'_>, &mut Refused) {
+        let Self { shape, columns, places, order, refused, .. } = self;
+        (Waiting { key: &shape.schema.key, columns, places, order }, refused)
     }
 
     /// The next rows to be put away as they came, at most so many.
-    pub(crate) fn next(&mut self, rows_max: usize) -> std::ops::Range<usize> {
+    pub(crate) fn next(&mut self, rows_max: usize) -> Range<usize> {
         let end = self.len().min(self.done + rows_max);
         std::mem::replace(&mut self.done, end)..end
     }
 
-    /// The next places in the order by partition, at most so many: see [`Self::at`].
-    pub(crate) fn next_ordered(&mut self, rows_max: usize, partitions: usize) -> std::ops::Range<usize> {
+    /// The next places in the order by partition, at most so many: see [`Waiting::runs`].
+    pub(crate) fn next_ordered(&mut self, rows_max: usize, partitions: usize) -> Range<usize> {
         if self.order.is_empty() {
             // Counted by partition, the counts added up, the rows put in their places: those of a partition stay in order.
             let mut starts = vec![0_u32; partitions + 1];
@@ -209,20 +201,6 @@ impl RowBatch {
         self.next(rows_max)
     }
 
-    /// The row in a place of the order: its number, and where its key lives.
-    #[inline]
-    pub(crate) fn at(&self, place: usize) -> Option<(usize, KeyPlace)> {
-        let row = *self.order.get(place)? as usize;
-        Some((row, self.places[row]))
-    }
-
-    /// Notes that a row was refused.
-    pub(crate) fn refuse(&mut self, row: usize, error: Error) {
-        if self.refused.as_ref().is_none_or(|(first, _)| row < *first) {
-            self.refused = Some((row, error));
-        }
-    }
-
     /// Those that are left are not wanted.
     pub(crate) fn give_up(&mut self) {
         self.done = self.len();
@@ -240,7 +218,64 @@ impl RowBatch {
         self.places.clear();
         self.order.clear();
         (self.bytes, self.done) = (0, 0);
-        self.refused.take().map_or(Ok(true), Err)
+        match self.refused.0.take() {
+            Some((row, error)) => Err((row as usize, error)),
+            None => Ok(true),
+        }
+    }
+}
+
+/// The rows of a batch, by their numbers.
+pub(crate) struct Waiting<'b> {
+    key: &'b [usize],
+    columns: &'b [Column],
+    places: &'b [KeyPlace],
+    order: &'b [u32],
+}
+
+impl<'b> Waiting<'b> {
+    /// Those of the table, a value of each row in each.
+    pub(crate) fn columns(&self) -> &'b [Column] {
+        self.columns
+    }
+
+    /// Where a row's key lives.
+    #[inline]
+    pub(crate) fn place(&self, row: u32) -> KeyPlace {
+        self.places[row as usize]
+    }
+
+    /// The values of a row's key.
+    #[inline]
+    pub(crate) fn key(&self, row: u32) -> impl Iterator<Item = Datum<'b>> {
+        let columns = self.columns;
+        self.key.iter().map(move |&column| columns[column].datum(row as usize))
+    }
+
+    /// The values of a row.
+    pub(crate) fn row(&self, row: u32) -> impl Iterator<Item = Datum<'b>> {
+        self.columns.iter().map(move |column| column.datum(row as usize))
+    }
+
+    /// What is in some places of the order by partition: the rows of one partition after the other, which are in order.
+    pub(crate) fn runs(&self, places: Range<usize>) -> impl Iterator<Item = (PartitionId, &'b [u32])> {
+        let (all, order) = (self.places, self.order);
+        let partition = move |row: u32| all[row as usize].partition;
+        let runs = order[places].chunk_by(move |one, next| partition(*one) == partition(*next));
+        runs.map(move |rows| (partition(rows[0]), rows))
+    }
+}
+
+/// The first row of the data that was refused.
+#[derive(Default)]
+pub(crate) struct Refused(Option<(u32, Error)>);
+
+impl Refused {
+    /// One more.
+    pub(crate) fn note(&mut self, row: u32, error: Error) {
+        if self.0.as_ref().is_none_or(|(first, _)| row < *first) {
+            self.0 = Some((row, error));
+        }
     }
 }
 

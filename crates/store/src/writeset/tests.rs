@@ -7,6 +7,7 @@ use crate::testing::{load, numbers, scan_all, store};
 use crate::{ScanBatch, Store};
 
 mod alter;
+mod batches;
 
 #[test]
 fn an_overlay_does_not_see_what_is_written_or_taken_back_later() {

@@ -159,6 +159,32 @@ fn a_ceiling_leaves_no_room_to_spare() {
     assert_eq!(arena.capacity(), count * 8);
 }
 
+#[test]
+fn what_is_gathered_is_read_from_another_arena() {
+    let account = Account::unbounded();
+    let (mut source, mut target) = (Arena::new(&account), Arena::new(&account));
+    source.reserve(800, usize::MAX).unwrap();
+    (0..100i64).for_each(|value| source.push_value(value * 3));
+    // Where nothing is, nothing is gathered.
+    target.gather::<i64>(&source, &[]);
+    target.reserve(33, usize::MAX).unwrap();
+    target.push(b"x");
+    target.gather::<i64>(&source, &[99, 0, 7, 7]);
+    let values = [297i64, 0, 21, 21].into_iter().flat_map(i64::to_ne_bytes);
+    assert_eq!(target.bytes(), b"x".iter().copied().chain(values).collect::<Vec<u8>>());
+}
+
+#[test]
+#[should_panic(expected = "values are read below the length")]
+fn what_is_unwritten_is_not_gathered() {
+    let account = Account::unbounded();
+    let (mut source, mut target) = (Arena::new(&account), Arena::new(&account));
+    source.reserve(64, usize::MAX).unwrap();
+    source.push_value(1i64);
+    target.reserve(64, usize::MAX).unwrap();
+    target.gather::<i64>(&source, &[0, 1]);
+}
+
 /// A reader on another thread lets go, and the writer, which sees it, writes over what the reader read.
 #[test]
 fn what_is_given_back_is_overwritten_and_what_is_lent_is_not() {

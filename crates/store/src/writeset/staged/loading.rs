@@ -3,13 +3,18 @@
 //!
 //! Called by `writeset` for COPY, and by `commit` for what was loaded. Rows were checked when they began to wait.
 
-use ashlar_base::{Datum, Error, LifeOptions, Result, Timestamp};
+use std::sync::Arc;
+
+use ashlar_base::{Datum, Error, LifeOptions, PartitionId, Result, Timestamp};
 
 use super::{INSERTED, Staged};
 use crate::life::Expiry;
 use crate::region::KeyPlace;
-use crate::writeset::batch::{self, RowBatch};
+use crate::writeset::batch::{Refused, RowBatch, Waiting};
 use crate::writeset::load::{Load, LoadedRow};
+
+/// How far ahead key indexes are looked at.
+const AHEAD: usize = 8;
 
 impl Staged {
     /// From now on [`Self::load_batch`] takes rows. `false`: it does not, and the rows are to be inserted one by one.
@@ -25,77 +30,98 @@ impl Staged {
 
     /// Like [`Self::insert`]: the next rows of those that wait, as they came, at most so many, and none behind one that is refused.
     pub(crate) fn insert_batch(&mut self, read_at: Timestamp, batch: &mut RowBatch, rows_max: usize) {
-        let mut refused: Option<(usize, Error)> = None;
         let next = batch.next(rows_max);
-        let (mut row, mut key): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::new());
-        for number in next {
-            row.clear();
-            row.extend(batch.row(number));
+        let (waiting, refused) = batch.parts();
+        let (mut key, mut values) = (Vec::new(), Vec::new());
+        for row in next.start as u32..next.end as u32 {
             key.clear();
-            key.extend(batch.key(number));
-            if let Err(error) = self.insert_at(read_at, batch.place(number), &key, &row, Expiry::Table) {
-                refused = Some((number, error));
-                break;
+            key.extend(waiting.key(row));
+            values.clear();
+            values.extend(waiting.row(row));
+            if let Err(error) = self.insert_at(read_at, waiting.place(row), &key, &values, Expiry::Table) {
+                refused.note(row, error);
+                drop((key, values));
+                return batch.give_up();
             }
-        }
-        drop((row, key));
-        if let Some((number, error)) = refused {
-            batch.refuse(number, error);
-            batch.give_up();
         }
     }
 
     /// Like [`Self::insert`], into the load that was started last: the next rows of those that wait, at most so many.
     pub(crate) fn load_batch(&mut self, read_at: Timestamp, batch: &mut RowBatch, rows_max: usize) {
-        let places = batch.next_ordered(rows_max, usize::from(self.region.partition_count()));
-        let mut refused: Option<(usize, Error)> = None;
-        let (mut row, mut key): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::new());
-        for at in places {
-            if let (Some((_, ahead)), Some(load)) = (batch.at(at + batch::AHEAD), self.loads.last()) {
-                load.prefetch_index(ahead);
-            }
-            let Some((number, place)) = batch.at(at) else { break };
-            row.clear();
-            row.extend(batch.row(number));
-            key.clear();
-            key.extend(batch.key(number));
-            if let Err(error) = self.load_at(read_at, place, &key, &row)
-                && refused.as_ref().is_none_or(|(first, _)| number < *first)
-            {
-                refused = Some((number, error));
+        let next = batch.next_ordered(rows_max, usize::from(self.region.partition_count()));
+        let (waiting, refused) = batch.parts();
+        let mut new = Vec::new();
+        for (partition, rows) in waiting.runs(next) {
+            new.clear();
+            self.sift(read_at, partition, rows, &waiting, &mut new, refused);
+            let Self { loads, region, shape, .. } = self;
+            match loads.last_mut() {
+                Some(load) => load.append(region, shape, partition, &waiting, &new, refused),
+                None => refused.note(rows[0], Error::internal("rows in bulk without a load")),
             }
         }
-        drop((row, key));
-        if let Some((number, error)) = refused {
-            batch.refuse(number, error);
+        *self.overlay.get_mut() = None;
+    }
+
+    /// Adds those rows of a partition to `new` whose keys neither the table has nor the transaction, as far as it was written
+    /// before the load. Where it has deleted a row, the new one takes the place of that, and is no part of the load.
+    fn sift(
+        &mut self,
+        read_at: Timestamp,
+        partition: PartitionId,
+        rows: &[u32],
+        waiting: &Waiting<'_>,
+        new: &mut Vec<u32>,
+        refused: &mut Refused,
+    ) {
+        let region = Arc::clone(&self.region);
+        let guard = region.lock(partition);
+        let stored = guard.as_deref().filter(|stored| stored.has_rows() && !self.truncates());
+        let before = self.loads.len().saturating_sub(1);
+        if stored.is_none() && self.rows.live() == 0 && before == 0 {
+            return new.extend_from_slice(rows);
+        }
+        let mut key = Vec::new();
+        for (at, &row) in rows.iter().enumerate() {
+            if let Some(&ahead) = rows.get(at + AHEAD) {
+                let hash = waiting.place(ahead).hash;
+                self.rows.prefetch_index(hash);
+                if let Some(stored) = stored {
+                    stored.prefetch_index(hash);
+                }
+            }
+            let place = waiting.place(row);
+            key.clear();
+            key.extend(waiting.key(row));
+            let checked = match self.rows.find(place.hash, &key) {
+                Some(old) if self.state(old).is_deleted() => {
+                    self.write_over(read_at, place, &waiting.row(row).collect::<Vec<_>>(), old)
+                }
+                Some(_) => Err(self.shape.duplicate(&key)),
+                None if self.has_loaded_key(before, place, &key) => Err(self.shape.duplicate(&key)),
+                None if stored.is_some_and(|stored| stored.locate_at(place.hash, &key, read_at).is_some()) => {
+                    Err(self.shape.duplicate(&key))
+                }
+                None => {
+                    new.push(row);
+                    Ok(())
+                }
+            };
+            if let Err(error) = checked {
+                refused.note(row, error);
+            }
         }
     }
 
-    /// Loads a row that was checked.
-    fn load_at(&mut self, read_at: Timestamp, place: KeyPlace, key: &[Datum<'_>], row: &[Datum<'_>]) -> Result<()> {
-        // What the transaction did to the key before, if only to delete it, is in the other rows.
-        let old = if self.rows.live() > 0 { self.rows.find(place.hash, key) } else { None };
-        let exists = match old {
-            Some(old) => !self.state(old).is_deleted(),
-            None => {
-                self.find_loaded(place, key).is_some() || (!self.truncates() && self.region.has_at(place, key, read_at))
-            }
-        };
-        if exists {
-            return Err(self.shape.duplicate(key));
-        }
-        let Self { loads, region, shape, .. } = self;
-        match loads.last_mut() {
-            Some(load) if old.is_none() => {
-                load.push(region, shape, place, row)?;
-                *self.overlay.get_mut() = None;
-                Ok(())
-            }
-            _ => {
-                let (life, deadline) = self.life(old, Expiry::Table, || None);
-                self.write_living(read_at, place, row, old, INSERTED | life, deadline)
-            }
-        }
+    /// Writes a new row in the place of a pending deletion.
+    fn write_over(&mut self, read_at: Timestamp, place: KeyPlace, row: &[Datum<'_>], old: u32) -> Result<()> {
+        let (life, deadline) = self.life(Some(old), Expiry::Table, || None);
+        self.write_living(read_at, place, row, Some(old), INSERTED | life, deadline)
+    }
+
+    /// Whether one of the first loads has a row of a key.
+    fn has_loaded_key(&self, loads: usize, place: KeyPlace, key: &[Datum<'_>]) -> bool {
+        self.loads[..loads].iter().enumerate().any(|(index, load)| load.find(index, place, key).is_some())
     }
 
     /// The row of a key that arrived in bulk.
