@@ -64,7 +64,11 @@ fn too_many_rows() -> Error {
 fn hash_of(segments: &[Option<Box<Segment>>], hasher: &RandomState, row: u32) -> u64 {
     let (slot, offset) = split(row);
     let segment = segments[usize::from(slot)].as_ref().expect("the index names rows that exist");
-    key::hash(hasher, segment.key(offset))
+    // An index that grows asks for each of its rows.
+    match segment.integer_key(offset) {
+        Some(key) => key::hash_integer(hasher, key),
+        None => key::hash(hasher, segment.key(offset)),
+    }
 }
 
 impl Rows {

@@ -449,6 +449,18 @@ impl Column {
         }
     }
 
+    /// The value of a row of a key's column, if it is an integer: a key has no NULL.
+    #[inline]
+    pub(crate) fn integer(&self, row: usize) -> Option<i64> {
+        let Data::Fixed { values, .. } = &self.data else { return None };
+        match self.sql_type.scalar() {
+            ScalarType::Int8 => Some(values.value(row)),
+            ScalarType::Int4 => Some(i64::from(values.value::<i32>(row))),
+            ScalarType::Int2 => Some(i64::from(values.value::<i16>(row))),
+            _ => None,
+        }
+    }
+
     /// Rows may come, but have not for a while: gives spare room back.
     pub(crate) fn trim(&mut self) {
         match &mut self.data {

@@ -228,6 +228,13 @@ impl Segment {
         self.layout.key.iter().map(move |&position| self.datum(row, position))
     }
 
+    /// The key, if it is one integer.
+    #[inline]
+    pub(crate) fn integer_key(&self, row: u32) -> Option<i64> {
+        let [position] = self.layout.key[..] else { return None };
+        self.columns[position].integer(row as usize)
+    }
+
     /// The columns, to be read without the partition's lock. Sealed segments only.
     pub(crate) fn sealed_columns(&self) -> Arc<Vec<Column>> {
         match &self.columns {
