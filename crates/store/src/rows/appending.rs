@@ -25,7 +25,7 @@ impl Rows {
             self.open(layout, needs())?
         };
         let segment_rows = self.segment_rows;
-        self.segment_mut(slot).reserve(needs(), segment_rows)?;
+        self.segment_mut(slot).reserve_twice(needs(), segment_rows)?;
         self.reserve_index(rows.len())?;
         let first = self.segment_mut(slot).gather(source, rows);
         self.live += rows.len() as u64;

@@ -160,6 +160,19 @@ impl Arena {
         self.memory = Some(Arc::new(memory));
     }
 
+    /// Like [`Arena::reserve`], for one that goes on to grow until it is shrunk: at least twice the room it had, where there is
+    /// memory for that, so that each byte is copied once on the way, and not four times.
+    pub(crate) fn reserve_twice(&mut self, additional: usize, ceiling: usize) -> Result<()> {
+        if self.has_room(additional) {
+            return Ok(());
+        }
+        let twice = (2 * self.capacity()).min(ceiling).saturating_sub(self.len);
+        if twice > additional && self.reserve(twice, ceiling).is_ok() {
+            return Ok(());
+        }
+        self.reserve(additional, ceiling)
+    }
+
     /// Gives back what is above `len`, where no reader borrows the memory.
     pub(crate) fn shrink(&mut self) {
         if self.len == 0 {

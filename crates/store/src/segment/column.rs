@@ -181,16 +181,25 @@ impl Column {
     /// Makes room for rows; a column of `rows_max` rows in all has no room to spare. Over the memory bound it says
     /// 53200 and the column holds what it held.
     pub(crate) fn reserve(&mut self, need: Need, rows_max: usize) -> Result<()> {
+        self.reserve_by(need, rows_max, Arena::reserve)
+    }
+
+    /// The same for a column that goes on to grow until it is sealed: see [`Arena::reserve_twice`].
+    pub(crate) fn reserve_twice(&mut self, need: Need, rows_max: usize) -> Result<()> {
+        self.reserve_by(need, rows_max, Arena::reserve_twice)
+    }
+
+    fn reserve_by(&mut self, need: Need, rows_max: usize, by: impl Reserve) -> Result<()> {
         match &mut self.data {
             Data::Bits(_) => Ok(()),
-            Data::Fixed { values, width } => values.reserve(need.rows * *width, rows_max.saturating_mul(*width)),
+            Data::Fixed { values, width } => by(values, need.rows * *width, rows_max.saturating_mul(*width)),
             Data::Bytes { offsets, bytes } => {
-                reserve_offsets(offsets, need.rows, rows_max)?;
-                bytes.reserve(need.bytes, usize::MAX)
+                reserve_offsets(offsets, need.rows, rows_max, by)?;
+                by(bytes, need.bytes, BYTES_MAX)
             }
             Data::List { offsets, items } => {
-                reserve_offsets(offsets, need.rows, rows_max)?;
-                items.reserve(Need { rows: need.items, bytes: need.bytes, items: 0 }, usize::MAX)
+                reserve_offsets(offsets, need.rows, rows_max, by)?;
+                items.reserve_by(Need { rows: need.items, bytes: need.bytes, items: 0 }, usize::MAX, by)
             }
         }
     }
@@ -529,12 +538,17 @@ fn wrong_type(sql_type: SqlType, datum: &Datum<'_>) -> ! {
     panic!("{datum:?} in a column of type {sql_type}")
 }
 
-fn reserve_offsets(offsets: &mut Arena, rows: usize, rows_max: usize) -> Result<()> {
+/// Makes room in an arena for so many bytes more, at most so many in all unless more are needed.
+trait Reserve: Fn(&mut Arena, usize, usize) -> Result<()> + Copy {}
+
+impl<F: Fn(&mut Arena, usize, usize) -> Result<()> + Copy> Reserve for F {}
+
+fn reserve_offsets(offsets: &mut Arena, rows: usize, rows_max: usize, by: impl Reserve) -> Result<()> {
     if rows == 0 {
         return Ok(());
     }
     let first = usize::from(offsets.len() == 0);
-    offsets.reserve((rows + first) * 4, rows_max.saturating_add(1).saturating_mul(4))
+    by(offsets, (rows + first) * 4, rows_max.saturating_add(1).saturating_mul(4))
 }
 
 fn push_offset(offsets: &mut Arena, end: usize) {

@@ -171,6 +171,12 @@ impl Segment {
         Ok(())
     }
 
+    /// The same for a segment that goes on to grow until it is sealed: see `Arena::reserve_twice`.
+    pub(crate) fn reserve_twice(&mut self, needs: impl Iterator<Item = Need>, rows_max: u32) -> Result<()> {
+        let mut columns = self.columns_mut().iter_mut().zip(needs);
+        columns.try_for_each(|(column, need)| column.reserve_twice(need, rows_max as usize))
+    }
+
     /// Makes room for exactly these rows in a segment that will get no others, even over the memory bound: giving
     /// memory back takes a little first.
     pub(crate) fn reserve_exact(&mut self, needs: &[Need]) {

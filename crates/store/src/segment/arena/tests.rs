@@ -148,6 +148,31 @@ fn growth_stops_at_the_bound_and_changes_nothing() {
 }
 
 #[test]
+fn twice_the_room_is_taken_where_there_is_memory_for_it() {
+    let total = Total::new(1500);
+    let account = Account::new(&total);
+    let mut arena = Arena::new(&account);
+    let mut capacities = Vec::new();
+    for value in 0..120i64 {
+        arena.reserve_twice(8, 960).unwrap();
+        arena.push_value(value);
+        if capacities.last() != Some(&arena.capacity()) {
+            capacities.push(arena.capacity());
+        }
+    }
+    // From 512 on twice as much is above the ceiling.
+    assert_eq!(capacities, [16, 32, 64, 128, 256, 512, 960]);
+    assert_eq!(total.used(), 960);
+    // Where twice as much is beyond the bound, half as much again has to do.
+    arena.reserve_twice(24, 2000).unwrap();
+    assert_eq!((arena.capacity(), total.used()), (1440, 1440));
+    arena.push(&[7; 24]);
+    assert_eq!(arena.reserve_twice(600, 2000).unwrap_err().code(), ashlar_base::ErrorCode::OutOfMemory);
+    assert_eq!((arena.len(), total.used()), (984, 1440));
+    assert!((0..120).all(|index| arena.value::<i64>(index) == index as i64));
+}
+
+#[test]
 fn a_ceiling_leaves_no_room_to_spare() {
     let account = Account::unbounded();
     let mut arena = Arena::new(&account);
