@@ -259,6 +259,36 @@ impl Column {
         self.push_valid(!datum.is_null());
     }
 
+    /// The short way of what most columns are given: appends a value of the column's type, where that type has no limits and there
+    /// is room. False, and nothing has changed: it is another value, or there is none.
+    #[inline]
+    pub(crate) fn push_plain(&mut self, datum: &Datum<'_>) -> bool {
+        let SqlType::Scalar(scalar) = self.sql_type else { return false };
+        match (&mut self.data, scalar, datum) {
+            (Data::Fixed { values, .. }, ScalarType::Int8, Datum::Int8(value)) if values.has_room(8) => {
+                values.push_value(*value);
+            }
+            (Data::Fixed { values, .. }, ScalarType::Int4, Datum::Int4(value)) if values.has_room(4) => {
+                values.push_value(*value);
+            }
+            (Data::Fixed { values, .. }, ScalarType::Float8, Datum::Float8(value)) if values.has_room(8) => {
+                values.push_value(*value);
+            }
+            (Data::Bytes { offsets, bytes }, ScalarType::Text, Datum::Text(text)) => {
+                let end = bytes.len() + text.len();
+                // Of the first one, the beginning is an offset too.
+                if !offsets.has_room(8) || end > bytes.capacity().min(i32::MAX as usize) {
+                    return false;
+                }
+                bytes.push(text.as_bytes());
+                push_offset(offsets, end);
+            }
+            _ => return false,
+        }
+        self.push_valid(true);
+        true
+    }
+
     /// Whether [`Column::overwrite`] may put a value in the place of a row's: NULL stays NULL, a value of the same
     /// number of bytes takes the place of another, and no reader borrows the memory.
     pub(crate) fn can_overwrite(&self, row: usize, datum: &Datum<'_>) -> bool {

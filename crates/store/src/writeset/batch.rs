@@ -119,6 +119,12 @@ impl RowBatch {
             self.rows_max = ROWS_FEW;
         }
         let Some(own) = self.columns.get_mut(column) else { return Err(changed(&self.shape.schema)) };
+        if own.push_plain(datum) {
+            if let Datum::Text(text) = datum {
+                self.bytes += text.len();
+            }
+            return Ok(());
+        }
         let null = Datum::Null;
         let datum = match self.shape.check_column(column, datum) {
             Ok(()) => datum,

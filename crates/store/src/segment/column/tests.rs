@@ -143,6 +143,36 @@ proptest! {
     }
 
     #[test]
+    fn values_that_are_appended_the_short_way_come_back(
+        (sql_type, values) in typed_values(),
+        other in proptest::option::of(proptest::sample::select(types().collect::<Vec<_>>())),
+    ) {
+        let account = Account::unbounded();
+        // In a column of another type there is what is of that type as well.
+        let (other, of_another_type) = (other.unwrap_or(sql_type), other.is_some());
+        let mut column = Column::new(other, &account);
+        let mut expected = Vec::new();
+        for value in &values {
+            let (datum, len) = (value.as_datum(), column.len());
+            // Without room, and with room.
+            let before = column.bytes();
+            let mut short = column.push_plain(&datum);
+            if !short {
+                prop_assert_eq!((column.len(), column.bytes()), (len, before));
+                column.reserve(Need::of(&datum), usize::MAX).unwrap();
+                short = column.push_plain(&datum);
+            }
+            if !short && !of_another_type {
+                column.push(&datum);
+            }
+            if short || !of_another_type {
+                expected.push(value.clone());
+            }
+        }
+        same_values(&column.share(expected.len(), true), other, &expected);
+    }
+
+    #[test]
     fn exact_room_is_enough((sql_type, values) in typed_values()) {
         let account = Account::unbounded();
         let mut column = Column::new(sql_type, &account);
