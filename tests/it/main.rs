@@ -8,6 +8,7 @@
 mod churn;
 mod clients;
 mod conflicts;
+mod copies;
 mod faults;
 mod http;
 mod life;
