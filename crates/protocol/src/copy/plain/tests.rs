@@ -83,7 +83,8 @@ fn decode<'a>(columns: usize, row_bytes_max: usize, pieces: impl Iterator<Item =
 }
 
 fn parts() -> impl Strategy<Value = String> {
-    let usual = prop::sample::select(vec!["\t", "\t", "\t", "\n", "\n", "\\N", "17", "name-66113", "4711.042", "\u{20ac}"]);
+    let usual =
+        prop::sample::select(vec!["\t", "\t", "\t", "\n", "\n", "\\N", "17", "name-66113", "4711.042", "\u{20ac}"]);
     let odd = prop::sample::select(vec!["\\t", "\\", "\r", "\\.", "\\\n", "N", "\u{1}", "\u{c}", "\0", "\\N\\N"]);
     let part = prop_oneof![40 => usual, 1 => odd];
     prop::collection::vec(part, 0..120).prop_map(|parts| parts.concat())

@@ -235,9 +235,9 @@ impl Connection {
             Frontend::Bind(bind) => {
                 self.formats.clear();
                 self.formats.extend(bind.result_formats());
-                session
-                    .bind(bind.portal, bind.statement, bind.params(), &self.formats)
-                    .map(|()| backend::bind_complete(if session.is_ahead() { &mut self.told } else { self.outbox.buffer() }))
+                session.bind(bind.portal, bind.statement, bind.params(), &self.formats).map(|()| {
+                    backend::bind_complete(if session.is_ahead() { &mut self.told } else { self.outbox.buffer() })
+                })
             }
             Frontend::Describe { kind, name } => {
                 let out = if session.is_ahead() { &mut self.told } else { self.outbox.buffer() };

@@ -165,11 +165,7 @@ impl SqlSession {
             means.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
         }
         means.reads_replicas = self.may_read_replicas();
-        means.barrier = if self.isolation() == Isolation::RepeatableRead {
-            Barrier::Snapshot
-        } else {
-            self.written()
-        };
+        means.barrier = if self.isolation() == Isolation::RepeatableRead { Barrier::Snapshot } else { self.written() };
     }
 
     /// What the transaction has written to shards keeps others' connections from reading there.
