@@ -111,7 +111,13 @@ fn answers(connection: &mut Connection) -> Vec<(char, Vec<u8>)> {
         let kind = message.kind;
         match kind {
             b'N' | b'S' => {}
-            b'E' => answers.push(('E', message.field(b'C').unwrap_or_default().into_bytes())),
+            b'E' => {
+                // Whether it came at Bind or at Execute is each server's own affair.
+                while answers.last().is_some_and(|(kind, _)| matches!(kind, '2' | 'T' | 'n')) {
+                    answers.pop();
+                }
+                answers.push(('E', message.field(b'C').unwrap_or_default().into_bytes()));
+            }
             b'T' => answers.push(('T', names(&message).join(" ").into_bytes())),
             _ => answers.push((kind as char, message.body)),
         }

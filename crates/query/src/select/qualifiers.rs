@@ -29,7 +29,13 @@ struct Table {
 /// Tables of the queries that are being looked at, from the outermost. A query has a level for what it is sorted by, and each SELECT of
 /// it one of its own.
 struct Around {
-    levels: Vec<Vec<Table>>,
+    levels: Vec<Level>,
+}
+
+struct Level {
+    tables: Vec<Table>,
+    /// One of its own tables is being looked at, a query that sees none of the others.
+    is_hidden: bool,
 }
 
 impl Around {
@@ -37,12 +43,24 @@ impl Around {
     fn prefix(&self, table: &Ident) -> Option<Vec<Ident>> {
         let name = folded(table);
         let (own, around) = self.levels.split_last()?;
-        if own.iter().any(|known| known.name == name) {
+        if own.tables.iter().any(|known| known.name == name) {
             return None;
         }
-        let found = around.iter().rev().flatten().find(|known| known.name == name)?;
+        let seen = around.iter().rev().filter(|level| !level.is_hidden);
+        let found = seen.flat_map(|level| &level.tables).find(|known| known.name == name)?;
         let mark = Ident::with_quote('"', AROUND);
         Some(std::iter::once(mark).chain(found.schema.clone()).collect())
+    }
+
+    fn enter(&mut self, tables: Vec<Table>) {
+        self.levels.push(Level { tables, is_hidden: false });
+    }
+
+    /// Hides the tables of the SELECT around a query in its FROM, which its query has a level of too, or shows them again.
+    fn hide(&mut self, factor: &TableFactor, is_hidden: bool) {
+        if matches!(factor, TableFactor::Derived { lateral: false, .. }) {
+            self.levels.iter_mut().rev().take(2).for_each(|level| level.is_hidden = is_hidden);
+        }
     }
 }
 
@@ -50,7 +68,7 @@ impl VisitorMut for Around {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        self.levels.push(match query.body.as_ref() {
+        self.enter(match query.body.as_ref() {
             SetExpr::Select(select) => tables_of(select),
             _ => Vec::new(),
         });
@@ -63,12 +81,22 @@ impl VisitorMut for Around {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        self.levels.push(tables_of(select));
+        self.enter(tables_of(select));
         ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<()> {
         self.levels.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.hide(factor, true);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.hide(factor, false);
         ControlFlow::Continue(())
     }
 

@@ -429,19 +429,21 @@ impl SqlSession {
         parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
         result_formats: &[ValueFormat],
     ) -> Result<()> {
+        let prepared = self.prepared(statement)?;
+        let (planned, source) = (prepared.planned.clone(), Arc::clone(&prepared.source));
+        if let Some(planned) = &planned {
+            self.check_block(run::ends_failed_block(&planned.kind))?;
+        }
         if !portal.is_empty() && self.portals.contains(portal) {
             return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{portal}\" already exists")));
         }
         if self.portals.len() >= NAMED_MAX {
             return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many portals"));
         }
-        let prepared = self.prepared(statement)?;
-        let Some(planned) = prepared.planned.clone() else {
+        let Some(planned) = planned else {
             self.insert_portal(portal, Portal::empty());
             return Ok(());
         };
-        let source = Arc::clone(&prepared.source);
-        self.check_block(run::ends_failed_block(&planned.kind))?;
         if matches!(planned.kind, Kind::Sharded(_)) {
             let bound = self.bind_sharded(statement, &planned, source, parameters, result_formats)?;
             self.insert_portal(portal, bound);
@@ -531,6 +533,13 @@ impl SqlSession {
         let executed = self.done(executed);
         // What is refused because the block has failed has not failed itself.
         if executed.is_err() && self.block != Block::Failed {
+            portal.progress = Progress::Done;
+        }
+        // What gives no rows is done once.
+        if matches!(executed, Ok(Executed::Complete(_)))
+            && portal.is_fresh()
+            && portal.statement.as_ref().is_some_and(|statement| statement.columns.is_none())
+        {
             portal.progress = Progress::Done;
         }
         // COMMIT and ROLLBACK close all portals, their own too.

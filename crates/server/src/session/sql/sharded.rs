@@ -486,7 +486,7 @@ impl SqlSession {
             self.on_remote(place, is_write, &mut Forwarding(sink), |lease| sending.queue(lease)).await
         };
         let ended = ended.map_err(|error| placed(error, matches!(sent.text, Cow::Borrowed(_))))?;
-        Ok(ended_as(ended, &mut portal.progress, &name, sent.server))
+        Ok(ended_as(ended, portal, &name, sent.server))
     }
 
     /// Runs a statement that writes to several shards: on one after the other, in the transaction's connections to them. They commit
@@ -557,7 +557,7 @@ impl SqlSession {
             ));
         }
         let tag = if is_identical { tags.swap_remove(0) } else { sum_of(&tags)? };
-        Ok(ended_as(Ended::Complete(tag), &mut portal.progress, "", ""))
+        Ok(ended_as(Ended::Complete(tag), portal, "", ""))
     }
 
     /// More of a portal that has stopped at its limit.
@@ -577,7 +577,7 @@ impl SqlSession {
         })?;
         let mut taker = Forwarding(sink);
         let ended = self.on_remote(place, false, &mut taker, |lease| lease.queue_more(&name, rows_max)).await?;
-        Ok(ended_as(ended, &mut portal.progress, &name, &server))
+        Ok(ended_as(ended, portal, &name, &server))
     }
 
     /// A statement about shards as the engine runs it.
@@ -640,11 +640,17 @@ fn placed(error: Error, is_as_sent: bool) -> Error {
     if is_as_sent { error } else { error.nowhere() }
 }
 
-/// Notes how far a portal has come.
-fn ended_as(ended: Ended, progress: &mut Progress, portal: &str, server: &str) -> Executed {
+/// Notes how far a portal has come, which a shard may know by a name.
+fn ended_as(ended: Ended, portal: &mut Portal, name: &str, server: &str) -> Executed {
+    // Where rows come back it may be run again, for none.
+    let has_rows = portal.statement.as_ref().is_some_and(|statement| match &statement.kind {
+        Kind::Sharded(plan) => plan.route.has_rows(),
+        _ => statement.columns.is_some(),
+    });
+    let progress = &mut portal.progress;
     match ended {
         Ended::Complete(tag) => {
-            let counted = match tag.split(' ').next() {
+            let counted = match tag.split(' ').next().filter(|_| has_rows) {
                 Some("SELECT") => Some(Tag::Counted("SELECT")),
                 Some("UPDATE") => Some(Tag::Counted("UPDATE")),
                 Some("DELETE") => Some(Tag::Counted("DELETE")),
@@ -654,12 +660,12 @@ fn ended_as(ended: Ended, progress: &mut Progress, portal: &str, server: &str) -
             *progress = counted.map_or(Progress::Done, Progress::Ended);
             Executed::Complete(tag)
         }
-        Ended::Suspended if portal.is_empty() => {
+        Ended::Suspended if name.is_empty() => {
             *progress = Progress::Done;
             Executed::Suspended
         }
         Ended::Suspended => {
-            *progress = Progress::Remote { server: Arc::from(server), portal: portal.to_owned() };
+            *progress = Progress::Remote { server: Arc::from(server), portal: name.to_owned() };
             Executed::Suspended
         }
         Ended::Empty => {

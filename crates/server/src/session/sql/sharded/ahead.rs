@@ -171,7 +171,7 @@ impl SqlSession {
             && !self.portals.contains("")
             && let (Some(mut last), Some(tag)) = (ahead.queued.pop(), tags.into_iter().next_back())
         {
-            ended_as(Ended::Complete(tag), &mut last.portal.progress, "", "");
+            ended_as(Ended::Complete(tag), &mut last.portal, "", "");
             self.portals.insert("", last.portal);
         }
         ahead.queued.clear();

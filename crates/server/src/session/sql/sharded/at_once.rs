@@ -130,7 +130,7 @@ impl SqlSession {
             On::Transaction(place) => self.on_remote(place, is_write, &mut Forwarding(sink), |_| {}).await,
         };
         let done = match ended {
-            Ok(ended) => Ok(ended_as(ended, &mut portal.progress, "", "")),
+            Ok(ended) => Ok(ended_as(ended, portal, "", "")),
             Err(error) => Err(placed(error, is_as_sent)),
         };
         self.note_route(plan, RouteKind::OneShard, started, &done);

@@ -125,7 +125,7 @@ impl SqlSession {
             }
         }
         // What the shards are still at is stopped with their connections.
-        Ok(ended?.map(|ended| super::ended_as(ended, &mut portal.progress, "", "")))
+        Ok(ended?.map(|ended| super::ended_as(ended, portal, "", "")))
     }
 }
 

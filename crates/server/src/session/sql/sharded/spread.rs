@@ -96,7 +96,7 @@ impl SqlSession {
             kept.send(&rows.order, sink).await?;
         }
         let tag = CommandTag::counted("INSERT 0", counted.unwrap_or(0));
-        Ok(ended_as(Ended::Complete(tag), &mut portal.progress, "", ""))
+        Ok(ended_as(Ended::Complete(tag), portal, "", ""))
     }
 
     /// All rows of an INSERT, as this transaction sees what they are computed from.
