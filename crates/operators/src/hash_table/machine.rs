@@ -4,8 +4,8 @@
 //! a twin in plain Rust does the same. Called by the tables beside it; knows nothing of them.
 #![allow(unsafe_code, reason = "instructions that the language has no word for")]
 
-/// Bytes that a processor's own cache holds: of less nothing needs to be asked for.
-pub(crate) const NEAR: usize = 1 << 20;
+/// Bytes that a processor's own cache holds: of less nothing needs to be asked for. Of tests a few hundred rows are more.
+pub(crate) const NEAR: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
 
 /// A bit for each of sixteen bytes that is `byte`, the first one lowest.
 #[inline]

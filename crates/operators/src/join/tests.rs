@@ -24,6 +24,7 @@ use super::rule::HashJoins;
 use crate::aggregate::tests::{broken, context, scrambled, table};
 use crate::hash_table::hash::Secret;
 
+mod far;
 mod panics;
 mod skew;
 mod told;
