@@ -34,6 +34,7 @@ use super::states::{State, Sums, of_extremes, of_float_sums};
 use crate::memory::{Memory, Wish};
 
 mod skew;
+mod twin;
 
 /// A stream of batches that are there.
 struct There(SchemaRef, Vec<RecordBatch>);
