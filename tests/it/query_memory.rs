@@ -124,6 +124,7 @@ fn a_query_has_no_more_memory_than_it_may() {
     let (code, hint) = error(&mut sql);
     assert_eq!((code.as_str(), hint.contains("query_memory_max")), ("53200", true), "{hint}");
     // And it helps: the limit is the session's, the transaction's, or none.
+    sql.query("ANALYZE many").unwrap();
     sql.query("BEGIN").unwrap();
     sql.query("SET LOCAL query_memory_max = '256MB'").unwrap();
     let analysed = sql.query(&format!("EXPLAIN (ANALYZE, MEMORY) {groups}")).unwrap();
@@ -138,6 +139,8 @@ fn a_query_has_no_more_memory_than_it_may() {
     let (of_groups, of_all) =
         (kilobytes(line("HashAggregateExec"), "memory=[peak="), kilobytes(line("Peak Memory"), ": "));
     assert!((2500..50_000).contains(&of_groups), "{plan:#?}");
+    let expected = kilobytes(line("HashAggregateExec"), "estimate=");
+    assert!((2500..4000).contains(&expected), "{plan:#?}");
     assert!(of_all >= of_groups && of_all < 2 * of_groups, "{plan:#?}");
     assert_eq!(kilobytes(line("GridScanExec"), "memory=[peak="), 0, "{plan:#?}");
     drop(sql);
