@@ -26,7 +26,9 @@ struct Chunk {
     ids: [u32; PLACES],
 }
 
-const _: () = assert!(size_of::<Chunk>() == 64);
+const _: () = assert!(size_of::<Chunk>() == 64 && align_of::<Chunk>() == 64);
+// The mark stands behind the tags, within what is compared with them.
+const _: () = assert!(PASSED == PLACES && PASSED < 16);
 
 /// See the module.
 #[derive(Default)]

@@ -52,6 +52,8 @@ pub(crate) struct Run {
     pub(crate) end: u32,
 }
 
+const _: () = assert!(size_of::<Run>() == 8);
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Unchained<W> {
