@@ -26,6 +26,7 @@ mod resp_keys;
 mod resp_wire;
 mod sharded;
 mod slt;
+mod threeways;
 mod tokio_postgres;
 mod tpcds;
 mod tpch;
