@@ -3,7 +3,10 @@
 
 mod answers;
 mod attach;
+mod bank;
 mod blocks;
+mod change_conflicts;
+mod changes;
 mod chaos;
 mod collation;
 mod copy;
@@ -14,17 +17,22 @@ mod declared;
 mod drift;
 mod extended;
 mod failures;
+mod full;
 mod gather;
 mod grammar;
 mod inserts;
+mod killed;
 mod lookups;
 mod maintain;
 mod members;
 mod memory;
+mod network;
 mod pgbench;
+mod pipelines;
 mod pools;
 mod prepared;
 mod relay;
+mod repeatable;
 mod replicas;
 mod rules;
 mod slt;
@@ -34,6 +42,10 @@ mod transactions;
 mod twins;
 mod two_phase;
 
+use std::net::SocketAddr;
+use std::process::Command;
+
+use ashlar_tests::process::find_program;
 use ashlar_tests::{Ashlar, Options, Postgres, pg};
 use tempfile::TempDir;
 
@@ -57,31 +69,18 @@ impl Fleet {
         let data = tempfile::Builder::new().prefix("ashlar-data-").tempdir().unwrap();
         let config = format!("[shard]\ndata_dir = \"{}\"\n{lines}\n", data.path().join("d").display());
         let ashlar = start(&config);
-        let fleet = Fleet { ashlar, shards, data, config };
-        let mut client = fleet.client();
-        for (number, shard) in fleet.shards.iter().enumerate() {
-            let (host, port) = (shard.address().ip(), shard.address().port());
-            done(
-                &mut client,
-                &format!(
-                    "CREATE SERVER s{number} FOREIGN DATA WRAPPER postgres \
-                     OPTIONS (host '{host}', port '{port}', dbname 'postgres')"
-                ),
-            );
-            done(&mut client, &format!("CREATE USER MAPPING FOR PUBLIC SERVER s{number} OPTIONS (user 'postgres')"));
-        }
-        fleet
+        declare(&mut ashlar.connect(), shards.iter().map(Postgres::address));
+        Fleet { ashlar, shards, data, config }
     }
 
     /// `'s0,s1,...'`
     fn servers(&self) -> String {
-        let names: Vec<String> = (0..self.shards.len()).map(|number| format!("s{number}")).collect();
-        names.join(",")
+        server_names(self.shards.len())
     }
 
     /// The end of CREATE TABLE for a table with this key.
     fn by(&self, key: &str) -> String {
-        format!("PARTITION BY HASH ({key}) USING sharded WITH (servers = '{}', algorithm = 'hash_mod')", self.servers())
+        sharded_by(self.shards.len(), key)
     }
 
     fn client(&self) -> pg::Connection {
@@ -90,7 +89,7 @@ impl Fleet {
 
     /// A client of a shard itself.
     fn shard(&self, number: usize) -> pg::Connection {
-        pg::Connection::connect(self.shards[number].address()).unwrap()
+        members::direct(&self.shards[number])
     }
 
     /// Stops Ashlar and starts it again with what is on disk.
@@ -100,23 +99,73 @@ impl Fleet {
         Fleet { ashlar: start(&config), shards, data, config }
     }
 
-    /// A key of each shard for a table that is sharded by an integer `k`, found where a row of it comes to lie.
+    /// As [`key_of_each`].
     fn keys(&self, table: &str) -> Vec<i64> {
-        let mut client = self.client();
-        let mut keys: Vec<Option<i64>> = vec![None; self.shards.len()];
-        for key in 0.. {
-            done(&mut client, &format!("INSERT INTO {table} (k) VALUES ({key})"));
-            let holder = (0..self.shards.len())
-                .find(|number| self.shard(*number).value(&format!("SELECT count(*) FROM {table}")).unwrap() == "1")
-                .expect("a shard has the row");
-            done(&mut client, &format!("DELETE FROM {table} WHERE k = {key}"));
-            keys[holder].get_or_insert(key);
-            if keys.iter().all(Option::is_some) {
-                break;
-            }
-        }
-        keys.into_iter().flatten().collect()
+        key_of_each(&mut self.client(), &self.shards, table)
     }
+}
+
+/// Makes servers at these addresses known, `s0` and on, that everybody may use.
+fn declare(client: &mut pg::Connection, addresses: impl IntoIterator<Item = SocketAddr>) {
+    for (number, address) in addresses.into_iter().enumerate() {
+        let (host, port) = (address.ip(), address.port());
+        done(
+            client,
+            &format!(
+                "CREATE SERVER s{number} FOREIGN DATA WRAPPER postgres \
+                 OPTIONS (host '{host}', port '{port}', dbname 'postgres')"
+            ),
+        );
+        done(client, &format!("CREATE USER MAPPING FOR PUBLIC SERVER s{number} OPTIONS (user 'postgres')"));
+    }
+}
+
+/// `s0,s1,...`, so many.
+fn server_names(count: usize) -> String {
+    let names: Vec<String> = (0..count).map(|number| format!("s{number}")).collect();
+    names.join(",")
+}
+
+/// The end of CREATE TABLE for a table with this key on so many servers.
+fn sharded_by(servers: usize, key: &str) -> String {
+    let servers = server_names(servers);
+    format!("PARTITION BY HASH ({key}) USING sharded WITH (servers = '{servers}', algorithm = 'hash_mod')")
+}
+
+/// A key of each shard for a table without rows that is sharded by an integer `k`, found where a row of it comes to lie.
+fn key_of_each(client: &mut pg::Connection, shards: &[Postgres], table: &str) -> Vec<i64> {
+    let count = format!("SELECT count(*) FROM {table}");
+    let mut keys: Vec<Option<i64>> = vec![None; shards.len()];
+    for key in 0.. {
+        done(client, &format!("INSERT INTO {table} (k) VALUES ({key})"));
+        let holder = shards
+            .iter()
+            .position(|shard| members::direct(shard).value(&count).unwrap() == "1")
+            .expect("a shard has the row");
+        done(client, &format!("DELETE FROM {table} WHERE k = {key}"));
+        keys[holder].get_or_insert(key);
+        if keys.iter().all(Option::is_some) {
+            break;
+        }
+    }
+    keys.into_iter().flatten().collect()
+}
+
+/// What a program says that has to succeed.
+fn said(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?}\n{said}");
+    said
+}
+
+/// psql as it comes, at Ashlar's door. It ends with the first statement that fails.
+fn psql(ashlar: &Ashlar) -> Command {
+    let address = ashlar.pg();
+    let mut command = Command::new(find_program(&["psql"]).unwrap());
+    command.env("PGUSER", "ashlar").env("LC_ALL", "C.UTF-8").args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"]);
+    command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-d", "postgres"]);
+    command
 }
 
 fn start(config: &str) -> Ashlar {

@@ -8,6 +8,7 @@
 )]
 
 pub mod ashlar;
+pub mod disk;
 pub mod pg;
 pub mod postgres;
 pub mod process;

@@ -220,7 +220,7 @@ pub fn bin_dir() -> Result<PathBuf> {
 }
 
 /// Who runs the server when we are root: (uid, gid) of `postgres`, or else of `nobody`.
-fn unprivileged_user() -> Result<Option<(u32, u32)>> {
+pub(crate) fn unprivileged_user() -> Result<Option<(u32, u32)>> {
     if std::fs::metadata("/proc/self")?.uid() != 0 {
         return Ok(None);
     }

@@ -1,7 +1,7 @@
 //! Folders of the repository and of the build, and running a program of somebody else with its output kept.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -21,6 +21,14 @@ pub fn client_cache() -> PathBuf {
     let test = std::env::current_exe().expect("the path of the test executable");
     let target = test.ancestors().nth(3).expect("target/PROFILE/deps/it-HASH");
     target.join("clients")
+}
+
+/// Says that the test that calls this cannot be done on this machine, and why. `./x test` reads that, and counts it as skipped.
+pub fn skipped(why: &str) {
+    let thread = std::thread::current();
+    let line = format!("SKIPPED  {}: {why}\n", thread.name().unwrap_or("a test"));
+    // Written and not printed: what a test prints is shown only where it fails.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// How long a program may take.

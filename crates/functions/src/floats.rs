@@ -34,6 +34,7 @@ trait Float: Copy {
     fn operate(self, operator: Operator, other: Self) -> Self;
     fn is_infinite(self) -> bool;
     fn is_nan(self) -> bool;
+    fn is_finite(self) -> bool;
     fn is_zero(self) -> bool;
 }
 
@@ -55,6 +56,9 @@ macro_rules! float {
             }
             fn is_nan(self) -> bool {
                 <$native>::is_nan(self)
+            }
+            fn is_finite(self) -> bool {
+                <$native>::is_finite(self)
             }
             fn is_zero(self) -> bool {
                 self == Self::ZERO
@@ -95,11 +99,48 @@ fn apply<T: ArrowPrimitiveType>(operator: Operator, left: &ArrayRef, right: &Arr
 where
     T::Native: Float,
 {
+    let (left, right) = (left.as_primitive::<T>(), right.as_primitive::<T>());
+    if left.null_count() == 0
+        && right.null_count() == 0
+        && let Some(values) = plain(operator, left.values(), right.values())
+    {
+        return Ok(Arc::new(PrimitiveArray::<T>::new(values.into(), None)));
+    }
     let operate = |left: T::Native, right: T::Native| {
         checked(operator, left, right).map_err(|error| arrow::error::ArrowError::ExternalError(Box::new(error)))
     };
-    let result: PrimitiveArray<T> = try_binary(left.as_primitive::<T>(), right.as_primitive::<T>(), operate)?;
+    let result: PrimitiveArray<T> = try_binary(left, right, operate)?;
     Ok(Arc::new(result))
+}
+
+/// The results of a batch, if there is nothing to be checked about any of them: as a rule, and then several at once.
+fn plain<F: Float>(operator: Operator, left: &[F], right: &[F]) -> Option<Vec<F>> {
+    // A loop for each operator, which decides nothing between rows.
+    match operator {
+        Operator::Plus => all_plain(left, right, |left, right| left.operate(Operator::Plus, right)),
+        Operator::Minus => all_plain(left, right, |left, right| left.operate(Operator::Minus, right)),
+        Operator::Multiply => products(left, right, |left, right| left.operate(Operator::Multiply, right)),
+        _ => products(left, right, |left, right| left.operate(Operator::Divide, right)),
+    }
+}
+
+/// Sums: what is finite is right.
+#[inline]
+fn all_plain<F: Float>(left: &[F], right: &[F], operate: impl Fn(F, F) -> F) -> Option<Vec<F>> {
+    let results: Vec<F> = left.iter().zip(right).map(|(left, right)| operate(*left, *right)).collect();
+    results.iter().fold(true, |all, result| all & result.is_finite()).then_some(results)
+}
+
+/// Products: zero is right where a factor is. A quotient by zero is not finite.
+#[inline]
+fn products<F: Float>(left: &[F], right: &[F], operate: impl Fn(F, F) -> F) -> Option<Vec<F>> {
+    let results: Vec<F> = left.iter().zip(right).map(|(left, right)| operate(*left, *right)).collect();
+    let factors = left.iter().zip(right);
+    let is_plain =
+        |result: &F, left: &F, right: &F| result.is_finite() & (!result.is_zero() | left.is_zero() | right.is_zero());
+    let all =
+        results.iter().zip(factors).fold(true, |all, (result, (left, right))| all & is_plain(result, left, right));
+    all.then_some(results)
 }
 
 impl ScalarUDFImpl for FloatOperation {
@@ -190,5 +231,34 @@ impl ScalarUDFImpl for FloatCheck {
             return Err(external(overflow()));
         }
         Ok(ColumnarValue::Array(Arc::clone(&arrays[0])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Float64Array;
+
+    use super::*;
+
+    #[test]
+    fn batches_are_as_row_by_row() {
+        let few = [0.0, -0.0, 1.5, -2.0, 1e200, -1e200, 1e-200, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+        for operator in [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::Divide] {
+            for left in few {
+                for right in few {
+                    let one = checked(operator, left, right).map(f64::to_bits).ok();
+                    // Among rows that are nothing out of the ordinary, and alone.
+                    for beside in [vec![], vec![3.0; 9]] {
+                        let with = |value: f64| -> ArrayRef {
+                            let rows = beside.iter().chain([&value]).chain(&beside);
+                            Arc::new(Float64Array::from_iter_values(rows.copied()))
+                        };
+                        let all = apply::<Float64Type>(operator, &with(left), &with(right)).ok();
+                        let all = all.map(|all| all.as_primitive::<Float64Type>().value(beside.len()).to_bits());
+                        assert_eq!(all, one, "{left} {operator} {right}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -100,10 +100,10 @@ struct RunOptions {
     /// `compare` draws how those of two runs differ.
     #[arg(long, value_delimiter = ',', value_name = "KIND,...")]
     profile: Vec<Kind>,
-    /// Cores of the server, as taskset takes them, or none [default: 0 of two or more].
+    /// Cores of the server, as taskset takes them, all, or none [default: 0 of two or more].
     #[arg(long, value_name = "CORES")]
     server_cores: Option<String>,
-    /// Cores of the client, or none [default: 1 of two or more].
+    /// Cores of the client, all, or none [default: 1 of two or more].
     #[arg(long, value_name = "CORES")]
     client_cores: Option<String>,
     /// The program of Ashlar [default: the newest build under target/].

@@ -12,11 +12,13 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// What was asked for, `none` to leave it to the system; by default the server has core 0 and the client core 1 of a
-    /// machine that has both.
+    /// What was asked for, `all` for those of the machine, `none` to leave it to the system; by default the server has core 0 and the
+    /// client core 1 of a machine that has both.
     pub(crate) fn of(server: Option<&str>, client: Option<&str>, machine_cores: u32) -> Self {
+        let all = if machine_cores > 1 { format!("0-{}", machine_cores - 1) } else { "0".to_owned() };
         let one = |given: Option<&str>, default: &str| match given {
             Some("none") => None,
+            Some("all") => Some(all.clone()),
             Some(cores) => Some(cores.to_owned()),
             None => (machine_cores >= 2).then(|| default.to_owned()),
         };
@@ -97,5 +99,7 @@ mod tests {
         assert_eq!(Cores::of(None, None, 2), Cores { server: some("0"), client: some("1") });
         assert_eq!(Cores::of(None, None, 1), Cores { server: None, client: None });
         assert_eq!(Cores::of(Some("2-3"), Some("none"), 8), Cores { server: some("2-3"), client: None });
+        assert_eq!(Cores::of(Some("all"), None, 4), Cores { server: some("0-3"), client: some("1") });
+        assert_eq!(Cores::of(Some("all"), None, 1), Cores { server: some("0"), client: None });
     }
 }

@@ -732,7 +732,10 @@ fn groups_and_joins_are_answered_rightly_by_servers_and_engines() {
     let targets = "ashlar,postgres,duckdb";
     is_answered(&queries(&path("build"), &["hash-build", "--target", targets, "--rows", "5000"]), 2);
     let some = ["--rows", "5000", "--items", "900", "--unique-percent", "30", "--ids", "hashed"];
-    is_answered(&queries(&path("probe"), &[&["hash-probe", "--target", targets][..], &some].concat()), 1);
+    is_answered(&queries(&path("probe"), &[&["hash-probe", "--target", targets][..], &some].concat()), 2);
+    let evenly = ["--rows", "4000", "--items", "4000", "--distinct-percent", "25", "--duplicates", "4"];
+    let both = [&["hash-probe", "--target", targets, "--queries", "join"][..], &evenly].concat();
+    is_answered(&queries(&path("both"), &both), 1);
     let one = [&["hash-build", "--target", targets, "--queries", "sums"][..], &some].concat();
     let run = queries(&path("one"), &one);
     is_answered(&run, 1);
@@ -747,7 +750,7 @@ fn groups_and_joins_are_answered_rightly_by_servers_and_engines() {
 fn what_a_server_refuses_has_no_figure_and_is_no_wrong_answer() {
     let (_guard, path) = folder();
     // A join with a build side that is larger than what all queries of the server may have together, by the operator that has no files.
-    let sizes = ["--rows", "1300000", "--items", "1300000", "--operators", "stock"];
+    let sizes = ["--rows", "1300000", "--items", "1300000", "--operators", "stock", "--queries", "join"];
     let mut command = query_run(&path, &[&["hash-probe", "--target", "ashlar"][..], &sizes].concat());
     command.env("ASHLAR_QUERY__MEMORY_MIB_MAX", "16");
     fails(command, 1, ", REFUSED: 53200: ");

@@ -1,4 +1,4 @@
-//! Proxies that shard, before two PostgreSQLs and one: Ashlar, and ShardingSphere-Proxy, which needs a JDK and Maven, as the targets of `grids` do, and the
+//! Proxies that shard, before one PostgreSQL and several: Ashlar, and ShardingSphere-Proxy, which needs a JDK and Maven, as the targets of `grids` do, and the
 //! network once: Maven fetches its jars.
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, and clippy takes only functions marked #[test] for such")]
@@ -10,6 +10,11 @@ use serde_json::Value;
 
 /// Measures one target once, in windows of so many seconds; its measurement, in which nothing went wrong.
 fn measured(workload: &[&str], target: &str, seconds: &str) -> Value {
+    measured_and_told(workload, target, seconds).0
+}
+
+/// The same, and what its servers said of themselves afterwards.
+fn measured_and_told(workload: &[&str], target: &str, seconds: &str) -> (Value, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run");
     let program = Path::new(env!("CARGO_BIN_EXE_ashlar-lab"));
@@ -31,7 +36,8 @@ fn measured(workload: &[&str], target: &str, seconds: &str) -> Value {
     // Among the answers that are checked are the conditions of consistency over all shards, after the window.
     assert_eq!((&one["state"], &one["errors"]), (&Value::from("complete"), &Value::from(0)), "{one}");
     assert!(one["operations"].as_u64().unwrap() > 0, "{one}");
-    one
+    let told = std::fs::read_to_string(path.join(one["metrics_after"].as_str().unwrap())).unwrap();
+    (one, told)
 }
 
 /// Whether these are its processes, and all of them did something.
@@ -40,6 +46,16 @@ fn did_something(one: &Value, names: &[&str]) {
     let found: Vec<&str> = parts.iter().filter_map(|part| part["name"].as_str()).collect();
     assert_eq!(found, names);
     assert!(parts.iter().all(|part| part["cpu_seconds"].as_f64().unwrap() > 0.0), "all shards are asked: {one}");
+}
+
+/// How many commits on several servers a server says that it has decided, among what all of them have told.
+fn decided(told: &str, server: &str) -> u64 {
+    let start = format!("{server} pg_stat_user_tables ");
+    let rows = told.lines().filter_map(|line| line.strip_prefix(&start));
+    let decisions = rows
+        .map(|row| serde_json::from_str::<Value>(row).unwrap())
+        .filter(|row| row["schemaname"] == "ashlar" && row["relname"] == "decisions");
+    decisions.map(|row| row["n_tup_ins"].as_u64().unwrap()).sum()
 }
 
 const TPCC: &[&str] = &["tpcc", "--warehouses", "2", "--items", "200", "--customers", "20"];
@@ -51,6 +67,15 @@ fn transactions_are_done_by_a_proxy_that_shards() {
 }
 
 #[test]
+fn groups_and_a_join_over_four_servers_are_answered_by_a_proxy_that_shards() {
+    let names = ["shardingsphere", "postgres-0", "postgres-1", "postgres-2", "postgres-3"];
+    for words in [&["sql-group", "--columns", "narrow"][..], &["sql-join", "--join-rows", "300"]] {
+        let words = [words, &["--rows", "40000"]].concat();
+        did_something(&measured(&words, "shardingsphere-4", "3"), &names);
+    }
+}
+
+#[test]
 fn transactions_are_done_by_ashlar_before_two_servers_and_before_one() {
     did_something(&measured(TPCC, "ashlar-proxy-2", "2"), &["ashlar-proxy", "postgres-0", "postgres-1"]);
     did_something(&measured(TPCC, "ashlar-proxy", "1"), &["ashlar-proxy", "postgres"]);
@@ -59,6 +84,18 @@ fn transactions_are_done_by_ashlar_before_two_servers_and_before_one() {
         &measured(&["tpcb", "--scale", "1"], "ashlar-proxy-2", "1"),
         &["ashlar-proxy", "postgres-0", "postgres-1"],
     );
+}
+
+#[test]
+fn transactions_are_done_by_ashlar_before_four_servers_that_share_some_of_them() {
+    // A warehouse for each server: what is ordered from another warehouse, or paid at one, is of two servers.
+    let workload = ["tpcc", "--warehouses", "4", "--items", "200", "--customers", "20"];
+    let (one, told) = measured_and_told(&workload, "ashlar-proxy-4", "4");
+    let servers = ["postgres-0", "postgres-1", "postgres-2", "postgres-3"];
+    did_something(&one, &[&["ashlar-proxy"][..], &servers].concat());
+    // The first one decides where tables are made, too; the others only where a transaction began with them.
+    let decisions: u64 = servers[1..].iter().map(|server| decided(&told, server)).sum();
+    assert!(decisions > 0, "no transaction was of two servers: {one}");
 }
 
 #[test]

@@ -267,9 +267,9 @@ fn a_suite_is_measured_shown_and_gone_on_with() {
         "<br>two cores ",
         // On a machine that others use it may fall behind its rate, and then has no figure, but a reason.
         "busy: p50 ",
-        "| SELECT by primary key, prepared, 16 connections (pgbench) |",
+        "| SELECT of two columns of one of 2 K rows by primary key, prepared, 16 connections (pgbench -M prepared, ",
         "% of the plain loop |",
-        "| COPY in, 5 K rows of 4 columns with a primary key, rows |",
+        "| COPY in, 5 K rows of 4 columns with a primary key, unlogged, rows |",
         "quick length",
     ] {
         assert!(table.contains(part), "{part:?} is not in\n{table}");

@@ -6,7 +6,8 @@
 //! - Who waits for a row has no slot. The attempt that found the row locked has ended, and what begins again asks anew.
 //! - Who waits for his client has no slot either (see [`Means::pause`](crate::Means::pause)): a cursor that nobody fetches
 //!   from, or a client that reads slowly, stops nobody. Such a query goes on before those that have not begun.
-//! - Nor has who waits for what its session reads of shards over its transaction's own connections (`sharded::own`).
+//! - Nor has who waits for shards: for what its session reads over its transaction's own connections (`sharded::own`), and, where that takes
+//!   long, for what its own scans read (`turn`).
 //!
 //! So whoever has a slot needs nothing but time to let it go.
 

@@ -1,4 +1,4 @@
-//! INSERT, UPDATE and DELETE: planned here, run in `dml::run`.
+//! INSERT, UPDATE and DELETE: planned here, run in `dml::run`, or by the session where shards change their rows.
 //!
 //! What to change is found by a query (the statement rewritten as a SELECT of the target's rows and the new values);
 //! the changes themselves are rows put into the transaction's write set, so that every statement is atomic.
@@ -28,13 +28,16 @@ pub(crate) mod arbiters;
 mod change;
 mod conflict;
 mod insert;
+mod literal;
 mod parameters;
 mod returning;
 pub mod run;
+mod shard_change;
 mod spread;
 mod with;
 
 pub(crate) use insert::default_plans;
+pub use shard_change::{Batch, ChangedRows, ShardChangePlan, Step};
 pub use spread::{Piece, SpreadPlan, SpreadRows};
 pub use with::split as split_with;
 

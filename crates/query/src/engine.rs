@@ -11,7 +11,7 @@ use ashlar_base::{Error, Result};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::rules::{
     Characters, CheckedArithmetic, Conditions, JsonbOrder, NarrowIntegerLiterals, NumericAggregates, PgOperators,
-    Placement, SettleFunctions, TextCasts,
+    Placement, SettleFunctions, TextCasts, UnionFields,
 };
 use ashlar_functions::times::StatementTime;
 use ashlar_operators::{HashAggregates, HashJoins, NullExtensions};
@@ -282,8 +282,8 @@ impl Engine {
     /// What a plan runs with: the view of the store travels as an extension.
     pub fn task_context(&self, view: Arc<ReadView>, means: &Means) -> Arc<TaskContext> {
         let (role, barrier, moment) = (Arc::clone(&means.role), means.barrier.clone(), means.moment.clone());
-        let (reads_replicas, own) = (means.reads_replicas, OnceLock::new());
-        let asking = Arc::new(Asking { role, barrier, moment, reads_replicas, own });
+        let (reads_replicas, own, turn) = (means.reads_replicas, OnceLock::new(), Arc::clone(means.turn()));
+        let asking = Arc::new(Asking { role, barrier, moment, reads_replicas, own, turn });
         let mut config = self.state.config().clone().with_extension(view).with_extension(asking);
         if let Some(max) = means.memory_max() {
             // Each stream of a sort puts so much by for its merge, 10 MiB where nobody says how much there is.
@@ -327,6 +327,7 @@ fn session_state(
     analyzer.rules.insert(7, Arc::new(JsonbOrder));
     analyzer.rules.push(Arc::new(CheckedArithmetic));
     analyzer.rules.push(Arc::new(TextCasts { zone }));
+    analyzer.rules.push(Arc::new(UnionFields));
     let mut physical = PhysicalOptimizer::new().rules;
     // When it is known which side of a join is the smaller one, and before streams are divided for it.
     let place = physical.iter().position(|rule| rule.name() == "join_selection").map_or(0, |place| place + 1);

@@ -12,7 +12,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use ashlar_base::PartitionId;
 use ashlar_base::scope::{self, Name};
 use ashlar_functions::error::external;
-use ashlar_functions::tree::{any_part, rewrite_parts};
+use ashlar_functions::tree::rewrite_parts;
 use ashlar_store::arrow_types::to_arrow_field;
 use ashlar_store::{EXPIRES_AT, ReadView, Region, expires_at_column};
 use datafusion::catalog::Session;
@@ -34,8 +34,8 @@ use futures::Stream;
 use futures::future::BoxFuture;
 
 use crate::access::{Access, Candidates};
-use crate::estimate;
 use crate::probes::Asked;
+use crate::{estimate, scan_filters};
 
 /// Batches below this many rows are merged into larger ones before they leave the scan.
 const COALESCE_BELOW_ROWS: usize = 1024;
@@ -124,14 +124,7 @@ impl TableProvider for GridTable {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let support = |filter: &&Expr| {
-            if filter.is_volatile() || holds_query(filter) {
-                TableProviderFilterPushDown::Unsupported
-            } else {
-                TableProviderFilterPushDown::Exact
-            }
-        };
-        Ok(filters.iter().map(support).collect())
+        Ok(scan_filters::taken(filters, &TableProviderFilterPushDown::Exact))
     }
 
     fn statistics(&self) -> Option<Statistics> {
@@ -201,21 +194,6 @@ impl GridTable {
         let access = Access::of(&self.region.0, filters);
         Ok(Arc::new(GridScanExec { version: self.version, access, conditions: filters.into(), ..scan }))
     }
-}
-
-/// Whether a condition asks another query, or reads the row of the query around: a scan knows its own columns only.
-pub(crate) fn holds_query(filter: &Expr) -> bool {
-    let found = any_part(filter, |expr| {
-        Ok(matches!(
-            expr,
-            Expr::ScalarSubquery(_)
-                | Expr::Exists(_)
-                | Expr::InSubquery(_)
-                | Expr::SetComparison(_)
-                | Expr::OuterReferenceColumn(..)
-        ))
-    });
-    found.unwrap_or(true)
 }
 
 /// Drops the table's alias from column references: the scan's schema has bare names.
@@ -404,20 +382,13 @@ impl ExecutionPlan for GridScanExec {
         result: ChildPushdownResult,
         _: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        let filters = || result.parent_filters.iter().map(|parent| &parent.filter);
         // A limit takes its rows before any of this, and an expression might fail on rows that a filter above leaves out.
-        let is_taken = |filter: &&Arc<dyn PhysicalExpr>| {
-            ashlar_operators::is_of_join(filter) && filter.children().iter().all(|child| child.is::<Column>())
+        let takes = |filter: &Arc<dyn PhysicalExpr>| {
+            self.limit.is_none() && filter.children().iter().all(|child| child.is::<Column>())
         };
-        let mut told = self.told.clone();
-        if phase == FilterPushdownPhase::Post && self.limit.is_none() {
-            told.extend(filters().filter(is_taken).cloned());
-        }
-        // Who tells does not rely on it.
+        let told = scan_filters::told_by_joins(&self.told, phase, &result, takes);
         let propagation = FilterPushdownPropagation::all_unsupported(result);
-        if told.len() == self.told.len() {
-            return Ok(propagation);
-        }
+        let Some(told) = told else { return Ok(propagation) };
         let scan = Self { told, ..self.with_access(self.access.clone(), None) };
         Ok(propagation.with_updated_node(Arc::new(scan)))
     }

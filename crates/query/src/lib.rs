@@ -39,6 +39,7 @@ pub mod plan_cache;
 mod priority;
 mod probes;
 mod program;
+mod scan_filters;
 pub mod select;
 pub mod sharded;
 pub mod short_plan;
@@ -50,6 +51,7 @@ pub mod system_tables;
 #[cfg(test)]
 mod testing;
 pub mod transaction;
+mod turn;
 
 pub use ashlar_functions::error::from_datafusion;
 pub use ashlar_functions::quoting::quote_ident;

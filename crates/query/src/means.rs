@@ -12,9 +12,10 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-use crate::admission::{Admission, Entry, Slot};
+use crate::admission::Admission;
 use crate::memory::QueryPool;
 use crate::sharded::OwnRead;
+use crate::turn::Turn;
 
 /// See the module.
 pub struct Means {
@@ -26,6 +27,8 @@ pub struct Means {
     pub barrier: Barrier,
     /// The moment of other servers that it sees; `None`: each as of a moment of its own.
     pub moment: Option<Arc<Moment>>,
+    /// Whether what it sees of other servers is fixed before its first row is asked for: other statements run before its last one is.
+    pub is_fixed: bool,
     /// Whether replicas of other servers may be read.
     pub reads_replicas: bool,
     /// Asks the session for what its transaction's connections alone see.
@@ -36,7 +39,8 @@ pub struct Means {
     /// Where this one does, and its memory: made when it is asked for, since most statements never ask.
     own: OnceLock<(Arc<QueryPool>, Arc<RuntimeEnv>)>,
     admission: Arc<Admission>,
-    slot: Mutex<Option<Slot>>,
+    /// Its turn among the others; made when it is asked for, too.
+    turn: OnceLock<Arc<Turn>>,
     /// Tells when nobody waits for the statement any more.
     interest: Option<watch::Sender<()>>,
     /// Tells what ends by itself that it is to stop, and why; made where there is any.
@@ -107,13 +111,14 @@ impl Means {
             role,
             barrier,
             moment: None,
+            is_fixed: false,
             reads_replicas: false,
             asks: Mutex::new(None),
             memory_max,
             server,
             own: OnceLock::new(),
             admission,
-            slot: Mutex::new(None),
+            turn: OnceLock::new(),
             interest: None,
             stop: OnceLock::new(),
         }
@@ -147,8 +152,13 @@ impl Means {
         self.stop.get().is_some_and(|stop| stop.send(Some(why.clone())).is_ok())
     }
 
+    /// Whether what its transaction has written to shards can be read together with what it sees of others.
+    pub fn reads_own(&self) -> bool {
+        self.moment.as_ref().is_none_or(|moment| moment.has_own())
+    }
+
     /// The session runs scans for the statement on its transaction's connections, until the channel that is returned is closed: before
-    /// the first row comes.
+    /// the first row comes, and when what it sees is fixed, where it is.
     pub fn offer_own(&mut self) -> mpsc::Receiver<OwnRead> {
         // One scan after the other.
         let (sender, receiver) = mpsc::channel(1);
@@ -166,25 +176,27 @@ impl Means {
     /// # Errors
     /// 53300 where it may not; 57014 where nobody waits for it any more.
     pub(crate) async fn admit(&self) -> Result<()> {
-        if self.slot.lock().is_some() {
-            return Ok(());
-        }
-        let entered = self.admission.enter(Entry::First);
-        let slot = match &self.interest {
-            None => entered.await?,
+        let begun = self.turn().begin();
+        match &self.interest {
+            None => begun.await,
             Some(interest) => tokio::select! {
                 biased;
-                slot = entered => slot?,
-                () = interest.closed() => return Err(Error::new(ErrorCode::QueryCanceled, "the client is gone")),
+                begun = begun => begun,
+                () = interest.closed() => Err(Error::new(ErrorCode::QueryCanceled, "the client is gone")),
             },
-        };
-        *self.slot.lock() = Some(slot);
-        Ok(())
+        }
+    }
+
+    /// The statement's turn, for streams that wait each for itself.
+    pub(crate) fn turn(&self) -> &Arc<Turn> {
+        self.turn.get_or_init(|| Turn::new(&self.admission))
     }
 
     /// The statement waits for its client: others may run.
     pub fn pause(&self) {
-        drop(self.slot.lock().take());
+        if let Some(turn) = self.turn.get() {
+            turn.pause();
+        }
     }
 
     /// It goes on, as soon as there is room for it.
@@ -192,9 +204,10 @@ impl Means {
     /// # Errors
     /// XX000
     pub async fn resume(&self) -> Result<()> {
-        let slot = self.admission.enter(Entry::Again).await?;
-        *self.slot.lock() = Some(slot);
-        Ok(())
+        match self.turn.get() {
+            Some(turn) => turn.resume().await,
+            None => Ok(()),
+        }
     }
 
     /// Where its operators run.
@@ -210,5 +223,12 @@ impl Means {
     /// The most bytes that its operators held at once.
     pub(crate) fn most(&self) -> usize {
         self.own().0.most()
+    }
+}
+
+impl Drop for Means {
+    /// Streams of it that are still there get no turn any more.
+    fn drop(&mut self) {
+        self.pause();
     }
 }

@@ -50,10 +50,28 @@ struct Entries {
 }
 
 struct Entry {
-    lifting: Lifting,
+    lifting: Arc<Lifting>,
     statement: Arc<Statement>,
     bytes: usize,
     used: u64,
+}
+
+/// A plan that may be for a text: where it stands, what its constants became, and itself.
+type Candidate = (usize, Arc<Lifting>, Arc<Statement>);
+
+/// The values that a text's constants are for a plan of its shape, and what one shard is sent for it; `None`: the plan is not for it.
+fn applied(
+    lifting: &Lifting,
+    statement: &Statement,
+    shape: &Shape<'_>,
+    style: &TextStyle,
+) -> Option<(Vec<Value>, Option<Sent>)> {
+    let values = lifting.values(&shape.constants, &statement.parameter_types, style)?;
+    let sent = match &statement.kind {
+        Kind::Sharded(plan) => Some(plan.sent(shape, plan.shard_of(shape)?)?),
+        _ => None,
+    };
+    Some((values, sent))
 }
 
 impl Entry {
@@ -78,28 +96,19 @@ impl PlanCache {
         entries.touch(key, place)
     }
 
-    /// The plan for a plain statement, where one of its shape was made that is for it too.
+    /// The plan for a plain statement, where one of its shape was made that is for it too. What a plan is for is asked without the lock:
+    /// constants are read and a shard is looked for meanwhile.
     pub fn lifted(&self, shape: &Shape<'_>, epoch: u64, style: &TextStyle) -> Option<Found> {
-        let mut entries = self.entries.lock();
-        let found = entries.by_key.get(shape.key.as_str())?.iter().enumerate().find_map(|(place, entry)| {
-            if !entry.is_for(epoch, style.zone) {
-                return None;
+        let mut next = 0;
+        loop {
+            let candidate = self.entries.lock().candidate(&shape.key, next, epoch, style.zone);
+            let (place, lifting, statement) = candidate?;
+            next = place + 1;
+            if let Some((values, sent)) = applied(&lifting, &statement, shape, style) {
+                self.entries.lock().touch_plan(&shape.key, &statement);
+                return Some(Found { statement, values, sent });
             }
-            let values = entry.lifting.values(&shape.constants, &entry.statement.parameter_types, style)?;
-            let shard = match &entry.statement.kind {
-                Kind::Sharded(plan) => Some(plan.shard_of(shape)?),
-                _ => None,
-            };
-            Some((place, values, shard))
-        });
-        let (place, values, shard) = found?;
-        let statement = entries.touch(&shape.key, place)?;
-        drop(entries);
-        let sent = match (&statement.kind, shard) {
-            (Kind::Sharded(plan), Some(shard)) => Some(plan.sent(shape, shard)?),
-            _ => None,
-        };
-        Some(Found { statement, values, sent })
+        }
     }
 
     /// Whether a text of this shape was planned and none of its constants could be lifted: nor can another's.
@@ -119,7 +128,7 @@ impl PlanCache {
         entries.follow(statement.epoch);
         entries.drop_same(key, &lifting, statement.zone);
         while entries.bytes + bytes > self.bytes_max && entries.drop_oldest() {}
-        entries.insert(key, Entry { lifting, statement, bytes, used: 0 });
+        entries.insert(key, Entry { lifting: Arc::new(lifting), statement, bytes, used: 0 });
     }
 
     /// Bytes of all plans, as estimated.
@@ -142,6 +151,23 @@ impl Entries {
     fn tick(&mut self) -> u64 {
         self.clock += 1;
         self.clock
+    }
+
+    /// The first plan from a place on among those of a key that was made against this picture of the catalog, and for this time zone: where
+    /// it stands.
+    fn candidate(&self, key: &str, from: usize, epoch: u64, zone: Zone) -> Option<Candidate> {
+        let mut plans = self.by_key.get(key)?.iter().enumerate().skip(from);
+        let (place, entry) = plans.find(|(_, entry)| entry.is_for(epoch, zone))?;
+        Some((place, Arc::clone(&entry.lifting), Arc::clone(&entry.statement)))
+    }
+
+    /// Notes that a plan was used, if it is still there.
+    fn touch_plan(&mut self, key: &str, statement: &Arc<Statement>) {
+        let plans = self.by_key.get(key);
+        let place = plans.and_then(|plans| plans.iter().position(|entry| Arc::ptr_eq(&entry.statement, statement)));
+        if let Some(place) = place {
+            self.touch(key, place);
+        }
     }
 
     fn touch(&mut self, key: &str, place: usize) -> Option<Arc<Statement>> {
@@ -186,7 +212,7 @@ impl Entries {
     /// Two sessions may have planned the same text at once.
     fn drop_same(&mut self, key: &str, lifting: &Lifting, zone: Option<Zone>) {
         let Some(plans) = self.by_key.get_mut(key) else { return };
-        if let Some(place) = plans.iter().position(|entry| entry.lifting == *lifting && entry.statement.zone == zone) {
+        if let Some(place) = plans.iter().position(|entry| *entry.lifting == *lifting && entry.statement.zone == zone) {
             let entry = plans.remove(place);
             self.bytes -= entry.bytes;
             self.by_age.remove(&entry.used);

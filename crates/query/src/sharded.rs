@@ -11,6 +11,8 @@ mod copy;
 pub mod ddl;
 pub mod declared;
 mod filters;
+mod fixed;
+mod homes;
 mod keys;
 pub(crate) mod maintain;
 pub(crate) mod own;
@@ -28,14 +30,16 @@ use ashlar_shard::fleet::Fleet;
 use ashlar_shard::snapshot::Moment;
 use ashlar_shard::{health, route, two_phase};
 use datafusion::datasource::TableProvider;
-use pg_query::protobuf::InsertStmt;
+use pg_query::protobuf::RangeVar;
 
 pub use copy::{CopyInto, KeySource};
+pub use homes::Homes;
 pub use maintain::{Work, read_by, truncating};
 pub use own::{OwnRead, Piece};
 pub use placed::{by_default, is_open};
 pub use plan::{ShardedPlan, is_gathered, is_one_shard};
 pub use scan::Asking;
+pub(crate) use table::{VERSION_TYPE, version};
 
 use crate::catalog::{CatalogState, Table};
 
@@ -59,6 +63,13 @@ impl ShardedTable {
         Arc::new(table::ShardedProvider::new(self))
     }
 
+    /// Its columns and its rows where rows are to be changed: with a last column, hidden from users, that tells versions of rows apart.
+    pub(crate) fn versioned(self: &Arc<Self>) -> (Arc<TableSchema>, Arc<dyn TableProvider>) {
+        let schema = table::with_version(&self.schema);
+        let rows = Arc::new(table::ShardedProvider::of_columns(self, &schema.columns));
+        (Arc::new(schema), rows)
+    }
+
     /// What it said in WITH, as `name=value`.
     pub(crate) fn options(&self) -> Vec<String> {
         let attached = self.attached.then(|| "attach=true".to_owned());
@@ -68,6 +79,17 @@ impl ShardedTable {
 
 /// One moment on all servers that have tables; `None` where there are none.
 pub fn moment(catalog: &CatalogState, role: &Arc<str>) -> Option<Arc<Moment>> {
+    let (fleet, servers) = servers_with_tables(catalog)?;
+    Some(Arc::new(Moment::new(fleet, Arc::clone(role), servers)))
+}
+
+/// The same for all statements of a transaction.
+pub fn moment_of_transaction(catalog: &CatalogState, role: &Arc<str>) -> Option<Arc<Moment>> {
+    let (fleet, servers) = servers_with_tables(catalog)?;
+    Some(Arc::new(Moment::of_transaction(fleet, Arc::clone(role), servers)))
+}
+
+fn servers_with_tables(catalog: &CatalogState) -> Option<(Arc<Fleet>, Vec<Arc<str>>)> {
     let mut servers: BTreeSet<&Arc<str>> = BTreeSet::new();
     for (_, table) in catalog.tables() {
         if let Table::Sharded(table) = table {
@@ -75,8 +97,13 @@ pub fn moment(catalog: &CatalogState, role: &Arc<str>) -> Option<Arc<Moment>> {
         }
     }
     let fleet = catalog.fleet().filter(|_| !servers.is_empty())?;
-    let servers = servers.into_iter().cloned().collect();
-    Some(Arc::new(Moment::new(Arc::clone(fleet), Arc::clone(role), servers)))
+    Some((Arc::clone(fleet), servers.into_iter().cloned().collect()))
+}
+
+/// A moment of each server that a statement reads; `None` where there are no servers.
+pub fn moment_of_each(catalog: &CatalogState, role: &Arc<str>, from_replicas: bool) -> Option<Arc<Moment>> {
+    let fleet = catalog.fleet()?;
+    Some(Arc::new(Moment::of_each(Arc::clone(fleet), Arc::clone(role), from_replicas)))
 }
 
 /// A picture of the catalog, as the router asks it.
@@ -97,9 +124,9 @@ impl route::Tables for Names<'_> {
     }
 }
 
-/// The table of a fleet that an INSERT is about; `None`: it is another one.
-pub(crate) fn inserted_into<'c>(catalog: &'c CatalogState, insert: &InsertStmt) -> Option<&'c Arc<ShardedTable>> {
-    let relation = insert.relation.as_ref()?;
+/// The table of a fleet that a statement writes to; `None`: it is another one.
+pub(crate) fn written_to<'c>(catalog: &'c CatalogState, relation: Option<&RangeVar>) -> Option<&'c Arc<ShardedTable>> {
+    let relation = relation?;
     if !matches!(relation.schemaname.as_str(), "" | "public") {
         return None;
     }

@@ -1,5 +1,6 @@
 //! A statement: parsed and planned once, executed many times.
 
+mod changes;
 pub mod configure;
 mod modes;
 mod unsupported;
@@ -10,7 +11,7 @@ use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType};
 use datafusion::sql::sqlparser::ast::Statement as AstStatement;
 use pg_query::NodeEnum;
-use pg_query::protobuf::{self, OverridingKind};
+use pg_query::protobuf;
 
 pub use self::modes::isolation;
 use self::modes::{set_command, transaction_command};
@@ -19,7 +20,7 @@ use crate::catalog::CatalogState;
 use crate::columns::Column;
 use crate::copy::CopyPlan;
 use crate::ddl::{Ddl, relation_name};
-use crate::dml::{Conflict, DeletePlan, InsertPlan, Outputs, Source, SpreadPlan, UpdatePlan, arbiters, split_with};
+use crate::dml::{Conflict, DeletePlan, InsertPlan, Outputs, ShardChangePlan, Source, SpreadPlan, UpdatePlan};
 use crate::engine::Engine;
 use crate::explain::{self, ExplainOptions};
 use crate::grammar::{self, ParsedStatement, position_of_name};
@@ -29,7 +30,7 @@ use crate::key_plan::{self, KeyPlan, computed};
 use crate::lift::{Lifting, Shape};
 use crate::locking::{self, LockPlan, Planned};
 use crate::select::{self, Planner, SelectPlan};
-use crate::sharded::{ShardedPlan, inserted_into, maintain};
+use crate::sharded::{ShardedPlan, maintain};
 use crate::sql_types;
 use crate::transaction::Isolation;
 
@@ -76,6 +77,8 @@ pub enum Kind {
     Update(Box<UpdatePlan>),
     /// DELETE
     Delete(Box<DeletePlan>),
+    /// UPDATE or DELETE of rows of a sharded table that are found here.
+    ShardChange(Box<ShardChangePlan>),
     /// Changes of the catalog.
     Ddl(Ddl),
     /// COPY
@@ -238,6 +241,7 @@ impl Kind {
             Self::Spread(plan) => plan.bytes()?,
             Self::Update(plan) => plan.select.bytes()?,
             Self::Delete(plan) => plan.select.bytes()?,
+            Self::ShardChange(plan) => plan.bytes()?,
             Self::Explain { inner, .. } => inner.bytes,
             Self::Sharded(plan) => plan.bytes(),
             Self::Ddl(_) | Self::Copy(_) | Self::Session(_) | Self::Empty => 0,
@@ -359,6 +363,27 @@ impl Statement {
         }
     }
 
+    /// A statement of the engine's; what it holds is still to be counted.
+    fn of_kind(
+        engine: &Engine,
+        catalog: &CatalogState,
+        parsed: &ParsedStatement,
+        kind: Kind,
+        parameter_types: Vec<SqlType>,
+        columns: Option<Arc<[Column]>>,
+    ) -> Self {
+        Self {
+            text: parsed.text.clone(),
+            kind,
+            parameter_types,
+            columns,
+            epoch: catalog.epoch(),
+            bytes: 0,
+            zone: Some(engine.zone()),
+            asked_by: catalog.asked_by(),
+        }
+    }
+
     fn plan_inner(
         engine: &Engine,
         catalog: &Arc<CatalogState>,
@@ -377,15 +402,8 @@ impl Statement {
         parsed: &ParsedStatement,
         declared: &[u32],
     ) -> Result<Self> {
-        let make = |kind: Kind, parameter_types: Vec<SqlType>, columns: Option<Arc<[Column]>>| Self {
-            text: parsed.text.clone(),
-            kind,
-            parameter_types,
-            columns,
-            epoch: catalog.epoch(),
-            bytes: 0,
-            zone: Some(engine.zone()),
-            asked_by: catalog.asked_by(),
+        let make = |kind: Kind, parameter_types: Vec<SqlType>, columns: Option<Arc<[Column]>>| {
+            Self::of_kind(engine, catalog, parsed, kind, parameter_types, columns)
         };
         match &parsed.node {
             NodeEnum::SelectStmt(node) => {
@@ -425,74 +443,9 @@ impl Statement {
                 }
                 Ok(make(Kind::Select(Box::new(plan)), types, Some(columns)))
             }
-            NodeEnum::InsertStmt(node) => {
-                check_with(node.with_clause.as_ref())?;
-                let target = arbiters::target(node);
-                let text = match target {
-                    Some(named) if !arbiters::is_plain(named) => without_target(node)?,
-                    _ => parsed.text.clone(),
-                };
-                let (with, AstStatement::Insert(insert)) = split_with(select::parse(&text)?) else {
-                    return Err(Error::internal("an INSERT is parsed as one"));
-                };
-                let overriding = match OverridingKind::try_from(node.r#override) {
-                    Ok(OverridingKind::OverridingSystemValue) => true,
-                    Ok(OverridingKind::OverridingUserValue) => {
-                        return Err(Error::unsupported("OVERRIDING USER VALUE is not supported")
-                            .with_hint("Leave the column out of the INSERT."));
-                    }
-                    _ => false,
-                };
-                if let Some(table) = inserted_into(catalog, node) {
-                    let plan = SpreadPlan::new(engine, catalog, table, parsed, (with, insert), target, declared)?;
-                    let (types, columns) = (plan.parameter_types.clone(), plan.returning.clone());
-                    return Ok(make(Kind::Spread(Box::new(plan)), types, columns));
-                }
-                let plan = InsertPlan::new(engine, catalog, with, insert, overriding, target, declared)?;
-                let types = plan.parameter_types.clone();
-                let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
-                Ok(make(Kind::Insert(Box::new(plan)), types, columns))
-            }
-            NodeEnum::UpdateStmt(node) => {
-                check_with(node.with_clause.as_ref())?;
-                let found = locking::take_out(engine, catalog, &parsed.text, declared)?;
-                if let Some(plan) = key_plan::recognise(catalog, &found.statement, declared)?
-                    && found.subqueries.is_empty()
-                {
-                    return Ok(Self::of_key(catalog, &parsed.text, plan));
-                }
-                let (with, AstStatement::Update(update)) = split_with(found.statement) else {
-                    return Err(Error::internal("an UPDATE is parsed as one"));
-                };
-                let mut plan = UpdatePlan::new(engine, catalog, with, update, &found.declared)?;
-                let types = found.subqueries.parameter_types(&plan.select)?;
-                plan.locked = found.subqueries;
-                let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
-                if let Some(plan) = computed::of_update(engine, &plan) {
-                    return Ok(make(Kind::Key(Box::new(plan)), types, columns));
-                }
-                Ok(make(Kind::Update(Box::new(plan)), types, columns))
-            }
-            NodeEnum::DeleteStmt(node) => {
-                check_with(node.with_clause.as_ref())?;
-                let found = locking::take_out(engine, catalog, &parsed.text, declared)?;
-                if let Some(plan) = key_plan::recognise(catalog, &found.statement, declared)?
-                    && found.subqueries.is_empty()
-                {
-                    return Ok(Self::of_key(catalog, &parsed.text, plan));
-                }
-                let (with, AstStatement::Delete(delete)) = split_with(found.statement) else {
-                    return Err(Error::internal("a DELETE is parsed as one"));
-                };
-                let mut plan = DeletePlan::new(engine, catalog, with, delete, &found.declared)?;
-                let types = found.subqueries.parameter_types(&plan.select)?;
-                plan.locked = found.subqueries;
-                let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
-                if let Some(plan) = computed::of_delete(engine, &plan) {
-                    return Ok(make(Kind::Key(Box::new(plan)), types, columns));
-                }
-                Ok(make(Kind::Delete(Box::new(plan)), types, columns))
-            }
+            NodeEnum::InsertStmt(node) => changes::insert(engine, catalog, parsed, node, declared),
+            NodeEnum::UpdateStmt(node) => changes::update(engine, catalog, parsed, node, declared),
+            NodeEnum::DeleteStmt(node) => changes::delete(engine, catalog, parsed, node, declared),
             NodeEnum::CreateStmt(node) if node.access_method == crate::sharded::ddl::ACCESS_METHOD => {
                 let ddl = Ddl::CreateSharded(Box::new(node.clone()), parsed.text.clone());
                 Ok(make(Kind::Ddl(ddl), vec![], None))
@@ -552,15 +505,6 @@ impl Statement {
             }
         }
     }
-}
-
-/// An INSERT without what its ON CONFLICT names, which DataFusion's parser does not know.
-fn without_target(node: &protobuf::InsertStmt) -> Result<String> {
-    let mut node = node.clone();
-    if let Some(conflict) = &mut node.on_conflict_clause {
-        conflict.infer = None;
-    }
-    statement_text(&NodeEnum::InsertStmt(Box::new(node)))
 }
 
 /// 0A000 for a WITH query that changes something.

@@ -104,6 +104,12 @@ pub trait Taker {
     fn describe(&mut self, message: &[u8]);
     /// So many DataRows, whole, one after the other.
     fn rows(&mut self, messages: &[u8], count: u64);
+    /// BindComplete: what comes next is about the next statement.
+    fn begin(&mut self) {}
+    /// CommandComplete, whole, with its tag.
+    fn complete(&mut self, message: &[u8], tag: &CommandTag) {
+        let _ = (message, tag);
+    }
     /// Resolves when there is room for more.
     fn ready(&mut self) -> impl Future<Output = Result<()>>;
 }
@@ -274,9 +280,14 @@ impl Backend {
         self.is_broken = true;
     }
 
-    /// Whether an answer is still to come.
+    /// Whether an answer is still to come, or what was queued has no end yet.
     pub(crate) fn is_busy(&self) -> bool {
-        self.awaited > 0 && !self.is_broken
+        (self.awaited > 0 || self.is_ahead()) && !self.is_broken
+    }
+
+    /// Whether statements are queued one after the other that are not answered.
+    fn is_ahead(&self) -> bool {
+        self.statements.ahead() > 0
     }
 
     /// Whether it may be lent: nothing is open, nothing is to come, and nothing has come that nobody asked for.
@@ -284,7 +295,7 @@ impl Backend {
         if self.is_broken || self.is_doubtful || self.awaited > 0 || self.status != TransactionStatus::Idle {
             return false;
         }
-        if self.start < self.inbox.len() || !self.outbox.is_empty() {
+        if self.start < self.inbox.len() || !self.outbox.is_empty() || self.is_ahead() {
             return false;
         }
         // A shard that shuts down says so, or just closes: what can be read here is one or the other.
@@ -350,6 +361,35 @@ impl Backend {
         self.awaited += 1;
     }
 
+    /// Queues a statement that the connection knows, and knows to look as expected, behind those that are queued in this way, before any of them
+    /// is answered: Bind, Execute. [`Self::queue_sync`] ends them. Where one fails, those behind it are not carried out. `false`, and nothing is
+    /// queued: it does not know that.
+    pub fn queue_ahead<'a>(
+        &mut self,
+        text: &str,
+        types: &[u32],
+        parameters: impl ExactSizeIterator<Item = (ValueFormat, Option<&'a [u8]>)> + Clone,
+        formats: &[ValueFormat],
+        expected: &Arc<Described>,
+    ) -> bool {
+        let zone = &self.settings.time_zone;
+        let Some(name) = self.statements.queue_ahead(text, types, zone, expected) else { return false };
+        client::bind(&mut self.outbox, "", name.as_str(), parameters, formats);
+        client::execute(&mut self.outbox, "", 0);
+        true
+    }
+
+    /// Queues the end of statements that are queued ahead.
+    pub fn queue_sync(&mut self) {
+        client::sync(&mut self.outbox);
+        self.awaited += 1;
+    }
+
+    /// Bytes that are queued.
+    pub fn queued(&self) -> usize {
+        self.outbox.len()
+    }
+
     /// Queues more of a portal.
     pub fn queue_more(&mut self, portal: &str, rows_max: i32) {
         client::execute(&mut self.outbox, portal, rows_max);
@@ -403,9 +443,14 @@ impl Backend {
                     }
                 }
                 b'T' if passes_on => taker.describe(&self.inbox[range.start - HEADER_BYTES..range.end]),
+                b'2' if passes_on => taker.begin(),
                 b'C' => {
-                    let tag = tag_of(body);
-                    ended = Ended::Complete(tag.ok_or_else(|| self.garbled())?);
+                    let Some(tag) = tag_of(body) else { return Err(self.garbled()) };
+                    if passes_on {
+                        taker.complete(&self.inbox[range.start - HEADER_BYTES..range.end], &tag);
+                    }
+                    self.statements.completed();
+                    ended = Ended::Complete(tag);
                 }
                 b's' => ended = Ended::Suspended,
                 b'E' => {

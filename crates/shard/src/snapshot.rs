@@ -4,6 +4,9 @@
 //! lock each shard ──▶ BEGIN and export a snapshot on each ──▶ unlock each ──▶ readers import the snapshot of their shard
 //! ```
 //!
+//! Who reads while other statements run fixes what he sees before they do, and where each shard may be as of a moment of its own nothing
+//! is locked: a snapshot of each is exported, or, where one reader is all there is, his own connection has taken it.
+//!
 //! What a shard prepares holds the same lock, shared, from before it is prepared until it is committed there (`two_phase`). So while all
 //! shards are locked no transaction is committed on some of them and only prepared on others, whichever process has
 //! sent it. Whoever waits too long for a lock lets go of all of them and begins again.
@@ -15,7 +18,9 @@ use std::time::Duration;
 
 use ashlar_base::scope::{self, Name};
 use ashlar_base::{Error, ErrorCode, Result, clock};
+use parking_lot::Mutex;
 use postgres_protocol::escape::escape_literal;
+use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
 
 use crate::backend::{Nothing, Settings};
@@ -41,15 +46,46 @@ const LOCKED: &str = "55P03";
 
 static TAKE: Name = Name::new("snapshots of shards");
 
-/// Snapshots that are there to be imported, until this is dropped.
+/// Snapshots that are there to be read, until this is dropped.
 pub struct Snapshots {
-    /// By server: the name of the snapshot, and the connection that keeps it.
-    kept: BTreeMap<String, (String, Held)>,
+    /// By server, as it was asked for.
+    kept: BTreeMap<String, Kept>,
+    /// Where their connections are at home.
+    runtime: Option<Handle>,
 }
 
 impl fmt::Debug for Snapshots {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.kept.keys()).finish()
+    }
+}
+
+/// The snapshot of a server.
+struct Kept {
+    /// Its name there.
+    name: String,
+    /// The member of the server's group that has it.
+    member: String,
+    /// Whether it has one reader, who has the connection that keeps it.
+    is_sole: bool,
+    held: Mutex<Held>,
+}
+
+impl Kept {
+    fn new(name: String, is_sole: bool, mut held: Held) -> Self {
+        let member = held.lease().server().name.clone();
+        Self { name, member, is_sole, held: Mutex::new(held) }
+    }
+
+    /// Queues what makes the transaction of a connection one that sees it.
+    fn begin(&self, lease: &mut Lease) {
+        lease.queue_query(BEGIN);
+        lease.queue_query(&self.import());
+    }
+
+    /// The first statement of such a transaction.
+    fn import(&self) -> String {
+        format!("SET TRANSACTION SNAPSHOT {}", escape_literal(&self.name))
     }
 }
 
@@ -79,8 +115,13 @@ impl Drop for Held {
 
 impl Drop for Snapshots {
     fn drop(&mut self) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        for (_, mut held) in std::mem::take(&mut self.kept).into_values() {
+        let Some(runtime) = &self.runtime else { return };
+        for kept in std::mem::take(&mut self.kept).into_values() {
+            let mut held = kept.held.into_inner();
+            // The one reader has it.
+            if held.lease.is_none() {
+                continue;
+            }
             // Committed, so that settings stay as they were made; where that fails the connection is closed.
             drop(runtime.spawn(scope::task(&TAKE, async move {
                 held.is_clean = in_time(held.lease().run("COMMIT")).await.is_ok_and(|tag| tag == "COMMIT");
@@ -144,27 +185,65 @@ impl Snapshots {
             }
             let names = in_time(export(&mut all)).await?;
             in_time(unlock(&mut all)).await?;
-            let kept = names.into_iter().zip(all).map(|(name, (server, held))| (server, (name, held)));
-            Ok(Self { kept: kept.collect() })
+            Ok(Self::of(names, all.into_iter().map(|(server, held)| (server, false, held))))
         })
         .await
     }
 
-    /// Begins a transaction on a connection that sees what its server had at that moment. Sent with what is queued next.
+    /// Takes a snapshot of each of these servers, as of a moment of its own: with each, whether it has one reader only. `from_replicas`:
+    /// of a replica of each that has one.
     ///
     /// # Errors
-    /// XX000 for a server of which none was taken.
-    pub fn begin(&self, lease: &mut Lease) -> Result<()> {
-        let server = &lease.server().name;
-        let Some((name, _)) = self.kept.get(server) else {
-            return Err(Error::internal(format!("no snapshot was taken of shard \"{server}\"")));
-        };
-        let import = format!("SET TRANSACTION SNAPSHOT {}", escape_literal(name));
-        lease.queue_query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-        lease.queue_query(&import);
+    /// What a server says, or that it cannot be reached.
+    async fn each(
+        fleet: &Fleet,
+        pool: &Arc<Pool>,
+        role: &str,
+        servers: &BTreeMap<Arc<str>, bool>,
+        from_replicas: bool,
+    ) -> Result<Self> {
+        scope::scope(&TAKE, async {
+            let settings = Settings::default();
+            let mut all: Vec<(String, Held)> = Vec::with_capacity(servers.len());
+            for server in servers.keys() {
+                let lease = match from_replicas {
+                    true => fleet.lend_for_reading((pool, None), server, role, &settings).await?,
+                    false => fleet.lend((pool, None), server, role, &settings).await?,
+                };
+                all.push((server.to_string(), Held { lease: Some(lease), is_clean: true, locks: false }));
+            }
+            let names = export(&mut all).await?;
+            let all = all.into_iter().zip(servers.values());
+            Ok(Self::of(names, all.map(|((server, held), is_sole)| (server, *is_sole, held))))
+        })
+        .await
+    }
+
+    fn of(names: Vec<String>, all: impl Iterator<Item = (String, bool, Held)>) -> Self {
+        let kept = names.into_iter().zip(all);
+        let kept = kept.map(|(name, (server, is_sole, held))| (server, Kept::new(name, is_sole, held)));
+        Self { kept: kept.collect(), runtime: Handle::try_current().ok() }
+    }
+
+    fn kept(&self, server: &str) -> Result<&Kept> {
+        self.kept.get(server).ok_or_else(|| {
+            Error::unsupported(format!("reading shard \"{server}\", of which no snapshot was taken, is not supported"))
+                .with_hint("It had no table then: begin another transaction.")
+        })
+    }
+
+    /// Begins a transaction on a connection to a server that sees what that had at the moment. Sent with what is queued next.
+    ///
+    /// # Errors
+    /// 0A000 for a server of which none was taken.
+    pub fn begin(&self, server: &str, lease: &mut Lease) -> Result<()> {
+        self.kept(server)?.begin(lease);
         Ok(())
     }
 }
+
+/// A transaction that sees one snapshot.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// 55P03
 fn in_doubt() -> Error {
@@ -190,7 +269,7 @@ async fn export(all: &mut [(String, Held)]) -> Result<Vec<String>> {
     for (_, held) in all.iter_mut() {
         held.is_clean = false;
         let lease = held.lease();
-        lease.queue_query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+        lease.queue_query(BEGIN);
         lease.queue_scan("SELECT pg_catalog.pg_export_snapshot()");
         lease.flush().await?;
     }
@@ -217,33 +296,111 @@ async fn unlock(all: &mut [(String, Held)]) -> Result<()> {
     Ok(())
 }
 
-/// The moment that a statement sees: taken when the first of its streams asks, and the same for all of them.
+/// The moment that a statement sees, the same for all of its streams; or all statements of a transaction.
 pub struct Moment {
     fleet: Arc<Fleet>,
     role: Arc<str>,
-    servers: Vec<Arc<str>>,
+    of: Of,
     taken: OnceCell<Snapshots>,
+}
+
+/// Of what a moment is one.
+#[derive(Debug)]
+enum Of {
+    /// Of these servers together: taken when somebody asks first.
+    All {
+        servers: Vec<Arc<str>>,
+        /// Whether the connections of the reader's transaction see it too.
+        has_own: bool,
+    },
+    /// Of each server by itself: taken of those that a statement reads, when that is known.
+    Each { from_replicas: bool },
 }
 
 impl fmt::Debug for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Moment").field("servers", &self.servers).field("taken", &self.taken).finish()
+        f.debug_struct("Moment").field("of", &self.of).field("taken", &self.taken).finish()
     }
 }
 
 impl Moment {
-    /// One moment on these servers, for statements of the query pool.
+    /// One moment on these servers, for a statement.
     pub fn new(fleet: Arc<Fleet>, role: Arc<str>, servers: Vec<Arc<str>>) -> Self {
-        Self { fleet, role, servers, taken: OnceCell::new() }
+        Self { fleet, role, of: Of::All { servers, has_own: false }, taken: OnceCell::new() }
     }
 
-    /// Its snapshots.
+    /// The same for a transaction, whose own connections see it: they are begun with [`Self::import`].
+    pub fn of_transaction(fleet: Arc<Fleet>, role: Arc<str>, servers: Vec<Arc<str>>) -> Self {
+        Self { fleet, role, of: Of::All { servers, has_own: true }, taken: OnceCell::new() }
+    }
+
+    /// A moment of each server that a statement reads, for one that goes on while others run: see [`Self::fix`]. `from_replicas`: whether
+    /// replicas may be read.
+    pub fn of_each(fleet: Arc<Fleet>, role: Arc<str>, from_replicas: bool) -> Self {
+        Self { fleet, role, of: Of::Each { from_replicas }, taken: OnceCell::new() }
+    }
+
+    /// Whether what a transaction has on its own connections goes together with it: these see it too, or each server may be as of a moment
+    /// of its own.
+    pub fn has_own(&self) -> bool {
+        match &self.of {
+            Of::All { has_own, .. } => *has_own,
+            Of::Each { .. } => true,
+        }
+    }
+
+    /// Takes it, where that has not been done. On the query pool, whose connections keep it.
     ///
     /// # Errors
     /// As [`Snapshots::take`].
-    pub async fn snapshots(&self) -> Result<&Snapshots> {
+    pub async fn take(self: Arc<Self>) -> Result<()> {
+        self.snapshots().await.map(|_| ())
+    }
+
+    /// The member that a connection of the transaction's own to a server has to be to, and what comes right behind its BEGIN, of REPEATABLE
+    /// READ, so that it sees the moment, which was taken before.
+    ///
+    /// # Errors
+    /// 0A000 for a server that it is not of.
+    pub fn import(&self, server: &str) -> Result<(&str, String)> {
+        let taken = self.taken.get().ok_or_else(|| Error::internal("nobody has taken the snapshots of shards"))?;
+        let kept = taken.kept(server)?;
+        Ok((&kept.member, kept.import()))
+    }
+
+    /// Fixes what a statement sees of these servers, before its first row is asked for: with each, whether one stream reads it, once.
+    ///
+    /// # Errors
+    /// As [`Snapshots::take`].
+    pub async fn fix(&self, servers: &BTreeMap<Arc<str>, bool>) -> Result<()> {
+        let Of::Each { from_replicas } = self.of else { return self.snapshots().await.map(|_| ()) };
+        let take = || Snapshots::each(&self.fleet, self.fleet.pool_of_queries(), &self.role, servers, from_replicas);
+        self.taken.get_or_try_init(take).await.map(|_| ())
+    }
+
+    /// Lends a connection in a transaction that sees what a server had at the moment.
+    ///
+    /// # Errors
+    /// As [`Snapshots::take`] and [`Fleet::lend`]; 0A000 for a server that it is not of.
+    pub async fn lend(&self, server: &str) -> Result<Lease> {
+        let kept = self.snapshots().await?.kept(server)?;
+        if kept.is_sole {
+            let lease = kept.held.lock().lease.take();
+            return lease
+                .ok_or_else(|| Error::internal(format!("shard \"{server}\" is read once more than was known")));
+        }
+        let from = (self.fleet.pool_of_queries(), None);
+        let mut lease = self.fleet.lend(from, &kept.member, &self.role, &Settings::default()).await?;
+        kept.begin(&mut lease);
+        Ok(lease)
+    }
+
+    async fn snapshots(&self) -> Result<&Snapshots> {
+        let Of::All { servers, .. } = &self.of else {
+            return self.taken.get().ok_or_else(|| Error::internal("nobody has fixed what is seen of shards"));
+        };
         let take = || async {
-            let servers: Vec<&str> = self.servers.iter().map(|server| &**server).collect();
+            let servers: Vec<&str> = servers.iter().map(|server| &**server).collect();
             Snapshots::take(&self.fleet, self.fleet.pool_of_queries(), &self.role, &servers).await
         };
         self.taken.get_or_try_init(take).await

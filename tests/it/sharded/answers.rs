@@ -293,3 +293,36 @@ fn one_shard_explains_what_it_answers_by_running_it() {
     done(&mut client, "ROLLBACK");
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn explain_of_execute_shows_the_shard_that_execute_asks() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    let keys = fleet.keys("t");
+    done(&mut client, "PREPARE insert_one (bigint, text) AS INSERT INTO t VALUES ($1, $2)");
+    done(&mut client, "PREPARE find (bigint, text) AS SELECT v FROM t WHERE k = $1 AND v <> $2");
+    done(&mut client, "PREPARE every AS SELECT count(*) FROM t");
+    let explained = |client: &mut pg::Connection, sql: &str| -> Vec<String> {
+        let lines: Vec<String> = rows(client, sql).into_iter().flatten().flatten().collect();
+        assert!(lines[0].starts_with("Route: "), "{sql}: {lines:?}");
+        // What each server is sent.
+        let sent = lines.iter().filter_map(|line| line.strip_prefix("  ")?.split_once(" ("));
+        sent.map(|(server, _)| server.to_owned()).collect()
+    };
+    for (shard, key) in keys.iter().enumerate() {
+        let server = format!("s{shard}");
+        for explain in ["EXPLAIN", "EXPLAIN (ROUTE)"] {
+            let sent = explained(&mut client, &format!("{explain} EXECUTE insert_one ({key}, 'a')"));
+            assert_eq!(sent, [server.as_str()], "{explain}, {key}");
+            let sent = explained(&mut client, &format!("{explain} EXECUTE find (1 + {key} - 1, 'b')"));
+            assert_eq!(sent, [server.as_str()], "{explain}, {key}");
+        }
+        assert_eq!(fleet.shard(shard).value("SELECT count(*) FROM t").unwrap(), "0");
+        done(&mut client, &format!("EXECUTE insert_one ({key}, 'a')"));
+        assert_eq!(fleet.shard(shard).value("SELECT count(*) FROM t").unwrap(), "1");
+        assert_eq!(client.value(&format!("EXECUTE find ({key}, 'b')")).unwrap(), "a");
+    }
+    assert_eq!(explained(&mut client, "EXPLAIN EXECUTE every"), ["s0", "s1"]);
+    fleet.ashlar.check_log();
+}

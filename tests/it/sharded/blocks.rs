@@ -3,12 +3,12 @@
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
-use super::twins::{Protocol, Verdict, ask, judge};
+use super::twins::{Protocol, Twins};
 use super::*;
 
-const TABLES: &[(&str, &str)] = &[
-    ("t", "k bigint PRIMARY KEY, g int, v text, n numeric(12,3)"),
-    ("l", "k bigint, i int, w text, PRIMARY KEY (k, i)"),
+const TABLES: &[(&str, &str, Option<&str>)] = &[
+    ("t", "k bigint PRIMARY KEY, g int, v text, n numeric(12,3)", Some("k")),
+    ("l", "k bigint, i int, w text, PRIMARY KEY (k, i)", Some("k")),
 ];
 
 /// Blocks, each of which begins with the rows that the ones before have left.
@@ -158,39 +158,9 @@ fn inserts() -> Vec<String> {
 }
 
 fn blocks_agree(shards: usize, protocol: Protocol) {
-    let mut fleet = Fleet::start(shards);
-    fleet.ashlar.expect_log(&["a plan was refused"]);
-    let oracle = Postgres::start().unwrap();
-    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
-    let mut client = fleet.client();
-    for (name, columns) in TABLES {
-        done(&mut alone, &format!("CREATE TABLE {name} ({columns})"));
-        done(&mut client, &format!("CREATE TABLE {name} ({columns}) {}", fleet.by("k")));
-    }
-    for sql in inserts() {
-        done(&mut alone, &sql);
-        done(&mut client, &sql);
-    }
-    let mut wrong: Vec<String> = Vec::new();
-    for block in BLOCKS {
-        for (at, sql) in block.iter().enumerate() {
-            let (expected, found) = (ask(&mut alone, sql, protocol), ask(&mut client, sql, protocol));
-            let before = block[..at].join("; ");
-            match judge(sql, &expected, &found) {
-                Verdict::Same => {}
-                Verdict::Refused => wrong.push(format!("refused: {:?}\n{sql}\nafter {before}", found.error)),
-                Verdict::Different(how) => wrong.push(format!("{how}\n{sql}\nafter {before}")),
-            }
-            if found.in_block != expected.in_block {
-                wrong.push(format!("one of both is in a block\n{sql}\nafter {before}"));
-            }
-        }
-        for client in [&mut alone, &mut client] {
-            ask(client, "ROLLBACK", Protocol::Simple);
-        }
-    }
-    crate::slt::report(&wrong);
-    fleet.ashlar.check_log();
+    let mut twins = Twins::start(shards, TABLES);
+    inserts().iter().for_each(|sql| twins.done(sql));
+    twins.agree(BLOCKS, protocol);
 }
 
 #[test]
@@ -286,6 +256,38 @@ fn a_block_that_waits_for_a_shard_holds_no_turn() {
     assert_eq!(both, "1");
     assert_eq!(client.value("SELECT count(*) FROM t LEFT JOIN l ON l.v = t.v").unwrap(), "1");
     done(&mut client, "COMMIT");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn scans_that_wait_for_a_shard_hold_no_turn() {
+    let fleet = Fleet::with(2, "[query]\nqueries_max = 1\nquery_wait_max_ms = 10000");
+    let (mut client, mut other) = (fleet.client(), fleet.client());
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut client, "INSERT INTO t SELECT i, 'v' FROM generate_series(1, 50) AS s(i)");
+    done(&mut other, "CREATE TABLE g (k bigint PRIMARY KEY)");
+    done(&mut other, "INSERT INTO g VALUES (1), (2), (3)");
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    for sql in [
+        // One scan after the other, several at once, and one beneath an operator that keeps all rows.
+        "SELECT count(*) FROM t a JOIN t b ON b.k + 0 = a.k + 0",
+        "SELECT count(*) FROM (SELECT v FROM t UNION ALL SELECT v FROM t LIMIT 50) AS u",
+        "SELECT sum(k) + count(DISTINCT v) - 1226 FROM t",
+    ] {
+        done(&mut other, "BEGIN");
+        // Locked on both shards, by who needs a turn for what comes next.
+        done(&mut other, "TRUNCATE t");
+        let reading = std::thread::spawn(move || {
+            let count = client.value(sql).unwrap();
+            (client, count)
+        });
+        assert!(wait_for(PATIENCE, || (0..2).any(|shard| fleet.shard(shard).value(waiting).unwrap() != "0")), "{sql}");
+        assert_eq!(other.value("SELECT count(*) FROM g a JOIN g b ON b.k > a.k").unwrap(), "3", "{sql}");
+        done(&mut other, "ROLLBACK");
+        let count;
+        (client, count) = reading.join().unwrap();
+        assert_eq!(count, "50", "{sql}");
+    }
     fleet.ashlar.check_log();
 }
 

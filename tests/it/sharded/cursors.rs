@@ -1,5 +1,7 @@
 //! Cursors over rows of shards: one shard's, as drivers declare them, and several shards' beside what changes tables meanwhile.
 
+use ashlar_tests::process::{PATIENCE, wait_for};
+
 use super::*;
 
 /// A fleet of two and one PostgreSQL, with the same table in both: key 1 has many rows, which are on one shard.
@@ -75,6 +77,63 @@ fn a_cursor_reads_times_in_the_zone_of_its_session() {
         found.push(days);
     }
     assert_eq!(found[1], found[0]);
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_cursor_shows_what_was_there_when_it_was_declared_though_it_begins_to_read_later() {
+    // Each cursor has some of the connections.
+    let fleet = Fleet::with(2, "connections_per_server_max = 1000");
+    let (mut client, mut other) = (fleet.client(), fleet.client());
+    for table in ["t", "l"] {
+        done(&mut client, &format!("CREATE TABLE {table} (k bigint PRIMARY KEY, v bigint) {}", fleet.by("k")));
+        done(&mut client, &format!("INSERT INTO {table} SELECT i, i FROM generate_series(1, 20) AS s(i)"));
+    }
+    for reads in ["each", "snapshot"] {
+        done(&mut client, &format!("SET sharded_reads = '{reads}'"));
+        done(&mut other, "TRUNCATE t");
+        done(&mut other, "INSERT INTO t SELECT i, i FROM generate_series(1, 20) AS s(i)");
+        // Who reads that table first waits for it, and for whatever it reads then it has not begun.
+        let mut lockers = [fleet.shard(0), fleet.shard(1)];
+        for locker in &mut lockers {
+            done(locker, "BEGIN");
+            done(locker, "LOCK TABLE l");
+        }
+        done(&mut client, "BEGIN");
+        let cursors = [
+            ("c", "SELECT sum(v) FROM t WHERE v > (SELECT count(*) FROM l WHERE v > 15)", "195"),
+            ("d", "SELECT count(*), sum(t.v) FROM l JOIN t ON t.v = l.v", "20,210"),
+            ("e", "SELECT count(*) FROM t a JOIN l ON l.k = a.k JOIN t b ON b.v = a.v", "20"),
+            (
+                "f",
+                "SELECT a.v, (SELECT b.v FROM t b WHERE b.v > a.v ORDER BY b.v LIMIT 1) FROM l a WHERE a.k = 7",
+                "7,8",
+            ),
+        ];
+        for (name, query, _) in cursors {
+            done(&mut client, &format!("DECLARE {name} CURSOR FOR {query}"));
+        }
+        done(&mut other, "UPDATE t SET v = v + 1000");
+        done(&mut other, "DELETE FROM t WHERE k % 3 = 0");
+        lockers.iter_mut().for_each(|locker| done(locker, "ROLLBACK"));
+        for (name, query, expected) in cursors {
+            let found = rows(&mut client, &format!("FETCH ALL FROM {name}"));
+            let found: Vec<String> = found.into_iter().flatten().flatten().collect();
+            assert_eq!(found.join(","), expected, "{reads}: {query}");
+        }
+        // Nor does it show what its own transaction writes behind it.
+        done(&mut client, "DECLARE g CURSOR FOR SELECT count(*) FROM t");
+        if reads == "each" {
+            done(&mut client, "DELETE FROM t");
+        }
+        assert_eq!(rows(&mut client, "FETCH ALL FROM g"), [[Some("14".to_owned())]]);
+        done(&mut client, "ROLLBACK");
+    }
+    // Nobody keeps a snapshot any more.
+    let kept = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
+    for shard in 0..2 {
+        assert!(wait_for(PATIENCE, || fleet.shard(shard).value(kept).unwrap() == "0"));
+    }
     fleet.ashlar.check_log();
 }
 

@@ -30,18 +30,7 @@ impl Member {
         let mut ashlar = start(&config);
         ashlar.expect_log(&["could not be committed yet on its shard"]);
         wire.aim(ashlar.pid());
-        let mut client = ashlar.connect();
-        for (number, relay) in relays.iter().enumerate() {
-            let (host, port) = (relay.address().ip(), relay.address().port());
-            done(
-                &mut client,
-                &format!(
-                    "CREATE SERVER s{number} FOREIGN DATA WRAPPER postgres \
-                     OPTIONS (host '{host}', port '{port}', dbname 'postgres')"
-                ),
-            );
-            done(&mut client, &format!("CREATE USER MAPPING FOR PUBLIC SERVER s{number} OPTIONS (user 'postgres')"));
-        }
+        declare(&mut ashlar.connect(), relays.iter().map(Relay::address));
         Member { ashlar, wire, relays, _data: data, config }
     }
 
@@ -55,11 +44,7 @@ impl Member {
 
     /// The end of CREATE TABLE for a table with this key.
     pub(super) fn by(&self, key: &str) -> String {
-        let names: Vec<String> = (0..self.relays.len()).map(|number| format!("s{number}")).collect();
-        format!(
-            "PARTITION BY HASH ({key}) USING sharded WITH (servers = '{}', algorithm = 'hash_mod')",
-            names.join(",")
-        )
+        sharded_by(self.relays.len(), key)
     }
 
     /// Makes a table known to this one that another one has made: as if it were made, beside the one that is there.
@@ -79,10 +64,14 @@ pub(super) fn direct(shard: &Postgres) -> pg::Connection {
     pg::Connection::connect(shard.address()).unwrap()
 }
 
+/// What all shards count together.
+pub(super) fn total(shards: &[Postgres], count: &str) -> usize {
+    shards.iter().map(|shard| direct(shard).value(count).unwrap().parse::<usize>().unwrap()).sum()
+}
+
 /// What is prepared on all shards and not finished.
 pub(super) fn prepared(shards: &[Postgres]) -> usize {
-    let count = |shard: &Postgres| direct(shard).value("SELECT count(*) FROM pg_prepared_xacts").unwrap();
-    shards.iter().map(|shard| count(shard).parse::<usize>().unwrap()).sum()
+    total(shards, "SELECT count(*) FROM pg_prepared_xacts")
 }
 
 /// Waits until nothing is.
@@ -92,4 +81,13 @@ pub(super) fn wait_until_finished(shards: &[Postgres]) {
         let left: Vec<_> = shards.iter().map(|shard| rows(&mut direct(shard), list)).collect();
         panic!("still prepared: {left:?}");
     }
+}
+
+/// Waits until nobody is in a transaction on a shard, and nothing is prepared: all that was under way has come to its end.
+pub(super) fn wait_until_over(shards: &[Postgres]) {
+    let open = "SELECT count(*) FROM pg_stat_activity \
+                WHERE backend_type = 'client backend' AND xact_start IS NOT NULL AND pid <> pg_backend_pid()";
+    // In this order: what is open may still be prepared.
+    assert!(wait_for(PATIENCE, || total(shards, open) == 0), "a transaction stays open");
+    wait_until_finished(shards);
 }

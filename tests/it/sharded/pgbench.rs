@@ -1,9 +1,5 @@
 //! pgbench as it comes: it makes its tables, fills them, and its transactions leave the books balanced.
 
-use std::process::Command;
-
-use ashlar_tests::process::find_program;
-
 use super::*;
 
 /// Runs pgbench against Ashlar: what it says.
@@ -15,10 +11,7 @@ fn pgbench(fleet: &Fleet, settings: &str, arguments: &[&str]) -> String {
     }
     command.env("PGOPTIONS", settings).env("PGUSER", "ashlar").env("LC_ALL", "C.UTF-8");
     command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]).args(arguments).arg("postgres");
-    let output = command.output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "pgbench {arguments:?}\n{said}");
-    said
+    said(&mut command)
 }
 
 /// What every transaction of TPC-B adds to one of each adds up to the same, and history knows each.

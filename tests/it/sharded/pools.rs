@@ -1,9 +1,8 @@
 //! Pools of connections: what is told of them, and sessions that keep the connections that they have had.
 
-use std::process::Command;
 use std::thread;
 
-use ashlar_tests::process::{PATIENCE, find_program, wait_for};
+use ashlar_tests::process::{PATIENCE, wait_for};
 
 use super::*;
 
@@ -122,10 +121,7 @@ fn a_session_keeps_what_a_shard_has_for_it() {
     assert_eq!(insert(&mut a, 8), "1 -");
     assert_eq!(told(&mut plain, "made"), made);
     // A client of another make.
-    let address = fleet.ashlar.pg();
-    let mut psql = Command::new(find_program(&["psql"]).unwrap());
-    psql.env("PGUSER", "ashlar").env("LC_ALL", "C.UTF-8").args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"]);
-    psql.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-d", "postgres"]);
+    let mut psql = psql(&fleet.ashlar);
     for key in 20..23 {
         psql.args(["-c", &format!("INSERT INTO t VALUES ({key}) RETURNING v")]);
     }

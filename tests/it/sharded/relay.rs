@@ -18,6 +18,10 @@ pub(super) enum Act {
     Cut,
     /// Nothing goes through until [`Wire::release`].
     Hold,
+    /// The shard's end is cut, and Ashlar's stays open until [`Wire::release`]: nobody is there any more to answer it.
+    CutShard,
+    /// Ashlar's end is cut, and the shard's stays open until [`Wire::release`]: it waits for somebody who has gone.
+    CutAshlar,
 }
 
 /// When it happens.
@@ -25,6 +29,8 @@ pub(super) enum Act {
 pub(super) enum When {
     /// Before the shard has seen the message.
     Before,
+    /// When the shard is at it: it has the message, nothing that Ashlar sends follows, and it happens at [`Wire::release`].
+    Meanwhile,
     /// When the shard has done it all, and Ashlar has not heard of it.
     After,
 }
@@ -169,12 +175,12 @@ impl Wire {
             let kill = format!("kill -9 {}", state.victim);
             assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
         }
-        if act == Act::Hold {
+        if matches!(act, Act::Hold | Act::CutShard | Act::CutAshlar) {
             state.is_held = true;
             self.changed.notify_all();
             let held = self.changed.wait_timeout_while(state, PATIENCE, |state| state.is_held).unwrap();
             assert!(!held.1.timed_out(), "held for too long");
-            return true;
+            return act == Act::Hold;
         }
         self.changed.notify_all();
         false
@@ -223,63 +229,105 @@ impl Drop for Relay {
     }
 }
 
-/// One connection: both of its ends close together.
+/// One connection.
+struct Line<'a> {
+    wire: &'a Wire,
+    client: &'a TcpStream,
+    server: &'a TcpStream,
+    /// What is to happen when the answer is complete.
+    answer: Mutex<Option<Act>>,
+    /// One end has been cut, of which the other one is not to hear yet.
+    is_half_open: AtomicBool,
+}
+
 fn connect(wire: &Wire, client: &TcpStream, server: &TcpStream) {
-    // What is to happen when the answer is complete.
-    let answer: Mutex<Option<Act>> = Mutex::new(None);
-    let ends = || {
-        let _ = client.shutdown(Shutdown::Both);
-        let _ = server.shutdown(Shutdown::Both);
-    };
+    let line = Line { wire, client, server, answer: Mutex::new(None), is_half_open: AtomicBool::new(false) };
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            forth(wire, client, server, &answer);
-            ends();
+            line.forth();
+            line.end();
         });
-        back(wire, client, server, &answer);
-        ends();
+        line.back();
+        line.end();
     });
     // An answer that never came.
-    if let Some(act) = answer.into_inner().unwrap() {
+    let unanswered = line.answer.lock().unwrap().take();
+    if let Some(act) = unanswered {
         wire.happen(act);
     }
 }
 
-fn forth(wire: &Wire, mut client: &TcpStream, mut server: &TcpStream, answer: &Mutex<Option<Act>>) -> Option<()> {
-    // The first packet has no kind.
-    let mut head = [0; 4];
-    client.read_exact(&mut head).ok()?;
-    let mut first = vec![0; (u32::from_be_bytes(head) as usize).checked_sub(4)?];
-    client.read_exact(&mut first).ok()?;
-    let is_cancel = first.starts_with(&CANCEL.to_be_bytes());
-    if is_cancel {
-        wire.pass_cancel();
-    }
-    server.write_all(&[&head[..], &first].concat()).ok()?;
-    if is_cancel {
-        // The shard closes when it is done.
-        let _ = client.read(&mut [0]);
-        return None;
-    }
-    loop {
-        let message = message(client)?;
-        match wire.look(message[0], &message[5..]) {
-            Some((When::Before, act)) if !wire.happen(act) => return None,
-            Some((When::Before, _)) | None => {}
-            Some((When::After, act)) => *answer.lock().unwrap() = Some(act),
+impl Line<'_> {
+    /// Closes both ends together.
+    fn end(&self) {
+        if !self.is_half_open.load(Ordering::SeqCst) {
+            let _ = self.client.shutdown(Shutdown::Both);
+            let _ = self.server.shutdown(Shutdown::Both);
         }
-        server.write_all(&message).ok()?;
     }
-}
 
-fn back(wire: &Wire, mut client: &TcpStream, server: &TcpStream, answer: &Mutex<Option<Act>>) -> Option<()> {
-    loop {
-        let message = message(server)?;
-        let act = if message[0] == b'Z' { answer.lock().unwrap().take() } else { None };
-        if act.is_some_and(|act| !wire.happen(act)) {
+    /// Whether the connection lives on.
+    fn happen(&self, act: Act) -> bool {
+        let cut = match act {
+            Act::CutShard => Some(self.server),
+            Act::CutAshlar => Some(self.client),
+            Act::Kill | Act::Cut | Act::Hold => None,
+        };
+        if let Some(cut) = cut {
+            // Before it is cut: whoever reads there closes the other end too.
+            self.is_half_open.store(true, Ordering::SeqCst);
+            let _ = cut.shutdown(Shutdown::Both);
+        }
+        let lives_on = self.wire.happen(act);
+        self.is_half_open.store(false, Ordering::SeqCst);
+        lives_on
+    }
+
+    fn forth(&self) -> Option<()> {
+        let (mut client, mut server) = (self.client, self.server);
+        // The first packet has no kind.
+        let mut head = [0; 4];
+        client.read_exact(&mut head).ok()?;
+        let mut first = vec![0; (u32::from_be_bytes(head) as usize).checked_sub(4)?];
+        client.read_exact(&mut first).ok()?;
+        let is_cancel = first.starts_with(&CANCEL.to_be_bytes());
+        if is_cancel {
+            self.wire.pass_cancel();
+        }
+        server.write_all(&[&head[..], &first].concat()).ok()?;
+        if is_cancel {
+            // The shard closes when it is done.
+            let _ = client.read(&mut [0]);
             return None;
         }
-        client.write_all(&message).ok()?;
+        loop {
+            let message = message(client)?;
+            let found = self.wire.look(message[0], &message[5..]);
+            match found {
+                Some((When::Before, act)) if !self.happen(act) => return None,
+                Some((When::Before | When::Meanwhile, _)) | None => {}
+                Some((When::After, act)) => *self.answer.lock().unwrap() = Some(act),
+            }
+            server.write_all(&message).ok()?;
+            if let Some((When::Meanwhile, act)) = found {
+                self.wire.happen(Act::Hold);
+                if !self.happen(act) {
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn back(&self) -> Option<()> {
+        let mut client = self.client;
+        loop {
+            let message = message(self.server)?;
+            let act = if message[0] == b'Z' { self.answer.lock().unwrap().take() } else { None };
+            if act.is_some_and(|act| !self.happen(act)) {
+                return None;
+            }
+            client.write_all(&message).ok()?;
+        }
     }
 }
 

@@ -93,6 +93,17 @@ fn replicas_are_read_outside_of_transactions_that_write() {
         assert_eq!(client.value("SELECT count(DISTINCT v || k) FROM t").unwrap(), "2");
         has_run(&mut group.standby(), "FROM public.t")
     }));
+    // Cursors too, whose snapshot is one of the replica's, also where it is read twice.
+    for query in ["SELECT count(*) FROM t", "SELECT count(*) FROM t a JOIN t b ON b.v = a.v || ''"] {
+        assert!(wait_for(PATIENCE, || {
+            done(&mut client, "BEGIN READ ONLY");
+            done(&mut client, &format!("DECLARE c CURSOR FOR {query}"));
+            assert_eq!(client.value("FETCH ALL FROM c").unwrap(), "2", "{query}");
+            let is_there = has_run(&mut group.standby(), "pg_export_snapshot") || !query.contains("JOIN");
+            done(&mut client, "COMMIT");
+            is_there
+        }));
+    }
     // One that is held back is not read any more: not for longer than it may be behind.
     done(&mut group.standby(), "SELECT pg_wal_replay_pause()");
     done(&mut client, &format!("UPDATE t SET v = 'new' WHERE k = {key}"));

@@ -1,9 +1,5 @@
 //! sysbench as it comes, on shards: its tables, its bulk loads, its prepared statements and transactions.
 
-use std::process::Command;
-
-use ashlar_tests::process::find_program;
-
 use super::*;
 
 /// Rows of each table.
@@ -17,10 +13,7 @@ fn sysbench(fleet: &Fleet, arguments: &[&str]) -> String {
     command.args(["--db-driver=pgsql", "--pgsql-user=ashlar", "--pgsql-db=postgres", "--tables=2", "--auto-inc=off"]);
     command.args([format!("--pgsql-host={}", address.ip()), format!("--pgsql-port={}", address.port())]);
     command.arg(format!("--table-size={ROWS}")).args(arguments);
-    let output = command.output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "sysbench {arguments:?}\n{said}");
-    said
+    said(&mut command)
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
+use super::members::prepared;
 use super::*;
 
 fn table(fleet: &Fleet) -> pg::Connection {
@@ -169,11 +170,6 @@ fn settings_of_a_session_are_those_of_its_shard() {
     assert_eq!(other.value("SELECT sum(made) <= 2 FROM ashlar.pools").unwrap(), "t");
 }
 
-/// What is prepared on a shard and not finished.
-fn prepared(fleet: &Fleet, shard: usize) -> String {
-    fleet.shard(shard).value("SELECT count(*) FROM pg_prepared_xacts").unwrap()
-}
-
 #[test]
 fn shards_commit_as_one() {
     let fleet = Fleet::start(2);
@@ -209,8 +205,6 @@ fn shards_commit_as_one() {
     let error = refused(&mut client, "UPDATE t SET v = 'taken'");
     assert!(error.contains("23505") && error.contains("shard s1"), "{error}");
     assert_eq!(fleet.shard(0).value("SELECT v FROM t").unwrap(), "a");
-    for shard in 0..2 {
-        assert_eq!(prepared(&fleet, shard), "0");
-    }
+    assert_eq!(prepared(&fleet.shards), 0);
     fleet.ashlar.check_log();
 }

@@ -1,6 +1,8 @@
-//! One statement on two servers: what each of them answers, and whether that is the same answer.
+//! The same statements on a fleet and on one PostgreSQL: what each of them answers, and whether that is the same answer.
 
-use ashlar_tests::pg;
+use ashlar_tests::{Postgres, pg};
+
+use super::{Fleet, done};
 
 const NUMERIC: u32 = 1700;
 const FLOAT4: u32 = 700;
@@ -46,6 +48,97 @@ pub(super) enum Verdict {
     Refused,
     /// How they differ.
     Different(String),
+}
+
+/// A fleet and one PostgreSQL with the same tables, and a client of each.
+pub(super) struct Twins {
+    pub(super) fleet: Fleet,
+    /// Of the fleet.
+    pub(super) client: pg::Connection,
+    /// Of the one.
+    pub(super) alone: pg::Connection,
+    _oracle: Postgres,
+}
+
+impl Twins {
+    /// So many shards, and tables: name, columns, and what they are sharded by; `None` is in memory.
+    pub(super) fn start(shards: usize, tables: &[(&str, &str, Option<&str>)]) -> Twins {
+        let mut fleet = Fleet::start(shards);
+        fleet.ashlar.expect_log(&["a plan was refused"]);
+        let oracle = Postgres::start().unwrap();
+        let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+        let mut client = fleet.client();
+        for (name, columns, key) in tables {
+            done(&mut alone, &format!("CREATE TABLE {name} ({columns})"));
+            let by = key.map_or_else(String::new, |key| fleet.by(key));
+            done(&mut client, &format!("CREATE TABLE {name} ({columns}) {by}"));
+        }
+        Twins { fleet, client, alone, _oracle: oracle }
+    }
+
+    /// A statement that both must carry out.
+    pub(super) fn done(&mut self, sql: &str) {
+        done(&mut self.alone, sql);
+        done(&mut self.client, sql);
+    }
+
+    /// A statement on both: how the answers differ.
+    pub(super) fn ask(&mut self, sql: &str, protocol: Protocol) -> Option<String> {
+        let (expected, found) = (ask(&mut self.alone, sql, protocol), ask(&mut self.client, sql, protocol));
+        let how = match judge(sql, &expected, &found) {
+            Verdict::Same if found.in_block != expected.in_block => "one of both is in a block".to_owned(),
+            Verdict::Same => return None,
+            Verdict::Refused => format!("refused: {:?}", found.error),
+            Verdict::Different(how) => how,
+        };
+        Some(format!("{how}\n{sql}"))
+    }
+
+    /// Blocks of statements, each of which begins with the rows that the ones before have left: every answer must be the same.
+    pub(super) fn agree(mut self, blocks: &[&[&str]], protocol: Protocol) {
+        let mut wrong: Vec<String> = Vec::new();
+        for block in blocks {
+            for (at, sql) in block.iter().enumerate() {
+                let before = || block[..at].join("; ");
+                wrong.extend(self.ask(sql, protocol).map(|how| format!("{how}\nafter {}", before())));
+            }
+            for client in [&mut self.alone, &mut self.client] {
+                ask(client, "ROLLBACK", Protocol::Simple);
+            }
+        }
+        crate::slt::report(&wrong);
+        self.fleet.ashlar.check_log();
+    }
+}
+
+/// Runs a statement with parameters in text form: the rows that come back and the command tag, or SQLSTATE and message.
+pub(super) fn bound(client: &mut pg::Connection, sql: &str, values: &[&str]) -> Result<(Vec<String>, String), String> {
+    let count = i16::try_from(values.len()).unwrap().to_be_bytes();
+    let mut given = Vec::new();
+    for value in values {
+        given.extend_from_slice(&i32::try_from(value.len()).unwrap().to_be_bytes());
+        given.extend_from_slice(value.as_bytes());
+    }
+    let mut bytes = pg::message(b'P', &[b"\0", sql.as_bytes(), b"\0", &[0, 0]]);
+    bytes.extend(pg::message(b'B', &[b"\0", b"\0", &[0, 0], &count, &given, &[0, 0]]));
+    bytes.extend(pg::message(b'D', &[b"P\0"]));
+    bytes.extend(pg::message(b'E', &[b"\0", &[0, 0, 0, 0]]));
+    bytes.extend(pg::message(b'S', &[]));
+    client.send(&bytes).unwrap();
+    let (mut rows, mut tag, mut error) = (Vec::new(), String::new(), None);
+    loop {
+        let message = client.read().unwrap_or_else(|error| panic!("{sql}\n{error:#}"));
+        match message.kind {
+            b'D' => rows.push(message.row().into_iter().flatten().collect::<Vec<String>>().join(" ")),
+            b'C' => tag = String::from_utf8_lossy(&message.body).trim_end_matches('\0').to_owned(),
+            b'E' => {
+                let fields = [b'C', b'M'].into_iter().filter_map(|field| message.field(field));
+                error.get_or_insert(fields.collect::<Vec<_>>().join(" "));
+            }
+            b'Z' => return error.map_or(Ok((rows, tag)), Err),
+            _ => {}
+        }
+    }
 }
 
 /// Sends a statement and reads all that is answered.

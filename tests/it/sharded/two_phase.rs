@@ -2,81 +2,14 @@
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
+use super::bank::{Bank, WORTH};
 use super::members::{Member, direct, prepared, wait_until_finished};
 use super::relay::{Act, When};
 use super::*;
 
-/// A row on each shard, and a client that moves something from the first to the others.
-struct Bank {
-    shards: Vec<Postgres>,
-    member: Member,
-    keys: Vec<i64>,
-}
-
-const WORTH: i64 = 1000;
-
-impl Bank {
-    fn open(count: usize) -> Bank {
-        let shards: Vec<Postgres> = (0..count).map(|_| Postgres::start().unwrap()).collect();
-        let member = Member::join(&shards);
-        let mut client = member.ashlar.connect();
-        done(&mut client, &format!("CREATE TABLE bank (k bigint PRIMARY KEY, v bigint) {}", member.by("k")));
-        let mut keys: Vec<Option<i64>> = vec![None; count];
-        for key in 0.. {
-            done(&mut client, &format!("INSERT INTO bank VALUES ({key}, {WORTH})"));
-            let is_there = |shard: &&Postgres| {
-                direct(shard).value(&format!("SELECT count(*) FROM bank WHERE k = {key}")).unwrap() == "1"
-            };
-            let holder = shards.iter().position(|shard| is_there(&shard)).expect("a shard has the row");
-            if keys[holder].is_some() {
-                done(&mut client, &format!("DELETE FROM bank WHERE k = {key}"));
-            }
-            keys[holder].get_or_insert(key);
-            if keys.iter().all(Option::is_some) {
-                break;
-            }
-        }
-        drop(client);
-        Bank { shards, member, keys: keys.into_iter().flatten().collect() }
-    }
-
-    /// What is on the shards themselves.
-    fn worth(&self) -> Vec<i64> {
-        let of = |shard: &Postgres| direct(shard).value("SELECT v FROM bank").unwrap().parse().unwrap();
-        self.shards.iter().map(of).collect()
-    }
-
-    /// Moves one from the first shard to each of the others.
-    fn transfer(client: &mut pg::Connection, keys: &[i64]) -> Result<(), String> {
-        let mut run = |sql: &str| client.query(sql).map(drop).map_err(|error| format!("{error:#}"));
-        run("BEGIN")?;
-        let others = keys.len() - 1;
-        run(&format!("UPDATE bank SET v = v - {others} WHERE k = {}", keys[0]))?;
-        for key in &keys[1..] {
-            run(&format!("UPDATE bank SET v = v + 1 WHERE k = {key}"))?;
-        }
-        run("COMMIT")
-    }
-
-    /// The same beside this thread, until it is joined.
-    fn transfer_beside(&self) -> std::thread::JoinHandle<Result<(), String>> {
-        let (mut client, keys) = (self.member.ashlar.connect(), self.keys.clone());
-        std::thread::spawn(move || Bank::transfer(&mut client, &keys))
-    }
-
-    fn has_moved(&self, before: &[i64]) -> bool {
-        let now = self.worth();
-        let others = before.len() as i64 - 1;
-        let moved: Vec<i64> =
-            before.iter().enumerate().map(|(at, v)| if at == 0 { v - others } else { v + 1 }).collect();
-        assert!(now == before || now == moved, "half of it: {before:?} became {now:?}");
-        now == moved
-    }
-}
-
 /// The steps of a commit on three shards: what is sent, how often it has been before, whether its shard has done it; and whether the
 /// transaction is committed then.
-const STEPS: &[(&str, usize, When, bool)] = &[
+pub(super) const STEPS: &[(&str, usize, When, bool)] = &[
     ("PREPARE TRANSACTION", 0, When::Before, false),
     ("PREPARE TRANSACTION", 0, When::After, false),
     ("PREPARE TRANSACTION", 1, When::Before, false),
@@ -90,6 +23,11 @@ const STEPS: &[(&str, usize, When, bool)] = &[
     ("DELETE FROM ashlar.decisions", 0, When::Before, true),
     ("DELETE FROM ashlar.decisions", 0, When::After, true),
 ];
+
+/// Those that the client's answer waits for: what is no longer needed is cleared away later.
+pub(super) fn steps_until_answered() -> impl Iterator<Item = (&'static str, usize, When, bool)> {
+    STEPS.iter().copied().filter(|(text, ..)| !text.starts_with("DELETE"))
+}
 
 #[test]
 fn a_death_at_any_step_leaves_all_or_nothing() {
@@ -135,8 +73,7 @@ fn a_death_at_any_step_leaves_all_or_nothing() {
 #[test]
 fn a_shard_that_dies_at_any_step_and_comes_back_has_all_or_nothing() {
     let mut bank = Bank::open(3);
-    let steps = STEPS.iter().filter(|(text, _, when, _)| *when == When::Before && !text.starts_with("DELETE"));
-    for (text, skip, when, _) in steps.copied() {
+    for (text, skip, when, _) in steps_until_answered().filter(|(_, _, when, _)| *when == When::Before) {
         for victim in [0, 1] {
             let case = format!("shard {victim}, {text} {skip}");
             let before = bank.worth();
@@ -206,26 +143,14 @@ fn who_is_too_slow_to_decide_cannot_any_more() {
 fn who_is_about_to_decide_is_waited_for() {
     let bank = Bank::open(2);
     let before = bank.worth();
-    // The commit of the decider waits for this lock.
-    let mut holder = direct(&bank.shards[0]);
-    done(&mut holder, "SELECT pg_advisory_lock(1)");
-    done(
-        &mut holder,
-        "CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS \
-         'BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END'",
-    );
-    done(
-        &mut holder,
-        "CREATE CONSTRAINT TRIGGER gate AFTER UPDATE ON bank DEFERRABLE INITIALLY DEFERRED \
-         FOR EACH ROW EXECUTE FUNCTION wait()",
-    );
+    let mut gate = bank.gate(0);
     let deciding = bank.transfer_beside();
     let other = Member::join(&bank.shards);
     let mut client = other.ashlar.connect();
     let seen = "SELECT server || ' ' || deciding_server || ' ' || state FROM ashlar.in_doubt";
     assert!(wait_for(PATIENCE, || client.value(seen).is_ok_and(|value| value == "s1 s0 about to be decided")));
     assert_eq!(prepared(&bank.shards), 1);
-    done(&mut holder, "SELECT pg_advisory_unlock(1)");
+    done(&mut gate, "SELECT pg_advisory_unlock(1)");
     deciding.join().unwrap().unwrap();
     assert!(bank.has_moved(&before));
     assert!(wait_for(PATIENCE, || client.query(seen).unwrap().is_empty()));

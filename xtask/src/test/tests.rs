@@ -8,6 +8,11 @@ fn outcome(lines: &[&str]) -> Outcome {
     outcome
 }
 
+/// What a shell with this script would be counted as.
+fn program(script: &str) -> Outcome {
+    TestBinary { name: "shell".to_owned(), executable: "/bin/sh".into(), folder: std::env::temp_dir() }.run(script)
+}
+
 #[test]
 fn the_result_line_is_counted() {
     let seen = outcome(&[
@@ -35,11 +40,16 @@ fn a_run_without_any_test_is_no_success() {
 
 #[test]
 fn a_dying_test_program_is_noticed_and_a_living_one_is_read() {
-    let program = |script: &str| {
-        TestBinary { name: "shell".to_owned(), executable: "/bin/sh".into(), folder: std::env::temp_dir() }.run(script)
-    };
     assert!(program("kill -KILL $$").crashed);
     assert_eq!(program("echo 'test result: ok. 2 passed; 0 failed; 0 ignored'").passed, 2);
+}
+
+#[test]
+fn a_test_that_cannot_be_done_here_is_counted_as_skipped() {
+    let script = "echo 'SKIPPED  a::b: there is no disk' >&2; echo 'test result: ok. 2 passed; 0 failed; 0 ignored'";
+    let outcome = program(script);
+    assert_eq!(outcome, Outcome { passed: 1, ignored: 1, ..Outcome::default() });
+    assert!(conclude(outcome).is_ok());
 }
 
 impl TestBinary {

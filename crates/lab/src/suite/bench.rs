@@ -96,7 +96,7 @@ pub(super) const SUITE: Suite = Suite {
                 },
             ],
             rows: &[Row {
-                what: "put with 8-byte value, 16 clients (redis-benchmark, or the product's client in Java)",
+                what: "put with 8-byte value, 16 connections of redis-benchmark, or 16 threads of the product's client in Java",
                 wanted: "5 x Geode and Hazelcast",
                 of: &["programs", "java"],
                 shown: Shown::Rates { per: None },
@@ -190,11 +190,11 @@ pub(super) const SUITE: Suite = Suite {
                 Step { name: "quiet", words: "kv-get --keys {keys} --threads 8 --rate {half:most} --target ashlar" },
                 Step {
                     name: "busy",
-                    words: "kv-get --keys {keys} --threads 8 --rate {half:most} --beside-rows {rows} --target ashlar",
+                    words: "kv-get --keys {keys} --threads 8 --rate {half:most} --beside-rows {beside} --target ashlar",
                 },
             ],
             rows: &[Row {
-                what: "GET at half the largest rate while queries over {rows} rows run on the same core",
+                what: "GET at half the largest rate while queries over {beside} rows, of about 5 s each, run on the same core",
                 wanted: "p99.9 under 2 ms",
                 of: &["quiet", "busy"],
                 shown: Shown::Tails { names: ["quiet", "busy"] },
@@ -208,7 +208,7 @@ pub(super) const SUITE: Suite = Suite {
                 words: "sql-key --rows {keys} --columns narrow --threads 16 --target pgbench=ashlar,pgbench=postgres",
             }],
             rows: &[Row {
-                what: "SELECT by primary key, prepared, 16 connections (pgbench)",
+                what: "SELECT of two columns of one of {keys} rows by primary key, prepared, 16 connections (pgbench -M prepared, the lab's table and statement)",
                 wanted: "2 x PostgreSQL",
                 of: &["key"],
                 shown: Shown::Rates { per: None },
@@ -222,7 +222,7 @@ pub(super) const SUITE: Suite = Suite {
                 words: "sql-update --rows {keys} --columns narrow --threads 16 --target pgbench=ashlar,pgbench=postgres",
             }],
             rows: &[Row {
-                what: "UPDATE of one row by key, prepared, 16 connections, unlogged (pgbench)",
+                what: "UPDATE of two columns of one of {keys} rows by key, prepared, 16 connections, nothing durable (pgbench)",
                 wanted: "3 x PostgreSQL",
                 of: &["update"],
                 shown: Shown::Rates { per: None },
@@ -236,7 +236,7 @@ pub(super) const SUITE: Suite = Suite {
                 words: "sql-key --protocol text --rows {keys} --columns narrow --threads 16 --target pgbench=ashlar,pgbench=postgres",
             }],
             rows: &[Row {
-                what: "SELECT by primary key as plain text, 16 connections (pgbench)",
+                what: "the same SELECT as plain text, 16 connections (pgbench -M simple)",
                 wanted: "2 x PostgreSQL",
                 of: &["text"],
                 shown: Shown::Rates { per: None },
@@ -250,7 +250,7 @@ pub(super) const SUITE: Suite = Suite {
                 words: "sql-sum --rows {rows} --columns narrow --threads 1 --target ashlar,postgres,plain-loop",
             }],
             rows: &[Row {
-                what: "sum of {rows} bigints, one core",
+                what: "sum of {rows} bigints in rows of three columns, one core, the loop asked over the same protocol",
                 wanted: "50 % of a plain loop",
                 of: &["sum"],
                 shown: Shown::Times,
@@ -293,6 +293,10 @@ pub(super) const SUITE: Suite = Suite {
                     name: "values",
                     words: "sql-value --index btree --rows {rows} --columns narrow --threads 16 --target ashlar,postgres,noop",
                 },
+                Step {
+                    name: "allocated",
+                    words: "sql-value --index btree --rows {rows} --columns narrow --threads 1 --repeat 1 --profile allocations --target ashlar",
+                },
             ],
             rows: &[
                 Row {
@@ -307,6 +311,12 @@ pub(super) const SUITE: Suite = Suite {
                     of: &["values"],
                     shown: Shown::Rates { per: None },
                 },
+                Row {
+                    what: "bytes that the server allocates for such a query, of samples (once)",
+                    wanted: "under 4 KB",
+                    of: &["allocated"],
+                    shown: Shown::Allocated,
+                },
             ],
         },
         Group {
@@ -314,7 +324,7 @@ pub(super) const SUITE: Suite = Suite {
             long: false,
             steps: &[Step { name: "copy", words: "copy-in --rows {rows} --target ashlar,postgres" }],
             rows: &[Row {
-                what: "COPY in, {rows} rows of 4 columns with a primary key, rows",
+                what: "COPY in, {rows} rows of 4 columns with a primary key, unlogged, rows",
                 wanted: "2 x PostgreSQL",
                 of: &["copy"],
                 shown: Shown::Rates { per: Some("rows") },
@@ -328,7 +338,7 @@ pub(super) const SUITE: Suite = Suite {
                 Step { name: "java", words: "sql-json-sum --rows {documents} --threads 1 --target hazelcast-sql" },
             ],
             rows: &[Row {
-                what: "sum of a JSON field over {documents} documents of 0.75 KB",
+                what: "sum of a JSON field over {documents} documents of 0.75 KB, Hazelcast by its SQL",
                 wanted: "10 x Hazelcast",
                 of: &["sql", "java"],
                 shown: Shown::Times,

@@ -20,9 +20,7 @@ use super::{Group, Length, Row, SUITES, Shown, Step, Suite, bench, figures, page
 use crate::cli::run_options;
 use crate::record::{Run, RunState, folder, moment};
 use crate::run::NobodyHere;
-#[cfg(test)]
-use crate::workload::Kind;
-use crate::workload::hash_build_keys;
+use crate::workload::{Door, Kind, hash_build_keys, hash_probe_keys};
 use crate::{interrupt, report, run as measure, say};
 
 /// What was asked for.
@@ -47,11 +45,14 @@ const COMMAND: &str = "command";
 /// Likewise: how long it took, starting and loading servers among it.
 const TOOK: &str = "took-seconds";
 
-/// Seconds that starting a server and filling it take, at a guess; of a JVM with its client.
+/// Servers that are slow until they have compiled what they run often.
+const PRODUCTS_IN_JAVA: [&str; 3] = ["hazelcast", "geode", "shardingsphere"];
+
+/// Seconds that starting a server takes, at a guess; of a JVM with its client.
 const START_SECONDS: [f64; 2] = [1.5, 12.0];
 
-/// Rows that are put into a server in a second, at a guess.
-const FILLED_PER_SECOND: f64 = 150_000.0;
+/// Rows, or keys, that are put into a server in a second, at a guess; of `hash-*`, whose rows are three numbers and often in a file.
+const FILLED_PER_SECOND: [f64; 2] = [150_000.0, 5_000_000.0];
 
 /// A run that is to be there.
 struct Planned {
@@ -177,7 +178,7 @@ fn words(step: &Step, length: Length, once: bool, half: &dyn Fn(&str) -> Result<
     }
     text.push_str(rest);
     let mut words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-    let is_java = ["hazelcast", "geode", "lettuce=", "shardingsphere"].iter().any(|name| text.contains(name));
+    let is_java = PRODUCTS_IN_JAVA.iter().chain(&["lettuce="]).any(|name| text.contains(name));
     let repeat = if once { length.repeat() } else { 1 };
     let added = [("--warm-up", length.warm_up(is_java)), ("--seconds", length.seconds()), ("--repeat", repeat)];
     for (flag, number) in added {
@@ -194,9 +195,11 @@ fn estimate(words: &[String]) -> Result<f64> {
     let (targets, cases) = (options.targets.len() as f64, options.threads.len().max(1) as f64);
     let entries = options.sizes.rows.or(options.sizes.keys).unwrap_or(100_000) as f64;
     let churn = options.sizes.churn.unwrap_or(0) as f64;
-    let filled = entries * (1.0 + churn) + options.sizes.beside_rows.unwrap_or(0) as f64;
-    let java = options.targets.iter().any(|target| target.contains("hazelcast") || target.contains("geode"));
-    let start = START_SECONDS[usize::from(java)] + filled / FILLED_PER_SECOND;
+    let is_text = Kind::find(&options.workload)?.door == Door::Text;
+    let items = if is_text { options.sizes.items.unwrap_or(0) as f64 } else { 0.0 };
+    let filled = entries * (1.0 + churn) + options.sizes.beside_rows.unwrap_or(0) as f64 + items;
+    let java = options.targets.iter().any(|target| PRODUCTS_IN_JAVA.iter().any(|name| target.contains(name)));
+    let start = START_SECONDS[usize::from(java)] + filled / FILLED_PER_SECOND[usize::from(is_text)];
     let window = f64::from(options.warm_up + options.seconds);
     Ok(targets * f64::from(options.repeat) * (start + cases * window))
 }
@@ -396,9 +399,11 @@ impl Drive<'_> {
     fn keys_of(&self, group: &Group, row: &Row) -> Result<Option<Vec<u32>>> {
         let step = group.steps.iter().find(|step| row.of.contains(&step.name));
         match (row.shown, step) {
-            (Shown::Buckets, Some(step)) => {
+            (Shown::Buckets | Shown::StructureOfBuckets { .. }, Some(step)) => {
                 let words = words(step, self.options.length, true, &|_| bail!("nothing is run"))?;
-                hash_build_keys(&run_options(&words)?.sizes).map(Some)
+                let options = run_options(&words)?;
+                let keys = if options.workload == "hash-probe" { hash_probe_keys } else { hash_build_keys };
+                keys(&options.sizes).map(Some)
             }
             _ => Ok(None),
         }

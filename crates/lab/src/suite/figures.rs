@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::numbers::{bytes, median, rate, short, spread, time};
-use super::select::{Contender, Role, Steps, contenders};
+use super::select::{Contender, Role, Steps, TOO_FEW, contenders};
 use super::{Row, Shown};
 use crate::buckets;
 use crate::record::measure::Measure;
@@ -33,16 +33,23 @@ pub(super) fn of(row: &Row, steps: &Steps, keys: Option<&[u32]>) -> Result<Shape
         Shown::Scaling => scaling(steps, row.of),
         Shown::Times => times(steps, row.of, Measure::Mean),
         Shown::Cpu => times(steps, row.of, Measure::CpuPerOperation),
+        Shown::ProxyCpu => proxy_cpu(steps, row.of),
+        Shown::Added => added(steps, row.of),
         Shown::Threads { from, to } => threads(steps, row.of, from, to),
-        Shown::Steps { names } => one_and_next(steps, row.of, names, rate, |one| Some(one.operations_per_second)),
-        Shown::StepTimes { names } => one_and_next(steps, row.of, names, time, |one| Measure::Mean.of(one)),
+        Shown::Steps { names } => one_and_next(steps, row.of, names, rate, |_, one| Some(one.operations_per_second)),
+        Shown::StepTimes { names } => one_and_next(steps, row.of, names, time, |_, one| Measure::Mean.of(one)),
         Shown::Tails { names } => tails(steps, row.of, names),
         Shown::Entries { after } => entries(steps, row.of, after),
         Shown::Change { from, to } => change(steps, row.of, from, to),
         Shown::PerMinute { kind } => per_minute(steps, row.of, kind),
         Shown::Memory { query } => memory(steps, row.of, query),
         Shown::Structure { query, per } => structure(steps, row.of, query, per),
+        Shown::StructureSteps { query, per, names } => {
+            one_and_next(steps, row.of, names, each_byte, |run, one| taken(run, one, query, per))
+        }
+        Shown::StructureOfBuckets { query, per } => beside_buckets(steps, row.of, query, per, keys.unwrap_or_default()),
         Shown::Peak { query } => peak(steps, row.of, query),
+        Shown::Allocated => allocated(steps, row.of),
         Shown::Buckets => of_buckets(keys.unwrap_or_default()),
     })
 }
@@ -132,6 +139,12 @@ fn middle(one: &Contender) -> Option<f64> {
     one.samples.as_ref().ok().and_then(|samples| median(samples))
 }
 
+/// The figure of the first, or why there is nothing to say.
+fn ours(all: &[Contender]) -> Result<f64, String> {
+    let first = all.first().ok_or("nobody was measured")?;
+    middle(first).ok_or_else(|| reason(first))
+}
+
 fn reason(one: &Contender) -> String {
     one.samples.as_ref().err().cloned().unwrap_or_else(|| "not measured".to_owned())
 }
@@ -213,6 +226,45 @@ fn times(steps: &Steps, of: &[&str], measure: Measure) -> Shape {
     Shape { figures, standing: joined(parts) }
 }
 
+fn proxy_cpu(steps: &Steps, of: &[&str]) -> Shape {
+    let mut all = contenders(steps, of, |_, one| {
+        // Its own process is the first of those that a target has.
+        let proxy = one.server_parts.first()?;
+        Some(proxy.cpu_seconds * 1e6 / (one.operations_per_second * one.measured_seconds))
+    });
+    // A server that nothing stands before has none.
+    all.retain(|one| one.samples.as_ref().err().is_none_or(|reason| reason != TOO_FEW));
+    let figures = all.iter().map(|one| figure(one, time)).collect();
+    let standing = match ours(&all) {
+        Err(why) => why,
+        Ok(first) => {
+            let others = ratios(&all, &[Role::Rival], |name, theirs| format!("{:.2} x {name}", theirs / first));
+            joined(vec![others])
+        }
+    };
+    Shape { figures, standing }
+}
+
+fn added(steps: &Steps, of: &[&str]) -> Shape {
+    let all = contenders(steps, of, |_, one| Measure::Mean.of(one));
+    let figures = all.iter().map(|one| figure(one, time)).collect();
+    let direct = match ours(&all) {
+        Ok(direct) => direct,
+        Err(standing) => return Shape { figures, standing },
+    };
+    let least = all.get(1).and_then(middle).map(|relay| relay - direct).filter(|least| *least > 0.0);
+    let words = all.iter().skip(1).enumerate().map(|(place, one)| match (middle(one), least) {
+        (None, _) => format!("{}: {}", one.name, reason(one)),
+        (Some(latency), _) if latency <= direct => format!("{} adds nothing", one.name),
+        (Some(latency), Some(least)) if place > 0 => {
+            format!("{} {} ({:.2} x)", one.name, time(latency - direct), (latency - direct) / least)
+        }
+        (Some(latency), _) => format!("{} {}", one.name, time(latency - direct)),
+    });
+    let standing = format!("added: {}", joined(vec![words.collect::<Vec<_>>().join(", ")]));
+    Shape { figures, standing }
+}
+
 fn threads(steps: &Steps, of: &[&str], from: u32, to: u32) -> Shape {
     let (few, many) = (with_threads(steps, of, from), with_threads(steps, of, to));
     from_to(&few, &many, rate)
@@ -252,9 +304,9 @@ fn one_and_next(
     of: &[&str],
     names: [&str; 2],
     shown: fn(f64) -> String,
-    measured: fn(&Measurement) -> Option<f64>,
+    measured: impl Fn(&Run, &Measurement) -> Option<f64>,
 ) -> Shape {
-    let all: Vec<Option<Contender>> = of.iter().map(|step| first_of(steps, step, |_, one| measured(one))).collect();
+    let all: Vec<Option<Contender>> = of.iter().map(|step| first_of(steps, step, &measured)).collect();
     let named = all.iter().zip(names).map(|(one, name)| match one {
         Some(one) => figure(&Contender { name: name.to_owned(), ..one.clone() }, shown),
         None => format!("{name} {NO_FIGURE}"),
@@ -327,9 +379,28 @@ fn change(steps: &Steps, of: &[&str], from: &str, to: &str) -> Shape {
 }
 
 fn memory(steps: &Steps, of: &[&str], query: &str) -> Shape {
+    let Used { above, figures, .. } = used(steps, of, query);
+    // The less the better: how much more the others take.
+    let ours = match ours(&above) {
+        Ok(ours) => ours,
+        Err(standing) => return Shape { figures, standing },
+    };
+    let others = ratios(&above, &[Role::Rival], |name, theirs| format!("{name} {:.2} x", theirs / ours));
+    Shape { figures, standing: joined(vec![others]) }
+}
+
+/// What a query used.
+struct Used {
+    above: Vec<Contender>,
+    mean: Vec<Contender>,
+    /// `Ashlar 23 MiB above the data, 116 MiB in all, 30.8ms`.
+    figures: Vec<String>,
+}
+
+fn used(steps: &Steps, of: &[&str], query: &str) -> Used {
     let measured = |measure: Measure| contenders(steps, of, after(query, move |one| measure.of(one)));
     let (above, peak, mean) =
-        (measured(Measure::MemoryAboveData), measured(Measure::MemoryPeak), measured(Measure::Mean));
+        (contenders(steps, of, after(query, above_data)), measured(Measure::MemoryPeak), measured(Measure::Mean));
     let figures = above.iter().zip(peak.iter().zip(&mean)).map(|(above, (peak, mean))| {
         let shown = |one: &Contender, shown: fn(f64) -> String| middle(one).map_or(NO_FIGURE.to_owned(), shown);
         format!(
@@ -341,47 +412,91 @@ fn memory(steps: &Steps, of: &[&str], query: &str) -> Shape {
         )
     });
     let figures = figures.collect();
-    // The less the better: how much more the others take.
-    let Some(ours) = above.first().and_then(middle) else {
-        return Shape { figures, standing: above.first().map_or("nobody was measured".to_owned(), reason) };
-    };
-    let others = ratios(&above, &[Role::Rival], |name, theirs| format!("{name} {:.2} x", theirs / ours));
-    Shape { figures, standing: joined(vec![others]) }
+    Used { above, mean, figures }
+}
+
+/// What was resident at most above the loaded data, in bytes; a MiB at least, for less is what an allocator had left over, and of nothing
+/// there is no ratio: whoever took nothing is still the least of all.
+fn above_data(one: &Measurement) -> Option<f64> {
+    let above = one.server_memory_peak_bytes?.saturating_sub(one.server_memory_loaded_bytes?);
+    Some(above.max(1 << 20) as f64)
 }
 
 /// A number of a workload; "keys" are those that the rows of `hash-build` have.
 fn counted(parameters: &BTreeMap<String, Value>, name: &str) -> Option<f64> {
     let number = |name: &str| parameters.get(name)?.as_f64();
-    match (name, number("unique_percent")) {
-        // Half of the rows whose key is not their own.
-        ("keys", Some(percent)) => Some(number("rows")? * (percent + (100.0 - percent) / 2.0) / 100.0),
-        ("keys", None) => number("items"),
-        _ => number(name),
+    if name != "keys" {
+        return number(name);
     }
+    let rows = number("rows")?;
+    Some(match (number("unique_percent"), number("distinct_percent")) {
+        (_, Some(percent)) => (rows * percent / 100.0).floor().max(1.0),
+        // Half of the rows whose key is not their own.
+        (Some(percent), None) => rows * (percent + (100.0 - percent) / 2.0) / 100.0,
+        // By chance: those of all items that at least one row is expected to have.
+        (None, None) => {
+            let items = number("items")?;
+            -items * (rows * (-1.0 / items).ln_1p()).exp_m1()
+        }
+    })
+}
+
+fn each_byte(bytes: f64) -> String {
+    format!("{bytes:.1} B")
+}
+
+/// What the engine says that a query took, for each of a number of the workload.
+fn taken(run: &Run, one: &Measurement, query: &str, per: &str) -> Option<f64> {
+    let count = counted(&run.workload.parameters, per)?;
+    if one.query.as_deref() == Some(query) { Some(Measure::EngineMemory.of(one)? / count) } else { None }
+}
+
+fn structures(steps: &Steps, of: &[&str], query: &str, per: &str) -> Vec<Contender> {
+    let mut all = contenders(steps, of, |run, one| taken(run, one, query, per));
+    for one in &mut all {
+        if one.samples.as_ref().is_err_and(|reason| reason == TOO_FEW) {
+            one.samples = Err("it says nothing of its memory".to_owned());
+        }
+    }
+    all
 }
 
 fn structure(steps: &Steps, of: &[&str], query: &str, per: &str) -> Shape {
-    let all = contenders(steps, of, |run, one| {
-        let count = counted(&run.workload.parameters, per)?;
-        if one.query.as_deref() == Some(query) { Some(Measure::EngineMemory.of(one)? / count) } else { None }
-    });
-    let each = |bytes: f64| format!("{bytes:.1} B");
-    let figures = all.iter().map(|one| figure(one, each)).collect();
-    let Some(ours) = all.first().and_then(middle) else {
-        return Shape { figures, standing: all.first().map_or("nobody was measured".to_owned(), reason) };
+    let all = structures(steps, of, query, per);
+    let figures = all.iter().map(|one| figure(one, each_byte)).collect();
+    let ours = match ours(&all) {
+        Ok(ours) => ours,
+        Err(standing) => return Shape { figures, standing },
     };
     let others = ratios(&all, &[Role::Rival], |name, theirs| format!("{name} {:.2} x", theirs / ours));
     Shape { figures, standing: joined(vec![others]) }
 }
 
+fn beside_buckets(steps: &Steps, of: &[&str], query: &str, per: &str, keys: &[u32]) -> Shape {
+    let all = structures(steps, of, query, per);
+    let [_, filled] = buckets::of_join(keys);
+    let mut figures: Vec<String> = all.iter().map(|one| figure(one, each_byte)).collect();
+    let (before, after) = (filled.before_each(), filled.after_each());
+    figures.push(format!("Impala's {} {} before, {} after", filled.which, each_byte(before), each_byte(after)));
+    let standing = match ours(&all) {
+        Ok(ours) => format!("{:.2} x Impala's {} after its change", ours / after, filled.which),
+        Err(why) => why,
+    };
+    Shape { figures, standing }
+}
+
+fn allocated(steps: &Steps, of: &[&str]) -> Shape {
+    let all = contenders(steps, of, |_, one| Measure::AllocatedPerOperation.of(one));
+    let each = |bytes: f64| Measure::AllocatedPerOperation.shown(bytes);
+    let standing = match ours(&all) {
+        Ok(ours) => format!("{} a query", each(ours)),
+        Err(why) => why,
+    };
+    Shape { figures: all.iter().map(|one| figure(one, each)).collect(), standing }
+}
+
 fn peak(steps: &Steps, of: &[&str], query: &str) -> Shape {
-    let measured = |measure: Measure| contenders(steps, of, after(query, move |one| measure.of(one)));
-    let (peak, mean) = (measured(Measure::MemoryPeak), measured(Measure::Mean));
-    let figures = peak.iter().zip(&mean).map(|(peak, mean)| {
-        let shown = |one: &Contender, shown: fn(f64) -> String| middle(one).map_or(NO_FIGURE.to_owned(), shown);
-        format!("{} {} in all, {}", peak.name, shown(peak, bytes), shown(mean, time))
-    });
-    let figures = figures.collect();
+    let Used { above, mean, figures } = used(steps, of, query);
     // Beside the best of the others in each.
     let best = |all: &[Contender]| {
         let rivals = all.iter().skip(1).filter(|one| one.role == Role::Rival);
@@ -393,11 +508,11 @@ fn peak(steps: &Steps, of: &[&str], query: &str) -> Shape {
         (None, _) => format!("{what}: {}", all.first().map_or("nobody was measured".to_owned(), reason)),
         (_, None) => format!("{what}: nobody beside it"),
     };
-    Shape { figures, standing: joined(vec![against(&peak, "memory"), against(&mean, "time")]) }
+    Shape { figures, standing: joined(vec![against(&above, "memory above the data"), against(&mean, "time")]) }
 }
 
 fn of_buckets(keys: &[u32]) -> Shape {
-    let lines: Vec<buckets::Line> = buckets::lines(keys).into_iter().filter(|line| line.keeps_duplicates).collect();
+    let lines = buckets::of_join(keys);
     let figures = lines.iter().map(|line| {
         format!("{}: {:.2} B before, {:.2} B after an entry", line.which, line.before_each(), line.after_each())
     });

@@ -4,7 +4,7 @@
 use super::{Group, Row, Shown, Step, Suite};
 
 /// What the column of other people's figures is called.
-pub(super) const THEIRS: &str = "what its makers showed";
+const THEIRS: &str = "what its makers showed";
 
 /// Geode's four bars, and its curve.
 pub(super) const GEODE: Suite = Suite {
@@ -274,7 +274,10 @@ pub(super) const IMPALA: Suite = Suite {
         Group {
             name: "probe",
             long: false,
-            steps: &[Step { name: "base", words: "hash-probe --rows {sales} --target ashlar,duckdb,datafusion,chdb" }],
+            steps: &[Step {
+                name: "base",
+                words: "hash-probe --rows {sales} --queries join --target ashlar,duckdb,datafusion,chdb",
+            }],
             rows: &[Row {
                 what: "join of {sales} sales with 3 % as many items: memory above the data, and time",
                 wanted: "2 to 3 % faster by packed buckets",

@@ -76,6 +76,10 @@ pub(crate) enum Shown {
     Times,
     /// CPU time of the server, and of what is behind it, for an operation; how much more others take than the first target.
     Cpu,
+    /// CPU time of what stands before servers, alone; how much more others take than the first that has such.
+    ProxyCpu,
+    /// Mean latency; how much of it each adds to that of the first target, and how much more others add than the second does.
+    Added,
     /// From one number of threads to another.
     Threads { from: u32, to: u32 },
     /// What the first target has in one step and in the next.
@@ -95,8 +99,16 @@ pub(crate) enum Shown {
     /// What the engine says that a query took, for each of a number that the workload has by this name; how much more others take than the
     /// first target.
     Structure { query: &'static str, per: &'static str },
-    /// Process memory at its highest; how much of the least of the others the first target takes, and its time of the shortest.
+    /// What the engine says that the query took in one step and in the next, of the first target, for each of a number that both have by this
+    /// name; how much more it is in the next.
+    StructureSteps { query: &'static str, per: &'static str, names: [&'static str; 2] },
+    /// Likewise of one step, beside what Impala's filled buckets take with the keys of the table that is kept.
+    StructureOfBuckets { query: &'static str, per: &'static str },
+    /// Process memory above the loaded data at its highest; how much of the least of the others the first target takes, and its time of the
+    /// shortest.
     Peak { query: &'static str },
+    /// What the first target allocated for an operation, of a step with profiles of that.
+    Allocated,
     /// What Impala's layouts take with the keys of the step, which is not run.
     Buckets,
 }
@@ -147,6 +159,7 @@ impl Length {
         Some(match name {
             "keys" => self.pick(2_000, 100_000, 1_000_000),
             "rows" => self.pick(5_000, 1_000_000, 10_000_000),
+            "beside" => self.pick(5_000, 3_300_000, 3_300_000),
             "many" => self.pick(5_000, 1_000_000, 1_000_000),
             "quarter" => self.pick(1_250, 250_000, 2_500_000),
             "four-quarters" => self.pick(5_000, 1_000_000, 10_000_000),
@@ -157,10 +170,13 @@ impl Length {
             "items" => self.pick(500, 100_000, 100_000),
             "customers" => self.pick(30, 3_000, 3_000),
             "micro" => self.pick(4_096, 4_194_304, 4_194_304),
+            "twice-micro" => 2 * self.size("micro")?,
             "hashed" => self.pick(20_000, 10_000_000, 100_000_000),
             "groups" => self.pick(600, 300_000, 3_000_000),
             "many-groups" => self.pick(6_000, 3_000_000, 30_000_000),
             "build" => self.pick(5_000, 3_000_000, 3_000_000),
+            "twice-build" => 2 * self.size("build")?,
+            "window" => self.pick(1, 1, 5),
             "churn" => self.pick(2, 20, 20),
             _ => return None,
         })

@@ -49,6 +49,11 @@ fn facts(length: Length, runs: &[Run], took: Option<f64>) -> String {
         let gib = machine.memory_bytes as f64 / f64::from(1 << 30);
         format!("{} cores ({}), {gib:.0} GiB, Linux {}", machine.cores, machine.cpu, machine.kernel)
     });
+    let cores = each(&|run| {
+        let named =
+            |cores: &Option<String>| cores.as_ref().map_or("any core".to_owned(), |cores| format!("core {cores}"));
+        format!("server on {}, client on {}", named(&run.load.server_cores), named(&run.load.client_cores))
+    });
     let builds = each(&|run| {
         let assertions = if run.lab_debug_assertions { ", with debug assertions" } else { "" };
         format!("cargo profile `{}`{assertions}", run.lab_build)
@@ -60,9 +65,10 @@ fn facts(length: Length, runs: &[Run], took: Option<f64>) -> String {
     for line in [
         [days, commits, builds].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; "),
         machine,
+        cores,
         versions(runs),
         format!(
-            "{} length: medians of {rounds} interleaved repetitions, memory of one; windows of {windows} s{}",
+            "{} length: medians of {rounds} interleaved repetitions, bytes an entry of one; windows of {windows} s{}",
             length.name(),
             took.map_or_else(String::new, |took| format!("; {} in all, servers started and filled", spoken(took)))
         ),

@@ -34,6 +34,9 @@ pub(super) struct Contender {
     pub(super) client: Option<f64>,
 }
 
+/// Why there is no figure where answers are sound.
+pub(super) const TOO_FEW: &str = "too few answers for such a figure";
+
 /// What a target is to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
@@ -61,6 +64,7 @@ fn called(target: &Target) -> String {
         "relay" => "null relay",
         "pgbouncer" => "PgBouncer",
         "shardingsphere" => "ShardingSphere-Proxy",
+        "shardingsphere-4" => "ShardingSphere-Proxy of four",
         "ashlar-proxy" => "Ashlar as a proxy",
         "ashlar-proxy-2" => "Ashlar as a proxy of two",
         "ashlar-proxy-4" => "Ashlar as a proxy of four",
@@ -135,7 +139,7 @@ fn samples(
         return Ok(found);
     }
     if runs.iter().flat_map(|run| &run.measurements).any(|one| one.target == target && one.is_sound()) {
-        return Err("too few answers for such a figure".to_owned());
+        return Err(TOO_FEW.to_owned());
     }
     let own = || runs.iter().flat_map(|run| &run.measurements).filter(|one| one.target == target);
     let mut said = runs.iter().filter_map(|run| run.target(target)).filter_map(|target| {

@@ -1,9 +1,14 @@
-//! Suites name workloads, sizes, targets and steps that there are.
+//! Suites name workloads, sizes, targets and steps that there are, and rows show what was measured.
 
 use std::collections::BTreeSet;
 
+use serde_json::{Value, json};
+
 use super::drive::{check, filled_in, seconds};
+use super::figures::Shape;
+use super::select::{Measured, Steps};
 use super::*;
+use crate::record::tests::run;
 
 const LENGTHS: [Length; 3] = [Length::Quick, Length::Short, Length::Full];
 
@@ -41,4 +46,140 @@ fn the_short_length_is_of_half_an_hour_and_the_quick_one_of_minutes() {
 fn sizes_of_texts_are_those_of_the_length() {
     assert_eq!(filled_in("{keys} keys, {churn} times", Length::Full), "1 M keys, 20 times");
     assert_eq!(filled_in("nothing", Length::Short), "nothing");
+}
+
+#[test]
+fn tables_of_hashes_have_all_cores_and_the_short_length_is_below_twenty_minutes() {
+    let hash = SUITES.iter().find(|suite| suite.name == "hash").unwrap();
+    for step in hash.groups.iter().flat_map(|group| group.steps) {
+        assert!(step.words.ends_with(" --server-cores all"), "{}", step.words);
+    }
+    let lengths = LENGTHS.map(|length| seconds(hash, length).unwrap());
+    assert!(lengths[0] < 300.0 && lengths[1] < 1200.0, "{lengths:?}");
+}
+
+/// What a target used for a query: resident bytes at most and with the data, bytes as it says itself, and the time.
+struct Used {
+    target: &'static str,
+    peak: u64,
+    loaded: u64,
+    engine: Option<u64>,
+    mean_us: f64,
+}
+
+const MIB: u64 = 1 << 20;
+
+fn used(target: &'static str, engine: Option<u64>) -> Used {
+    Used { target, peak: 430 * MIB, loaded: 400 * MIB, engine, mean_us: 70_000.0 }
+}
+
+/// A step in which these were asked a query, of a workload with these numbers.
+fn asked(query: &str, parameters: Value, all: &[Used]) -> Measured {
+    let names: Vec<&str> = all.iter().map(|used| used.target).collect();
+    let mut run = run(&names, &[1]);
+    run.workload.parameters = serde_json::from_value(parameters).unwrap();
+    for one in &mut run.measurements {
+        let used = all.iter().find(|used| used.target == one.target).unwrap();
+        one.query = Some(query.to_owned());
+        one.server_memory_peak_bytes = Some(used.peak);
+        one.server_memory_loaded_bytes = Some(used.loaded);
+        one.engine_memory_bytes = used.engine;
+        one.latency.mean_us = used.mean_us;
+    }
+    Measured { runs: vec![run], ..Measured::default() }
+}
+
+/// A row of these steps.
+fn shape(shown: Shown, of: &'static [&'static str], measured: Vec<Measured>, keys: Option<&[u32]>) -> Shape {
+    let steps: Steps = of.iter().copied().zip(measured).collect();
+    figures::of(&Row { what: "", wanted: "", of, shown }, &steps, keys).unwrap()
+}
+
+#[test]
+fn memory_is_judged_above_the_data_and_beside_the_least_and_the_fastest() {
+    let duckdb = Used { peak: 260 * MIB, loaded: 200 * MIB, mean_us: 80_000.0, ..used("duckdb", None) };
+    // One that took nothing is the least of all.
+    let chdb = Used { peak: 500 * MIB, loaded: 500 * MIB, mean_us: 35_000.0, ..used("chdb", None) };
+    let measured = asked("having", json!({}), &[used("ashlar", None), duckdb, chdb]);
+    let found = shape(Shown::Peak { query: "having" }, &["groups"], vec![measured], None);
+    assert_eq!(
+        found.figures,
+        [
+            "Ashlar 30 MiB above the data, 430 MiB in all, 70.0ms",
+            "DuckDB 60 MiB above the data, 260 MiB in all, 80.0ms",
+            "ClickHouse (chdb) 1 MiB above the data, 500 MiB in all, 35.0ms",
+        ]
+    );
+    assert_eq!(found.standing, "memory above the data 30.00 x ClickHouse (chdb); time 2.00 x ClickHouse (chdb)");
+}
+
+#[test]
+fn bytes_are_those_of_a_key_that_is_there() {
+    for (parameters, bytes, each) in [
+        // Of a thousand keys a thousand rows by chance have 632.
+        (json!({"rows": 1000, "items": 1000, "unique_percent": "by chance"}), 6323, "Ashlar 10.0 B ("),
+        (json!({"rows": 1000, "items": 1, "unique_percent": "by chance"}), 14, "Ashlar 14.0 B ("),
+        (json!({"rows": 1000, "items": 30, "unique_percent": 60}), 8000, "Ashlar 10.0 B ("),
+        (json!({"rows": 1000, "items": 30, "distinct_percent": 30}), 4200, "Ashlar 14.0 B ("),
+    ] {
+        let all = [used("ashlar", Some(bytes)), used("duckdb", Some(3 * bytes)), used("polars", None)];
+        let measured = asked("having", parameters, &all);
+        let shown = Shown::Structure { query: "having", per: "keys" };
+        let found = shape(shown, &["groups"], vec![measured], None);
+        assert!(found.figures[0].starts_with(each), "{found:?}");
+        assert_eq!(found.standing, "DuckDB 3.00 x, Polars: it says nothing of its memory");
+    }
+}
+
+#[test]
+fn bytes_of_a_row_are_held_against_those_of_another_step_and_of_impala() {
+    let measured = |bytes| asked("join", json!({"items": 4096}), &[used("ashlar", Some(bytes))]);
+    let shown = Shown::StructureSteps { query: "join", per: "items", names: ["once", "four times"] };
+    let found = shape(shown, &["once", "four"], vec![measured(8 * 4096), measured(10 * 4096)], None);
+    assert!(found.figures[0].starts_with("once 8.0 B (") && found.figures[1].starts_with("four times 10.0 B ("));
+    assert_eq!(found.standing, "1.25 x");
+
+    let keys: Vec<u32> = (0..4096).collect();
+    let shown = Shown::StructureOfBuckets { query: "join", per: "items" };
+    let found = shape(shown, &["hashed"], vec![measured(9 * 4096)], Some(&keys));
+    assert!(found.figures[0].starts_with("Ashlar 9.0 B ("), "{found:?}");
+    assert_eq!(found.figures[1], "Impala's filled buckets 16.0 B before, 12.0 B after");
+    assert_eq!(found.standing, "0.75 x Impala's filled buckets after its change");
+}
+
+#[test]
+fn what_keys_cost_is_a_ratio_of_times_and_what_is_allocated_is_of_an_operation() {
+    let slow = Used { mean_us: 140_000.0, ..used("ashlar", None) };
+    let measured = vec![asked("join", json!({}), &[used("ashlar", None)]), asked("join", json!({}), &[slow])];
+    let shown = Shown::StepTimes { names: ["scattered", "dense"] };
+    assert_eq!(shape(shown, &["scattered", "dense"], measured, None).standing, "2.00 x");
+
+    let mut measured = asked("value", json!({}), &[used("ashlar", None)]);
+    for one in &mut measured.runs[0].measurements {
+        let (operations, profile) = (one.operations_per_second, &mut one.profiles[0]);
+        profile.kind = "allocations".to_owned();
+        profile.total = (2048.0 * operations * profile.seconds) as u64;
+    }
+    assert_eq!(shape(Shown::Allocated, &["value"], vec![measured], None).standing, "2.00 KiB a query");
+}
+
+#[test]
+fn what_a_proxy_costs_is_its_own_part() {
+    let means = [60_000.0, 80_000.0, 83_000.0];
+    let mut measured = asked("key", json!({}), &["postgres", "relay", "ashlar-proxy"].map(|target| used(target, None)));
+    for one in &mut measured.runs[0].measurements {
+        let place = ["postgres", "relay", "ashlar-proxy"].iter().position(|target| one.target == *target).unwrap();
+        one.latency.mean_us = means[place];
+        // Of five seconds with two hundred requests each: 0.1 and 0.15 ms for one.
+        one.server_parts[0].cpu_seconds = [0.0, 0.1, 0.15][place];
+        if place == 0 {
+            one.server_parts.clear();
+        }
+    }
+    let steps = Steps::from([("key", measured)]);
+    let found = |shown| figures::of(&Row { what: "", wanted: "", of: &["key"], shown }, &steps, None).unwrap();
+    assert_eq!(found(Shown::Added).standing, "added: null relay 20.0ms, Ashlar as a proxy 23.0ms (1.15 x)");
+    let cpu = found(Shown::ProxyCpu);
+    assert!(cpu.figures.len() == 2 && cpu.figures[0].starts_with("null relay 100.0us ("), "{cpu:?}");
+    assert_eq!(cpu.standing, "1.50 x Ashlar as a proxy");
 }

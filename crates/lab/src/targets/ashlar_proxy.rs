@@ -12,20 +12,13 @@ use super::{Start, Started, ashlar, postgres};
 use crate::door::pg::PgClient;
 use crate::workload::Shards;
 
-/// What PostgreSQLs are called behind it, where there are several.
-const NAMES: &[&str] = &["postgres-0", "postgres-1", "postgres-2", "postgres-3"];
-
 /// As many transactions may be prepared there as there may be connections.
 const BESIDES: &[&str] = &["max_prepared_transactions=1100"];
 
 /// Starts so many PostgreSQLs and Ashlar before them, and tells it of them.
 pub(super) fn start(shards: usize, program: &Path, start: &Start<'_>) -> Result<Started> {
-    let names: &[&'static str] = match shards {
-        1 => &["postgres"],
-        _ => NAMES.get(..shards).with_context(|| format!("{shards} servers are more than have names"))?,
-    };
     let (mut behind, mut settings) = (Vec::new(), Vec::new());
-    for &name in names {
+    for &name in postgres::names(shards)? {
         let (server, configuration) = postgres::start_behind_with(name, start, BESIDES)?;
         settings.push(format!("{name}: {}", PgClient::connect(server.address)?.version()));
         settings.extend(configuration);

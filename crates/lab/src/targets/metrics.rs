@@ -57,7 +57,7 @@ impl Metrics {
             (Target::Postgres, _, Some(sql), _) => Self::Views(vec![("postgres", sql)]),
             (Target::AshlarProxy(_), _, _, Some(page)) => Self::Proxy(page, process.named_behind()),
             // What stands before them has no tables.
-            (Target::Relay | Target::PgBouncer | Target::ShardingSphere, ..) => Self::Views(process.named_behind()),
+            (Target::Relay | Target::PgBouncer | Target::ShardingSphere(_), ..) => Self::Views(process.named_behind()),
             _ => Self::None,
         }
     }

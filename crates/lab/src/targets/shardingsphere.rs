@@ -1,5 +1,6 @@
-//! Apache ShardingSphere-Proxy before two PostgreSQLs: rows of TPC-C belong to one of them by the number of their warehouse modulo two,
-//! and items are in both. Its jars come from Maven Central, which has no version of the proxy after 5.1.0.
+//! Apache ShardingSphere-Proxy before some PostgreSQLs: rows of TPC-C belong to one of them by the number of their warehouse modulo how many they
+//! are, those of `sql-*` by their key; items are in all, and so is the smaller table of a join, for it joins rows of one server only. Its jars
+//! come from Maven Central, which has no version of the proxy after 5.1.0.
 //!
 //! A transaction that changes rows in both is committed in one after the other (its transaction type LOCAL). That is what it does by
 //! default, and right for as long as nothing is killed.
@@ -15,6 +16,7 @@ use super::{Start, Started, postgres};
 use crate::door::PROBE_TIMEOUT;
 use crate::door::pg::{PASSWORD, PgClient};
 use crate::say;
+use crate::workload::rows;
 
 /// What is fetched, with versions.
 const POM: &str = include_str!("../../shardingsphere/pom.xml");
@@ -48,8 +50,8 @@ const LOGGING: &str = "<configuration>
 </configuration>
 ";
 
-/// A table, and the column with its warehouse. History belongs to the warehouse that was paid to.
-const TABLES: &[(&str, &str)] = &[
+/// A table of TPC-C, and the column with its warehouse. History belongs to the warehouse that was paid to.
+const OF_WAREHOUSES: &[(&str, &str)] = &[
     ("warehouse", "w_id"),
     ("district", "d_w_id"),
     ("customer", "c_w_id"),
@@ -60,8 +62,8 @@ const TABLES: &[(&str, &str)] = &[
     ("stock", "s_w_id"),
 ];
 
-/// The table of which each shard has all rows.
-const BROADCAST: &str = "item";
+/// The table of TPC-C of which each shard has all rows.
+const ITEMS: &str = "item";
 
 /// Where its jars are, or are to be.
 fn home() -> Result<PathBuf> {
@@ -116,12 +118,15 @@ fn fetched() -> Result<PathBuf> {
     Ok(jars)
 }
 
-/// Starts two PostgreSQLs and the proxy before them, and waits until it answers.
-pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
+/// Starts so many PostgreSQLs and the proxy before them, and waits until it answers.
+pub(super) fn start(shards: usize, program: &Path, start: &Start<'_>) -> Result<Started> {
     let jars = fetched()?;
-    let (first, mut configuration) = postgres::start_behind("postgres-0", start)?;
-    let (second, of_second) = postgres::start_behind("postgres-1", start)?;
-    configuration.extend(of_second);
+    let (mut behind, mut configuration) = (Vec::new(), Vec::new());
+    for &name in postgres::names(shards)? {
+        let (server, settings) = postgres::start_behind(name, start)?;
+        configuration.extend(settings);
+        behind.push(server);
+    }
     let address = free_address()?;
     let folder = folder("shardingsphere")?;
     let conf = folder.path().join("conf");
@@ -129,13 +134,14 @@ pub(super) fn start(program: &Path, start: &Start<'_>) -> Result<Started> {
     fs::write(conf.join("logback.xml"), LOGGING)?;
     let general = general();
     fs::write(conf.join("server.yaml"), &general)?;
-    let rules = rules([first.address.port(), second.address.port()]);
-    fs::write(conf.join("config-tpcc.yaml"), &rules)?;
+    let ports: Vec<u16> = behind.iter().map(|server| server.address.port()).collect();
+    let rules = rules(&ports);
+    fs::write(conf.join("config-tables.yaml"), &rules)?;
     let classes = format!("{}:{}", conf.display(), jars.join("*").display());
     let mut command = pinned(start.cores, program);
     command.args(JVM).args(["-classpath", &classes, "org.apache.shardingsphere.proxy.Bootstrap"]);
     command.arg(address.port().to_string()).arg(&conf).current_dir(folder.path());
-    let mut process = Process::spawn("shardingsphere", command, folder)?.before(vec![first, second]);
+    let mut process = Process::spawn("shardingsphere", command, folder)?.before(behind);
     process.wait_for(|| PgClient::connect_within(address, PROBE_TIMEOUT).ok().map(drop))?;
     let mut settings = vec!["ShardingSphere-Proxy 5.1.0".to_owned(), JVM.join(" "), "logs from info on".to_owned()];
     settings.extend(general.lines().chain(rules.lines()).map(str::to_owned));
@@ -165,9 +171,9 @@ props:
 }
 
 /// Its database, with the rules of its tables.
-fn rules(ports: [u16; 2]) -> String {
+fn rules(ports: &[u16]) -> String {
     let mut text = "schemaName: postgres\ndataSources:\n".to_owned();
-    for (place, port) in ports.into_iter().enumerate() {
+    for (place, port) in ports.iter().enumerate() {
         text.push_str(&format!(
             "  ds_{place}:
     url: jdbc:postgresql://127.0.0.1:{port}/postgres
@@ -182,32 +188,36 @@ fn rules(ports: [u16; 2]) -> String {
         ));
     }
     text.push_str("rules:\n- !SHARDING\n  tables:\n");
-    for (table, column) in TABLES {
+    let bound: Vec<String> = OF_WAREHOUSES.iter().map(|(table, _)| format!("ashlar_lab_{table}")).collect();
+    let columns = OF_WAREHOUSES.iter().map(|(_, column)| *column);
+    let (count, last) = (ports.len(), ports.len().saturating_sub(1));
+    for (table, column) in bound.iter().map(String::as_str).zip(columns).chain([(rows::TABLE, rows::KEY)]) {
         text.push_str(&format!(
-            "    ashlar_lab_{table}:
-      actualDataNodes: ds_${{0..1}}.ashlar_lab_{table}
+            "    {table}:
+      actualDataNodes: ds_${{0..{last}}}.{table}
       databaseStrategy:
         standard:
           shardingColumn: {column}
-          shardingAlgorithmName: by_warehouse
+          shardingAlgorithmName: by_number
 "
         ));
     }
-    let bound: Vec<String> = TABLES.iter().map(|(table, _)| format!("ashlar_lab_{table}")).collect();
     text.push_str(&format!(
         "  bindingTables:
   - {}
   broadcastTables:
-  - ashlar_lab_{BROADCAST}
+  - ashlar_lab_{ITEMS}
+  - {}
   defaultTableStrategy:
     none:
   shardingAlgorithms:
-    by_warehouse:
+    by_number:
       type: MOD
       props:
-        sharding-count: 2
+        sharding-count: {count}
 ",
-        bound.join(",")
+        bound.join(","),
+        rows::PICKS
     ));
     text
 }
@@ -217,11 +227,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_table_of_tpcc_has_a_rule() {
-        let rules = rules([1, 2]);
-        for table in crate::workload::tpcc_tables() {
+    fn every_table_has_a_rule() {
+        let rules = rules(&[1, 2, 3, 4]);
+        let of_rows = [rows::TABLE, rows::PICKS].map(str::to_owned);
+        for table in crate::workload::tpcc_tables().into_iter().chain(of_rows) {
             assert!(rules.contains(&table), "{table}");
         }
-        assert!(rules.contains("jdbc:postgresql://127.0.0.1:2/postgres"));
+        for part in ["//127.0.0.1:4/postgres", "ds_${0..3}.ashlar_lab_rows\n", "sharding-count: 4\n"] {
+            assert!(rules.contains(part), "{part} is not in\n{rules}");
+        }
     }
 }

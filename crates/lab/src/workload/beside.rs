@@ -36,7 +36,7 @@ pub(super) fn prepare(place: Place, rows: u64, progress: Progress<'_>) -> Result
 /// Takes them away.
 pub(super) fn clear(place: Place) -> Result<()> {
     let address = place.rows.context("it has no rows beside its keys")?;
-    drop_all(&mut PgClient::connect(address)?, &[table(0)])
+    drop_all(&mut PgClient::connect(address)?, Place { address, ..place }, &[table(0)])
 }
 
 /// Asks the query.

@@ -46,7 +46,7 @@ fn line(id: u64, out: &mut Vec<u8>) {
 
 /// The table with so many rows.
 pub(super) fn table(rows: u64) -> Table {
-    Table { name: TABLE, columns: COLUMNS.to_owned(), key: "id", rows, line: Box::new(line) }
+    Table { name: TABLE, columns: COLUMNS.to_owned(), key: "id", is_small: false, rows, line: Box::new(line) }
 }
 
 struct Copy {
@@ -86,7 +86,7 @@ impl Workload for Copy {
     }
 
     fn clear(&self, place: Place) -> Result<()> {
-        drop_all(&mut PgClient::connect(place.address)?, &[table(0)])
+        drop_all(&mut PgClient::connect(place.address)?, place, &[table(0)])
     }
 
     fn parameters(&self) -> BTreeMap<String, Value> {

@@ -13,6 +13,9 @@ use crate::numbers::mix;
 /// The table of the lab.
 pub(crate) const TABLE: &str = "ashlar_lab_rows";
 
+/// Its primary key, and that of [`PICKS`].
+pub(crate) const KEY: &str = "id";
+
 /// Its columns.
 pub(super) fn columns(columns: Columns) -> &'static str {
     match columns {

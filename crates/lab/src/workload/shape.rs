@@ -97,8 +97,10 @@ impl Shape {
             Self::Join => {
                 format!("SELECT count(*), sum(p.amount + r.value) FROM {PICKS} p JOIN {TABLE} r ON r.id = p.row_id")
             }
+            // ShardingSphere-Proxy finds what it groups by by the name of its column.
             Self::Groups => {
-                format!("SELECT value % {GROUPS}, sum(value), count(*) FROM {TABLE} GROUP BY value % {GROUPS}")
+                let group = format!("value % {GROUPS}");
+                format!("SELECT {group} AS remainder, sum(value), count(*) FROM {TABLE} GROUP BY {group}")
             }
         }
     }

@@ -9,6 +9,9 @@ use super::Place;
 /// More of them are behind no target.
 const SHARDS_MAX: usize = 4;
 
+/// What a proxy is told behind whose back tables were made.
+pub(super) const REFRESH: &str = "REFRESH TABLE METADATA";
+
 /// The servers behind a sharding proxy. A row belongs to one of them by a number that is its sharding key, modulo how many they are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shards {
@@ -57,6 +60,16 @@ impl Place {
     /// Whether tables are made through a proxy and filled behind it.
     pub(super) fn makes_sharded(&self) -> bool {
         self.shards.is_some_and(|shards| shards.makes_tables)
+    }
+
+    /// Whether tables are made and filled behind the back of a sharding proxy.
+    pub(super) fn makes_unseen(&self) -> bool {
+        self.shards.is_some_and(|shards| !shards.makes_tables)
+    }
+
+    /// The servers that are told to make tables: those that have the rows, or a proxy that passes it on to them.
+    pub(super) fn makers(&self) -> Vec<SocketAddr> {
+        if self.makes_sharded() { vec![self.address] } else { self.parts() }
     }
 
     /// What stands after the columns of a table that is made through a sharding proxy: its rows are where `key` modulo the servers says,
@@ -109,6 +122,10 @@ mod tests {
         assert_eq!((none.sharded_by(Some("id")), deaf.sharded_by(Some("id"))), (String::new(), String::new()));
         assert_eq!(none.parts().iter().map(SocketAddr::port).collect::<Vec<_>>(), [9]);
         assert!(none.is_in(0, 7) && !none.makes_sharded() && !deaf.makes_sharded());
+        assert!(deaf.makes_unseen() && !none.makes_unseen() && !place(3, true).makes_unseen());
+        let makers = |place: Place| place.makers().iter().map(SocketAddr::port).collect::<Vec<_>>();
+        assert_eq!((makers(none), makers(place(3, true))), (vec![9], vec![9]));
+        assert_eq!(makers(deaf).len(), deaf.parts().len());
         assert!(Shards::of(&[SocketAddr::from(([127, 0, 0, 1], 1)); 5], true).is_none());
     }
 }

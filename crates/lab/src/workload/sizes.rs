@@ -206,6 +206,10 @@ pub(crate) struct Sizes {
     /// ids by chance], of the smaller in hash-probe [default: 100].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) unique_percent: Option<u32>,
+    /// Different ids among a hundred rows of the larger table of hash-build and hash-probe, each in as many rows as any other [default:
+    /// ids by chance].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) distinct_percent: Option<u32>,
     /// What ids look like [default: dense].
     #[arg(long, value_name = "NAME")]
     pub(crate) ids: Option<Ids>,
@@ -255,6 +259,7 @@ impl Sizes {
             ("items", self.items.is_some()),
             ("customers", self.customers.is_some()),
             ("unique-percent", self.unique_percent.is_some()),
+            ("distinct-percent", self.distinct_percent.is_some()),
             ("ids", self.ids.is_some()),
             ("duplicates", self.duplicates.is_some()),
             ("operators", self.operators.is_some()),

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::choose::Choice;
-use super::rows::{self, ByValue, Sums, VALUES, label_of, value_of};
+use super::rows::{self, ByValue, KEY, Sums, VALUES, label_of, value_of};
 use super::shape::{SUMMED, Shape};
 use super::sizes::{Columns, Counted, Distribution, Document, Field, Index, Protocol, Sizes};
 use super::tables::{Table, drop_all, everywhere, fill, settle};
@@ -94,8 +94,14 @@ impl Sql {
     /// The tables that the statement is about.
     fn tables(&self) -> Vec<Table> {
         let rows = self.plan.rows;
-        let table =
-            |name, columns: &str, rows, line| Table { name, columns: columns.to_owned(), key: "id", rows, line };
+        let table = |name, columns: &str, rows, line| Table {
+            name,
+            columns: columns.to_owned(),
+            key: KEY,
+            is_small: false,
+            rows,
+            line,
+        };
         let columns = self.columns;
         let line = move |id, out: &mut Vec<u8>| rows::line(id, columns, out);
         let all = || table(rows::TABLE, rows::columns(columns), rows, Box::new(line));
@@ -109,7 +115,8 @@ impl Sql {
             }
             Shape::Join => {
                 let line = move |id, out: &mut Vec<u8>| rows::pick_line(id, rows, out);
-                vec![all(), table(rows::PICKS, rows::PICKS_COLUMNS, self.join_rows, Box::new(line))]
+                let picks = table(rows::PICKS, rows::PICKS_COLUMNS, self.join_rows, Box::new(line));
+                vec![all(), Table { is_small: true, ..picks }]
             }
             _ => vec![all()],
         }
@@ -190,7 +197,7 @@ impl Workload for Sql {
     }
 
     fn clear(&self, place: Place) -> Result<()> {
-        drop_all(&mut PgClient::connect(place.address)?, &self.tables())
+        drop_all(&mut PgClient::connect(place.address)?, place, &self.tables())
     }
 
     fn parameters(&self) -> BTreeMap<String, Value> {

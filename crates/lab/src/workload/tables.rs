@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 
+use super::shards::REFRESH;
 use super::{Place, Progress};
 use crate::door::pg::PgClient;
 
@@ -17,6 +18,8 @@ pub(super) struct Table {
     pub(super) columns: String,
     /// The column by which a sharding proxy spreads its rows: an integer, which lines begin with.
     pub(super) key: &'static str,
+    /// Whether it is small: a proxy that joins rows of one server only has all of its rows on each.
+    pub(super) is_small: bool,
     pub(super) rows: u64,
     /// Appends the line of a row, counted from 0, in COPY's text form.
     pub(super) line: Line,
@@ -24,20 +27,23 @@ pub(super) struct Table {
 
 /// Makes these tables, whatever there was of these names, and fills them. An error of `progress` ends it.
 pub(super) fn fill(client: &mut PgClient, place: Place, tables: &[Table], progress: Progress<'_>) -> Result<()> {
-    drop_all(client, tables)?;
+    drop_all(client, place, tables)?;
     let all = tables.iter().map(|table| table.rows).sum();
     let mut before = 0;
     for table in tables {
         let unlogged = if place.postgres { "UNLOGGED " } else { "" };
         let sharded = place.sharded_by(Some(table.key));
-        client.query(&format!("CREATE {unlogged}TABLE {} ({}){sharded}", table.name, table.columns))?;
+        let create = format!("CREATE {unlogged}TABLE {} ({}){sharded}", table.name, table.columns);
+        declare(client, place, &create)?;
         if table.rows == 0 {
             continue;
         }
-        if place.makes_sharded() {
+        if place.shards.is_some() {
             let parts = place.parts();
+            let is_copied = table.is_small && place.makes_unseen();
             for (part, address) in parts.iter().enumerate() {
-                let is_here = |line: &[u8]| key_of(line).is_none_or(|key| place.is_in(part, key));
+                let is_in = |key| is_copied || place.is_in(part, key);
+                let is_here = |line: &[u8]| key_of(line).is_none_or(is_in);
                 // Each row is made for each part.
                 let mut report = |done: u64| {
                     let made = part as u64 * table.rows + done;
@@ -50,7 +56,15 @@ pub(super) fn fill(client: &mut PgClient, place: Place, tables: &[Table], progre
         }
         before += table.rows;
     }
+    if place.makes_unseen() {
+        client.query(REFRESH)?;
+    }
     Ok(())
+}
+
+/// Runs a statement that makes a table or takes it away, where that is done: through a proxy that is told where rows are, or behind it.
+fn declare(client: &mut PgClient, place: Place, statement: &str) -> Result<()> {
+    if place.makes_sharded() { client.query(statement).map(drop) } else { everywhere(client, place, statement) }
 }
 
 /// The number that a line begins with.
@@ -94,7 +108,7 @@ fn copy(
 
 /// Runs a statement about a table as PostgreSQL has it: an index is made in each server behind a sharding proxy, which makes none.
 pub(super) fn everywhere(client: &mut PgClient, place: Place, statement: &str) -> Result<()> {
-    if place.makes_sharded() {
+    if place.shards.is_some() {
         for address in place.parts() {
             PgClient::connect(address)?.query(statement)?;
         }
@@ -114,9 +128,9 @@ pub(super) fn settle(client: &mut PgClient, place: Place, tables: &[Table]) -> R
 }
 
 /// Takes them away.
-pub(super) fn drop_all(client: &mut PgClient, tables: &[Table]) -> Result<()> {
+pub(super) fn drop_all(client: &mut PgClient, place: Place, tables: &[Table]) -> Result<()> {
     for table in tables {
-        client.query(&format!("DROP TABLE IF EXISTS {}", table.name))?;
+        declare(client, place, &format!("DROP TABLE IF EXISTS {}", table.name))?;
     }
     Ok(())
 }

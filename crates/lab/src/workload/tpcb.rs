@@ -109,7 +109,7 @@ pub(super) fn workload(sizes: &Sizes) -> Result<Box<dyn Workload>> {
 impl TpcB {
     fn tables(&self) -> Vec<Table> {
         let scale = self.plan.scale;
-        let table = |name, key, columns: String, rows, line| Table { name, columns, key, rows, line };
+        let table = |name, key, columns: String, rows, line| Table { name, columns, key, is_small: false, rows, line };
         // Numbers begin with 1, and every so many belong to the same branch.
         let owned = |name, key: &'static str, balance: &str, each: u64| {
             let columns = format!("{key} int PRIMARY KEY, bid int, {balance} int, filler varchar({FILLER})");
@@ -186,7 +186,7 @@ impl Workload for TpcB {
     }
 
     fn clear(&self, place: Place) -> Result<()> {
-        drop_all(&mut PgClient::connect(place.address)?, &self.tables())
+        drop_all(&mut PgClient::connect(place.address)?, place, &self.tables())
     }
 
     fn parameters(&self) -> BTreeMap<String, Value> {

@@ -23,15 +23,18 @@ use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::expressions::{BinaryExpr, DynamicFilterPhysicalExpr, IsNullExpr, Literal, in_list, lit};
 
 use super::build::Built;
-use super::index::Cursor;
+use super::index::{Cursor, Key};
 use super::spec::{Spec, evaluate};
+use crate::hash_table::hash::Word;
 use crate::hash_table::keys::{Keys, Packed};
 
 /// Keys that are named one by one: as many as readers of files compare with what they know of their parts.
 const FEW: usize = 20;
 
-/// Rows whose keys are listed at a time: texts may be long.
-const LISTED: usize = 32;
+/// What a key takes that is listed, by its bytes: twice where it is packed, which grows by doubling, and the column that it becomes.
+const COPIES: usize = 3;
+/// Bytes that are charged at a time, at least.
+const CHARGED: usize = 4096;
 /// So many rows for each key that is wanted are walked through before it is given up.
 const ROWS_PER_KEY: usize = 16;
 
@@ -59,11 +62,17 @@ pub enum KeysOfJoin {
 }
 
 /// The keys of the build side by a filter that a join of ours has given to a scan, where they are `keys_max` at most, of so many bytes.
-/// Known as soon as the join asks its probe side for rows.
+/// Known as soon as the join asks its probe side for rows. `charge` is asked before so many bytes more are taken for them: where it
+/// refuses, any row may have a match.
 ///
 /// # Errors
 /// Where keys are not what was packed, which is a bug.
-pub fn keys_of_join(filter: &Arc<dyn PhysicalExpr>, keys_max: usize, bytes_max: usize) -> Result<KeysOfJoin> {
+pub fn keys_of_join(
+    filter: &Arc<dyn PhysicalExpr>,
+    keys_max: usize,
+    bytes_max: usize,
+    charge: &mut dyn FnMut(usize) -> bool,
+) -> Result<KeysOfJoin> {
     let Some(told) = filter.downcast_ref::<DynamicFilterPhysicalExpr>() else { return Ok(KeysOfJoin::Any) };
     let current = told.current()?;
     if let Some(literal) = current.downcast_ref::<Literal>() {
@@ -72,7 +81,7 @@ pub fn keys_of_join(filter: &Arc<dyn PhysicalExpr>, keys_max: usize, bytes_max: 
     }
     let Some(may_match) = may_match_in(&current) else { return Ok(KeysOfJoin::Any) };
     let Some(known) = &may_match.known else { return Ok(KeysOfJoin::Any) };
-    let Some(values) = known.values(keys_max, bytes_max)? else { return Ok(KeysOfJoin::Any) };
+    let Some(values) = known.values(keys_max, bytes_max, charge)? else { return Ok(KeysOfJoin::Any) };
     Ok(KeysOfJoin::Among(may_match.keys.iter().cloned().zip(values).collect()))
 }
 
@@ -202,55 +211,76 @@ impl Known {
         looked_at >= TRIED && self.passed.load(Ordering::Relaxed) * 100 > looked_at * TOO_MANY
     }
 
-    /// The keys of the table, by column; `None` where they are more than so many, or have more bytes, and where NULL is one of them.
-    fn values(&self, keys_max: usize, bytes_max: usize) -> Result<Option<Vec<ArrayRef>>> {
+    /// The keys of the table, by column; `None` where they are more than so many, or have more bytes, where there is no memory for them,
+    /// and where NULL is one of them.
+    fn values(
+        &self,
+        keys_max: usize,
+        bytes_max: usize,
+        charge: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Option<Vec<ArrayRef>>> {
         let Some(built) = self.built.upgrade() else { return Ok(None) };
         let has_null = self.spec.null_is_equal && !built.nulls.is_empty();
         if has_null || built.findable > keys_max.saturating_mul(ROWS_PER_KEY) {
             return Ok(None);
         }
-        let mut cursor = Cursor::default();
-        let mut rows = Vec::with_capacity(LISTED);
         let mut all = Packed { keys: self.spec.packing.none(), nulls: None };
-        loop {
-            let mut keys = self.spec.packing.none();
-            rows.clear();
-            built.index.walk(&mut cursor, LISTED, &|_| true, &mut rows, &mut keys);
-            if rows.is_empty() {
-                break;
+        let (mut room, mut fits) = (0, true);
+        built.index.each_key(&mut |key| {
+            if is_last(&all.keys, key) {
+                return true;
             }
-            add_others(&mut all.keys, &keys);
-            if all.len() > keys_max || all.bytes() > bytes_max {
-                return Ok(None);
+            let bytes = bytes_of(&all.keys, key);
+            let taken = COPIES * bytes;
+            fits = all.len() < keys_max && all.bytes() + bytes <= bytes_max;
+            if fits && taken > room {
+                let more = taken.max(CHARGED);
+                fits = charge(more);
+                room += more;
             }
+            if fits {
+                room -= taken;
+                add(&mut all.keys, key);
+            }
+            fits
+        });
+        if !fits {
+            return Ok(None);
         }
         let columns = self.spec.packing.columns(all)?;
         Ok(columns.iter().all(|column| column.null_count() == 0).then_some(columns))
     }
 }
 
-/// Adds keys that are not the one before them: equal ones lie side by side.
-fn add_others(all: &mut Keys, more: &Keys) {
-    fn words<W: Copy + PartialEq>(all: &mut Vec<W>, more: &[W]) {
-        for word in more {
-            if all.last() != Some(word) {
-                all.push(*word);
-            }
-        }
-    }
-    match (all, more) {
-        (Keys::Word32(all), Keys::Word32(more)) => words(all, more),
-        (Keys::Word64(all), Keys::Word64(more)) => words(all, more),
-        (Keys::Word128(all), Keys::Word128(more)) => words(all, more),
-        (Keys::Bytes(all), Keys::Bytes(more)) => {
-            for at in 0..more.ends.len() {
-                let key = more.get(at);
-                if all.ends.is_empty() || all.get(all.ends.len() - 1) != key {
-                    all.push(key);
-                }
-            }
-        }
+/// Whether a key is the one that was added last: equal ones lie side by side.
+fn is_last(all: &Keys, key: Key<'_>) -> bool {
+    match (all, key) {
+        (Keys::Word32(all), Key::Word(word)) => all.last().is_some_and(|last| last.widen() == word),
+        (Keys::Word64(all), Key::Word(word)) => all.last().is_some_and(|last| last.widen() == word),
+        (Keys::Word128(all), Key::Word(word)) => all.last() == Some(&word),
+        (Keys::Bytes(all), Key::Bytes(key)) => all.ends.len().checked_sub(1).is_some_and(|last| all.get(last) == key),
         // A packing packs all rows in one way.
+        _ => false,
+    }
+}
+
+/// Bytes that a key takes among others.
+fn bytes_of(all: &Keys, key: Key<'_>) -> usize {
+    match (all, key) {
+        (Keys::Word32(_), _) => size_of::<u32>(),
+        (Keys::Word64(_), _) => size_of::<u64>(),
+        (Keys::Word128(_), _) => size_of::<u128>(),
+        (Keys::Bytes(_), Key::Bytes(key)) => key.len() + size_of::<u32>(),
+        (Keys::Bytes(_), Key::Word(_)) => 0,
+    }
+}
+
+fn add(all: &mut Keys, key: Key<'_>) {
+    match (all, key) {
+        (Keys::Word32(all), Key::Word(word)) => all.push(u32::narrow(word)),
+        (Keys::Word64(all), Key::Word(word)) => all.push(u64::narrow(word)),
+        (Keys::Word128(all), Key::Word(word)) => all.push(word),
+        (Keys::Bytes(all), Key::Bytes(key)) => all.push(key),
         _ => {}
     }
 }

@@ -45,15 +45,18 @@ pub(crate) struct Ones {
 impl Ones {
     /// Makes room for the pairs of so many rows of the probe side.
     fn begin(&mut self, rows: usize) {
-        self.rows.resize(rows, 0);
-        self.probed.resize(rows, 0);
+        self.rows.clear();
+        self.probed.clear();
+        self.rows.reserve(rows);
+        self.probed.reserve(rows);
     }
 
-    /// There are so many pairs.
-    fn end(&mut self, count: usize) {
-        self.is_whole = count == self.rows.len();
-        self.rows.truncate(count);
-        self.probed.truncate(if self.is_whole { 0 } else { count });
+    /// They were found for so many rows of the probe side.
+    fn end(&mut self, probed: usize) {
+        self.is_whole = self.rows.len() == probed;
+        if self.is_whole {
+            self.probed.clear();
+        }
     }
 
     /// Names the rows of the probe side, where that was left out.
@@ -99,6 +102,16 @@ pub(crate) trait Index: Send + Sync {
         rows: &mut Vec<u32>,
         keys: &mut Keys,
     );
+
+    /// Shows the key of each row, equal ones side by side as far as their hashes are, until `next` says that it is enough.
+    fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool);
+}
+
+/// A key as it is packed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Key<'k> {
+    Word(u128),
+    Bytes(&'k [u8]),
 }
 
 /// How far somebody has come who walks through an index: a part, and a place in it.
@@ -172,9 +185,12 @@ impl<W: KeyWord> Index for Words<W> {
         let (keys, secret) = (W::of(&packed.keys), self.secret);
         match &self.parts[..] {
             parts if !parts.iter().all(Unchained::is_once) => return false,
-            [only] if only.is_far() => find_ones::<W, true>(|_| only, keys, secret, valid, ones),
-            [only] => find_ones::<W, false>(|_| only, keys, secret, valid, ones),
-            parts => find_ones::<W, true>(|hash| &parts[part_of(hash, self.bits)], keys, secret, valid, ones),
+            [] => return false,
+            [only] if only.is_far() => find_ones::<W, true>(|_| only, only, keys, secret, valid, ones),
+            [only] => find_ones::<W, false>(|_| only, only, keys, secret, valid, ones),
+            parts @ [first, ..] => {
+                find_ones::<W, true>(|hash| &parts[part_of(hash, self.bits)], first, keys, secret, valid, ones);
+            }
         }
         true
     }
@@ -205,6 +221,10 @@ impl<W: KeyWord> Index for Words<W> {
             W::push(keys, key);
             true
         });
+    }
+
+    fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
+        each_row(&self.parts, |key, _| next(Key::Word(key.widen())));
     }
 }
 
@@ -260,40 +280,46 @@ impl<W: KeyWord> Parts<'_, W> {
 #[inline]
 fn find_ones<'a, W: KeyWord, const IS_FAR: bool>(
     table_of: impl Fn(u64) -> &'a Unchained<W>,
+    first: &'a Unchained<W>,
     keys: &[W],
     secret: Secret,
     valid: Option<&NullBuffer>,
     ones: &mut Ones,
 ) {
     ones.begin(keys.len());
-    let (mut places, mut count) = ([(0_u64, Run::default()); TOGETHER], 0);
+    let mut places = [(first, 0_u64, Run::default()); TOGETHER];
+    let (mut rows, mut probed) = ([0_u32; TOGETHER], [0_u32; TOGETHER]);
     for (number, keys) in keys.chunks(TOGETHER).enumerate() {
         let places = &mut places[..keys.len()];
         if IS_FAR {
-            for ((hash, _), key) in places.iter_mut().zip(keys) {
+            for ((table, hash, _), key) in places.iter_mut().zip(keys) {
                 *hash = key.hash(secret);
-                table_of(*hash).ask_for_slot(*hash);
+                *table = table_of(*hash);
+                table.ask_for_slot(*hash);
             }
-            for (hash, run) in places.iter_mut() {
-                let table = table_of(*hash);
+            for (table, hash, run) in places.iter_mut() {
                 *run = table.run(*hash);
                 table.ask_for_keys(*run);
             }
         } else {
-            for ((hash, run), key) in places.iter_mut().zip(keys) {
+            for ((table, hash, run), key) in places.iter_mut().zip(keys) {
                 *hash = key.hash(secret);
-                *run = table_of(*hash).run(*hash);
+                *table = table_of(*hash);
+                *run = table.run(*hash);
             }
         }
-        for ((row, key), (hash, run)) in (number * TOGETHER..).zip(keys).zip(places.iter()) {
-            let table = table_of(*hash);
+        let (start, mut count) = (number * TOGETHER, 0);
+        for ((row, key), (table, _, run)) in (start..).zip(keys).zip(places.iter()) {
             let (place, is_there) = table.only(*run, *key);
-            // Written one over the other, as in `keep`.
-            (ones.rows[count], ones.probed[count]) = (table.row(place), row as u32);
+            // Written one over the other, as in `keep`. Never as many as there are places: the rest by their number is what it is, and known to be
+            // a place.
+            (rows[count % TOGETHER], probed[count % TOGETHER]) = (table.row(place), row as u32);
             count += usize::from(is_there && valid.is_none_or(|valid| valid.is_valid(row)));
         }
+        ones.rows.extend_from_slice(&rows[..count]);
+        ones.probed.extend_from_slice(&probed[..count]);
     }
-    ones.end(count);
+    ones.end(keys.len());
 }
 
 /// Keeps of up to [`TOGETHER`] rows those that have a key that is there: written one over the other, since whether a row has is
@@ -444,6 +470,10 @@ impl Index for Texts {
             keys.bytes.len() < KEY_BYTES
         });
     }
+
+    fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
+        each_row(&self.parts, |_, row| next(Key::Bytes(bytes_at(&self.keys, row))));
+    }
 }
 
 /// Whole numbers close together.
@@ -474,14 +504,16 @@ impl<W: KeyWord> Index for Numbers<W> {
             ones.is_whole = true;
             return true;
         }
-        ones.begin(keys.len());
         let mut count = 0;
+        ones.probed.resize(keys.len(), 0);
         for row in 0..keys.len() {
             let found = ones.rows[row];
             (ones.rows[count], ones.probed[count]) = (found, row as u32);
             count += usize::from(found != NOBODY && valid.is_none_or(|valid| valid.is_valid(row)));
         }
-        ones.end(count);
+        ones.rows.truncate(count);
+        ones.probed.truncate(count);
+        ones.end(keys.len());
         true
     }
 
@@ -523,6 +555,29 @@ impl<W: KeyWord> Index for Numbers<W> {
             if row != NOBODY && wanted(row) {
                 rows.push(row);
                 W::push(keys, W::narrow(u128::from(key)));
+            }
+        }
+    }
+
+    fn each_key(&self, next: &mut dyn FnMut(Key<'_>) -> bool) {
+        let mut place = 0;
+        while let Some((key, row)) = self.table.get(place) {
+            place += 1;
+            if row != NOBODY && !next(Key::Word(u128::from(key))) {
+                return;
+            }
+        }
+    }
+}
+
+/// Shows the rows of tables with what stands for their keys, until `next` says that it is enough.
+fn each_row<W: KeyWord>(parts: &[Unchained<W>], mut next: impl FnMut(W, u32) -> bool) {
+    for part in parts {
+        for place in 0..part.len() {
+            // Fewer than 2^32.
+            let (key, row) = part.get(place as u32);
+            if !next(key, row) {
+                return;
             }
         }
     }

@@ -68,6 +68,14 @@ impl Requested {
         }
     }
 
+    /// The columns of the target that come back as they are.
+    pub(super) fn columns(&self) -> &[usize] {
+        match self {
+            Self::Plain(Returning { outputs: Outputs::Plain(ordinals), .. }) => ordinals,
+            Self::Plain(_) | Self::Nothing | Self::Items(_) => &[],
+        }
+    }
+
     /// The outputs of that query, from `first` on, that come back.
     pub(super) fn outputs(&self, plan: &LogicalPlan, first: usize) -> Result<Vec<usize>> {
         if self.items().is_empty() {
@@ -197,7 +205,8 @@ fn row_by_row(plan: &LogicalPlan) -> Result<&Projection> {
     }
 }
 
-/// The query that finds the rows of an UPDATE, with the outputs behind the new values computed from a row that has those values.
+/// The query that finds the rows of an UPDATE, with the outputs behind the new values computed from a row that has those values. So many
+/// outputs are columns of the old row.
 ///
 /// ```text
 ///   outputs      old row | new values | RETURNING over the row below
@@ -208,6 +217,7 @@ fn row_by_row(plan: &LogicalPlan) -> Result<&Projection> {
 pub(super) fn with_new_values(
     planner: &Planner<'_>,
     plan: LogicalPlan,
+    columns: usize,
     schema: &TableSchema,
     alias: &str,
     assigned: &[usize],
@@ -215,7 +225,7 @@ pub(super) fn with_new_values(
     let LogicalPlan::Projection(Projection { expr, input, .. }) = plan else {
         return Err(Error::internal("the query of an UPDATE ends in its outputs"));
     };
-    let (row, rest) = expr.split_at(schema.columns.len());
+    let (row, rest) = expr.split_at(columns);
     let (values, shown) = rest.split_at(assigned.len());
     let is_new = |column: &PlanColumn| {
         column.relation.as_ref().is_some_and(|table| table.table() == alias)

@@ -30,6 +30,7 @@ mod kept;
 
 pub use insert::{insert_inline, insert_one, value_rows};
 pub use kept::Outcome;
+pub(super) use kept::bytes_of;
 
 use change::{Delete, Update};
 use insert::InsertSink;

@@ -13,8 +13,8 @@ use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::Schema;
-use ashlar_base::value::text::{self, TextStyle, Zone};
-use ashlar_base::{ColumnDefault, Datum, Error, ErrorCode, Result, ScalarType, SqlType, Value};
+use ashlar_base::value::text::Zone;
+use ashlar_base::{ColumnDefault, Datum, Error, ErrorCode, Result, SqlType, Value};
 use ashlar_functions::error::from_datafusion;
 use ashlar_shard::route::{self, Spread};
 use ashlar_shard::rules::{Generator, Placement, Shard};
@@ -24,6 +24,7 @@ use datafusion::sql::sqlparser::ast::{Insert, With};
 use futures::StreamExt;
 use pg_query::protobuf::InferClause;
 
+use super::literal::{no_text, type_name, write_literal, written_bytes_max};
 use super::run::only_row;
 use super::{Builder, Cell, InsertPlan, Source};
 use crate::assign::Assigned;
@@ -38,16 +39,13 @@ use crate::sharded::{Names, ShardedTable};
 
 /// Bytes of the rows that one statement sends to a shard, where it may have them in several: whatever a shard checks at the end of
 /// a statement sees all of its rows until there are more. A shard parses each value into some hundred bytes.
-const PIECE_BYTES_MAX: usize = 4 << 20;
+pub(super) const PIECE_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of rows for one shard that have to be in one statement.
-const WHOLE_BYTES_MAX: usize = 64 << 20;
+pub(super) const WHOLE_BYTES_MAX: usize = 64 << 20;
 
 /// Rows that their order is given room for at a time.
 const ORDER_ROWS: usize = 500;
-
-/// Bytes of a parameter that is written behind the rows, besides those of its value: its type, and the value where it is short.
-const WRITTEN_BYTES: usize = 256;
 
 /// See the module.
 pub struct SpreadPlan {
@@ -203,7 +201,7 @@ impl SpreadPlan {
             // Each time that it is named: as text, as a constant, in a cast, and in what is written, which doubles where it grows.
             charge(6 * written_bytes_max(value))?;
             let (mut written, mut scratch) = (Vec::new(), Vec::new());
-            write_literal(*sql_type, value, &mut scratch, &mut written);
+            write_literal(*sql_type, &value.as_datum(), &mut scratch, &mut written);
             let literal = String::from_utf8(written).map_err(|_| no_text())?;
             Ok(format!("CAST({literal} AS {})", type_name(*sql_type)))
         })
@@ -418,7 +416,10 @@ impl<'p> Placing<'p> {
                 self.row.extend_from_slice(b", ");
             }
             match value.as_ref().or_else(|| made.filter(|_| is_made(*ordinal))) {
-                Some(value) => write_literal(columns[*ordinal].sql_type, value, &mut self.scratch, &mut self.row),
+                Some(value) => {
+                    let sql_type = columns[*ordinal].sql_type;
+                    write_literal(sql_type, &value.as_datum(), &mut self.scratch, &mut self.row);
+                }
                 None => self.row.extend_from_slice(b"DEFAULT"),
             }
         }
@@ -428,7 +429,7 @@ impl<'p> Placing<'p> {
             if !row.is_empty() {
                 self.row.extend_from_slice(b", ");
             }
-            write_literal(columns[ordinal].sql_type, value, &mut self.scratch, &mut self.row);
+            write_literal(columns[ordinal].sql_type, &value.as_datum(), &mut self.scratch, &mut self.row);
         }
         self.row.push(b')');
     }
@@ -457,79 +458,5 @@ impl Piece {
     /// Bytes of its rows.
     pub fn bytes(&self) -> usize {
         self.rows.len()
-    }
-}
-
-/// A value as a constant that takes the type of the column that it is for.
-fn write_literal(sql_type: SqlType, value: &Value, scratch: &mut Vec<u8>, out: &mut Vec<u8>) {
-    if value.is_null() {
-        out.extend_from_slice(b"NULL");
-        return;
-    }
-    scratch.clear();
-    text::write(sql_type, &value.as_datum(), &TextStyle::default(), scratch);
-    // Means the same whatever `standard_conforming_strings` is there.
-    if scratch.contains(&b'\\') {
-        out.push(b'E');
-    }
-    out.push(b'\'');
-    for byte in scratch.iter() {
-        if matches!(byte, b'\'' | b'\\') {
-            out.push(*byte);
-        }
-        out.push(*byte);
-    }
-    out.push(b'\'');
-}
-
-/// Bytes that a value's constant has at most.
-fn written_bytes_max(value: &Value) -> usize {
-    let own = match value {
-        // Each may be a quote or a backslash.
-        Value::Text(text) => 2 * text.len(),
-        Value::Bytea(bytes) => 2 * bytes.len(),
-        // Those are quoted once more among others.
-        Value::Array(values) => values.iter().map(|value| 2 * written_bytes_max(value)).sum::<usize>(),
-        _ => 0,
-    };
-    WRITTEN_BYTES + own
-}
-
-/// The type's name in a cast that keeps the value as it is.
-fn type_name(sql_type: SqlType) -> String {
-    let name = match sql_type.scalar() {
-        ScalarType::Numeric { .. } => "numeric".to_owned(),
-        ScalarType::Varchar { .. } => "character varying".to_owned(),
-        // `character` alone is one of them.
-        ScalarType::Char { .. } => "bpchar".to_owned(),
-        other => other.to_string(),
-    };
-    if sql_type.is_array() { format!("{name}[]") } else { name }
-}
-
-fn no_text() -> Error {
-    Error::internal("a value's text is not UTF-8")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn constants_mean_their_values_whatever_is_in_them() {
-        let (text, bytes) = (SqlType::Scalar(ScalarType::Text), SqlType::Scalar(ScalarType::Bytea));
-        let all = [
-            (text, Value::Null, "NULL"),
-            (text, Value::Text("it's".into()), "'it''s'"),
-            (text, Value::Text("\\' \\".into()), "E'\\\\'' \\\\'"),
-            (bytes, Value::Bytea(vec![0, 255].into()), "E'\\\\x00ff'"),
-            (SqlType::Scalar(ScalarType::Int8), Value::Int8(-5), "'-5'"),
-        ];
-        for (sql_type, value, expected) in all {
-            let (mut scratch, mut out) = (Vec::new(), Vec::new());
-            write_literal(sql_type, &value, &mut scratch, &mut out);
-            assert!(out.len() <= written_bytes_max(&value));
-            assert_eq!(String::from_utf8(out).unwrap(), expected);
-        }
     }
 }

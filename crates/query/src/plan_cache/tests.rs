@@ -14,17 +14,22 @@ fn plan(engine: &Engine, sql: &str) -> Arc<Statement> {
     Arc::new(testing::plan(engine, sql))
 }
 
-/// Plans a text for its shape and keeps it, as a session does; tells whether that was faithful.
-fn keep_shape(engine: &Engine, cache: &PlanCache, sql: &str) -> bool {
+/// Plans a text for its shape and keeps it, as a session does; `None`: that was not faithful.
+fn kept(engine: &Engine, cache: &PlanCache, sql: &str) -> Option<Arc<Statement>> {
     let shape = lift::shape(sql).unwrap();
     let parsed = grammar::only_one(grammar::parse(sql).unwrap()).unwrap().unwrap();
-    let Some(lifted) = lift::lift(sql, &shape, &parsed) else { return false };
+    let lifted = lift::lift(sql, &shape, &parsed)?;
     let planned = Statement::plan(engine, &engine.catalog().current(), &lifted.parsed, &lifted.declared).unwrap();
     if !lifted.is_faithful(&planned) {
-        return false;
+        return None;
     }
-    cache.put(&shape.key, lifted.lifting, Arc::new(planned));
-    true
+    let planned = Arc::new(planned);
+    cache.put(&shape.key, lifted.lifting, Arc::clone(&planned));
+    Some(planned)
+}
+
+fn keep_shape(engine: &Engine, cache: &PlanCache, sql: &str) -> bool {
+    kept(engine, cache, sql).is_some()
 }
 
 fn found(engine: &Engine, cache: &PlanCache, sql: &str) -> Option<Vec<Value>> {
@@ -57,6 +62,35 @@ fn a_constant_that_would_be_rounded_or_cut_is_not_lifted() {
     assert!(!keep_shape(&engine, &cache, "SELECT a FROM t WHERE v = 'long text'"));
     // Assigning rounds and checks the length anyway.
     assert!(keep_shape(&engine, &cache, "INSERT INTO t (id, d, v) VALUES (1, '1.555', 'abc')"));
+}
+
+#[test]
+fn plans_of_one_shape_are_told_apart_while_others_are_kept_and_found() {
+    const THREADS: usize = 4;
+    let engine = engine();
+    let cache = PlanCache::new(1 << 20);
+    std::thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (engine, cache) = (&engine, &cache);
+            scope.spawn(move || {
+                for id in 0..20 {
+                    let planned = kept(engine, cache, &format!("SELECT id + {number} FROM t WHERE id = 1")).unwrap();
+                    let sql = format!("SELECT id + {number} FROM t WHERE id = {id}");
+                    let shape = lift::shape(&sql).unwrap();
+                    // Those of the other threads are of the same shape, and leave their places when they come anew.
+                    while let Some(found) = cache.lifted(&shape, engine.catalog().epoch(), &TextStyle::default()) {
+                        assert_eq!(found.values, [Value::Int4(id)]);
+                        assert!(Arc::ptr_eq(&found.statement, &planned), "{sql}");
+                        if id % 2 == 0 {
+                            break;
+                        }
+                        cache.entries.lock().drop_oldest();
+                    }
+                }
+            });
+        }
+    });
+    assert!(cache.len() <= THREADS);
 }
 
 #[test]

@@ -356,7 +356,7 @@ pub(super) fn at_shard(relation: &mut Option<RangeVar>, shard: &rules::Shard) {
 }
 
 /// What a shard's own table is called in a statement.
-pub(super) fn physical(shard: &rules::Shard) -> String {
+pub(crate) fn physical(shard: &rules::Shard) -> String {
     format!("{}.{}", quote_ident(&shard.schema), quote_ident(&shard.table))
 }
 

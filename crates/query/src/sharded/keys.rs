@@ -16,7 +16,7 @@ use arrow::datatypes::DataType;
 use ashlar_base::value::text::{self, TextStyle};
 use ashlar_base::{Datum, ScalarType, SqlType};
 use ashlar_functions::quoting::quote_ident;
-use ashlar_operators::{KeysOfJoin, is_of_join, keys_of_join};
+use ashlar_operators::{KeysOfJoin, keys_of_join};
 use ashlar_shard::rules::{Key, KeyClass, Placement, ShardId};
 use ashlar_store::ColumnReader;
 use ashlar_store::arrow_types::to_arrow_type;
@@ -119,12 +119,14 @@ impl Scanned {
             }
         };
         let data_type = key.data_type(&self.schema).ok()?;
+        // What tells versions apart is no column of the table.
+        self.table.schema.columns.get(*self.ordinals.get(column)?)?;
         element(*self.types.get(column)?, &data_type).map(|_| column)
     }
 
-    /// Whether what a filter says can be sent to shards.
+    /// Whether what a filter of a join says can be sent to shards.
     pub(super) fn takes(&self, filter: &Arc<dyn PhysicalExpr>) -> bool {
-        is_of_join(filter) && filter.children().into_iter().any(|key| self.column_of_key(key).is_some())
+        filter.children().into_iter().any(|key| self.column_of_key(key).is_some())
     }
 
     /// What kind of key a column is by which alone rows are divided among the shards.
@@ -194,8 +196,8 @@ fn write_element(sql_type: SqlType, key: &Datum<'_>, out: &mut Vec<u8>) -> Optio
     Some(())
 }
 
-/// What a shard is asked for, by what joins say now. What the keys take is charged to `memory`; where there is none for them, all
-/// rows come.
+/// What a shard is asked for, by what joins say now. What the keys take is charged to `memory` before they are listed, and before they
+/// are written; where there is none for them, all rows come.
 ///
 /// # Errors
 /// As [`keys_of_join`].
@@ -207,7 +209,10 @@ pub(super) fn sought(
 ) -> Result<Sought> {
     let (mut conditions, mut values, mut count) = (Vec::new(), Vec::new(), 0);
     for filter in told {
-        let columns = match keys_of_join(filter, KEYS_MAX, KEY_BYTES_MAX)? {
+        // As long as there is nothing but the keys themselves.
+        let listed = memory.new_empty();
+        let mut charge = |bytes: usize| listed.try_grow(bytes).is_ok();
+        let columns = match keys_of_join(filter, KEYS_MAX, KEY_BYTES_MAX, &mut charge)? {
             KeysOfJoin::Any => continue,
             KeysOfJoin::Nothing => return Ok(Sought::Nothing),
             KeysOfJoin::Among(columns) => columns,
@@ -215,7 +220,7 @@ pub(super) fn sought(
         for (key, keys) in columns {
             let Some(column) = scanned.column_of_key(&key) else { continue };
             let Some((sql_type, name)) = element(scanned.types[column], keys.data_type()) else { continue };
-            // The keys, their text twice as long at most, and the message with it.
+            // Their text, which is twice as long at most and grows by doubling, and the message with it.
             let bytes = 4 * keys.get_array_memory_size() + 2 * TEXT_BYTES * keys.len();
             if memory.try_grow(bytes).is_err() {
                 continue;

@@ -1,5 +1,5 @@
-//! What the engine reads of shards that the statement's own transaction has written to: over the transaction's connections, which
-//! alone see it.
+//! What a plan sees of shards while its session waits: what is read of those that the statement's own transaction has written to, over the
+//! transaction's connections, which alone see it; and, where other statements will run beside it, the snapshots of all others (`fixed`).
 //!
 //! ```text
 //! plan ──▶ each scan of such a shard, once ──▶ asked of the session ──▶ rows come, are charged and kept ──▶ the plan runs
@@ -11,6 +11,7 @@
 //! has asked for is refused when it is wanted, and never read over another connection.
 //! Called by `SelectPlan`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -23,10 +24,12 @@ use ashlar_shard::backend::{ReadType, check_columns};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use tokio::sync::mpsc;
 
 use super::batches::{Building, garbled};
+use super::fixed;
 use super::scan::{Asking, ShardPart, ShardScanExec, other_collation};
 use crate::means::{Barrier, Means};
 
@@ -149,37 +152,75 @@ fn wanted(plan: &Arc<dyn ExecutionPlan>, written: &[Arc<str>]) -> Result<Vec<Wan
     Ok(all)
 }
 
-/// Reads what a plan needs of the shards that its transaction has written to, where the session is there to read it.
+/// What a plan sees of shards that is to be settled while the session waits.
+pub(crate) struct Unsettled {
+    /// Dropped as soon as nothing more is asked, and on every way out: the session waits for it.
+    session: mpsc::Sender<OwnRead>,
+    /// What is to be read over the transaction's connections.
+    wanted: Vec<Wanted>,
+    /// Of which servers what is seen is to be fixed.
+    fixed: BTreeMap<Arc<str>, bool>,
+}
+
+/// What is to be settled of a plan, where the session is there for that. `logical`: the same query.
 ///
 /// # Errors
-/// 53200 where there is no memory for it; what a row cannot be read as. What the shard says the session tells.
-pub(crate) async fn read(plan: &Arc<dyn ExecutionPlan>, context: &TaskContext, means: &Means) -> Result<()> {
-    // Dropped on every way out of here, and as soon as nothing more is asked: the session waits for it.
-    let Some(session) = means.take_own() else { return Ok(()) };
-    let Barrier::Written(written) = &means.barrier else { return Ok(()) };
-    let wanted = wanted(plan, written)?;
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    let Some(asking) = context.session_config().get_extension::<Asking>() else {
-        return Err(Error::internal("a scan of shards runs for nobody"));
+/// As DataFusion's traversal.
+pub(crate) fn unsettled(
+    plan: &Arc<dyn ExecutionPlan>,
+    logical: &LogicalPlan,
+    means: &Means,
+) -> Result<Option<Unsettled>> {
+    let Some(session) = means.take_own() else { return Ok(None) };
+    let written: &[Arc<str>] = match &means.barrier {
+        Barrier::Written(written) if means.reads_own() => &written[..],
+        // Nothing is read that may not be.
+        Barrier::Snapshot => return Ok(None),
+        Barrier::None | Barrier::Written(_) => &[],
     };
-    let memory = |name: &str| MemoryConsumer::new(name).register(context.memory_pool());
-    let (kept, working) = (memory("ShardScan, kept"), memory("ShardScan"));
-    let batch_rows = context.session_config().batch_size();
-    let mut scans = Vec::with_capacity(wanted.len());
+    let wanted = wanted(plan, written)?;
+    let fixed = if means.is_fixed { fixed::servers(plan, logical, written)? } else { BTreeMap::new() };
+    let is_settled = wanted.is_empty() && fixed.is_empty();
+    Ok((!is_settled).then_some(Unsettled { session, wanted, fixed }))
+}
+
+/// Reads what is to be read over the transaction's connections, and fixes what is seen of other servers.
+///
+/// # Errors
+/// 53200 where there is no memory for it; what a row cannot be read as; as [`Moment::fix`]. What the shard says the session tells.
+///
+/// [`Moment::fix`]: ashlar_shard::snapshot::Moment::fix
+pub(crate) async fn settle(unsettled: Unsettled, context: &TaskContext, means: &Means) -> Result<()> {
+    let Unsettled { session, wanted, fixed } = unsettled;
     // Who waits for a shard has no turn: whatever keeps its rows may wait for one.
     means.pause();
-    for wanted in wanted {
-        let batches = scope(&OWN, read_one(&session, &wanted, batch_rows, &kept, &working)).await?;
-        scans.push(Scan { part: wanted.part, schema: wanted.schema, batches: batches.into() });
+    if let Some(moment) = means.moment.as_ref().filter(|_| !fixed.is_empty()) {
+        moment.fix(&fixed).await?;
+    }
+    if !wanted.is_empty() {
+        let Some(asking) = context.session_config().get_extension::<Asking>() else {
+            return Err(Error::internal("a scan of shards runs for nobody"));
+        };
+        let own = read(&session, wanted, context).await?;
+        // Nothing has been there before: this is the only reading of the statement.
+        let _ = asking.own.set(Arc::new(own));
     }
     // The session's connections are free for it, whether or not it is this statement's turn again.
     drop(session);
-    means.resume().await?;
-    // Nothing has been there before: this is the only reading of the statement.
-    let _ = asking.own.set(Arc::new(Own { scans, _memory: kept }));
-    Ok(())
+    means.resume().await
+}
+
+/// Reads what is wanted, scan by scan.
+async fn read(session: &mpsc::Sender<OwnRead>, all: Vec<Wanted>, context: &TaskContext) -> Result<Own> {
+    let memory = |name: &str| MemoryConsumer::new(name).register(context.memory_pool());
+    let (kept, working) = (memory("ShardScan, kept"), memory("ShardScan"));
+    let batch_rows = context.session_config().batch_size();
+    let mut scans = Vec::with_capacity(all.len());
+    for wanted in all {
+        let batches = scope(&OWN, read_one(session, &wanted, batch_rows, &kept, &working)).await?;
+        scans.push(Scan { part: wanted.part, schema: wanted.schema, batches: batches.into() });
+    }
+    Ok(Own { scans, _memory: kept })
 }
 
 async fn read_one(

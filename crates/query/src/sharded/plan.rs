@@ -62,7 +62,7 @@ impl ShardedPlan {
             Err(error) => return Err(error),
         };
         // Nobody could say what it looks like, and whatever its parameters are no shard has all that it reads.
-        if matches!(parsed.node, NodeEnum::InsertStmt(_)) && !route.has_sample() {
+        if is_change(parsed) && !route.has_sample() {
             return Ok(None);
         }
         // Without a parameter nothing is left to be known.
@@ -72,9 +72,9 @@ impl ShardedPlan {
                 return Ok(None);
             }
         }
-        // A shard need not know the tables that such a query reads: it is not asked what it looks like.
+        // A shard need not know the tables that such a statement reads: it is not asked what it looks like.
         if !parsed.text.contains('$')
-            && route.inserts_query()
+            && route.writes_found()
             && let Err(error) = route.decide(&Request::default())
             && is_computed_here(parsed, &error)
         {
@@ -106,7 +106,7 @@ impl ShardedPlan {
         self.shared.as_ref()?.sent(shape.sql, &|number| shape.place(number), shard)
     }
 
-    /// Whether the engine computes the rows of this INSERT, and divides them, where shards have no way to.
+    /// Whether the engine computes the rows of this change, and divides them, where shards have no way to.
     pub fn is_computed_here(&self, why: &Error) -> bool {
         is_computed_here(&self.parsed, why)
     }
@@ -199,9 +199,13 @@ impl ShardedPlan {
     }
 }
 
-/// Whether the rows of an INSERT that the router refuses are the engine's to compute.
+/// Whether the rows of a change that the router refuses are the engine's to compute.
 fn is_computed_here(parsed: &ParsedStatement, why: &Error) -> bool {
-    matches!(parsed.node, NodeEnum::InsertStmt(_)) && why.code() == ErrorCode::FeatureNotSupported
+    is_change(parsed) && why.code() == ErrorCode::FeatureNotSupported
+}
+
+fn is_change(parsed: &ParsedStatement) -> bool {
+    matches!(parsed.node, NodeEnum::InsertStmt(_) | NodeEnum::UpdateStmt(_) | NodeEnum::DeleteStmt(_))
 }
 
 /// Whether one shard answers, and its answer is the statement's.

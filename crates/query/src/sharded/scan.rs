@@ -1,7 +1,8 @@
 //! Reads what shards have of a table: each in a stream of its own, its rows in binary form, put into Arrow batches here.
 //!
 //! A stream borrows a connection when its first batch is asked for. Where it is dropped before its end the connection is
-//! closed, and what the shard still does for it is cancelled. What a batch takes is charged before it is built. What only the
+//! closed, and what the shard still does for it is cancelled. While it waits, for a connection or for its shard, the query gives its turn to
+//! others (`turn`). What a batch takes is charged before it is built. What only the
 //! connections of the statement's transaction see has been read by `own` before. Where a join above knows by then which keys can have a
 //! match, the shard is asked for those (`keys`).
 
@@ -36,6 +37,8 @@ use super::batches::Building;
 use super::keys::{self, Sought};
 use super::own::{Own, OwnRows};
 use crate::means::Barrier;
+use crate::scan_filters;
+use crate::turn::{AtWork, Turn};
 
 static SCAN: Name = Name::new("shard scan");
 
@@ -52,6 +55,8 @@ pub struct Asking {
     pub reads_replicas: bool,
     /// What was read over the connections of his transaction, before the plan runs.
     pub(crate) own: OnceLock<Arc<Own>>,
+    /// The statement's turn among the queries.
+    pub(crate) turn: Arc<Turn>,
 }
 
 impl Asking {
@@ -63,14 +68,14 @@ impl Asking {
             Barrier::Written(_) => Err(Error::unsupported(format!(
                 "this query over several shards in a transaction that has written to shard \"{server}\" is not supported"
             ))
-            .with_hint(match self.moment {
+            .with_hint(match self.moment.as_ref().filter(|moment| !moment.has_own()) {
                 Some(_) => "COMMIT first, or SET sharded_reads = 'each'.",
                 None => "COMMIT first, or ask for the rows of one shard only.",
             })),
             Barrier::Snapshot => Err(Error::unsupported(
                 "a query over several shards at isolation level REPEATABLE READ is not supported",
             )
-            .with_hint("Shards have no snapshot together: use READ COMMITTED.")),
+            .with_hint("Use READ COMMITTED, or read in a query of its own.")),
         }
     }
 }
@@ -214,17 +219,11 @@ impl ExecutionPlan for ShardScanExec {
         result: ChildPushdownResult,
         _: &ConfigOptions,
     ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        let filters = || result.parent_filters.iter().map(|parent| &parent.filter);
-        let mut told = self.told.clone();
         // A limit takes its rows before any of this.
-        if phase == FilterPushdownPhase::Post && !self.scanned.is_limited {
-            told.extend(filters().filter(|filter| self.scanned.takes(filter)).cloned());
-        }
-        // Who tells does not rely on it.
+        let takes = |filter: &Arc<dyn PhysicalExpr>| !self.scanned.is_limited && self.scanned.takes(filter);
+        let told = scan_filters::told_by_joins(&self.told, phase, &result, takes);
         let propagation = FilterPushdownPropagation::all_unsupported(result);
-        if told.len() == self.told.len() {
-            return Ok(propagation);
-        }
+        let Some(told) = told else { return Ok(propagation) };
         Ok(propagation.with_updated_node(Arc::new(self.with_told(told))))
     }
 
@@ -311,48 +310,20 @@ impl ShardReader {
         if self.is_done {
             return Ok(None);
         }
+        let turn = Arc::clone(&self.asking.turn);
+        let mut at_work = turn.work().await.map_err(external)?;
         // What was handed on is charged by whoever keeps it.
         self.memory.free();
-        if self.lease.is_none() {
-            // A join asks for the first row when it knows its keys. Where somebody reads ahead of it, all rows come.
-            let (narrowed, values) = match keys::sought(&self.scanned, self.part.shard, &self.told, &self.memory)? {
-                Sought::All => (None, Vec::new()),
-                Sought::Nothing => {
-                    self.is_done = true;
-                    return Ok(None);
-                }
-                Sought::Keys { conditions, values, count } => {
-                    if let Some(sent) = &self.keys_sent {
-                        sent.add(count);
-                    }
-                    let word = if self.scanned.is_conditional { "AND" } else { "WHERE" };
-                    (Some(format!("{} {word} {}", self.part.text, conditions.join(" AND "))), values)
-                }
-            };
-            let fleet = &self.scanned.table.fleet;
-            let settings = Settings::default();
-            let (from, server, role) = ((fleet.pool_of_queries(), None), &self.part.server, &self.asking.role);
-            // A moment is one of servers that write.
-            let lent = match self.asking.reads_replicas && self.asking.moment.is_none() {
-                true => fleet.lend_for_reading(from, server, role, &settings).await,
-                false => fleet.lend(from, server, role, &settings).await,
-            };
-            let mut lease = lent.map_err(external)?;
-            if self.scanned.orders_text && !lease.is_c_collated() {
-                return Err(external(other_collation(&self.part.server)));
-            }
-            if let Some(moment) = &self.asking.moment {
-                moment.snapshots().await.and_then(|taken| taken.begin(&mut lease)).map_err(external)?;
-            }
-            lease.queue_scan_with(narrowed.as_deref().unwrap_or(&self.part.text), &values);
-            lease.flush().await.map_err(external)?;
-            self.lease = Some(lease);
+        if self.lease.is_none() && !Box::pin(self.begin(&mut at_work)).await? {
+            self.is_done = true;
+            return Ok(None);
         }
         let Some(lease) = &mut self.lease else { return internal_err!("a scan has lost its connection") };
         let mut building = Building::new(&self.part.server, &self.scanned.types, &self.scanned.schema);
         let mut failure = None;
         while !building.is_full(self.batch_rows) {
-            let Some(range) = lease.next_row(&self.oids, &mut failure).await.map_err(external)? else {
+            let row = at_work.wait(lease.next_row(&self.oids, &mut failure)).await;
+            let Some(range) = row.flatten().map_err(external)? else {
                 self.is_done = true;
                 break;
             };
@@ -371,6 +342,44 @@ impl ShardReader {
         }
         Ok(batch)
     }
+
+    /// Sends the shard what it is asked; `false`: nothing, since no row of it has a match.
+    async fn begin(&mut self, at_work: &mut AtWork<'_>) -> Result<bool> {
+        // A join asks for the first row when it knows its keys. Where somebody reads ahead of it, all rows come.
+        let (narrowed, values) = match keys::sought(&self.scanned, self.part.shard, &self.told, &self.memory)? {
+            Sought::All => (None, Vec::new()),
+            Sought::Nothing => return Ok(false),
+            Sought::Keys { conditions, values, count } => {
+                if let Some(sent) = &self.keys_sent {
+                    sent.add(count);
+                }
+                let word = if self.scanned.is_conditional { "AND" } else { "WHERE" };
+                (Some(format!("{} {word} {}", self.part.text, conditions.join(" AND "))), values)
+            }
+        };
+        let lent = lend(&self.scanned, &self.part.server, &self.asking);
+        let mut lease = at_work.wait(lent).await.flatten().map_err(external)?;
+        lease.queue_scan_with(narrowed.as_deref().unwrap_or(&self.part.text), &values);
+        at_work.wait(lease.flush()).await.flatten().map_err(external)?;
+        self.lease = Some(lease);
+        Ok(true)
+    }
+}
+
+/// Borrows a connection, with the snapshot that is to be read.
+async fn lend(scanned: &Scanned, server: &Arc<str>, asking: &Asking) -> ashlar_base::Result<Lease> {
+    let (fleet, settings) = (&scanned.table.fleet, Settings::default());
+    let (from, role) = ((fleet.pool_of_queries(), None), &asking.role);
+    let lease = match &asking.moment {
+        Some(moment) => moment.lend(server).await?,
+        None if asking.reads_replicas => fleet.lend_for_reading(from, server, role, &settings).await?,
+        None => fleet.lend(from, server, role, &settings).await?,
+    };
+    if scanned.orders_text && !lease.is_c_collated() {
+        lease.abandon();
+        return Err(other_collation(server));
+    }
+    Ok(lease)
 }
 
 /// 0A000

@@ -1,16 +1,16 @@
 //! A sharded table as DataFusion sees it: a table provider that asks each shard for what a query needs of it.
 //!
 //! Projection, simple conditions and the limit travel in the text that a shard is sent. Conditions are applied here again:
-//! those of a shard only save rows on their way.
+//! those of a shard only save rows on their way. Where rows are to be changed, each says also which version of it was read.
 
 use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{Schema, SchemaRef};
-use ashlar_base::Value;
+use ashlar_base::{ColumnDef, ColumnId, ScalarType, SqlType, TableSchema, Value};
 use ashlar_functions::error::external;
 use ashlar_functions::quoting::quote_ident;
-use ashlar_shard::rules::{Domain, Key, Placement};
+use ashlar_shard::rules::{Domain, Key, Placement, ShardId, ShardSet};
 use ashlar_store::arrow_types::to_arrow_field;
 use datafusion::catalog::Session;
 use datafusion::common::Result;
@@ -21,7 +21,32 @@ use futures::future::BoxFuture;
 
 use super::scan::{Scanned, ShardPart, ShardScanExec};
 use super::{ShardedTable, filters};
-use crate::grid_table::holds_query;
+use crate::ddl::HIDDEN_KEY;
+use crate::scan_filters;
+
+/// The type of what tells versions of a row apart.
+pub(crate) const VERSION_TYPE: SqlType = SqlType::Scalar(ScalarType::Text);
+
+/// Which version of a row it is, as a shard says it: the number of the shard, where the version lies in the table, and who wrote it. A row
+/// that is changed gets another place, and a place that is used again another writer; locks leave both as they are. `qualifier` stands
+/// before the names of columns.
+pub(crate) fn version(shard: ShardId, qualifier: &str) -> String {
+    format!("'{shard} ' || CAST({qualifier}ctid AS text) || ' ' || CAST({qualifier}xmin AS text)")
+}
+
+/// A table's columns, and behind them, by a name that no user can write, [`version`].
+pub(super) fn with_version(schema: &TableSchema) -> TableSchema {
+    let mut schema = schema.clone();
+    schema.columns.push(ColumnDef {
+        id: ColumnId(u32::MAX),
+        name: HIDDEN_KEY.to_owned(),
+        sql_type: VERSION_TYPE,
+        nullable: false,
+        default: None,
+    });
+    schema.hidden_key = true;
+    schema
+}
 
 /// A sharded table in a plan.
 #[derive(Clone)]
@@ -40,7 +65,12 @@ impl fmt::Debug for ShardedProvider {
 
 impl ShardedProvider {
     pub(super) fn new(table: &Arc<ShardedTable>) -> Self {
-        let fields: Vec<_> = table.schema.columns.iter().map(to_arrow_field).collect();
+        Self::of_columns(table, &table.schema.columns)
+    }
+
+    /// The same with all columns of a schema that [`with_version`] has made of the table's.
+    pub(super) fn of_columns(table: &Arc<ShardedTable>, columns: &[ColumnDef]) -> Self {
+        let fields: Vec<_> = columns.iter().map(to_arrow_field).collect();
         Self { table: Arc::clone(table), schema: Arc::new(Schema::new(fields)), orders_text: false }
     }
 
@@ -64,8 +94,16 @@ impl ShardedProvider {
         let columns = projection.unwrap_or(&all);
         let schema = Arc::new(self.schema.project(columns)?);
         let definitions = &self.table.schema.columns;
-        let types = columns.iter().map(|ordinal| definitions[*ordinal].sql_type).collect();
-        let names: Vec<String> = columns.iter().map(|ordinal| quote_ident(&definitions[*ordinal].name)).collect();
+        // Behind the table's own columns there is none but the version.
+        let type_of = |ordinal: &usize| definitions.get(*ordinal).map_or(VERSION_TYPE, |column| column.sql_type);
+        let types = columns.iter().map(type_of).collect();
+        let names = |shard: ShardId| {
+            let name = |ordinal: &usize| match definitions.get(*ordinal) {
+                Some(column) => quote_ident(&column.name),
+                None => version(shard, ""),
+            };
+            columns.iter().map(name).collect::<Vec<String>>().join(", ")
+        };
         let sent: Vec<String> =
             conditions.iter().filter_map(|condition| filters::text_of(condition, definitions)).collect();
         let condition = if sent.is_empty() { String::new() } else { format!(" WHERE {}", sent.join(" AND ")) };
@@ -75,12 +113,12 @@ impl ShardedProvider {
         let shards = match rule.placement() {
             Placement::Sharded => rule.shards_of(&self.domains(conditions).map_err(external)?),
             // Every shard has all of it.
-            Placement::Broadcast | Placement::Single => ashlar_shard::rules::ShardSet::first(1),
+            Placement::Broadcast | Placement::Single => ShardSet::first(1),
         };
-        let part = |id: ashlar_shard::rules::ShardId| {
+        let part = |id: ShardId| {
             let shard = &rule.shards()[id.index()];
             let table = format!("{}.{}", quote_ident(&shard.schema), quote_ident(&shard.table));
-            let text = format!("SELECT {} FROM {table}{condition}{limit}", names.join(", "));
+            let text = format!("SELECT {} FROM {table}{condition}{limit}", names(id));
             ShardPart { shard: id, server: Arc::clone(&shard.server), text }
         };
         Ok(Arc::new(ShardScanExec::new(Scanned {
@@ -124,14 +162,7 @@ impl TableProvider for ShardedProvider {
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let support = |filter: &&Expr| {
-            if filter.is_volatile() || holds_query(filter) {
-                TableProviderFilterPushDown::Unsupported
-            } else {
-                TableProviderFilterPushDown::Inexact
-            }
-        };
-        Ok(filters.iter().map(support).collect())
+        Ok(scan_filters::taken(filters, &TableProviderFilterPushDown::Inexact))
     }
 
     // As for a grid table: the answer is there at once.

@@ -3,7 +3,7 @@
 //! Names are the connection's own, so that sessions that prepared the same text share one, and a session finds its
 //! statement on whichever connection it is lent. A name counts only when the shard has said that it took it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
@@ -24,6 +24,8 @@ pub(super) struct Statements {
     current: Option<u64>,
     /// Whether it is being parsed, or one without a name is.
     is_new: bool,
+    /// Names of those that are sent one after the other, before any is answered.
+    ahead: VecDeque<u64>,
     /// Names that are of no use any more, and to be closed when the next statement is queued.
     stale: Vec<u64>,
     /// Counts names and uses.
@@ -70,7 +72,7 @@ impl Write for StatementName {
 impl Statements {
     pub(super) fn new(max: usize) -> Self {
         let (known, key, current, is_new, stale, count) = (HashMap::new(), String::new(), None, false, Vec::new(), 0);
-        Self { known, key, current, is_new, stale, count, max: max.max(1) }
+        Self { known, key, current, is_new, ahead: VecDeque::new(), stale, count, max: max.max(1) }
     }
 
     /// The name of a text; Parse is queued where the connection does not know it. `zone`: the time zone of the connection
@@ -170,6 +172,29 @@ impl Statements {
         name
     }
 
+    /// The same as [`Self::find`] of one that is used before what was sent before it is answered.
+    pub(super) fn queue_ahead(
+        &mut self,
+        text: &str,
+        types: &[u32],
+        zone: &str,
+        expected: &Arc<Described>,
+    ) -> Option<StatementName> {
+        let name = self.find(text, types, zone, expected)?;
+        self.ahead.extend(self.current);
+        Some(name)
+    }
+
+    /// How many are used before those before them are answered.
+    pub(super) fn ahead(&self) -> usize {
+        self.ahead.len()
+    }
+
+    /// A statement has come to its end.
+    pub(super) fn completed(&mut self) {
+        self.ahead.pop_front();
+    }
+
     /// Parses a text that will not come again: without a name, in the place of the last such one.
     pub(super) fn queue_unnamed(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32]) -> StatementName {
         client::parse(out, "", text, types);
@@ -189,6 +214,11 @@ impl Statements {
     /// An error: a statement that was being parsed is not there; one that is stale has to be parsed anew.
     pub(super) fn failed(&mut self, is_stale: bool) {
         let is_new = std::mem::take(&mut self.is_new);
+        // Those behind it are not carried out.
+        if let Some(first) = self.ahead.front() {
+            self.current = Some(*first);
+            self.ahead.clear();
+        }
         let Some(name) = self.current.take_if(|_| is_new || is_stale) else { return };
         let before = self.known.len();
         self.known.retain(|_, known| known.name != name);
@@ -214,6 +244,7 @@ impl Statements {
 
     /// Everything is answered.
     pub(super) fn settled(&mut self) {
+        self.ahead.clear();
         self.current = None;
     }
 }

@@ -510,9 +510,9 @@ impl Route {
         self.kind != Kind::Select || self.locks
     }
 
-    /// Whether it writes what a query finds.
-    pub fn inserts_query(&self) -> bool {
-        self.kind == Kind::Insert && self.rows.is_none()
+    /// Whether it writes what a query finds: rows that it inserts, or that it changes.
+    pub fn writes_found(&self) -> bool {
+        self.kind != Kind::Select && self.rows.is_none()
     }
 
     /// Whether a hole of the template takes a list of constants.

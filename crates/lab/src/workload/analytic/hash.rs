@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::OnceLock;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::super::sizes::{Ids, Sizes};
@@ -37,12 +37,21 @@ const PRICE_QUARTERS_MAX: u64 = 400;
 /// Days from the first of 2020 on that sales have: four years, the leap day among them.
 const DAYS: u64 = 1461;
 
+/// The queries of a join: with a value of the smaller table, and without, where its keys are all that is needed of it.
+const JOIN: &str = "join";
+const COUNT: &str = "count";
+
 /// What the rows of sales and of items draw their numbers from, each column another.
 const SEED_ID: u64 = 1;
 const SEED_QUANTITY: u64 = 2;
 const SEED_DATE: u64 = 3;
 const SEED_PRICE: u64 = 4;
 const SEED_ORDER: u64 = 5;
+/// After the rounds of the one before.
+const SEED_EVEN_ORDER: u64 = SEED_ORDER + ROUNDS;
+
+/// Rounds of a shuffle.
+const ROUNDS: u64 = 4;
 
 /// A number of a row, below `limit`.
 fn drawn(seed: u64, row: u64, limit: u64) -> u64 {
@@ -71,20 +80,21 @@ fn scattered(mut number: u32) -> u32 {
 struct Shuffle {
     limit: u64,
     half_bits: u32,
+    seed: u64,
 }
 
 impl Shuffle {
-    fn of(limit: u64) -> Self {
+    fn of(limit: u64, seed: u64) -> Self {
         let bits = u64::BITS - limit.saturating_sub(1).leading_zeros();
-        Self { limit, half_bits: bits.div_ceil(2).max(1) }
+        Self { limit, half_bits: bits.div_ceil(2).max(1), seed }
     }
 
     fn at(self, mut place: u64) -> u64 {
         let mask = (1u64 << self.half_bits) - 1;
         loop {
             let (mut left, mut right) = (place >> self.half_bits, place & mask);
-            for round in 0..4 {
-                (left, right) = (right, left ^ (mix(mix(SEED_ORDER + round) ^ right) & mask));
+            for round in 0..ROUNDS {
+                (left, right) = (right, left ^ (mix(mix(self.seed + round) ^ right) & mask));
             }
             place = left << self.half_bits | right;
             if place < self.limit {
@@ -106,12 +116,13 @@ struct Doubled {
 
 impl Doubled {
     fn of(rows: u64, unique_percent: u32) -> Self {
-        Self { rows, unique: rows * u64::from(unique_percent) / 100, copies: 2, order: Shuffle::of(rows) }
+        let unique = rows * u64::from(unique_percent) / 100;
+        Self { rows, unique, copies: 2, order: Shuffle::of(rows, SEED_ORDER) }
     }
 
     /// Each so many times.
     fn each(rows: u64, copies: u32) -> Self {
-        Self { rows, unique: 0, copies: u64::from(copies), order: Shuffle::of(rows) }
+        Self { rows, unique: 0, copies: u64::from(copies), order: Shuffle::of(rows, SEED_ORDER) }
     }
 
     /// How many ids there are; they begin with 1.
@@ -134,19 +145,27 @@ enum SalesIds {
     /// Each of so many as likely as any other.
     ByChance(u64),
     Doubled(Doubled),
+    /// Each of so many in as many rows as any other, or in one more.
+    Evenly(u64, Shuffle),
 }
 
 impl SalesIds {
+    /// So many different ones in a hundred rows, evenly; the order is another than that of the smaller table.
+    fn evenly(rows: u64, distinct_percent: u32) -> Self {
+        Self::Evenly((rows * u64::from(distinct_percent) / 100).max(1), Shuffle::of(rows, SEED_EVEN_ORDER))
+    }
+
     fn id(self, row: u64) -> u64 {
         match self {
             Self::ByChance(ids) => 1 + drawn(SEED_ID, row, ids),
             Self::Doubled(doubled) => doubled.id(row),
+            Self::Evenly(ids, order) => 1 + order.at(row) % ids,
         }
     }
 
     fn ids(self) -> u64 {
         match self {
-            Self::ByChance(ids) => ids,
+            Self::ByChance(ids) | Self::Evenly(ids, _) => ids,
             Self::Doubled(doubled) => doubled.ids(),
         }
     }
@@ -169,6 +188,7 @@ pub(super) struct Build {
     rows: u64,
     items: u64,
     unique_percent: Option<u32>,
+    distinct_percent: Option<u32>,
     ids: Ids,
     sales: SalesIds,
     expected: OnceLock<Groups>,
@@ -180,8 +200,10 @@ pub(super) struct Probe {
     queries: Vec<Query>,
     rows: u64,
     unique_percent: u32,
+    distinct_percent: Option<u32>,
     duplicates: Option<u32>,
     ids: Ids,
+    sales: SalesIds,
     items: Doubled,
     /// The pairs, and of all of them the quantity times the price, in quarters.
     expected: OnceLock<(u64, u64)>,
@@ -209,9 +231,13 @@ fn table(name: &str, columns: &[(&str, &str)], rows: u64) -> Table {
 pub(super) fn build(sizes: &Sizes) -> Result<Build> {
     let (rows, items) = counts(sizes)?;
     let ids = sizes.ids.unwrap_or_default();
-    let sales = match sizes.unique_percent {
-        Some(percent) => SalesIds::Doubled(Doubled::of(rows, percent)),
-        None => SalesIds::ByChance(items),
+    let sales = match (sizes.unique_percent, sizes.distinct_percent) {
+        (None, None) => SalesIds::ByChance(items),
+        (Some(percent), None) => SalesIds::Doubled(Doubled::of(rows, percent)),
+        (None, Some(percent)) => SalesIds::evenly(rows, percent),
+        (Some(_), Some(_)) => bail!(
+            "--unique-percent and --distinct-percent both say how often the ids of a table are there: give one of them"
+        ),
     };
     let sums = format!(
         "SELECT count(*), sum(n), max(n), sum(n * s_item_id) \
@@ -223,8 +249,9 @@ pub(super) fn build(sizes: &Sizes) -> Result<Build> {
         Query { name: "sums".to_owned(), sql: sums, afterwards: None },
     ];
     let tables = vec![table(SALES, SALES_COLUMNS, rows)];
-    let unique_percent = sizes.unique_percent;
-    Ok(Build { tables, queries, rows, items, unique_percent, ids, sales, expected: OnceLock::new() })
+    let Sizes { unique_percent, distinct_percent, .. } = *sizes;
+    let expected = OnceLock::new();
+    Ok(Build { tables, queries, rows, items, unique_percent, distinct_percent, ids, sales, expected })
 }
 
 /// The workload `hash-probe`.
@@ -235,20 +262,32 @@ pub(super) fn probe(sizes: &Sizes) -> Result<Probe> {
         "--duplicates says of all ids what --unique-percent says of some: give one of them"
     );
     let unique_percent = sizes.unique_percent.unwrap_or(if sizes.duplicates.is_some() { 0 } else { 100 });
-    let join = format!("SELECT count(*), sum(s_quantity * i_price) FROM {SALES} JOIN {ITEMS} ON s_item_id = i_item_id");
+    let joined = |what: &str| format!("SELECT {what} FROM {SALES} JOIN {ITEMS} ON s_item_id = i_item_id");
+    let queries = [(JOIN, joined("count(*), sum(s_quantity * i_price)")), (COUNT, joined("count(*)"))];
+    let items_ids = match sizes.duplicates {
+        Some(copies) => Doubled::each(items, copies),
+        None => Doubled::of(items, unique_percent),
+    };
     Ok(Probe {
         tables: vec![table(SALES, SALES_COLUMNS, rows), table(ITEMS, ITEMS_COLUMNS, items)],
-        queries: vec![Query { name: "join".to_owned(), sql: join, afterwards: None }],
+        queries: queries.map(|(name, sql)| Query { name: name.to_owned(), sql, afterwards: None }).into(),
         rows,
         unique_percent,
+        distinct_percent: sizes.distinct_percent,
         duplicates: sizes.duplicates,
         ids: sizes.ids.unwrap_or_default(),
-        items: match sizes.duplicates {
-            Some(copies) => Doubled::each(items, copies),
-            None => Doubled::of(items, unique_percent),
+        sales: match sizes.distinct_percent {
+            Some(percent) => SalesIds::evenly(rows, percent),
+            None => SalesIds::ByChance(items_ids.ids()),
         },
+        items: items_ids,
         expected: OnceLock::new(),
     })
+}
+
+/// What the percentage of a flag is in a record.
+fn percentage(given: Option<u32>, otherwise: &str) -> Value {
+    given.map_or(json!(otherwise), |percent| json!(percent))
 }
 
 /// The rows of sales.
@@ -351,11 +390,11 @@ impl Questions for Build {
     }
 
     fn parameters(&self) -> BTreeMap<String, Value> {
-        let unique = self.unique_percent.map_or(json!("by chance"), |percent| json!(percent));
         parameters([
             ("rows", json!(self.rows)),
             ("items", json!(self.items)),
-            ("unique_percent", unique),
+            ("unique_percent", percentage(self.unique_percent, "by chance")),
+            ("distinct_percent", percentage(self.distinct_percent, "not said")),
             ("ids", json!(self.ids)),
         ])
     }
@@ -366,14 +405,15 @@ fn parameters<const N: usize>(named: [(&str, Value); N]) -> BTreeMap<String, Val
 }
 
 impl Probe {
-    fn sales(&self) -> SalesIds {
-        SalesIds::ByChance(self.items.ids())
+    /// The ids of all rows of the smaller table.
+    pub(super) fn keys(&self) -> impl Iterator<Item = u32> {
+        (0..self.items.rows).map(|item| written(self.ids, self.items.id(item)).cast_unsigned())
     }
 
     fn expected(&self) -> (u64, u64) {
         *self.expected.get_or_init(|| {
             // Of each id how many items have it, and what they cost together.
-            let mut by_id = vec![(0u64, 0u64); self.items.ids() as usize + 1];
+            let mut by_id = vec![(0u64, 0u64); self.items.ids().max(self.sales.ids()) as usize + 1];
             for item in 0..self.items.rows {
                 let (count, price) = &mut by_id[self.items.id(item) as usize];
                 *count += 1;
@@ -381,7 +421,7 @@ impl Probe {
             }
             let mut expected = (0, 0);
             for row in 0..self.rows {
-                let (count, price) = by_id[self.sales().id(row) as usize];
+                let (count, price) = by_id[self.sales.id(row) as usize];
                 expected.0 += count;
                 expected.1 += quantity(row) * price;
             }
@@ -397,7 +437,7 @@ impl Questions for Probe {
 
     fn lines(&self, table: usize) -> Lines {
         if table == 0 {
-            return sales_lines(self.rows, self.ids, self.sales());
+            return sales_lines(self.rows, self.ids, self.sales);
         }
         let (items, ids, mut next) = (self.items, self.ids, 0);
         Box::new(move |out| {
@@ -416,13 +456,14 @@ impl Questions for Probe {
         &self.queries
     }
 
-    fn fault(&self, _query: usize, rows: &Rows) -> Option<String> {
+    fn fault(&self, query: usize, rows: &Rows) -> Option<String> {
         let (pairs, quarters) = self.expected();
         // Exact: it has fewer than 53 bits.
         let revenue = quarters as f64 / 4.0;
         let found = only_row(rows);
-        let right = match found.as_deref() {
-            Some([count, sum]) => *count == pairs.to_string() && sum.parse() == Ok(revenue),
+        let right = match (self.queries[query].name.as_str(), found.as_deref()) {
+            (JOIN, Some([count, sum])) => *count == pairs.to_string() && sum.parse() == Ok(revenue),
+            (COUNT, Some([count])) => *count == pairs.to_string(),
             _ => false,
         };
         (!right).then(|| format!("pairs, revenue: {found:?} instead of {pairs}, {revenue}"))
@@ -433,6 +474,7 @@ impl Questions for Probe {
             ("rows", json!(self.rows)),
             ("items", json!(self.items.rows)),
             ("unique_percent", json!(self.unique_percent)),
+            ("distinct_percent", percentage(self.distinct_percent, "by chance")),
             ("ids", json!(self.ids)),
             ("duplicates", json!(self.duplicates.unwrap_or(1))),
         ])
@@ -464,7 +506,7 @@ mod tests {
     #[test]
     fn a_shuffle_has_each_number_once() {
         for limit in [1, 2, 5, 64, 1000] {
-            let mut all: Vec<u64> = (0..limit).map(|place| Shuffle::of(limit).at(place)).collect();
+            let mut all: Vec<u64> = (0..limit).map(|place| Shuffle::of(limit, SEED_ORDER).at(place)).collect();
             assert!(
                 limit < 64 || all.iter().zip(1..).filter(|(at, next)| **at + 1 == *next).count() < limit as usize / 8
             );
@@ -485,6 +527,24 @@ mod tests {
             assert_eq!(counts.len() as u64, doubled.ids());
             assert!(counts.keys().all(|id| (1..=doubled.ids()).contains(id)));
         }
+    }
+
+    #[test]
+    fn ids_may_be_so_many_of_a_hundred_rows_each_as_often_as_any_other() {
+        for (rows, percent, ids) in [(1000, 30, 300), (1000, 100, 1000), (1003, 60, 601), (7, 5, 1)] {
+            let sales = SalesIds::evenly(rows, percent);
+            let mut counts: HashMap<u64, u64> = HashMap::new();
+            (0..rows).for_each(|row| *counts.entry(sales.id(row)).or_default() += 1);
+            assert_eq!((sales.ids(), counts.len() as u64), (ids, ids), "{rows} {percent}");
+            let often = rows / ids;
+            assert!(counts.iter().all(|(id, count)| (1..=ids).contains(id) && (often..=often + 1).contains(count)));
+        }
+        let given = Sizes { distinct_percent: Some(30), ..sizes(1000, 30, None, Ids::Hashed) };
+        let evenly = build(&given).unwrap();
+        assert_eq!((evenly.expected().groups, evenly.expected().largest), (300, 4));
+        assert_eq!(evenly.parameters()["distinct_percent"], json!(30));
+        let both = Sizes { unique_percent: Some(30), ..given };
+        assert!(build(&both).err().unwrap().to_string().contains("give one of them"));
     }
 
     #[test]
@@ -546,6 +606,9 @@ mod tests {
             // Every sale has its item, and some have two.
             assert!(if unique.is_none() { pairs == 2000 } else { pairs > 3000 }, "{pairs}");
             assert_eq!(probe.fault(0, &answer(&[pairs.to_string(), format!("{revenue:e}")])), None);
+            assert_eq!(probe.fault(1, &answer(&[pairs.to_string()])), None);
+            assert!(probe.fault(1, &answer(&[(pairs + 1).to_string()])).is_some());
+            assert!(probe.fault(0, &answer(&[pairs.to_string()])).is_some());
             assert!(probe.fault(0, &answer(&[pairs.to_string(), (revenue + 0.25).to_string()])).is_some());
             assert!(probe.fault(0, &answer(&[(pairs + 1).to_string(), revenue.to_string()])).is_some());
         }
@@ -560,6 +623,23 @@ mod tests {
         assert!(counts.len() == 23 && counts.values().all(|count| *count == 4), "{counts:?}");
         assert_eq!((probe.parameters()["duplicates"].clone(), probe.expected().0), (json!(4), 8000));
         assert!(super::probe(&Sizes { unique_percent: Some(5), ..wanted }).is_err());
+    }
+
+    #[test]
+    fn both_sides_may_have_each_id_several_times() {
+        let wanted = Sizes { duplicates: Some(4), distinct_percent: Some(25), ..sizes(400, 400, None, Ids::Hashed) };
+        let probe = probe(&wanted).unwrap();
+        for table in [0, 1] {
+            let mut counts: HashMap<String, u64> = HashMap::new();
+            lines(&probe, table).into_iter().for_each(|row| *counts.entry(row[0].clone()).or_default() += 1);
+            assert!(counts.len() == 100 && counts.values().all(|count| *count == 4), "{counts:?}");
+        }
+        assert_eq!(probe.expected().0, 1600);
+        let keys: Vec<String> = probe.keys().map(|key| key.cast_signed().to_string()).collect();
+        assert_eq!(keys, lines(&probe, 1).into_iter().map(|mut row| row.swap_remove(0)).collect::<Vec<_>>());
+        // Rows whose id nothing has on the other side come to nothing.
+        let half = super::probe(&Sizes { distinct_percent: Some(50), ..wanted }).unwrap();
+        assert_eq!(half.expected().0, 800);
     }
 
     #[test]

@@ -108,6 +108,12 @@ pub(crate) fn hash_build_keys(sizes: &Sizes) -> Result<Vec<u32>> {
     Ok(hash::build(sizes)?.keys().collect())
 }
 
+/// Likewise of the rows of the smaller table of `hash-probe`.
+pub(crate) fn hash_probe_keys(sizes: &Sizes) -> Result<Vec<u32>> {
+    super::Kind::find("hash-probe")?.with(sizes)?;
+    Ok(hash::probe(sizes)?.keys().collect())
+}
+
 pub(super) fn hash_probe(sizes: &Sizes) -> Result<Box<dyn Workload>> {
     workload(hash::probe(sizes)?, sizes)
 }

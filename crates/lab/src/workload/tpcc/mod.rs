@@ -22,13 +22,13 @@ mod tests;
 mod transactions;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::shards::REFRESH;
 use super::{Place, Progress, Sizes, Workload};
 use crate::door::pg::PgClient;
 use crate::load::Caller;
@@ -89,9 +89,8 @@ impl Workload for Tpcc {
         let scale = self.known.scale;
         let all: u64 = TABLES.iter().map(|table| data::row_count(scale, *table)).sum();
         let parts = place.parts();
-        let makers = makers(place);
-        for address in &makers {
-            let mut client = PgClient::connect(*address)?;
+        for address in place.makers() {
+            let mut client = PgClient::connect(address)?;
             for statement in schema::drops() {
                 client.query(&statement)?;
             }
@@ -115,9 +114,8 @@ impl Workload for Tpcc {
                 }
             }
         }
-        if place.shards.is_some_and(|shards| !shards.makes_tables) {
-            // The tables were made behind its back.
-            PgClient::connect(place.address)?.query("REFRESH TABLE METADATA")?;
+        if place.makes_unseen() {
+            PgClient::connect(place.address)?.query(REFRESH)?;
         }
         Ok(())
     }
@@ -135,7 +133,7 @@ impl Workload for Tpcc {
     }
 
     fn clear(&self, place: Place) -> Result<()> {
-        for address in makers(place) {
+        for address in place.makers() {
             let mut client = PgClient::connect(address)?;
             for statement in schema::drops() {
                 client.query(&statement)?;
@@ -181,11 +179,6 @@ impl Tpcc {
 #[cfg(test)]
 pub(super) fn tables() -> Vec<String> {
     TABLES.iter().map(|table| schema::named(&format!("@{}", table.name()))).collect()
-}
-
-/// The servers that are told to make tables: those that have the rows, or a proxy that passes it on to them.
-fn makers(place: Place) -> Vec<SocketAddr> {
-    if place.makes_sharded() { vec![place.address] } else { place.parts() }
 }
 
 /// Fills a table with the rows that belong here; `report` is told of each.

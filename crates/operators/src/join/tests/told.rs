@@ -164,20 +164,31 @@ fn keys_are_listed_where_they_are_few() {
         let plan = telling(&inner(vec![key], &left, &right), None);
         let told = plan.downcast_ref::<UnchainedHashJoinExec>().unwrap().told().unwrap();
         let filter: Arc<dyn PhysicalExpr> = Arc::<DynamicFilterPhysicalExpr>::clone(told);
-        assert!(matches!(keys_of_join(&filter, 100, 1 << 20).unwrap(), KeysOfJoin::Any), "{key}");
+        let listed = |keys_max, bytes_max, charge: &mut dyn FnMut(usize) -> bool| {
+            keys_of_join(&filter, keys_max, bytes_max, charge).unwrap()
+        };
+        assert!(matches!(listed(100, 1 << 20, &mut |_| true), KeysOfJoin::Any), "{key}");
         run(&runtime, &plan, &context_of(1 << 30, 8192));
-        let KeysOfJoin::Among(found) = keys_of_join(&filter, 100, 1 << 20).unwrap() else { panic!("{key}") };
+        let mut charged = 0;
+        let mut charge = |bytes: usize| {
+            charged += bytes;
+            true
+        };
+        let KeysOfJoin::Among(found) = listed(100, 1 << 20, &mut charge) else { panic!("{key}") };
+        assert!(charged >= found[0].1.get_array_memory_size(), "{key}");
         assert_eq!(found.len(), 1);
         let expected = texts(left.column_by_name(key).unwrap());
         assert_eq!(texts(&found[0].1), expected, "{key}");
         assert_eq!(found[0].1.len(), expected.len(), "{key}");
         for (keys_max, bytes_max) in [(expected.len() - 1, 1 << 20), (100, 8)] {
-            assert!(matches!(keys_of_join(&filter, keys_max, bytes_max).unwrap(), KeysOfJoin::Any), "{key}");
+            assert!(matches!(listed(keys_max, bytes_max, &mut |_| true), KeysOfJoin::Any), "{key}");
         }
+        // Where there is no memory for them nothing is listed.
+        assert!(matches!(listed(100, 1 << 20, &mut |_| false), KeysOfJoin::Any), "{key}");
     }
     let plan = telling(&inner(vec!["int"], &made(NONE), &right), None);
     let told = Arc::clone(plan.downcast_ref::<UnchainedHashJoinExec>().unwrap().told().unwrap());
     run(&runtime, &plan, &context_of(1 << 30, 8192));
     let filter: Arc<dyn PhysicalExpr> = told;
-    assert!(matches!(keys_of_join(&filter, 100, 1 << 20).unwrap(), KeysOfJoin::Nothing));
+    assert!(matches!(keys_of_join(&filter, 100, 1 << 20, &mut |_| false).unwrap(), KeysOfJoin::Nothing));
 }

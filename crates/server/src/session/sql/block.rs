@@ -329,7 +329,7 @@ impl SqlSession {
     /// # Errors
     /// 25001
     fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
-        if self.has_remote() && (modes.isolation.is_some() || modes.read_only.is_some()) {
+        if (self.has_remote() || self.common.is_some()) && (modes.isolation.is_some() || modes.read_only.is_some()) {
             let message = "SET TRANSACTION must be called before any query";
             return Err(Error::new(ErrorCode::ActiveTransaction, message));
         }

@@ -6,7 +6,6 @@ use ashlar_base::{Error, ErrorCode, Result, Value};
 use ashlar_protocol::pg::CommandTag;
 use ashlar_query::key_plan::KeyPlan;
 use ashlar_query::statement::Kind;
-use ashlar_query::transaction::Isolation;
 
 use super::portal::{Portal, Progress, Tag};
 use super::rows::RowSource;
@@ -43,13 +42,6 @@ impl SqlSession {
             if plan.route.is_write() {
                 return Err(locks_rows());
             }
-            // The engine reads over other connections, which are not in the transaction's snapshot.
-            if self.isolation() == Isolation::RepeatableRead {
-                return Err(Error::unsupported(
-                    "a cursor over rows of shards at isolation level REPEATABLE READ is not supported",
-                )
-                .with_hint("Use READ COMMITTED, or fetch the rows of one shard by a portal of the protocol."));
-            }
             // Its rows wait here, and not on connections.
             planned = self.plan_for_engine(&planned, &[]).await?;
         }
@@ -59,7 +51,7 @@ impl SqlSession {
         // What the cursor sees is settled now.
         if let Some(statement) = portal.statement.clone() {
             let source = match &statement.kind {
-                Kind::Select(_) => self.query(&statement, Vec::new()).await?,
+                Kind::Select(_) => self.query(&statement, Vec::new(), true).await?,
                 Kind::Key(plan) if plan.locks().is_none() => self.row_now(plan)?,
                 Kind::Key(_) | Kind::Lock(_) => return Err(locks_rows()),
                 _ => return Err(Error::internal("a cursor has a query")),

@@ -8,13 +8,12 @@ use ashlar_base::{Error, Result, Value};
 use ashlar_query::explain;
 use ashlar_query::statement::Kind;
 
-use ashlar_shard::route::Request;
-
 use super::run::select_of;
+use super::sharded::RawParameters;
 use super::{Block, SqlSession};
 
 impl SqlSession {
-    /// The lines of EXPLAIN for a statement.
+    /// The lines of EXPLAIN for a statement. `raw`: its parameters as a shard reads them, where EXECUTE has given any.
     ///
     /// # Errors
     /// 0A000 for statements that have no plan to show, and what planning and, with ANALYZE, running them finds.
@@ -23,6 +22,7 @@ impl SqlSession {
         inner: &Arc<ashlar_query::Statement>,
         options: explain::ExplainOptions,
         parameters: &[Value],
+        raw: Option<&RawParameters>,
     ) -> Result<Vec<String>> {
         let writes = match &inner.kind {
             Kind::Key(plan) => !plan.is_read(),
@@ -38,7 +38,7 @@ impl SqlSession {
         }
         if options.analyze && writes {
             let planned = explain::ExplainOptions { analyze: false, ..options };
-            let mut lines = Box::pin(self.run_explain(inner, planned, parameters)).await?;
+            let mut lines = Box::pin(self.run_explain(inner, planned, parameters, raw)).await?;
             let started = ashlar_base::clock::monotonic();
             let rows = Box::pin(self.run_unseen(inner, parameters)).await?;
             lines.push(format!("Rows: {rows}"));
@@ -51,10 +51,9 @@ impl SqlSession {
                     return Ok(lines);
                 }
                 let planned = self.plan_for_engine(inner, &[]).await?;
-                return Box::pin(self.run_explain(&planned, options, parameters)).await;
+                return Box::pin(self.run_explain(&planned, options, parameters, None)).await;
             }
-            let request = Request { style: *self.style(), ..Request::default() };
-            return match plan.route.decide(&request) {
+            return match self.explain_route(plan, raw) {
                 Err(error) if plan.is_computed_here(&error) => {
                     if plan.described().is_some_and(|(types, _)| !types.is_empty()) {
                         return Err(Error::unsupported(
@@ -63,9 +62,9 @@ impl SqlSession {
                         .with_hint("Write the values into the statement."));
                     }
                     let planned = self.plan_for_engine(inner, &[]).await?;
-                    Box::pin(self.run_explain(&planned, options, parameters)).await
+                    Box::pin(self.run_explain(&planned, options, parameters, None)).await
                 }
-                decision => Ok(plan.route.explain(&decision?)),
+                lines => lines,
             };
         }
         let head = match &inner.kind {
@@ -73,6 +72,10 @@ impl SqlSession {
             Kind::Spread(_) if options.analyze => {
                 return Err(Error::unsupported("EXPLAIN ANALYZE of an INSERT into a sharded table is not supported"));
             }
+            Kind::ShardChange(_) if options.analyze => {
+                return Err(Error::unsupported("EXPLAIN ANALYZE of a change of a sharded table is not supported"));
+            }
+            Kind::ShardChange(plan) => Some(plan.describe()),
             Kind::Spread(plan) if plan.select().is_none() => return Ok(vec![plan.describe()]),
             Kind::Spread(plan) => Some(plan.describe()),
             Kind::Insert(plan) => match &plan.source {

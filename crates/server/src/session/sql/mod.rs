@@ -34,6 +34,7 @@ use ashlar_query::Identity;
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::Transaction;
 use ashlar_query::{Engine, Means, StatementTime, grammar};
+use ashlar_shard::snapshot::Moment;
 use ashlar_store::Reservation;
 use tokio::time::Instant;
 
@@ -145,6 +146,10 @@ pub struct SqlSession {
     deadline: Option<Instant>,
     /// The connections that the transaction has to shards.
     remotes: Vec<sharded::Remote>,
+    /// The moment that it sees on all of them, where it sees one.
+    common: Option<Arc<Moment>>,
+    /// What is queued on one of them, and not sent.
+    ahead: sharded::Ahead,
     /// Room for the parameters of the next statement about shards.
     spare: Option<sharded::RawParameters>,
     /// The connections to shards that this thread has; from the first use on.
@@ -197,6 +202,8 @@ impl SqlSession {
             cancel: CancelToken::new(),
             deadline: None,
             remotes: Vec::new(),
+            common: None,
+            ahead: sharded::Ahead::default(),
             spare: None,
             pool: None,
             keep: None,
@@ -422,19 +429,21 @@ impl SqlSession {
         parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
         result_formats: &[ValueFormat],
     ) -> Result<()> {
+        let prepared = self.prepared(statement)?;
+        let (planned, source) = (prepared.planned.clone(), Arc::clone(&prepared.source));
+        if let Some(planned) = &planned {
+            self.check_block(run::ends_failed_block(&planned.kind))?;
+        }
         if !portal.is_empty() && self.portals.contains(portal) {
             return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{portal}\" already exists")));
         }
         if self.portals.len() >= NAMED_MAX {
             return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many portals"));
         }
-        let prepared = self.prepared(statement)?;
-        let Some(planned) = prepared.planned.clone() else {
+        let Some(planned) = planned else {
             self.insert_portal(portal, Portal::empty());
             return Ok(());
         };
-        let source = Arc::clone(&prepared.source);
-        self.check_block(run::ends_failed_block(&planned.kind))?;
         if matches!(planned.kind, Kind::Sharded(_)) {
             let bound = self.bind_sharded(statement, &planned, source, parameters, result_formats)?;
             self.insert_portal(portal, bound);
@@ -524,6 +533,13 @@ impl SqlSession {
         let executed = self.done(executed);
         // What is refused because the block has failed has not failed itself.
         if executed.is_err() && self.block != Block::Failed {
+            portal.progress = Progress::Done;
+        }
+        // What gives no rows is done once.
+        if matches!(executed, Ok(Executed::Complete(_)))
+            && portal.is_fresh()
+            && portal.statement.as_ref().is_some_and(|statement| statement.columns.is_none())
+        {
             portal.progress = Progress::Done;
         }
         // COMMIT and ROLLBACK close all portals, their own too.

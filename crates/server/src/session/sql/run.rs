@@ -7,7 +7,7 @@ use ashlar_query::dml::InsertPlan;
 use ashlar_query::dml::run::{self as dml, Outcome, Run};
 use ashlar_query::key_plan::KeyPlan;
 use ashlar_query::select::SelectPlan;
-use ashlar_query::sharded::OwnRead;
+use ashlar_query::sharded::{Homes, OwnRead};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
 use ashlar_query::{CatalogState, Column, ddl};
@@ -90,7 +90,7 @@ impl SqlSession {
                     portal.progress = Progress::Ended(tag);
                     return Ok(Executed::Complete(tag.after(count)));
                 }
-                let source = self.query(statement, portal.parameters.clone()).await?;
+                let source = self.query(statement, portal.parameters.clone(), rows_max > 0).await?;
                 portal.progress = Progress::Open(source, Tag::Counted("SELECT"));
                 self.send_rows(portal, statement, rows_max, sink).await
             }
@@ -111,12 +111,11 @@ impl SqlSession {
                     Kind::Update(_) => "UPDATE",
                     _ => "DELETE",
                 });
-                if statement.columns.is_none() {
-                    portal.progress = Progress::Done;
-                    return Ok(Executed::Complete(tag.after(outcome.count)));
-                }
-                let rows = RowSource::Values { rows: outcome.rows.into_iter(), _memory: outcome.held };
-                self.send_values(portal, statement, rows, tag, rows_max, sink).await
+                self.send_outcome(portal, statement, outcome, tag, rows_max, sink).await
+            }
+            Kind::ShardChange(plan) => {
+                let outcome = Box::pin(self.change_shards(statement, &portal.parameters)).await?;
+                self.send_outcome(portal, statement, outcome, Tag::Counted(plan.verb()), rows_max, sink).await
             }
             Kind::Spread(_) => Box::pin(self.run_spread(portal, statement, rows_max, sink)).await,
             Kind::Ddl(statement) => {
@@ -132,9 +131,10 @@ impl SqlSession {
                     Kind::Session(SessionCommand::Execute { name, arguments }) => {
                         let prepared = Box::pin(self.bound(name, arguments, &portal.formats)).await?;
                         let Some(inner) = &prepared.statement else { return Ok(Executed::Empty) };
-                        Box::pin(self.run_explain(inner, *options, &prepared.parameters)).await?
+                        let (values, raw) = (&prepared.parameters, prepared.raw.as_ref());
+                        Box::pin(self.run_explain(inner, *options, values, raw)).await?
                     }
-                    _ => Box::pin(self.run_explain(inner, *options, &portal.parameters)).await?,
+                    _ => Box::pin(self.run_explain(inner, *options, &portal.parameters, None)).await?,
                 };
                 let rows: Vec<Vec<Value>> = lines.into_iter().map(|line| vec![Value::Text(line.into())]).collect();
                 let rows = RowSource::values(rows);
@@ -144,6 +144,24 @@ impl SqlSession {
             Kind::Session(command) => Box::pin(self.run_command(portal, command, rows_max, sink)).await,
             Kind::Empty => Ok(Executed::Empty),
         }
+    }
+
+    /// Sends what comes back of a change.
+    async fn send_outcome<S: RowSink>(
+        &mut self,
+        portal: &mut Portal,
+        statement: &Arc<ashlar_query::Statement>,
+        outcome: Outcome,
+        tag: Tag,
+        rows_max: usize,
+        sink: &mut S,
+    ) -> Result<Executed> {
+        if statement.columns.is_none() {
+            portal.progress = Progress::Done;
+            return Ok(Executed::Complete(tag.after(outcome.count)));
+        }
+        let rows = RowSource::Values { rows: outcome.rows.into_iter(), _memory: outcome.held };
+        self.send_values(portal, statement, rows, tag, rows_max, sink).await
     }
 
     /// Answers a query by an index, where its rows are few: how many there were.
@@ -195,13 +213,14 @@ impl SqlSession {
     }
 
     /// Starts a query on the pool, under the transaction's view. What it reads over the transaction's connections to shards has been
-    /// read when this returns.
+    /// read when this returns; and what it sees of all others is settled, where it `stays` while other statements run.
     pub(super) async fn query(
         &mut self,
         statement: &Arc<ashlar_query::Statement>,
         parameters: Vec<Value>,
+        stays: bool,
     ) -> Result<RowSource> {
-        let (source, asked) = self.start_query(statement, parameters)?;
+        let (source, asked) = self.start_query(statement, parameters, stays)?;
         match asked {
             None => Ok(source),
             Some(asked) => Box::pin(self.read_own(source, asked)).await,
@@ -212,18 +231,27 @@ impl SqlSession {
         &mut self,
         statement: &Arc<ashlar_query::Statement>,
         parameters: Vec<Value>,
+        stays: bool,
     ) -> Result<(RowSource, Option<mpsc::Receiver<OwnRead>>)> {
         let catalog = self.catalog();
         let engine = self.engine()?;
         let is_idle = self.alone && self.block == Block::None && self.transaction.is_none();
+        let is_asked = stays || self.isolation() == Isolation::RepeatableRead;
+        let homes = select_of(statement).filter(|_| is_asked).map_or_else(Homes::default, Homes::of);
+        let common = self.common_of(homes)?;
         let mut transaction = self.take_transaction();
-        let snapshot = transaction.snapshot(engine.store());
+        let snapshot = match &common {
+            None => transaction.snapshot(engine.store()),
+            // It reads no table of this server: what the transaction sees of these is open.
+            Some(_) => engine.store().snapshot(),
+        };
         let view = transaction.view(snapshot, &catalog);
         let time = transaction.time;
         if !is_idle {
             self.transaction = Some(transaction);
         }
         let mut means = self.means(&engine, time);
+        self.settle_moment(&mut means, common, stays, homes);
         let asked = self.offer_own(&mut means);
         let source = RowSource::query(&engine, Arc::clone(statement), select_of, parameters, view, means)?;
         Ok((source, asked))
@@ -758,6 +786,7 @@ pub(super) fn select_of(statement: &ashlar_query::Statement) -> Option<&SelectPl
         Kind::Spread(plan) => plan.select(),
         Kind::Update(plan) => Some(&plan.select),
         Kind::Delete(plan) => Some(&plan.select),
+        Kind::ShardChange(plan) => Some(plan.select()),
         Kind::Insert(plan) => match &plan.source {
             ashlar_query::dml::Source::Query(select) => Some(select),
             ashlar_query::dml::Source::Values { .. } => None,

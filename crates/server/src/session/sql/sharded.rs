@@ -5,14 +5,19 @@
 //! of several the connection of the first shard stays with the session until the end: it is the one that BEGIN and COMMIT go to.
 //! What needs more than one shard is put together by `gather` where that is enough, and the engine's to read where not.
 
+mod ahead;
 mod at_once;
+mod change;
+mod compare;
 pub(super) mod copy;
 mod ddl;
 mod explain;
 mod gather;
 mod own;
 mod remotes;
+mod repeatable;
 mod spread;
+mod texts;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -32,6 +37,7 @@ use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardSta
 use ashlar_shard::routes::RouteKind;
 use ashlar_store::Reservation;
 
+pub(super) use self::ahead::Ahead;
 use self::gather::Kept;
 pub(super) use self::remotes::Remote;
 use self::remotes::stoppable;
@@ -58,6 +64,11 @@ impl RawParameters {
         (*format, range.clone().map(|range| &self.bytes[range]))
     }
 
+    /// Bytes.
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     fn iter(&self) -> impl ExactSizeIterator<Item = (ValueFormat, Option<&[u8]>)> + Clone {
         (0..self.values.len()).map(|place| self.get(place))
     }
@@ -77,22 +88,6 @@ impl<S: RowSink> Taker for Forwarding<'_, S> {
 
     async fn ready(&mut self) -> Result<()> {
         self.0.ready().await
-    }
-}
-
-/// Keeps how an answer is described, and takes nothing else.
-#[derive(Default)]
-struct Description(Vec<u8>);
-
-impl Taker for Description {
-    fn describe(&mut self, message: &[u8]) {
-        self.0 = message.to_vec();
-    }
-
-    fn rows(&mut self, _: &[u8], _: u64) {}
-
-    async fn ready(&mut self) -> Result<()> {
-        Ok(())
     }
 }
 
@@ -185,14 +180,16 @@ impl SqlSession {
             means.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
         }
         means.reads_replicas = self.may_read_replicas();
-        means.barrier = if self.isolation() == Isolation::RepeatableRead {
-            Barrier::Snapshot
-        } else if self.remotes.is_empty() {
-            Barrier::None
-        } else {
-            let written = self.remotes.iter().filter(|remote| remote.wrote);
-            Barrier::Written(written.map(|remote| Arc::clone(&remote.server)).collect())
-        };
+        means.barrier = if self.isolation() == Isolation::RepeatableRead { Barrier::Snapshot } else { self.written() };
+    }
+
+    /// What the transaction has written to shards keeps others' connections from reading there.
+    fn written(&self) -> Barrier {
+        if self.remotes.is_empty() {
+            return Barrier::None;
+        }
+        let written = self.remotes.iter().filter(|remote| remote.wrote);
+        Barrier::Written(written.map(|remote| Arc::clone(&remote.server)).collect())
     }
 
     /// The isolation level of the statement to come.
@@ -458,11 +455,11 @@ impl SqlSession {
         if is_write {
             let others = forward.statements.iter().any(|sent| !is_known(sent.server));
             let is_second = forward.statements.len() > 1 || !self.remotes.is_empty();
-            if others && is_second && self.isolation() == Isolation::RepeatableRead {
+            if others && is_second && self.isolation() == Isolation::RepeatableRead && self.common().is_none() {
                 return Err(Error::unsupported(
-                    "writing to several shards at isolation level REPEATABLE READ is not supported",
+                    "writing to several shards at isolation level REPEATABLE READ is not supported here",
                 )
-                .with_hint("Shards have no snapshot together: use READ COMMITTED."));
+                .with_hint("Begin the transaction with this statement, or after SET sharded_reads = 'snapshot'."));
             }
         }
         let has_rows = plan.route.has_rows();
@@ -524,7 +521,7 @@ impl SqlSession {
             self.on_remote(place, is_write, &mut Forwarding(sink), |lease| sending.queue(lease)).await
         };
         let ended = ended.map_err(|error| placed(error, is_as_sent))?;
-        Ok(ended_as(ended, &mut portal.progress, &name, sent.server))
+        Ok(ended_as(ended, portal, &name, sent.server))
     }
 
     /// Runs a statement that writes to several shards: on one after the other, in the transaction's connections to them. They commit
@@ -606,43 +603,7 @@ impl SqlSession {
             ));
         }
         let tag = if is_identical { tags.swap_remove(0) } else { sum_of(&tags)? };
-        Ok(ended_as(Ended::Complete(tag), &mut portal.progress, "", ""))
-    }
-
-    /// Makes sure that all shards of a statement that gives rows back answer with the same columns, before the first is asked to change
-    /// anything: what they are, where its client has not been told.
-    async fn compare_shards(&mut self, several: &Several<'_>) -> Result<Option<Arc<Described>>> {
-        let mut told: Option<Arc<Described>> = None;
-        for sent in &several.forward.statements {
-            let (_, types) = several.own(sent);
-            let expected = match several.describe {
-                true => told.clone(),
-                false => several.expected_of(sent, &types),
-            };
-            let place = self.begin_remote(sent.server).await?;
-            let lease = &mut self.remotes[place].lease;
-            let asked = match &expected {
-                Some(expected) => {
-                    // A statement of the simple protocol is no prepared one: nothing of it is kept.
-                    let is_kept = !several.describe && is_kept(sent, true);
-                    lease.queue_check((&sent.text, is_kept), &types, expected)
-                }
-                None => {
-                    lease.queue_look(&sent.text);
-                    true
-                }
-            };
-            if !asked {
-                continue;
-            }
-            let mut description = Description::default();
-            let ended = self.on_remote(place, false, &mut description, |_| {}).await;
-            ended.map_err(|error| placed(error, matches!(sent.text, Cow::Borrowed(_))))?;
-            if several.describe && told.is_none() {
-                told = Some(Arc::new(Described::of_answer(sent.server, &description.0)?));
-            }
-        }
-        Ok(told)
+        Ok(ended_as(Ended::Complete(tag), portal, "", ""))
     }
 
     /// More of a portal that has stopped at its limit.
@@ -662,7 +623,7 @@ impl SqlSession {
         })?;
         let mut taker = Forwarding(sink);
         let ended = self.on_remote(place, false, &mut taker, |lease| lease.queue_more(&name, rows_max)).await?;
-        Ok(ended_as(ended, &mut portal.progress, &name, &server))
+        Ok(ended_as(ended, portal, &name, &server))
     }
 
     /// A statement about shards as the engine runs it.
@@ -725,11 +686,17 @@ fn placed(error: Error, is_as_sent: bool) -> Error {
     if is_as_sent { error } else { error.nowhere() }
 }
 
-/// Notes how far a portal has come.
-fn ended_as(ended: Ended, progress: &mut Progress, portal: &str, server: &str) -> Executed {
+/// Notes how far a portal has come, which a shard may know by a name.
+fn ended_as(ended: Ended, portal: &mut Portal, name: &str, server: &str) -> Executed {
+    // Where rows come back it may be run again, for none.
+    let has_rows = portal.statement.as_ref().is_some_and(|statement| match &statement.kind {
+        Kind::Sharded(plan) => plan.route.has_rows(),
+        _ => statement.columns.is_some(),
+    });
+    let progress = &mut portal.progress;
     match ended {
         Ended::Complete(tag) => {
-            let counted = match tag.split(' ').next() {
+            let counted = match tag.split(' ').next().filter(|_| has_rows) {
                 Some("SELECT") => Some(Tag::Counted("SELECT")),
                 Some("UPDATE") => Some(Tag::Counted("UPDATE")),
                 Some("DELETE") => Some(Tag::Counted("DELETE")),
@@ -739,12 +706,12 @@ fn ended_as(ended: Ended, progress: &mut Progress, portal: &str, server: &str) -
             *progress = counted.map_or(Progress::Done, Progress::Ended);
             Executed::Complete(tag)
         }
-        Ended::Suspended if portal.is_empty() => {
+        Ended::Suspended if name.is_empty() => {
             *progress = Progress::Done;
             Executed::Suspended
         }
         Ended::Suspended => {
-            *progress = Progress::Remote { server: Arc::from(server), portal: portal.to_owned() };
+            *progress = Progress::Remote { server: Arc::from(server), portal: name.to_owned() };
             Executed::Suspended
         }
         Ended::Empty => {

@@ -22,9 +22,9 @@ const KEPT_BYTES_MAX: usize = 4096;
 const KEPT_VALUES_MAX: usize = 128;
 
 /// Parameters of a portal with the types that a shard has said.
-struct Given<'a> {
-    raw: &'a RawParameters,
-    types: &'a [u32],
+pub(super) struct Given<'a> {
+    pub(super) raw: &'a RawParameters,
+    pub(super) types: &'a [u32],
 }
 
 impl Parameters for Given<'_> {
@@ -47,7 +47,7 @@ pub(in crate::session::sql) struct Queued {
     started: Instant,
 }
 
-enum On {
+pub(super) enum On {
     /// It is a transaction of its own.
     Lent(Lease),
     /// The connection of the transaction at this place.
@@ -99,14 +99,14 @@ impl SqlSession {
     }
 
     /// Whether the session takes its connections as they come.
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         // Replicas are chosen among, and connections that a session keeps are its own.
         let is_chosen = self.settings.reads_replicas || self.settings.keeps_connections || self.keep.is_some();
         !is_chosen && self.isolation() != Isolation::RepeatableRead
     }
 
     /// A connection to a server that is there and may be used.
-    fn connection(&mut self, server: &Arc<str>, is_write: bool) -> Option<On> {
+    pub(super) fn connection(&mut self, server: &Arc<str>, is_write: bool) -> Option<On> {
         if self.is_direct() {
             let (fleet, pool) = self.pool().ok()?;
             return Some(On::Lent(fleet.lend_idle(&pool, server, &self.role, &self.settings.of_shards)?));
@@ -137,7 +137,7 @@ impl SqlSession {
             On::Transaction(place) => self.on_remote(place, is_write, &mut Forwarding(sink), |_| {}).await,
         };
         let done = match ended {
-            Ok(ended) => Ok(ended_as(ended, &mut portal.progress, "", "")),
+            Ok(ended) => Ok(ended_as(ended, portal, "", "")),
             Err(error) => Err(placed(error, is_as_sent)),
         };
         self.note_route(plan, RouteKind::OneShard, started, &done);
@@ -147,7 +147,7 @@ impl SqlSession {
 
 impl RawParameters {
     /// Its memory, for those of another statement.
-    fn emptied(mut self) -> Self {
+    pub(super) fn emptied(mut self) -> Self {
         self.bytes.clear();
         self.values.clear();
         self.bytes.shrink_to(KEPT_BYTES_MAX);

@@ -23,7 +23,8 @@ use ashlar_store::Reservation;
 use super::super::copy::{at_line, options_of};
 use super::super::limit::in_time;
 use super::super::{Executed, SqlSession};
-use super::{Description, stoppable};
+use super::compare::Description;
+use super::stoppable;
 
 /// Bytes of rows that wait for a shard before it is sent them.
 const BUFFER_BYTES: usize = 32 * 1024;

@@ -1,23 +1,42 @@
-//! EXPLAIN ANALYZE of what one shard answers: the shard explains it by running it, and its lines follow those of the route.
+//! EXPLAIN of statements about shards: which ones are asked, and what. With ANALYZE, what one shard answers that shard explains by running
+//! it, and its lines follow those of the route.
 //!
 //! Called by `explain`. Runs nothing that writes.
 
 use std::future::pending;
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_protocol::pg::client::{HEADER_BYTES, header};
+use ashlar_base::{Error, Result};
 use ashlar_query::explain::ExplainOptions;
 use ashlar_query::sharded::{ShardedPlan, is_one_shard};
 use ashlar_query::transaction::Isolation;
-use ashlar_shard::backend::{RowReader, Taker};
 use ashlar_shard::route::{Decision, Request};
-use ashlar_store::Reservation;
 
-use super::SqlSession;
+use super::at_once::Given;
 use super::remotes::answered;
+use super::texts::Texts;
+use super::{RawParameters, SqlSession};
 
 impl SqlSession {
+    /// The lines that say where a statement goes, under the parameters that EXECUTE gives it.
+    ///
+    /// # Errors
+    /// As [`ashlar_shard::route::Route::decide`].
+    pub(in crate::session::sql) fn explain_route(
+        &self,
+        plan: &ShardedPlan,
+        raw: Option<&RawParameters>,
+    ) -> Result<Vec<String>> {
+        let types = plan.described().map_or(&[][..], |(types, _)| types.as_slice());
+        let given = raw.map(|raw| Given { raw, types });
+        let preferred = self.remotes.first().map(|remote| &*remote.server);
+        let mut request = Request { preferred, style: *self.style(), ..Request::default() };
+        if let Some(given) = &given {
+            request.parameters = given;
+        }
+        Ok(plan.route.explain(&plan.route.decide(&request)?))
+    }
+
     /// The lines for a statement that one shard answers, after it has; `None`, and nothing has been run: the engine reads it.
     ///
     /// # Errors
@@ -51,8 +70,7 @@ impl SqlSession {
             return Err(Error::unsupported("EXPLAIN (ANALYZE, MEMORY) of what a shard answers is not supported"));
         }
         let text = format!("EXPLAIN ({}) {}", options.at_shard(), sent.text);
-        let memory = self.shared.engine.store().reservation();
-        let mut own = Lines { memory, lines: Vec::new(), failure: None };
+        let mut own = Texts::new(self.shared.engine.store().reservation());
         let ended = if self.is_direct() && self.isolation() != Isolation::RepeatableRead {
             let mut lease = self.lend_to_read(sent.server).await?;
             lease.queue_query(&text);
@@ -66,49 +84,7 @@ impl SqlSession {
         // The text is none of the client's.
         ended.map_err(Error::nowhere)?;
         let mut lines = plan.route.explain(&decision);
-        lines.append(&mut own.lines);
+        lines.extend(own.values.iter().map(|line| format!("  {line}")));
         Ok(Some(lines))
     }
-}
-
-/// Keeps the lines that a shard answers with, and what they are charged with.
-struct Lines {
-    memory: Reservation,
-    lines: Vec<String>,
-    failure: Option<Error>,
-}
-
-impl Lines {
-    fn take(&mut self, messages: &[u8]) -> Result<()> {
-        // Twice: they become values of a result.
-        self.memory.grow(messages.len().saturating_mul(2))?;
-        let mut rest = messages;
-        while let Some((_, length)) = header(rest).map_err(|_| broken())? {
-            let (row, behind) = rest.split_at_checked(length).ok_or_else(broken)?;
-            let line = RowReader::new(&row[HEADER_BYTES..]).and_then(|mut reader| reader.value());
-            let line = line.map_err(|_| broken())?.unwrap_or_default();
-            self.lines.push(format!("  {}", String::from_utf8_lossy(line)));
-            rest = behind;
-        }
-        Ok(())
-    }
-}
-
-impl Taker for Lines {
-    fn describe(&mut self, _: &[u8]) {}
-
-    fn rows(&mut self, messages: &[u8], _: u64) {
-        if self.failure.is_none() {
-            self.failure = self.take(messages).err();
-        }
-    }
-
-    async fn ready(&mut self) -> Result<()> {
-        self.failure.take().map_or(Ok(()), Err)
-    }
-}
-
-/// 08P01
-fn broken() -> Error {
-    Error::new(ErrorCode::ProtocolViolation, "a shard sent what cannot be read")
 }

@@ -53,7 +53,12 @@ impl SqlSession {
         servers.dedup();
         let mut leases: Vec<Lease> = Vec::with_capacity(servers.len());
         for server in &servers {
-            leases.push(self.lend_to_read(server).await?);
+            // A moment is one of servers that write.
+            let lent = match self.settings.sharded_snapshots {
+                true => self.lend(server).await,
+                false => self.lend_to_read(server).await,
+            };
+            leases.push(lent?);
         }
         let of = |sent: &ShardStatement<'_>| servers.iter().position(|server| *server == sent.server).unwrap_or(0);
         let lines: Vec<usize> = forward.statements.iter().map(of).collect();
@@ -90,7 +95,7 @@ impl SqlSession {
             let (fleet, pool) = self.pool()?;
             let taken = Snapshots::take(&fleet, &pool, &self.role, &servers);
             let taken = stoppable(taken, &self.cancel).await?;
-            leases.iter_mut().try_for_each(|lease| taken.begin(lease))?;
+            leases.iter_mut().zip(&servers).try_for_each(|(lease, server)| taken.begin(server, lease))?;
             snapshots = Some(taken);
         }
         let held = self.shared.engine.store().reservation();
@@ -123,7 +128,7 @@ impl SqlSession {
             }
         }
         // What the shards are still at is stopped with their connections.
-        Ok(ended?.map(|ended| super::ended_as(ended, &mut portal.progress, "", "")))
+        Ok(ended?.map(|ended| super::ended_as(ended, portal, "", "")))
     }
 
     /// What shards answer with where their rows are put together: the first of them is asked, once for a plan.

@@ -1,17 +1,20 @@
 //! Scans that the engine wants of shards which the transaction has written to: run on the transaction's own connections, which alone
 //! see that, one after the other.
 //!
-//! Called by `query` and `spread` before the first row is sent. Rows go to the query pool as they come, over a bounded channel; there they are
+//! Called by `query`, `spread` and `change` before the first row is sent; also where nothing is read so, and what is seen of other shards is
+//! fixed meanwhile. Rows go to the query pool as they come, over a bounded channel; there they are
 //! charged to the query and kept. A scan that nobody wants any more is stopped on its shard, and read to its end, so that a
 //! savepoint is still there to go back to.
+
+use std::sync::Arc;
 
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_query::sharded::{OwnRead, Piece};
-use ashlar_query::{Barrier, Means};
+use ashlar_query::{Barrier, Engine, Means};
 use ashlar_shard::backend::Taker;
 use ashlar_shard::pool::Lease;
-use ashlar_store::Reservation;
+use ashlar_store::{ReadView, Reservation};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 
@@ -24,12 +27,12 @@ static WORK: Name = Name::new("rows for shards from the query pool");
 const PIECES_MAX: usize = 3;
 
 impl SqlSession {
-    /// Where a statement of the engine needs the transaction's connections: what it asks for. Each shard at a moment of its own: there is no
-    /// snapshot of several in which a transaction's own writes are.
+    /// Where a statement of the engine needs the transaction's connections, or what it sees is fixed while the session waits: what it asks for.
+    /// Each shard at a moment of its own, or at that of the transaction: a statement's own snapshot of several has none of these writes.
     pub(in crate::session::sql) fn offer_own(&self, means: &mut Means) -> Option<mpsc::Receiver<OwnRead>> {
-        let Barrier::Written(written) = &means.barrier else { return None };
-        let is_exact = !written.is_empty() && means.moment.is_none();
-        is_exact.then(|| means.offer_own())
+        let has_written = matches!(&means.barrier, Barrier::Written(written) if !written.is_empty());
+        let is_asked = means.is_fixed || (has_written && means.reads_own());
+        is_asked.then(|| means.offer_own())
     }
 
     /// Reads what a query asks for, until it has all.
@@ -58,12 +61,38 @@ impl SqlSession {
         }
     }
 
+    /// Does work on the query pool that computes what is to be written, as this transaction sees what it is computed from.
+    pub(super) async fn work_with_own<T, F, W>(&mut self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(Arc<Engine>, Arc<ReadView>, Means) -> W + Send + 'static,
+        W: Future<Output = Result<T>> + Send + 'static,
+    {
+        let catalog = self.catalog();
+        let engine = self.engine()?;
+        let mut transaction = self.take_transaction();
+        let snapshot = transaction.snapshot(engine.store());
+        let view = transaction.view(snapshot, &catalog);
+        let time = transaction.time;
+        self.transaction = Some(transaction);
+        let mut means = self.means(&engine, time);
+        // Who writes goes by what is there, and not by what a replica has of it.
+        means.reads_replicas = false;
+        let asked = self.offer_own(&mut means);
+        let _interest = means.watch();
+        let (pool, cancel) = (Arc::clone(&engine), self.cancel.clone());
+        let done = engine.spawn(async move {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(cancel.error()),
+                done = work(pool, view, means) => done,
+            }
+        })?;
+        self.serve_own(done, asked).await
+    }
+
     /// Waits for what work on the query pool comes to, and reads meanwhile what it asks for.
-    pub(super) async fn serve_own<T>(
-        &mut self,
-        work: JoinHandle<Result<T>>,
-        asked: Option<mpsc::Receiver<OwnRead>>,
-    ) -> Result<T> {
+    async fn serve_own<T>(&mut self, work: JoinHandle<Result<T>>, asked: Option<mpsc::Receiver<OwnRead>>) -> Result<T> {
         let mut work = Work(work);
         if let Some(mut asked) = asked {
             // Closed when the work has all of it, or has ended, which it does when it is cancelled.

@@ -51,10 +51,18 @@ impl SqlSession {
             Some(transaction) => (transaction.isolation, transaction.read_only),
             None => (self.settings.modes.isolation, self.settings.modes.read_only),
         };
-        let from_replica = read_only && self.settings.reads_replicas;
-        let mut lease = self.lend_one(server, from_replica).await?;
         let access = if read_only { "READ ONLY" } else { "READ WRITE" };
         let mut begin = format!("BEGIN ISOLATION LEVEL {} {access}", isolation.name());
+        let mut lease = match self.common_to_begin(isolation).await? {
+            // The member that has the snapshot.
+            Some(moment) => {
+                let (member, import) = moment.import(server)?;
+                begin.push_str("; ");
+                begin.push_str(&import);
+                self.lend(member).await?
+            }
+            None => self.lend_one(server, read_only && self.settings.reads_replicas).await?,
+        };
         for savepoint in &self.savepoints {
             begin.push_str("; SAVEPOINT ");
             begin.push_str(&ashlar_query::quote_ident(savepoint.name()));
@@ -144,6 +152,7 @@ impl SqlSession {
     /// # Errors
     /// What a shard says; 08007 where the only one does not say whether it has committed.
     pub(in crate::session::sql) async fn commit_remote(&mut self) -> Result<()> {
+        self.common = None;
         let (mut writers, readers): (Vec<Remote>, Vec<Remote>) =
             std::mem::take(&mut self.remotes).into_iter().partition(|remote| remote.wrote);
         // Nothing depends on how these end.
@@ -194,6 +203,7 @@ impl SqlSession {
 
     /// ROLLBACK on the shards, beside the session.
     pub(in crate::session::sql) fn rollback_remote(&mut self) {
+        self.common = None;
         self.remotes.drain(..).for_each(|remote| remote.lease.abandon());
     }
 

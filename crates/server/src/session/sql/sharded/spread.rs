@@ -100,7 +100,7 @@ impl SqlSession {
             kept.send(&rows.order, sink).await?;
         }
         let tag = CommandTag::counted("INSERT 0", counted.unwrap_or(0));
-        Ok(ended_as(Ended::Complete(tag), &mut portal.progress, "", ""))
+        Ok(ended_as(Ended::Complete(tag), portal, "", ""))
     }
 
     /// All rows of an INSERT, as this transaction sees what they are computed from.
@@ -109,29 +109,12 @@ impl SqlSession {
         statement: &Arc<ashlar_query::Statement>,
         parameters: &[Value],
     ) -> Result<SpreadRows> {
-        let catalog = self.catalog();
-        let engine = self.engine()?;
-        let mut transaction = self.take_transaction();
-        let snapshot = transaction.snapshot(engine.store());
-        let view = transaction.view(snapshot, &catalog);
-        let time = transaction.time;
-        self.transaction = Some(transaction);
-        let mut means = self.means(&engine, time);
-        // Who writes goes by what is there, and not by what a replica has of it.
-        means.reads_replicas = false;
-        let asked = self.offer_own(&mut means);
-        let _interest = means.watch();
-        let (pool, own, parameters) = (Arc::clone(&engine), Arc::clone(statement), parameters.to_vec());
-        let cancel = self.cancel.clone();
-        let work = engine.spawn(async move {
+        let (own, parameters) = (Arc::clone(statement), parameters.to_vec());
+        let rows = self.work_with_own(move |engine, view, means| async move {
             let Kind::Spread(plan) = &own.kind else { return Err(not_spread()) };
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => Err(cancel.error()),
-                rows = plan.compute(&pool, &parameters, view, &means) => rows,
-            }
-        })?;
-        self.serve_own(work, asked).await
+            plan.compute(&engine, &parameters, view, &means).await
+        });
+        rows.await
     }
 
     /// Asks a shard, before any has a row, whether it takes what stands behind the rows, and whether what comes back is what the client

@@ -1,0 +1,514 @@
+//! UPDATE and DELETE of rows of a sharded table that no shard finds by itself, or that go to another shard: the engine finds them and
+//! computes what becomes of them, and each shard changes its own by their primary key.
+//!
+//! ```text
+//! query ──▶ rows, each with its version ──▶ locked on their shards ──▶ each as it was read ──▶ DELETE, UPDATE, INSERT of constants
+//!   ▲                                                │
+//!   └──────────── once more, for those that are not ─┘
+//! ```
+//!
+//! Planned by `statement`, where the router has found no way to the shards; run by the session, which has the connections. All rows are
+//! locked, and everything is computed, before the first is changed: a statement does not see its own changes, and one that fails has made none.
+//! What is held of the rows is charged to the query's memory. Defaults and columns that are not set stay what they are, also where
+//! a row goes to another shard.
+//!
+//! **Others at the same rows.** PostgreSQL, at READ COMMITTED, finds a row by the statement's snapshot, locks it, which waits for whoever is
+//! changing it, and where it was changed asks WHERE and SET of what it is then; where it is gone it is left alone. The same comes of
+//! this. A row that is locked in the version that was read is what the query saw, and stays so until the transaction ends: what was
+//! computed of it holds. Where a shard gives another version, or none, the query runs once more. By then the shard has given the lock,
+//! so that the query reads of such a row what is to be changed, or does not find it any more. A row that is not there has gone, or has
+//! another key now, by which the second run finds it, as PostgreSQL finds it by following the row; it is locked then. That a second run may find rows which
+//! the first could not have found yet is what the statement would have done a moment later. Rows that nobody has changed keep what was
+//! computed first: what is another thing each time, as `random()`, is asked once of each version of a row.
+
+mod rows;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use ashlar_base::value::text::Zone;
+use ashlar_base::{Datum, Error, ErrorCode, Result, SqlType, Value};
+use ashlar_functions::error::from_datafusion;
+use ashlar_functions::quoting::quote_ident;
+use ashlar_shard::rules::{Placement, Shard, ShardId};
+use ashlar_store::{ColumnReader, ReadView, Store};
+use datafusion::sql::sqlparser::ast::{Statement as AstStatement, With};
+use futures::StreamExt;
+
+pub use self::rows::{Batch, ChangedRows};
+use self::rows::{Row, State};
+use super::change::{Finding, Target, deleted_from};
+use super::literal::{no_text, type_name, write_literal};
+use super::run::Outcome;
+use super::spread::WHOLE_BYTES_MAX;
+use super::{Outputs, Returning};
+use crate::assign::Assigned;
+use crate::catalog::CatalogState;
+use crate::engine::Engine;
+use crate::means::Means;
+use crate::select::SelectPlan;
+use crate::sharded::ddl::physical;
+use crate::sharded::{ShardedTable, VERSION_TYPE, version};
+
+/// See the module.
+pub struct ShardChangePlan {
+    /// The table.
+    pub table: Arc<ShardedTable>,
+    /// Types of the parameters.
+    pub parameter_types: Vec<SqlType>,
+    verb: Verb,
+    found: Finding,
+    /// Whether a row may be another shard's afterwards.
+    moves: bool,
+    /// Whether a row may have another primary key afterwards.
+    changes_key: bool,
+    zone: Zone,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Update,
+    Delete,
+}
+
+/// What shards are told, all of them the one before any of them the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Rows leave.
+    Delete,
+    /// Rows change where they are.
+    Update,
+    /// Rows come that have left another shard.
+    Insert,
+}
+
+impl Step {
+    /// In their order.
+    pub const ALL: [Self; 3] = [Self::Delete, Self::Update, Self::Insert];
+}
+
+impl ShardChangePlan {
+    /// Plans the statement.
+    ///
+    /// # Errors
+    /// What names and types find; 0A000 where a shard could not be told which row is meant.
+    pub(crate) fn new(
+        engine: &Engine,
+        catalog: &Arc<CatalogState>,
+        table: &Arc<ShardedTable>,
+        (with, change): (Option<With>, AstStatement),
+        declared: &[u32],
+    ) -> Result<Self> {
+        let (schema, rule) = (&table.schema, &table.routed.rule);
+        let moves = |assigned: &[usize]| assigned.iter().any(|ordinal| rule.key().contains(ordinal));
+        let row = |assigned: &[usize], returned: &[usize]| {
+            // What goes to another shard goes there whole.
+            let (is_whole, version) = (moves(assigned), schema.columns.len());
+            let is_read = |ordinal: &usize| is_whole || schema.key.contains(ordinal) || returned.contains(ordinal);
+            (0..version).filter(is_read).chain([version]).collect::<Vec<usize>>()
+        };
+        let (verb, found) = match change {
+            AstStatement::Update(update) => {
+                let target = Target::of_shards(table, &update.table)?;
+                (Verb::Update, Finding::updated(engine, catalog, with, update, declared, &target, row)?)
+            }
+            AstStatement::Delete(delete) => {
+                let target = Target::of_shards(table, deleted_from(&delete)?)?;
+                (Verb::Delete, Finding::deleted(engine, catalog, with, delete, declared, &target, row)?)
+            }
+            _ => return Err(Error::internal("this is no UPDATE and no DELETE")),
+        };
+        if schema.key.is_empty() {
+            return Err(Error::unsupported(format!(
+                "rows of table \"{}\" that no shard finds by itself cannot be changed: it has no primary key",
+                schema.name
+            ))
+            .with_hint("Give the table a primary key, or the statement conditions that a shard can answer."));
+        }
+        let (moves, zone) = (moves(&found.assigned), engine.zone());
+        let changes_key = moves || found.assigned.iter().any(|ordinal| schema.key.contains(ordinal));
+        let (table, parameter_types) = (Arc::clone(table), found.select.parameter_types.clone());
+        Ok(Self { table, parameter_types, verb, found, moves, changes_key, zone })
+    }
+
+    /// The query that finds the rows.
+    pub fn select(&self) -> &SelectPlan {
+        &self.found.select
+    }
+
+    /// What comes back of them.
+    pub fn returning(&self) -> Option<&Returning> {
+        self.found.returning.as_ref()
+    }
+
+    /// The first word of the statement.
+    pub fn verb(&self) -> &'static str {
+        match self.verb {
+            Verb::Update => "UPDATE",
+            Verb::Delete => "DELETE",
+        }
+    }
+
+    /// What becomes of the rows, for EXPLAIN.
+    pub fn describe(&self) -> String {
+        let what = match (self.verb, self.moves) {
+            (Verb::Delete, _) => "deleted",
+            (Verb::Update, false) => "updated",
+            (Verb::Update, true) => "updated, or moved to another shard,",
+        };
+        format!("Route: engine, whose rows of {} are locked, and {what} by primary key", self.table.schema.name)
+    }
+
+    /// Bytes that it holds, as estimated.
+    pub(crate) fn bytes(&self) -> Result<usize> {
+        Ok(size_of::<Self>() + self.found.select.bytes()?)
+    }
+
+    /// Finds the rows, and computes what becomes of them; beside those that were found before, which are locked. Must run on the
+    /// engine's pool.
+    ///
+    /// # Errors
+    /// What evaluating and assigning find; 23502 and 22023 for a key that no shard takes; 53200 where there is no memory for them.
+    pub async fn find(
+        &self,
+        engine: &Engine,
+        parameters: &[Value],
+        view: Arc<ReadView>,
+        means: &Means,
+        before: Option<ChangedRows>,
+    ) -> Result<ChangedRows> {
+        let mut rows = before.unwrap_or_else(|| ChangedRows::new(&means.runtime().memory_pool));
+        rows.begin();
+        let mut stream = self.found.select.stream(engine, parameters, view, means).await?;
+        while let Some(batch) = stream.next().await {
+            self.take(&batch.map_err(from_datafusion)?, &mut rows)?;
+        }
+        Ok(rows)
+    }
+
+    /// Rows that the query gives.
+    fn take(&self, batch: &RecordBatch, rows: &mut ChangedRows) -> Result<()> {
+        let reading = Reading::new(self, batch)?;
+        for place in 0..batch.num_rows() {
+            let (shard, version) = reading.version(place)?;
+            let key: Arc<str> = reading.key(place)?.into();
+            // A row that several rows of other tables find is changed once.
+            if !rows.is_wanted(shard, &key, version) {
+                continue;
+            }
+            let set = reading.set.iter().map(|assigned| assigned.value(place)).collect::<Result<Vec<Value>>>()?;
+            let target = reading.target(place, shard, &set)?;
+            rows.push(Row {
+                shard,
+                target,
+                key,
+                version: version.into(),
+                values: reading.values(place, target != shard, &set)?.into(),
+                returned: reading.returned(place, &set)?,
+                state: State::Asked,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What locks rows that were read, and answers which version of each is locked: its number among them, and the version.
+    pub fn locking(&self, rows: &ChangedRows, batch: &Batch) -> String {
+        // As PostgreSQL's own UPDATE, which lets others refer to the row as long as its key stays.
+        let strength = match (self.verb, self.changes_key) {
+            (Verb::Update, false) => "NO KEY UPDATE",
+            _ => "UPDATE",
+        };
+        let given = rows.list(batch, |number, row| format!("({number}, {})", row.key));
+        let names: Vec<String> = std::iter::once("n".to_owned()).chain(self.key_names()).collect();
+        let version = version(ShardId(u16::try_from(batch.shard).unwrap_or(u16::MAX)), "target.");
+        format!(
+            "SELECT CAST(given.n AS text) || ' ' || {version} FROM {} AS target, (VALUES {given}) AS given ({}) \
+             WHERE {} ORDER BY given.n FOR {strength} OF target",
+            physical(&self.table.routed.rule.shards()[batch.shard]),
+            names.join(", "),
+            self.is_given()
+        )
+    }
+
+    /// Rows that shards are told about, in statements of one shard each, those of one shard in the order in which they were found.
+    ///
+    /// # Errors
+    /// 54000 where what has to be in one statement is too long for one.
+    pub fn batches(&self, step: Step, rows: &ChangedRows) -> Result<Vec<Batch>> {
+        let is_move = |row: &Row| row.target != row.shard;
+        let batches = match (step, self.verb) {
+            (Step::Delete, verb) => {
+                rows.batches(|row| verb == Verb::Delete || is_move(row), |row| (row.shard, row.key.len()), false)
+            }
+            // Of rows whose keys change a later statement might find one under its new key.
+            (Step::Update, Verb::Update) => {
+                let size = |row: &Row| (row.shard, row.key.len() + row.values.len());
+                rows.batches(|row| !is_move(row), size, self.changes_key)
+            }
+            (Step::Insert, Verb::Update) => rows.batches(is_move, |row| (row.target, row.values.len()), false),
+            (Step::Update | Step::Insert, Verb::Delete) => Vec::new(),
+        };
+        if batches.iter().any(|batch| batch.count() > 1 && batch.bytes() > WHOLE_BYTES_MAX) {
+            return Err(Error::new(
+                ErrorCode::ProgramLimitExceeded,
+                format!("rows of one shard whose keys change can have at most {WHOLE_BYTES_MAX} bytes"),
+            )
+            .with_hint("Use several statements, in one transaction."));
+        }
+        Ok(batches)
+    }
+
+    /// What a shard is sent about some rows.
+    pub fn text(&self, step: Step, shard: &Shard, rows: &ChangedRows, batch: &Batch) -> String {
+        let table = physical(shard);
+        let columns = &self.table.schema.columns;
+        match step {
+            Step::Delete => {
+                let given = rows.list(batch, |_, row| format!("({})", row.key));
+                let names: Vec<String> = self.key_names().collect();
+                let names = names.join(", ");
+                let condition = self.is_given();
+                format!("DELETE FROM {table} AS target USING (VALUES {given}) AS given ({names}) WHERE {condition}")
+            }
+            Step::Update => {
+                let given = rows.list(batch, |_, row| format!("({}, {})", row.key, row.values));
+                let assigned = &self.found.assigned;
+                let set = assigned.iter().enumerate().map(|(number, ordinal)| {
+                    let column = &columns[*ordinal];
+                    format!("{} = CAST(given.s{number} AS {})", quote_ident(&column.name), type_name(column.sql_type))
+                });
+                let set: Vec<String> = set.collect();
+                let values = (0..assigned.len()).map(|number| format!("s{number}"));
+                let names: Vec<String> = self.key_names().chain(values).collect();
+                format!(
+                    "UPDATE {table} AS target SET {} FROM (VALUES {given}) AS given ({}) WHERE {}",
+                    set.join(", "),
+                    names.join(", "),
+                    self.is_given()
+                )
+            }
+            Step::Insert => {
+                let given = rows.list(batch, |_, row| format!("({})", row.values));
+                let names: Vec<String> = columns.iter().map(|column| quote_ident(&column.name)).collect();
+                format!("INSERT INTO {table} ({}) OVERRIDING SYSTEM VALUE VALUES {given}", names.join(", "))
+            }
+        }
+    }
+
+    /// Names of the primary key's values among those that are given.
+    fn key_names(&self) -> impl Iterator<Item = String> + use<> {
+        (0..self.table.schema.key.len()).map(|number| format!("k{number}"))
+    }
+
+    /// That a row is one that is given.
+    fn is_given(&self) -> String {
+        let equal = self.table.schema.key.iter().enumerate().map(|(number, ordinal)| {
+            let column = &self.table.schema.columns[*ordinal];
+            format!("target.{} = CAST(given.k{number} AS {})", quote_ident(&column.name), type_name(column.sql_type))
+        });
+        equal.collect::<Vec<String>>().join(" AND ")
+    }
+
+    /// Whether rows of a step are rows of the statement: those that leave a shard for another are counted where they come.
+    pub fn is_counted(&self, step: Step) -> bool {
+        step != Step::Delete || self.verb == Verb::Delete
+    }
+
+    /// Whether a shard has to carry out a step for each of its rows: half of a move would lose a row, and what comes back was computed here.
+    pub fn is_exact(&self, step: Step) -> bool {
+        let is_move = match step {
+            Step::Delete => self.verb == Verb::Update,
+            Step::Update => false,
+            Step::Insert => true,
+        };
+        is_move || self.returning().is_some()
+    }
+
+    /// Shards whose tables may do more than they are told, by number, and whether rows leave them or come: they are asked about it.
+    pub fn in_question(&self, rows: &ChangedRows) -> BTreeMap<usize, bool> {
+        let mut shards = BTreeMap::new();
+        for row in rows.settled() {
+            if row.target != row.shard {
+                shards.insert(row.shard, true);
+                shards.insert(row.target, true);
+            } else if self.returning().is_some() {
+                shards.entry(row.shard).or_insert(false);
+            }
+        }
+        shards
+    }
+
+    /// Asks a shard what its table does besides: a reason a row. Where a row moves, no trigger may hear of a DELETE and an INSERT that
+    /// are none, no other table may follow the row that leaves, and it must have no column but those that go along. Where something
+    /// comes back, nothing there may change what was computed here.
+    pub fn question(&self, shard: &Shard, is_move: bool) -> String {
+        let literal = |text: &str| format!("'{}'", text.replace('\'', "''"));
+        let table = format!("{}::pg_catalog.regclass", literal(&physical(shard)));
+        let fires = match (is_move, self.verb) {
+            (true, _) => "",
+            // BEFORE, for each row: of an UPDATE, or of a DELETE.
+            (false, Verb::Update) => " AND (t.tgtype & 19) = 19",
+            (false, Verb::Delete) => " AND (t.tgtype & 11) = 11",
+        };
+        let mut question = format!(
+            "SELECT 'it has a trigger' FROM pg_catalog.pg_trigger t \
+             WHERE (t.tgrelid = {table} OR t.tgrelid IN (SELECT p.relid FROM pg_catalog.pg_partition_tree({table}) p)) \
+             AND NOT t.tgisinternal AND t.tgenabled <> 'D'{fires} \
+             UNION ALL SELECT 'it has a rule' FROM pg_catalog.pg_rewrite r WHERE r.ev_class = {table} \
+             UNION ALL SELECT 'it has a generated column' FROM pg_catalog.pg_attribute a \
+             WHERE a.attrelid = {table} AND a.attgenerated <> '' AND NOT a.attisdropped"
+        );
+        if is_move {
+            let names: Vec<String> = self.table.schema.columns.iter().map(|column| literal(&column.name)).collect();
+            question.push_str(&format!(
+                " UNION ALL SELECT 'another table refers to it' FROM pg_catalog.pg_constraint c \
+                 WHERE c.confrelid = {table} AND c.contype = 'f' \
+                 UNION ALL SELECT 'it has a column that is not known here' FROM pg_catalog.pg_attribute a \
+                 WHERE a.attrelid = {table} AND a.attnum > 0 AND NOT a.attisdropped AND a.attname NOT IN ({})",
+                names.join(", ")
+            ));
+        }
+        question
+    }
+
+    /// 0A000 for what a shard has answered to it.
+    pub fn refusal(&self, shard: &Shard, is_move: bool, why: &str) -> Error {
+        let (table, server) = (&self.table.schema.name, &shard.server);
+        if is_move {
+            let message = format!("rows of table \"{table}\" cannot go to another shard: on shard \"{server}\" {why}");
+            return Error::unsupported(message).with_hint("Delete the rows and insert them anew, in one transaction.");
+        }
+        let message =
+            format!("what RETURNING gives of rows of table \"{table}\" is not known: on shard \"{server}\" {why}");
+        Error::unsupported(message).with_hint("Read the rows by a statement of its own, in the same transaction.")
+    }
+
+    /// Whether all copies of the table are told the same.
+    pub fn is_copied(&self) -> bool {
+        self.table.routed.rule.placement() == Placement::Broadcast
+    }
+
+    /// What the statement did, with so many rows.
+    ///
+    /// # Errors
+    /// 53200
+    pub fn outcome(&self, rows: ChangedRows, store: &Store, count: u64) -> Result<Outcome> {
+        let mut outcome = Outcome::new(store);
+        outcome.count = count;
+        if self.returning().is_some() {
+            rows.into_settled().try_for_each(|row| outcome.keep(row.returned))?;
+        }
+        Ok(outcome)
+    }
+}
+
+/// A batch of the query's rows.
+struct Reading<'b> {
+    plan: &'b ShardChangePlan,
+    /// Columns of the row, then its version.
+    read: Vec<ColumnReader<'b>>,
+    /// New values.
+    set: Vec<Assigned<'b>>,
+    /// What comes back, where the query computes it.
+    shown: Vec<ColumnReader<'b>>,
+}
+
+impl<'b> Reading<'b> {
+    fn new(plan: &'b ShardChangePlan, batch: &'b RecordBatch) -> Result<Self> {
+        let Finding { select, row, assigned, returning, .. } = &plan.found;
+        let (columns, output) = (&plan.table.schema.columns, select.schema());
+        let mut read = Vec::with_capacity(row.len());
+        for (place, ordinal) in row.iter().enumerate() {
+            let sql_type = columns.get(*ordinal).map_or(VERSION_TYPE, |column| column.sql_type);
+            read.push(ColumnReader::new(batch.column(place), sql_type)?);
+        }
+        let mut set = Vec::with_capacity(assigned.len());
+        for (number, ordinal) in assigned.iter().enumerate() {
+            let place = row.len() + number;
+            set.push(Assigned::new(batch.column(place), output.field(place), &columns[*ordinal], plan.zone)?);
+        }
+        let shown = match returning.as_ref().map(|returning| &returning.outputs) {
+            Some(Outputs::Found(outputs)) => {
+                let reader =
+                    |output: &usize| ColumnReader::new(batch.column(*output), select.columns[*output].sql_type);
+                outputs.iter().map(reader).collect::<Result<_>>()?
+            }
+            Some(Outputs::Plain(_)) | None => Vec::new(),
+            Some(Outputs::Query(_)) => return Err(Error::internal("a query over changed rows is for INSERT")),
+        };
+        Ok(Self { plan, read, set, shown })
+    }
+
+    /// The shard that a row was read from, and its version.
+    fn version(&self, place: usize) -> Result<(usize, &str)> {
+        let shards = self.plan.table.routed.rule.shards().len();
+        let number = |version: &str| version.split_once(' ')?.0.parse::<usize>().ok().filter(|shard| *shard < shards);
+        let found = match self.read.last().map(|version| version.datum(place)) {
+            Some(Datum::Text(version)) => number(version).map(|shard| (shard, version)),
+            _ => None,
+        };
+        found.ok_or_else(|| Error::internal("a row of a shard came without its version"))
+    }
+
+    /// The value of a column before the change.
+    fn old(&self, ordinal: usize, place: usize) -> Result<Datum<'_>> {
+        match self.plan.found.row.binary_search(&ordinal) {
+            Ok(at) => Ok(self.read[at].datum(place)),
+            Err(_) => Err(Error::internal("a column of a row was not read")),
+        }
+    }
+
+    /// The same after it.
+    fn new_value<'v>(&'v self, ordinal: usize, place: usize, set: &'v [Value]) -> Result<Datum<'v>> {
+        match self.plan.found.assigned.iter().position(|assigned| *assigned == ordinal) {
+            Some(at) => Ok(set[at].as_datum()),
+            None => self.old(ordinal, place),
+        }
+    }
+
+    /// The primary key as constants.
+    fn key(&self, place: usize) -> Result<String> {
+        self.constants(&self.plan.table.schema.key, |ordinal| self.old(ordinal, place))
+    }
+
+    /// What a shard is given of a row besides: the values that are set; all of them where it does not have the row yet.
+    fn values(&self, place: usize, is_move: bool, set: &[Value]) -> Result<String> {
+        let all: Vec<usize> = (0..self.plan.table.schema.columns.len()).collect();
+        let ordinals = if is_move { &all } else { &self.plan.found.assigned };
+        self.constants(ordinals, |ordinal| self.new_value(ordinal, place, set))
+    }
+
+    fn constants<'v>(&self, ordinals: &[usize], value: impl Fn(usize) -> Result<Datum<'v>>) -> Result<String> {
+        let (mut out, mut scratch) = (Vec::new(), Vec::new());
+        for (number, ordinal) in ordinals.iter().enumerate() {
+            if number > 0 {
+                out.extend_from_slice(b", ");
+            }
+            let sql_type = self.plan.table.schema.columns[*ordinal].sql_type;
+            write_literal(sql_type, &value(*ordinal)?, &mut scratch, &mut out);
+        }
+        String::from_utf8(out).map_err(|_| no_text())
+    }
+
+    /// Which of the rule's shards is to have a row.
+    fn target(&self, place: usize, shard: usize, set: &[Value]) -> Result<usize> {
+        if !self.plan.moves {
+            return Ok(shard);
+        }
+        let rule = &self.plan.table.routed.rule;
+        let key = rule.key().iter().map(|ordinal| self.new_value(*ordinal, place, set));
+        Ok(rule.shard_of(&key.collect::<Result<Vec<_>>>()?)?.index())
+    }
+
+    /// What comes back of a row.
+    fn returned(&self, place: usize, set: &[Value]) -> Result<Vec<Value>> {
+        match self.plan.returning().map(|returning| &returning.outputs) {
+            Some(Outputs::Plain(ordinals)) => {
+                let value = |ordinal: &usize| self.new_value(*ordinal, place, set).map(|datum| datum.to_value());
+                ordinals.iter().map(value).collect()
+            }
+            _ => Ok(self.shown.iter().map(|reader| reader.datum(place).to_value()).collect()),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Of which servers a plan reads: what it sees of them is fixed before its first row is asked for, where other statements run until its last
+//! one is, as behind a cursor.
+//!
+//! A scan asks its shard when somebody asks for its first row: that of a join's second side when all of the first one is there, and one that
+//! waits for a turn or for a locked table when it has that. By then others may have committed. Called by `own`, while the session waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ashlar_base::Result;
+use ashlar_functions::error::from_datafusion;
+use ashlar_functions::tree::each_node_with_subqueries;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::collation::provider_of;
+use super::scan::ShardScanExec;
+
+/// Nodes that run what is beneath them more than once, or run what is not seen beneath them: sub-queries for each row.
+const REPEATING: [&str; 2] = ["RecursiveQueryExec", "async_func"];
+
+/// The servers that a plan reads over connections of the pool, those of `own` left out: with each, whether one stream reads it, once.
+/// `logical`: the same query, with all of its sub-queries.
+pub(super) fn servers(
+    plan: &Arc<dyn ExecutionPlan>,
+    logical: &LogicalPlan,
+    own: &[Arc<str>],
+) -> Result<BTreeMap<Arc<str>, bool>> {
+    let mut servers: BTreeMap<Arc<str>, bool> = BTreeMap::new();
+    let mut is_repeated = false;
+    let walked = plan.apply(|node| {
+        is_repeated |= REPEATING.contains(&node.name());
+        if let Some(scan) = node.downcast_ref::<ShardScanExec>() {
+            for part in scan.parts() {
+                servers.entry(Arc::clone(&part.server)).and_modify(|is_sole| *is_sole = false).or_insert(true);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    walked.map_err(from_datafusion)?;
+    if is_repeated {
+        let walked = each_node_with_subqueries(logical, |node| {
+            if let Some(provider) = provider_of(node) {
+                let shards = provider.table().routed.rule.shards().iter();
+                servers.extend(shards.map(|shard| (Arc::clone(&shard.server), false)));
+            }
+            Ok(TreeNodeRecursion::Continue)
+        });
+        walked.map_err(from_datafusion)?;
+    }
+    servers.retain(|server, _| !own.contains(server));
+    Ok(servers)
+}

@@ -1,0 +1,152 @@
+//! INSERT, UPDATE and DELETE: whose rows they are about, and which of the ways to carry them out is theirs.
+//!
+//! Called by `statement`, where no shard can be sent the text. Runs nothing.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, Result};
+use datafusion::sql::sqlparser::ast::Statement as AstStatement;
+use pg_query::NodeEnum;
+use pg_query::protobuf::{DeleteStmt, InsertStmt, OverridingKind, UpdateStmt};
+
+use super::{Kind, Statement, check_with, statement_text};
+use crate::catalog::CatalogState;
+use crate::dml::{DeletePlan, InsertPlan, ShardChangePlan, SpreadPlan, UpdatePlan, arbiters, split_with};
+use crate::engine::Engine;
+use crate::grammar::ParsedStatement;
+use crate::key_plan::{self, computed};
+use crate::sharded::{ShardedTable, written_to};
+use crate::{locking, select};
+
+/// Plans an INSERT.
+///
+/// # Errors
+/// What planning finds.
+pub(super) fn insert(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    parsed: &ParsedStatement,
+    node: &InsertStmt,
+    declared: &[u32],
+) -> Result<Statement> {
+    check_with(node.with_clause.as_ref())?;
+    let target = arbiters::target(node);
+    let text = match target {
+        Some(named) if !arbiters::is_plain(named) => without_target(node)?,
+        _ => parsed.text.clone(),
+    };
+    let (with, AstStatement::Insert(insert)) = split_with(select::parse(&text)?) else {
+        return Err(Error::internal("an INSERT is parsed as one"));
+    };
+    let overriding = match OverridingKind::try_from(node.r#override) {
+        Ok(OverridingKind::OverridingSystemValue) => true,
+        Ok(OverridingKind::OverridingUserValue) => {
+            return Err(Error::unsupported("OVERRIDING USER VALUE is not supported")
+                .with_hint("Leave the column out of the INSERT."));
+        }
+        _ => false,
+    };
+    if let Some(table) = written_to(catalog, node.relation.as_ref()) {
+        let plan = SpreadPlan::new(engine, catalog, table, parsed, (with, insert), target, declared)?;
+        let (types, columns) = (plan.parameter_types.clone(), plan.returning.clone());
+        return Ok(Statement::of_kind(engine, catalog, parsed, Kind::Spread(Box::new(plan)), types, columns));
+    }
+    let plan = InsertPlan::new(engine, catalog, with, insert, overriding, target, declared)?;
+    let types = plan.parameter_types.clone();
+    let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
+    Ok(Statement::of_kind(engine, catalog, parsed, Kind::Insert(Box::new(plan)), types, columns))
+}
+
+/// Plans an UPDATE.
+///
+/// # Errors
+/// What planning finds.
+pub(super) fn update(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    parsed: &ParsedStatement,
+    node: &UpdateStmt,
+    declared: &[u32],
+) -> Result<Statement> {
+    check_with(node.with_clause.as_ref())?;
+    if let Some(table) = written_to(catalog, node.relation.as_ref()) {
+        return of_shards(engine, catalog, parsed, table, declared);
+    }
+    let found = locking::take_out(engine, catalog, &parsed.text, declared)?;
+    if let Some(plan) = key_plan::recognise(catalog, &found.statement, declared)?
+        && found.subqueries.is_empty()
+    {
+        return Ok(Statement::of_key(catalog, &parsed.text, plan));
+    }
+    let (with, AstStatement::Update(update)) = split_with(found.statement) else {
+        return Err(Error::internal("an UPDATE is parsed as one"));
+    };
+    let mut plan = UpdatePlan::new(engine, catalog, with, update, &found.declared)?;
+    let types = found.subqueries.parameter_types(&plan.select)?;
+    plan.locked = found.subqueries;
+    let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
+    let kind = match computed::of_update(engine, &plan) {
+        Some(plan) => Kind::Key(Box::new(plan)),
+        None => Kind::Update(Box::new(plan)),
+    };
+    Ok(Statement::of_kind(engine, catalog, parsed, kind, types, columns))
+}
+
+/// Plans a DELETE.
+///
+/// # Errors
+/// What planning finds.
+pub(super) fn delete(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    parsed: &ParsedStatement,
+    node: &DeleteStmt,
+    declared: &[u32],
+) -> Result<Statement> {
+    check_with(node.with_clause.as_ref())?;
+    if let Some(table) = written_to(catalog, node.relation.as_ref()) {
+        return of_shards(engine, catalog, parsed, table, declared);
+    }
+    let found = locking::take_out(engine, catalog, &parsed.text, declared)?;
+    if let Some(plan) = key_plan::recognise(catalog, &found.statement, declared)?
+        && found.subqueries.is_empty()
+    {
+        return Ok(Statement::of_key(catalog, &parsed.text, plan));
+    }
+    let (with, AstStatement::Delete(delete)) = split_with(found.statement) else {
+        return Err(Error::internal("a DELETE is parsed as one"));
+    };
+    let mut plan = DeletePlan::new(engine, catalog, with, delete, &found.declared)?;
+    let types = found.subqueries.parameter_types(&plan.select)?;
+    plan.locked = found.subqueries;
+    let columns = plan.returning.as_ref().map(|returning| Arc::clone(&returning.columns));
+    let kind = match computed::of_delete(engine, &plan) {
+        Some(plan) => Kind::Key(Box::new(plan)),
+        None => Kind::Delete(Box::new(plan)),
+    };
+    Ok(Statement::of_kind(engine, catalog, parsed, kind, types, columns))
+}
+
+/// Plans an UPDATE or a DELETE of a sharded table whose rows are found here.
+fn of_shards(
+    engine: &Engine,
+    catalog: &Arc<CatalogState>,
+    parsed: &ParsedStatement,
+    table: &Arc<ShardedTable>,
+    declared: &[u32],
+) -> Result<Statement> {
+    let change = split_with(select::parse(&parsed.text)?);
+    let plan = ShardChangePlan::new(engine, catalog, table, change, declared)?;
+    let types = plan.parameter_types.clone();
+    let columns = plan.returning().map(|returning| Arc::clone(&returning.columns));
+    Ok(Statement::of_kind(engine, catalog, parsed, Kind::ShardChange(Box::new(plan)), types, columns))
+}
+
+/// An INSERT without what its ON CONFLICT names, which DataFusion's parser does not know.
+fn without_target(node: &InsertStmt) -> Result<String> {
+    let mut node = node.clone();
+    if let Some(conflict) = &mut node.on_conflict_clause {
+        conflict.infer = None;
+    }
+    statement_text(&NodeEnum::InsertStmt(Box::new(node)))
+}

@@ -1,0 +1,92 @@
+//! REPEATABLE READ over several shards: one moment for all statements of the transaction, on all servers with sharded tables.
+//!
+//! ```text
+//! first statement ──▶ snapshots of all shards, taken together ──▶ connections of the transaction, and of what the engine reads, see these
+//! ```
+//!
+//! Taken where the first statement about shards is about several of them, or where the session wants snapshots anyway: a transaction whose
+//! first one is about one shard has nothing but that one's snapshot. What it has of this server is of another moment in any case. Called by
+//! `query` and `run_routed`.
+
+use std::sync::Arc;
+
+use ashlar_base::{Error, Result};
+use ashlar_query::Means;
+use ashlar_query::sharded::{Homes, moment_of_each, moment_of_transaction};
+use ashlar_query::transaction::{Isolation, Transaction};
+use ashlar_shard::snapshot::Moment;
+
+use super::SqlSession;
+use super::remotes::stoppable;
+
+impl SqlSession {
+    /// The moment that the transaction sees on all shards, from now on if it has none; `None`: it cannot have one any more.
+    pub(super) fn common(&mut self) -> Option<Arc<Moment>> {
+        if self.common.is_none() && self.remotes.is_empty() && !self.has_begun_here() {
+            self.common = moment_of_transaction(&self.catalog(), &self.role);
+        }
+        self.common.clone()
+    }
+
+    /// The moment that a connection of the transaction is to see from its first statement on: taken now, if it is not yet.
+    ///
+    /// # Errors
+    /// As [`Moment::take`].
+    pub(super) async fn common_to_begin(&mut self, isolation: Isolation) -> Result<Option<Arc<Moment>>> {
+        let is_wanted = self.common.is_some() || self.settings.sharded_snapshots;
+        if isolation != Isolation::RepeatableRead || !is_wanted {
+            return Ok(None);
+        }
+        let Some(moment) = self.common() else { return Ok(None) };
+        // On the query pool, where those who read it are.
+        let engine = self.engine()?;
+        let taken = async { engine.on_pool(Arc::clone(&moment).take()).await.flatten() };
+        stoppable(taken, &self.cancel).await?;
+        Ok(Some(moment))
+    }
+
+    /// The moment that a query of the engine's sees, where its transaction sees one: `None` where it reads no shard, or each statement of the
+    /// transaction sees its own.
+    ///
+    /// # Errors
+    /// 0A000 where the query cannot see one moment of all that it reads.
+    pub(in crate::session::sql) fn common_of(&mut self, homes: Homes) -> Result<Option<Arc<Moment>>> {
+        if !homes.shards || self.isolation() != Isolation::RepeatableRead {
+            return Ok(None);
+        }
+        if homes.memory || self.has_begun_here() {
+            return Err(Error::unsupported(
+                "reading several shards and tables of this server at isolation level REPEATABLE READ is not supported",
+            )
+            .with_hint("Shards have no snapshot together with this server: use READ COMMITTED."));
+        }
+        self.common().map(Some).ok_or_else(|| {
+            Error::unsupported("a query over several shards at isolation level REPEATABLE READ is not supported here")
+                .with_hint("Begin the transaction with this query, or after SET sharded_reads = 'snapshot'.")
+        })
+    }
+
+    /// What a query is to see of shards, where that is not what each of its scans finds: what its transaction sees of all, and what it sees of
+    /// each when it begins, where it `stays` while other statements run.
+    pub(in crate::session::sql) fn settle_moment(
+        &self,
+        means: &mut Means,
+        common: Option<Arc<Moment>>,
+        stays: bool,
+        homes: Homes,
+    ) {
+        if common.is_some() {
+            means.barrier = self.written();
+            means.moment = common;
+        }
+        means.is_fixed = stays && homes.shards;
+        if means.is_fixed && means.moment.is_none() {
+            means.moment = moment_of_each(&self.catalog(), &self.role, means.reads_replicas);
+        }
+    }
+
+    /// Whether the transaction has a snapshot of this server.
+    fn has_begun_here(&self) -> bool {
+        self.transaction.as_ref().is_some_and(Transaction::has_begun)
+    }
+}

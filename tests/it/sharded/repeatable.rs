@@ -1,0 +1,135 @@
+//! REPEATABLE READ over several shards: a transaction sees what one PostgreSQL would show it, whatever others commit meanwhile.
+
+use ashlar_tests::process::{PATIENCE, wait_for};
+
+use super::twins::{Protocol, Verdict, ask, judge};
+use super::*;
+
+/// What a transaction says, and what another client does meanwhile.
+const TALK: &[(usize, &str)] = &[
+    (0, "BEGIN ISOLATION LEVEL REPEATABLE READ"),
+    (0, "SELECT count(*), sum(v) FROM t"),
+    (1, "UPDATE t SET v = v + 100"),
+    (1, "DELETE FROM t WHERE k % 3 = 0"),
+    (1, "INSERT INTO t VALUES (101, 1), (102, 2), (103, 3)"),
+    (0, "SELECT count(*), sum(v) FROM t"),
+    (0, "SELECT k, v FROM t ORDER BY k"),
+    (0, "SELECT v % 3, count(*) FROM t GROUP BY 1 ORDER BY 1"),
+    (0, "SELECT v FROM t WHERE k = 3"),
+    (0, "SELECT v FROM t WHERE k = 4"),
+    (0, "SELECT count(*) FROM t a JOIN t b ON b.v = a.v + 1"),
+    (0, "DECLARE c CURSOR FOR SELECT k, v FROM t ORDER BY k"),
+    (0, "FETCH 2 FROM c"),
+    // Its own writes it sees, on all shards, and others' not: nor may it change what they have changed.
+    (0, "INSERT INTO t VALUES (201, 7), (202, 8), (203, 9)"),
+    (0, "SELECT count(*), sum(v) FROM t"),
+    (0, "SELECT v FROM t WHERE k = 202"),
+    (0, "SELECT k FROM t WHERE v > (SELECT avg(v) FROM t) ORDER BY k"),
+    (0, "FETCH 100 FROM c"),
+    (0, "SAVEPOINT s"),
+    (0, "UPDATE t SET v = 0 WHERE k = 4"),
+    (0, "ROLLBACK TO s"),
+    (0, "SELECT count(*), sum(v) FROM t"),
+    (1, "UPDATE t SET v = v + 1 WHERE k < 5"),
+    (0, "SELECT count(*), sum(v) FROM t"),
+    (0, "COMMIT"),
+    (0, "SELECT count(*), sum(v) FROM t"),
+    // One that begins by writing to several.
+    (0, "BEGIN ISOLATION LEVEL REPEATABLE READ"),
+    (0, "UPDATE t SET v = v + 1 WHERE k < 100"),
+    (1, "INSERT INTO t VALUES (301, 1), (302, 2), (303, 3)"),
+    (0, "SELECT count(*), sum(v) FROM t"),
+    (0, "DELETE FROM t WHERE k > 200"),
+    (0, "SELECT count(*), sum(v) FROM t"),
+    (0, "COMMIT"),
+    (0, "SELECT count(*), sum(v) FROM t"),
+    (0, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+    (0, "SELECT count(*) FROM t"),
+    (1, "DELETE FROM t"),
+    (0, "SELECT v FROM t WHERE k = 7"),
+    (0, "SELECT count(*) FROM t"),
+    (0, "DELETE FROM t"),
+    (0, "ROLLBACK"),
+    (0, "SELECT count(*) FROM t"),
+];
+
+#[test]
+fn a_transaction_sees_one_moment_of_all_shards() {
+    for (shards, protocol) in [(2, Protocol::Simple), (3, Protocol::Extended)] {
+        let fleet = Fleet::start(shards);
+        let oracle = Postgres::start().unwrap();
+        let mut alone = [(); 2].map(|()| pg::Connection::connect(oracle.address()).unwrap());
+        let mut clients = [(); 2].map(|()| fleet.client());
+        done(&mut alone[0], "CREATE TABLE t (k bigint PRIMARY KEY, v bigint)");
+        done(&mut clients[0], &format!("CREATE TABLE t (k bigint PRIMARY KEY, v bigint) {}", fleet.by("k")));
+        for client in [&mut alone[0], &mut clients[0]] {
+            done(client, "INSERT INTO t SELECT i, i FROM generate_series(1, 30) AS s(i)");
+        }
+        let mut wrong: Vec<String> = Vec::new();
+        for (at, (who, sql)) in TALK.iter().enumerate() {
+            let (expected, found) = (ask(&mut alone[*who], sql, protocol), ask(&mut clients[*who], sql, protocol));
+            match judge(sql, &expected, &found) {
+                Verdict::Same => {}
+                Verdict::Refused => wrong.push(format!("{at}: refused: {:?}\n{sql}", found.error)),
+                Verdict::Different(how) => wrong.push(format!("{at}: {how}\n{sql}")),
+            }
+        }
+        crate::slt::report(&wrong);
+        fleet.ashlar.check_log();
+    }
+}
+
+#[test]
+fn who_has_begun_on_one_shard_has_no_more_than_that_unless_it_wants_snapshots() {
+    let fleet = Fleet::start(2);
+    let (mut client, mut other) = (fleet.client(), fleet.client());
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v bigint) {}", fleet.by("k")));
+    done(&mut client, "CREATE TABLE g (k bigint PRIMARY KEY)");
+    let keys = fleet.keys("t");
+    keys.iter().for_each(|key| done(&mut client, &format!("INSERT INTO t VALUES ({key}, 1)")));
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ";
+    let of = |place: usize| format!("SELECT v FROM t WHERE k = {}", keys[place]);
+    let on_the_other = of(1);
+    for sql in
+        ["SELECT sum(v) FROM t", "UPDATE t SET v = 2", on_the_other.as_str(), "DECLARE c CURSOR FOR SELECT * FROM t"]
+    {
+        done(&mut client, begin);
+        assert_eq!(client.value(&of(0)).unwrap(), "1");
+        assert!(refused(&mut client, sql).contains("0A000"), "{sql}");
+        done(&mut client, "ROLLBACK");
+    }
+    done(&mut client, "SET sharded_reads = 'snapshot'");
+    done(&mut client, begin);
+    assert_eq!(client.value(&of(0)).unwrap(), "1");
+    done(&mut other, "UPDATE t SET v = v + 5");
+    assert_eq!(client.value("SELECT sum(v) FROM t").unwrap(), "2");
+    assert_eq!(client.value(&of(1)).unwrap(), "1");
+    assert!(refused(&mut client, "UPDATE t SET v = 0").contains("40001"));
+    done(&mut client, "ROLLBACK");
+    done(&mut client, "RESET sharded_reads");
+    // Tables of this server are of another moment.
+    done(&mut client, begin);
+    assert!(refused(&mut client, "SELECT count(*) FROM t, g").contains("0A000"));
+    done(&mut client, "ROLLBACK");
+    done(&mut client, begin);
+    assert_eq!(client.value("SELECT count(*) FROM g").unwrap(), "0");
+    assert!(refused(&mut client, "SELECT count(*) FROM t").contains("0A000"));
+    done(&mut client, "ROLLBACK");
+    // What it sees is settled.
+    done(&mut client, begin);
+    assert_eq!(client.value("SELECT sum(v) FROM t").unwrap(), "12");
+    let error = refused(&mut client, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED");
+    assert!(error.contains("25001"), "{error}");
+    done(&mut client, "ROLLBACK");
+    // A statement that is a transaction of its own.
+    done(&mut client, "SET default_transaction_isolation = 'repeatable read'");
+    assert_eq!(client.value("SELECT sum(v) FROM t").unwrap(), "12");
+    done(&mut client, "UPDATE t SET v = v + 1");
+    assert_eq!(client.value("SELECT count(DISTINCT v) FROM t").unwrap(), "1");
+    // Nobody keeps a snapshot any more.
+    let kept = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
+    for shard in 0..2 {
+        assert!(wait_for(PATIENCE, || fleet.shard(shard).value(kept).unwrap() == "0"));
+    }
+    fleet.ashlar.check_log();
+}
