@@ -211,7 +211,8 @@ fn what_is_changed_on_shards_that_differ_is_right_or_refused() {
         let written = far.to_string();
         let texts: [&[u8]; 6] = [written.as_bytes(), b"1", b"2", b"3.5", b"4", b"five"];
         let plain = format!("INSERT INTO {table} VALUES ({far}, 1, 2, 3.5, 4, 'five')");
-        let by_name = format!("SELECT a = 1 AND b = 2 AND c = 3.5 AND d = 4 AND e = 'five' FROM {table} WHERE k = {far}");
+        let by_name =
+            format!("SELECT a = 1 AND b = 2 AND c = 3.5 AND d = 4 AND e = 'five' FROM {table} WHERE k = {far}");
         for form in [Form::Simple, Form::Text] {
             let what = format!("after {drift}: {form:?} {counted}");
             let before = dump(&fleet, &table);
@@ -290,8 +291,8 @@ fn what_is_changed_on_shards_that_differ_is_right_or_refused() {
         let before = sums(&fleet);
         assert_eq!(query(&mut client, &format!("UPDATE {table} SET b = b + 1")).unwrap().tag, "UPDATE 21");
         assert_eq!(sums(&fleet), before + 21);
-        let deleted = ask(&mut client, &format!("DELETE FROM {table} WHERE k = {far} RETURNING k"), Form::Text).unwrap();
-        assert_eq!(deleted.texts(), [[Some(far.to_string())]]);
+        let sql = format!("DELETE FROM {table} WHERE k = {far} RETURNING k");
+        assert_eq!(ask(&mut client, &sql, Form::Text).unwrap().texts(), [[Some(far.to_string())]]);
     }
     fleet.ashlar.check_log();
 }

@@ -337,6 +337,13 @@ mod tests {
         out.clear();
         let (third, is_checked) = statements.queue_expecting(&mut out, text, &types, zone, &second);
         assert!(third != other && !is_checked && out[0] == b'C', "{out:?}");
+        // What is queued behind others is known to look as expected, too.
+        assert_eq!((statements.queue_ahead(text, &types, zone, &second), statements.ahead()), (None, 0));
+        statements.parsed().unwrap();
+        statements.looks(Arc::clone(&second));
+        assert_eq!(statements.queue_ahead(text, &types, zone, &second), Some(third));
+        assert_eq!((statements.queue_ahead(text, &types, zone, &first), statements.ahead()), (None, 1));
+        statements.settled();
         // Where nothing is expected it only has to be known.
         let nothing = Arc::new(Described::default());
         assert_eq!(statements.find("DELETE", &[], zone, &nothing), None);
