@@ -12,6 +12,9 @@
 //! < (closed)                      the server closes the connection
 //! sql> SELECT 1                   a statement through the PostgreSQL door of Ashlar, rows as `value|value`
 //! ```
+//! Redis has no SQL: there, a `sql>` line that expects nothing is passed over, and one that expects something fails.
+//! So a conversation with both may begin with the table whose rows are its hashes.
+//!
 //! `2>` and `2<` belong to another connection; a connection is made when it is first named. Bytes that are not
 //! printable are written `\xHH`. Every file begins with no keys. `ASHLAR_WIRE_RECORD=1` writes the answers of Redis
 //! (of Ashlar, where Redis is no target) into the files, for a new conversation; read them before you keep them.
@@ -138,6 +141,9 @@ impl Replay {
                 Line::Comment(_) => continue,
                 Line::Send { connection, send, number } => {
                     let expects = matches!(lines.peek(), Some(Line::Expect { .. }));
+                    if self.passes_over(send, expects) {
+                        continue;
+                    }
                     let got = match send {
                         Send::Until { .. } => self.exchange_until(connection, send, lines.clone()),
                         _ => self.exchange(connection, send, expects),
@@ -195,6 +201,9 @@ impl Replay {
                     {
                         old.push((text, *glob));
                     }
+                    if self.passes_over(send, !old.is_empty()) {
+                        continue;
+                    }
                     let got = match send {
                         // What follows was taken out: it stands before the line that comes next.
                         Send::Until { .. } => {
@@ -223,6 +232,11 @@ impl Replay {
         }
         std::fs::write(&file.path, out)?;
         Ok(())
+    }
+
+    /// Whether this is a statement that expects nothing, and the server has no SQL.
+    fn passes_over(&self, send: &Send, expects: bool) -> bool {
+        self.sql.is_none() && !expects && matches!(send, Send::Sql { .. })
     }
 
     /// Sends; the lines of the reply where there is exactly one.
