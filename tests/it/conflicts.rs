@@ -1,5 +1,6 @@
 //! Writers of the same keys at the same time: what a statement or a transaction promises holds whoever was first.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -232,6 +233,58 @@ fn a_large_copy_obeys_an_index_that_is_made_meanwhile() {
             own.query("DROP TABLE loaded").unwrap();
         }
     }
+}
+
+/// COPYs that run at once, and the rows of each: more than are taken one by one.
+const COPIES: u32 = 4;
+const COPIED: u32 = 80_000;
+
+/// Each of the COPYs has the keys from `step` times its number on, and ends once all have sent nearly everything: the SQLSTATE of
+/// each that failed.
+fn copies_at_once(ashlar: &Ashlar, step: u32) -> Vec<Option<String>> {
+    let all_sent = Barrier::new(COPIES as usize);
+    let one = |number: u32| {
+        let ids = number * step..number * step + COPIED;
+        let rows: String = ids.map(|id| format!("{id}\t{number}\n")).collect();
+        copy(&mut ashlar.connect(), "copied", &rows, || {
+            all_sent.wait();
+        })
+    };
+    thread::scope(|scope| {
+        let one = &one;
+        let copies: Vec<_> = (0..COPIES).map(|number| scope.spawn(move || one(number))).collect();
+        copies.into_iter().map(|copy| copy.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn large_copies_at_once_are_each_there_whole_or_not_at_all() {
+    let ashlar = Ashlar::shared();
+    let mut own = ashlar.connect();
+    own.query("CREATE TABLE copied (id integer PRIMARY KEY, v integer)").unwrap();
+    let mut there = || {
+        let mut of = |condition: String| own.value(&format!("SELECT count(*) FROM copied WHERE {condition}")).unwrap();
+        let each: Vec<String> = (0..COPIES).map(|number| of(format!("v = {number}"))).collect();
+        (each, of("true".to_owned()))
+    };
+    assert_eq!(copies_at_once(&ashlar, COPIED), vec![None; COPIES as usize]);
+    assert_eq!(there(), (vec![COPIED.to_string(); COPIES as usize], (COPIES * COPIED).to_string()));
+    ashlar.connect().query("TRUNCATE copied").unwrap();
+    // The last quarter of each are keys of the next one.
+    let failed = copies_at_once(&ashlar, COPIED - COPIED / 4);
+    let won: Vec<bool> = failed.iter().map(Option::is_none).collect();
+    let others: Vec<&str> = failed.iter().flatten().map(String::as_str).filter(|state| *state != "23505").collect();
+    assert!(others.is_empty(), "{failed:?}");
+    for (number, has_won) in won.iter().enumerate() {
+        let beside = [number.checked_sub(1), number.checked_add(1)].into_iter().flatten();
+        let has_lost_to = beside.filter(|beside| won.get(*beside) == Some(&true)).count();
+        // Of two with the same keys one is there, and who is not has met one that is.
+        assert_eq!(*has_won, has_lost_to == 0, "{failed:?}");
+    }
+    let rows = |has_won: &bool| if *has_won { COPIED } else { 0 };
+    let all: u32 = won.iter().map(rows).sum();
+    assert_eq!(there(), (won.iter().map(|won| rows(won).to_string()).collect(), all.to_string()));
+    ashlar.connect().query("DROP TABLE copied").unwrap();
 }
 
 /// What a key that has expired had is free at once, whichever door asks.
