@@ -128,6 +128,8 @@ pub(crate) struct Outbox {
     sealed: usize,
     /// Bytes written since the last [`Outbox::take_written`].
     written: u64,
+    /// Calls of the kernel since the last [`Outbox::take_writes`] in which it took some.
+    writes: u64,
 }
 
 impl Outbox {
@@ -159,6 +161,7 @@ impl Outbox {
                 Ok(count) => {
                     self.sent += count;
                     self.written += count as u64;
+                    self.writes += 1;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // Keep the part that is sent from growing the buffer while the client is slow.
@@ -198,6 +201,11 @@ impl Outbox {
     /// Bytes written since the last call, for the counters.
     pub(crate) fn take_written(&mut self) -> u64 {
         std::mem::take(&mut self.written)
+    }
+
+    /// Writes since the last call, for the counters.
+    pub(crate) fn take_writes(&mut self) -> u64 {
+        std::mem::take(&mut self.writes)
     }
 }
 
