@@ -1,8 +1,9 @@
 //! Hours of churn in a minute: more is written than there is room for, and the memory of the process stays what the server says that it holds.
 //!
-//! Keys of many sizes come, are written over, are deleted and end by themselves, while transactions hold snapshots and the compactor works.
+//! Keys of many sizes come, are written over, are deleted and end by themselves, while transactions hold snapshots and the compactor works;
+//! beside them SQL writes a table with an index. `ASHLAR_CHURN_ROUNDS` sets how many rounds that goes on: some seconds each.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use ashlar_tests::pg::Connection;
@@ -19,10 +20,19 @@ const MAX: u64 = 96 * MIB;
 const FREED: u64 = 96 * MIB;
 /// Keys that last until they are deleted, and as many that are given a time to end.
 const KEYS: u64 = 48_000;
+/// Where nothing else is said; fewer may not come near the bound.
 const ROUNDS: u32 = 24;
 /// Pipelines of a round, and commands of a pipeline: few enough that their answers wait in the sockets while they are sent.
 const PIPELINES: u32 = 50;
 const COMMANDS: u32 = 200;
+
+/// Ids of the table beside, and values of its column that has an index.
+const SIDE_IDS: u64 = 20_000;
+const SIDE_VALUES: u64 = 50;
+/// Rows that a statement writes there.
+const SIDE_ROWS: u64 = 500;
+/// Pipelines for each such statement.
+const PIPELINES_PER_STATEMENT: u32 = 5;
 
 /// What may be resident of what is held: 15 % more.
 fn with_slack(bytes: u64) -> u64 {
@@ -39,11 +49,82 @@ enum Sent {
     Expire,
 }
 
+/// A table with an index that SQL writes, and what it should hold: `v` and the length of `note` by `id`.
+struct Side {
+    sql: Connection,
+    twin: BTreeMap<u64, (u64, u64)>,
+    statements: u64,
+    refused: u64,
+}
+
+impl Side {
+    fn start(server: &Ashlar) -> Side {
+        let mut sql = server.connect();
+        sql.query("CREATE TABLE side (id bigint PRIMARY KEY, v bigint NOT NULL, note text NOT NULL)").unwrap();
+        sql.query("CREATE INDEX side_v ON side (v)").unwrap();
+        Side { sql, twin: BTreeMap::new(), statements: 0, refused: 0 }
+    }
+
+    /// Whether the statement was carried out: it changes nothing where there is no room.
+    fn runs(&mut self, statement: &str) -> bool {
+        self.statements += 1;
+        let Err(error) = self.sql.query(statement) else { return true };
+        assert!(error.to_string().starts_with("53200"), "{statement}: {error}");
+        self.refused += 1;
+        false
+    }
+
+    fn put(&mut self, first: u64, v: u64, length: u64) {
+        let ids = format!("generate_series({first}, {}) AS g(i)", first + SIDE_ROWS - 1);
+        let rows = format!("SELECT i, (i + {v}) % {SIDE_VALUES}, repeat('x', {length}) FROM {ids}");
+        let over = "ON CONFLICT (id) DO UPDATE SET v = excluded.v, note = excluded.note";
+        if self.runs(&format!("INSERT INTO side {rows} {over}")) {
+            self.twin.extend((first..first + SIDE_ROWS).map(|id| (id, ((id + v) % SIDE_VALUES, length))));
+        }
+    }
+
+    fn raise(&mut self, v: u64) {
+        if self.runs(&format!("UPDATE side SET v = v + 1 WHERE v = {v}")) {
+            self.twin.values_mut().filter(|row| row.0 == v).for_each(|row| row.0 += 1);
+        }
+    }
+
+    fn delete(&mut self, first: u64) {
+        if self.runs(&format!("DELETE FROM side WHERE id >= {first} AND id < {}", first + SIDE_ROWS)) {
+            self.twin.retain(|id, _| !(first..first + SIDE_ROWS).contains(id));
+        }
+    }
+
+    fn write(&mut self, random: &mut Random) {
+        let (first, v) = (random.below(SIDE_IDS), random.below(SIDE_VALUES));
+        match random.below(4) {
+            0 | 1 => self.put(first, v, random.below(600)),
+            2 => self.raise(v),
+            _ => self.delete(first),
+        }
+    }
+
+    /// All rows, and those of one value, which the index finds.
+    fn check(&mut self, v: u64) {
+        let text = |numbers: [u64; 3]| numbers.map(|number| Some(number.to_string())).to_vec();
+        let among = |condition: &str| {
+            let figures = "count(*), coalesce(sum(v), 0), coalesce(sum(octet_length(note)), 0)";
+            format!("SELECT {figures} FROM side WHERE {condition}")
+        };
+        for (condition, is_among) in [("id >= 0".to_owned(), None), (format!("v = {v}"), Some(v))] {
+            let rows = self.twin.values().filter(|row| is_among.is_none_or(|v| row.0 == v));
+            let sums = rows.fold([0; 3], |[count, vs, lengths], (v, length)| [count + 1, vs + v, lengths + length]);
+            assert_eq!(self.sql.query(&among(&condition)).unwrap(), [text(sums)], "{condition}");
+        }
+    }
+}
+
 /// A server, and what its keys should hold.
 struct Subject {
     server: Ashlar,
     keys: Client,
     sql: Connection,
+    side: Side,
     random: Random,
     /// Keys without a time to end, and those of the others whose value is known if they are there.
     twin: HashMap<u64, Vec<u8>>,
@@ -67,15 +148,19 @@ impl Subject {
     fn start(evicts: bool) -> Subject {
         let config = format!("[store]\nmemory_mib_max = {}\n", MAX / MIB);
         let server = Ashlar::start(Options { config, ..Options::default() }).unwrap();
-        let (keys, sql) = (Client::connect(server.resp()).unwrap(), server.connect());
+        let (keys, sql, side) = (Client::connect(server.resp()).unwrap(), server.connect(), Side::start(&server));
         let random = Random::from_environment();
         let (twin, base, written, refused) = (HashMap::new(), 0, 0, 0);
-        let mut subject = Subject { server, keys, sql, random, twin, evicts, base, written, refused };
+        let mut subject = Subject { server, keys, sql, side, random, twin, evicts, base, written, refused };
         if evicts {
             subject.sql.query("ALTER TABLE kv SET (eviction = 'lru')").unwrap();
         }
-        // What the first query needs is not taken for rows.
+        // What the first statements need is not taken for rows.
         subject.picture();
+        subject.side.put(0, 0, 10);
+        subject.side.raise(0);
+        subject.side.check(1);
+        subject.side.delete(0);
         subject.base = subject.server.resident_bytes();
         subject
     }
@@ -172,7 +257,26 @@ impl Subject {
         self.sql.query("SELECT count(*), sum(octet_length(value)) FROM kv").unwrap()
     }
 
-    /// Deletes every key, and waits until the memory has come back.
+    /// Ends the transaction that has seen this, and sees it still.
+    fn end_picture(&mut self, seen: &mut Option<Vec<Vec<Option<String>>>>) {
+        if let Some(seen) = seen.take() {
+            assert_eq!(self.picture(), seen);
+            self.sql.query("COMMIT").unwrap();
+        }
+    }
+
+    /// Waits until what is resident is what is held: the allocator keeps for a while what was given up.
+    fn settle(&mut self, round: u32) {
+        let settled = wait_for(Duration::from_secs(20), || {
+            let held = self.held();
+            self.resident() <= with_slack(held)
+        });
+        let (held, resident) = (self.held(), self.resident());
+        eprintln!("settled: {} KiB held, {} KiB resident", held / 1024, resident / 1024);
+        assert!(settled, "{} MiB are resident for {} MiB in round {round}", resident / MIB, held / MIB);
+    }
+
+    /// Deletes every key and row, and waits until the memory has come back.
     fn delete_all(&mut self) {
         for first in (0..2 * KEYS).step_by(1000) {
             let commands: Vec<_> = (first..first + 1000).map(|key| words(&[b"DEL", &name(key)])).collect();
@@ -181,6 +285,9 @@ impl Subject {
             }
         }
         self.twin.clear();
+        // Many rows at once: what the keys had has to come back before.
+        let deleted = wait_for(Duration::from_secs(60), || self.side.runs("DELETE FROM side"));
+        assert!(deleted, "a delete is refused in a server without keys");
         assert_eq!(self.picture()[0][0].as_deref(), Some("0"));
         let gone = wait_for(Duration::from_secs(60), || self.held() < MIB);
         assert!(gone, "{} bytes are held for no rows", self.held());
@@ -188,39 +295,43 @@ impl Subject {
 }
 
 fn churn(evicts: bool) {
+    let rounds = std::env::var("ASHLAR_CHURN_ROUNDS");
+    let rounds = rounds.map_or(ROUNDS, |rounds| rounds.parse().expect("ASHLAR_CHURN_ROUNDS is a number"));
     let mut subject = Subject::start(evicts);
-    let (mut seen, mut most) = (None, 0);
-    for round in 0..ROUNDS {
+    let (mut seen, mut most, mut settled) = (None, 0, 0);
+    for round in 0..rounds {
         // A transaction sees what it has seen, whatever becomes of the rows meanwhile.
         match round % 6 {
             1 => {
                 subject.sql.query("BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
                 seen = Some(subject.picture());
             }
-            3 => {
-                assert_eq!(Some(subject.picture()), seen);
-                subject.sql.query("COMMIT").unwrap();
-            }
+            3 => subject.end_picture(&mut seen),
             _ => {}
         }
-        (0..PIPELINES).for_each(|_| subject.pipeline());
+        for pipeline in 0..PIPELINES {
+            subject.pipeline();
+            if pipeline % PIPELINES_PER_STATEMENT == 0 {
+                subject.side.write(&mut subject.random);
+            }
+        }
+        subject.side.check(u64::from(round) % SIDE_VALUES);
         let (held, resident) = (subject.held(), subject.resident());
         eprintln!("round {round}: {} MiB held, {} MiB resident", held / MIB, resident / MIB);
         assert!(held <= MAX + MAX / 50, "{held} bytes are held");
         assert!(resident <= with_slack(MAX) + FREED, "{} MiB are resident in round {round}", resident / MIB);
         most = most.max(held);
-        if round % 6 == 5 {
-            let settled = wait_for(Duration::from_secs(20), || {
-                let held = subject.held();
-                subject.resident() <= with_slack(held)
-            });
-            let (held, resident) = (subject.held(), subject.resident());
-            eprintln!("settled: {} KiB held, {} KiB resident", held / 1024, resident / 1024);
-            assert!(settled, "{} MiB are resident for {} MiB in round {round}", resident / MIB, held / MIB);
+        // A share of little is less than what differs from one start of a process to the next.
+        if held > MAX / 3 {
+            subject.settle(round);
+            settled += 1;
         }
     }
+    subject.end_picture(&mut seen);
+    assert!(settled >= rounds / 2, "memory was compared in {settled} of {rounds} rounds only");
     assert!(most > MAX * 3 / 4, "the bound was not come near: {most}");
     eprintln!("{} values were written, {} of them refused", subject.written, subject.refused);
+    eprintln!("{} statements were run, {} of them refused", subject.side.statements, subject.side.refused);
     if !evicts {
         assert!(subject.refused > 1_000, "{} writes were refused", subject.refused);
         // What was not refused is there, and what was refused is not.
@@ -239,8 +350,8 @@ fn churn(evicts: bool) {
     subject.delete_all();
     let returned = wait_for(Duration::from_secs(60), || subject.resident() <= before / 10);
     assert!(returned, "{} MiB of {} are still resident", subject.resident() / MIB, before / MIB);
-    let Subject { server, keys, sql, .. } = subject;
-    drop((keys, sql));
+    let Subject { server, keys, sql, side, .. } = subject;
+    drop((keys, sql, side));
     server.stop();
 }
 

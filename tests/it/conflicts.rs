@@ -1,10 +1,16 @@
 //! Writers of the same keys at the same time: what a statement or a transaction promises holds whoever was first.
 
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use ashlar_tests::Ashlar;
 use ashlar_tests::pg::{self, Connection};
+use ashlar_tests::process::wait_for;
 use ashlar_tests::resp::{Client, Reply};
+
+use crate::random::Random;
 
 /// Runs `work` on so many connections at once.
 fn at_once(ashlar: &Ashlar, work: impl Fn(&mut Connection) + Sync) {
@@ -229,6 +235,58 @@ fn a_large_copy_obeys_an_index_that_is_made_meanwhile() {
     }
 }
 
+/// COPYs that run at once, and the rows of each: more than are taken one by one.
+const COPIES: u32 = 4;
+const COPIED: u32 = 80_000;
+
+/// Each of the COPYs has the keys from `step` times its number on, and ends once all have sent nearly everything: the SQLSTATE of
+/// each that failed.
+fn copies_at_once(ashlar: &Ashlar, step: u32) -> Vec<Option<String>> {
+    let all_sent = Barrier::new(COPIES as usize);
+    let one = |number: u32| {
+        let ids = number * step..number * step + COPIED;
+        let rows: String = ids.map(|id| format!("{id}\t{number}\n")).collect();
+        copy(&mut ashlar.connect(), "copied", &rows, || {
+            all_sent.wait();
+        })
+    };
+    thread::scope(|scope| {
+        let one = &one;
+        let copies: Vec<_> = (0..COPIES).map(|number| scope.spawn(move || one(number))).collect();
+        copies.into_iter().map(|copy| copy.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn large_copies_at_once_are_each_there_whole_or_not_at_all() {
+    let ashlar = Ashlar::shared();
+    let mut own = ashlar.connect();
+    own.query("CREATE TABLE copied (id integer PRIMARY KEY, v integer)").unwrap();
+    let mut there = || {
+        let mut of = |condition: String| own.value(&format!("SELECT count(*) FROM copied WHERE {condition}")).unwrap();
+        let each: Vec<String> = (0..COPIES).map(|number| of(format!("v = {number}"))).collect();
+        (each, of("true".to_owned()))
+    };
+    assert_eq!(copies_at_once(&ashlar, COPIED), vec![None; COPIES as usize]);
+    assert_eq!(there(), (vec![COPIED.to_string(); COPIES as usize], (COPIES * COPIED).to_string()));
+    ashlar.connect().query("TRUNCATE copied").unwrap();
+    // The last quarter of each are keys of the next one.
+    let failed = copies_at_once(&ashlar, COPIED - COPIED / 4);
+    let won: Vec<bool> = failed.iter().map(Option::is_none).collect();
+    let others: Vec<&str> = failed.iter().flatten().map(String::as_str).filter(|state| *state != "23505").collect();
+    assert!(others.is_empty(), "{failed:?}");
+    for (number, has_won) in won.iter().enumerate() {
+        let beside = [number.checked_sub(1), number.checked_add(1)].into_iter().flatten();
+        let has_lost_to = beside.filter(|beside| won.get(*beside) == Some(&true)).count();
+        // Of two with the same keys one is there, and who is not has met one that is.
+        assert_eq!(*has_won, has_lost_to == 0, "{failed:?}");
+    }
+    let rows = |has_won: &bool| if *has_won { COPIED } else { 0 };
+    let all: u32 = won.iter().map(rows).sum();
+    assert_eq!(there(), (won.iter().map(|won| rows(won).to_string()).collect(), all.to_string()));
+    ashlar.connect().query("DROP TABLE copied").unwrap();
+}
+
 /// What a key that has expired had is free at once, whichever door asks.
 #[test]
 fn values_of_rows_that_expire_are_free() {
@@ -253,4 +311,115 @@ fn values_of_rows_that_expire_are_free() {
     }
     assert_eq!(own.value("SELECT count(*) FROM lease").unwrap(), "0");
     own.query("DROP TABLE lease").unwrap();
+}
+
+/// Values that rows of `online` have: each group of so many rows has every one once.
+const VALUES: u64 = 50;
+/// Few enough that the rows of a value are found by an index on the connection's thread.
+const GROUPS: u64 = 40;
+
+/// Every row of a group gets the value of the next: how many have each stays as it is.
+fn rotate(sql: &mut Connection, group: u64) {
+    let (first, end) = (group * VALUES, (group + 1) * VALUES);
+    let condition = format!("id >= {first} AND id < {end}");
+    sql.query(&format!("UPDATE online SET v = (v + 1) % {VALUES}, n = -n WHERE {condition}")).unwrap();
+}
+
+/// Two rows get each other's value.
+fn swap(keys: &mut Client, values: &mut [u64], (one, other): (usize, usize)) {
+    keys.command(&["MULTI"]).unwrap();
+    for (id, v) in [(one, values[other]), (other, values[one])] {
+        let n = if v % 2 == 0 { "1" } else { "-1" };
+        keys.command(&["HSET", &format!("online:{{{id}}}"), "v", &v.to_string(), "n", n]).unwrap();
+    }
+    let Reply::Array(replies) = keys.command(&["EXEC"]).unwrap() else { panic!("EXEC failed") };
+    assert_eq!(replies, [Reply::Integer(0), Reply::Integer(0)]);
+    values.swap(one, other);
+}
+
+/// As many rows have a value as always, whatever they are found by.
+fn count_value(sql: &mut Connection, v: u64) {
+    let among = |condition: &str| format!("(SELECT count(*) FROM online WHERE {condition})");
+    let (plain, computed) = (among(&format!("v = {v}")), among(&format!("v + 1 = {}", v + 1)));
+    let (part, rest) = (among(&format!("v = {v} AND n > 0")), among(&format!("v = {v} AND n <= 0")));
+    for count in [plain, computed, format!("{part} + {rest}")] {
+        assert_eq!(sql.value(&format!("SELECT {count}")).unwrap(), GROUPS.to_string(), "{count}");
+    }
+    let rows = sql.query(&format!("SELECT id FROM online WHERE v = {v}")).unwrap();
+    assert_eq!(rows.len() as u64, GROUPS, "rows of {v}");
+}
+
+/// Says that it is the end, also where an assertion fails: the others must not go on for ever.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn indexes_come_and_go_while_others_write() {
+    const ROUNDS: usize = 20;
+    let ashlar = Ashlar::shared();
+    let mut own = ashlar.connect();
+    own.query("CREATE TABLE online (id integer PRIMARY KEY, v integer NOT NULL, n integer NOT NULL)").unwrap();
+    let ids = format!("generate_series(0, {}) AS g(i)", VALUES * GROUPS - 1);
+    own.query(&format!("INSERT INTO online SELECT i, i % {VALUES}, i FROM {ids}")).unwrap();
+    let indexes =
+        [("plain", "(v)"), ("hash", "USING hash (v)"), ("computed", "((v + 1))"), ("part", "(v) WHERE n > 0")];
+    let (is_end, done) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; 3]);
+    let work = |number: usize, work: &mut dyn FnMut(u64)| {
+        for round in 0.. {
+            if is_end.load(Ordering::SeqCst) {
+                return;
+            }
+            work(round);
+            done[number].fetch_add(1, Ordering::SeqCst);
+        }
+    };
+    thread::scope(|scope| {
+        let _end = End(&is_end);
+        let (ashlar, work, done) = (&ashlar, &work, &done);
+        let workers = [
+            scope.spawn(move || {
+                let mut sql = ashlar.connect();
+                work(0, &mut |round| rotate(&mut sql, round % (GROUPS / 2)));
+            }),
+            scope.spawn(move || {
+                // The groups that the other writer leaves alone.
+                let (mut keys, mut random) = (Client::connect(ashlar.resp()).unwrap(), Random::from_seed(5));
+                let mut values: Vec<u64> = (0..VALUES * GROUPS).map(|id| id % VALUES).collect();
+                let mut id = move || (VALUES * GROUPS / 2 + random.below(VALUES * GROUPS / 2)) as usize;
+                work(1, &mut |_| swap(&mut keys, &mut values, (id(), id())));
+            }),
+            scope.spawn(move || {
+                let mut sql = ashlar.connect();
+                work(2, &mut |round| count_value(&mut sql, round % VALUES));
+            }),
+        ];
+        // What was begun before has ended by the second time.
+        let all_go_on = || {
+            let before = done.each_ref().map(|done| done.load(Ordering::SeqCst));
+            let has_failed = || workers.iter().any(|worker| worker.is_finished());
+            let goes_on = || done.iter().zip(before).all(|(done, before)| done.load(Ordering::SeqCst) >= before + 2);
+            wait_for(Duration::from_secs(60), || goes_on() || has_failed()) && !has_failed()
+        };
+        for round in 0..ROUNDS {
+            for (name, on) in indexes {
+                own.query(&format!("CREATE INDEX online_{name} ON online {on}")).unwrap();
+            }
+            let plan = own.query("EXPLAIN SELECT id FROM online WHERE v = 7").unwrap();
+            assert!(plan[0][0].as_deref().is_some_and(|line| line.contains("using online_")), "{plan:?}");
+            assert!(all_go_on(), "somebody has come to an end in round {round}, with indexes");
+            for (name, _) in indexes {
+                own.query(&format!("DROP INDEX online_{name}")).unwrap();
+            }
+            assert!(all_go_on(), "somebody has come to an end in round {round}, without indexes");
+        }
+    });
+    for v in 0..VALUES {
+        count_value(&mut own, v);
+    }
+    own.query("DROP TABLE online").unwrap();
 }

@@ -67,6 +67,34 @@ fn metrics_count_what_happened() {
     server.stop();
 }
 
+/// A hundred commands in one packet are read at once, and their answers leave at once.
+#[test]
+fn what_arrives_together_is_answered_by_one_write() {
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut keys = resp::Client::connect(server.resp()).unwrap();
+    // How many writes there were when so many commands had been counted; the commands are counted last.
+    let writes_after = |commands: f64| {
+        let mut page = String::new();
+        let counted = wait_for(Duration::from_secs(10), || {
+            page = get(server.http(), "/metrics").1;
+            series(&page, r#"ashlar_server_statements_total{door="resp"}"#) == Some(commands)
+        });
+        assert!(counted, "{page}");
+        series(&page, r#"ashlar_server_writes_total{door="resp"}"#)
+    };
+    assert_eq!(keys.command(&["SET", "a", "b"]).unwrap(), resp::Reply::Simple("OK".to_owned()));
+    assert_eq!(writes_after(1.0), Some(1.0));
+    let commands = vec![vec![b"GET".to_vec(), b"a".to_vec()]; 100];
+    assert_eq!(keys.pipeline(&commands).unwrap(), vec![resp::Reply::bulk("b"); 100]);
+    assert_eq!(writes_after(101.0), Some(2.0));
+    for _ in 0..10 {
+        assert_eq!(keys.command(&["GET", "a"]).unwrap(), resp::Reply::bulk("b"));
+    }
+    assert_eq!(writes_after(111.0), Some(12.0));
+    drop(keys);
+    server.stop();
+}
+
 #[test]
 fn a_server_gives_profiles_of_itself_while_it_works() {
     let server =

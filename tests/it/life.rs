@@ -22,6 +22,13 @@ fn words(parts: &[&str]) -> Vec<Vec<u8>> {
     parts.iter().map(|part| part.as_bytes().to_vec()).collect()
 }
 
+/// What INFO says that rows take.
+fn dataset(keys: &mut Client) -> u64 {
+    let text = keys.command(&["INFO", "memory"]).unwrap().text().expect("INFO answers with a text");
+    let figure = text.lines().find_map(|line| line.strip_prefix("used_memory_dataset:"));
+    figure.unwrap_or_else(|| panic!("{text}")).trim().parse().unwrap()
+}
+
 /// Sets keys, a thousand at a time; nothing may be refused.
 fn set(keys: &mut Client, numbers: std::ops::Range<u32>, value: &str, options: &[&str]) {
     let command = |number: u32| {
@@ -102,6 +109,46 @@ fn memory_of_what_has_expired_comes_back_to_an_idle_server() {
     let reply = keys.command(&["INFO", "stats"]).unwrap();
     let text = reply.text().unwrap_or_default();
     assert!(text.contains("expired_keys:300000\r\n"), "{text}");
+    drop((sql, keys));
+    server.stop();
+}
+
+#[test]
+fn bytes_of_tables_are_the_same_wherever_they_are_told() {
+    let server = Ashlar::start(Options::default()).unwrap();
+    let mut sql = server.connect();
+    let mut keys = Client::connect(server.resp()).unwrap();
+    sql.query("CREATE TABLE wide (id integer PRIMARY KEY, s text, tags integer[])").unwrap();
+    sql.query("CREATE INDEX wide_s ON wide (s)").unwrap();
+    let rows = "SELECT i, 'text ' || i, ARRAY[i, i + 1] FROM generate_series(1, 20000) AS g(i)";
+    sql.query(&format!("INSERT INTO wide {rows}")).unwrap();
+    sql.query("DELETE FROM wide WHERE id % 3 = 0").unwrap();
+    set(&mut keys, 0..20_000, &"x".repeat(50), &[]);
+    for expected in [&["kv", "wide"][..], &["kv"]] {
+        let mut last = String::new();
+        // Nobody is at work but the compactor, which comes to an end.
+        let agree = wait_for(Duration::from_secs(60), || {
+            let tables = "SELECT name, bytes FROM ashlar.tables WHERE partitions IS NOT NULL ORDER BY name";
+            let tables = sql.query(tables).unwrap().into_iter().map(|row| {
+                let [Some(name), Some(bytes)] = &row[..] else { panic!("{row:?}") };
+                (name.clone(), bytes.parse::<u64>().unwrap())
+            });
+            let tables: Vec<(String, u64)> = tables.collect();
+            assert_eq!(tables.iter().map(|(name, _)| name).collect::<Vec<_>>(), expected);
+            assert!(tables.iter().all(|(_, bytes)| *bytes > 20_000 * 20), "{tables:?}");
+            let of_table = |name: &str| figure(&server, &format!("ashlar_store_table_bytes{{table=\"{name}\"}}"));
+            let measured: Vec<f64> = tables.iter().map(|(name, _)| of_table(name)).collect();
+            let (used, held) = (figure(&server, r#"ashlar_store_memory_bytes{kind="used"}"#), dataset(&mut keys));
+            last = format!("{tables:?} in ashlar.tables, {measured:?} and {used} in the metrics, {held} in INFO");
+            let all: u64 = tables.iter().map(|(_, bytes)| bytes).sum();
+            let is_same = tables.iter().zip(measured).all(|((_, bytes), measured)| *bytes as f64 == measured);
+            is_same && all as f64 == used && all == held
+        });
+        assert!(agree, "{last}");
+        if expected.len() > 1 {
+            sql.query("DROP TABLE wide").unwrap();
+        }
+    }
     drop((sql, keys));
     server.stop();
 }

@@ -8,6 +8,7 @@
 mod churn;
 mod clients;
 mod conflicts;
+mod copies;
 mod faults;
 mod http;
 mod life;
@@ -25,6 +26,7 @@ mod resp_keys;
 mod resp_wire;
 mod sharded;
 mod slt;
+mod threeways;
 mod tokio_postgres;
 mod tpcds;
 mod tpch;

@@ -84,6 +84,42 @@ fn indexes_that_compute_and_several_at_once_leave_what_is_wanted() {
     check("a = 3 AND v = 13");
 }
 
+/// Before a table was analysed, an index is asked whatever it names, and of a side with conditions nobody knows how few its rows are.
+#[test]
+fn what_analyze_knows_changes_the_plan() {
+    let ashlar = Ashlar::shared();
+    let mut sql = ashlar.connect();
+    sql.query("CREATE TABLE leaning (id integer PRIMARY KEY, v integer, w integer)").unwrap();
+    let v = "CASE WHEN i % 1000 = 0 THEN 2 ELSE 1 END";
+    sql.query(&format!("INSERT INTO leaning SELECT i, {v}, i FROM generate_series(1, 20000) AS g(i)")).unwrap();
+    sql.query("CREATE INDEX leaning_v ON leaning (v)").unwrap();
+    sql.query("CREATE TABLE upright (id integer PRIMARY KEY, k integer)").unwrap();
+    sql.query("INSERT INTO upright SELECT i, i FROM generate_series(1, 10000) AS g(i)").unwrap();
+    let queries = [
+        "SELECT sum(w) FROM leaning WHERE v = 1",
+        "SELECT sum(w) FROM leaning WHERE v = 2",
+        "SELECT count(*) FROM upright JOIN leaning ON leaning.w = upright.k WHERE leaning.v = 2",
+    ];
+    let answers = queries.map(|query| sql.value(query).unwrap());
+    assert_eq!(answers[2], "10");
+    // Whether the index is asked for either value, and the table that the join puts its rows of aside: that side comes first.
+    let mut planned = || {
+        let [most, few, join] = queries.map(|query| {
+            let rows = sql.query(&format!("EXPLAIN {query}")).unwrap();
+            rows.iter().map(|row| row[0].clone().unwrap_or_default() + "\n").collect::<String>()
+        });
+        assert!(join.contains("HashJoinExec"), "{join}");
+        let scan = |plan: &str| plan.lines().find(|line| line.contains("GridScanExec")).unwrap_or_default().to_owned();
+        let is_asked = |plan: &str| scan(plan).contains("indexes=[leaning_v]");
+        let side = ["leaning", "upright"].into_iter().find(|name| scan(&join).contains(&format!("table={name},")));
+        (is_asked(&most), is_asked(&few), side)
+    };
+    assert_eq!(planned(), (true, true, Some("upright")));
+    ashlar.connect().query("ANALYZE leaning, upright").unwrap();
+    assert_eq!(planned(), (false, true, Some("leaning")));
+    assert_eq!(queries.map(|query| sql.value(query).unwrap()), answers);
+}
+
 #[test]
 fn an_analysed_plan_says_how_much_memory_it_took() {
     let ashlar = Ashlar::shared();

@@ -15,19 +15,29 @@ const SOON: Duration = Duration::from_secs(30);
 /// A query that runs until somebody ends it.
 const ENDLESS: &str = "SELECT count(*) FROM many a, many b, many c, many d";
 
+/// A query that keeps much, and goes to files where it may not.
+const GROUPS: &str = "SELECT t, count(*) FROM many GROUP BY t";
+
+/// Another one, which keeps the same.
+const JOIN: &str = "SELECT a.id, b.t FROM many a JOIN many b ON a.t = b.t";
+
 /// A server with this in its section `[query]`, and a table of many rows.
 fn start(query: &str) -> Ashlar {
+    start_with(query, 20_000)
+}
+
+fn start_with(query: &str, rows: usize) -> Ashlar {
     let config = format!("[query]\n{query}\n");
     let server = Ashlar::start(Options { config, ..Options::default() }).unwrap();
-    fill(&server, 20_000);
+    fill(&server, "many", rows);
     server
 }
 
-fn fill(server: &Ashlar, rows: usize) {
+fn fill(server: &Ashlar, table: &str, rows: usize) {
     let mut connection = server.connect();
-    connection.query("CREATE TABLE many (id integer PRIMARY KEY, n integer, t text)").unwrap();
+    connection.query(&format!("CREATE TABLE {table} (id integer PRIMARY KEY, n integer, t text)")).unwrap();
     let text = "repeat(md5(i::text), 4)";
-    let sql = format!("INSERT INTO many SELECT i, i % 7, {text} FROM generate_series(1, {rows}) AS g(i)");
+    let sql = format!("INSERT INTO {table} SELECT i, i % 7, {text} FROM generate_series(1, {rows}) AS g(i)");
     connection.query(&sql).unwrap();
 }
 
@@ -104,9 +114,9 @@ fn a_query_has_no_more_memory_than_it_may() {
     let mut sql = server.connect();
     assert_eq!(sql.value("SHOW query_memory_max").unwrap(), "1MB");
     // Groups go through files; the answer is the same.
-    let groups = "SELECT count(*) FROM (SELECT t, count(*) FROM many GROUP BY t) AS g";
+    let groups = format!("SELECT count(*) FROM ({GROUPS}) AS g");
     let written = metric(&server, r#"ashlar_query_spill_written_bytes_total{to="files"}"#);
-    assert_eq!(sql.value(groups).unwrap(), "20000");
+    assert_eq!(sql.value(&groups).unwrap(), "20000");
     assert!(metric(&server, r#"ashlar_query_spill_written_bytes_total{to="files"}"#) > written);
     assert_eq!(metric(&server, r#"ashlar_query_spill_bytes{kind="used"}"#), 0.0);
     // What cannot is refused, with the setting that would help.
@@ -114,6 +124,7 @@ fn a_query_has_no_more_memory_than_it_may() {
     let (code, hint) = error(&mut sql);
     assert_eq!((code.as_str(), hint.contains("query_memory_max")), ("53200", true), "{hint}");
     // And it helps: the limit is the session's, the transaction's, or none.
+    sql.query("ANALYZE many").unwrap();
     sql.query("BEGIN").unwrap();
     sql.query("SET LOCAL query_memory_max = '256MB'").unwrap();
     let analysed = sql.query(&format!("EXPLAIN (ANALYZE, MEMORY) {groups}")).unwrap();
@@ -128,6 +139,8 @@ fn a_query_has_no_more_memory_than_it_may() {
     let (of_groups, of_all) =
         (kilobytes(line("HashAggregateExec"), "memory=[peak="), kilobytes(line("Peak Memory"), ": "));
     assert!((2500..50_000).contains(&of_groups), "{plan:#?}");
+    let expected = kilobytes(line("HashAggregateExec"), "estimate=");
+    assert!((2500..4000).contains(&expected), "{plan:#?}");
     assert!(of_all >= of_groups && of_all < 2 * of_groups, "{plan:#?}");
     assert_eq!(kilobytes(line("GridScanExec"), "memory=[peak="), 0, "{plan:#?}");
     drop(sql);
@@ -138,8 +151,8 @@ fn a_query_has_no_more_memory_than_it_may() {
 fn files_have_a_limit_and_only_who_reaches_it_fails() {
     let server = start("query_memory_mib_max = 1\nspill_mib_max = 1");
     let mut sql = server.connect();
-    let groups = "SELECT count(*) FROM (SELECT t, count(*) FROM many GROUP BY t) AS g";
-    send(&mut sql, groups);
+    let groups = format!("SELECT count(*) FROM ({GROUPS}) AS g");
+    send(&mut sql, &groups);
     let (code, hint) = error(&mut sql);
     assert_eq!((code.as_str(), hint.contains("query.spill_mib_max")), ("53100", true), "{hint}");
     // What it wrote is gone with it.
@@ -147,39 +160,107 @@ fn files_have_a_limit_and_only_who_reaches_it_fails() {
     assert!(given_back, "files are left");
     assert_eq!(metric(&server, r#"ashlar_query_spill_bytes{kind="max"}"#), f64::from(1 << 20));
     sql.query("SET query_memory_max = 0").unwrap();
-    assert_eq!(sql.value(groups).unwrap(), "20000");
+    assert_eq!(sql.value(&groups).unwrap(), "20000");
     drop(sql);
+    server.stop();
+}
+
+#[test]
+fn a_full_disk_fails_one_query_and_no_other() {
+    let server = start("query_memory_mib_max = 1\nspill_mib_max = 16");
+    // Their texts alone are more than all files may take.
+    fill(&server, "more", 150_000);
+    let used = || metric(&server, r#"ashlar_query_spill_bytes{kind="used"}"#);
+    let (mut reader, mut other) = (server.connect(), server.connect());
+    reader.query("BEGIN").unwrap();
+    reader.query(&format!("DECLARE c CURSOR FOR {GROUPS}")).unwrap();
+    let mut rows = reader.query("FETCH 10 FROM c").unwrap();
+    assert!(wait_for(SOON, || used() > 0.0), "the cursor has no files");
+    send(&mut other, "SELECT count(*) FROM (SELECT t, count(*) FROM more GROUP BY t) AS g");
+    let (code, hint) = error(&mut other);
+    assert_eq!((code.as_str(), hint.contains("query.spill_mib_max")), ("53100", true), "{hint}");
+    // What it had is free: one more that goes to files has room for them, beside those of the cursor.
+    assert!(used() > 0.0, "the cursor has no files any more");
+    assert_eq!(other.value(&format!("SELECT count(*) FROM ({GROUPS}) AS g")).unwrap(), "20000");
+    rows.extend(reader.query("FETCH ALL FROM c").unwrap());
+    let mut expected = reader.query("SELECT t, 1 FROM many").unwrap();
+    rows.sort();
+    expected.sort();
+    assert_eq!(rows.len(), 20_000);
+    assert!(rows == expected, "the cursor has other rows");
+    reader.query("COMMIT").unwrap();
+    assert!(wait_for(SOON, || used() == 0.0), "files are left");
+    drop((reader, other));
     server.stop();
 }
 
 #[test]
 fn what_a_killed_server_has_spilled_is_removed_by_the_next() {
     let dir = tempfile::Builder::new().prefix("ashlar-spilled-").tempdir().unwrap();
-    let query = format!("query_memory_mib_max = 1\nspill_dir = \"{}\"", dir.path().display());
-    let mut killed = start(&query);
+    // Few rows a batch: what waits for a client is little.
+    let query = format!("query_memory_mib_max = 1\nbatch_rows = 500\nspill_dir = \"{}\"", dir.path().display());
     let other = start(&query);
-    assert_eq!(folders(dir.path()), 2);
-    // Groups that go to files, and then a client that does not read: the files stay until it does.
-    let mut sql = killed.connect();
-    sql.query("BEGIN").unwrap();
-    sql.query("DECLARE c CURSOR FOR SELECT t, count(*) FROM many GROUP BY t").unwrap();
-    assert_eq!(sql.query("FETCH 10 FROM c").unwrap().len(), 10);
-    let spilled = wait_for(SOON, || files(dir.path()).iter().any(|(_, bytes)| *bytes > 10_000));
-    assert!(spilled, "nothing was written: {:?}", files(dir.path()));
-    killed.signal("KILL").unwrap();
-    assert!(!killed.wait().unwrap().success());
-    assert!(!files(dir.path()).is_empty(), "files went with the process");
+    for spilled in [GROUPS, JOIN] {
+        let mut killed = start(&query);
+        assert_eq!(folders(dir.path()), 2);
+        // It goes to files, and then its client does not read: the files stay until it does.
+        let mut sql = killed.connect();
+        sql.query("BEGIN").unwrap();
+        sql.query(&format!("DECLARE c CURSOR FOR {spilled}")).unwrap();
+        assert_eq!(sql.query("FETCH 10 FROM c").unwrap().len(), 10);
+        let is_written = wait_for(SOON, || files(dir.path()).iter().any(|(_, bytes)| *bytes > 10_000));
+        assert!(is_written, "nothing was written by {spilled}: {:?}", files(dir.path()));
+        killed.signal("KILL").unwrap();
+        assert!(!killed.wait().unwrap().success());
+        assert!(!files(dir.path()).is_empty(), "files went with the process");
 
-    let next = start(&query);
-    assert_eq!(files(dir.path()), Vec::new());
-    // That of the one who lives, and its own.
-    assert_eq!(folders(dir.path()), 2);
-    let groups = "SELECT count(*) FROM (SELECT t, count(*) FROM many GROUP BY t) AS g";
-    assert_eq!(next.connect().value(groups).unwrap(), "20000");
-    assert_eq!(other.connect().value(groups).unwrap(), "20000");
-    next.stop();
+        let next = start(&query);
+        assert_eq!(files(dir.path()), Vec::new());
+        // That of the one who lives, and its own.
+        assert_eq!(folders(dir.path()), 2);
+        let count = format!("SELECT count(*) FROM ({spilled}) AS g");
+        assert_eq!(next.connect().value(&count).unwrap(), "20000");
+        assert_eq!(other.connect().value(&count).unwrap(), "20000");
+        next.stop();
+        assert_eq!(folders(dir.path()), 1);
+    }
     other.stop();
     assert_eq!(folders(dir.path()), 0);
+}
+
+#[test]
+fn who_finds_no_room_beside_another_query_is_told_what_would_help() {
+    // One stream, and few rows a batch: a cursor that has begun has all that it keeps, until it is read to its end. The engine's join cannot go
+    // to files.
+    let (query, rows, stock) = ("threads = 1\nbatch_rows = 500", 100_000, "SET join_operators = 'stock'");
+    let alone = start_with(query, rows);
+    let mut sql = alone.connect();
+    sql.query(stock).unwrap();
+    let plan = sql.query(&format!("EXPLAIN (ANALYZE) {JOIN}")).unwrap();
+    let peak = plan.iter().find_map(|row| row[0].as_ref()?.trim().strip_prefix("Peak Memory: ")?.strip_suffix(" kB"));
+    let peak: u64 = peak.unwrap_or_else(|| panic!("{plan:#?}")).parse().unwrap();
+    drop(sql);
+    alone.stop();
+
+    // Room for one of them and a half.
+    let most = (3 * peak / 2).div_ceil(1024);
+    assert!(most >= 16 && 1024 * most < 2 * peak - peak / 10, "a limit of {most} MiB, and {peak} kB are needed");
+    let server = start_with(&format!("{query}\nmemory_mib_max = {most}"), rows);
+    let (mut reader, mut other) = (server.connect(), server.connect());
+    reader.query(stock).unwrap();
+    other.query(stock).unwrap();
+    reader.query("BEGIN").unwrap();
+    reader.query(&format!("DECLARE c CURSOR FOR {JOIN}")).unwrap();
+    assert_eq!(reader.query("FETCH 10 FROM c").unwrap().len(), 10);
+    send(&mut other, JOIN);
+    let (code, hint) = error(&mut other);
+    assert_eq!((code.as_str(), hint.contains("query.memory_mib_max")), ("53200", true), "{hint}");
+    // The one who was there goes on, and when it has ended there is room.
+    assert_eq!(reader.query("FETCH ALL FROM c").unwrap().len(), rows - 10);
+    reader.query("COMMIT").unwrap();
+    assert_eq!(other.query(JOIN).unwrap().len(), rows);
+    drop((reader, other));
+    server.stop();
 }
 
 #[test]

@@ -12,13 +12,16 @@
 //! < (closed)                      the server closes the connection
 //! sql> SELECT 1                   a statement through the PostgreSQL door of Ashlar, rows as `value|value`
 //! ```
+//! Redis has no SQL: there, a `sql>` line that expects nothing is passed over, and one that expects something fails.
+//! So a conversation with both may begin with the table whose rows are its hashes.
+//!
 //! `2>` and `2<` belong to another connection; a connection is made when it is first named. Bytes that are not
 //! printable are written `\xHH`. Every file begins with no keys. `ASHLAR_WIRE_RECORD=1` writes the answers of Redis
 //! (of Ashlar, where Redis is no target) into the files, for a new conversation; read them before you keep them.
 
 mod text;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -54,6 +57,84 @@ fn enough_is_held_by_both() {
     let pairs: usize =
         both.map(|file| file.lines.iter().filter(|line| matches!(line, Line::Send { .. })).count()).sum();
     assert!(pairs >= 250, "only {pairs} commands are compared with Redis");
+}
+
+/// Commands that no conversation with both servers can show, and why.
+const NOT_COMPARED: &[(&str, &str)] = &[
+    ("client|help", "a server lists the subcommands that it offers itself"),
+    ("client|no-touch", "Redis has it since 7.2, and 7.0 is what is followed"),
+    ("client|setinfo", "Redis has it since 7.2, and 7.0 is what is followed"),
+    ("command", "a server lists the commands that it offers itself"),
+    ("command|help", "a server lists the subcommands that it offers itself"),
+    ("config|help", "a server lists the subcommands that it offers itself"),
+];
+
+#[test]
+fn every_command_is_in_a_conversation() {
+    let ashlar = Ashlar::start(Options::default()).unwrap();
+    let offered = offered(&mut resp::Client::connect(ashlar.resp()).unwrap()).unwrap();
+    ashlar.stop();
+    let both = files().into_iter().filter(|file| file.targets("ashlar") && file.targets("redis"));
+    let compared: BTreeSet<String> = both.flat_map(|file| answered(&file, &offered)).collect();
+    let excused: BTreeSet<String> = NOT_COMPARED.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let missing: Vec<_> = offered.iter().filter(|name| !compared.contains(*name) && !excused.contains(*name)).collect();
+    assert!(missing.is_empty(), "no conversation with Redis shows an answer of {missing:?}");
+    let idle: Vec<_> = excused.iter().filter(|name| !offered.contains(*name) || compared.contains(*name)).collect();
+    assert!(idle.is_empty(), "{idle:?} need no excuse");
+}
+
+/// The names of what can be called, `get` and `client|id`, as COMMAND tells them.
+fn offered(client: &mut resp::Client) -> Result<BTreeSet<String>> {
+    let resp::Reply::Array(commands) = client.command(&["COMMAND"])? else {
+        bail!("COMMAND answers with something else than an array");
+    };
+    let mut names = BTreeSet::new();
+    for command in &commands {
+        let (name, arity, subcommands) = described(command)?;
+        // What asks for two words at least is called by its subcommands only.
+        if subcommands.is_empty() || arity == -1 {
+            names.insert(name);
+        }
+        for subcommand in subcommands {
+            names.insert(described(subcommand)?.0);
+        }
+    }
+    Ok(names)
+}
+
+/// Name, arity and subcommands in an element of COMMAND's reply.
+fn described(command: &resp::Reply) -> Result<(String, i64, &[resp::Reply])> {
+    let resp::Reply::Array(fields) = command else { bail!("a command is described by an array") };
+    match &fields[..] {
+        [name, resp::Reply::Integer(arity), .., resp::Reply::Array(subcommands)] => {
+            Ok((name.text().context("a command's name")?, *arity, subcommands.as_slice()))
+        }
+        _ => bail!("a command has other fields than expected: {command:?}"),
+    }
+}
+
+/// The commands whose answer the file shows: neither an error, nor that they wait for EXEC.
+fn answered(file: &File, offered: &BTreeSet<String>) -> Vec<String> {
+    let name = |pair: &[Line]| match pair {
+        [
+            Line::Send { connection, send: Send::Command { words, .. } | Send::Until { words, .. }, .. },
+            Line::Expect { connection: by, text, glob, .. },
+        ] if connection == by && is_answer(text, *glob) => Some(full_name(words, offered)),
+        _ => None,
+    };
+    file.lines.windows(2).filter_map(name).collect()
+}
+
+/// Whether the first line of a reply is an answer; a pattern that an error would fit shows none.
+fn is_answer(text: &str, glob: bool) -> bool {
+    !text.starts_with('-') && !["+QUEUED", "(closed)"].contains(&text) && !(glob && text.starts_with('*'))
+}
+
+/// A command line's name as COMMAND has it.
+fn full_name(words: &[Vec<u8>], offered: &BTreeSet<String>) -> String {
+    let word = |at: usize| String::from_utf8_lossy(words.get(at).map(Vec::as_slice).unwrap_or_default()).to_lowercase();
+    let with_subcommand = format!("{}|{}", word(0), word(1));
+    if offered.contains(&with_subcommand) { with_subcommand } else { word(0) }
 }
 
 /// One conversation.
@@ -138,6 +219,9 @@ impl Replay {
                 Line::Comment(_) => continue,
                 Line::Send { connection, send, number } => {
                     let expects = matches!(lines.peek(), Some(Line::Expect { .. }));
+                    if self.passes_over(send, expects) {
+                        continue;
+                    }
                     let got = match send {
                         Send::Until { .. } => self.exchange_until(connection, send, lines.clone()),
                         _ => self.exchange(connection, send, expects),
@@ -195,6 +279,9 @@ impl Replay {
                     {
                         old.push((text, *glob));
                     }
+                    if self.passes_over(send, !old.is_empty()) {
+                        continue;
+                    }
                     let got = match send {
                         // What follows was taken out: it stands before the line that comes next.
                         Send::Until { .. } => {
@@ -223,6 +310,11 @@ impl Replay {
         }
         std::fs::write(&file.path, out)?;
         Ok(())
+    }
+
+    /// Whether this is a statement that expects nothing, and the server has no SQL.
+    fn passes_over(&self, send: &Send, expects: bool) -> bool {
+        self.sql.is_none() && !expects && matches!(send, Send::Sql { .. })
     }
 
     /// Sends; the lines of the reply where there is exactly one.

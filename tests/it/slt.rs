@@ -139,11 +139,22 @@ pub(crate) fn collect(dir: &Path, paths: &mut Vec<PathBuf>) {
     }
 }
 
+fn records(file: &File) -> Vec<Record<Letter>> {
+    parse_file::<Letter>(&file.path).unwrap_or_else(|error| panic!("{}: {error}", file.path.display()))
+}
+
+/// The texts of the queries of a file.
+pub(crate) fn queries(file: &File) -> Vec<String> {
+    let queries = records(file).into_iter().filter_map(|record| match record {
+        Record::Query { sql, .. } => Some(sql),
+        _ => None,
+    });
+    queries.collect()
+}
+
 /// Runs all records of a file that `skipif` and `onlyif` lines leave to the engine `ashlar` or `postgres`, adds the
 /// failing ones to `failures`, and says how many the file has.
 pub(crate) fn run_file(file: &File, engine: &str, connection: &str, failures: &mut Vec<String>) -> usize {
-    let path = &file.path;
-    let records = parse_file::<Letter>(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut runner = Runner::new(|| std::future::ready(Session::connect(connection)));
     runner.add_label(engine);
     runner.with_validator(same_rows);
@@ -151,7 +162,7 @@ pub(crate) fn run_file(file: &File, engine: &str, connection: &str, failures: &m
     runner.with_normalizer(Clone::clone);
     runner.set_var("REPOSITORY".to_owned(), tools::repository().display().to_string());
     let mut ran = 0;
-    for record in records {
+    for record in records(file) {
         ran += usize::from(matches!(record, Record::Query { .. } | Record::Statement { .. }));
         if let Err(error) = runner.run(record) {
             failures.push(error.to_string());

@@ -1,9 +1,11 @@
 //! TPC-H at scale factor 0.1: the crate `tpchgen` makes the rows, COPY loads them, and the files of `tests/slt/tpch` say what
-//! the tables and the 22 queries must give. The answers come from a real PostgreSQL, and are checked against one again here.
+//! the tables and the 22 queries must give. The answers come from a real PostgreSQL, and are checked against one again here. Then the queries
+//! are asked by our operators, by DataFusion's, and by ours with little memory.
 //!
 //! Every byte that was loaded is read back: the rows of a table come out through COPY and their checksum is compared with
 //! the generator's. The order of the rows is nobody's promise, so the checksum does not depend on it.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 use std::hash::{DefaultHasher, Hasher};
 
@@ -18,17 +20,28 @@ use tpchgen::generators::{
     RegionGenerator, SupplierGenerator,
 };
 
-use crate::slt::{File, report, run_file, slt_dir};
+use crate::slt::{File, queries, report, run_file, slt_dir};
+use crate::threeways::{self, Exception};
 
 const SCALE_FACTOR: f64 = 0.1;
 
 /// Bytes that one message of COPY carries, about.
 const CHUNK_BYTES: usize = 64 * 1024;
 
+/// The queries that a tenth of their memory is too little for.
+const EXCEPTIONS: &[Exception] = &[];
+
 #[test]
-fn tpch_loads_and_answers_as_postgresql_does() {
+fn tpch_answers_as_postgresql_does_by_all_operators_and_with_little_memory() {
     let server = Ashlar::start(Options::default()).unwrap();
-    load_and_ask("ashlar", &server.connection_string(), &[]);
+    let connection = server.connection_string();
+    load_and_ask("ashlar", &connection, &[]);
+    let text_of = |name: String| (name.clone(), queries(&tpch_file(&name)).concat());
+    let texts: BTreeMap<String, String> = (1..=22).map(|query| text_of(format!("q{query:02}"))).collect();
+    assert!(EXCEPTIONS.iter().all(|exception| texts.contains_key(exception.query)));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let faults = runtime.block_on(threeways::compare(&connection, &texts, EXCEPTIONS, false)).unwrap();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
     server.stop();
 }
 

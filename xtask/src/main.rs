@@ -67,7 +67,7 @@ enum Verb {
         #[arg(default_value_t = 60)]
         seconds: u64,
     },
-    /// Interpret the tests of the store's unsafe code with Miri: undefined behaviour, data races; some minutes
+    /// Interpret the tests of unsafe code with Miri, of the store and of hash tables: undefined behaviour, data races; some minutes
     Miri,
     /// Run the tests of the store and of the operators under AddressSanitizer; the first time builds for some minutes
     Asan,

@@ -1,7 +1,8 @@
 //! `./x miri`, `./x asan` and `./x shuttle`: what the ordinary tests of the store and of the operators cannot show, each in a build of its
 //! own under the target directory.
 //!
-//! Miri and shuttle build the crate `store` and what it stands on: neither has a C library under it, which Miri could not interpret.
+//! Miri and shuttle build the crate `store` and what it stands on; Miri the crate `operators` too, of which it interprets tests that call no
+//! C library: it could not interpret one.
 
 use std::process::Command;
 
@@ -12,9 +13,11 @@ use crate::run;
 /// The toolchain that Miri comes with, and sanitizers; the pinned one has none.
 const NIGHTLY: &str = "nightly";
 
-/// What has `unsafe` in it. The crates' other places (allocators of tests, a signal to a thread, which is a call of the system) have
-/// nothing that Miri could look at.
-const UNSAFE: &[&str] = &["segment::"];
+/// What has `unsafe` in it, and the tables on it, by crate: of the instructions of a processor Miri interprets the twins. The crates' other places
+/// (allocators of tests, a signal to a thread, which is a call of the system) have nothing that Miri could look at.
+const UNSAFE: &[(&str, &[&str])] = &[(STORE, &["segment::"]), ("ashlar-operators", &["hash_table::"])];
+
+const STORE: &str = "ashlar-store";
 
 /// What threads meet at without a lock, and how many schedules of each Miri tries.
 const RACES: &[&str] =
@@ -24,7 +27,7 @@ const SCHEDULES: u32 = 16;
 /// What AddressSanitizer watches: the crates with unsafe modules under many sizes and threads, and which of their tests; none named are all. Both
 /// build without the server. Those that compare aggregations with the engine's take half an hour more, and rest on the same tables.
 const WATCHED: &[(&str, &[&str])] =
-    &[("ashlar-store", &[]), ("ashlar-operators", &["hash_table::", "join::", "aggregate::tests::skew"])];
+    &[(STORE, &[]), ("ashlar-operators", &["hash_table::", "join::", "aggregate::tests::skew"])];
 
 /// The tests that run under shuttle.
 const INTERLEAVINGS: &str = "interleavings::";
@@ -34,20 +37,22 @@ pub(crate) fn miri() -> Result<()> {
     install_miri()?;
     // The tests look at the clock, and at files that proptest keeps.
     let flags = "-Zmiri-disable-isolation";
-    interpret(UNSAFE, flags)?;
-    interpret(RACES, &format!("{flags} -Zmiri-many-seeds=0..{SCHEDULES}"))
+    for (package, filters) in UNSAFE {
+        interpret(package, filters, flags)?;
+    }
+    interpret(STORE, RACES, &format!("{flags} -Zmiri-many-seeds=0..{SCHEDULES}"))
 }
 
-fn interpret(filters: &[&str], flags: &str) -> Result<()> {
+fn interpret(package: &str, filters: &[&str], flags: &str) -> Result<()> {
     let status = Command::new("cargo")
-        .args([&format!("+{NIGHTLY}"), "miri", "test", "--package", "ashlar-store", "--lib", "--target-dir"])
+        .args([&format!("+{NIGHTLY}"), "miri", "test", "--package", package, "--lib", "--target-dir"])
         .arg(std::path::absolute(run::target_dir().join("miri"))?)
         .arg("--")
         .args(filters)
         .env("MIRIFLAGS", flags)
         .status()?;
     if !status.success() {
-        bail!("Miri found something, or could not run ({status})");
+        bail!("Miri found something in {package}, or could not run ({status})");
     }
     Ok(())
 }
@@ -100,7 +105,7 @@ pub(crate) fn asan() -> Result<()> {
 /// Runs the store's threads under schedules that are drawn by lot: with shuttle's locks and atomics in the place of the machine's.
 pub(crate) fn shuttle() -> Result<()> {
     let status = Command::new("cargo")
-        .args(["test", "--package", "ashlar-store", "--lib", "--profile", run::PROFILE, "--target-dir"])
+        .args(["test", "--package", STORE, "--lib", "--profile", run::PROFILE, "--target-dir"])
         .arg(std::path::absolute(run::target_dir().join("shuttle"))?)
         .args(["--", INTERLEAVINGS])
         .env("CARGO_ENCODED_RUSTFLAGS", ["--cfg", "shuttle", "-Cdebug-assertions"].join("\u{1f}"))

@@ -5,10 +5,9 @@
 
 use arrow::error::ArrowError;
 use ashlar_base::{Error, ErrorCode};
-use datafusion_common::DataFusionError;
-use datafusion_common::SchemaError;
+use datafusion_common::{Column, DataFusionError, SchemaError};
 
-use crate::names::NAME_END;
+use crate::names::{AROUND, NAME_END, shown_name};
 
 /// Wraps one of our errors for its way through DataFusion.
 pub fn external(error: Error) -> DataFusionError {
@@ -180,9 +179,13 @@ pub fn from_optimiser(error: DataFusionError) -> Error {
 
 fn from_schema(error: &SchemaError) -> Error {
     match error {
+        SchemaError::FieldNotFound { field, valid_fields } if is_shown_twice(field, valid_fields) => {
+            ambiguous(&field.name)
+        }
         SchemaError::FieldNotFound { field, valid_fields } => match &field.relation {
             Some(relation) => {
-                let known = valid_fields.iter().any(|valid| valid.relation.as_ref() == Some(relation));
+                let is_around = [relation.schema(), relation.catalog()].contains(&Some(AROUND));
+                let known = is_around || valid_fields.iter().any(|valid| valid.relation.as_ref() == Some(relation));
                 if known || valid_fields.is_empty() {
                     undefined_column(&format!("{}.{}", relation.table(), field.name), false)
                 } else {
@@ -194,13 +197,24 @@ fn from_schema(error: &SchemaError) -> Error {
             }
             None => undefined_column(&field.name, true),
         },
-        SchemaError::AmbiguousReference { field } => {
-            Error::new(ErrorCode::AmbiguousColumn, format!("column reference \"{}\" is ambiguous", field.name))
-        }
+        SchemaError::AmbiguousReference { field } => ambiguous(&field.name),
         SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
             Error::new(ErrorCode::DuplicateColumn, format!("column \"{name}\" specified more than once"))
         }
     }
+}
+
+/// Whether several columns are shown by a name that none of them has: those of a query in FROM that are called alike.
+fn is_shown_twice(field: &Column, valid_fields: &[Column]) -> bool {
+    let is_shown = |valid: &&Column| {
+        shown_name(&valid.name) == field.name && (field.relation.is_none() || valid.relation == field.relation)
+    };
+    valid_fields.iter().filter(is_shown).count() > 1
+}
+
+/// 42702
+fn ambiguous(name: &str) -> Error {
+    Error::new(ErrorCode::AmbiguousColumn, format!("column reference \"{}\" is ambiguous", shown_name(name)))
 }
 
 /// 42703, worded for a bare or a qualified name.
@@ -278,6 +292,11 @@ fn from_query_message(message: &str) -> Option<Error> {
     }
     if message.contains("Inconsistent data length across values list") {
         return Some(Error::new(ErrorCode::SyntaxError, "VALUES lists must all be the same length"));
+    }
+    if message.contains("names given as column alias") {
+        return Some(Error::unsupported(
+            "names of some of the columns of what reads a query around it are not supported",
+        ));
     }
     if message.contains("frame offsets for ROWS") {
         return Some(Error::new(ErrorCode::InvalidFrameOffset, "frame starting offset must not be negative"));

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::datatypes::{DataType, Field, FieldRef};
 use ashlar_base::SqlType;
 use ashlar_base::value::text::Zone;
 use ashlar_store::arrow_types::sql_type_of;
-use datafusion_common::{DFSchema, Result, ScalarValue};
+use datafusion_common::{Column, DFSchema, Result, ScalarValue, TableReference};
 use datafusion_expr::expr::ScalarFunction;
 use datafusion_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr, RawFieldAccessExpr};
 use datafusion_expr::sqlparser::ast::BinaryOperator;
@@ -104,6 +104,19 @@ impl ExprPlanner for PgPlanner {
             GetFieldAccess::NamedStructField { .. } => None,
         };
         Ok(call.map_or(PlannerResult::Original(expr), PlannerResult::Planned))
+    }
+
+    /// `a.b` is a column of a table `a`, whatever column has that name: its field is `(a).b`. That there is no such table is found when the
+    /// column is looked for.
+    fn plan_compound_identifier(
+        &self,
+        field: &Field,
+        _: Option<&TableReference>,
+        nested_names: &[String],
+    ) -> Result<PlannerResult<Vec<Expr>>> {
+        let table = TableReference::bare(field.name().as_str());
+        let column = nested_names.first().cloned().unwrap_or_default();
+        Ok(PlannerResult::Planned(Expr::Column(Column::new(Some(table), column))))
     }
 
     fn plan_position(&self, args: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {

@@ -146,6 +146,22 @@ pub fn each_node_with_subqueries(
     walk(plan, &mut f)
 }
 
+/// Whether `wanted` says so of a node of a plan or of its sub-queries; the first ends the search.
+///
+/// # Errors
+/// As `wanted`'s.
+pub fn any_node_with_subqueries(
+    plan: &LogicalPlan,
+    mut wanted: impl FnMut(&LogicalPlan) -> Result<bool>,
+) -> Result<bool> {
+    fn walk(plan: &LogicalPlan, wanted: Ask<'_, LogicalPlan>) -> Result<bool> {
+        let mut found = false;
+        each_node_with_subqueries(plan, |node| until(&mut found, wanted(node)?))?;
+        Ok(found)
+    }
+    walk(plan, &mut wanted)
+}
+
 /// Rewrites what a node of a plan reads directly: `map_children`.
 ///
 /// # Errors

@@ -1,12 +1,17 @@
 //! What an operator holds, charged to the engine's pool before it is taken.
 
+use arrow::error::ArrowError;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_execution::memory_pool::MemoryReservation;
 use datafusion_physical_plan::metrics::Gauge;
 
-/// Whether an error says that there is no memory left.
+/// Whether an error says that there is no memory left, or no room in a table of which only smaller ones can be made.
 pub(crate) fn is_full(error: &DataFusionError) -> bool {
-    matches!(error.find_root(), DataFusionError::ResourcesExhausted(_))
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(_) => true,
+        DataFusionError::ArrowError(error, _) => matches!(error.as_ref(), ArrowError::MemoryError(_)),
+        _ => false,
+    }
 }
 
 /// The charge of one operator, shared by its tasks.
@@ -132,5 +137,31 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.memory.shrink(self.bytes);
+    }
+}
+
+#[cfg(test)]
+impl Memory {
+    /// Of a pool that has no end.
+    pub(crate) fn unlimited() -> std::sync::Arc<Self> {
+        use datafusion_execution::memory_pool::{MemoryConsumer, MemoryPool, UnboundedMemoryPool};
+        let pool: std::sync::Arc<dyn MemoryPool> = std::sync::Arc::new(UnboundedMemoryPool::default());
+        std::sync::Arc::new(Self::new(MemoryConsumer::new("test").register(&pool), Gauge::new()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_table_is_as_good_as_no_memory() {
+        let exhausted = DataFusionError::ResourcesExhausted("nothing left".to_owned());
+        let full = ArrowError::MemoryError("too many groups".to_owned());
+        assert!(is_full(&exhausted) && is_full(&full.into()));
+        // As it comes through what knows of no engine.
+        let through = ArrowError::from(exhausted);
+        assert!(is_full(&through.into()));
+        assert!(!is_full(&ArrowError::ComputeError("something else".to_owned()).into()));
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ashlar_base::value::text::TextStyle;
-use ashlar_base::value::{binary, text};
+use ashlar_base::value::{binary, plain, text};
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_store::Region;
 use pg_query::NodeEnum;
@@ -262,6 +262,9 @@ pub fn text_field<'f>(
 ) -> Result<Field<'f>> {
     let column = &schema.columns[ordinal];
     let Some(bytes) = field else { return Ok(Field::Datum(Datum::Null)) };
+    if let Some(number) = plain::number(column.sql_type, bytes) {
+        return Ok(Field::Datum(number));
+    }
     let read = text::utf8(bytes).and_then(|text| match column.sql_type {
         SqlType::Scalar(ScalarType::Text | ScalarType::Varchar { length: None }) => Ok(Field::Datum(Datum::Text(text))),
         sql_type => text::parse(sql_type, text, style).map(Field::of),

@@ -11,7 +11,7 @@ use ashlar_base::{Error, Result};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::rules::{
     Characters, CheckedArithmetic, Conditions, JsonbOrder, NarrowIntegerLiterals, NumericAggregates, PgOperators,
-    Placement, SettleFunctions, TextCasts,
+    Placement, SettleFunctions, TextCasts, UnionFields,
 };
 use ashlar_functions::times::StatementTime;
 use ashlar_operators::{HashAggregates, HashJoins, NullExtensions};
@@ -327,6 +327,7 @@ fn session_state(
     analyzer.rules.insert(7, Arc::new(JsonbOrder));
     analyzer.rules.push(Arc::new(CheckedArithmetic));
     analyzer.rules.push(Arc::new(TextCasts { zone }));
+    analyzer.rules.push(Arc::new(UnionFields));
     let mut physical = PhysicalOptimizer::new().rules;
     // When it is known which side of a join is the smaller one, and before streams are divided for it.
     let place = physical.iter().position(|rule| rule.name() == "join_selection").map_or(0, |place| place + 1);

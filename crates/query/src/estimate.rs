@@ -196,6 +196,7 @@ pub(crate) fn of_table(region: &Region, schema: &SchemaRef, ordinals: &[usize], 
             distinct_count: Precision::Inexact(found.distinct.min(rows).max(1.0) as usize),
             min_value: precise(scalar(ends.0)),
             max_value: precise(scalar(ends.1)),
+            byte_size: Precision::Inexact((rows * found.width) as usize),
             ..EngineColumn::new_unknown()
         }
     });

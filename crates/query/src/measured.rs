@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ashlar_operators::UnchainedHashJoinExec;
+use ashlar_operators::{HashAggregateExec, UnchainedHashJoinExec};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
@@ -34,9 +34,12 @@ pub(crate) fn measured(plan: Arc<dyn ExecutionPlan>, is_run: bool) -> Result<Arc
     Ok(measured?.data)
 }
 
-/// Bytes that an operator is expected to hold: those of what it keeps of its input, where statistics tell them. Of hash
-/// tables, and of groups, nobody knows beforehand.
+/// Bytes that an operator is expected to hold: those of what it keeps of its input, where statistics tell them, and of our groups where they
+/// tell how many there will be. Of hash tables beside the rows nobody knows beforehand.
 fn estimate(node: &dyn ExecutionPlan) -> Option<usize> {
+    if let Some(groups) = node.downcast_ref::<HashAggregateExec>() {
+        return groups.expected_bytes();
+    }
     let kept = if let Some(sort) = node.downcast_ref::<SortExec>() {
         // The first few rows of an order are kept, and no others.
         sort.fetch().is_none().then(|| sort.input())

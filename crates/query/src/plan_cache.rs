@@ -75,9 +75,11 @@ fn applied(
 }
 
 impl Entry {
-    /// Whether the plan was made against this picture of the catalog, and in this time zone where that matters.
+    /// Whether the plan was made against this picture of the catalog, and in this time zone where that matters, and shards see it as it is
+    /// described.
     fn is_for(&self, epoch: u64, zone: Zone) -> bool {
-        self.statement.epoch == epoch && self.statement.zone.is_none_or(|planned| planned == zone)
+        let is_outdated = matches!(&self.statement.kind, Kind::Sharded(plan) if plan.is_outdated());
+        !is_outdated && self.statement.epoch == epoch && self.statement.zone.is_none_or(|planned| planned == zone)
     }
 }
 

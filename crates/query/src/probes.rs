@@ -22,7 +22,7 @@ use crate::estimate::Estimator;
 use crate::index_rows::{IndexExpressions, column_by_id, named_by_ids};
 
 /// An index that has more than this part of the rows to name is not asked: counting its entries would be in vain.
-const PART_MAX: f64 = 0.6;
+pub(crate) const PART_MAX: f64 = 0.6;
 
 /// Probes of a union at most: of a longer list of values an index says nothing.
 const UNION_MAX: usize = 256;

@@ -1,6 +1,7 @@
 //! SELECT and everything that reads: text -> DataFusion plan, once; then many executions.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -45,6 +46,7 @@ use datafusion::sql::planner::PlannerContext;
 use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, Statement as AstStatement, Visitor};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use parking_lot::Mutex;
 
 use crate::access::settle::settle;
 use crate::catalog::{CatalogState, Table};
@@ -58,6 +60,7 @@ use crate::sharded::{own, sizes};
 use crate::short_plan::ShortPlan;
 use crate::{parameters, system_tables};
 
+mod aliases;
 mod balance;
 pub(crate) mod expiry;
 mod from_functions;
@@ -72,19 +75,28 @@ pub mod names;
 mod not_in;
 mod object_numbers;
 mod ordering;
+mod outer_aggregates;
+mod passes;
 mod per_row;
+mod qualifiers;
+mod reading;
 mod ready;
 mod rewrite;
 mod scopes;
+mod sources;
 mod spelling;
+mod stars;
 mod subqueries;
+mod targets;
 mod times;
 mod values;
+mod with_once;
 
 pub use names::name_outputs;
 
 use per_row::Runner;
 use ready::Ready;
+use sources::Source;
 
 /// How deep expressions and queries may nest.
 const RECURSION_MAX: usize = 200;
@@ -551,12 +563,15 @@ pub struct Planner<'a> {
     own: Option<(&'a str, Arc<dyn TableProvider>)>,
     /// The statement names the system column of tables.
     names_expiry: AtomicBool,
+    /// What was asked of parts of the statement, by their text.
+    sources: Mutex<HashMap<String, Option<Vec<Source>>>>,
 }
 
 impl<'a> Planner<'a> {
     /// A planner for an engine's state.
     pub fn new(engine: &'a Engine, catalog: &'a Arc<CatalogState>) -> Self {
-        Self { state: engine.state(), catalog, zone: engine.zone(), own: None, names_expiry: AtomicBool::new(false) }
+        let (state, zone) = (engine.state(), engine.zone());
+        Self { state, catalog, zone, own: None, names_expiry: AtomicBool::new(false), sources: Mutex::default() }
     }
 
     /// A planner that knows one more table by a name.
@@ -584,14 +599,7 @@ impl<'a> Planner<'a> {
                     self.own.as_ref().filter(|(_, table)| as_grid(table.as_ref()).is_some_and(GridTable::has_expiry));
                 expiry::hide(self.catalog, own.map(|(name, _)| *name), query)?;
             }
-            scopes::rename_hidden(query)?;
-            values::settle(self, query, declared)?;
-            scopes::type_recursive(self, query);
-            joins::expand(self, query);
-            grouping::add_dependent(self.catalog, query);
-            labels::tell_apart(query)?;
-            name_outputs(query);
-            hidden = ordering::select_subqueries(query);
+            hidden = passes::settle(self, query, declared)?;
         }
         let mut context = PlannerContext::new();
         if !declared.is_empty() {
@@ -599,7 +607,8 @@ impl<'a> Planner<'a> {
         }
         let plan = sql::plan(self, statement, &mut context);
         let plan = plan.and_then(|plan| object_numbers::resolve(plan, self.catalog)).map_err(from_datafusion)?;
-        lateral::joined(plan)
+        outer_aggregates::check(&plan)
+            .and_then(|()| lateral::joined(plan))
             .and_then(|plan| ordering::without_last(plan, hidden))
             .and_then(ordering::of_arrays)
             .and_then(limits::typed)

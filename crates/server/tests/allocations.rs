@@ -413,9 +413,37 @@ fn prepared_lookups_allocate_little() {
     });
 }
 
+/// One trip that changes a row where it lies, and gives back what was asked for.
+#[test]
+fn prepared_changes_of_a_row_that_comes_back_allocate_little() {
+    const TIMES: u64 = 1000;
+    with_server(|server| {
+        let mut sql = Sql::start(server.addresses().pg);
+        sql.query("CREATE TABLE changed (id integer PRIMARY KEY, n integer, name text)");
+        sql.query("INSERT INTO changed SELECT i, 0, 'name of ' || i FROM generate_series(0, 999) AS t(i)");
+        for set in ["n = 7", "n = n + 1"] {
+            sql.prepare(set, &format!("UPDATE changed SET {set} WHERE id = $1 RETURNING name"));
+            let mut change = |times: u64| {
+                for id in 0..times {
+                    assert_eq!(sql.run(set, &id.to_string(), format!("name of {id}").as_bytes()), 1);
+                }
+            };
+            change(TIMES);
+            let (allocations, bytes) = cost(|| change(TIMES)).0.each(TIMES);
+            eprintln!("SET {set}: {allocations} allocations, {bytes} bytes");
+            assert!(allocations <= CHANGE_ALLOCATIONS, "{allocations} allocations of {bytes} bytes for SET {set}");
+            assert!(bytes <= CHANGE_BYTES, "{allocations} allocations of {bytes} bytes for SET {set}");
+        }
+        sql.query("DROP TABLE changed");
+    });
+}
+
 /// As measured: the parameter, and the key twice (as values, and as what the store is asked with).
 const KEY_ALLOCATIONS: f64 = 3.0;
 const KEY_BYTES: f64 = 96.0;
+/// Those, the changes twice (as values, and as what the store is told), and one for what a session may keep of a write.
+const CHANGE_ALLOCATIONS: f64 = KEY_ALLOCATIONS + 3.0;
+const CHANGE_BYTES: f64 = KEY_BYTES + 256.0;
 /// As measured: 9 to 11 allocations of 360 to 490 bytes.
 const VALUE_ALLOCATIONS: f64 = 12.0;
 

@@ -9,6 +9,7 @@
 
 mod cancel;
 mod copy;
+mod described;
 mod login;
 mod memory;
 mod scan;
@@ -24,11 +25,12 @@ use std::time::{Duration, Instant};
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode, Result, clock};
 use ashlar_protocol::pg::client::{self, BadMessage, HEADER_BYTES};
-use ashlar_protocol::pg::{CommandTag, Target, TransactionStatus, ValueFormat};
+use ashlar_protocol::pg::{CommandTag, TransactionStatus, ValueFormat};
 
 pub use ashlar_protocol::pg::client::RowReader;
 
 pub use self::cancel::Canceller;
+pub use self::described::{Described, DescribedColumn, ReadType};
 use self::memory::Paid;
 pub use self::memory::{Memory, Payer};
 pub use self::scan::check_columns;
@@ -102,6 +104,12 @@ pub trait Taker {
     fn describe(&mut self, message: &[u8]);
     /// So many DataRows, whole, one after the other.
     fn rows(&mut self, messages: &[u8], count: u64);
+    /// BindComplete: what comes next is about the next statement.
+    fn begin(&mut self) {}
+    /// CommandComplete, whole, with its tag.
+    fn complete(&mut self, message: &[u8], tag: &CommandTag) {
+        let _ = (message, tag);
+    }
     /// Resolves when there is room for more.
     fn ready(&mut self) -> impl Future<Output = Result<()>>;
 }
@@ -128,28 +136,6 @@ pub enum Ended {
     Empty,
 }
 
-/// What a statement looks like, as its shard says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Described {
-    /// Types of its parameters.
-    pub parameters: Vec<u32>,
-    /// Its columns; `None` where no rows come back.
-    pub columns: Option<Vec<DescribedColumn>>,
-}
-
-/// A column of a result.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DescribedColumn {
-    /// Its name.
-    pub name: String,
-    /// The number of its type.
-    pub oid: u32,
-    /// The type's length in bytes, or -1.
-    pub typlen: i16,
-    /// The type's modifier, or -1.
-    pub typmod: i32,
-}
-
 /// A connection to a shard.
 pub struct Backend {
     stream: Stream,
@@ -170,6 +156,8 @@ pub struct Backend {
     is_doubtful: bool,
     settings: Settings,
     statements: Statements,
+    /// What the statement that is queued last has to look like, until it has said that it does.
+    check: Option<Arc<Described>>,
     notices: Vec<Notice>,
     /// What the shard says of itself.
     parameters: Vec<(String, String)>,
@@ -224,6 +212,7 @@ impl Backend {
             is_doubtful: false,
             settings: settings.clone(),
             statements: Statements::new(limits.statements_max),
+            check: None,
             notices: Vec::new(),
             parameters: Vec::new(),
             is_c_collated: false,
@@ -291,9 +280,14 @@ impl Backend {
         self.is_broken = true;
     }
 
-    /// Whether an answer is still to come.
+    /// Whether an answer is still to come, or what was queued has no end yet.
     pub(crate) fn is_busy(&self) -> bool {
-        self.awaited > 0 && !self.is_broken
+        (self.awaited > 0 || self.is_ahead()) && !self.is_broken
+    }
+
+    /// Whether statements are queued one after the other that are not answered.
+    fn is_ahead(&self) -> bool {
+        self.statements.ahead() > 0
     }
 
     /// Whether it may be lent: nothing is open, nothing is to come, and nothing has come that nobody asked for.
@@ -301,7 +295,7 @@ impl Backend {
         if self.is_broken || self.is_doubtful || self.awaited > 0 || self.status != TransactionStatus::Idle {
             return false;
         }
-        if self.start < self.inbox.len() || !self.outbox.is_empty() {
+        if self.start < self.inbox.len() || !self.outbox.is_empty() || self.is_ahead() {
             return false;
         }
         // A shard that shuts down says so, or just closes: what can be read here is one or the other.
@@ -339,26 +333,61 @@ impl Backend {
         self.awaited += 1;
     }
 
-    /// Queues a statement of the extended protocol: Parse where the connection does not know it, Bind, Execute, Sync. `is_kept`
-    /// says whether its text is likely to come again.
-    pub fn queue_execute<'a>(
+    /// Queues a statement of the extended protocol whose text will not come again, and of which nothing is expected: Parse, Bind, Execute,
+    /// Sync.
+    pub fn queue_once<'a>(
         &mut self,
-        (text, is_kept): (&str, bool),
+        text: &str,
         types: &[u32],
-        portal: &str,
+        portal: (&str, i32),
         parameters: impl ExactSizeIterator<Item = (ValueFormat, Option<&'a [u8]>)> + Clone,
         formats: &[ValueFormat],
-        rows_max: i32,
     ) {
-        let name = if is_kept {
-            self.statements.queue(&mut self.outbox, text, types, &self.settings.time_zone)
-        } else {
-            self.statements.queue_unnamed(&mut self.outbox, text, types)
-        };
+        let name = self.statements.queue_unnamed(&mut self.outbox, text, types);
+        self.queue_bound(name, portal, parameters, formats);
+    }
+
+    /// Bind, Execute and Sync of a statement that is parsed, or queued to be: in a portal of this name, up to so many rows, or 0 for all.
+    fn queue_bound<'a>(
+        &mut self,
+        name: StatementName,
+        (portal, rows_max): (&str, i32),
+        parameters: impl ExactSizeIterator<Item = (ValueFormat, Option<&'a [u8]>)> + Clone,
+        formats: &[ValueFormat],
+    ) {
         client::bind(&mut self.outbox, portal, name.as_str(), parameters, formats);
         client::execute(&mut self.outbox, portal, rows_max);
         client::sync(&mut self.outbox);
         self.awaited += 1;
+    }
+
+    /// Queues a statement that the connection knows, and knows to look as expected, behind those that are queued in this way, before any of them
+    /// is answered: Bind, Execute. [`Self::queue_sync`] ends them. Where one fails, those behind it are not carried out. `false`, and nothing is
+    /// queued: it does not know that.
+    pub fn queue_ahead<'a>(
+        &mut self,
+        text: &str,
+        types: &[u32],
+        parameters: impl ExactSizeIterator<Item = (ValueFormat, Option<&'a [u8]>)> + Clone,
+        formats: &[ValueFormat],
+        expected: &Arc<Described>,
+    ) -> bool {
+        let zone = &self.settings.time_zone;
+        let Some(name) = self.statements.queue_ahead(text, types, zone, expected) else { return false };
+        client::bind(&mut self.outbox, "", name.as_str(), parameters, formats);
+        client::execute(&mut self.outbox, "", 0);
+        true
+    }
+
+    /// Queues the end of statements that are queued ahead.
+    pub fn queue_sync(&mut self) {
+        client::sync(&mut self.outbox);
+        self.awaited += 1;
+    }
+
+    /// Bytes that are queued.
+    pub fn queued(&self) -> usize {
+        self.outbox.len()
     }
 
     /// Queues more of a portal.
@@ -366,62 +395,6 @@ impl Backend {
         client::execute(&mut self.outbox, portal, rows_max);
         client::sync(&mut self.outbox);
         self.awaited += 1;
-    }
-
-    /// What a statement looks like; the connection remembers it as prepared.
-    ///
-    /// # Errors
-    /// What the shard says; 08006 where it is gone.
-    pub async fn describe(&mut self, text: &str, types: &[u32]) -> Result<Described> {
-        let name = self.statements.queue(&mut self.outbox, text, types, &self.settings.time_zone);
-        self.described(name).await
-    }
-
-    /// The same of a text that will not come again: the connection remembers nothing of it.
-    ///
-    /// # Errors
-    /// What the shard says; 08006 where it is gone.
-    pub async fn describe_once(&mut self, text: &str) -> Result<Described> {
-        let name = self.statements.queue_unnamed(&mut self.outbox, text, &[]);
-        self.described(name).await
-    }
-
-    /// What a statement looks like that is parsed, or queued to be.
-    async fn described(&mut self, name: StatementName) -> Result<Described> {
-        client::describe(&mut self.outbox, Target::Statement, name.as_str());
-        client::sync(&mut self.outbox);
-        self.awaited += 1;
-        self.flush().await?;
-        let mut described = Described::default();
-        let mut failure = None;
-        loop {
-            let (tag, range) = self.message().await?;
-            let body = &self.inbox[range];
-            match tag {
-                b't' => {
-                    let types = client::parameter_description(body);
-                    described.parameters = types.map_err(|_| self.garbled())?;
-                }
-                b'T' => {
-                    let columns = client::row_description(body).map(|columns| {
-                        let column = |column: client::DescribedColumn<'_>| DescribedColumn {
-                            name: column.name.to_owned(),
-                            oid: column.type_oid,
-                            typlen: column.typlen,
-                            typmod: column.typmod,
-                        };
-                        columns.into_iter().map(column).collect()
-                    });
-                    described.columns = Some(columns.map_err(|_| self.garbled())?);
-                }
-                b'E' => failure = Some(self.failure_of(body)),
-                _ => {}
-            }
-            if self.note(tag, failure.as_ref())? {
-                break;
-            }
-        }
-        failure.map_or(Ok(described), Err)
     }
 
     /// Runs statements whose rows nobody wants: the last command tag.
@@ -464,10 +437,20 @@ impl Backend {
             let (tag, range) = self.message().await?;
             let body = &self.inbox[range.clone()];
             match tag {
+                b't' | b'T' | b'n' if passes_on && self.check.is_some() => {
+                    if let Some(error) = self.compare(tag, range)? {
+                        failure.get_or_insert(error);
+                    }
+                }
                 b'T' if passes_on => taker.describe(&self.inbox[range.start - HEADER_BYTES..range.end]),
+                b'2' if passes_on => taker.begin(),
                 b'C' => {
-                    let tag = tag_of(body);
-                    ended = Ended::Complete(tag.ok_or_else(|| self.garbled())?);
+                    let Some(tag) = tag_of(body) else { return Err(self.garbled()) };
+                    if passes_on {
+                        taker.complete(&self.inbox[range.start - HEADER_BYTES..range.end], &tag);
+                    }
+                    self.statements.completed();
+                    ended = Ended::Complete(tag);
                 }
                 b's' => ended = Ended::Suspended,
                 b'E' => {
@@ -534,11 +517,15 @@ impl Backend {
             b'E' => {
                 let is_stale = failure.is_some_and(|error| STALE.contains(&error.sqlstate()));
                 self.statements.failed(is_stale);
+                if self.awaited == 1 {
+                    self.check = None;
+                }
             }
             b'Z' => {
                 self.awaited = self.awaited.saturating_sub(1);
                 if self.awaited == 0 {
                     self.statements.settled();
+                    self.check = None;
                 }
                 return Ok(self.awaited == 0);
             }

@@ -290,7 +290,7 @@ impl Fleet {
         };
         let mut leases = begun?;
         if leases.len() > 1 {
-            return two_phase::commit(self, leases, stop).await;
+            return two_phase::commit(self, leases, stop).await.map(|committed| committed.left);
         }
         let Some(lease) = leases.pop() else { return Ok(Vec::new()) };
         commit_alone(lease, stop).await.map(|()| Vec::new())

@@ -28,7 +28,7 @@ pub use self::recovery::{InDoubt, Recovery, recover};
 use self::decisions::Decided;
 pub(crate) use self::decisions::identity;
 use self::names::{Gid, Transaction};
-use crate::backend::{Backend, Ended, Nothing};
+use crate::backend::{Backend, Ended, Nothing, Notice};
 use crate::fleet::Fleet;
 use crate::pool::Lease;
 use crate::server::{Mapping, Server};
@@ -142,8 +142,16 @@ impl Drop for Active {
     }
 }
 
-/// Commits what has been done on several servers, each by its connection. Returns where it is still to be done: there it will be,
-/// as soon as the server can be reached.
+/// A transaction that is committed.
+#[derive(Debug, Default)]
+pub struct Committed {
+    /// Servers where that is still to be done: it will be, as soon as they can be reached.
+    pub left: Vec<String>,
+    /// What servers have said to it: constraints and triggers that are deferred speak now.
+    pub notices: Vec<Notice>,
+}
+
+/// Commits what has been done on several servers, each by its connection.
 ///
 /// # Errors
 /// What the first server that cannot promise to commit says; 40001 where somebody else has decided against it: then nothing is
@@ -153,7 +161,7 @@ pub async fn commit(
     fleet: &Arc<Fleet>,
     participants: Vec<Lease>,
     stop: impl Future<Output = Error> + Send + 'static,
-) -> Result<Vec<String>> {
+) -> Result<Committed> {
     let fleet = Arc::clone(fleet);
     // In a task of its own: whoever waits for it may go, and what has begun must come to its end.
     let task = tokio::spawn(scope::task(&TWO_PHASE, commit_now(fleet, participants, stop)));
@@ -164,12 +172,12 @@ async fn commit_now(
     fleet: Arc<Fleet>,
     participants: Vec<Lease>,
     stop: impl Future<Output = Error> + Send,
-) -> Result<Vec<String>> {
+) -> Result<Committed> {
     let mut stop = std::pin::pin!(stop);
     let active = Active::begin(&fleet);
     let transaction = active.transaction;
     let mut others = participants.into_iter();
-    let Some(mut decider) = others.next() else { return Ok(Vec::new()) };
+    let Some(mut decider) = others.next() else { return Ok(Committed::default()) };
     let mut others: Vec<Promise> = others.map(|lease| Promise { lease, gid: String::new(), is_made: false }).collect();
 
     let prepared = tokio::select! {
@@ -191,6 +199,7 @@ async fn commit_now(
         decided = decisions::decide(&mut decider, transaction, &participants) => decided,
         why = &mut stop => Decided::Unknown(why),
     };
+    let mut notices = Vec::new();
     let decided = match decided {
         Decided::Unknown(error) => {
             // Closed, and what it may still be doing is cancelled: nothing is to be decided there from here on.
@@ -203,7 +212,10 @@ async fn commit_now(
             Decided::Refused(error)
         }
         // The decider's rows are free from here on, and so is its connection.
-        Decided::Committed => Decided::Committed,
+        Decided::Committed => {
+            notices = decider.take_notices();
+            Decided::Committed
+        }
     };
     match decided {
         Decided::Committed => {}
@@ -226,7 +238,8 @@ async fn commit_now(
     } else {
         fleet.transactions.suspect();
     }
-    Ok(left)
+    notices.extend(others.iter_mut().flat_map(|other| other.lease.take_notices()));
+    Ok(Committed { left, notices })
 }
 
 /// What a server promises.

@@ -1,20 +1,22 @@
-//! Orders of threads that the machine seldom takes: the registry, the directories, commits and the columns that readers are lent, each run
-//! some thousand times under schedules of shuttle's. `./x shuttle` runs these, in a build of their own.
+//! Orders of threads that the machine seldom takes: the registry, indexes and their directories, commits, loads, locks of rows, and the columns
+//! that readers are lent, each run some hundred or thousand times under schedules of shuttle's. `./x shuttle` runs these, in a build of their own.
 //!
 //! Shuttle takes one step of one thread after the other, as if every atomic were sequentially consistent, which those of the registry are.
 //! What a weaker order of memory would let happen is looked for by `./x miri`.
 
+use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use ashlar_base::clock::Wall;
-use ashlar_base::{ColumnId, Datum, ErrorCode, IndexDef, IndexKind, TableId, Timestamp, Unique, Value};
+use ashlar_base::{ColumnId, Datum, ErrorCode, IndexDef, IndexKind, PartitionId, TableId, Timestamp, Unique, Value};
+use shuttle::future::block_on;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::thread;
 
 use crate::snapshot::{Registry, Snapshot};
-use crate::testing::{numbers, scan_all};
-use crate::{Mutation, Probe, ReadView, Region, Store, StoreConfig, WriteSet};
+use crate::testing::{load, numbers, scan_all};
+use crate::{LockHolder, Mutation, Probe, ReadView, Region, Store, StoreConfig, Strength, Way, WriteSet};
 
 /// Bytes of a thread's stack.
 const STACK: usize = 1 << 20;
@@ -56,6 +58,47 @@ fn value_at(region: &Region, snapshot: &Snapshot, id: i64) -> Option<i64> {
         Datum::Int8(v) => Some(v),
         other => panic!("{other:?}"),
     })
+}
+
+/// One on `v`.
+fn ordered(id: u32) -> Arc<IndexDef> {
+    Arc::new(IndexDef::plain(TableId(id), format!("i{id}"), IndexKind::Btree, vec![ColumnId(1)]))
+}
+
+/// `id` and `v` of the rows of a partition that an index names and a snapshot sees; none where the partition does not have the
+/// index.
+fn indexed(
+    region: &Region,
+    snapshot: &Snapshot,
+    partition: PartitionId,
+    index: &Arc<IndexDef>,
+) -> Option<Vec<(i64, i64)>> {
+    let range = (Bound::Unbounded, Bound::Unbounded);
+    let all = Probe { index: Arc::clone(index), equal: Vec::new(), range };
+    let mut rows = Vec::new();
+    let is_there = region.probe(snapshot, partition, 1, &all, usize::MAX, &mut |row| match (row.get(0), row.get(1)) {
+        (Datum::Int8(id), Datum::Int8(v)) => rows.push((id, v)),
+        other => panic!("{other:?}"),
+    });
+    rows.sort_unstable();
+    is_there.then_some(rows)
+}
+
+/// The same, by the keys that rows may have.
+fn keyed(region: &Region, snapshot: &Snapshot, partition: PartitionId, ids: Range<i64>) -> Vec<(i64, i64)> {
+    ids.filter(|id| region.partition_of(&[Datum::Int8(*id)]) == Some(partition))
+        .filter_map(|id| Some((id, value_at(region, snapshot, id)?)))
+        .collect()
+}
+
+/// Every partition has the index, and it names what there is.
+fn check_indexed(store: &Store, region: &Region, index: &Arc<IndexDef>, ids: &Range<i64>) {
+    let snapshot = store.snapshot();
+    for partition in (0..region.partition_count()).map(PartitionId) {
+        let found = indexed(region, &snapshot, partition, index);
+        assert_eq!(found, Some(keyed(region, &snapshot, partition, ids.clone())));
+    }
+    region.check();
 }
 
 #[test]
@@ -250,7 +293,7 @@ fn no_partition_with_a_row_that_is_seen_is_passed_over() {
         let store = store();
         let region = store.create_region(numbers(1)).unwrap();
         put(&region, -1, -1);
-        let index = Arc::new(IndexDef::plain(TableId(9), "i", IndexKind::Btree, vec![ColumnId(1)]));
+        let index = ordered(9);
         region.add_index(&index);
         region.build_index(&index).unwrap();
         store.compact();
@@ -271,7 +314,7 @@ fn no_partition_with_a_row_that_is_seen_is_passed_over() {
                 for _ in 0..2 {
                     let snapshot = store.snapshot();
                     for id in 0..ROWS {
-                        let range = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+                        let range = (Bound::Unbounded, Bound::Unbounded);
                         let probe = Probe { index: Arc::clone(&index), equal: vec![Value::Int8(id)], range };
                         let candidates = region.candidates(&snapshot, &[probe]);
                         // Afterwards: this waits for a writer that is still at it.
@@ -353,5 +396,159 @@ fn of_two_who_want_a_value_one_gets_it() {
         let won = writers.into_iter().map(|writer| writer.join().unwrap()).filter(|won| *won).count();
         assert_eq!(won, 1);
         region.check();
+    });
+}
+
+/// From its first moment to its last an index names every row of a partition that has it, also of one that is made meanwhile.
+#[test]
+fn an_index_is_made_and_dropped_beside_writers() {
+    const IDS: Range<i64> = 0..4;
+    explore(400, || {
+        let store = store();
+        let region = store.create_region(numbers(1)).unwrap();
+        put(&region, 0, 0);
+        let indexes = [ordered(9), ordered(10)];
+        let maker = {
+            let (region, [first, second]) = (Arc::clone(&region), indexes.clone());
+            thread::spawn(move || {
+                region.add_index(&first);
+                region.build_index(&first).unwrap();
+                region.drop_index(&first);
+                region.add_index(&second);
+                region.build_index(&second).unwrap();
+            })
+        };
+        let writer = {
+            let region = Arc::clone(&region);
+            thread::spawn(move || {
+                IDS.for_each(|id| put(&region, id, id + 1));
+                region
+                    .entry(&[Datum::Int8(1)], |entry| entry.apply(Mutation::Delete { key: &[Datum::Int8(1)] }))
+                    .unwrap();
+                put(&region, 2, 0);
+            })
+        };
+        let reader = {
+            let (store, region, indexes) = (Arc::clone(&store), Arc::clone(&region), indexes.clone());
+            thread::spawn(move || {
+                for index in &indexes {
+                    let snapshot = store.snapshot();
+                    for partition in (0..region.partition_count()).map(PartitionId) {
+                        let Some(found) = indexed(&region, &snapshot, partition, index) else { continue };
+                        assert_eq!(found, keyed(&region, &snapshot, partition, IDS), "{partition:?} at {snapshot:?}");
+                    }
+                }
+            })
+        };
+        reader.join().unwrap();
+        writer.join().unwrap();
+        maker.join().unwrap();
+        check_indexed(&store, &region, &indexes[1], &IDS);
+    });
+}
+
+/// The rows of a load are there together, by their keys and by an index that is made while they come.
+#[test]
+fn a_load_is_adopted_whole() {
+    const ROWS: i64 = 6;
+    explore(300, || {
+        let store = store();
+        let region = store.create_region(numbers(1)).unwrap();
+        put(&region, -1, 0);
+        let snapshot = store.snapshot();
+        let rows = (0..ROWS).map(|id| [Datum::Int8(id), Datum::Int8(7)]);
+        let mut writes = load(&store, &region, &snapshot, rows).unwrap();
+        drop(snapshot);
+        let loader = {
+            let store = Arc::clone(&store);
+            thread::spawn(move || _ = store.commit(&mut writes).unwrap())
+        };
+        let index = ordered(9);
+        let maker = {
+            let (region, index) = (Arc::clone(&region), Arc::clone(&index));
+            thread::spawn(move || {
+                region.add_index(&index);
+                region.build_index(&index).unwrap();
+            })
+        };
+        let writer = {
+            let (store, region) = (Arc::clone(&store), Arc::clone(&region));
+            thread::spawn(move || {
+                put(&region, -1, 1);
+                put(&region, -2, 1);
+                store.compact();
+            })
+        };
+        let reader = {
+            let (store, region, index) = (Arc::clone(&store), Arc::clone(&region), Arc::clone(&index));
+            thread::spawn(move || {
+                let snapshot = store.snapshot();
+                let there = (0..ROWS).filter(|id| value_at(&region, &snapshot, *id).is_some()).count();
+                assert!(there == 0 || there == ROWS as usize, "{there} rows of a load");
+                for partition in (0..region.partition_count()).map(PartitionId) {
+                    let Some(found) = indexed(&region, &snapshot, partition, &index) else { continue };
+                    assert_eq!(found, keyed(&region, &snapshot, partition, -2..ROWS), "{partition:?} at {snapshot:?}");
+                }
+            })
+        };
+        reader.join().unwrap();
+        writer.join().unwrap();
+        maker.join().unwrap();
+        loader.join().unwrap();
+        check_indexed(&store, &region, &index, &(-2..ROWS));
+        assert_eq!(region.row_count(), ROWS as u64 + 2);
+    });
+}
+
+/// Whoever waits for a row goes on when it is let go, and between the lock and its end nobody else writes. A wake-up that is lost
+/// leaves a thread that never ends, which shuttle calls a deadlock.
+#[test]
+fn a_lock_that_is_let_go_is_got() {
+    explore(1_000, || {
+        let store = store();
+        let region = store.create_region(numbers(1)).unwrap();
+        put(&region, 0, 0);
+        let holder = |pid: i32| {
+            let (store, region) = (Arc::clone(&store), Arc::clone(&region));
+            thread::spawn(move || {
+                let key = [Datum::Int8(0)];
+                let mut holder = LockHolder::new(&region, pid);
+                if let Some(request) = holder.lock(&region, &key, Strength::Update).unwrap() {
+                    block_on(holder.wait(&request)).unwrap();
+                }
+                // Through the partition's lock: a writer that did not see this one has finished then.
+                region.get(&key, |_| ());
+                let snapshot = store.snapshot();
+                let v = value_at(&region, &snapshot, 0).unwrap();
+                let mut writes = WriteSet::new();
+                writes.set_owner(holder.id());
+                writes.upsert(&region, 1, &snapshot, &[Datum::Int8(0), Datum::Int8(v + 1)]).unwrap();
+                drop(snapshot);
+                store.commit(&mut writes).unwrap();
+            })
+        };
+        let holders = [holder(1), holder(2)];
+        let writer = {
+            let region = Arc::clone(&region);
+            thread::spawn(move || {
+                let mut way = Way::new(3);
+                loop {
+                    let done = region.entry_with(&mut way, &[Datum::Int8(0)], |entry| {
+                        let Some(Datum::Int8(v)) = entry.row().map(|row| row.get(1)) else { panic!("the row is gone") };
+                        entry.apply(Mutation::Upsert { row: &[Datum::Int8(0), Datum::Int8(v + 1)] })
+                    });
+                    match done {
+                        Ok(_) => break,
+                        Err(_) if way.is_stopped() => block_on(way.wait()).unwrap(),
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            })
+        };
+        holders.into_iter().for_each(|holder| holder.join().unwrap());
+        writer.join().unwrap();
+        assert_eq!(value_at(&region, &store.snapshot(), 0), Some(3));
+        let locks = store.lock_statistics();
+        assert_eq!((locks.rows, locks.waiting), (0, 0));
     });
 }

@@ -22,6 +22,14 @@ pub(crate) fn hash<'d>(state: &RandomState, key: impl Iterator<Item = Datum<'d>>
     hasher.finish()
 }
 
+/// The same of a key that is one integer, whatever its width.
+#[inline]
+pub(crate) fn hash_integer(state: &RandomState, value: i64) -> u64 {
+    let mut hasher = state.build_hasher();
+    hasher.write_u64(value.cast_unsigned());
+    hasher.finish()
+}
+
 fn hash_datum(hasher: &mut FoldHasher<'_>, datum: &Datum<'_>) {
     match datum {
         Datum::Null => hasher.write_u64(0),

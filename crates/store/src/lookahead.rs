@@ -46,3 +46,6 @@ impl Region {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

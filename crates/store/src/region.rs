@@ -311,7 +311,10 @@ impl Region {
     }
 
     pub(crate) fn hash(&self, key: &[Datum<'_>]) -> u64 {
-        key::hash(&self.common.hasher, key.iter().cloned())
+        match key {
+            [Datum::Int8(value)] => key::hash_integer(&self.common.hasher, *value),
+            _ => key::hash(&self.common.hasher, key.iter().cloned()),
+        }
     }
 
     pub(crate) fn lock(&self, partition: PartitionId) -> Guard<'_> {

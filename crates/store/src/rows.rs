@@ -20,6 +20,7 @@ use crate::memory::Account;
 use crate::segment::{Layout, Need, Segment};
 
 mod adopting;
+mod appending;
 mod life;
 mod moving;
 
@@ -63,7 +64,11 @@ fn too_many_rows() -> Error {
 fn hash_of(segments: &[Option<Box<Segment>>], hasher: &RandomState, row: u32) -> u64 {
     let (slot, offset) = split(row);
     let segment = segments[usize::from(slot)].as_ref().expect("the index names rows that exist");
-    key::hash(hasher, segment.key(offset))
+    // An index that grows asks for each of its rows.
+    match segment.integer_key(offset) {
+        Some(key) => key::hash_integer(hasher, key),
+        None => key::hash(hasher, segment.key(offset)),
+    }
 }
 
 impl Rows {
@@ -192,9 +197,15 @@ impl Rows {
 
     /// The active segment's slot, if it takes one more row of this layout.
     fn active(&self, layout: &Arc<Layout>, needs: impl Iterator<Item = Need>) -> Option<u16> {
+        self.active_for(1, layout, needs)
+    }
+
+    /// The same for so many rows more.
+    fn active_for(&self, rows: u32, layout: &Arc<Layout>, needs: impl Iterator<Item = Need>) -> Option<u16> {
         let &slot = self.order.last()?;
         let segment = self.segment(slot);
-        (Arc::ptr_eq(&segment.layout, layout) && segment.fits(needs, self.segment_rows)).then_some(slot)
+        let rows_max = (self.segment_rows + 1).saturating_sub(rows);
+        (Arc::ptr_eq(&segment.layout, layout) && segment.fits(needs, rows_max)).then_some(slot)
     }
 
     /// Makes a segment the active one, and seals the one before it.
@@ -243,23 +254,28 @@ impl Rows {
 
     /// Makes room for one row, its index entry included. Over the memory bound it says 53200, and no row changed.
     pub(crate) fn reserve(&mut self, layout: &Arc<Layout>, needs: impl Iterator<Item = Need> + Clone) -> Result<()> {
-        let slot = match self.active(layout, needs.clone()) {
+        let slot = self.open(layout, needs.clone())?;
+        let segment_rows = self.segment_rows;
+        self.segment_mut(slot).reserve(needs, segment_rows)?;
+        self.reserve_index(1)
+    }
+
+    /// The segment that takes one more row: the active one, or the next, which is active then.
+    fn open(&mut self, layout: &Arc<Layout>, needs: impl Iterator<Item = Need> + Clone) -> Result<u16> {
+        match self.active(layout, needs.clone()) {
             // A commit's room is where `reserve_rows` made it; rows that were overwritten left some of it unused.
-            Some(slot) if self.spare.is_empty() || self.segment(slot).has_room(needs.clone()) => slot,
+            Some(slot) if self.spare.is_empty() || self.segment(slot).has_room(needs.clone()) => Ok(slot),
             _ => {
                 let segment = match self.take_spare(layout, needs.clone()) {
                     Some(spare) => spare,
                     None => Box::new(Segment::new(layout, 0, &self.account)?),
                 };
-                if !segment.fits(needs.clone(), self.segment_rows) {
+                if !segment.fits(needs, self.segment_rows) {
                     return Err(Error::new(ErrorCode::ProgramLimitExceeded, "a row is too large"));
                 }
-                self.activate(segment)?
+                self.activate(segment)
             }
-        };
-        let segment_rows = self.segment_rows;
-        self.segment_mut(slot).reserve(needs, segment_rows)?;
-        self.reserve_index(1)
+        }
     }
 
     /// The spare that room for a row was made in: before it are those of rows that were overwritten or that went to

@@ -15,20 +15,28 @@ use crate::{ColumnReader, Probe, ReadView, Region, RowBatch, Snapshot, Store, St
 
 /// Rows that arrive in bulk, from the start of the load to its last row.
 pub(crate) fn load<const N: usize>(
-    store: &Store,
     region: &Arc<Region>,
     snapshot: &Snapshot,
     rows: impl IntoIterator<Item = [Datum<'static>; N]>,
 ) -> Result<WriteSet, (usize, Error)> {
-    let (mut writes, mut batch) = (WriteSet::new(), RowBatch::new(store));
+    let (mut writes, mut batch) = (WriteSet::new(), RowBatch::new(region, 1));
     let first = |error| (0, error);
     assert!(writes.start_load(region, 1, snapshot).map_err(first)?);
+    batch.expect_many();
     for row in rows {
-        writes.collect(region, 1, snapshot, &mut batch, &row).map_err(first)?;
+        wait(&mut batch, &row).map_err(first)?;
         while batch.is_full() && !writes.load_batch(region, 1, snapshot, &mut batch, 100)? {}
     }
     while !writes.load_batch(region, 1, snapshot, &mut batch, 7)? {}
     Ok(writes)
+}
+
+/// Has a row wait for others.
+pub(crate) fn wait(batch: &mut RowBatch, row: &[Datum<'_>]) -> Result<()> {
+    for (column, datum) in row.iter().enumerate() {
+        batch.put(column, datum)?;
+    }
+    batch.end_row()
 }
 
 pub(crate) const INT8: SqlType = SqlType::Scalar(ScalarType::Int8);

@@ -3,18 +3,15 @@
 
 #![allow(unsafe_code, reason = "an allocator cannot be written without")]
 
+#[path = "allocations/day.rs"]
+mod day;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
-use ashlar_base::clock::Wall;
-use ashlar_base::{
-    ColumnDef, ColumnId, Datum, ErrorCode, Eviction, IndexDef, IndexKind, LifeOptions, PartitionId, ScalarType,
-    SqlType, TableId, TableSchema, Value,
-};
-use ashlar_store::{Applied, Expiry, Mutation, Probe, ReadView, Region, Store, StoreConfig, WriteSet};
+use ashlar_base::{ColumnDef, ColumnId, Datum, IndexDef, IndexKind, ScalarType, SqlType, TableId, TableSchema, Value};
+use ashlar_store::{Applied, Mutation, Probe, Region, Store, StoreConfig, WriteSet};
 
 thread_local! {
     /// Allocations of this thread, and its bytes that are allocated now; other tests run on others.
@@ -282,122 +279,4 @@ fn an_indexed_lookup_allocates_less_than_four_kilobytes() {
         let allocated = COUNTED.get().1 - before.1;
         assert!(COUNTED.get().0 - before.0 < 20 && allocated < 4096, "{allocated} bytes");
     }
-}
-
-/// A table that more is written to than it may hold, in a day by a clock that the test moves: every second rows come, are
-/// written over, leave or are given a time to end; every minute there is a round of compaction; readers keep their snapshots, and columns
-/// that they were lent, for up to an hour.
-#[test]
-fn a_day_of_churn_is_charged_as_it_is_allocated() {
-    day(Eviction::None);
-    day(Eviction::Lru);
-}
-
-const DAY_MS: i64 = 86_400_000;
-const STEP_MS: i64 = 1_000;
-const MINUTE_MS: i64 = 60_000;
-const HOUR_MS: i64 = 3_600_000;
-const DAY_KEYS: u32 = 16_000;
-const DAY_BYTES: u64 = 12 << 20;
-
-fn day(eviction: Eviction) {
-    // A time in 2027.
-    let wall = Arc::new(AtomicI64::new(1_800_000_000_000_000));
-    let millis = || wall.load(Ordering::SeqCst) / 1000;
-    let config = StoreConfig { partition_count: 16, segment_rows_max: 4096, ..StoreConfig::default() };
-    let store = Store::new(StoreConfig { wall: Wall::Moved(Arc::clone(&wall)), ..config });
-    let mut schema = Arc::unwrap_or_clone(table("kv", &[("key", BYTEA), ("value", BYTEA)]));
-    schema.life = LifeOptions { memory_max: DAY_BYTES, eviction, ..LifeOptions::default() };
-    let region = store.create_region(Arc::new(schema)).expect("the table can be made");
-    let bytes = vec![b'x'; 20_000];
-    let before = COUNTED.get().1;
-
-    let mut seed = 7u64;
-    let mut below = |bound: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % bound
-    };
-    let mut readers = VecDeque::new();
-    let (mut refused, mut most, mut buffer) = (0, 0, [0; 8]);
-    for step in 1..=DAY_MS / STEP_MS {
-        let key = [Datum::Bytea(key_name(below(u64::from(DAY_KEYS)) as u32, &mut buffer))];
-        let length = match below(20) {
-            0..12 => below(400),
-            12..19 => below(3_000),
-            _ => below(20_000),
-        };
-        let value = Datum::Bytea(&bytes[..length as usize]);
-        let done = match below(10) {
-            0 => region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key }).map(drop)),
-            1 => {
-                region.get(&key, |row| drop(row.map(|row| row.get(1).to_value())));
-                Ok(())
-            }
-            2 => {
-                let mut writes = WriteSet::new();
-                let snapshot = store.snapshot();
-                let row = [key[0].clone(), value];
-                writes.upsert(&region, 1, &snapshot, &row).and_then(|()| store.commit(&mut writes).map(drop))
-            }
-            3 | 4 => region.entry(&key, |entry| {
-                let row = [key[0].clone(), value];
-                let expiry = Expiry::At(millis() + below(2 * HOUR_MS as u64) as i64);
-                entry.apply(Mutation::Living { write: &Mutation::Upsert { row: &row }, expiry }).map(drop)
-            }),
-            _ => region.entry(&key, |entry| {
-                let had = entry.row().map(|row| row.to_values());
-                let row = [key[0].clone(), value];
-                let done = entry.apply(Mutation::Upsert { row: &row }).map(drop);
-                assert!(
-                    done.is_ok() || entry.row().map(|row| row.to_values()) == had,
-                    "what is refused changes nothing"
-                );
-                done
-            }),
-        };
-        if let Err(error) = done {
-            assert_eq!(error.code(), ErrorCode::OutOfMemory, "{error}");
-            refused += 1;
-        }
-        wall.fetch_add(STEP_MS * 1000, Ordering::SeqCst);
-        most = most.max(region.bytes());
-        if step * STEP_MS % (15 * MINUTE_MS) == 0 {
-            let view = ReadView::committed(store.snapshot());
-            let lent = region.scan(&view, PartitionId(below(16) as u16), &[0, 1]).expect("the table is there");
-            readers.push_back((view, lent));
-            if readers.len() > 4 {
-                readers.pop_front();
-            }
-        }
-        if step * STEP_MS % MINUTE_MS == 0 {
-            store.compact();
-        }
-        if step * STEP_MS % HOUR_MS == 0 {
-            let hour = step * STEP_MS / HOUR_MS;
-            assert_agrees(&store, before, &format!("{eviction:?}, hour {hour}, with readers"));
-            if hour % 6 == 0 {
-                readers.clear();
-                store.compact();
-                assert_agrees(&store, before, &format!("{eviction:?}, hour {hour}, without"));
-            }
-        }
-    }
-    let ended = region.ended();
-    // Above the bound is what was copied to give more back, while a reader still held what it takes the place of.
-    assert!(most <= DAY_BYTES + DAY_BYTES / 4 && most > DAY_BYTES * 9 / 10, "{most} bytes of {DAY_BYTES}");
-    assert!(ended.expired > 1_000, "{ended:?}");
-    match eviction {
-        Eviction::None => assert!(refused > 1_000 && ended.evicted == 0, "{refused} refused, {ended:?}"),
-        _ => assert!(ended.evicted > 1_000, "{refused} refused, {ended:?}"),
-    }
-    drop(readers);
-    wall.fetch_add(3 * HOUR_MS * 1000, Ordering::SeqCst);
-    for number in 0..DAY_KEYS {
-        let key = [Datum::Bytea(key_name(number, &mut buffer))];
-        region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).expect("a delete does not fail");
-    }
-    store.compact();
-    assert_eq!((store.memory_used(), region.row_count()), (0, 0));
-    let left = COUNTED.get().1 - before;
-    assert!(left < 10_000, "{left} bytes are left");
 }

@@ -138,7 +138,6 @@ const BLOCKS: &[&[&str]] = &[
         "UPDATE u SET w = NULL FROM m WHERE m.k = u.k",
         "UPDATE u SET w = CASE WHEN u.k < 5 THEN 'a' END FROM m WHERE m.k = u.k",
         "DELETE FROM t USING nowhere WHERE nowhere.k = t.k",
-        "DELETE FROM t USING m WHERE m.k = t.k AND k = 5",
         "BEGIN READ ONLY",
         "UPDATE t SET v = m.v FROM m WHERE m.k = t.k",
         "ROLLBACK",

@@ -1,4 +1,4 @@
-//! Transactions: on one shard they are that shard's; what would need two is refused before anything changed.
+//! Transactions: on one shard they are that shard's, on several they commit as one; what cannot is refused before anything changed.
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 

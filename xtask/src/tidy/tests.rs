@@ -44,6 +44,8 @@ fn datafusion_stays_in_its_room() {
     holds(architecture::datafusion, &[("crates/query/src/plan.rs", named)]);
     holds(architecture::datafusion, &[("crates/store/src/lib.rs", "//! Like datafusion::x.\n")]);
     breaks(architecture::datafusion, &[("crates/server/src/session.rs", named)], "session.rs:2");
+    holds(architecture::datafusion, &[("crates/operators/src/join/exec.rs", named)]);
+    breaks(architecture::datafusion, &[("crates/operators/src/hash_table/keys.rs", named)], "keys.rs:2");
     let manifest = "[dependencies]\ndatafusion.workspace = true\n";
     breaks(architecture::datafusion, &[("crates/server/Cargo.toml", manifest)], "depends on DataFusion");
 }

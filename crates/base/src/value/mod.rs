@@ -16,6 +16,7 @@ mod items;
 pub mod json;
 mod key;
 pub mod numeric;
+pub mod plain;
 pub mod text;
 mod uuid;
 mod zone;

@@ -66,7 +66,7 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
         )
     };
     match std::str::from_utf8(bytes) {
-        Ok(text) if text.bytes().all(|byte| byte != 0) => Ok(text),
+        Ok(text) if !bytes.contains(&0) => Ok(text),
         Ok(_) => Err(invalid(&[0])),
         Err(error) => {
             let rest = &bytes[error.valid_up_to()..];

@@ -24,3 +24,4 @@ pub use jsonb::JsonbOrder;
 pub use literals::NarrowIntegerLiterals;
 pub use operators::PgOperators;
 pub use placement::Placement;
+pub use unions::UnionFields;

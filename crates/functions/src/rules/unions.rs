@@ -1,19 +1,64 @@
 //! The rows of a UNION have one type a column, and what a plan says of them holds whatever becomes of its parts.
 //!
 //! Called by the rule that settles aggregates, from the leaves up: the parts have their final types by then, and what stands above
-//! has not yet looked at the union's.
+//! has not yet looked at the union's. What is said of the columns besides follows at the end of all rules.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, FieldRef};
 use ashlar_base::SqlType;
 use ashlar_store::arrow_types::sql_type_of;
+use datafusion_common::config::ConfigOptions;
+use datafusion_common::tree_node::Transformed;
 use datafusion_common::{DFSchema, Result, ScalarValue};
 use datafusion_expr::{Cast, Expr, LogicalPlan, Projection, Union};
+use datafusion_optimizer::AnalyzerRule;
 
 use super::conditions::common_type;
 use crate::error::external;
 use crate::fields::field_of;
+use crate::tree::{any_node_with_subqueries, rewrite_nodes_with_subqueries};
+
+/// What a union says of its columns besides their types, in the metadata of their fields, is what its parts say, as in the plan that
+/// runs. The engine keeps what it said at first, when a part was an expression that knew its SQL type and not yet the function in its
+/// place that does not: an aggregation above is planned only if both plans say the same.
+///
+/// Runs last, when nothing is replaced any more. A part that reads a row around it is another one when it runs: it stays as it is.
+#[derive(Debug)]
+pub struct UnionFields;
+
+impl AnalyzerRule for UnionFields {
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        if !any_node_with_subqueries(&plan, |node| Ok(matches!(node, LogicalPlan::Union(_))))? {
+            return Ok(plan);
+        }
+        rewrite_nodes_with_subqueries(plan, |node| {
+            Ok(Transformed::yes(match node.recompute_schema()? {
+                LogicalPlan::Union(union) if union.inputs.iter().all(|input| input.all_out_ref_exprs().is_empty()) => {
+                    LogicalPlan::Union(with_fields_of_parts(union)?)
+                }
+                other => other,
+            }))
+        })
+    }
+
+    fn name(&self) -> &str {
+        "union_fields"
+    }
+}
+
+fn with_fields_of_parts(union: Union) -> Result<Union> {
+    let fields = union.schema.iter().enumerate().map(|(column, (qualifier, field))| {
+        let mut metadata = HashMap::new();
+        for of_part in union.inputs.iter().filter_map(|input| input.schema().fields().get(column)) {
+            metadata.extend(of_part.metadata().clone());
+        }
+        (qualifier.cloned(), Arc::new(field.as_ref().clone().with_metadata(metadata)))
+    });
+    let schema = DFSchema::new_with_metadata(fields.collect(), union.schema.metadata().clone())?;
+    Ok(Union { schema: Arc::new(schema), inputs: union.inputs })
+}
 
 /// Quoted literals among a union's rows take the type of the others, which must match.
 ///
@@ -45,11 +90,13 @@ pub(super) fn matched(union: Union) -> Result<Union> {
         let Some(common) = common_type("UNION", &types).map_err(external)? else { continue };
         let wanted = field_of("column", common);
         for input in &mut inputs {
-            let found = input.schema().field(column).data_type();
+            let found = input.schema().field(column);
+            // Texts of different types are one to the engine: the plan and the nodes that run it would take another one each.
+            let is_other = found.data_type() != wanted.data_type() || sql_type_of(found) != Some(common);
             if literal_at(input, column).is_some() && *wanted.data_type() != DataType::Utf8 {
                 *input = with_cast(input, column, &wanted)?;
                 changed = true;
-            } else if found != wanted.data_type() && *found != DataType::Null && literal_at(input, column).is_none() {
+            } else if is_other && *found.data_type() != DataType::Null && literal_at(input, column).is_none() {
                 *input = all_cast(input, column, &wanted)?;
                 changed = true;
             }

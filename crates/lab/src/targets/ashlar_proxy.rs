@@ -1,8 +1,8 @@
 //! Ashlar before one PostgreSQL or several, as a proxy whose tables are sharded. Servers are made known to it by SQL, through its own door;
 //! it keeps of them what it needs in a file.
 //!
-//! A transaction that writes to several of them is committed in two phases, for which they have room. The decision is written to that file, which is
-//! in memory here, as PostgreSQLs are told to wait for no disk (`fsync=off`).
+//! A transaction that writes to several of them is committed in two phases, for which they have room. The decision is a row in one of them, and they
+//! are told to wait for no disk (`fsync=off`).
 
 use std::path::Path;
 

@@ -72,6 +72,13 @@ impl HashAggregateExec {
         Self { shared: Arc::new(Shared::new(input, Arc::new(spec), None)), properties: Arc::new(properties) }
     }
 
+    /// Bytes that its groups are expected to take; `None` where statistics do not say how many there will be, or how long what is kept of each.
+    pub fn expected_bytes(&self) -> Option<usize> {
+        let Shared { input, spec, .. } = self.shared.as_ref();
+        let known = StatisticsContext::new().compute(input.as_ref(), &StatisticsArgs::new()).ok()?;
+        spec.expected_bytes(&known)
+    }
+
     /// The same, with hashes of this secret.
     #[cfg(test)]
     pub(crate) fn with_secret(&self, secret: Secret) -> Self {

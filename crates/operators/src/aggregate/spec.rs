@@ -17,6 +17,8 @@ use super::states::{Counts, Distinct, State, Stock, Sums, is_ordered, lists_of, 
 use crate::hash_table::keys::{Packed, Packing};
 use crate::memory::Memory;
 
+mod expected;
+
 /// An aggregate.
 struct Aggregate {
     expr: Arc<AggregateFunctionExpr>,

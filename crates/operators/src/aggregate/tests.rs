@@ -33,7 +33,9 @@ use super::rule::HashAggregates;
 use super::states::{State, Sums, of_extremes, of_float_sums};
 use crate::memory::{Memory, Wish};
 
+mod expected;
 mod skew;
+mod twin;
 
 /// A stream of batches that are there.
 struct There(SchemaRef, Vec<RecordBatch>);

@@ -1,6 +1,6 @@
 //! The groups of a table: a key each, and the number that stands for it.
 
-use datafusion_common::{Result, resources_err};
+use arrow::error::ArrowError;
 
 use super::directory::Directory;
 use super::hash::{Secret, Word};
@@ -85,10 +85,10 @@ impl Groups {
     ///
     /// # Errors
     /// Where the pool has not as much; then nothing changed.
-    pub(crate) fn reserve(&mut self, more: usize, bytes: usize, goal: usize, wish: Wish) -> Result<()> {
+    pub(crate) fn reserve(&mut self, more: usize, bytes: usize, goal: usize, wish: Wish) -> Result<(), ArrowError> {
         let len = self.len();
         if u32::try_from(len + more).is_err() {
-            return resources_err!("a partition of an aggregation has more than 2^32 groups");
+            return Err(ArrowError::MemoryError("a partition of an aggregation has more than 2^32 groups".to_owned()));
         }
         if len + more > self.directory.capacity() {
             let mut entries = grown(len, more, goal);
@@ -111,7 +111,8 @@ impl Groups {
             Stored::Word128(words) => self.charge.room(words, groups, wish)?,
             Stored::Bytes(keys, hashes) => {
                 if u32::try_from(keys.bytes.len() + bytes).is_err() {
-                    return resources_err!("a partition of an aggregation has more than 4 GiB of keys");
+                    let what = "a partition of an aggregation has more than 4 GiB of keys".to_owned();
+                    return Err(ArrowError::MemoryError(what));
                 }
                 self.charge.room_for_more(&mut keys.bytes, bytes, wish)?;
                 self.charge.room(&mut keys.ends, groups, wish)?;
@@ -233,5 +234,53 @@ fn words<W: Word>(
             }
             ids.push(id as usize);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::DataType;
+
+    use super::*;
+    use crate::memory::Memory;
+
+    #[test]
+    fn there_is_room_for_what_comes_and_for_no_more_than_is_expected() {
+        for len in [0, 1, 7, 100, 12_345, 1 << 20] {
+            for more in [1, 64, 8192] {
+                for goal in [0, len, len + len / 2, 2 * len, 50 * len + 3] {
+                    let room = grown(len, more, goal);
+                    assert!(room >= len + more && room >= len + len / 8, "{len} {more} {goal}: {room}");
+                    assert!(room <= (len + more).max(goal).max(len + len / 8), "{len} {more} {goal}: {room}");
+                    assert!(room <= (len + more).max(2 * len), "{len} {more} {goal}: {room}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_of_which_nobody_knows_the_end_grows_below_doubling() {
+        let count = if cfg!(miri) { 2_000_u64 } else { 300_000 };
+        let (packing, secret) = (Packing::of(&[(DataType::Int64, false)]).unwrap(), Secret::random());
+        let mut groups = Groups::new(&packing, secret, Memory::unlimited().charge());
+        let rows: Vec<u32> = (0..50).collect();
+        let (mut hashes, mut ids, mut growths) = (Vec::new(), Vec::new(), 0);
+        for start in (0..count).step_by(rows.len()) {
+            let keys: Vec<u64> = (start..start + rows.len() as u64).collect();
+            let packed = Packed { keys: Keys::Word64(keys), nulls: None };
+            packed.hashes(secret, &mut hashes);
+            let (len, before) = (groups.len(), groups.capacity());
+            // As for a partition of an input without statistics.
+            groups.reserve(rows.len(), 0, len + len / 2, Wish::IfFree).unwrap();
+            assert!(groups.capacity() >= len + rows.len());
+            if groups.capacity() > before && len > 500 {
+                growths += 1;
+                assert!(groups.capacity() < 2 * before, "from {before} to {}", groups.capacity());
+            }
+            assert_eq!(groups.bytes(), groups.held());
+            groups.of_rows(&packed, &hashes, &rows, &mut ids);
+            assert!(ids.iter().zip(start..).all(|(id, key)| *id as u64 == key), "new keys have the next ids");
+        }
+        assert!(growths > 2, "it has grown {growths} times");
     }
 }

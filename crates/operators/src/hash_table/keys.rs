@@ -18,10 +18,17 @@ use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
 use arrow::datatypes::{
     ArrowNativeType, BinaryType, ByteArrayType, DataType, LargeBinaryType, LargeUtf8Type, Utf8Type,
 };
-use datafusion_common::{Result, exec_err, internal_err};
+use arrow::error::ArrowError;
 
 use super::direct::Counting;
 use super::hash::{Secret, Word, of_bytes};
+
+type Result<T> = std::result::Result<T, ArrowError>;
+
+/// What is a bug.
+fn bug<T>(what: &str) -> Result<T> {
+    Err(ArrowError::SchemaError(what.to_owned()))
+}
 
 /// How a column is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,13 +196,13 @@ impl Packed {
             (Keys::Bytes(keys), Keys::Bytes(more)) => {
                 let start = keys.bytes.len();
                 if u32::try_from(start + more.bytes.len()).is_err() {
-                    return exec_err!("the keys of a batch have more than 4 GiB");
+                    return Err(ArrowError::ComputeError("the keys of a batch have more than 4 GiB".to_owned()));
                 }
                 keys.bytes.extend(more.bytes);
                 // Within 4 GiB.
                 keys.ends.extend(more.ends.into_iter().map(|end| end + start as u32));
             }
-            _ => return internal_err!("keys of one aggregation are packed in two ways"),
+            _ => return bug("keys of one aggregation are packed in two ways"),
         }
         if self.nulls.is_some() || more.nulls.is_some() {
             let valid = |nulls: Option<NullBuffer>, rows| nulls.unwrap_or_else(|| NullBuffer::new_valid(rows));
@@ -392,7 +399,7 @@ impl Packing {
             *end = total;
         }
         if u32::try_from(total).is_err() {
-            return internal_err!("a batch has {total} bytes of keys");
+            return Err(ArrowError::OffsetOverflowError(total));
         }
         let mut bytes = vec![0; total];
         let mut at: Vec<usize> = std::iter::once(0).chain(ends.iter().copied()).take(rows).collect();
@@ -506,7 +513,7 @@ impl Column {
             Form::Fixed(4) | Form::Float => Buffer::from_vec(wide.map(|word| word as u32).collect::<Vec<u32>>()),
             Form::Fixed(8) | Form::Double => Buffer::from_vec(wide.map(|word| word as u64).collect::<Vec<u64>>()),
             Form::Fixed(_) => Buffer::from_vec(wide.collect::<Vec<u128>>()),
-            Form::Bytes { .. } => return internal_err!("a text in a word"),
+            Form::Bytes { .. } => return bug("a text in a word"),
         };
         self.nullable(rows, values, nulls)
     }
@@ -562,7 +569,7 @@ impl Column {
         let offsets = match self.form {
             Form::Bytes { is_large: false } => {
                 if i32::try_from(bytes.len()).is_err() {
-                    return internal_err!("more bytes of keys than a column of texts can have");
+                    return Err(ArrowError::OffsetOverflowError(bytes.len()));
                 }
                 let offsets = std::iter::once(0).chain(ends.iter().map(|end| *end as i32));
                 Buffer::from_vec(offsets.collect::<Vec<i32>>())
@@ -659,7 +666,7 @@ fn plain(array: &ArrayRef) -> Result<ByteKeys> {
         let first = array.value_offsets().first().map_or(0, |offset| offset.as_usize());
         let last = array.value_offsets().last().map_or(0, |offset| offset.as_usize());
         if u32::try_from(last - first).is_err() {
-            return internal_err!("a batch has {} bytes of keys", last - first);
+            return Err(ArrowError::OffsetOverflowError(last - first));
         }
         let ends = array.value_offsets().iter().skip(1).map(|end| (end.as_usize() - first) as u32).collect();
         Ok(ByteKeys { bytes: array.value_data()[first..last].to_vec(), ends })
@@ -669,7 +676,7 @@ fn plain(array: &ArrayRef) -> Result<ByteKeys> {
         DataType::Binary => of(array.as_bytes::<BinaryType>()),
         DataType::LargeUtf8 => of(array.as_bytes::<LargeUtf8Type>()),
         DataType::LargeBinary => of(array.as_bytes::<LargeBinaryType>()),
-        other => internal_err!("{other} is no text"),
+        _ => bug("a column that is no text"),
     }
 }
 

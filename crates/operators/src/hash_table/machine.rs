@@ -4,8 +4,8 @@
 //! a twin in plain Rust does the same. Called by the tables beside it; knows nothing of them.
 #![allow(unsafe_code, reason = "instructions that the language has no word for")]
 
-/// Bytes that a processor's own cache holds: of less nothing needs to be asked for.
-pub(crate) const NEAR: usize = 1 << 20;
+/// Bytes that a processor's own cache holds: of less nothing needs to be asked for. Of tests a few hundred rows are more.
+pub(crate) const NEAR: usize = if cfg!(test) { 1 << 12 } else { 1 << 20 };
 
 /// A bit for each of sixteen bytes that is `byte`, the first one lowest.
 #[inline]
@@ -74,9 +74,11 @@ mod tests {
     use super::*;
     use crate::aggregate::tests::scrambled;
 
+    const ROUNDS: u64 = if cfg!(miri) { 100 } else { 5000 };
+
     #[test]
     fn bytes_are_found_as_one_by_one() {
-        for number in 0..5000 {
+        for number in 0..ROUNDS {
             // Few different ones, so that several are equal; none, and all.
             let bytes: [u8; 16] =
                 std::array::from_fn(|at| (scrambled(number * 16 + at as u64) % (1 + number % 6)) as u8);
@@ -94,7 +96,7 @@ mod tests {
     #[test]
     fn words_are_found_as_one_by_one() {
         let few = [0, 1, 2, 0xFF, 0x100, 0x7FFF_FFFF, 0x8000_0000, u32::MAX];
-        for number in 0..5000 {
+        for number in 0..ROUNDS {
             let words: [u32; 8] =
                 std::array::from_fn(|at| few[(scrambled(number * 8 + at as u64) % (1 + number % 8)) as usize]);
             for word in few {

@@ -10,7 +10,7 @@
 //! `keys` packs what rows are grouped by into words or bytes, `hash` mixes those, `directory` finds the group id of a
 //! hash, and `groups` puts them together; `unchained` and `direct` are made of all rows at once. `machine` has what the
 //! processor does better than the language can say. Ids are offsets of 32 bits, not pointers: they are half as long, and depend on
-//! no width of addresses. Nothing here knows a plan; all memory is charged by the caller, who is told beforehand how
+//! no width of addresses. Nothing here knows a plan, or an engine besides Arrow; all memory is charged by the caller, who is told beforehand how
 //! much will be taken.
 
 pub(crate) mod direct;

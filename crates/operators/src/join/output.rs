@@ -230,3 +230,6 @@ fn rows_alone(schema: &SchemaRef, rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), Vec::new(), &options)?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,8 +24,10 @@ use super::rule::HashJoins;
 use crate::aggregate::tests::{broken, context, scrambled, table};
 use crate::hash_table::hash::Secret;
 
+mod far;
 mod panics;
 mod skew;
+mod spilled;
 mod told;
 
 const TYPES: [JoinType; 10] = [
@@ -602,65 +604,6 @@ fn files(plan: &Arc<dyn ExecutionPlan>) -> usize {
 
 fn peak(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.metrics().unwrap().sum_by_name("peak_mem_used").unwrap().as_usize()
-}
-
-#[test]
-fn what_does_not_fit_goes_through_files() {
-    let runtime = runtime();
-    let shapes = [
-        (
-            Rows { count: 2000, keys: 2500, null: 50, seed: 1, ..NONE },
-            Rows { count: 1500, keys: 2500, null: 30, seed: 2, ..NONE },
-        ),
-        // One key has nearly all rows: no hash divides it.
-        (
-            Rows { count: 2000, keys: 600, null: 30, skew: 20, seed: 3 },
-            Rows { count: 30, keys: 40, null: 9, skew: 3, seed: 4 },
-        ),
-    ];
-    for (of_left, of_right) in shapes {
-        let (left, right) = (made(of_left), made(of_right));
-        let (left_table, right_table) = (table(&left, 3, 128), table(&right, 2, 128));
-        for keys in [&["int"][..], &["text"], &["text", "int"], &["double"]] {
-            // One of four ways for each type.
-            for (number, of_type) in ways(keys).chunks(4).enumerate() {
-                let wanted = of_type[(number + keys.len()) % 4].clone();
-                let free = own(&stock(&left_table, &right_table, &wanted), None);
-                let expected = run(&runtime, &free, &context_of(1 << 30, 500));
-                let expected = origins(&expected, &left, &right, wanted.join_type);
-                assert_eq!(files(&free), 0);
-                let peak = peak(&free);
-                for share in [2, 12] {
-                    let plan = own(&stock(&left_table, &right_table, &wanted), None);
-                    let context = context_of(peak / share, 500);
-                    let found = run(&runtime, &plan, &context);
-                    assert!(files(&plan) > 0, "{of_left:?} {wanted:?} {share}");
-                    let found = origins(&found, &left, &right, wanted.join_type);
-                    assert_eq!(found.len(), expected.len(), "{of_left:?} {of_right:?} {wanted:?} {share}");
-                    assert!(found == expected, "{of_left:?} {of_right:?} {wanted:?} {share}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn a_null_is_perhaps_equal_to_anything_in_files_too() {
-    let runtime = runtime();
-    for (null, is_seen) in [(0, false), (40, true)] {
-        let left = made(Rows { count: 3000, keys: 4000, null: 20, seed: 1, ..NONE });
-        let right = made(Rows { count: 1000, keys: 4000, null, seed: 2, ..NONE });
-        let (left_table, right_table) = (table(&left, 2, 128), table(&right, 3, 128));
-        let (nulls, join_type) = (NullEquality::NullEqualsNothing, JoinType::LeftAnti);
-        let wanted = Wanted { join_type, keys: vec!["int"], nulls, is_filtered: false, null_aware: true };
-        let free = own(&stock(&left_table, &right_table, &wanted), None);
-        let expected = run(&runtime, &free, &context_of(1 << 30, 500)).num_rows();
-        assert_eq!(expected == 0, is_seen);
-        let plan = own(&stock(&left_table, &right_table, &wanted), None);
-        let found = run(&runtime, &plan, &context_of(peak(&free) / 4, 500));
-        assert!(files(&plan) > 0);
-        assert_eq!(found.num_rows(), expected);
-    }
 }
 
 #[test]

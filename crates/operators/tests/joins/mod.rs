@@ -5,27 +5,60 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::{ArrayRef, Float64Array, Int32Array, RecordBatch};
+use arrow::array::{ArrayRef, Int32Array, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use ashlar_operators::HashJoins;
 use datafusion_common::config::ConfigOptions;
-use datafusion_common::{JoinType, NullEquality};
+use datafusion_common::{JoinSide, JoinType, NullEquality};
 use datafusion_execution::memory_pool::{FairSpillPool, MemoryPool};
 use datafusion_execution::runtime_env::RuntimeEnvBuilder;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
+use datafusion_expr::Operator;
 use datafusion_physical_expr::PhysicalExpr;
-use datafusion_physical_expr::expressions::col;
+use datafusion_physical_expr::expressions::{BinaryExpr, Column, col, lit};
 use datafusion_physical_optimizer::PhysicalOptimizerRule;
 use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_plan::joins::utils::{ColumnIndex, JoinFilter};
 use datafusion_physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion_physical_plan::limit::LocalLimitExec;
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use futures::StreamExt;
 
-use super::{BATCH_ROWS, LIVE, MOST, ON_THEIR_WAY, UNLIMITED, WORTH_A_LOOK, agree, column};
+use super::{BATCH_ROWS, LIVE, MOST, ON_THEIR_WAY, UNLIMITED, VALUE, WORTH_A_LOOK, agree, column, values};
 
-/// Rows that are made as they are asked for: keys, and a number or nothing.
+/// How rows are joined.
+#[derive(Clone, Debug)]
+struct Case {
+    keys: Vec<DataType>,
+    /// Of either side: each key is there once.
+    rows: u64,
+    /// Whether keys are numbers that lie close together.
+    is_dense: bool,
+    join_type: JoinType,
+    /// Of the column beside the keys of the build side.
+    payload: DataType,
+    /// Whether that must not be below zero besides, which it never is.
+    is_filtered: bool,
+}
+
+impl Case {
+    /// An inner join with a number beside the keys.
+    fn plain(keys: &[DataType], rows: u64) -> Self {
+        let (join_type, payload) = (JoinType::Inner, DataType::Float64);
+        Self { keys: keys.to_vec(), rows, is_dense: false, join_type, payload, is_filtered: false }
+    }
+
+    fn filter(&self) -> Option<JoinFilter> {
+        let value = Arc::new(Column::new(VALUE, 0));
+        let positive = Arc::new(BinaryExpr::new(value, Operator::GtEq, lit(0.0)));
+        let columns = vec![ColumnIndex { index: self.keys.len(), side: JoinSide::Left }];
+        let schema = Schema::new(vec![Field::new(VALUE, DataType::Float64, false)]);
+        self.is_filtered.then(|| JoinFilter::new(positive, columns, Arc::new(schema)))
+    }
+}
+
+/// Rows that are made as they are asked for: keys, and a value or nothing.
 struct Source {
     schema: SchemaRef,
     rows: u64,
@@ -70,7 +103,7 @@ impl PartitionStream for Source {
                 return None;
             }
             let of_field = |field: &Arc<Field>| match field.name().as_str() {
-                "value" => Arc::new(rows.clone().map(|row| row as f64).collect::<Float64Array>()) as ArrayRef,
+                VALUE => values(field.data_type(), rows.clone()),
                 _ => keys(field.data_type(), rows.clone(), all, is_dense),
             };
             let columns = schema.fields().iter().map(of_field).collect();
@@ -88,11 +121,12 @@ struct Run {
     files: usize,
 }
 
-fn run(types: &[DataType], rows: u64, is_dense: bool, join_type: JoinType, limit: usize) -> Run {
+fn run(case: &Case, limit: usize) -> Run {
+    let Case { keys: types, rows, is_dense, join_type, .. } = case;
     let field = |(number, key): (usize, &DataType)| Field::new(format!("k{number}"), key.clone(), false);
     let fields: Vec<Field> = types.iter().enumerate().map(field).collect();
     let right_schema: SchemaRef = Arc::new(Schema::new(fields.clone()));
-    let value = Field::new("value", DataType::Float64, false);
+    let value = Field::new(VALUE, case.payload.clone(), false);
     let left_schema: SchemaRef = Arc::new(Schema::new(fields.into_iter().chain([value]).collect::<Vec<Field>>()));
     let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(limit));
     let runtime = RuntimeEnvBuilder::new().with_memory_pool(Arc::clone(&pool)).build_arc().unwrap();
@@ -103,8 +137,8 @@ fn run(types: &[DataType], rows: u64, is_dense: bool, join_type: JoinType, limit
         let source = Source {
             schema: Arc::clone(schema),
             // All of the build side are asked for, a few of them by each batch.
-            rows,
-            is_dense,
+            rows: *rows,
+            is_dense: *is_dense,
             baseline,
             pool: Arc::clone(&pool),
             is_checked: limit == UNLIMITED && is_left,
@@ -112,7 +146,7 @@ fn run(types: &[DataType], rows: u64, is_dense: bool, join_type: JoinType, limit
         let sources: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(source)];
         let input = StreamingTableExec::try_new(Arc::clone(schema), sources, None, [], false, None).unwrap();
         // It says how many rows there are.
-        Arc::new(LocalLimitExec::new(Arc::new(input), rows as usize))
+        Arc::new(LocalLimitExec::new(Arc::new(input), *rows as usize))
     };
     let (left, right) = (input(&left_schema, true), input(&right_schema, false));
     let key = |number: usize| -> (Arc<dyn PhysicalExpr>, Arc<dyn PhysicalExpr>) {
@@ -121,7 +155,7 @@ fn run(types: &[DataType], rows: u64, is_dense: bool, join_type: JoinType, limit
     };
     let on = (0..types.len()).map(key).collect();
     let (mode, nulls) = (PartitionMode::CollectLeft, NullEquality::NullEqualsNothing);
-    let join = HashJoinExec::try_new(left, right, on, None, &join_type, None, mode, nulls, false).unwrap();
+    let join = HashJoinExec::try_new(left, right, on, case.filter(), join_type, None, mode, nulls, false).unwrap();
     let plan: Arc<dyn ExecutionPlan> = HashJoins.optimize(Arc::new(join), &ConfigOptions::default()).unwrap();
     assert_eq!(plan.name(), "UnchainedHashJoinExec");
 
@@ -144,37 +178,36 @@ fn run(types: &[DataType], rows: u64, is_dense: bool, join_type: JoinType, limit
 #[expect(clippy::print_stdout, reason = "the figures of a test, for whoever asks for them")]
 pub(super) fn check() {
     use DataType::{Int32, Int64, Utf8};
+    let plain = Case::plain;
     // With the bytes that a row of the build side takes at most.
-    let cases: [(&[DataType], u64, bool, f64); 6] = [
-        (&[Int32], 2_000_000, false, 21.0),
-        (&[Int32], 2_000_000, true, 13.0),
-        (&[Int64], 1_000_000, false, 29.0),
-        (&[Int64, Int32], 700_000, false, 46.0),
-        (&[Utf8], 600_000, false, 64.0),
-        (&[Utf8, Int32], 500_000, false, 76.0),
-    ];
-    for (types, rows, is_dense, most) in cases {
+    let cases = [
+        (plain(&[Int32], 2_000_000), 21.0),
+        (Case { is_dense: true, ..plain(&[Int32], 2_000_000) }, 13.0),
         // A bit for each row beside it is worth a second look once.
-        let join_types = if is_dense { &[JoinType::Inner, JoinType::Full][..] } else { &[JoinType::Inner] };
-        for &join_type in join_types {
-            let free = run(types, rows, is_dense, join_type, UNLIMITED);
-            let bytes = free.real as f64 / rows as f64;
-            println!(
-                "{types:?}, {join_type}, dense {is_dense}: {} charged, {} held: {bytes:.1} a row",
-                free.charged, free.real
-            );
-            assert_eq!((free.rows, free.files), (rows, 0), "{types:?}");
-            agree(free.charged, free.real, &format!("a join by {types:?} at its highest"));
-            assert!(bytes <= most, "{types:?}: {bytes:.1} bytes a row");
+        (Case { is_dense: true, join_type: JoinType::Full, ..plain(&[Int32], 2_000_000) }, 13.0),
+        (plain(&[Int64], 1_000_000), 29.0),
+        (Case { join_type: JoinType::LeftMark, ..plain(&[Int64], 1_000_000) }, 30.0),
+        (Case { is_filtered: true, ..plain(&[Int64], 1_000_000) }, 29.0),
+        (Case { payload: Utf8, ..plain(&[Int32], 1_000_000) }, 48.0),
+        (plain(&[Int64, Int32], 700_000), 46.0),
+        (plain(&[Utf8], 600_000), 64.0),
+        (plain(&[Utf8, Int32], 500_000), 76.0),
+    ];
+    for (case, most) in cases {
+        let free = run(&case, UNLIMITED);
+        let bytes = free.real as f64 / case.rows as f64;
+        println!("{case:?}: {} charged, {} held: {bytes:.1} a row", free.charged, free.real);
+        assert_eq!((free.rows, free.files), (case.rows, 0), "{case:?}");
+        agree(free.charged, free.real, &format!("{case:?} at its highest"));
+        assert!(bytes <= most, "{case:?}: {bytes:.1} bytes a row");
 
-            // With less, files are written, and what is charged stays below.
-            let limit = free.charged as usize / 3;
-            let less = run(types, rows, is_dense, join_type, limit);
-            println!("    of {limit}: {} bytes charged, {} held, {} files", less.charged, less.real, less.files);
-            assert_eq!(less.rows, rows, "{types:?}");
-            assert!(less.files > 0, "{types:?}");
-            let over = less.real - limit as i64;
-            assert!(over < 2 * ON_THEIR_WAY, "{types:?}: {over} bytes more are held than may be");
-        }
+        // With less, files are written, and what is charged stays below.
+        let limit = free.charged as usize / 3;
+        let less = run(&case, limit);
+        println!("    of {limit}: {} bytes charged, {} held, {} files", less.charged, less.real, less.files);
+        assert_eq!(less.rows, case.rows, "{case:?}");
+        assert!(less.files > 0, "{case:?}");
+        let over = less.real - limit as i64;
+        assert!(over < 2 * ON_THEIR_WAY, "{case:?}: {over} bytes more are held than may be");
     }
 }

@@ -11,7 +11,7 @@
 //! ```
 
 use super::line::{Line, LineFinder};
-use super::{DecodeError, Format, Header, Options, binary, csv, text};
+use super::{DecodeError, Format, Header, Options, binary, csv, plain, text};
 
 /// Where the bytes of a field are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,11 @@ pub(super) struct Collector {
 }
 
 impl Collector {
+    /// Of rows with so many columns.
+    pub(super) fn of(columns: usize) -> Self {
+        Self { columns, ..Self::default() }
+    }
+
     pub(super) fn clear(&mut self) {
         self.fields.clear();
         self.unescaped.clear();
@@ -156,7 +161,7 @@ impl RowDecoder {
             header_due: options.header != Header::Absent,
             lines: LineFinder::new(&options, row_bytes_max),
             binary: binary::Reader::new(row_bytes_max),
-            row: Collector { columns: columns.len(), ..Collector::default() },
+            row: Collector::of(columns.len()),
             options,
             columns,
             pending: Vec::new(),
@@ -200,6 +205,10 @@ impl RowDecoder {
     /// The place of the next row, its fields collected.
     fn advance_line(&mut self) -> Result<Option<usize>, DecodeError> {
         while !self.done {
+            if let Some(row_start) = self.advance_plain() {
+                self.check_fields()?;
+                return Ok(Some(row_start));
+            }
             let rest = &self.pending[self.start..];
             let Some(line) = self.lines.find(rest, self.ended)? else {
                 return Ok(None);
@@ -223,15 +232,38 @@ impl RowDecoder {
                 self.match_header(row_start)?;
                 continue;
             }
-            if self.row.extra > 0 {
-                return Err(DecodeError::ExtraData { line: self.line });
-            }
-            if let Some(column) = self.columns.get(self.row.fields.len()) {
-                return Err(DecodeError::MissingColumn { column: column.clone(), line: self.line });
-            }
+            self.check_fields()?;
             return Ok(Some(row_start));
         }
         Ok(None)
+    }
+
+    /// The place of the next row, its fields collected, if it is one for the short way.
+    fn advance_plain(&mut self) -> Option<usize> {
+        // Without columns an empty line has no field, not an empty one.
+        if !self.lines.is_at_newlines() || self.columns.is_empty() {
+            return None;
+        }
+        self.row.clear();
+        let row_start = self.start;
+        let length = plain::split(&self.pending[row_start..], &self.options, &mut self.row)?;
+        if !self.lines.step_over(length) {
+            return None;
+        }
+        self.start += length + 1;
+        self.line = self.lines.number();
+        Some(row_start)
+    }
+
+    /// A row has as many fields as there are columns.
+    fn check_fields(&self) -> Result<(), DecodeError> {
+        if self.row.extra > 0 {
+            return Err(DecodeError::ExtraData { line: self.line });
+        }
+        match self.columns.get(self.row.fields.len()) {
+            Some(column) => Err(DecodeError::MissingColumn { column: column.clone(), line: self.line }),
+            None => Ok(()),
+        }
     }
 
     /// The data of lines is over. Names that must match and are not there do not match.

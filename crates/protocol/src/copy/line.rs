@@ -72,6 +72,18 @@ impl LineFinder {
         self.number
     }
 
+    /// Whether a line of text data begins here whose end is a newline alone, if it is nothing else than the lines before.
+    pub(super) fn is_at_newlines(&self) -> bool {
+        !self.csv && self.line_end == LineEnd::Newline && !self.begun
+    }
+
+    /// Steps over a line of so many bytes that was found otherwise; false, and it has not, if it is too long.
+    pub(super) fn step_over(&mut self, length: usize) -> bool {
+        let fits = length <= self.row_bytes_max;
+        self.number += u64::from(fits);
+        fits
+    }
+
     /// The line at the start of `rest`, or None if its end has not come yet.
     pub(super) fn find(&mut self, rest: &[u8], ended: bool) -> Result<Option<Line>, DecodeError> {
         if rest.is_empty() {

@@ -14,6 +14,7 @@ mod decode;
 mod encode;
 mod error;
 mod line;
+mod plain;
 mod text;
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::returning::{Requested, with_new_values};
-use super::{DeletePlan, Returning, UpdatePlan, assigned_column, refuse, select_of, split_assignments, table_as, typed};
+use super::{
+    DeletePlan, Returning, UpdatePlan, assigned_column, refuse, select_of, split_assignments, table_as, typed,
+};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
 use crate::grid_table::GridTable;

@@ -55,6 +55,7 @@ fn the_engine_is_told_of_estimates_as_estimates() {
     assert_eq!(told.num_rows, Precision::Inexact(1000));
     assert_eq!(told.column_statistics[1].null_count, Precision::Inexact(100));
     assert_eq!(told.column_statistics[2].distinct_count, Precision::Inexact(4));
+    assert_eq!(told.column_statistics[2].byte_size, Precision::Inexact(2000));
     assert_eq!(told.column_statistics[0].min_value, Precision::Inexact(ScalarValue::Int32(Some(1))));
     assert_eq!(told.column_statistics[0].max_value, Precision::Inexact(ScalarValue::Int32(Some(2000))));
 }

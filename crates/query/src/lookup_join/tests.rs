@@ -102,6 +102,26 @@ fn lookup_joins_give_what_hash_joins_give() {
 }
 
 #[test]
+fn an_index_by_hash_is_asked_for_equal_values() {
+    let engine = engine();
+    for sql in ["CREATE TABLE big_copy AS SELECT * FROM big", "CREATE INDEX big_s ON big USING hash (s)"] {
+        testing::alone(&engine, sql).unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    for sql in [
+        "SELECT few.id, big.id FROM few JOIN big ON big.s = few.s",
+        "SELECT few.*, big.* FROM few LEFT JOIN big ON big.s = few.s AND big.id < 5000",
+        "SELECT * FROM few WHERE NOT EXISTS (SELECT 1 FROM big WHERE big.s = few.s)",
+    ] {
+        let (found, shown) = runtime.block_on(run(&engine, sql));
+        let (expected, _) = runtime.block_on(run(&engine, &unkeyed(sql)));
+        assert!(shown.contains("by index big_s of"), "{sql}\n{shown}");
+        assert_eq!(found, expected, "{sql}");
+        assert!(!found.is_empty(), "{sql}");
+    }
+}
+
+#[test]
 fn a_small_side_that_turns_out_large_is_hashed() {
     let engine = engine();
     let sql = "INSERT INTO plain SELECT i, 7, 0, 0, NULL, NULL FROM generate_series(1, 20000) AS n(i)";

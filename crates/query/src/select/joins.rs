@@ -8,29 +8,27 @@ use std::ops::ControlFlow;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query, Select, SelectItem,
-    SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor, TableWithJoins, Value, VisitorMut,
-    WildcardAdditionalOptions, With,
+    SetExpr, TableFactor, TableWithJoins, Value, VisitorMut,
 };
 
 use super::Planner;
-use super::names::{call, folded};
+use super::names::{call, folded, label_of};
+use super::sources::{Source, Sources};
 
 /// Spells out the joins of a query and of the queries inside it.
 pub(super) fn expand(planner: &Planner<'_>, query: &mut Query) {
-    let _ = walk::visit_mut(query, &mut Expand { planner, scopes: Vec::new() });
+    let _ = walk::visit_mut(query, &mut Expand { sources: Sources::new(planner) });
 }
 
 struct Expand<'a, 'b> {
-    planner: &'a Planner<'b>,
-    /// The WITH of the queries around, from the outermost.
-    scopes: Vec<Option<With>>,
+    sources: Sources<'a, 'b>,
 }
 
 impl VisitorMut for Expand<'_, '_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        self.scopes.push(query.with.clone());
+        self.sources.enter(query);
         let mut order_by: Vec<&mut Expr> = Vec::new();
         if let Some(ordering) = &mut query.order_by
             && let OrderByKind::Expressions(items) = &mut ordering.kind
@@ -46,7 +44,7 @@ impl VisitorMut for Expand<'_, '_> {
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.scopes.pop();
+        self.sources.leave();
         ControlFlow::Continue(())
     }
 }
@@ -87,6 +85,7 @@ impl Expand<'_, '_> {
             before.push(table);
         }
         select.from = before;
+        let merged = merged_of(&columns);
         let mut projection = Vec::with_capacity(select.projection.len());
         for item in select.projection.drain(..) {
             match item {
@@ -98,8 +97,8 @@ impl Expand<'_, '_> {
                     },
                 })),
                 SelectItem::UnnamedExpr(Expr::Identifier(name)) => {
-                    let merged = columns.iter().find(|column| column.is_merged && column.name == folded(&name));
-                    projection.push(match merged {
+                    let found = merged.iter().find(|column| column.name == folded(&name));
+                    projection.push(match found {
                         Some(column) => SelectItem::ExprWithAlias { expr: column.expr.clone(), alias: name },
                         None => SelectItem::UnnamedExpr(Expr::Identifier(name)),
                     });
@@ -108,8 +107,7 @@ impl Expand<'_, '_> {
             }
         }
         select.projection = projection;
-        let merged: Vec<Joined> = columns.into_iter().filter(|column| column.is_merged).collect();
-        let mut names = Names { merged, depth: 0 };
+        let mut names = Names::new(merged, &self.sources);
         for item in &mut select.projection {
             let _ = walk::visit_mut(item, &mut names);
         }
@@ -120,6 +118,7 @@ impl Expand<'_, '_> {
         let is_output = |name: &Ident, items: &[SelectItem]| {
             items.iter().any(|item| match item {
                 SelectItem::ExprWithAlias { alias, .. } => folded(alias) == folded(name),
+                SelectItem::UnnamedExpr(expr) => label_of(expr) == folded(name),
                 _ => false,
             })
         };
@@ -166,7 +165,12 @@ impl Expand<'_, '_> {
                     .filter(|left| right.iter().any(|right| right.name == left.name))
                     .map(|left| left.name.clone())
                     .collect(),
-                JoinConstraint::On(_) | JoinConstraint::None => {
+                JoinConstraint::On(condition) => {
+                    columns.extend(right);
+                    let _ = walk::visit_mut(condition, &mut Names::new(merged_of(&columns), &self.sources));
+                    continue;
+                }
+                JoinConstraint::None => {
                     columns.extend(right);
                     continue;
                 }
@@ -206,41 +210,15 @@ impl Expand<'_, '_> {
         if let TableFactor::NestedJoin { table_with_joins, alias: None } = factor {
             return self.joined(table_with_joins, before);
         }
-        let mut with: Option<With> = None;
-        for scope in self.scopes.iter().flatten() {
-            match &mut with {
-                None => with = Some(scope.clone()),
-                Some(with) => {
-                    with.recursive |= scope.recursive;
-                    with.cte_tables.extend(scope.cte_tables.iter().cloned());
-                }
-            }
-        }
-        let Ok(Statement::Query(mut query)) = super::parse("SELECT * FROM t") else { return None };
-        query.with = with;
-        if let SetExpr::Select(select) = query.body.as_mut() {
-            let own = TableWithJoins { relation: factor.clone(), joins: Vec::new() };
-            if let TableFactor::Derived { lateral: true, alias: Some(alias), .. } = factor {
-                let name = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![alias.name.clone()]));
-                select.projection = vec![SelectItem::QualifiedWildcard(name, WildcardAdditionalOptions::default())];
-                select.from = before.to_vec();
-            } else {
-                select.from = Vec::new();
-            }
-            select.from.push(own);
-        }
-        let plan = self.planner.logical(Statement::Query(query), &[]).ok()?;
-        let column =
-            |(qualifier, field): (Option<&datafusion::common::TableReference>, &arrow::datatypes::FieldRef)| {
-                let name = field.name().clone();
-                let ident = Ident::with_quote('"', name.clone());
-                let expr = match qualifier {
-                    Some(table) => Expr::CompoundIdentifier(vec![Ident::with_quote('"', table.table()), ident]),
-                    None => Expr::Identifier(ident),
-                };
-                Joined { name, expr, is_merged: false }
+        let joined = |Source { table, name }: Source| {
+            let ident = Ident::with_quote('"', name.clone());
+            let expr = match table {
+                Some(table) => Expr::CompoundIdentifier(vec![Ident::with_quote('"', table), ident]),
+                None => Expr::Identifier(ident),
             };
-        Some(plan.schema().iter().map(column).collect())
+            Joined { name, expr, is_merged: false }
+        };
+        Some(self.sources.of_factor(factor, before)?.into_iter().map(joined).collect())
     }
 }
 
@@ -280,31 +258,93 @@ fn only(columns: &[Joined], name: &str) -> Option<Expr> {
     }
 }
 
-/// Bare names of merged columns.
-struct Names {
-    merged: Vec<Joined>,
-    depth: usize,
+/// The merged columns that a bare name can mean: whose name no other column has.
+fn merged_of(columns: &[Joined]) -> Vec<Joined> {
+    let is_only = |column: &&Joined| column.is_merged && only(columns, &column.name).is_some();
+    columns.iter().filter(is_only).cloned().collect()
 }
 
-impl VisitorMut for Names {
+/// Bare names of merged columns, in the queries inside an expression too.
+struct Names<'s, 'a, 'b> {
+    merged: Vec<Joined>,
+    sources: &'s Sources<'a, 'b>,
+    /// What names mean in the queries inside, from the outermost: one for what a query is sorted by, and one for each SELECT of it.
+    inner: Vec<Inner>,
+}
+
+/// A query inside.
+struct Inner {
+    labels: Vec<String>,
+    from: Vec<TableWithJoins>,
+    /// What FROM gives, when it was asked for; `None` within where that is not known.
+    columns: Option<Option<Vec<Source>>>,
+}
+
+impl Inner {
+    fn of(select: &Select) -> Self {
+        let label = |item: &SelectItem| match item {
+            SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+            SelectItem::UnnamedExpr(expr) => Some(label_of(expr)),
+            _ => None,
+        };
+        Self { labels: select.projection.iter().filter_map(label).collect(), from: select.from.clone(), columns: None }
+    }
+}
+
+impl<'s, 'a, 'b> Names<'s, 'a, 'b> {
+    fn new(merged: Vec<Joined>, sources: &'s Sources<'a, 'b>) -> Self {
+        Self { merged, sources, inner: Vec::new() }
+    }
+
+    /// Whether a name is, or may be, one of a query inside.
+    fn is_inner(&mut self, name: &str) -> bool {
+        let sources = self.sources;
+        self.inner.iter_mut().any(|inner| {
+            if inner.labels.iter().any(|label| label == name) {
+                return true;
+            }
+            let from = &inner.from;
+            let columns = inner.columns.get_or_insert_with(|| sources.of_from(from));
+            columns.as_ref().is_none_or(|columns| columns.iter().any(|column| column.name == name))
+        })
+    }
+}
+
+impl VisitorMut for Names<'_, '_, '_> {
     type Break = ();
 
-    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        self.inner.push(match query.body.as_ref() {
+            SetExpr::Select(select) => Inner::of(select),
+            _ => Inner { labels: Vec::new(), from: Vec::new(), columns: None },
+        });
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
+        self.inner.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        self.inner.push(Inner::of(select));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<()> {
+        self.inner.pop();
         ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if self.depth == 0
-            && let Expr::Identifier(name) = expr
-            && let Some(column) = self.merged.iter().find(|column| column.name == folded(name))
-        {
-            *expr = column.expr.clone();
+        if let Expr::Identifier(name) = expr {
+            let name = folded(name);
+            let found = self.merged.iter().position(|column| column.name == name);
+            if let Some(found) = found
+                && !self.is_inner(&name)
+            {
+                *expr = self.merged[found].expr.clone();
+            }
         }
         ControlFlow::Continue(())
     }

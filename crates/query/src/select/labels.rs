@@ -1,4 +1,4 @@
-//! Names in ORDER BY and HAVING that are a label of the select list and may be a column too: inside an expression
+//! Names in ORDER BY, DISTINCT ON and HAVING that are a label of the select list and may be a column too: inside an expression
 //! PostgreSQL means the column, DataFusion the label.
 //!
 //! Called by the planner for each query before it is planned.
@@ -6,62 +6,165 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use ashlar_base::{Error, Result};
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_functions::error::undefined_column;
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, VisitorMut,
+    Distinct, Expr, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, VisitorMut,
 };
 
+use super::Planner;
 use super::names::folded;
+use super::sources::{Source, Sources};
 
 /// Says which column is meant, in a query and in every query inside it.
 ///
 /// # Errors
-/// 0A000 where nothing but types could tell.
-pub(super) fn tell_apart(query: &mut Query) -> Result<()> {
-    struct Inner;
-    impl VisitorMut for Inner {
+/// 42702 where columns of several tables have the name, 42703 where none has, 0A000 where nothing can tell.
+pub(super) fn tell_apart(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
+    struct Inner<'a, 'b>(Sources<'a, 'b>);
+    impl VisitorMut for Inner<'_, '_> {
         type Break = Error;
         fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-            match settle(query) {
+            self.0.enter(query);
+            match settle(&self.0, query) {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) => ControlFlow::Break(error),
             }
         }
+        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+            self.0.leave();
+            ControlFlow::Continue(())
+        }
     }
-    match walk::visit_mut(query, &mut Inner) {
+    match walk::visit_mut(query, &mut Inner(Sources::new(planner))) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
-fn settle(query: &mut Query) -> Result<()> {
+fn settle(sources: &Sources<'_, '_>, query: &mut Query) -> Result<()> {
     let SetExpr::Select(select) = query.body.as_mut() else { return Ok(()) };
-    let labels = labels_of(select);
-    if labels.is_empty() {
+    let select: &mut Select = select;
+    let mut labels = Labels::of(&select.projection, &select.from, sources);
+    if labels.names.is_empty() {
         return Ok(());
     }
-    let table = only_table(select);
     if let Some(having) = &mut select.having {
-        qualify(having, &labels, table.as_ref(), "HAVING")?;
+        labels.tell_apart(having, "HAVING")?;
+    }
+    if let Some(Distinct::On(on)) = &mut select.distinct {
+        for expr in on {
+            labels.of_item(expr, "DISTINCT ON")?;
+        }
     }
     let Some(order_by) = &mut query.order_by else { return Ok(()) };
     let OrderByKind::Expressions(items) = &mut order_by.kind else { return Ok(()) };
     for item in items {
-        // A name by itself is the label, in PostgreSQL too.
-        let mut inner = &item.expr;
-        while let Expr::Nested(expr) = inner {
-            inner = expr;
-        }
-        if !matches!(inner, Expr::Identifier(_)) {
-            qualify(&mut item.expr, &labels, table.as_ref(), "ORDER BY")?;
-        }
+        labels.of_item(&mut item.expr, "ORDER BY")?;
     }
     Ok(())
 }
 
+/// The labels of a select list, and where the columns are that have the same names.
+pub(super) struct Labels<'s, 'a, 'b> {
+    names: HashSet<String>,
+    /// The name of the one table that the columns are of.
+    only: Option<Ident>,
+    from: &'s [TableWithJoins],
+    sources: &'s Sources<'a, 'b>,
+    /// The columns of several tables, when they were asked for; `None` within where they are not known.
+    columns: Option<Option<Vec<Source>>>,
+}
+
+impl<'s, 'a, 'b> Labels<'s, 'a, 'b> {
+    pub(super) fn of(list: &[SelectItem], from: &'s [TableWithJoins], sources: &'s Sources<'a, 'b>) -> Self {
+        Self { names: labels_of(list), only: only_table(from), from, sources, columns: None }
+    }
+
+    /// An item of a clause, of which a name by itself is the label, in PostgreSQL too.
+    fn of_item(&mut self, expr: &mut Expr, clause: &str) -> Result<()> {
+        let mut inner = &*expr;
+        while let Expr::Nested(nested) = inner {
+            inner = nested;
+        }
+        if matches!(inner, Expr::Identifier(_)) { Ok(()) } else { self.tell_apart(expr, clause) }
+    }
+
+    /// Says in an expression of a clause which columns are meant.
+    ///
+    /// # Errors
+    /// As [`tell_apart`].
+    pub(super) fn tell_apart(&mut self, expr: &mut Expr, clause: &str) -> Result<()> {
+        match walk::visit_mut(expr, &mut Names { labels: self, clause, queries: 0 }) {
+            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Continue(()) => Ok(()),
+        }
+    }
+
+    /// The column of a name that is a label too.
+    fn column(&mut self, name: &Ident, clause: &str) -> Result<Expr> {
+        if let Some(table) = &self.only {
+            return Ok(Expr::CompoundIdentifier(vec![table.clone(), name.clone()]));
+        }
+        let (sources, from) = (self.sources, self.from);
+        let folded = folded(name);
+        let Some(columns) = self.columns.get_or_insert_with(|| sources.of_from(from)) else {
+            return Err(Error::unsupported(format!(
+                "in {clause}, \"{folded}\" may be a column and a label of the select list: say the column with its table"
+            )));
+        };
+        let mut found = columns.iter().filter(|column| column.name == folded);
+        match (found.next(), found.next()) {
+            (Some(Source { table: Some(table), .. }), None) => {
+                Ok(Expr::CompoundIdentifier(vec![Ident::with_quote('"', table.as_str()), name.clone()]))
+            }
+            (Some(Source { table: None, .. }), None) => Ok(Expr::Identifier(name.clone())),
+            (Some(_), Some(_)) => {
+                let message = format!("column reference \"{folded}\" is ambiguous");
+                Err(Error::new(ErrorCode::AmbiguousColumn, message))
+            }
+            (None, _) => Err(undefined_column(&folded, true)),
+        }
+    }
+}
+
+struct Names<'n, 's, 'a, 'b> {
+    labels: &'n mut Labels<'s, 'a, 'b>,
+    clause: &'n str,
+    /// Queries inside the expression have names of their own.
+    queries: usize,
+}
+
+impl VisitorMut for Names<'_, '_, '_, '_> {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
+        if self.queries == 0
+            && let Expr::Identifier(name) = expr
+            && self.labels.names.contains(&folded(name))
+        {
+            match self.labels.column(name, self.clause) {
+                Ok(column) => *expr = column,
+                Err(error) => return ControlFlow::Break(error),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// Labels that are not the names of the very columns they stand for.
-fn labels_of(select: &Select) -> HashSet<String> {
+fn labels_of(list: &[SelectItem]) -> HashSet<String> {
     let label = |item: &SelectItem| match item {
         SelectItem::ExprWithAlias { expr, alias } => {
             let label = folded(alias);
@@ -74,12 +177,12 @@ fn labels_of(select: &Select) -> HashSet<String> {
         }
         _ => None,
     };
-    select.projection.iter().filter_map(label).collect()
+    list.iter().filter_map(label).collect()
 }
 
 /// The name of the one table that the columns are of.
-fn only_table(select: &Select) -> Option<Ident> {
-    let [from] = &select.from[..] else { return None };
+pub(super) fn only_table(from: &[TableWithJoins]) -> Option<Ident> {
+    let [from] = from else { return None };
     if !from.joins.is_empty() {
         return None;
     }
@@ -89,45 +192,5 @@ fn only_table(select: &Select) -> Option<Ident> {
         | TableFactor::UNNEST { alias: Some(alias), .. } => Some(alias.name.clone()),
         TableFactor::Table { name, alias: None, args: None, .. } => name.0.last()?.as_ident().cloned(),
         _ => None,
-    }
-}
-
-fn qualify(expr: &mut Expr, labels: &HashSet<String>, table: Option<&Ident>, clause: &str) -> Result<()> {
-    struct Names<'a> {
-        labels: &'a HashSet<String>,
-        table: Option<&'a Ident>,
-        clause: &'a str,
-        /// Queries inside the expression have names of their own.
-        queries: usize,
-    }
-    impl VisitorMut for Names<'_> {
-        type Break = Error;
-        fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-            self.queries += 1;
-            ControlFlow::Continue(())
-        }
-        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-            self.queries -= 1;
-            ControlFlow::Continue(())
-        }
-        fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
-            let Expr::Identifier(name) = expr else { return ControlFlow::Continue(()) };
-            if self.queries > 0 || !self.labels.contains(&folded(name)) {
-                return ControlFlow::Continue(());
-            }
-            let Some(table) = self.table else {
-                return ControlFlow::Break(Error::unsupported(format!(
-                    "in {}, \"{}\" may be a column and a label of the select list: say the column with its table",
-                    self.clause,
-                    folded(name)
-                )));
-            };
-            *expr = Expr::CompoundIdentifier(vec![table.clone(), name.clone()]);
-            ControlFlow::Continue(())
-        }
-    }
-    match walk::visit_mut(expr, &mut Names { labels, table, clause, queries: 0 }) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
     }
 }

@@ -4,14 +4,14 @@
 //! PostgreSQL's name, a mark, and a number; `columns::shown_name` cuts the mark and the number off.
 //! Source: PostgreSQL's `FigureColname` rules as documented for SELECT, "Column labels".
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use ashlar_functions::names::{NAME_END, shown_name};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
-    FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Value,
+    FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Value, Visitor,
     VisitorMut,
 };
 
@@ -54,12 +54,19 @@ fn name_rest(body: &mut SetExpr, is_first: bool) {
 /// The outermost query: every label counts, and duplicates stay.
 fn name_outer(query: &mut Query) {
     name_rest(&mut query.body, true);
+    let sorted_by = columns_in_order(query);
     let Some(select) = leading_select(&mut query.body) else {
         return;
     };
+    let has_wildcard = select
+        .projection
+        .iter()
+        .any(|item| !matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }));
+    let grouped = grouped_names(select);
+    // A label beside a column that the query is sorted by would be another column of its name to the engine.
+    let is_beside_column = |label: &String| !has_wildcard && sorted_by.contains(label) && !grouped.contains(label);
     let mut labels: Vec<Option<String>> = Vec::new();
     let mut seen: HashSet<String> = HashSet::new();
-    let mut has_wildcard = false;
     for (ordinal, item) in select.projection.iter_mut().enumerate() {
         match item {
             SelectItem::UnnamedExpr(expr) => {
@@ -75,15 +82,13 @@ fn name_outer(query: &mut Query) {
             }
             SelectItem::ExprWithAlias { alias, .. } => {
                 let label = folded(alias);
-                if !seen.insert(label.clone()) {
+                let is_beside_column = is_beside_column(&label);
+                if !seen.insert(label.clone()) || is_beside_column {
                     *alias = Ident::with_quote('"', format!("{label}{NAME_END}{ordinal}"));
                 }
-                labels.push(None);
+                labels.push(is_beside_column.then_some(label));
             }
-            _ => {
-                has_wildcard = true;
-                labels.push(None);
-            }
+            _ => labels.push(None),
         }
     }
     if !has_wildcard {
@@ -91,7 +96,45 @@ fn name_outer(query: &mut Query) {
     }
 }
 
-/// `ORDER BY count` means the output column `count`, which a plan knows by another name: its number is used.
+/// The columns in the expressions that a query is sorted by; a name by itself is a label first.
+fn columns_in_order(query: &Query) -> HashSet<String> {
+    struct Columns {
+        names: HashSet<String>,
+        queries: usize,
+    }
+    impl Visitor for Columns {
+        type Break = ();
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.queries += 1;
+            ControlFlow::Continue(())
+        }
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.queries -= 1;
+            ControlFlow::Continue(())
+        }
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            let name = match expr {
+                Expr::Identifier(name) => Some(name),
+                Expr::CompoundIdentifier(names) => names.last(),
+                _ => None,
+            };
+            self.names.extend(name.filter(|_| self.queries == 0).map(folded));
+            ControlFlow::Continue(())
+        }
+    }
+    let mut columns = Columns { names: HashSet::new(), queries: 0 };
+    if matches!(query.body.as_ref(), SetExpr::Select(_))
+        && let Some(OrderByKind::Expressions(items)) = query.order_by.as_ref().map(|order_by| &order_by.kind)
+    {
+        for item in items.iter().filter(|item| !matches!(item.expr, Expr::Identifier(_))) {
+            let _ = walk::visit(&item.expr, &mut columns);
+        }
+    }
+    columns.names
+}
+
+/// `ORDER BY count` means the output column `count`, which a plan knows by another name: its number is used. Several of that name are
+/// the same, or `targets` would have refused it.
 fn order_by_labels(query: &mut Query, labels: &[Option<String>]) {
     let Some(order_by) = &mut query.order_by else {
         return;
@@ -102,30 +145,16 @@ fn order_by_labels(query: &mut Query, labels: &[Option<String>]) {
     for item in items {
         if let Expr::Identifier(name) = &item.expr {
             let name = folded(name);
-            let mut matching = labels.iter().enumerate().filter(|(_, label)| label.as_deref() == Some(&name));
-            if let (Some((ordinal, _)), None) = (matching.next(), matching.next()) {
+            if let Some(ordinal) = labels.iter().position(|label| label.as_ref() == Some(&name)) {
                 item.expr = Expr::value(Value::Number((ordinal + 1).to_string(), false));
             }
         }
     }
 }
 
-/// A query inside: its labels are names for the query around it, so they must be plain, and unique ones only.
-fn name_inner(query: &mut Query) {
-    name_rest(&mut query.body, true);
-    let Some(select) = leading_select(&mut query.body) else {
-        return;
-    };
-    let explicit: HashSet<String> = select
-        .projection
-        .iter()
-        .filter_map(|item| match item {
-            SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
-            SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => Some(label_of(expr)),
-            _ => None,
-        })
-        .collect();
-    let grouped: HashSet<String> = match &select.group_by {
+/// The names by which a query is grouped.
+fn grouped_names(select: &Select) -> HashSet<String> {
+    match &select.group_by {
         GroupByExpr::Expressions(exprs, _) => exprs
             .iter()
             .filter_map(|expr| match expr {
@@ -134,20 +163,48 @@ fn name_inner(query: &mut Query) {
             })
             .collect(),
         GroupByExpr::All(_) => HashSet::new(),
+    }
+}
+
+/// A query inside: its labels are names for the query around it, so they must be plain. What several outputs are called is shown, and no
+/// name of any of them: who says it means neither, as in PostgreSQL.
+fn name_inner(query: &mut Query) {
+    name_rest(&mut query.body, true);
+    let Some(select) = leading_select(&mut query.body) else {
+        return;
     };
-    let mut given: HashSet<String> = HashSet::new();
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for item in &select.projection {
+        match item {
+            SelectItem::ExprWithAlias { alias, .. } => *counts.entry(folded(alias)).or_default() += 1,
+            SelectItem::UnnamedExpr(expr) => *counts.entry(label_of(expr)).or_default() += 1,
+            _ => {}
+        }
+    }
+    let is_shared = |label: &String| counts.get(label).is_some_and(|count| *count > 1);
+    let grouped = grouped_names(select);
     for (ordinal, item) in select.projection.iter_mut().enumerate() {
-        if let SelectItem::UnnamedExpr(expr) = item {
-            if matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
-                continue;
+        match item {
+            SelectItem::UnnamedExpr(expr) => {
+                let mut label = label_of(expr);
+                let is_column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+                let is_hidden = is_shared(&label) || !is_column && (label == "?column?" || grouped.contains(&label));
+                if is_column && !is_hidden {
+                    continue;
+                }
+                if is_hidden {
+                    // Shown, but not to be found by it.
+                    label = format!("{label}{NAME_END}{ordinal}");
+                }
+                *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', label) };
             }
-            let mut label = label_of(expr);
-            let is_known = explicit.contains(&label) || grouped.contains(&label);
-            if label == "?column?" || is_known || !given.insert(label.clone()) {
-                // Shown, but not to be found by it.
-                label = format!("{label}{NAME_END}{ordinal}");
+            SelectItem::ExprWithAlias { alias, .. } => {
+                let label = folded(alias);
+                if is_shared(&label) {
+                    *alias = Ident::with_quote('"', format!("{label}{NAME_END}{ordinal}"));
+                }
             }
-            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', label) };
+            _ => {}
         }
     }
 }

@@ -3,13 +3,13 @@
 //! Called by `SelectPlan::physical` for statements without parameters. Kept is only what would be made just so again: whole grid
 //! tables read without conditions, so that no way to the rows was chosen, beneath nodes that start afresh when they are asked to
 //! (`reset_plan_states`). Of filters that change while a plan runs there are those of our joins alone: scans forget them when they start
-//! afresh, and the rule that hands them out is applied again. A table of another size makes it planned anew: some
-//! nodes are chosen by the number of rows.
+//! afresh, and the rule that hands them out is applied again. A table of another size makes it planned anew, and one that
+//! was analysed since: some nodes are chosen by the number of rows, and the sides of joins by what ANALYZE has found.
 
 use std::sync::Arc;
 
 use ashlar_operators::UnchainedHashJoinExec;
-use ashlar_store::Region;
+use ashlar_store::{Region, TableStatistics};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::session_state::SessionState;
@@ -55,14 +55,33 @@ struct Kept {
     tables: Vec<Read>,
 }
 
-/// A table that a plan reads, with its rows when the plan was made.
-type Read = (Arc<Region>, u64);
+/// A table that a plan reads, as it was when the plan was made.
+struct Read {
+    region: Arc<Region>,
+    rows: u64,
+    /// What ANALYZE had found.
+    statistics: Option<Arc<TableStatistics>>,
+}
+
+impl Read {
+    fn of(region: &Arc<Region>) -> Self {
+        Self { region: Arc::clone(region), rows: region.row_estimate(), statistics: region.statistics() }
+    }
+
+    /// Whether a plan would be made just so again.
+    fn is_as_before(&self) -> bool {
+        let (before, now) = (self.rows, self.region.row_estimate());
+        let is_of_size = now.max(before) <= FEW_ROWS || (now / 2 <= before && before / 2 <= now);
+        let known = self.region.statistics();
+        is_of_size && known.as_ref().map(Arc::as_ptr) == self.statistics.as_ref().map(Arc::as_ptr)
+    }
+}
 
 impl Ready {
     /// The plan that was kept for an engine of this state, as if it was just made.
     pub(crate) fn take(&self, state: &SessionState) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let (plan, tells) = match &*self.0.lock() {
-            Some(kept) if kept.session == state.session_id() && kept.tables.iter().all(is_as_before) => {
+            Some(kept) if kept.session == state.session_id() && kept.tables.iter().all(Read::is_as_before) => {
                 (Arc::clone(&kept.plan), kept.tells)
             }
             _ => return Ok(None),
@@ -85,17 +104,12 @@ impl Ready {
     }
 }
 
-fn is_as_before((region, before): &Read) -> bool {
-    let now = region.row_estimate();
-    now.max(*before) <= FEW_ROWS || (now / 2 <= *before && before / 2 <= now)
-}
-
 /// The tables that a plan reads, with their rows; `None` for one that is not to be kept.
 fn tables_of(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Vec<Read>>> {
     let (mut tables, mut is_kept) = (Vec::new(), true);
     plan.apply(|node| {
         if let Some(scan) = node.downcast_ref::<GridScanExec>() {
-            tables.push((Arc::clone(scan.region()), scan.region().row_estimate()));
+            tables.push(Read::of(scan.region()));
             is_kept &= scan.is_whole();
         } else if let Some(aggregate) = node.downcast_ref::<AggregateExec>() {
             // The least and the greatest tell the scan beneath what they have found.

@@ -19,7 +19,12 @@ use super::names::call;
 /// 0A000
 pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     precedence::settle(statement)?;
-    match walk::visit_mut(statement, &mut Rewrite) {
+    match statement {
+        Statement::Update(update) => row_subqueries::conditions(&mut update.selection)?,
+        Statement::Delete(delete) => row_subqueries::conditions(&mut delete.selection)?,
+        _ => {}
+    }
+    match walk::visit_mut(statement, &mut Rewrite::default()) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
@@ -29,13 +34,18 @@ mod operators;
 mod patterns;
 mod precedence;
 mod queries;
+mod row_subqueries;
 mod rows;
 mod sets;
 mod tables;
+mod windows;
 
 use super::times;
 
-struct Rewrite;
+#[derive(Default)]
+struct Rewrite {
+    windows: windows::Windows,
+}
 
 pub(super) fn refuse(what: &str) -> ControlFlow<Error> {
     ControlFlow::Break(Error::unsupported(format!("{what} is not supported")))
@@ -121,15 +131,22 @@ impl VisitorMut for Rewrite {
                 _ => LimitClause::LimitOffset { limit, offset: None, limit_by: Vec::new() },
             });
         }
+        queries::unwrap_parentheses(query);
         queries::check_order(query)?;
         queries::check_collated_order(query)?;
-        queries::settle_order(query);
         if let SetExpr::Select(select) = query.body.as_mut() {
             settle_condition(&mut select.selection);
             settle_condition(&mut select.having);
         }
         check_body(&query.body)?;
-        flow(sets::body(&mut query.body))
+        flow(sets::body(&mut query.body))?;
+        let select = if let SetExpr::Select(select) = query.body.as_ref() { Some(select.as_ref()) } else { None };
+        flow(self.windows.enter(select))
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+        self.windows.leave();
+        ControlFlow::Continue(())
     }
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
@@ -138,7 +155,12 @@ impl VisitorMut for Rewrite {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
-        tables::windows(select);
+        flow(row_subqueries::conditions(&mut select.selection))?;
+        flow(self.windows.enter(Some(select)))
+    }
+
+    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<Error> {
+        self.windows.leave();
         ControlFlow::Continue(())
     }
 
@@ -152,6 +174,9 @@ impl VisitorMut for Rewrite {
             return ControlFlow::Break(error);
         }
         lowering::expression(expr)?;
+        if let Expr::Function(function) = expr {
+            flow(self.windows.resolve(&mut function.over))?;
+        }
         match expr {
             Expr::SimilarTo { expr: text, pattern, escape_char, negated } => {
                 let similar = patterns::escape(escape_char.as_ref()).and_then(|escape| {
@@ -199,6 +224,14 @@ impl VisitorMut for Rewrite {
                 let test = rows::is_in(row, list, *negated);
                 replace(expr, test)
             }
+            Expr::InSubquery { .. } => {
+                let test = row_subqueries::value(expr);
+                replace(expr, test)
+            }
+            Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } if holds_subquery(right) => {
+                let test = row_subqueries::value(expr);
+                replace(expr, test)
+            }
             Expr::Between { expr: value, low, high, negated } => {
                 if take_mark(low) {
                     *expr = symmetric(value, low, high, *negated);
@@ -206,14 +239,14 @@ impl VisitorMut for Rewrite {
                 ControlFlow::Continue(())
             }
             Expr::Function(function) if is_row(function) => refuse("a row as a value"),
-            Expr::AnyOp { left, compare_op, right, .. } if !matches!(right.as_ref(), Expr::Subquery(_)) => {
+            Expr::AnyOp { left, compare_op, right, .. } => {
                 match operators::quantified(left, compare_op, right, false) {
                     Ok(replaced) => *expr = replaced,
                     Err(error) => return ControlFlow::Break(error),
                 }
                 ControlFlow::Continue(())
             }
-            Expr::AllOp { left, compare_op, right } if !matches!(right.as_ref(), Expr::Subquery(_)) => {
+            Expr::AllOp { left, compare_op, right } => {
                 match operators::quantified(left, compare_op, right, true) {
                     Ok(replaced) => *expr = replaced,
                     Err(error) => return ControlFlow::Break(error),
@@ -292,6 +325,11 @@ fn settle_condition(condition: &mut Option<Expr>) {
             format: None,
         };
     }
+}
+
+/// Whether ANY or ALL is about a subquery's rows, not about an array's items.
+fn holds_subquery(right: &Expr) -> bool {
+    matches!(right, Expr::Subquery(_))
 }
 
 /// `ROW(1, 2)`

@@ -4,7 +4,7 @@
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{
     CastKind, DataType, DateTimeField, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Interval,
-    TimezoneInfo, Value, WindowFrameBound, WindowType,
+    IntervalFields, TimezoneInfo, Value, WindowFrameBound, WindowType,
 };
 
 use super::names::call;
@@ -17,6 +17,10 @@ const INTERVAL_PARTS: [&str; 7] = ["years", "months", "weeks", "days", "hours", 
 /// # Errors
 /// 0A000
 pub(super) fn rewrite(expr: &mut Expr) -> Result<()> {
+    if let Some(string) = counted_cast(expr)? {
+        *expr = interval_of(string);
+        return Ok(());
+    }
     match expr {
         Expr::Extract { field, expr: inner, .. } => {
             let unit = field.to_string().to_lowercase();
@@ -100,21 +104,55 @@ fn constant(interval: &mut Interval) -> Result<Expr> {
                 DateTimeField::Second => "second",
                 _ => return Err(unsupported()),
             };
-            let digits = written.trim().trim_start_matches(['-', '+']);
-            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-                return Err(unsupported());
-            }
-            format!("{} {unit}", written.trim())
+            counted(written, unit)?
         }
         _ => return Err(unsupported()),
     };
-    Ok(Expr::Cast {
+    Ok(interval_of(string))
+}
+
+/// `1 day` of `1`.
+fn counted(written: &str, unit: &str) -> Result<String> {
+    let digits = written.trim().trim_start_matches(['-', '+']);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Error::unsupported("this form of an interval constant is not supported"));
+    }
+    Ok(format!("{} {unit}", written.trim()))
+}
+
+/// `INTERVAL '1' DAY` as PostgreSQL's own parser writes it: `'1'::interval day`.
+fn counted_cast(expr: &Expr) -> Result<Option<String>> {
+    if let Expr::Cast { expr, data_type: DataType::Interval { fields: Some(field), precision: None }, .. } = expr
+        && let Expr::Value(value) = expr.as_ref()
+        && let Value::SingleQuotedString(written) = &value.value
+        && let Some(unit) = unit_of(field)
+    {
+        return counted(written, unit).map(Some);
+    }
+    Ok(None)
+}
+
+/// The unit of a type that has one field.
+fn unit_of(field: &IntervalFields) -> Option<&'static str> {
+    match field {
+        IntervalFields::Year => Some("year"),
+        IntervalFields::Month => Some("month"),
+        IntervalFields::Day => Some("day"),
+        IntervalFields::Hour => Some("hour"),
+        IntervalFields::Minute => Some("minute"),
+        IntervalFields::Second => Some("second"),
+        _ => None,
+    }
+}
+
+fn interval_of(string: String) -> Expr {
+    Expr::Cast {
         kind: CastKind::Cast,
         expr: Box::new(text(string)),
         data_type: DataType::Interval { fields: None, precision: None },
         array: false,
         format: None,
-    })
+    }
 }
 
 /// Digits and fields that a type would be cut to are not cut to.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{ColumnDefault, Error, Result, Value};
+use ashlar_base::{ColumnDefault, Error, Result, SqlType, Value};
 use ashlar_functions::quoting::quote_ident;
 use ashlar_shard::rules::{Generator, Placement, Shard};
 
@@ -80,11 +80,28 @@ impl CopyInto {
 
     /// What a shard is told: that rows come in the plain form, or as the client sends them.
     pub fn text(&self, shard: &Shard) -> String {
-        let ordinals = self.targets.iter().copied().chain(self.made.map(|(ordinal, _)| ordinal));
-        let names: Vec<String> =
-            ordinals.map(|ordinal| quote_ident(&self.table.schema.columns[ordinal].name)).collect();
         let (schema, table) = (quote_ident(&shard.schema), quote_ident(&shard.table));
-        format!("COPY {schema}.{table} ({}) FROM STDIN{}", names.join(", "), self.form())
+        format!("COPY {schema}.{table} ({}) FROM STDIN{}", self.names(), self.form())
+    }
+
+    /// A query whose columns are those that a shard is sent values for.
+    pub fn look(&self, shard: &Shard) -> String {
+        format!("SELECT {} FROM {}.{}", self.names(), quote_ident(&shard.schema), quote_ident(&shard.table))
+    }
+
+    /// The types of these.
+    pub fn types(&self) -> Vec<SqlType> {
+        self.ordinals().map(|ordinal| self.table.schema.columns[ordinal].sql_type).collect()
+    }
+
+    /// The columns that a shard is sent values for.
+    fn ordinals(&self) -> impl Iterator<Item = usize> {
+        self.targets.iter().copied().chain(self.made.map(|(ordinal, _)| ordinal))
+    }
+
+    fn names(&self) -> String {
+        let names = self.ordinals().map(|ordinal| quote_ident(&self.table.schema.columns[ordinal].name));
+        names.collect::<Vec<String>>().join(", ")
     }
 
     fn form(&self) -> String {

@@ -20,7 +20,7 @@ use arrow::datatypes::SchemaRef;
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, Result, SqlType};
 use ashlar_functions::error::from_datafusion;
-use ashlar_shard::backend::check_columns;
+use ashlar_shard::backend::{ReadType, check_columns};
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::TaskContext;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -47,7 +47,7 @@ pub struct OwnRead {
     pub text: String,
     /// Takes what it answers, as it comes; closed where nobody wants any more of it.
     pub pieces: mpsc::Sender<Piece>,
-    types: Vec<u32>,
+    types: Vec<ReadType>,
     orders_text: bool,
 }
 
@@ -236,7 +236,7 @@ async fn read_one(
         server: Arc::clone(server),
         text: wanted.part.text.clone(),
         pieces: sender,
-        types: wanted.types.iter().map(|sql_type| sql_type.oid()).collect(),
+        types: wanted.types.iter().map(|sql_type| (*sql_type).into()).collect(),
         orders_text: wanted.orders_text,
     };
     session.send(asked).await.map_err(|_| gone())?;

@@ -1,6 +1,7 @@
 //! Statements about sharded tables: what is known of them before the values of their parameters are.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ashlar_base::{Error, ErrorCode, Result, ScalarType, SqlType};
@@ -25,13 +26,15 @@ type Shape = (Vec<u32>, Option<Arc<[Column]>>);
 pub struct ShardedPlan {
     /// Which shards, by which values.
     pub route: Route,
-    /// What one of its shards says that it looks like; asked for once.
-    described: OnceLock<Shape>,
+    /// What one of its shards says that it looks like, as clients are told it and as it came; asked for once.
+    described: OnceLock<(Shape, Arc<Described>)>,
+    /// Set when a shard has turned out to see it otherwise than it is described: who plans it next asks again.
+    is_outdated: AtomicBool,
     /// The same statement as the engine runs it, where more than one shard has to be asked: made when that is so, for parameters of
     /// these types.
     by_engine: OnceLock<(Box<[u32]>, Arc<Statement>)>,
-    /// Types of the columns that a shard answers with where rows are put together: with those that the client does not see.
-    gathered: OnceLock<Vec<u32>>,
+    /// What a shard answers with where rows are put together: with the columns that the client does not see.
+    gathered: OnceLock<Arc<Described>>,
     /// By kind of route: what it has cost.
     counters: [OnceLock<Arc<Counters>>; RouteKind::ALL.len()],
     /// What other texts of its shape have in common with it, where they are not parsed.
@@ -79,8 +82,8 @@ impl ShardedPlan {
         }
         let (described, by_engine, gathered) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let counters = [const { OnceLock::new() }; RouteKind::ALL.len()];
-        let (shared, parsed) = (None, parsed.clone());
-        Ok(Some(Self { route, described, by_engine, gathered, counters, shared, parsed }))
+        let (is_outdated, shared, parsed) = (AtomicBool::new(false), None, parsed.clone());
+        Ok(Some(Self { route, described, is_outdated, by_engine, gathered, counters, shared, parsed }))
     }
 
     /// Lets other texts of its shape be sent to their shards without being parsed; `None`: they have to be.
@@ -123,15 +126,14 @@ impl ShardedPlan {
         &self.parsed.text
     }
 
-    /// Types of the columns that shards answer with where their rows are put together, once one has said them.
-    pub fn gathered(&self) -> Option<&[u32]> {
-        self.gathered.get().map(Vec::as_slice)
+    /// What shards answer with where their rows are put together, once one has said it.
+    pub fn gathered(&self) -> Option<&Arc<Described>> {
+        self.gathered.get()
     }
 
     /// Keeps what a shard has said of its answer to what is put together.
-    pub fn describe_gathered(&self, described: &Described) {
-        let columns = described.columns.iter().flatten();
-        let _ = self.gathered.set(columns.map(|column| column.oid).collect());
+    pub fn describe_gathered(&self, described: &Arc<Described>) {
+        let _ = self.gathered.set(Arc::clone(described));
     }
 
     /// The same statement as the engine runs it, with parameters of these types.
@@ -156,23 +158,39 @@ impl ShardedPlan {
 
     /// Types of its parameters, and its columns, once a shard has said them.
     pub fn described(&self) -> Option<&Shape> {
-        self.described.get()
+        self.described.get().map(|(shape, _)| shape)
+    }
+
+    /// The same as every shard has to see it.
+    pub fn expected(&self) -> Option<&Arc<Described>> {
+        self.described.get().map(|(_, described)| described)
     }
 
     /// Keeps what a shard has said.
     pub fn describe(&self, described: Described) {
-        let column = |column: DescribedColumn| Column {
+        let column = |column: &DescribedColumn| Column {
             // Where it has none of ours nothing but its bytes is passed on.
             sql_type: SqlType::from_oid(column.oid).unwrap_or(SqlType::Scalar(ScalarType::Text)),
-            name: column.name,
+            name: column.name.clone(),
             oid: column.oid,
             typlen: column.typlen,
             typmod: column.typmod,
             table_oid: 0,
             column_number: 0,
         };
-        let columns = described.columns.map(|columns| columns.into_iter().map(column).collect());
-        let _ = self.described.set((described.parameters, columns));
+        let columns = described.columns.as_ref().map(|columns| columns.iter().map(column).collect());
+        let shape: Shape = (described.parameters.clone(), columns);
+        let _ = self.described.set((shape, Arc::new(described)));
+    }
+
+    /// A shard sees it otherwise than it is described.
+    pub fn outdate(&self) {
+        self.is_outdated.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one does, as far as is known: it is of no use for who has not been told what it looks like.
+    pub fn is_outdated(&self) -> bool {
+        self.is_outdated.load(Ordering::Relaxed)
     }
 
     /// Bytes that it holds, as estimated.

@@ -14,7 +14,7 @@ use arrow::datatypes::SchemaRef;
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, SqlType};
 use ashlar_functions::error::external;
-use ashlar_shard::backend::Settings;
+use ashlar_shard::backend::{ReadType, Settings};
 use ashlar_shard::pool::Lease;
 use ashlar_shard::rules::ShardId;
 use ashlar_shard::snapshot::Moment;
@@ -270,7 +270,7 @@ impl ExecutionPlan for ShardScanExec {
             told: self.told.clone(),
             keys_sent: is_told.then(|| MetricBuilder::new(&self.metrics).counter("keys_sent", stream_partition)),
             asking,
-            oids: self.scanned.types.iter().map(|sql_type| sql_type.oid()).collect(),
+            oids: self.scanned.types.iter().map(|sql_type| (*sql_type).into()).collect(),
             scanned: Arc::clone(&self.scanned),
             batch_rows: context.session_config().batch_size(),
             memory: MemoryConsumer::new("ShardScan").register(context.memory_pool()),
@@ -289,7 +289,8 @@ struct ShardReader {
     told: Vec<Arc<dyn PhysicalExpr>>,
     keys_sent: Option<Count>,
     asking: Arc<Asking>,
-    oids: Vec<u32>,
+    /// Types of the columns, as the shard has to say them.
+    oids: Vec<ReadType>,
     batch_rows: usize,
     memory: MemoryReservation,
     metrics: BaselineMetrics,

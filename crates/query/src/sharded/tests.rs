@@ -273,7 +273,7 @@ fn texts_share_what_does_not_depend_on_their_constants() {
         (
             "INSERT INTO h VALUES (4, 1, 'a')",
             "INSERT INTO h VALUES (5, 22, 'now')",
-            "INSERT INTO \"h_1\" AS \"h\" VALUES (5, 22, 'now')",
+            "INSERT INTO \"h_1\" AS \"h\" (\"k\", \"x\", \"t\") VALUES (5, 22, 'now')",
         ),
         (
             "DELETE FROM l WHERE t = 'de' AND x > 5",

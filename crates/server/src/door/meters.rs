@@ -14,6 +14,7 @@ const CONNECTIONS: &str = "ashlar_server_connections_total";
 const REFUSED: &str = "ashlar_server_connections_refused_total";
 const RECEIVED: &str = "ashlar_server_received_bytes_total";
 const SENT: &str = "ashlar_server_sent_bytes_total";
+const WRITES: &str = "ashlar_server_writes_total";
 const STATEMENTS: &str = "ashlar_server_statements_total";
 const ROWS: &str = "ashlar_server_rows_total";
 const ERRORS: &str = "ashlar_server_errors_total";
@@ -36,6 +37,8 @@ pub(crate) struct Meters {
     pub(crate) received: Counter,
     /// Bytes to clients.
     pub(crate) sent: Counter,
+    /// Writes of those: what arrives together is answered by one.
+    pub(crate) writes: Counter,
     /// Statements of the PostgreSQL door, commands of the RESP door.
     pub(crate) statements: Counter,
     /// Rows to PostgreSQL clients.
@@ -52,6 +55,7 @@ impl Meters {
             refused: counter!(REFUSED, "door" => door),
             received: counter!(RECEIVED, "door" => door),
             sent: counter!(SENT, "door" => door),
+            writes: counter!(WRITES, "door" => door),
             statements: counter!(STATEMENTS, "door" => door),
             // Redis clients get values, not rows: one counter, without a door.
             rows: counter!(ROWS),
@@ -71,6 +75,7 @@ fn describe() {
     describe_counter!(REFUSED, "connections closed because the door was full");
     describe_counter!(RECEIVED, "bytes read from clients");
     describe_counter!(SENT, "bytes written to clients");
+    describe_counter!(WRITES, "writes to sockets of clients: statements that arrive together are answered by one");
     describe_counter!(STATEMENTS, "statements (door pg) and commands (door resp) executed");
     describe_counter!(ROWS, "rows sent to PostgreSQL clients");
     describe_counter!(ERRORS, "errors reported to clients, by SQLSTATE");

@@ -17,6 +17,9 @@ const READ_BYTES: usize = 8 * 1024;
 /// A buffer that grew beyond this is given back once it is empty.
 const KEEP_BYTES: usize = 64 * 1024;
 
+/// Likewise while messages follow each other without a pause: that of messages of 64 KiB, as COPY often has them, is below it.
+const KEEP_IN_STREAM_BYTES: usize = 256 * 1024;
+
 static READ: Name = Name::new("socket read");
 static WRITE: Name = Name::new("socket write");
 
@@ -26,6 +29,8 @@ pub(crate) struct Inbox {
     bytes: Vec<u8>,
     /// Everything before it has been consumed.
     start: usize,
+    /// Whether messages follow each other without a pause.
+    is_stream: bool,
     /// Bytes read since the last [`Inbox::take_read`].
     read: u64,
     /// Pays for a buffer that is larger than an idle connection's.
@@ -51,7 +56,8 @@ impl Inbox {
         assert!(self.start <= self.bytes.len(), "a decoder consumed bytes that never came");
         if self.start == self.bytes.len() {
             self.start = 0;
-            if self.bytes.capacity() > KEEP_BYTES {
+            let kept = if self.is_stream { KEEP_IN_STREAM_BYTES } else { KEEP_BYTES };
+            if self.bytes.capacity() > kept {
                 self.bytes = Vec::new();
                 self.charged = 0;
                 if let Some(held) = &mut self.held {
@@ -61,6 +67,14 @@ impl Inbox {
                 self.bytes.clear();
             }
         }
+    }
+
+    /// Says that messages follow each other without a pause from now on, or that they do not any more: meanwhile the buffer of
+    /// one of them is kept for the next.
+    pub(crate) fn set_stream(&mut self, is_stream: bool) {
+        self.is_stream = is_stream;
+        // What is too large by now goes at once, if it is empty.
+        self.consume(0);
     }
 
     /// Room for a read, paid for before it is taken.
@@ -114,6 +128,8 @@ pub(crate) struct Outbox {
     sealed: usize,
     /// Bytes written since the last [`Outbox::take_written`].
     written: u64,
+    /// Calls of the kernel since the last [`Outbox::take_writes`] in which it took some.
+    writes: u64,
 }
 
 impl Outbox {
@@ -145,6 +161,7 @@ impl Outbox {
                 Ok(count) => {
                     self.sent += count;
                     self.written += count as u64;
+                    self.writes += 1;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // Keep the part that is sent from growing the buffer while the client is slow.
@@ -184,6 +201,11 @@ impl Outbox {
     /// Bytes written since the last call, for the counters.
     pub(crate) fn take_written(&mut self) -> u64 {
         std::mem::take(&mut self.written)
+    }
+
+    /// Writes since the last call, for the counters.
+    pub(crate) fn take_writes(&mut self) -> u64 {
+        std::mem::take(&mut self.writes)
     }
 }
 

@@ -10,28 +10,30 @@ use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_protocol::pg::client::{self, HEADER_BYTES};
 use ashlar_protocol::pg::{Target, ValueFormat};
 
-use super::Backend;
+use super::described::other_types;
+use super::{Backend, ReadType};
 
 /// Whether a RowDescription, whole, is of columns of these types.
 ///
 /// # Errors
 /// 42804 where it is of others; 08P01 where it is none.
-pub fn check_columns(server: &str, description: &[u8], types: &[u32]) -> Result<()> {
+pub fn check_columns<T: Copy + Into<ReadType>>(server: &str, description: &[u8], types: &[T]) -> Result<()> {
     let columns = description.get(HEADER_BYTES..).and_then(|body| client::row_description(body).ok());
-    let Some(columns) = columns else {
-        let message = format!("shard \"{server}\" sent what is no message of the PostgreSQL protocol");
-        return Err(Error::new(ErrorCode::ProtocolViolation, message));
-    };
-    match columns.iter().map(|column| column.type_oid).eq(types.iter().copied()) {
-        true => Ok(()),
-        false => Err(other_columns(server)),
-    }
+    let Some(columns) = columns else { return Err(no_message(server)) };
+    other_types(types, &columns).map_or(Ok(()), |told| Err(other_columns(server, told)))
+}
+
+/// 08P01
+pub(super) fn no_message(server: &str) -> Error {
+    let message = format!("shard \"{server}\" sent what is no message of the PostgreSQL protocol");
+    Error::new(ErrorCode::ProtocolViolation, message)
 }
 
 /// 42804
-fn other_columns(server: &str) -> Error {
+fn other_columns(server: &str, difference: String) -> Error {
     let message = format!("a table of shard \"{server}\" does not have the columns that it was made with");
-    Error::new(ErrorCode::DatatypeMismatch, message).with_context(format!("shard {server}"))
+    let error = Error::new(ErrorCode::DatatypeMismatch, message).with_detail(difference);
+    error.with_context(format!("shard {server}"))
 }
 
 impl Backend {
@@ -67,7 +69,11 @@ impl Backend {
     ///
     /// # Errors
     /// What the shard says, once everything is answered; 42804 where it has other columns; 08006 where it is gone.
-    pub async fn next_row(&mut self, types: &[u32], failure: &mut Option<Error>) -> Result<Option<Range<usize>>> {
+    pub async fn next_row<T: Copy + Into<ReadType>>(
+        &mut self,
+        types: &[T],
+        failure: &mut Option<Error>,
+    ) -> Result<Option<Range<usize>>> {
         loop {
             match self.peek()? {
                 Some((b'D', length)) if failure.is_none() => {
@@ -83,11 +89,9 @@ impl Backend {
                             failure.get_or_insert(error);
                         }
                         b'T' => {
-                            let columns = client::row_description(body);
-                            let columns = columns.map(|columns| columns.iter().map(|column| column.type_oid).collect());
-                            let found: Vec<u32> = columns.map_err(|_| self.garbled())?;
-                            if found != types {
-                                failure.get_or_insert_with(|| other_columns(&self.server.name));
+                            let difference = client::row_description(body).map(|found| other_types(types, &found));
+                            if let Some(told) = difference.map_err(|_| self.garbled())? {
+                                failure.get_or_insert_with(|| other_columns(&self.server.name, told));
                             }
                         }
                         // It was parsed without a name.
@@ -141,10 +145,11 @@ mod tests {
         for (found, expected) in others {
             let error = check_columns("s0", &description(found), expected).unwrap_err();
             assert_eq!(error.code(), ErrorCode::DatatypeMismatch);
+            assert!(error.message().contains("s0") && error.fields().detail.is_some());
         }
         let whole = description(&[20]);
-        let error = check_columns("s0", &whole[..whole.len() - 1], &[20]).unwrap_err();
+        let error = check_columns("s0", &whole[..whole.len() - 1], &[20_u32]).unwrap_err();
         assert_eq!(error.code(), ErrorCode::ProtocolViolation);
-        assert_eq!(check_columns("s0", b"T", &[]).unwrap_err().code(), ErrorCode::ProtocolViolation);
+        assert_eq!(check_columns::<u32>("s0", b"T", &[]).unwrap_err().code(), ErrorCode::ProtocolViolation);
     }
 }

@@ -3,11 +3,14 @@
 //! Names are the connection's own, so that sessions that prepared the same text share one, and a session finds its
 //! statement on whichever connection it is lent. A name counts only when the shard has said that it took it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt::{self, Write};
+use std::sync::Arc;
 
 use ashlar_protocol::pg::Target;
 use ashlar_protocol::pg::client::{self, BadMessage};
+
+use super::Described;
 
 /// Bytes of a key that are kept for the next one to be written over.
 const KEY_BYTES_MAX: usize = 16 * 1024;
@@ -21,7 +24,9 @@ pub(super) struct Statements {
     current: Option<u64>,
     /// Whether it is being parsed, or one without a name is.
     is_new: bool,
-    /// Names that are of no use any more, and to be closed with the next write.
+    /// Names of those that are sent one after the other, before any is answered.
+    ahead: VecDeque<u64>,
+    /// Names that are of no use any more, and to be closed when the next statement is queued.
     stale: Vec<u64>,
     /// Counts names and uses.
     count: u64,
@@ -31,6 +36,8 @@ pub(super) struct Statements {
 struct Known {
     name: u64,
     used: u64,
+    /// What it was found to look like, once the shard has been asked.
+    looks: Option<Arc<Described>>,
 }
 
 /// What a statement is called on the connection: `s` and a number, or nothing. It has no memory of its own.
@@ -65,35 +72,127 @@ impl Write for StatementName {
 impl Statements {
     pub(super) fn new(max: usize) -> Self {
         let (known, key, current, is_new, stale, count) = (HashMap::new(), String::new(), None, false, Vec::new(), 0);
-        Self { known, key, current, is_new, stale, count, max: max.max(1) }
+        Self { known, key, current, is_new, ahead: VecDeque::new(), stale, count, max: max.max(1) }
     }
 
     /// The name of a text; Parse is queued where the connection does not know it. `zone`: the time zone of the connection
     /// now, in which a server reads the times of a text once, when it parses it.
     pub(super) fn queue(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32], zone: &str) -> StatementName {
+        self.ask_for(text, types, zone);
+        self.close_stale(out);
+        match self.use_known() {
+            Some(name) => name,
+            None => self.parse(out, text, types),
+        }
+    }
+
+    /// The same, and whether the text is known to look as expected. One that is known to look otherwise is of another time, and is parsed
+    /// anew.
+    pub(super) fn queue_expecting(
+        &mut self,
+        out: &mut Vec<u8>,
+        text: &str,
+        types: &[u32],
+        zone: &str,
+        expected: &Arc<Described>,
+    ) -> (StatementName, bool) {
+        self.close_stale(out);
+        if let Some(name) = self.find(text, types, zone, expected) {
+            return (name, true);
+        }
+        if self.known.get(self.key.as_str()).is_some_and(|known| known.looks.is_some())
+            && let Some(gone) = self.known.remove(self.key.as_str())
+        {
+            client::close(out, Target::Statement, StatementName::new(gone.name).as_str());
+        }
+        let name = match self.use_known() {
+            Some(name) => name,
+            None => self.parse(out, text, types),
+        };
+        (name, false)
+    }
+
+    /// The name of a text that the connection knows, and knows to look as expected.
+    pub(super) fn find(
+        &mut self,
+        text: &str,
+        types: &[u32],
+        zone: &str,
+        expected: &Arc<Described>,
+    ) -> Option<StatementName> {
+        self.ask_for(text, types, zone);
+        if !expected.is_silent() {
+            let looks = self.known.get_mut(self.key.as_str())?.looks.as_mut()?;
+            if !Arc::ptr_eq(looks, expected) {
+                if **looks != **expected {
+                    return None;
+                }
+                // Seen at a glance the next time.
+                *looks = Arc::clone(expected);
+            }
+        }
+        self.use_known()
+    }
+
+    /// Makes the key of a text.
+    fn ask_for(&mut self, text: &str, types: &[u32], zone: &str) {
         self.key.clear();
         self.key.shrink_to(KEY_BYTES_MAX);
         write_key(&mut self.key, text, types, zone);
-        self.count += 1;
+    }
+
+    fn close_stale(&mut self, out: &mut Vec<u8>) {
         for gone in self.stale.drain(..) {
             client::close(out, Target::Statement, StatementName::new(gone).as_str());
         }
-        if let Some(known) = self.known.get_mut(self.key.as_str()) {
-            known.used = self.count;
-            (self.current, self.is_new) = (Some(known.name), false);
-            return StatementName::new(known.name);
-        }
+    }
+
+    /// The name of what is asked for, where the connection knows it.
+    fn use_known(&mut self) -> Option<StatementName> {
+        let known = self.known.get_mut(self.key.as_str())?;
+        self.count += 1;
+        known.used = self.count;
+        (self.current, self.is_new) = (Some(known.name), false);
+        Some(StatementName::new(known.name))
+    }
+
+    /// Queues Parse of what is asked for, which the connection does not know.
+    fn parse(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32]) -> StatementName {
         if self.known.len() >= self.max
             && let Some(oldest) = self.known.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| key.clone())
             && let Some(gone) = self.known.remove(&oldest)
         {
             client::close(out, Target::Statement, StatementName::new(gone.name).as_str());
         }
+        self.count += 1;
         let (number, name) = (self.count, StatementName::new(self.count));
         client::parse(out, name.as_str(), text, types);
-        self.known.insert(self.key.as_str().into(), Known { name: number, used: self.count });
+        self.known.insert(self.key.as_str().into(), Known { name: number, used: number, looks: None });
         (self.current, self.is_new) = (Some(number), true);
         name
+    }
+
+    /// The same as [`Self::find`] of one that is used before what was sent before it is answered.
+    pub(super) fn queue_ahead(
+        &mut self,
+        text: &str,
+        types: &[u32],
+        zone: &str,
+        expected: &Arc<Described>,
+    ) -> Option<StatementName> {
+        let name = self.find(text, types, zone, expected)?;
+        self.ahead.extend(self.current);
+        Some(name)
+    }
+
+    /// How many are used before those before them are answered.
+    pub(super) fn ahead(&self) -> usize {
+        self.ahead.len()
+    }
+
+    /// A statement has come to its end.
+    pub(super) fn completed(&mut self) {
+        self.ahead.pop_front();
     }
 
     /// Parses a text that will not come again: without a name, in the place of the last such one.
@@ -115,11 +214,24 @@ impl Statements {
     /// An error: a statement that was being parsed is not there; one that is stale has to be parsed anew.
     pub(super) fn failed(&mut self, is_stale: bool) {
         let is_new = std::mem::take(&mut self.is_new);
+        // Those behind it are not carried out.
+        if let Some(first) = self.ahead.front() {
+            self.current = Some(*first);
+            self.ahead.clear();
+        }
         let Some(name) = self.current.take_if(|_| is_new || is_stale) else { return };
         let before = self.known.len();
         self.known.retain(|_, known| known.name != name);
         if !is_new && self.known.len() < before {
             self.stale.push(name);
+        }
+    }
+
+    /// The statement that was asked for last has been found to look like this.
+    pub(super) fn looks(&mut self, described: Arc<Described>) {
+        let Some(name) = self.current else { return };
+        if let Some(known) = self.known.values_mut().find(|known| known.name == name) {
+            known.looks = Some(described);
         }
     }
 
@@ -132,6 +244,7 @@ impl Statements {
 
     /// Everything is answered.
     pub(super) fn settled(&mut self) {
+        self.ahead.clear();
         self.current = None;
     }
 }
@@ -149,6 +262,7 @@ fn write_key(key: &mut String, text: &str, types: &[u32], zone: &str) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::DescribedColumn;
     use super::*;
 
     #[test]
@@ -183,6 +297,59 @@ mod tests {
         statements.queue(&mut out, "SELECT $1", &[25], "UTC");
         let tags: Vec<u8> = [0, 9].map(|place| out[place]).to_vec();
         assert_eq!(tags, [b'C', b'P'], "{out:?}");
+    }
+
+    /// A statement with a column of this type.
+    fn described(oid: u32) -> Arc<Described> {
+        let column = DescribedColumn { name: "c".to_owned(), oid, typlen: -1, typmod: -1 };
+        Arc::new(Described { parameters: vec![23], columns: Some(vec![column]) })
+    }
+
+    #[test]
+    fn a_text_is_asked_what_it_looks_like_once_and_again_where_something_else_is_expected() {
+        let mut statements = Statements::new(10);
+        let mut out = Vec::new();
+        let (text, types, zone) = ("SELECT $1", [23], "UTC");
+        let first = described(20);
+        assert_eq!(statements.find(text, &types, zone, &first), None);
+        let (name, is_checked) = statements.queue_expecting(&mut out, text, &types, zone, &first);
+        assert_eq!((out[0], is_checked), (b'P', false));
+        statements.parsed().unwrap();
+        statements.looks(Arc::clone(&first));
+        statements.settled();
+        out.clear();
+        // The same, and one that says the same.
+        for expected in [&first, &described(20)] {
+            assert_eq!(statements.queue_expecting(&mut out, text, &types, zone, expected), (name, true));
+            assert_eq!(statements.find(text, &types, zone, expected), Some(name));
+        }
+        assert!(out.is_empty());
+        // Another plan: what was parsed before is not asked whether it has changed.
+        let second = described(25);
+        assert_eq!(statements.find(text, &types, zone, &second), None);
+        let (other, is_checked) = statements.queue_expecting(&mut out, text, &types, zone, &second);
+        assert!(other != name && !is_checked);
+        let closed = 1 + usize::try_from(u32::from_be_bytes(out[1..5].try_into().unwrap())).unwrap();
+        assert_eq!((out[0], out[closed]), (b'C', b'P'));
+        // It has turned out to look otherwise still: it is parsed anew.
+        statements.parsed().unwrap();
+        statements.failed(true);
+        out.clear();
+        let (third, is_checked) = statements.queue_expecting(&mut out, text, &types, zone, &second);
+        assert!(third != other && !is_checked && out[0] == b'C', "{out:?}");
+        // What is queued behind others is known to look as expected, too.
+        assert_eq!((statements.queue_ahead(text, &types, zone, &second), statements.ahead()), (None, 0));
+        statements.parsed().unwrap();
+        statements.looks(Arc::clone(&second));
+        assert_eq!(statements.queue_ahead(text, &types, zone, &second), Some(third));
+        assert_eq!((statements.queue_ahead(text, &types, zone, &first), statements.ahead()), (None, 1));
+        statements.settled();
+        // Where nothing is expected it only has to be known.
+        let nothing = Arc::new(Described::default());
+        assert_eq!(statements.find("DELETE", &[], zone, &nothing), None);
+        let (name, is_checked) = statements.queue_expecting(&mut out, "DELETE", &[], zone, &nothing);
+        assert!(!is_checked);
+        assert_eq!(statements.find("DELETE", &[], zone, &nothing), Some(name));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::{Backend, Ended, tag_of};
 /// What comes next in an answer. The bytes are there until the connection is asked again.
 #[derive(Debug)]
 pub enum Step {
-    /// RowDescription, whole.
+    /// RowDescription, whole; where something else was expected of the statement, that is the error before this.
     Description(Range<usize>),
     /// The body of a DataRow, which [`Backend::consume_row`] steps over.
     Row(Range<usize>),
@@ -30,7 +30,8 @@ impl Backend {
     /// Waits for the next step of what is queued and flushed. Rows of all but the last queued statement are passed over.
     ///
     /// # Errors
-    /// What the shard says, once everything is answered; 08006 where it is gone.
+    /// What the shard says, once everything is answered; 42804 at once where the statement does not look as expected: the connection is in
+    /// the middle of something then; 08006 where it is gone.
     pub async fn next_step(&mut self, progress: &mut Progress) -> Result<Step> {
         loop {
             let passes_on = self.awaited == 1;
@@ -49,8 +50,17 @@ impl Backend {
                 Some(_) => {}
             }
             let (tag, range) = self.message().await?;
+            let is_described = passes_on && progress.failure.is_none();
             match tag {
-                b'T' if passes_on => return Ok(Step::Description(range.start - HEADER_BYTES..range.end)),
+                b't' | b'T' | b'n' if is_described && self.check.is_some() => {
+                    if let Some(error) = self.compare(tag, range.clone())? {
+                        return Err(error);
+                    }
+                    if tag != b't' {
+                        return Ok(Step::Description(range.start - HEADER_BYTES..range.end));
+                    }
+                }
+                b'T' if is_described => return Ok(Step::Description(range.start - HEADER_BYTES..range.end)),
                 b'C' => {
                     let tag = tag_of(&self.inbox[range]);
                     progress.ended = Some(Ended::Complete(tag.ok_or_else(|| self.garbled())?));

@@ -96,6 +96,10 @@ pub(super) struct Analysis<'a> {
     /// How often each table name without a schema stands in the statement.
     pub(super) references: HashMap<String, usize>,
     pub(super) lists: Vec<List>,
+    /// Where columns are counted and not named, and their names: a shard's table may have them in another order.
+    pub(super) named: Vec<(Range<usize>, String)>,
+    /// Whether the columns of a star are counted.
+    pub(super) names_stars: bool,
     /// Why no shard can be given the statement's text.
     pub(super) objection: Option<String>,
     /// Whether a table of another home is named.
@@ -134,6 +138,8 @@ impl<'a> Analysis<'a> {
             ctes: Vec::new(),
             references: HashMap::new(),
             lists: Vec::new(),
+            named: Vec::new(),
+            names_stars: false,
             objection: None,
             is_elsewhere: false,
             has_limits: false,

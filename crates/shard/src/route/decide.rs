@@ -271,6 +271,7 @@ impl Route {
             shard: spot.shards.first().copied().unwrap_or(ShardId(0)),
             text: self.part(0..self.text.len(), spot),
             parameters: None,
+            is_made: false,
         }
     }
 
@@ -286,10 +287,11 @@ impl Route {
 
     /// What goes into a hole of the template; `None` where the text stays.
     pub(super) fn value(&self, value: usize, spot: &Spot<'_>) -> Option<String> {
-        match value.checked_sub(self.occurrences.len()) {
-            None => self.physical(value, spot),
-            Some(list) if spot.is_one_of_several => self.own_items(&self.lists[list], spot),
+        let Some(further) = value.checked_sub(self.occurrences.len()) else { return self.physical(value, spot) };
+        match self.lists.get(further) {
+            Some(list) if spot.is_one_of_several => self.own_items(list, spot),
             Some(_) => None,
+            None => self.columns.get(further - self.lists.len()).cloned(),
         }
     }
 
@@ -384,6 +386,7 @@ impl Route {
             shard: spot.shards.first().copied().unwrap_or(ShardId(0)),
             text: Cow::Owned(text),
             parameters,
+            is_made: true,
         }
     }
 

@@ -7,13 +7,13 @@ use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, SqlType, Value};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{InsertStmt, Node, OnConflictAction, SelectStmt};
 
-use super::analysis::{Analysis, Conjunct, Written};
+use super::analysis::{Analysis, Conjunct, Occurrence, Written};
 use super::nodes;
 use super::operand::{Known, Operand};
 use super::query::Query;
-use super::scope::{From, Occurrences, Scope};
+use super::scope::{From, Named, Occurrences, Scope};
 use super::{Request, ShardedTable};
-use crate::rewrite::scan;
+use crate::rewrite::{quoted, scan};
 use crate::rules::{Generator, Key, KeyClass, Placement, ShardId};
 
 /// Rows that one INSERT may have: each is looked at by itself.
@@ -84,6 +84,13 @@ impl Rows {
             }
         }
         Ok(placed)
+    }
+
+    /// Values of each row, with the one that is made behind them.
+    fn width(&self, select: &SelectStmt) -> usize {
+        let written = select.values_lists.first().map_or(0, |row| cells(row).len());
+        let made = self.generated.as_ref().and_then(|generated| generated.values.first()?.as_ref());
+        written + usize::from(made.is_some_and(Range::is_empty))
     }
 
     /// The shard of the only row, where its key is there as it is and can be read.
@@ -157,6 +164,7 @@ impl Analysis<'_> {
         };
         let named = self.occurrence(relation, std::sync::Arc::clone(&table))?;
         let target = From::of(named, Occurrences::between(0, 1), vec![0]);
+        self.names_stars = true;
         if let Some(with) = &insert.with_clause {
             self.with(with, None)?;
         }
@@ -172,14 +180,18 @@ impl Analysis<'_> {
                 for row in &select.values_lists {
                     self.walk(row, &Scope { from: &From::default(), outer: None })?;
                 }
-                Inserted::Rows(self.rows(insert, select, &columns, &table)?)
+                let rows = self.rows(insert, select, &columns, &table)?;
+                self.name_columns(insert, &table, rows.width(select))?;
+                Inserted::Rows(rows)
             }
             Some(select) => {
                 let query = self.query(select, None)?;
                 self.feed(select, &query, &columns, &table)?;
+                self.name_columns(insert, &table, query.outputs.len())?;
                 Inserted::Query(query)
             }
         };
+        self.names_stars = false;
         self.behind(insert, &table, &target)?;
         Ok(inserted)
     }
@@ -234,7 +246,7 @@ impl Analysis<'_> {
         let is_listed = wanted.is_some_and(|(column, _)| columns.contains(&column));
         let mut generated = None;
         if let Some((column, generator)) = wanted {
-            let name = crate::rewrite::quoted(&table.columns[column].name);
+            let name = quoted(&table.columns[column].name);
             let before = match insert.cols.is_empty() {
                 true => None,
                 false => {
@@ -289,6 +301,37 @@ impl Analysis<'_> {
             keys.push(sources.collect::<Result<Vec<_>>>()?);
         }
         Ok(Rows { places, keys, generated })
+    }
+
+    /// Names the columns that an INSERT counts: so many of the target's first.
+    fn name_columns(&mut self, insert: &InsertStmt, table: &ShardedTable, count: usize) -> Result<()> {
+        if !insert.cols.is_empty() || count == 0 {
+            return Ok(());
+        }
+        let Some(end) = end_of_target(self.text, &self.occurrences[0]) else {
+            return Err(Error::unsupported("the columns of this INSERT cannot be named in its text"));
+        };
+        let names: Vec<String> = table.columns.iter().take(count).map(|column| quoted(&column.name)).collect();
+        self.named.push((end..end, format!(" ({})", names.join(", "))));
+        Ok(())
+    }
+
+    /// Names the columns of a star of rows that are inserted. `of`: what is written before it.
+    pub(super) fn name_star(&mut self, target: &Node, of: &[&str], from: &From) -> Result<()> {
+        let Some((place, names)) = self.place_of_star(target, of).zip(columns_of_star(of, from)) else {
+            return Err(Error::unsupported("the columns of a star in this INSERT cannot be named in its text"));
+        };
+        self.named.push((place, names));
+        Ok(())
+    }
+
+    fn place_of_star(&self, target: &Node, of: &[&str]) -> Option<Range<usize>> {
+        let Some(NodeEnum::ResTarget(target)) = &target.node else { return None };
+        let Some(NodeEnum::ColumnRef(column)) = nodes::inner(&target.val) else { return None };
+        let start = nodes::offset(column.location)?.checked_sub(self.offset)?;
+        // Each name before it with its dot.
+        let (token, place) = scan::Tokens::new(self.text, start).nth(2 * of.len())?;
+        (token == scan::Token::Sign(b'*')).then_some(start..place.end)
     }
 
     /// The byte behind the target's name and alias, where its column list begins.
@@ -366,6 +409,41 @@ fn columns(insert: &InsertStmt, table: &ShardedTable) -> Result<Vec<usize>> {
         columns.push(at);
     }
     Ok(columns)
+}
+
+/// The byte behind the name of an INSERT's target, and its alias.
+fn end_of_target(text: &str, target: &Occurrence) -> Option<usize> {
+    let name = scan::name(text, target.at)?;
+    if !target.has_alias {
+        return Some(name.end);
+    }
+    let mut tokens = scan::Tokens::new(text, name.end);
+    let (word, place) = tokens.next()?;
+    let is_as = word == scan::Token::Word && text[place].eq_ignore_ascii_case("as");
+    let (alias, place) = tokens.next()?;
+    (is_as && matches!(alias, scan::Token::Word | scan::Token::Quoted)).then_some(place.end)
+}
+
+/// The columns of a star by their names; `None` where these are not certain.
+fn columns_of_star(of: &[&str], from: &From) -> Option<String> {
+    let tables: Vec<&Named> = match of {
+        [] if !from.is_incomplete => from.named.iter().collect(),
+        [alias] => from.named.iter().filter(|named| named.alias == *alias).collect(),
+        _ => return None,
+    };
+    let is_alone = |table: &&Named| tables.iter().filter(|other| other.alias == table.alias).count() == 1;
+    if !tables.iter().all(|table| table.is_complete && !table.alias.is_empty() && is_alone(table)) {
+        return None;
+    }
+    let mut written: Vec<String> = Vec::new();
+    for table in &tables {
+        for column in &table.columns {
+            written.push(format!("{}.{}", quoted(&table.alias), quoted(column.name.as_ref()?)));
+        }
+    }
+    // Columns that a join has merged are there once.
+    let is_whole = !of.is_empty() || written.len() == from.visible.len();
+    (is_whole && !written.is_empty()).then(|| written.join(", "))
 }
 
 /// Whether it is VALUES and nothing else.

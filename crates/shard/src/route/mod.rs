@@ -172,6 +172,8 @@ pub struct ShardStatement<'r> {
     pub text: Cow<'r, str>,
     /// Which of the client's parameters it takes, from 0, in order; `None`: all as they are.
     pub parameters: Option<Vec<u16>>,
+    /// Whether the text is of this execution only: of rows that are the shard's, or with keys that were made for them.
+    pub is_made: bool,
 }
 
 /// How the answers of several shards become one.
@@ -224,11 +226,14 @@ pub struct Route {
     locks: bool,
     /// The tables, as often as they are named.
     occurrences: Vec<Arc<ShardedTable>>,
-    /// What is spliced in the text: a hole's value is an occurrence whose name stands there, or from their number on a list.
+    /// What is spliced in the text: a hole's value is an occurrence whose name stands there, from their number on a list, and behind
+    /// those names of columns.
     template: Template,
     /// Lists of constants of which each shard needs its own.
     lists: Vec<List>,
-    /// By shard: the text of a statement that one of them carries out, once it has been. None where names are the same there.
+    /// Names of columns that the statement counts: spliced for every shard.
+    columns: Vec<String>,
+    /// By shard: the text of a statement that one of them carries out, once it has been. None where it is the statement's own there.
     texts: Vec<OnceLock<Box<str>>>,
     /// By occurrence: what a name in the text becomes besides the physical one.
     names: Vec<NameStyle>,
@@ -427,7 +432,7 @@ impl Route {
         let names = analysis.occurrences.iter().map(NameStyle::of).collect();
         let template = template(&analysis, kind, &mut objection)?;
         let texts = match &groups[..] {
-            [rule] if template.has_below(analysis.occurrences.len()) => {
+            [rule] if template.has_below(analysis.occurrences.len()) || !analysis.named.is_empty() => {
                 rule.shards().iter().map(|_| OnceLock::new()).collect()
             }
             _ => Vec::new(),
@@ -450,6 +455,7 @@ impl Route {
             occurrences: analysis.occurrences.iter().map(|occurrence| Arc::clone(&occurrence.table)).collect(),
             template,
             lists,
+            columns: analysis.named.iter().map(|(_, names)| names.clone()).collect(),
             texts,
             names,
             targets,
@@ -509,6 +515,11 @@ impl Route {
         self.kind != Kind::Select && self.rows.is_none()
     }
 
+    /// Whether a hole of the template takes a list of constants.
+    fn is_list(&self, value: usize) -> bool {
+        value.checked_sub(self.occurrences.len()).is_some_and(|list| list < self.lists.len())
+    }
+
     /// Whether it answers with rows.
     pub fn has_rows(&self) -> bool {
         self.has_rows
@@ -528,6 +539,7 @@ impl Route {
             + self.targets.iter().map(|target| target.condition.bytes() + size_of::<Target>()).sum::<usize>()
             + self.rows.as_ref().map_or(0, Rows::bytes)
             + self.lists.iter().map(|list| list.items.len() * 32).sum::<usize>()
+            + self.columns.iter().map(|names| names.len() + size_of::<String>()).sum::<usize>()
     }
 }
 
@@ -537,7 +549,7 @@ impl NameStyle {
     }
 }
 
-/// Where names of tables stand that have other names on the shards.
+/// Where names of tables stand that have other names on the shards, and what else is spliced.
 fn template(analysis: &Analysis<'_>, kind: Kind, objection: &mut Option<String>) -> Result<Template> {
     let mut holes = Vec::new();
     let mut refuse = |reason: &str| -> Result<()> {
@@ -560,8 +572,9 @@ fn template(analysis: &Analysis<'_>, kind: Kind, objection: &mut Option<String>)
             None => refuse("a table's name cannot be found in the text")?,
         }
     }
-    for (list, value) in analysis.lists.iter().zip(analysis.occurrences.len()..) {
-        holes.push(Hole { place: list.place.clone(), value });
+    let further = analysis.lists.iter().map(|list| &list.place).chain(analysis.named.iter().map(|(place, _)| place));
+    for (place, value) in further.zip(analysis.occurrences.len()..) {
+        holes.push(Hole { place: place.clone(), value });
     }
     Ok(Template::new(holes))
 }

@@ -123,7 +123,12 @@ impl Analysis<'_> {
             // A star is no expression.
             match star_of(target) {
                 None => self.walk(target, &scope)?,
-                Some(of) => self.has_schema_columns |= of.len() > 1,
+                Some(of) => {
+                    self.has_schema_columns |= of.len() > 1;
+                    if self.names_stars {
+                        self.name_star(target, &of, &from)?;
+                    }
+                }
             }
         }
         let clauses = select.group_clause.iter().chain(&select.window_clause).chain(&select.sort_clause);

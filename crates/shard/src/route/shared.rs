@@ -66,14 +66,15 @@ pub struct Shared {
     behind: usize,
     /// By constant: how many bytes before it its minus stands; 0 where it has none.
     signs: Vec<usize>,
-    /// Names that are others on some shard, in ascending order.
+    /// Names that are others on some shard, and those that are not in the texts, in ascending order.
     names: Vec<Name>,
 }
 
-/// A table's name in the texts of a shape.
+/// A table's name in the texts of a shape, or a place for names of columns.
 #[derive(Debug)]
 struct Name {
-    occurrence: usize,
+    /// Of the hole of the route's template.
+    value: usize,
     /// How many constants stand before it, and how many bytes behind the last of them, or behind the statement's beginning, it begins.
     constants: usize,
     distance: usize,
@@ -110,7 +111,8 @@ impl Sent {
             None => Cow::Borrowed(self.text.as_str()),
             Some(spliced) => Cow::Owned(spliced.clone()),
         };
-        let statement = ShardStatement { server: &self.server, shard: self.shard, text, parameters: None };
+        let (server, shard) = (&*self.server, self.shard);
+        let statement = ShardStatement { server, shard, text, parameters: None, is_made: false };
         Forward { statements: vec![statement], merge: Merge::Pass, outcome: Outcome::OneShard(self.shard) }
     }
 }
@@ -143,13 +145,13 @@ impl Route {
         let mut names = Vec::new();
         for hole in route.template.holes() {
             // A list of constants has its own hole, and there is none any more.
-            if hole.value >= route.occurrences.len() {
+            if route.is_list(hole.value) {
                 return None;
             }
             let start = hole.place.start + source.offset;
             let constants = places.iter().take_while(|place| place.end <= start).count();
             let last = constants.checked_sub(1).map_or(source.offset, |last| places[last].end);
-            names.push(Name { occurrence: hole.value, constants, distance: start - last, length: hole.place.len() });
+            names.push(Name { value: hole.value, constants, distance: start - last, length: hole.place.len() });
         }
         let behind = sql.len().checked_sub(source.offset + source.text.len())?;
         let shared = Shared { route, before: source.offset, behind, signs, names };
@@ -180,14 +182,14 @@ impl Shared {
             let spot = Spot { server, shards: vec![shard], is_one_of_several: false };
             let (mut filled, mut copied) = (String::with_capacity(text.len() + 64), self.before);
             for name in &self.names {
-                let Some(physical) = self.route.value(name.occurrence, &spot) else { continue };
+                let Some(written) = self.route.value(name.value, &spot) else { continue };
                 let last = match name.constants.checked_sub(1) {
                     Some(last) => place(last)?.end,
                     None => self.before,
                 };
                 let start = last + name.distance;
                 filled.push_str(sql.get(copied..start)?);
-                filled.push_str(&physical);
+                filled.push_str(&written);
                 copied = start + name.length;
             }
             if copied > self.before {

@@ -44,4 +44,13 @@ proptest! {
         prop_assert_eq!(equal(&left, &right), text(&left) == text(&right));
         check(sql_type, &left, &left);
     }
+
+    #[test]
+    fn an_integer_is_hashed_as_a_key_of_one_value(value in any::<i32>()) {
+        let state = RandomState::default();
+        for datum in [Datum::Int2(value as i16), Datum::Int4(value), Datum::Int8(i64::from(value) << 20)] {
+            let short = hash_integer(&state, integer(&datum).unwrap());
+            prop_assert_eq!(short, hash(&state, [datum].into_iter()));
+        }
+    }
 }

@@ -5,20 +5,23 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Result, Timestamp};
+use ashlar_base::{Datum, Error, Result, Timestamp};
 
 use super::versions::Stamp;
 use super::{Located, Partition, Prepared};
 use crate::life::Expiry;
 use crate::mutation::{Applied, Mutation};
 use crate::rows::split;
-use crate::segment::Need;
+use crate::segment::{Column, Need};
 
 /// Old versions forgotten with each write, so that a long log is given back bit by bit.
 const TRIM_PER_WRITE: usize = 16;
 
 /// Columns up to which an update needs no memory of its own.
 const COLUMNS_FEW: usize = 32;
+
+/// How far ahead the key index is looked at for rows that are appended.
+const AHEAD: usize = 8;
 
 /// What `Partition::apply` did, and the row that the key names now.
 pub(crate) struct Change {
@@ -84,12 +87,52 @@ impl Partition {
         }
     }
 
-    /// Adds a row whose key is new, to a partition that nobody else knows yet. The row was checked by the caller.
-    pub(crate) fn append(&mut self, hash: u64, row: &[Datum<'_>]) -> Result<()> {
-        self.rows.reserve(&self.shape.layout, row.iter().map(Need::of))?;
-        let new = self.rows.push(row.iter());
-        self.rows.index(hash, new);
-        Ok(())
+    /// Adds rows of other columns, which are those of the shape, to a partition that nobody else knows yet. The rows were checked
+    /// by the caller. One whose key is there is refused, and so is one that there is no memory for.
+    pub(crate) fn append(
+        &mut self,
+        source: &[Column],
+        rows: &[u32],
+        hash_of: impl Fn(u32) -> u64,
+        mut refuse: impl FnMut(u32, Error),
+    ) {
+        let layout = Arc::clone(&self.shape.layout);
+        // All that are left, and one by itself where they do not go into the segment, or into memory.
+        let (mut left, mut at_once) = (rows, rows.len());
+        while !left.is_empty() {
+            let (now, later) = left.split_at(at_once.min(left.len()));
+            match self.rows.append(&layout, source, now) {
+                Ok(Some(first)) => self.index_appended(first, source, now, &hash_of, &mut refuse),
+                Err(error) if now.len() == 1 => refuse(now[0], error),
+                Ok(None) | Err(_) => {
+                    at_once = 1;
+                    continue;
+                }
+            }
+            (left, at_once) = (later, later.len());
+        }
+    }
+
+    /// Has the key index name rows that were appended, the first of which has this id.
+    fn index_appended(
+        &mut self,
+        first: u32,
+        source: &[Column],
+        rows: &[u32],
+        hash_of: &impl Fn(u32) -> u64,
+        refuse: &mut impl FnMut(u32, Error),
+    ) {
+        for (at, &row) in rows.iter().enumerate() {
+            if let Some(&ahead) = rows.get(at + AHEAD) {
+                self.rows.prefetch_index(hash_of(ahead));
+            }
+            let new = first + at as u32;
+            if !self.rows.index_new(hash_of(row), new) {
+                self.rows.kill(new);
+                let key = self.shape.schema.key.iter().map(|&column| source[column].datum(row as usize));
+                refuse(row, self.shape.duplicate(&key.collect::<Vec<_>>()));
+            }
+        }
     }
 
     /// Takes a row out of a partition that nobody else knows yet.

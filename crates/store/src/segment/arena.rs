@@ -160,6 +160,19 @@ impl Arena {
         self.memory = Some(Arc::new(memory));
     }
 
+    /// Like [`Arena::reserve`], for one that goes on to grow until it is shrunk: at least twice the room it had, where there is
+    /// memory for that, so that each byte is copied once on the way, and not four times.
+    pub(crate) fn reserve_twice(&mut self, additional: usize, ceiling: usize) -> Result<()> {
+        if self.has_room(additional) {
+            return Ok(());
+        }
+        let twice = (2 * self.capacity()).min(ceiling).saturating_sub(self.len);
+        if twice > additional && self.reserve(twice, ceiling).is_ok() {
+            return Ok(());
+        }
+        self.reserve(additional, ceiling)
+    }
+
     /// Gives back what is above `len`, where no reader borrows the memory.
     pub(crate) fn shrink(&mut self) {
         if self.len == 0 {
@@ -184,6 +197,14 @@ impl Arena {
     /// that this holds until it does.
     pub(crate) fn is_unshared(&self) -> bool {
         self.memory.as_ref().is_none_or(|memory| Arc::strong_count(memory) == 1)
+    }
+
+    /// Forgets what was written and keeps the memory, which no reader borrows: see [`Arena::is_unshared`].
+    pub(crate) fn clear(&mut self) {
+        // As in `overwrite`: whoever held it is done reading.
+        let is_own = self.memory.as_mut().is_none_or(|memory| Arc::get_mut(memory).is_some());
+        assert!(is_own, "memory that is lent is not written again");
+        self.len = 0;
     }
 
     /// Puts other bytes in the place of written ones. No reader borrows the memory: see [`Arena::is_unshared`].
@@ -220,6 +241,29 @@ impl Arena {
         let memory = self.memory.as_ref().expect("a capacity that is not zero has memory");
         // SAFETY: as in `push`; the write may be unaligned.
         unsafe { memory.start.as_ptr().add(self.len).cast::<T>().write_unaligned(value) }
+        self.len = end;
+    }
+
+    /// Appends values of another arena of `T`, given by their numbers, into room that was reserved.
+    pub(crate) fn gather<T: Plain>(&mut self, source: &Self, numbers: &[u32]) {
+        let end = self.len + numbers.len() * size_of::<T>();
+        assert!(end <= self.capacity(), "room is reserved before values are appended");
+        let (Some(memory), Some(lender)) = (&self.memory, &source.memory) else {
+            assert!(numbers.is_empty(), "values are read below the length");
+            return;
+        };
+        let count = source.len / size_of::<T>();
+        let from = lender.start.as_ptr().cast::<T>();
+        // SAFETY: `len` is inside the allocation, or at its end.
+        let to = unsafe { memory.start.as_ptr().add(self.len) }.cast::<T>();
+        for (place, &number) in numbers.iter().enumerate() {
+            let number = number as usize;
+            assert!(number < count, "values are read below the length");
+            // SAFETY: the value's bytes are below the source's `len`, so written, and every bit pattern is a `T`. Those that
+            // are written to are in [len, end), so inside the allocation and published to no reader. The source is another
+            // arena, whose memory is its own. Both may be unaligned.
+            unsafe { to.add(place).write_unaligned(from.add(number).read_unaligned()) }
+        }
         self.len = end;
     }
 

@@ -1,9 +1,10 @@
 //! One typed column of one segment: append a datum, read a datum, lend the values as an Arrow array.
 //!
-//! Called by `segment` and by `build`. The layout is Arrow's own: fixed-width values, `i32` offsets with a byte
+//! Called by `segment`, by `build`, and by `writeset::batch` for rows that wait. The layout is Arrow's own: fixed-width values, `i32` offsets with a byte
 //! arena, bit-packed booleans and validity, offsets with a child column. Never checks what a row may hold: that is
 //! `Shape::check_row`, before anything is changed.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Interval, Items, Result, ScalarType, SqlType};
@@ -148,7 +149,12 @@ impl Column {
     /// Whether these rows go in: one alone if the offsets can say where it ends, more up to a bound.
     pub(crate) fn fits(&self, need: Need) -> bool {
         let alone = self.len + need.rows <= 1;
-        self.fits_below(need, if alone { i32::MAX as usize } else { BYTES_MAX })
+        if alone { self.can_hold(need) } else { self.fits_below(need, BYTES_MAX) }
+    }
+
+    /// Whether offsets can say where these rows end, however much memory they take.
+    pub(crate) fn can_hold(&self, need: Need) -> bool {
+        self.fits_below(need, i32::MAX as usize)
     }
 
     fn fits_below(&self, need: Need, count_max: usize) -> bool {
@@ -175,16 +181,25 @@ impl Column {
     /// Makes room for rows; a column of `rows_max` rows in all has no room to spare. Over the memory bound it says
     /// 53200 and the column holds what it held.
     pub(crate) fn reserve(&mut self, need: Need, rows_max: usize) -> Result<()> {
+        self.reserve_by(need, rows_max, Arena::reserve)
+    }
+
+    /// The same for a column that goes on to grow until it is sealed: see [`Arena::reserve_twice`].
+    pub(crate) fn reserve_twice(&mut self, need: Need, rows_max: usize) -> Result<()> {
+        self.reserve_by(need, rows_max, Arena::reserve_twice)
+    }
+
+    fn reserve_by(&mut self, need: Need, rows_max: usize, by: impl Reserve) -> Result<()> {
         match &mut self.data {
             Data::Bits(_) => Ok(()),
-            Data::Fixed { values, width } => values.reserve(need.rows * *width, rows_max.saturating_mul(*width)),
+            Data::Fixed { values, width } => by(values, need.rows * *width, rows_max.saturating_mul(*width)),
             Data::Bytes { offsets, bytes } => {
-                reserve_offsets(offsets, need.rows, rows_max)?;
-                bytes.reserve(need.bytes, usize::MAX)
+                reserve_offsets(offsets, need.rows, rows_max, by)?;
+                by(bytes, need.bytes, BYTES_MAX)
             }
             Data::List { offsets, items } => {
-                reserve_offsets(offsets, need.rows, rows_max)?;
-                items.reserve(Need { rows: need.items, bytes: need.bytes, items: 0 }, usize::MAX)
+                reserve_offsets(offsets, need.rows, rows_max, by)?;
+                items.reserve_by(Need { rows: need.items, bytes: need.bytes, items: 0 }, usize::MAX, by)
             }
         }
     }
@@ -244,6 +259,36 @@ impl Column {
         self.push_valid(!datum.is_null());
     }
 
+    /// The short way of what most columns are given: appends a value of the column's type, where that type has no limits and there
+    /// is room. False, and nothing has changed: it is another value, or there is none.
+    #[inline]
+    pub(crate) fn push_plain(&mut self, datum: &Datum<'_>) -> bool {
+        let SqlType::Scalar(scalar) = self.sql_type else { return false };
+        match (&mut self.data, scalar, datum) {
+            (Data::Fixed { values, .. }, ScalarType::Int8, Datum::Int8(value)) if values.has_room(8) => {
+                values.push_value(*value);
+            }
+            (Data::Fixed { values, .. }, ScalarType::Int4, Datum::Int4(value)) if values.has_room(4) => {
+                values.push_value(*value);
+            }
+            (Data::Fixed { values, .. }, ScalarType::Float8, Datum::Float8(value)) if values.has_room(8) => {
+                values.push_value(*value);
+            }
+            (Data::Bytes { offsets, bytes }, ScalarType::Text, Datum::Text(text)) => {
+                let end = bytes.len() + text.len();
+                // Of the first one, the beginning is an offset too.
+                if !offsets.has_room(8) || end > bytes.capacity().min(i32::MAX as usize) {
+                    return false;
+                }
+                bytes.push(text.as_bytes());
+                push_offset(offsets, end);
+            }
+            _ => return false,
+        }
+        self.push_valid(true);
+        true
+    }
+
     /// Whether [`Column::overwrite`] may put a value in the place of a row's: NULL stays NULL, a value of the same
     /// number of bytes takes the place of another, and no reader borrows the memory.
     pub(crate) fn can_overwrite(&self, row: usize, datum: &Datum<'_>) -> bool {
@@ -299,6 +344,63 @@ impl Column {
             }
         }
         self.push_valid(valid);
+    }
+
+    /// Appends copies of rows of another column of the type, into room that was reserved: column by column, as a row by itself
+    /// would have its type asked for with each value.
+    pub(crate) fn gather(&mut self, source: &Self, rows: &[u32]) {
+        assert_eq!(self.sql_type, source.sql_type, "values are copied between columns of one type");
+        match (&mut self.data, &source.data) {
+            (Data::Bits(bits), Data::Bits(from)) => rows.iter().for_each(|&row| bits.push(from.get(row as usize))),
+            (Data::Fixed { values, width }, Data::Fixed { values: from, .. }) => match *width {
+                2 => values.gather::<i16>(from, rows),
+                4 => values.gather::<i32>(from, rows),
+                8 => values.gather::<i64>(from, rows),
+                _ => values.gather::<i128>(from, rows),
+            },
+            (Data::Bytes { offsets, bytes }, Data::Bytes { offsets: from_offsets, bytes: from }) => {
+                let from = from.bytes();
+                for &row in rows {
+                    bytes.push(&from[range(from_offsets, row as usize)]);
+                    push_offset(offsets, bytes.len());
+                }
+            }
+            (Data::List { offsets, items }, Data::List { offsets: from_offsets, items: from }) => {
+                for &row in rows {
+                    items.push_range(from, range(from_offsets, row as usize));
+                    push_offset(offsets, items.len);
+                }
+            }
+            _ => unreachable!("columns of one type have one layout"),
+        }
+        if self.validity.is_none() && source.validity.is_none() {
+            self.len += rows.len();
+        } else {
+            rows.iter().for_each(|&row| self.push_valid(source.is_valid(row as usize)));
+        }
+    }
+
+    /// Appends copies of neighbouring rows of another column of the type, into room that was reserved.
+    fn push_range(&mut self, source: &Self, rows: Range<usize>) {
+        if self.validity.is_none()
+            && source.validity.is_none()
+            && let (Data::Fixed { values, width }, Data::Fixed { values: from, .. }) = (&mut self.data, &source.data)
+        {
+            values.push(&from.bytes()[rows.start * *width..rows.end * *width]);
+            self.len += rows.len();
+            return;
+        }
+        rows.for_each(|row| self.push(&source.datum(row)));
+    }
+
+    /// What copies of some rows take.
+    pub(crate) fn need_of(&self, rows: &[u32]) -> Need {
+        let mut sum = Need::default();
+        match &self.data {
+            Data::Bits(_) | Data::Fixed { .. } => sum.rows = rows.len(),
+            Data::Bytes { .. } | Data::List { .. } => rows.iter().for_each(|&row| sum.add(self.need(row as usize))),
+        }
+        sum
     }
 
     /// What a copy of the row takes.
@@ -365,6 +467,36 @@ impl Column {
                 let range = offset(offsets, row)..offset(offsets, row + 1);
                 Datum::Array(Items::Values(range.map(|item| items.datum(item).to_value()).collect()))
             }
+        }
+    }
+
+    /// Forgets all rows, of which none was lent, and keeps the memory of most.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+        self.validity = None;
+        match &mut self.data {
+            Data::Bits(bits) => *bits = Bitmap::new(&self.account),
+            Data::Fixed { values, .. } => values.clear(),
+            Data::Bytes { offsets, bytes } => {
+                offsets.clear();
+                bytes.clear();
+            }
+            Data::List { offsets, items } => {
+                offsets.clear();
+                items.clear();
+            }
+        }
+    }
+
+    /// The value of a row of a key's column, if it is an integer: a key has no NULL.
+    #[inline]
+    pub(crate) fn integer(&self, row: usize) -> Option<i64> {
+        let Data::Fixed { values, .. } = &self.data else { return None };
+        match self.sql_type.scalar() {
+            ScalarType::Int8 => Some(values.value(row)),
+            ScalarType::Int4 => Some(i64::from(values.value::<i32>(row))),
+            ScalarType::Int2 => Some(i64::from(values.value::<i16>(row))),
+            _ => None,
         }
     }
 
@@ -436,12 +568,17 @@ fn wrong_type(sql_type: SqlType, datum: &Datum<'_>) -> ! {
     panic!("{datum:?} in a column of type {sql_type}")
 }
 
-fn reserve_offsets(offsets: &mut Arena, rows: usize, rows_max: usize) -> Result<()> {
+/// Makes room in an arena for so many bytes more, at most so many in all unless more are needed.
+trait Reserve: Fn(&mut Arena, usize, usize) -> Result<()> + Copy {}
+
+impl<F: Fn(&mut Arena, usize, usize) -> Result<()> + Copy> Reserve for F {}
+
+fn reserve_offsets(offsets: &mut Arena, rows: usize, rows_max: usize, by: impl Reserve) -> Result<()> {
     if rows == 0 {
         return Ok(());
     }
     let first = usize::from(offsets.len() == 0);
-    offsets.reserve((rows + first) * 4, rows_max.saturating_add(1).saturating_mul(4))
+    by(offsets, (rows + first) * 4, rows_max.saturating_add(1).saturating_mul(4))
 }
 
 fn push_offset(offsets: &mut Arena, end: usize) {
@@ -449,6 +586,11 @@ fn push_offset(offsets: &mut Arena, end: usize) {
         offsets.push_value(0i32);
     }
     offsets.push_value(i32::try_from(end).expect("a segment is sealed before its offsets overflow"));
+}
+
+/// Where the row lies.
+fn range(offsets: &Arena, row: usize) -> Range<usize> {
+    offset(offsets, row)..offset(offsets, row + 1)
 }
 
 /// Where the row starts; `row` may be one past the last.

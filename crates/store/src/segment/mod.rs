@@ -171,6 +171,12 @@ impl Segment {
         Ok(())
     }
 
+    /// The same for a segment that goes on to grow until it is sealed: see `Arena::reserve_twice`.
+    pub(crate) fn reserve_twice(&mut self, needs: impl Iterator<Item = Need>, rows_max: u32) -> Result<()> {
+        let mut columns = self.columns_mut().iter_mut().zip(needs);
+        columns.try_for_each(|(column, need)| column.reserve_twice(need, rows_max as usize))
+    }
+
     /// Makes room for exactly these rows in a segment that will get no others, even over the memory bound: giving
     /// memory back takes a little first.
     pub(crate) fn reserve_exact(&mut self, needs: &[Need]) {
@@ -188,6 +194,15 @@ impl Segment {
         assert_eq!(count, columns.len(), "a row has a value for every column");
         self.len += 1;
         self.len - 1
+    }
+
+    /// Appends copies of rows of other columns, which are of this layout; room is reserved. The first one's offset.
+    pub(crate) fn gather(&mut self, source: &[Column], rows: &[u32]) -> u32 {
+        let columns = self.columns_mut();
+        assert_eq!(source.len(), columns.len(), "a row has a value for every column");
+        columns.iter_mut().zip(source).for_each(|(column, source)| column.gather(source, rows));
+        self.len += rows.len() as u32;
+        self.len - rows.len() as u32
     }
 
     /// Appends a copy of a row of this segment with other values in some columns; room is reserved.
@@ -217,6 +232,13 @@ impl Segment {
     #[inline]
     pub(crate) fn key(&self, row: u32) -> impl Iterator<Item = Datum<'_>> {
         self.layout.key.iter().map(move |&position| self.datum(row, position))
+    }
+
+    /// The key, if it is one integer.
+    #[inline]
+    pub(crate) fn integer_key(&self, row: u32) -> Option<i64> {
+        let [position] = self.layout.key[..] else { return None };
+        self.columns[position].integer(row as usize)
     }
 
     /// The columns, to be read without the partition's lock. Sealed segments only.

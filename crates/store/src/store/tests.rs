@@ -10,7 +10,7 @@ use ashlar_base::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{INT4, INT8, TEXT, any_value, datums, index_key, is_same, lengths, scan_map, schema, store};
+use crate::testing::{INT4, INT8, TEXT, any_value, datums, index_key, is_same, lengths, scan_map, schema, store, wait};
 use crate::{Applied, Mark, Mutation, Pending, ReadView, RowBatch, ScanBatch};
 
 mod life;
@@ -490,8 +490,8 @@ impl Model {
             Put::Upsert => set.upsert(&self.region, version, snapshot, &row),
             Put::Insert => set.insert(&self.region, version, snapshot, &row),
             Put::Load => {
-                let mut batch = RowBatch::new(&self.store);
-                set.collect(&self.region, version, snapshot, &mut batch, &row).and_then(|()| {
+                let mut batch = RowBatch::new(&self.region, version);
+                wait(&mut batch, &row).and_then(|()| {
                     let done = set.load_batch(&self.region, version, snapshot, &mut batch, 1);
                     done.map(drop).map_err(|(_, error)| error)
                 })

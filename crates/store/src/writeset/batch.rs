@@ -1,71 +1,75 @@
-//! Rows of a bulk load that wait for each other, to be put away partition by partition.
+//! Rows that wait for each other, value by value in the columns of their table: those of a bulk load to be put away partition by
+//! partition, others to be inserted.
 //!
 //! ```text
-//!   rows as they come ──▶ cells, texts in one string ──▶ ordered by partition ──▶ the load, row by row
+//!   values as they come ──▶ a column each ──▶ ordered by partition ──▶ the load
 //! ```
 //!
 //! Neighbours in the data belong to partitions far from each other: one by one, each row would wait for the ends of its partition's
 //! columns, and for the line of the key index that is its own. So some thousands wait until there are several for each
-//! partition, and the index is brought near some rows ahead. The first row of the data that is refused is the one that is told of,
-//! whichever came first here.
+//! partition, and the rows of a partition are copied at once, column by column. The first row of the data that is refused is the one
+//! that is told of, whichever came first here.
 
-use ashlar_base::{Datum, Error, Result, Value};
+use std::ops::Range;
+use std::sync::Arc;
 
-use crate::memory::Reservation;
-use crate::region::KeyPlace;
-use crate::segment::Need;
-use crate::store::Store;
+use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result};
 
-/// Rows that wait at most: some dozens for each partition. Where memory is short, the second has to do.
-const ROWS: [usize; 2] = [8192, 512];
-/// Bytes of text at which no more rows are taken.
+use crate::memory::{Account, Reservation};
+use crate::region::{KeyPlace, Region, changed};
+use crate::segment::{Column, Need};
+use crate::shape::Shape;
+
+/// Rows that wait at most where they are loaded in bulk: some dozens for each partition.
+const ROWS_MANY: usize = 8192;
+/// Where they are not, or where memory is short.
+const ROWS_FEW: usize = 512;
+/// Rows that the first one makes room for.
+const ROWS_FIRST: usize = 16;
+/// Bytes of text, or of array elements, at which no more rows are taken.
 const BYTES: usize = 4 << 20;
-/// How far ahead the key index is looked at.
-pub(crate) const AHEAD: usize = 6;
-
-/// A value that waits.
-enum Cell {
-    Plain(Datum<'static>),
-    /// Where it lies in the texts.
-    Text(u32, u32),
-    /// Where it lies in the bytes.
-    Bytea(u32, u32),
-    Array(Value),
-}
 
 /// See the module.
 pub struct RowBatch {
-    cells: Vec<Cell>,
-    texts: String,
-    bytes: Vec<u8>,
+    region: Arc<Region>,
+    shape: Arc<Shape>,
+    /// Those of the shape; none where the table has another shape than the one that rows are made for.
+    columns: Vec<Column>,
     places: Vec<KeyPlace>,
     rows_max: usize,
+    /// Bytes of text and of array elements.
+    bytes: usize,
+    /// What is wrong with the row that is put together, and in which column.
+    wrong: Option<(usize, Error)>,
     /// Rows by partition, once they are being put away.
     order: Vec<u32>,
     /// How many have been.
     done: usize,
-    /// The first row of the data that was refused.
-    refused: Option<(usize, Error)>,
-    /// Of all vectors, which stay as large as they have become.
+    refused: Refused,
+    /// Of places and order. They and the columns stay as large as they have become.
     reservation: Reservation,
-    /// Of arrays.
-    arrays: Reservation,
 }
 
 impl RowBatch {
-    /// An empty one.
-    pub fn new(store: &Store) -> Self {
+    /// An empty one, of rows for the table as it is at a version of its schema; if it is at another one, no row is taken.
+    pub fn new(region: &Arc<Region>, version: u32) -> Self {
+        let (shape, total) = (region.shape(), &region.common().total);
+        let account = Account::of_statement(total);
+        account.take_kept(true);
+        let is_known = shape.schema.version == version;
+        let types = shape.layout.columns.iter().filter(|_| is_known);
         Self {
-            cells: Vec::new(),
-            texts: String::new(),
-            bytes: Vec::new(),
+            region: Arc::clone(region),
+            columns: types.map(|&(_, sql_type)| Column::new(sql_type, &account)).collect(),
+            shape,
             places: Vec::new(),
             rows_max: 0,
+            bytes: 0,
+            wrong: None,
             order: Vec::new(),
             done: 0,
-            refused: None,
-            reservation: store.reservation(),
-            arrays: store.reservation(),
+            refused: Refused::default(),
+            reservation: Reservation::new(total),
         }
     }
 
@@ -81,66 +85,109 @@ impl RowBatch {
 
     /// Whether they are to be put away before others are taken.
     pub fn is_full(&self) -> bool {
-        self.len() >= self.rows_max || self.texts.len() + self.bytes.len() >= BYTES
+        self.len() >= self.rows_max || self.bytes >= BYTES
     }
 
-    /// Takes a row.
+    /// Has room for as many rows as a bulk load is put away by, where there is memory for them.
+    pub fn expect_many(&mut self) {
+        if self.reserve(ROWS_MANY).is_ok() {
+            self.rows_max = ROWS_MANY;
+        }
+    }
+
+    fn reserve(&mut self, rows: usize) -> Result<()> {
+        for column in &mut self.columns {
+            let need = Need { rows: rows.saturating_sub(column.len()), bytes: 0, items: 0 };
+            column.reserve(need, rows)?;
+        }
+        let more = rows.saturating_sub(self.places.capacity());
+        self.reservation.grow(more * ROW_BYTES)?;
+        self.places.reserve_exact(rows.saturating_sub(self.places.len()));
+        self.order.reserve_exact(rows.saturating_sub(self.order.len()));
+        Ok(())
+    }
+
+    /// Takes the next row's value of a column: one for each column, and then [`Self::end_row`]. What is wrong with it is said there,
+    /// as it is less than what its data may have wrong elsewhere.
     ///
     /// # Errors
-    /// 53200 over the memory bound.
-    pub(crate) fn push(&mut self, place: KeyPlace, row: &[Datum<'_>]) -> Result<()> {
-        if self.cells.capacity() == 0 {
-            let bytes = row.len() * size_of::<Cell>() + ROW_BYTES;
-            let [many, few] = ROWS;
-            self.rows_max = many;
-            if self.reservation.grow(many * bytes).is_err() {
-                self.reservation.grow(few * bytes)?;
-                self.rows_max = few;
+    /// 53200 over the memory bound, 54000 where a row is too large, 40001 where the table has another shape. Then no more rows are
+    /// taken.
+    pub fn put(&mut self, column: usize, datum: &Datum<'_>) -> Result<()> {
+        if self.rows_max == 0 {
+            self.reserve(ROWS_FIRST)?;
+            self.rows_max = ROWS_FEW;
+        }
+        let Some(own) = self.columns.get_mut(column) else { return Err(changed(&self.shape.schema)) };
+        if own.push_plain(datum) {
+            if let Datum::Text(text) = datum {
+                self.bytes += text.len();
             }
-            self.cells.reserve_exact(self.rows_max * row.len());
-            self.places.reserve_exact(self.rows_max);
-            self.order.reserve_exact(self.rows_max);
+            return Ok(());
         }
-        let (mut texts, mut bytes) = (0, 0);
-        for datum in row {
-            match datum {
-                Datum::Text(text) => texts += text.len(),
-                Datum::Bytea(some) => bytes += some.len(),
-                Datum::Array(_) => {
-                    self.arrays.grow(Need::of(datum).bytes + Need::of(datum).items * size_of::<Value>())?
-                }
-                _ => {}
+        let null = Datum::Null;
+        let datum = match self.shape.check_column(column, datum) {
+            Ok(()) => datum,
+            Err(error) => {
+                note(&mut self.wrong, column, error);
+                &null
             }
+        };
+        let need = Need::of(datum);
+        if !own.can_hold(need) {
+            return Err(Error::new(ErrorCode::ProgramLimitExceeded, "a row is too large"));
         }
-        if let Some(more) = missing(self.texts.len(), self.texts.capacity(), texts) {
-            self.reservation.grow(more)?;
-            self.texts.reserve_exact(self.texts.capacity() - self.texts.len() + more);
+        own.reserve(need, self.rows_max)?;
+        own.push(datum);
+        self.bytes += need.bytes + need.items * size_of::<u64>();
+        Ok(())
+    }
+
+    /// The row is there as a whole.
+    ///
+    /// # Errors
+    /// 23502 for NULL where there must be none, and what else is wrong with a value of it. Then no more rows are taken.
+    pub fn end_row(&mut self) -> Result<()> {
+        if let Some((_, error)) = self.wrong.take() {
+            return Err(error);
         }
-        if let Some(more) = missing(self.bytes.len(), self.bytes.capacity(), bytes) {
-            self.reservation.grow(more)?;
-            self.bytes.reserve_exact(self.bytes.capacity() - self.bytes.len() + more);
+        let row = self.places.len();
+        if self.columns.is_empty() || self.columns.iter().any(|column| column.len() != row + 1) {
+            return Err(Error::internal("a row has a value for every column"));
         }
-        for datum in row {
-            self.cells.push(match datum {
-                Datum::Text(text) => {
-                    let start = self.texts.len() as u32;
-                    self.texts.push_str(text);
-                    Cell::Text(start, self.texts.len() as u32)
-                }
-                Datum::Bytea(bytes) => {
-                    let start = self.bytes.len() as u32;
-                    self.bytes.extend_from_slice(bytes);
-                    Cell::Bytea(start, self.bytes.len() as u32)
-                }
-                other => other.to_value().into_datum().map_or_else(Cell::Array, Cell::Plain),
-            });
+        let place = match self.shape.schema.key[..] {
+            [column] => self.region.place_of(std::slice::from_ref(&self.columns[column].datum(row))),
+            ref key => {
+                let key: Vec<Datum<'_>> = key.iter().map(|&column| self.columns[column].datum(row)).collect();
+                self.region.place_of(&key)
+            }
+        };
+        let Some(place) = place else {
+            return Err(Error::internal("a row was checked, and its key is not"));
+        };
+        if row == self.places.capacity() {
+            self.reservation.grow(row * ROW_BYTES)?;
+            self.places.reserve_exact(row);
+            self.order.reserve_exact(2 * row);
         }
         self.places.push(place);
         Ok(())
     }
 
-    /// The next rows to be put away, at most so many: each with its number among those that wait. Orders them by partition first.
-    pub(crate) fn next(&mut self, rows_max: usize, partitions: usize) -> std::ops::Range<usize> {
+    /// The rows, and where it is noted that one of them is refused.
+    pub(crate) fn parts(&mut self) -> (Waiting<'_>, &mut Refused) {
+        let Self { shape, columns, places, order, refused, .. } = self;
+        (Waiting { key: &shape.schema.key, columns, places, order }, refused)
+    }
+
+    /// The next rows to be put away as they came, at most so many.
+    pub(crate) fn next(&mut self, rows_max: usize) -> Range<usize> {
+        let end = self.len().min(self.done + rows_max);
+        std::mem::replace(&mut self.done, end)..end
+    }
+
+    /// The next places in the order by partition, at most so many: see [`Waiting::runs`].
+    pub(crate) fn next_ordered(&mut self, rows_max: usize, partitions: usize) -> Range<usize> {
         if self.order.is_empty() {
             // Counted by partition, the counts added up, the rows put in their places: those of a partition stay in order.
             let mut starts = vec![0_u32; partitions + 1];
@@ -157,33 +204,12 @@ impl RowBatch {
                 *start += 1;
             }
         }
-        let end = self.len().min(self.done + rows_max);
-        std::mem::replace(&mut self.done, end)..end
+        self.next(rows_max)
     }
 
-    /// The row in a place of the order: its number, and where its key lives.
-    #[inline]
-    pub(crate) fn at(&self, place: usize) -> Option<(usize, KeyPlace)> {
-        let row = *self.order.get(place)? as usize;
-        Some((row, self.places[row]))
-    }
-
-    /// The values of a row.
-    pub(crate) fn row(&self, row: usize) -> impl Iterator<Item = Datum<'_>> {
-        let width = self.cells.len() / self.places.len().max(1);
-        self.cells[row * width..(row + 1) * width].iter().map(|cell| match cell {
-            Cell::Plain(datum) => datum.clone(),
-            Cell::Text(start, end) => Datum::Text(&self.texts[*start as usize..*end as usize]),
-            Cell::Bytea(start, end) => Datum::Bytea(&self.bytes[*start as usize..*end as usize]),
-            Cell::Array(value) => value.as_datum(),
-        })
-    }
-
-    /// Notes that a row was refused.
-    pub(crate) fn refuse(&mut self, row: usize, error: Error) {
-        if self.refused.as_ref().is_none_or(|(first, _)| row < *first) {
-            self.refused = Some((row, error));
-        }
+    /// Those that are left are not wanted.
+    pub(crate) fn give_up(&mut self) {
+        self.done = self.len();
     }
 
     /// Whether all rows are through; then it is empty again.
@@ -194,20 +220,77 @@ impl RowBatch {
         if self.done < self.len() {
             return Ok(false);
         }
-        self.cells.clear();
-        self.texts.clear();
-        self.bytes.clear();
+        self.columns.iter_mut().for_each(Column::clear);
         self.places.clear();
         self.order.clear();
-        self.done = 0;
-        self.arrays.clear();
-        self.refused.take().map_or(Ok(true), Err)
+        (self.bytes, self.done) = (0, 0);
+        match self.refused.0.take() {
+            Some((row, error)) => Err((row as usize, error)),
+            None => Ok(true),
+        }
     }
 }
 
-/// By how much a vector that is doubled at least has to grow for some more bytes.
-fn missing(len: usize, capacity: usize, more: usize) -> Option<usize> {
-    (len + more > capacity).then(|| capacity.max(len + more - capacity))
+/// The rows of a batch, by their numbers.
+pub(crate) struct Waiting<'b> {
+    key: &'b [usize],
+    columns: &'b [Column],
+    places: &'b [KeyPlace],
+    order: &'b [u32],
+}
+
+impl<'b> Waiting<'b> {
+    /// Those of the table, a value of each row in each.
+    pub(crate) fn columns(&self) -> &'b [Column] {
+        self.columns
+    }
+
+    /// Where a row's key lives.
+    #[inline]
+    pub(crate) fn place(&self, row: u32) -> KeyPlace {
+        self.places[row as usize]
+    }
+
+    /// The values of a row's key.
+    #[inline]
+    pub(crate) fn key(&self, row: u32) -> impl Iterator<Item = Datum<'b>> {
+        let columns = self.columns;
+        self.key.iter().map(move |&column| columns[column].datum(row as usize))
+    }
+
+    /// The values of a row.
+    pub(crate) fn row(&self, row: u32) -> impl Iterator<Item = Datum<'b>> {
+        self.columns.iter().map(move |column| column.datum(row as usize))
+    }
+
+    /// What is in some places of the order by partition: the rows of one partition after the other, which are in order.
+    pub(crate) fn runs(&self, places: Range<usize>) -> impl Iterator<Item = (PartitionId, &'b [u32])> {
+        let (all, order) = (self.places, self.order);
+        let partition = move |row: u32| all[row as usize].partition;
+        let runs = order[places].chunk_by(move |one, next| partition(*one) == partition(*next));
+        runs.map(move |rows| (partition(rows[0]), rows))
+    }
+}
+
+/// The first row of the data that was refused.
+#[derive(Default)]
+pub(crate) struct Refused(Option<(u32, Error)>);
+
+impl Refused {
+    /// One more.
+    pub(crate) fn note(&mut self, row: u32, error: Error) {
+        if self.0.as_ref().is_none_or(|(first, _)| row < *first) {
+            self.0 = Some((row, error));
+        }
+    }
+}
+
+/// Keeps what is wrong with the first column, and a NULL before all else: as if all values were looked at when all are there.
+fn note(wrong: &mut Option<(usize, Error)>, column: usize, error: Error) {
+    let rank = |column: usize, error: &Error| (error.code() != ErrorCode::NotNullViolation, column);
+    if wrong.as_ref().is_none_or(|(other, before)| rank(column, &error) < rank(*other, before)) {
+        *wrong = Some((column, error));
+    }
 }
 
 /// Bytes of a row beside its values: its place, and its number in the order.

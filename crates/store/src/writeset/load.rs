@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Datum, PartitionId, Result, Timestamp};
 
+use super::batch::{Refused, Waiting};
 use super::overlay::Loaded;
 use crate::memory::Charge;
 use crate::partition::Partition;
@@ -48,27 +49,23 @@ impl Load {
         self.read_at
     }
 
-    /// Adds a row, whose key is new.
-    ///
-    /// # Errors
-    /// 53200 over the memory bound; 54000 where a row or a partition becomes too large. Then nothing has changed.
-    pub(crate) fn push(
+    /// Adds rows of a partition, whose keys are new but for each other and for what was loaded before. Some are refused: with
+    /// 23505 where they are not, with 53200 over the memory bound, with 54000 where a row or the partition becomes too large.
+    pub(crate) fn append(
         &mut self,
         region: &Region,
         shape: &Arc<Shape>,
-        place: KeyPlace,
-        row: &[Datum<'_>],
-    ) -> Result<()> {
-        let part = &mut self.parts[usize::from(place.partition.0)];
-        part.get_or_insert_with(|| Box::new(region.partition_alone(place.partition, shape))).append(place.hash, row)
-    }
-
-    /// Brings near what a search for a key will look at first.
-    #[inline]
-    pub(crate) fn prefetch_index(&self, place: KeyPlace) {
-        if let Some(part) = self.part(place.partition) {
-            part.prefetch_index(place.hash);
+        partition: PartitionId,
+        waiting: &Waiting<'_>,
+        rows: &[u32],
+        refused: &mut Refused,
+    ) {
+        if rows.is_empty() {
+            return;
         }
+        let part = &mut self.parts[usize::from(partition.0)];
+        let part = part.get_or_insert_with(|| Box::new(region.partition_alone(partition, shape)));
+        part.append(waiting.columns(), rows, |row| waiting.place(row).hash, |row, error| refused.note(row, error));
     }
 
     /// The row of a key.

@@ -197,29 +197,33 @@ impl WriteSet {
         self.staged_mut(region, version, read_at)?.insert(read_at.timestamp(), row, expiry)
     }
 
-    /// Many rows are about to come for [`WriteSet::collect`]. `false`: not in bulk, and they are to be inserted. `version`
+    /// Like [`WriteSet::insert`], for rows that have waited, as they came, at most so many of them: whether all of them are
+    /// through.
+    ///
+    /// # Errors
+    /// Those of the first row that is refused, with its number among those that have waited. None behind it is inserted.
+    pub fn insert_batch(
+        &mut self,
+        region: &Arc<Region>,
+        version: u32,
+        read_at: &Snapshot,
+        batch: &mut RowBatch,
+        rows_max: usize,
+    ) -> Result<bool, (usize, Error)> {
+        let staged = self.staged_mut(region, version, read_at).map_err(|error| (0, error))?;
+        staged.insert_batch(read_at.timestamp(), batch, rows_max);
+        batch.finish()
+    }
+
+    /// Many rows are about to come for [`WriteSet::load_batch`]. `false`: not in bulk, and they are to be inserted. `version`
     /// and `read_at` as for [`WriteSet::upsert`]. What was loaded is taken back only as a whole: a mark must not be set
     /// before the last row has come.
     pub fn start_load(&mut self, region: &Arc<Region>, version: u32, read_at: &Snapshot) -> Result<bool> {
         self.staged_mut(region, version, read_at)?.start_load(read_at.timestamp())
     }
 
-    /// Has a row wait for [`WriteSet::load_batch`]; after [`WriteSet::start_load`].
-    ///
-    /// # Errors
-    /// As [`WriteSet::insert`], but for what other rows have to say.
-    pub fn collect(
-        &mut self,
-        region: &Arc<Region>,
-        version: u32,
-        read_at: &Snapshot,
-        batch: &mut RowBatch,
-        row: &[Datum<'_>],
-    ) -> Result<()> {
-        self.staged_mut(region, version, read_at)?.collect(batch, row)
-    }
-
-    /// Like [`WriteSet::insert`], for rows that have waited, at most so many of them: whether all of them are through.
+    /// Like [`WriteSet::insert`], for rows that have waited, at most so many of them: whether all of them are through. After
+    /// [`WriteSet::start_load`].
     ///
     /// # Errors
     /// Those of the first row that is refused, with its number among those that have waited, once all others are through.

@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Error, ErrorCode, LifeOptions, PartitionId, Result, TableSchema, Timestamp, Value};
+use ashlar_base::{Datum, Error, ErrorCode, PartitionId, Result, TableSchema, Timestamp, Value};
 
-use super::batch::{self, RowBatch};
 use super::load::{Load, LoadedRow};
 use super::unique::PendingValues;
 use super::{Overlay, Pending};
@@ -19,6 +18,8 @@ use crate::rows::{Rows, split};
 use crate::segment::{Need, ROWS_MAX, Segment};
 use crate::shape::{Place, Shape};
 use crate::sync::Mutex;
+
+mod loading;
 
 /// No row was replaced.
 const NONE: u32 = u32::MAX;
@@ -368,119 +369,35 @@ impl Staged {
 
     /// Writes a row whose key must be new: 23505 if it is pending, or there at `read_at`.
     pub(crate) fn insert(&mut self, read_at: Timestamp, row: &[Datum<'_>], expiry: Expiry) -> Result<()> {
-        self.with_key(row, |staged, key, place| {
-            let old = staged.rows.find(place.hash, key);
-            let exists = match old {
-                Some(old) => !staged.state(old).is_deleted(),
-                None if staged.find_loaded(place, key).is_some() => true,
-                None => !staged.truncates() && staged.region.has_at(place, key, read_at),
-            };
-            if exists {
-                return Err(staged.shape.duplicate(key));
-            }
-            let (life, deadline) = staged.life(old, expiry, || None);
-            staged.write_living(read_at, place, row, old, INSERTED | life, deadline)
-        })
+        self.with_key(row, |staged, key, place| staged.insert_at(read_at, place, key, row, expiry))
+    }
+
+    /// Likewise, of a row that was checked.
+    fn insert_at(
+        &mut self,
+        read_at: Timestamp,
+        place: KeyPlace,
+        key: &[Datum<'_>],
+        row: &[Datum<'_>],
+        expiry: Expiry,
+    ) -> Result<()> {
+        let old = self.rows.find(place.hash, key);
+        let exists = match old {
+            Some(old) => !self.state(old).is_deleted(),
+            None if self.find_loaded(place, key).is_some() => true,
+            None => !self.truncates() && self.region.has_at(place, key, read_at),
+        };
+        if exists {
+            return Err(self.shape.duplicate(key));
+        }
+        let (life, deadline) = self.life(old, expiry, || None);
+        self.write_living(read_at, place, row, old, INSERTED | life, deadline)
     }
 
     /// The error of a commit that somebody else was faster than.
     pub(crate) fn conflict(&self) -> Error {
         Error::new(ErrorCode::SerializationFailure, "could not serialize access due to concurrent update")
             .with_table(&self.schema().name)
-    }
-
-    /// From now on [`Self::load`] takes rows. `false`: it does not, and the rows are to be inserted one by one.
-    pub(crate) fn start_load(&mut self, read_at: Timestamp) -> Result<bool> {
-        // What an index or the table's options have to say of a row is said of rows that were inserted.
-        if !self.region.every_index().is_empty() || self.shape.schema.life != LifeOptions::default() {
-            return Ok(false);
-        }
-        self.loads.push(Load::new(&self.region, read_at)?);
-        self.length.loads += 1;
-        Ok(true)
-    }
-
-    /// Has a row wait for [`Self::load_batch`].
-    pub(crate) fn collect(&mut self, batch: &mut RowBatch, row: &[Datum<'_>]) -> Result<()> {
-        self.with_key(row, |_, _, place| batch.push(place, row))
-    }
-
-    /// Like [`Self::insert`], into the load that was started last: the next rows of those that wait, at most so many.
-    pub(crate) fn load_batch(&mut self, read_at: Timestamp, batch: &mut RowBatch, rows_max: usize) {
-        let shape = Arc::clone(&self.shape);
-        let places = batch.next(rows_max, usize::from(self.region.partition_count()));
-        let mut refused: Option<(usize, Error)> = None;
-        let (mut row, mut key): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::new());
-        for at in places {
-            if let (Some((_, ahead)), Some(load)) = (batch.at(at + batch::AHEAD), self.loads.last()) {
-                load.prefetch_index(ahead);
-            }
-            let Some((number, place)) = batch.at(at) else { break };
-            row.clear();
-            row.extend(batch.row(number));
-            key.clear();
-            key.extend(shape.key_of(&row).cloned());
-            if let Err(error) = self.load_at(read_at, place, &key, &row)
-                && refused.as_ref().is_none_or(|(first, _)| number < *first)
-            {
-                refused = Some((number, error));
-            }
-        }
-        drop((row, key));
-        if let Some((number, error)) = refused {
-            batch.refuse(number, error);
-        }
-    }
-
-    /// Loads a row that was checked.
-    fn load_at(&mut self, read_at: Timestamp, place: KeyPlace, key: &[Datum<'_>], row: &[Datum<'_>]) -> Result<()> {
-        // What the transaction did to the key before, if only to delete it, is in the other rows.
-        let old = if self.rows.live() > 0 { self.rows.find(place.hash, key) } else { None };
-        let exists = match old {
-            Some(old) => !self.state(old).is_deleted(),
-            None => {
-                self.find_loaded(place, key).is_some() || (!self.truncates() && self.region.has_at(place, key, read_at))
-            }
-        };
-        if exists {
-            return Err(self.shape.duplicate(key));
-        }
-        let Self { loads, region, shape, .. } = self;
-        match loads.last_mut() {
-            Some(load) if old.is_none() => {
-                load.push(region, shape, place, row)?;
-                *self.overlay.get_mut() = None;
-                Ok(())
-            }
-            _ => {
-                let (life, deadline) = self.life(old, Expiry::Table, || None);
-                self.write_living(read_at, place, row, old, INSERTED | life, deadline)
-            }
-        }
-    }
-
-    /// The row of a key that arrived in bulk.
-    fn find_loaded(&self, place: KeyPlace, key: &[Datum<'_>]) -> Option<LoadedRow> {
-        self.loads.iter().enumerate().find_map(|(index, load)| load.find(index, place, key))
-    }
-
-    /// What arrived in bulk.
-    pub(crate) fn loads(&self) -> &[Load] {
-        &self.loads
-    }
-
-    /// Hands out what arrived in bulk, for the commit, without which there is nothing of it here.
-    pub(crate) fn take_loads(&mut self) -> Vec<Load> {
-        if self.loads.is_empty() {
-            return Vec::new();
-        }
-        *self.overlay.get_mut() = None;
-        std::mem::take(&mut self.loads)
-    }
-
-    /// Takes back what a commit was handed that did nothing.
-    pub(crate) fn put_loads(&mut self, loads: Vec<Load>) {
-        self.loads = loads;
     }
 
     /// Checks a row, and hands out its key and where that lives.

@@ -7,6 +7,7 @@ use crate::testing::{load, numbers, scan_all, store};
 use crate::{ScanBatch, Store};
 
 mod alter;
+mod batches;
 
 #[test]
 fn an_overlay_does_not_see_what_is_written_or_taken_back_later() {
@@ -190,7 +191,7 @@ fn the_first_row_of_a_load_that_is_refused_is_told() {
         for (place, again) in places.iter().zip([77_777, 1, 2]) {
             ids[*place as usize] = again;
         }
-        let refused = load(&store, &region, &store.snapshot(), ids.iter().map(|id| row(*id)));
+        let refused = load(&region, &store.snapshot(), ids.iter().map(|id| row(*id)));
         let Err((number, error)) = refused else { panic!("{places:?}") };
         assert_eq!(error.code(), ErrorCode::UniqueViolation);
         let first = places.iter().min().unwrap();

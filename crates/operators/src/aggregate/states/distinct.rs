@@ -86,7 +86,7 @@ impl Distinct {
             _ => 0,
         };
         let pairs = self.pairs.len();
-        self.pairs.reserve(rows, bytes, pairs + pairs / 2, wish)
+        Ok(self.pairs.reserve(rows, bytes, pairs + pairs / 2, wish)?)
     }
 
     fn add(&mut self, values: &ArrayRef, ids: &[usize], filter: Option<&BooleanArray>, groups: usize) -> Result<()> {

@@ -76,7 +76,7 @@ fn columns_together_come_back_as_they_were() {
     let all = columns();
     let mut shapes = Vec::new();
     for first in 0..all.len() {
-        for count in 2..=all.len() - first {
+        for count in (2..=all.len() - first).step_by(if cfg!(miri) { 5 } else { 1 }) {
             let some = &all[first..first + count];
             let (shape, back) = there_and_back(some);
             assert_eq!(back, some);

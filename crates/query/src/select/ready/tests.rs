@@ -69,6 +69,23 @@ fn plans_that_are_kept_read_what_is_there_when_they_run() {
 }
 
 #[test]
+fn a_plan_that_was_kept_before_its_table_was_analysed_is_made_anew() {
+    let engine = testing::engine_with(&[
+        "CREATE TABLE t (id integer PRIMARY KEY, v integer, s text)",
+        "INSERT INTO t SELECT i, i * 3, 'group ' || i % 7 FROM generate_series(1, 1000) AS g(i)",
+    ]);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let select = planned(&engine, "SELECT s, sum(v) FROM t GROUP BY s");
+    let is_ready = || select.ready.take(engine.state()).unwrap().is_some();
+    let found = runtime.block_on(rows(&engine, &select));
+    assert!(is_ready());
+    runtime.block_on(crate::analyze::run(&engine, &engine.catalog().current(), &[])).unwrap();
+    assert!(!is_ready());
+    assert_eq!(runtime.block_on(rows(&engine, &select)), found);
+    assert!(is_ready());
+}
+
+#[test]
 fn plans_with_joins_of_ours_are_kept_and_hold_nothing_of_a_run() {
     let engine = testing::engine_with(&[
         "CREATE TABLE large (id integer PRIMARY KEY, k integer)",

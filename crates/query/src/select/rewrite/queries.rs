@@ -4,15 +4,12 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use ashlar_base::{Error, ErrorCode};
-use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    CastKind, Distinct, Expr, Ident, ObjectName, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
-    TableFactor, Value, VisitorMut,
+    Distinct, Expr, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
 };
 
-use crate::expressions::sql_type_of;
 use crate::select::names::folded;
-use crate::sql_types::ast_of;
+use crate::select::reading::without_tables;
 
 /// Tables of one FROM have different names.
 pub(super) fn check_tables(select: &Select) -> ControlFlow<Error> {
@@ -46,13 +43,30 @@ pub(super) fn check_tables(select: &Select) -> ControlFlow<Error> {
     ControlFlow::Continue(())
 }
 
-/// A constant in ORDER BY is a position.
+/// Parentheses around what ORDER BY and DISTINCT ON are about mean nothing: `ORDER BY (1)` is about a position too.
+pub(super) fn unwrap_parentheses(query: &mut Query) {
+    let bare = |expr: &mut Expr| {
+        while let Expr::Nested(inner) = expr {
+            *expr = Expr::clone(inner);
+        }
+    };
+    if let SetExpr::Select(select) = query.body.as_mut()
+        && let Some(Distinct::On(on)) = &mut select.distinct
+    {
+        on.iter_mut().for_each(bare);
+    }
+    if let Some(OrderByKind::Expressions(items)) = query.order_by.as_mut().map(|order| &mut order.kind) {
+        items.iter_mut().map(|item| &mut item.expr).for_each(bare);
+    }
+}
+
+/// A constant in ORDER BY is a position, and what a union is sorted by is a name or a position.
 pub(super) fn check_order(query: &Query) -> ControlFlow<Error> {
     let Some(order) = &query.order_by else { return ControlFlow::Continue(()) };
     let OrderByKind::Expressions(items) = &order.kind else { return ControlFlow::Continue(()) };
     let is_constant = |expr: &Expr| match expr {
         Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(_) | Value::Boolean(_) => true,
+            Value::SingleQuotedString(_) | Value::Boolean(_) | Value::Null => true,
             Value::Number(digits, _) => digits.contains(['.', 'e', 'E']),
             _ => false,
         },
@@ -60,6 +74,12 @@ pub(super) fn check_order(query: &Query) -> ControlFlow<Error> {
     };
     if items.iter().any(|item| is_constant(&item.expr)) {
         return ControlFlow::Break(Error::new(ErrorCode::SyntaxError, "non-integer constant in ORDER BY"));
+    }
+    let is_plain = |expr: &Expr| matches!(expr, Expr::Value(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+    if matches!(query.body.as_ref(), SetExpr::SetOperation { .. }) && items.iter().any(|item| !is_plain(&item.expr)) {
+        let error = Error::unsupported("invalid UNION/INTERSECT/EXCEPT ORDER BY clause")
+            .with_detail("Only result column names can be used, not expressions or functions.");
+        return ControlFlow::Break(error);
     }
     ControlFlow::Continue(())
 }
@@ -73,9 +93,9 @@ pub(super) fn check_collated_order(query: &Query) -> ControlFlow<Error> {
         return ControlFlow::Continue(());
     };
     let is_selected = |wanted: &Expr| {
-        let wanted = plain(wanted);
+        let wanted = without_tables(wanted);
         select.projection.iter().any(|item| match item {
-            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => plain(expr) == wanted,
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => without_tables(expr) == wanted,
             _ => false,
         })
     };
@@ -91,36 +111,14 @@ pub(super) fn check_collated_order(query: &Query) -> ControlFlow<Error> {
     ControlFlow::Break(Error::new(ErrorCode::InvalidColumnReference, message))
 }
 
-/// A column by which a query with DISTINCT ON is sorted already says nothing more: the engine counts on each being there once.
-pub(super) fn settle_order(query: &mut Query) {
-    let SetExpr::Select(select) = query.body.as_ref() else { return };
-    if !matches!(select.distinct, Some(Distinct::On(_))) {
-        return;
-    }
-    // Of one table a column is the same with the table's name and without.
-    let is_of_one = matches!(&select.from[..], [from] if from.joins.is_empty());
-    if let Some(OrderByKind::Expressions(items)) = query.order_by.as_mut().map(|order| &mut order.kind) {
-        let mut seen = HashSet::new();
-        items.retain(|item| match without_collation(&item.expr) {
-            Expr::Identifier(name) => seen.insert(folded(name)),
-            Expr::CompoundIdentifier(names) => {
-                let parts: Vec<String> = names.iter().map(folded).collect();
-                let first = if is_of_one { parts.len().saturating_sub(1) } else { 0 };
-                seen.insert(parts[first..].join("\0"))
-            }
-            _ => true,
-        });
-    }
-}
-
 /// Whether the first of what a query is sorted by is what DISTINCT ON is on without collations alone. Where it is not even that, the
 /// planner says so.
 fn is_sorted_otherwise(select: &Select, on: &[Expr], items: &[OrderByExpr]) -> bool {
     let on: Vec<&Expr> = on.iter().map(|expr| output(expr, select)).collect();
-    let wanted: HashSet<String> = on.iter().map(|expr| plain(expr)).collect();
-    let bare: HashSet<String> = on.iter().map(|expr| plain(without_collation(expr))).collect();
+    let wanted: HashSet<String> = on.iter().map(|expr| without_tables(expr)).collect();
+    let bare: HashSet<String> = on.iter().map(|expr| without_tables(without_collation(expr))).collect();
     let mut first = items.iter().take(wanted.len()).map(|item| output(&item.expr, select));
-    first.any(|expr| !wanted.contains(&plain(expr)) && bare.contains(&plain(without_collation(expr))))
+    first.any(|expr| !wanted.contains(&without_tables(expr)) && bare.contains(&without_tables(without_collation(expr))))
 }
 
 /// What a name or a number in ORDER BY or DISTINCT ON stands for: an output of the query before a column.
@@ -165,43 +163,4 @@ fn is_collated(expr: &Expr) -> bool {
         Expr::Collate { .. } => true,
         _ => false,
     }
-}
-
-/// An expression as text, the same for what is the same in other words: in parentheses, a name with that of its table, in quotes or
-/// in capitals, the other form of a cast, another name of a type. It does not tell everything apart that PostgreSQL does.
-fn plain(expr: &Expr) -> String {
-    struct Plain;
-    impl VisitorMut for Plain {
-        type Break = ();
-        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-            while let Expr::Nested(inner) = expr {
-                *expr = Expr::clone(inner);
-            }
-            match expr {
-                Expr::Identifier(name) => *name = Ident::new(folded(name)),
-                Expr::CompoundIdentifier(names) => {
-                    if let Some(name) = names.last().map(folded) {
-                        *expr = Expr::Identifier(Ident::new(name));
-                    }
-                }
-                Expr::Collate { collation, .. } => {
-                    if let Some(name) = collation.0.last().and_then(|part| part.as_ident()).map(folded) {
-                        *collation = ObjectName::from(vec![Ident::new(name)]);
-                    }
-                }
-                Expr::Cast { kind, data_type, .. } => {
-                    *kind = CastKind::Cast;
-                    // One that is not offered is refused elsewhere.
-                    if let Ok(Some(sql_type)) = sql_type_of(data_type) {
-                        *data_type = ast_of(sql_type);
-                    }
-                }
-                _ => {}
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    let mut expr = expr.clone();
-    let _ = walk::visit_mut(&mut expr, &mut Plain);
-    expr.to_string().to_lowercase()
 }

@@ -50,7 +50,8 @@ fn same_length(left: &[Expr], right: &[Expr]) -> Result<()> {
     Ok(())
 }
 
-fn equal(left: &[Expr], right: &[Expr]) -> Expr {
+/// Whether the members of two rows are equal, one by one.
+pub(super) fn equal(left: &[Expr], right: &[Expr]) -> Expr {
     joined(left.iter().zip(right).map(|(left, right)| pair(left, BinaryOperator::Eq, right)), BinaryOperator::And)
 }
 

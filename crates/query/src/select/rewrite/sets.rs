@@ -5,6 +5,7 @@ use datafusion::sql::sqlparser::ast::{Ident, SelectItem, SetExpr, SetOperator, S
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use crate::select::aliases::PART_OF_SET;
 use crate::select::names::{folded, label_of};
 
 /// Rewrites a query's body in place.
@@ -22,8 +23,9 @@ pub(super) fn body(expr: &mut SetExpr) -> Result<()> {
         labels(left).ok_or_else(|| Error::unsupported(format!("{op} ALL of a query with a star is not supported")))?;
     let columns: Vec<String> = (0..labels.len()).map(|number| format!("c{number}")).collect();
     let columns = columns.join(", ");
-    let numbered =
-        format!("SELECT {columns}, row_number() OVER (PARTITION BY {columns}) AS n FROM (SELECT 1) AS s ({columns})");
+    let numbered = format!(
+        "SELECT {columns}, row_number() OVER (PARTITION BY {columns}) AS n FROM (SELECT 1) AS \"{PART_OF_SET}\" ({columns})"
+    );
     let sql = format!("SELECT {columns} FROM ({numbered} {op} {numbered}) AS numbered");
     let unexpected = || Error::internal("a template is a query");
     let mut parsed = Parser::parse_sql(&PostgreSqlDialect {}, &sql).map_err(|_| unexpected())?;

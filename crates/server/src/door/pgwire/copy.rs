@@ -24,7 +24,14 @@ impl Connection {
         backend::copy_in_response(self.outbox.buffer(), format, columns);
         self.outbox.seal();
         self.outbox.flush(&self.stream).await?;
+        self.inbox.set_stream(true);
+        let taken = self.take_pieces(session).await;
+        self.inbox.set_stream(false);
+        taken
+    }
 
+    /// Takes pieces up to the end of the data.
+    async fn take_pieces(&mut self, session: &mut SqlSession) -> Result<String, Failure> {
         let limit = self.context.shared.config.server.pg_message_bytes_max as usize;
         loop {
             let (message, used) = match frontend::decode(self.inbox.unread(), limit) {

@@ -20,11 +20,12 @@ use std::pin::pin;
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode};
 use ashlar_protocol::pg::frontend::{self, Frontend};
-use ashlar_protocol::pg::{ValueFormat, backend};
+use ashlar_protocol::pg::{Target, ValueFormat, backend};
 use futures::FutureExt;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
+use self::sink::Sink;
 use super::idle::IdleTimer;
 use super::seats::Seat;
 use super::turn::Turn;
@@ -115,6 +116,8 @@ struct Connection {
     /// Statements and rows since they were last counted.
     statements: u64,
     rows: u64,
+    /// What the client is told behind the statements that are ahead of their answers.
+    told: Vec<u8>,
     /// The portal that is being executed and the formats of a Bind: kept for their memory.
     portal: String,
     formats: Vec<ValueFormat>,
@@ -135,6 +138,7 @@ pub(crate) async fn serve(stream: TcpStream, context: Context) {
         is_ready: true,
         statements: 0,
         rows: 0,
+        told: Vec::new(),
         portal: String::new(),
         formats: Vec::new(),
     };
@@ -164,6 +168,7 @@ impl Connection {
                 }
                 turn.step().await;
             }
+            self.answer_ahead(&mut session).await?;
             self.pass_notifications(&mut session);
             self.flush().await?;
             self.count();
@@ -190,6 +195,7 @@ impl Connection {
         let (message, used) = match frontend::decode(self.inbox.unread(), limit) {
             Ok(Some(decoded)) => decoded,
             Ok(None) => return Ok(false),
+            Err(_) if session.is_ahead() => return self.answer_ahead(session).await.map(|()| true),
             Err(error) => {
                 let Some((tag, used)) = error.resume() else { return Err(End::Fatal(error.into())) };
                 self.inbox.consume(used);
@@ -201,6 +207,16 @@ impl Connection {
         if self.skip_to_sync && !matches!(message, Frontend::Sync | Frontend::Terminate) {
             self.inbox.consume(used);
             return Ok(true);
+        }
+        let stays_ahead = match &message {
+            Frontend::Bind(bind) => bind.portal.is_empty(),
+            Frontend::Describe { kind, name } => *kind == Target::Portal && name.is_empty(),
+            Frontend::Execute { .. } => true,
+            _ => false,
+        };
+        if session.is_ahead() && !stays_ahead {
+            // And then the same message again.
+            return self.answer_ahead(session).await.map(|()| true);
         }
         // What needs time is done after the message has been consumed: it is borrowed from the inbox until then.
         let done = match message {
@@ -219,11 +235,14 @@ impl Connection {
             Frontend::Bind(bind) => {
                 self.formats.clear();
                 self.formats.extend(bind.result_formats());
-                session
-                    .bind(bind.portal, bind.statement, bind.params(), &self.formats)
-                    .map(|()| backend::bind_complete(self.outbox.buffer()))
+                session.bind(bind.portal, bind.statement, bind.params(), &self.formats).map(|()| {
+                    backend::bind_complete(if session.is_ahead() { &mut self.told } else { self.outbox.buffer() })
+                })
             }
-            Frontend::Describe { kind, name } => extended::describe(session, kind, name, self.outbox.buffer()),
+            Frontend::Describe { kind, name } => {
+                let out = if session.is_ahead() { &mut self.told } else { self.outbox.buffer() };
+                extended::describe(session, kind, name, out)
+            }
             Frontend::Close { kind, name } => {
                 extended::close(session, kind, name, self.outbox.buffer());
                 Ok(())
@@ -234,6 +253,18 @@ impl Connection {
                 let may_be_sync = next.len() < SYNC.len() && SYNC.starts_with(next);
                 if may_be_sync && !self.mid_transaction && session.may_stand_alone(portal) {
                     return Ok(false);
+                }
+                // Nothing but another Bind is a sign that the answer can wait, unless answers wait already.
+                let may_wait = portal.is_empty() && max_rows <= 0 && (session.is_ahead() || next.starts_with(b"B"));
+                if may_wait && session.queue_ahead(&self.told) {
+                    self.told.clear();
+                    self.inbox.consume(used);
+                    self.mid_transaction = true;
+                    self.statements += 1;
+                    return Ok(true);
+                }
+                if session.is_ahead() {
+                    return self.answer_ahead(session).await.map(|()| true);
                 }
                 self.portal.clear();
                 self.portal.push_str(portal);
@@ -278,7 +309,30 @@ impl Connection {
             }
         };
         self.inbox.consume(used);
+        if done.is_err() {
+            // Those before it come first, and if one of them fails, it has never been.
+            self.answer_ahead(session).await?;
+            if self.skip_to_sync {
+                return Ok(true);
+            }
+        }
         self.settle(session, done.map_err(Failure::Statement)).map(|()| true)
+    }
+
+    /// Waits for the answers to what is ahead of them. An error is told, and the rest up to Sync passed over.
+    async fn answer_ahead(&mut self, session: &mut SqlSession) -> Result<(), End> {
+        if !session.is_ahead() {
+            return Ok(());
+        }
+        let mut sink = Sink::extended(&mut self.outbox, &self.stream, &self.context, session, None);
+        let answered = attended(pin!(session.answer_ahead(&mut sink)), &self.stream, &mut self.context).await;
+        self.rows += sink.finish()?;
+        if answered.is_ok() {
+            self.notices(session);
+            self.outbox.buffer().extend_from_slice(&self.told);
+        }
+        self.told.clear();
+        self.settle(session, answered)
     }
 
     /// A message whose end is known but whose contents make no sense.
@@ -390,6 +444,7 @@ impl Connection {
         let meters = &self.context.meters;
         meters.received.increment(self.inbox.take_read());
         meters.sent.increment(self.outbox.take_written());
+        meters.writes.increment(self.outbox.take_writes());
         if self.statements > 0 {
             meters.statements.increment(std::mem::take(&mut self.statements));
         }

@@ -228,6 +228,7 @@ impl Connection {
         let meters = &self.context.meters;
         meters.received.increment(self.inbox.take_read());
         meters.sent.increment(self.outbox.take_written());
+        meters.writes.increment(self.outbox.take_writes());
         if self.commands > 0 {
             meters.statements.increment(std::mem::take(&mut self.commands));
         }

@@ -58,6 +58,38 @@ async fn consumed_bytes_make_room_for_the_rest_of_a_message() {
     assert!(inbox.bytes.capacity() <= 4 * READ_BYTES, "{}", inbox.bytes.capacity());
 }
 
+#[tokio::test]
+async fn messages_of_a_stream_share_a_buffer_that_is_given_back_at_its_end() {
+    let (mut server, mut client) = connection().await;
+    let message: Vec<u8> = (0..70_000u32).map(|number| number as u8).collect();
+    let sent = message.clone();
+    let sending = tokio::spawn(async move {
+        for _ in 0..20 {
+            client.write_all(&sent).await.expect("a server that reads");
+        }
+        client
+    });
+    let store = Store::new(StoreConfig::default());
+    let mut inbox = Inbox::charged_to(store.reservation());
+    inbox.set_stream(true);
+    let mut capacities = Vec::new();
+    for _ in 0..20 {
+        while inbox.unread().len() < message.len() {
+            assert!(inbox.fill(&mut server).await.expect("a client"));
+        }
+        assert!(inbox.unread().starts_with(&message));
+        inbox.consume(message.len());
+        capacities.push(inbox.bytes.capacity());
+    }
+    let kept = KEEP_BYTES + 1..=KEEP_IN_STREAM_BYTES;
+    assert!(capacities.is_sorted() && capacities.iter().all(|capacity| kept.contains(capacity)), "{capacities:?}");
+    assert!(store.memory_used() >= capacities[19] as u64);
+    inbox.set_stream(false);
+    assert!(inbox.bytes.capacity() <= KEEP_BYTES);
+    assert_eq!((store.memory_used(), inbox.take_read()), (0, 20 * message.len() as u64));
+    drop(sending.await.expect("a sender"));
+}
+
 #[test]
 fn an_unfinished_message_is_taken_back() {
     let mut outbox = Outbox::default();

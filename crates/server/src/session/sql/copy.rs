@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use ashlar_base::value::{binary, text};
 use ashlar_base::{ColumnDef, ColumnDefault, Datum, Error, ErrorCode, Result, TableSchema, Value};
-use ashlar_protocol::copy::{Format, Header, Options, RowDecoder, RowEncoder};
+use ashlar_protocol::copy::{Format, Header, Options, Row, RowDecoder, RowEncoder};
 use ashlar_protocol::pg::CommandTag;
 use ashlar_query::copy::{self, CopyFormat, CopyOptions, CopyPlan, Field};
-use ashlar_query::key_plan::not_null;
 use ashlar_query::select::SelectPlan;
 use ashlar_query::transaction::Transaction;
 use ashlar_query::transaction::TransactionMark;
@@ -17,28 +16,45 @@ use super::rows::RowSource;
 use super::run::select_of;
 use super::{Executed, RowSink, SqlSession};
 
-/// Rows of COPY FROM STDIN between two turns of the thread's other connections: some tenths of a millisecond.
-const ROWS_PER_TURN: usize = 256;
+/// What is done of a COPY FROM STDIN between two turns of the thread's other connections, some tenths of a millisecond: rows of few
+/// columns that are read, or put away in bulk.
+const WORK_PER_TURN: usize = 512;
+
+/// Columns that are read in the time of one such row.
+const COLUMNS_FEW: usize = 4;
+
+/// Rows that are inserted between two turns where they are not put away in bulk.
+const ROWS_INSERTED: usize = 256;
 
 /// Rows of COPY FROM STDIN from which on they go to the store in bulk: some hundreds for each partition.
 const ROWS_BEFORE_BULK: u64 = 1 << 16;
 
-/// A COPY FROM STDIN that is under way.
-pub(super) struct CopyIn {
+/// How a row of the data becomes one of the table.
+struct Conversion {
     region: Arc<Region>,
     schema: Arc<TableSchema>,
     /// Ordinals of the columns of the data.
     targets: Vec<usize>,
+    /// Columns that are not of the data: those that count, and the others with what they have in all rows.
+    sequences: Vec<usize>,
+    defaults: Vec<(usize, Value)>,
     is_binary: bool,
+    style: text::TextStyle,
+}
+
+/// A COPY FROM STDIN that is under way.
+pub(super) struct CopyIn {
+    conversion: Conversion,
     decoder: RowDecoder,
     snapshot: Snapshot,
     mark: TransactionMark,
     count: u64,
-    /// Rows taken since others had their turn.
+    /// What was done since others had their turn, and what a row that is read adds to it.
     unyielded: usize,
+    row_work: usize,
     /// Whether rows go to the store in bulk; `None`: there are too few of them yet.
     in_bulk: Option<bool>,
-    /// Rows in bulk that wait for others of their partitions, and the lines that they began in.
+    /// Rows that wait for others, and the lines that they began in.
     waiting: RowBatch,
     lines: Vec<u64>,
     /// Whether those that wait go to the store now, before any other.
@@ -47,14 +63,6 @@ pub(super) struct CopyIn {
     failure: Option<Error>,
     /// Whether all of the data is there.
     is_ended: bool,
-    /// Columns that are not of the data and count.
-    sequences: Vec<usize>,
-    /// The row being put together. What is neither of the data nor counts stays at its default.
-    row: Vec<Value>,
-    /// What the last row was read into and stored from, for the next one.
-    fields: Vec<Option<Datum<'static>>>,
-    datums: Vec<Datum<'static>>,
-    style: text::TextStyle,
 }
 
 pub(super) fn options_of(options: &CopyOptions) -> Result<Options> {
@@ -116,10 +124,14 @@ impl SqlSession {
         computed: Vec<(usize, Value)>,
         options: &CopyOptions,
     ) -> Result<Executed> {
-        let mut row: Vec<Value> = schema.columns.iter().map(constant_of).collect();
-        for (ordinal, value) in computed {
-            row[ordinal] = value;
-        }
+        let sequences = sequences_of(schema, targets);
+        let is_left = |ordinal: &usize| !targets.contains(ordinal) && !sequences.contains(ordinal);
+        let default_of = |ordinal: usize| {
+            let computed = computed.iter().find(|(computed, _)| *computed == ordinal);
+            computed.map_or_else(|| constant_of(&schema.columns[ordinal]), |(_, value)| value.clone())
+        };
+        let left = (0..schema.columns.len()).filter(is_left);
+        let defaults = left.map(|ordinal| (ordinal, default_of(ordinal))).collect();
         let names = targets.iter().map(|ordinal| schema.columns[*ordinal].name.clone()).collect();
         let row_bytes_max = self.shared.config.server.pg_message_bytes_max as usize;
         let decoder = RowDecoder::new(options_of(options)?, names, row_bytes_max);
@@ -137,26 +149,27 @@ impl SqlSession {
         let is_binary = options.format == CopyFormat::Binary;
         let columns = targets.len();
         self.copy = Some(CopyIn {
-            region: Arc::clone(region),
-            schema: Arc::clone(schema),
-            targets: targets.to_vec(),
-            sequences: sequences_of(schema, targets),
-            is_binary,
+            conversion: Conversion {
+                region: Arc::clone(region),
+                schema: Arc::clone(schema),
+                targets: targets.to_vec(),
+                sequences,
+                defaults,
+                is_binary,
+                style: *self.style(),
+            },
             decoder,
             snapshot,
             mark,
             count: 0,
             unyielded: 0,
+            row_work: columns.div_ceil(COLUMNS_FEW).max(1),
             in_bulk: None,
-            waiting: RowBatch::new(self.shared.engine.store()),
+            waiting: RowBatch::new(region, schema.version),
             lines: Vec::new(),
             is_putting_away: false,
             failure: None,
             is_ended: false,
-            row,
-            fields: Vec::new(),
-            datums: Vec::new(),
-            style: *self.style(),
         });
         Ok(Executed::CopyIn { binary: is_binary, columns })
     }
@@ -193,7 +206,7 @@ impl SqlSession {
         }
         self.take_rows().await?;
         if let (Some(copy), Some(transaction)) = (&self.copy, &mut self.transaction)
-            && let Err(error) = transaction.check_values(&copy.region)
+            && let Err(error) = transaction.check_values(&copy.conversion.region)
         {
             self.end_copy();
             return Err(error);
@@ -283,13 +296,17 @@ fn sequences_of(schema: &TableSchema, targets: &[usize]) -> Vec<usize> {
 impl CopyIn {
     /// Takes rows until there are no more of them, which it says, or until others of this thread should have a turn.
     fn take_rows(&mut self, transaction: &mut Transaction) -> Result<bool> {
-        if self.is_putting_away {
-            return self.put_away(transaction).map(|()| false);
-        }
-        while self.unyielded < ROWS_PER_TURN && !self.is_putting_away {
+        while self.unyielded < WORK_PER_TURN {
+            if self.is_putting_away {
+                self.put_away(transaction)?;
+                continue;
+            }
             match self.take_row(transaction) {
-                Ok(true) => self.is_putting_away = self.waiting.is_full(),
-                Ok(false) if self.is_ended && !self.waiting.is_empty() => self.is_putting_away = true,
+                Ok(true) => self.is_putting_away = self.is_full(),
+                // Rows in bulk wait for those of the next piece.
+                Ok(false) if !self.waiting.is_empty() && (self.is_ended || self.in_bulk != Some(true)) => {
+                    self.is_putting_away = true;
+                }
                 Ok(false) => return Ok(true),
                 // One of those that wait comes before it.
                 Err(error) if !self.waiting.is_empty() => {
@@ -303,10 +320,24 @@ impl CopyIn {
         Ok(false)
     }
 
+    fn is_full(&self) -> bool {
+        self.waiting.is_full() || (self.in_bulk != Some(true) && self.waiting.len() >= ROWS_INSERTED)
+    }
+
     /// Gives the store some of the rows that wait.
     fn put_away(&mut self, transaction: &mut Transaction) -> Result<()> {
-        let (writes, version) = (&mut transaction.writes, self.schema.version);
-        match writes.load_batch(&self.region, version, &self.snapshot, &mut self.waiting, ROWS_PER_TURN) {
+        let (writes, waiting) = (&mut transaction.writes, &mut self.waiting);
+        let Conversion { region, schema, .. } = &self.conversion;
+        let (version, snapshot) = (schema.version, &self.snapshot);
+        let rows = waiting.len();
+        let done = if self.in_bulk == Some(true) {
+            self.unyielded += rows.min(WORK_PER_TURN);
+            writes.load_batch(region, version, snapshot, waiting, WORK_PER_TURN)
+        } else {
+            self.unyielded += rows * WORK_PER_TURN / ROWS_INSERTED;
+            writes.insert_batch(region, version, snapshot, waiting, ROWS_INSERTED)
+        };
+        match done {
             Ok(false) => Ok(()),
             Ok(true) => {
                 self.lines.clear();
@@ -315,70 +346,54 @@ impl CopyIn {
             }
             Err((row, error)) => {
                 let line = self.lines.get(row).copied().unwrap_or(0);
-                Err(at_line(error, &self.schema, line))
+                Err(at_line(error, schema, line))
             }
         }
     }
 
-    /// Takes the next row, if there is one.
+    /// Has the next row wait, if there is one.
     fn take_row(&mut self, transaction: &mut Transaction) -> Result<bool> {
         let Some(row) = self.decoder.next_row()? else { return Ok(false) };
-        self.unyielded += 1;
+        self.unyielded += self.row_work;
         let line = row.line();
-        // By their place in the data; none for what is in the row that is put together.
-        let mut fields: Vec<Option<Datum<'_>>> = std::mem::take(&mut self.fields);
-        for (place, ordinal) in self.targets.iter().enumerate() {
-            let field = row.get(place);
-            let field = if self.is_binary {
-                copy::binary_field(&self.schema, *ordinal, field)
-            } else {
-                copy::text_field(&self.schema, *ordinal, field, &self.style)
-            };
-            fields.push(match field.map_err(|error| at_line(error, &self.schema, line))? {
-                Field::Datum(datum) => Some(datum),
-                Field::Value(value) => {
-                    self.row[*ordinal] = value;
-                    None
-                }
-            });
-        }
-        for &ordinal in &self.sequences {
-            let column = &self.schema.columns[ordinal];
-            self.row[ordinal] = self.region.next_number(column).map_err(|error| at_line(error, &self.schema, line))?;
-        }
-        let mut datums: Vec<Datum<'_>> = std::mem::take(&mut self.datums);
-        datums.extend(self.row.iter().map(Value::as_datum));
-        for (ordinal, field) in self.targets.iter().zip(&mut fields) {
-            if let Some(datum) = field.take() {
-                datums[*ordinal] = datum;
+        let conversion = &self.conversion;
+        if self.in_bulk.is_none() && self.count >= ROWS_BEFORE_BULK && self.waiting.is_empty() {
+            let (writes, version) = (&mut transaction.writes, conversion.schema.version);
+            self.in_bulk = Some(writes.start_load(&conversion.region, version, &self.snapshot)?);
+            if self.in_bulk == Some(true) {
+                self.waiting.expect_many();
             }
         }
-        for (ordinal, column) in self.schema.columns.iter().enumerate() {
-            if datums[ordinal].is_null() && !column.nullable {
-                return Err(at_line(not_null(&self.schema, ordinal), &self.schema, line));
-            }
-        }
-        let (writes, version) = (&mut transaction.writes, self.schema.version);
-        if self.in_bulk.is_none() && self.count >= ROWS_BEFORE_BULK {
-            self.in_bulk = Some(writes.start_load(&self.region, version, &self.snapshot)?);
-        }
-        let stored = match self.in_bulk {
-            Some(true) => writes.collect(&self.region, version, &self.snapshot, &mut self.waiting, &datums),
-            _ => writes.insert(&self.region, version, &self.snapshot, &datums),
-        };
-        stored.map_err(|error| at_line(error, &self.schema, line))?;
-        if self.in_bulk == Some(true) {
-            self.lines.push(line);
-        }
-        (self.fields, self.datums) = (emptied(fields), emptied(datums));
+        conversion.put(row, &mut self.waiting).map_err(|error| at_line(error, &conversion.schema, line))?;
+        self.lines.push(line);
         self.count += 1;
         Ok(true)
     }
 }
 
-/// The memory of a vector, for what lives for another time: the compiler sees that it is the same.
-fn emptied<T, U>(vector: Vec<T>) -> Vec<U> {
-    vector.into_iter().filter_map(|_| None).collect()
+impl Conversion {
+    /// Has a row wait.
+    fn put(&self, row: Row<'_>, waiting: &mut RowBatch) -> Result<()> {
+        let schema = &self.schema;
+        for (field, &ordinal) in row.iter().zip(&self.targets) {
+            let field = if self.is_binary {
+                copy::binary_field(schema, ordinal, field)
+            } else {
+                copy::text_field(schema, ordinal, field, &self.style)
+            };
+            match field? {
+                Field::Datum(datum) => waiting.put(ordinal, &datum)?,
+                Field::Value(value) => waiting.put(ordinal, &value.as_datum())?,
+            }
+        }
+        for &ordinal in &self.sequences {
+            waiting.put(ordinal, &self.region.next_number(&schema.columns[ordinal])?.as_datum())?;
+        }
+        for (ordinal, value) in &self.defaults {
+            waiting.put(*ordinal, &value.as_datum())?;
+        }
+        waiting.end_row()
+    }
 }
 
 /// Tells where in the data: in the detail, as there is no context field.

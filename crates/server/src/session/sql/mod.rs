@@ -148,6 +148,8 @@ pub struct SqlSession {
     remotes: Vec<sharded::Remote>,
     /// The moment that it sees on all of them, where it sees one.
     common: Option<Arc<Moment>>,
+    /// What is queued on one of them, and not sent.
+    ahead: sharded::Ahead,
     /// Room for the parameters of the next statement about shards.
     spare: Option<sharded::RawParameters>,
     /// The connections to shards that this thread has; from the first use on.
@@ -201,6 +203,7 @@ impl SqlSession {
             deadline: None,
             remotes: Vec::new(),
             common: None,
+            ahead: sharded::Ahead::default(),
             spare: None,
             pool: None,
             keep: None,
@@ -426,19 +429,21 @@ impl SqlSession {
         parameters: impl Iterator<Item = (ValueFormat, Option<&'a [u8]>)>,
         result_formats: &[ValueFormat],
     ) -> Result<()> {
+        let prepared = self.prepared(statement)?;
+        let (planned, source) = (prepared.planned.clone(), Arc::clone(&prepared.source));
+        if let Some(planned) = &planned {
+            self.check_block(run::ends_failed_block(&planned.kind))?;
+        }
         if !portal.is_empty() && self.portals.contains(portal) {
             return Err(Error::new(ErrorCode::DuplicateCursor, format!("cursor \"{portal}\" already exists")));
         }
         if self.portals.len() >= NAMED_MAX {
             return Err(Error::new(ErrorCode::ProgramLimitExceeded, "too many portals"));
         }
-        let prepared = self.prepared(statement)?;
-        let Some(planned) = prepared.planned.clone() else {
+        let Some(planned) = planned else {
             self.insert_portal(portal, Portal::empty());
             return Ok(());
         };
-        let source = Arc::clone(&prepared.source);
-        self.check_block(run::ends_failed_block(&planned.kind))?;
         if matches!(planned.kind, Kind::Sharded(_)) {
             let bound = self.bind_sharded(statement, &planned, source, parameters, result_formats)?;
             self.insert_portal(portal, bound);
@@ -530,6 +535,13 @@ impl SqlSession {
         if executed.is_err() && self.block != Block::Failed {
             portal.progress = Progress::Done;
         }
+        // What gives no rows is done once.
+        if matches!(executed, Ok(Executed::Complete(_)))
+            && portal.is_fresh()
+            && portal.statement.as_ref().is_some_and(|statement| statement.columns.is_none())
+        {
+            portal.progress = Progress::Done;
+        }
         // COMMIT and ROLLBACK close all portals, their own too.
         if !portal.ends_block() {
             self.portals.insert(name, portal);
@@ -541,8 +553,10 @@ impl SqlSession {
     fn is_current(&self, portal: &Portal) -> bool {
         let Some(planned) = &portal.statement else { return true };
         let needs_catalog = !matches!(planned.kind, Kind::Session(_) | Kind::Ddl(_) | Kind::Empty);
+        let is_outdated = matches!(&planned.kind, Kind::Sharded(plan) if plan.is_outdated());
         // What a statement was told of the session at Parse may be another thing now.
-        (!needs_catalog || planned.epoch == self.epoch())
+        !is_outdated
+            && (!needs_catalog || planned.epoch == self.epoch())
             && self.is_in_zone(planned)
             && planned.asked_by.as_ref().is_none_or(|asker| *asker == self.identity())
     }
@@ -555,7 +569,7 @@ impl SqlSession {
         }
     }
 
-    /// Plans a portal's statement again: the catalog or the time zone has changed since it was prepared.
+    /// Plans a portal's statement again: the catalog, the time zone or a shard's table has changed since it was prepared.
     async fn refresh(&mut self, portal: &mut Portal) -> Result<()> {
         let Some(planned) = &portal.statement else { return Ok(()) };
         let in_zone = self.is_in_zone(planned);
@@ -574,7 +588,7 @@ impl SqlSession {
             let columns = self.columns_of(planned)?;
             Some(columns.iter().map(|column| (column.name.clone(), column.oid, column.typmod)).collect::<Vec<_>>())
         };
-        if result(&again) != result(planned) || again.parameter_types != planned.parameter_types {
+        if result(&again) != result(planned) || parameters_of(&again) != parameters_of(planned) {
             return Err(Error::unsupported("cached plan must not change result type"));
         }
         for prepared in self.prepared.values_mut().filter(|prepared| Arc::ptr_eq(&prepared.source, &source)) {
@@ -593,6 +607,15 @@ impl SqlSession {
     pub fn close_portal(&mut self, name: &str) {
         self.portals.remove(name);
     }
+}
+
+/// The types of a statement's parameters: as a shard has said them, where it is about shards, or as they were planned.
+fn parameters_of(planned: &ashlar_query::Statement) -> (Option<&[u32]>, &[SqlType]) {
+    let told = match &planned.kind {
+        Kind::Sharded(plan) => plan.described().map(|(types, _)| types.as_slice()),
+        _ => None,
+    };
+    (told, planned.parameter_types.as_slice())
 }
 
 fn no_statement(name: &str) -> Error {

@@ -5,8 +5,10 @@
 //! of several the connection of the first shard stays with the session until the end: it is the one that BEGIN and COMMIT go to.
 //! What needs more than one shard is put together by `gather` where that is enough, and the engine's to read where not.
 
+mod ahead;
 mod at_once;
 mod change;
+mod compare;
 pub(super) mod copy;
 mod ddl;
 mod explain;
@@ -28,18 +30,26 @@ use ashlar_query::sharded::{ShardedPlan, is_gathered, is_one_shard};
 use ashlar_query::statement::Kind;
 use ashlar_query::transaction::Isolation;
 use ashlar_query::{Barrier, Means};
-use ashlar_shard::backend::{Ended, Nothing, Taker};
+use ashlar_shard::backend::{Described, Ended, Nothing, Taker};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::{Lease, Pool};
 use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement};
 use ashlar_shard::routes::RouteKind;
 use ashlar_store::Reservation;
 
+pub(super) use self::ahead::Ahead;
 use self::gather::Kept;
 pub(super) use self::remotes::Remote;
 use self::remotes::stoppable;
 use super::portal::{Portal, Progress, Source, Tag};
 use super::{Block, Executed, LONG_BYTES, RowSink, SqlSession};
+
+/// SQLSTATEs of a statement whose tables are not what they were when it was described: a shard says the first, which may mean something else
+/// too, and the connection to it the second.
+const OTHERWISE: [&str; 2] = ["0A000", "42804"];
+
+/// Changes that are written for a shard are not kept by its connections where they are longer: such a text rarely comes twice.
+const KEPT_TEXT_BYTES_MAX: usize = 8 * 1024;
 
 /// Values of parameters as the client sent them.
 #[derive(Default)]
@@ -52,6 +62,11 @@ impl RawParameters {
     fn get(&self, place: usize) -> (ValueFormat, Option<&[u8]>) {
         let (format, range) = &self.values[place];
         (*format, range.clone().map(|range| &self.bytes[range]))
+    }
+
+    /// Bytes.
+    fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     fn iter(&self) -> impl ExactSizeIterator<Item = (ValueFormat, Option<&[u8]>)> + Clone {
@@ -76,27 +91,17 @@ impl<S: RowSink> Taker for Forwarding<'_, S> {
     }
 }
 
-/// The same without a description of them: an earlier shard has given it.
-struct RowsOnly<'s, S>(&'s mut S);
-
-impl<S: RowSink> Taker for RowsOnly<'_, S> {
-    fn describe(&mut self, _: &[u8]) {}
-
-    fn rows(&mut self, messages: &[u8], count: u64) {
-        self.0.forward(messages, count);
-    }
-
-    async fn ready(&mut self) -> Result<()> {
-        self.0.ready().await
-    }
-}
-
-/// A statement for several shards, with what its client gave.
+/// A statement for shards, with what its client gave.
 #[derive(Clone, Copy)]
 struct Several<'a> {
     forward: &'a Forward<'a>,
     values: &'a [ValueOf<'a>],
+    /// Types of parameters as they are declared to shards that know the statement by its text.
     declared: &'a [u32],
+    /// All of them, as far as a shard has said them.
+    types: &'a [u32],
+    /// What its client has been told that it looks like.
+    expected: Option<&'a Arc<Described>>,
     has_rows: bool,
     rows_max: usize,
     describe: bool,
@@ -109,45 +114,62 @@ type ValueOf<'a> = (ValueFormat, Option<&'a [u8]>);
 type Given<'a> = (Vec<ValueOf<'a>>, Vec<u32>);
 
 impl<'a> Several<'a> {
-    /// What one of its statements takes.
+    /// What one of its statements takes. One that will not come again leaves no type open.
     fn own(&self, sent: &ShardStatement<'_>) -> Given<'a> {
-        let Some(places) = &sent.parameters else { return (self.values.to_vec(), self.declared.to_vec()) };
+        let types = if sent.is_made { self.types } else { self.declared };
+        let Some(places) = &sent.parameters else { return (self.values.to_vec(), types.to_vec()) };
         let value = |place: &u16| self.values.get(usize::from(*place)).copied();
-        let declared = |place: &u16| self.declared.get(usize::from(*place)).copied().unwrap_or(0);
-        (places.iter().filter_map(value).collect(), places.iter().map(declared).collect())
+        let own = |place: &u16| types.get(usize::from(*place)).copied().unwrap_or(0);
+        (places.iter().filter_map(value).collect(), places.iter().map(own).collect())
+    }
+
+    /// What one of its statements is expected to look like, which has these types of parameters; `None` where its client has been told
+    /// nothing, or there is nothing in which it could differ.
+    fn expected_of(&self, sent: &ShardStatement<'_>, types: &[u32]) -> Option<Arc<Described>> {
+        let expected = self.expected?;
+        if !sent.is_made {
+            return Some(Arc::clone(expected));
+        }
+        let columns = expected.columns.clone()?;
+        Some(Arc::new(Described { parameters: types.to_vec(), columns: Some(columns) }))
     }
 }
 
 /// How a statement is run on the connection that it has.
 struct Sending<'a> {
-    /// Made anew for values that it holds, it does not come again.
-    text: &'a Cow<'a, str>,
-    is_write: bool,
+    text: &'a str,
+    /// Whether the text is likely to come again.
+    is_kept: bool,
     types: &'a [u32],
     /// None: the simple protocol, whose answer describes itself.
     extended: Option<(&'a [ValueOf<'a>], &'a [ValueFormat])>,
+    /// What it has to look like on its shard. None: nothing is expected, or that is known by now.
+    expected: Option<&'a Arc<Described>>,
     portal: &'a str,
     rows_max: usize,
 }
 
 impl Sending<'_> {
     fn queue(&self, lease: &mut Lease) {
-        let rows_max = i32::try_from(self.rows_max).unwrap_or(0);
-        match self.extended {
-            None => lease.queue_query(self.text),
-            Some((values, formats)) => {
-                let is_kept = !self.is_write || matches!(self.text, Cow::Borrowed(_));
-                lease.queue_execute(
-                    (self.text, is_kept),
-                    self.types,
-                    self.portal,
-                    values.iter().copied(),
-                    formats,
-                    rows_max,
-                );
+        let portal = (self.portal, i32::try_from(self.rows_max).unwrap_or(0));
+        match (self.extended, self.expected) {
+            (None, None) => lease.queue_query(self.text),
+            (None, Some(expected)) => lease.queue_query_expecting(self.text, expected),
+            (Some((values, formats)), None) => {
+                lease.queue_once(self.text, self.types, portal, values.iter().copied(), formats);
+            }
+            (Some((values, formats)), Some(expected)) => {
+                let statement = (self.text, self.is_kept);
+                lease.queue_checked(statement, self.types, portal, values.iter().copied(), formats, expected);
             }
         }
     }
+}
+
+/// Whether a shard is likely to be sent the same text again.
+fn is_kept(sent: &ShardStatement<'_>, is_write: bool) -> bool {
+    let is_own = matches!(sent.text, Cow::Borrowed(_));
+    !is_write || is_own || (!sent.is_made && sent.text.len() <= KEPT_TEXT_BYTES_MAX)
 }
 
 impl SqlSession {
@@ -158,11 +180,7 @@ impl SqlSession {
             means.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
         }
         means.reads_replicas = self.may_read_replicas();
-        means.barrier = if self.isolation() == Isolation::RepeatableRead {
-            Barrier::Snapshot
-        } else {
-            self.written()
-        };
+        means.barrier = if self.isolation() == Isolation::RepeatableRead { Barrier::Snapshot } else { self.written() };
     }
 
     /// What the transaction has written to shards keeps others' connections from reading there.
@@ -342,8 +360,14 @@ impl SqlSession {
         done
     }
 
-    /// Counts what a statement has cost.
+    /// Counts what a statement has cost, and notes where a shard does not see it as it is described.
     fn note_route(&mut self, plan: &ShardedPlan, kind: RouteKind, started: Instant, done: &Result<Executed>) {
+        if let Err(error) = done
+            && kind != RouteKind::Engine
+            && OTHERWISE.contains(&error.sqlstate())
+        {
+            plan.outdate();
+        }
         if let Ok(fleet) = self.fleet() {
             let rows = done.as_ref().ok().map(rows_of);
             self.route = Some(kind);
@@ -368,6 +392,7 @@ impl SqlSession {
         }
         let declared: Vec<u32> = portal.source.as_ref().map_or_else(Vec::new, |source| source.declared.clone());
         let types: Vec<u32> = plan.described().map_or_else(|| declared.clone(), |(types, _)| types.to_vec());
+        let expected = if describe { None } else { plan.expected() };
         let values: Vec<ValueOf<'_>> = raw.as_ref().map_or_else(Vec::new, |raw| raw.iter().collect());
         let given = values.iter().enumerate().map(|(place, (format, bytes))| Parameter {
             oid: types.get(place).copied().unwrap_or(0),
@@ -416,8 +441,9 @@ impl SqlSession {
             if let Decision::Forward(forward) = &decision
                 && is_gathered(&decision)
             {
+                let (values, types) = (values.as_slice(), types.as_slice());
                 let several =
-                    Several { forward, values: &values, declared: &types, has_rows: true, rows_max, describe };
+                    Several { forward, values, declared: types, types, expected, has_rows: true, rows_max, describe };
                 *kind = RouteKind::Shards;
                 if let Some(executed) = Box::pin(self.gather(portal, plan, &several, sink)).await? {
                     return Ok(executed);
@@ -436,22 +462,25 @@ impl SqlSession {
                 .with_hint("Begin the transaction with this statement, or after SET sharded_reads = 'snapshot'."));
             }
         }
+        let has_rows = plan.route.has_rows();
+        let several = Several {
+            forward,
+            values: &values,
+            declared: &declared,
+            types: &types,
+            expected,
+            has_rows,
+            rows_max,
+            describe,
+        };
         if !is_one_shard(&decision) {
             *kind = RouteKind::Shards;
             self.check_remote_write()?;
-            let has_rows = plan.route.has_rows();
-            let several = Several { forward, values: &values, declared: &declared, has_rows, rows_max, describe };
             return Box::pin(self.run_several(portal, &several, sink)).await;
         }
         let sent = &forward.statements[0];
-        let pick = |place: &u16| values.get(usize::from(*place)).copied();
-        let (values, declared) = match &sent.parameters {
-            None => (values.clone(), declared),
-            Some(places) => (
-                places.iter().filter_map(pick).collect(),
-                places.iter().map(|place| declared.get(usize::from(*place)).copied().unwrap_or(0)).collect(),
-            ),
-        };
+        let (own, types) = several.own(sent);
+        let expected = several.expected_of(sent, &types);
         if is_write {
             self.check_remote_write()?;
         } else if self.isolation() == Isolation::RepeatableRead
@@ -465,25 +494,34 @@ impl SqlSession {
         let name = if rows_max == 0 { String::new() } else { format!("p{}", portal.number) };
         let is_direct = self.is_direct() && self.isolation() != Isolation::RepeatableRead;
         let formats = Arc::clone(&portal.formats);
-        let sending = Sending {
+        let is_as_sent = matches!(sent.text, Cow::Borrowed(_));
+        let mut sending = Sending {
             text: &sent.text,
-            is_write,
-            types: &declared,
-            extended: (!describe).then_some((values.as_slice(), formats.as_ref())),
+            is_kept: is_kept(sent, is_write),
+            types: &types,
+            extended: (!describe).then_some((own.as_slice(), formats.as_ref())),
+            expected: expected.as_ref(),
             portal: if is_direct { "" } else { &name },
             rows_max,
         };
         let ended = if is_direct {
             let mut lease =
                 if is_write { self.lend(sent.server).await? } else { self.lend_to_read(sent.server).await? };
+            if let Some(expected) = sending.expected.filter(|_| is_write) {
+                // Nothing takes back what it would have changed.
+                let checked = lease.check((sending.text, sending.is_kept), sending.types, expected);
+                stoppable(checked, &self.cancel).await.map_err(|error| placed(error, is_as_sent))?;
+                // A text that will not come again is not known by now all the same.
+                sending.expected = sending.expected.filter(|_| sending.is_kept);
+            }
             sending.queue(&mut lease);
             self.on_lent(lease, is_write, sink).await
         } else {
             let place = self.begin_remote(sent.server).await?;
             self.on_remote(place, is_write, &mut Forwarding(sink), |lease| sending.queue(lease)).await
         };
-        let ended = ended.map_err(|error| placed(error, matches!(sent.text, Cow::Borrowed(_))))?;
-        Ok(ended_as(ended, &mut portal.progress, &name, sent.server))
+        let ended = ended.map_err(|error| placed(error, is_as_sent))?;
+        Ok(ended_as(ended, portal, &name, sent.server))
     }
 
     /// Runs a statement that writes to several shards: on one after the other, in the transaction's connections to them. They commit
@@ -510,31 +548,42 @@ impl SqlSession {
                 "a row limit for a statement that writes to several shards is not supported",
             ));
         }
+        // What is kept is not passed on before all shards have answered.
+        let is_passed_on = has_rows && kept.is_none();
+        let mut told = if is_passed_on { self.compare_shards(several).await? } else { None };
         let formats = Arc::clone(&portal.formats);
         let mut tags: Vec<CommandTag> = Vec::new();
         for sent in &forward.statements {
             let (own, types) = several.own(sent);
+            let is_first = tags.is_empty();
+            // In the simple protocol the first tells the client of the columns that all have.
+            let expected = match describe {
+                true => told.clone().filter(|_| !is_first),
+                false => several.expected_of(sent, &types),
+            };
             let sending = Sending {
                 text: &sent.text,
-                is_write: true,
+                is_kept: is_kept(sent, true),
                 types: &types,
                 extended: (!describe).then_some((own.as_slice(), formats.as_ref())),
+                expected: expected.as_ref(),
                 portal: "",
                 rows_max: 0,
             };
             let place = self.begin_remote(sent.server).await?;
             let ended = if let Some(kept) = &mut kept {
                 kept.next();
-                let mut taker = gather::Keeping { kept, sink, is_first: tags.is_empty() };
+                let mut taker = gather::Keeping { kept, sink, is_first };
                 self.on_remote(place, true, &mut taker, |lease| sending.queue(lease)).await
-            } else if tags.is_empty() {
+            } else if is_first || !is_identical {
                 self.on_remote(place, true, &mut Forwarding(sink), |lease| sending.queue(lease)).await
-            } else if is_identical {
-                self.on_remote(place, true, &mut Nothing, |lease| sending.queue(lease)).await
             } else {
-                self.on_remote(place, true, &mut RowsOnly(sink), |lease| sending.queue(lease)).await
+                self.on_remote(place, true, &mut Nothing, |lease| sending.queue(lease)).await
             };
             let ended = ended.map_err(|error| placed(error, matches!(sent.text, Cow::Borrowed(_))))?;
+            if let Some(kept) = kept.as_mut().filter(|_| describe && is_first) {
+                told = kept.described(sent.server)?.map(Arc::new);
+            }
             let Ended::Complete(tag) = ended else {
                 return Err(Error::internal("a statement on several shards has not come to its end"));
             };
@@ -554,7 +603,7 @@ impl SqlSession {
             ));
         }
         let tag = if is_identical { tags.swap_remove(0) } else { sum_of(&tags)? };
-        Ok(ended_as(Ended::Complete(tag), &mut portal.progress, "", ""))
+        Ok(ended_as(Ended::Complete(tag), portal, "", ""))
     }
 
     /// More of a portal that has stopped at its limit.
@@ -574,7 +623,7 @@ impl SqlSession {
         })?;
         let mut taker = Forwarding(sink);
         let ended = self.on_remote(place, false, &mut taker, |lease| lease.queue_more(&name, rows_max)).await?;
-        Ok(ended_as(ended, &mut portal.progress, &name, &server))
+        Ok(ended_as(ended, portal, &name, &server))
     }
 
     /// A statement about shards as the engine runs it.
@@ -637,11 +686,17 @@ fn placed(error: Error, is_as_sent: bool) -> Error {
     if is_as_sent { error } else { error.nowhere() }
 }
 
-/// Notes how far a portal has come.
-fn ended_as(ended: Ended, progress: &mut Progress, portal: &str, server: &str) -> Executed {
+/// Notes how far a portal has come, which a shard may know by a name.
+fn ended_as(ended: Ended, portal: &mut Portal, name: &str, server: &str) -> Executed {
+    // Where rows come back it may be run again, for none.
+    let has_rows = portal.statement.as_ref().is_some_and(|statement| match &statement.kind {
+        Kind::Sharded(plan) => plan.route.has_rows(),
+        _ => statement.columns.is_some(),
+    });
+    let progress = &mut portal.progress;
     match ended {
         Ended::Complete(tag) => {
-            let counted = match tag.split(' ').next() {
+            let counted = match tag.split(' ').next().filter(|_| has_rows) {
                 Some("SELECT") => Some(Tag::Counted("SELECT")),
                 Some("UPDATE") => Some(Tag::Counted("UPDATE")),
                 Some("DELETE") => Some(Tag::Counted("DELETE")),
@@ -651,12 +706,12 @@ fn ended_as(ended: Ended, progress: &mut Progress, portal: &str, server: &str) -
             *progress = counted.map_or(Progress::Done, Progress::Ended);
             Executed::Complete(tag)
         }
-        Ended::Suspended if portal.is_empty() => {
+        Ended::Suspended if name.is_empty() => {
             *progress = Progress::Done;
             Executed::Suspended
         }
         Ended::Suspended => {
-            *progress = Progress::Remote { server: Arc::from(server), portal: portal.to_owned() };
+            *progress = Progress::Remote { server: Arc::from(server), portal: name.to_owned() };
             Executed::Suspended
         }
         Ended::Empty => {

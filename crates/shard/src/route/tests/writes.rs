@@ -123,14 +123,50 @@ fn each_shard_is_sent_its_own_rows() {
         ]
     );
     let sent = world.texts("INSERT INTO h VALUES (4, 1, 'a'), (5, 2, 'b')");
-    assert_eq!(sent[0].1, "INSERT INTO \"h_0\" AS \"h\" VALUES (4, 1, 'a')");
-    assert_eq!(sent[1].1, "INSERT INTO \"h_1\" AS \"h\" VALUES (5, 2, 'b')");
+    assert_eq!(sent[0].1, "INSERT INTO \"h_0\" AS \"h\" (\"k\", \"x\", \"t\") VALUES (4, 1, 'a')");
+    assert_eq!(sent[1].1, "INSERT INTO \"h_1\" AS \"h\" (\"k\", \"x\", \"t\") VALUES (5, 2, 'b')");
     let sent = world.texts("SELECT h.x FROM public.h WHERE h.k = 6");
     assert_eq!((&*sent[0].0, &*sent[0].1), ("s0", "SELECT h.x FROM \"public\".\"h_2\" AS \"h\" WHERE h.k = 6"));
     let sent = world.texts("UPDATE h AS z SET x = 1 WHERE z.k = 7");
     assert_eq!((&*sent[0].0, &*sent[0].1), ("s1", "UPDATE \"h_3\" AS z SET x = 1 WHERE z.k = 7"));
     let sent = world.texts("SELECT * FROM a WHERE k = 4");
     assert_eq!(sent[0].1, "SELECT * FROM a WHERE k = 4");
+}
+
+#[test]
+fn columns_that_an_insert_counts_are_sent_by_their_names() {
+    let world = World::new();
+    let sent = |sql: &str| world.texts(sql)[0].1.clone();
+    let all = [
+        ("INSERT INTO a VALUES (4, 1)", "INSERT INTO a (\"k\", \"x\") VALUES (4, 1)"),
+        (
+            "INSERT INTO public.h AS \"Z\" /* c */ VALUES (4, $1, DEFAULT) RETURNING *",
+            "INSERT INTO \"public\".\"h_0\" AS \"Z\" (\"k\", \"x\", \"t\") /* c */ VALUES (4, $1, DEFAULT) RETURNING *",
+        ),
+        ("INSERT INTO made VALUES (DEFAULT)", "INSERT INTO made (\"id\") VALUES (7)"),
+        (
+            "INSERT INTO a SELECT * FROM c z WHERE k = 4",
+            "INSERT INTO a (\"k\", \"x\", \"t\") SELECT \"z\".\"k\", \"z\".\"x\", \"z\".\"t\" FROM c z WHERE k = 4",
+        ),
+        (
+            "INSERT INTO a SELECT c.* FROM b, c WHERE b.k = 4 AND c.k = 4",
+            "INSERT INTO a (\"k\", \"x\", \"t\") SELECT \"c\".\"k\", \"c\".\"x\", \"c\".\"t\" FROM b, c \
+             WHERE b.k = 4 AND c.k = 4",
+        ),
+        (
+            "WITH n AS (SELECT * FROM h WHERE k = 4) INSERT INTO h (SELECT n.* FROM n)",
+            "WITH n AS (SELECT \"h\".\"k\", \"h\".\"x\", \"h\".\"t\" FROM \"h_0\" AS \"h\" WHERE k = 4) \
+             INSERT INTO \"h_0\" AS \"h\" (\"k\", \"x\", \"t\") (SELECT \"n\".\"k\", \"n\".\"x\", \"n\".\"t\" FROM n)",
+        ),
+        ("INSERT INTO a (k) VALUES (4) RETURNING *", "INSERT INTO a (k) VALUES (4) RETURNING *"),
+    ];
+    for (sql, expected) in all {
+        assert_eq!(sent(sql), expected);
+    }
+    check(&[
+        ("INSERT INTO a SELECT * FROM c JOIN b USING (k) WHERE k = 4", "0A000..."),
+        ("INSERT INTO a TABLE c", "0A000..."),
+    ]);
 }
 
 #[test]
@@ -177,7 +213,7 @@ fn keys_are_made_for_rows_that_have_none() {
         sent("INSERT INTO made (id, x) VALUES (DEFAULT, 2), (6, 3)"),
         ["INSERT INTO made (id, x) VALUES (6, 3)", "INSERT INTO made (id, x) VALUES (7, 2)"]
     );
-    assert_eq!(sent("INSERT INTO made VALUES (6, 3)"), ["INSERT INTO made VALUES (6, 3)"]);
+    assert_eq!(sent("INSERT INTO made VALUES (6, 3)"), ["INSERT INTO made (\"id\", \"x\") VALUES (6, 3)"]);
     assert_eq!(world.goes("INSERT INTO made (id) VALUES ($1)", &[text(20, "5")]), "2");
 }
 

@@ -24,7 +24,7 @@ fn put(region: &Region, id: i64, expiry: Expiry) -> Result<Applied> {
 /// Writes that are a load of these keys.
 fn load(store: &Store, region: &Arc<Region>, ids: std::ops::Range<i64>) -> WriteSet {
     let rows = ids.map(|id| [Datum::Int8(id), Datum::Int8(7)]);
-    crate::testing::load(store, region, &store.snapshot(), rows).unwrap()
+    crate::testing::load(region, &store.snapshot(), rows).unwrap()
 }
 
 #[test]

@@ -13,6 +13,7 @@ enum Op {
     Share(usize),
     DropShare(usize),
     Shrink,
+    Clear,
     Overwrite(usize, Vec<u8>),
 }
 
@@ -24,6 +25,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         2 => any::<usize>().prop_map(Op::Share),
         1 => any::<usize>().prop_map(Op::DropShare),
         1 => Just(Op::Shrink),
+        1 => Just(Op::Clear),
         2 => (any::<usize>(), proptest::collection::vec(any::<u8>(), 0..20)).prop_map(|(at, bytes)| Op::Overwrite(at, bytes)),
     ];
     proptest::collection::vec(op, 0..if cfg!(miri) { 12 } else { 80 })
@@ -68,6 +70,11 @@ proptest! {
                     }
                 }
                 Op::Shrink => arena.shrink(),
+                Op::Clear if arena.is_unshared() => {
+                    arena.clear();
+                    twin.clear();
+                }
+                Op::Clear => prop_assert!(!lent.is_empty()),
                 Op::Overwrite(at, bytes) => {
                     let at = at % (twin.len() + 1);
                     let bytes = &bytes[..bytes.len().min(twin.len() - at)];
@@ -141,6 +148,31 @@ fn growth_stops_at_the_bound_and_changes_nothing() {
 }
 
 #[test]
+fn twice_the_room_is_taken_where_there_is_memory_for_it() {
+    let total = Total::new(1500);
+    let account = Account::new(&total);
+    let mut arena = Arena::new(&account);
+    let mut capacities = Vec::new();
+    for value in 0..120i64 {
+        arena.reserve_twice(8, 960).unwrap();
+        arena.push_value(value);
+        if capacities.last() != Some(&arena.capacity()) {
+            capacities.push(arena.capacity());
+        }
+    }
+    // From 512 on twice as much is above the ceiling.
+    assert_eq!(capacities, [16, 32, 64, 128, 256, 512, 960]);
+    assert_eq!(total.used(), 960);
+    // Where twice as much is beyond the bound, half as much again has to do.
+    arena.reserve_twice(24, 2000).unwrap();
+    assert_eq!((arena.capacity(), total.used()), (1440, 1440));
+    arena.push(&[7; 24]);
+    assert_eq!(arena.reserve_twice(600, 2000).unwrap_err().code(), ashlar_base::ErrorCode::OutOfMemory);
+    assert_eq!((arena.len(), total.used()), (984, 1440));
+    assert!((0..120).all(|index| arena.value::<i64>(index) == index as i64));
+}
+
+#[test]
 fn a_ceiling_leaves_no_room_to_spare() {
     let account = Account::unbounded();
     let mut arena = Arena::new(&account);
@@ -150,6 +182,32 @@ fn a_ceiling_leaves_no_room_to_spare() {
         arena.push_value(value);
     }
     assert_eq!(arena.capacity(), count * 8);
+}
+
+#[test]
+fn what_is_gathered_is_read_from_another_arena() {
+    let account = Account::unbounded();
+    let (mut source, mut target) = (Arena::new(&account), Arena::new(&account));
+    source.reserve(800, usize::MAX).unwrap();
+    (0..100i64).for_each(|value| source.push_value(value * 3));
+    // Where nothing is, nothing is gathered.
+    target.gather::<i64>(&source, &[]);
+    target.reserve(33, usize::MAX).unwrap();
+    target.push(b"x");
+    target.gather::<i64>(&source, &[99, 0, 7, 7]);
+    let values = [297i64, 0, 21, 21].into_iter().flat_map(i64::to_ne_bytes);
+    assert_eq!(target.bytes(), b"x".iter().copied().chain(values).collect::<Vec<u8>>());
+}
+
+#[test]
+#[should_panic(expected = "values are read below the length")]
+fn what_is_unwritten_is_not_gathered() {
+    let account = Account::unbounded();
+    let (mut source, mut target) = (Arena::new(&account), Arena::new(&account));
+    source.reserve(64, usize::MAX).unwrap();
+    source.push_value(1i64);
+    target.reserve(64, usize::MAX).unwrap();
+    target.gather::<i64>(&source, &[0, 1]);
 }
 
 /// A reader on another thread lets go, and the writer, which sees it, writes over what the reader read.

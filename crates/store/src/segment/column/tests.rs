@@ -110,6 +110,69 @@ proptest! {
     }
 
     #[test]
+    fn gathered_values_are_those_that_were_there(
+        (sql_type, values) in typed_values(),
+        before in 0..3usize,
+        rows in proptest::collection::vec(any::<usize>(), 0..if cfg!(miri) { 6 } else { 40 }),
+    ) {
+        let account = Account::unbounded();
+        let (mut source, mut target) = (Column::new(sql_type, &account), Column::new(sql_type, &account));
+        let put = |column: &mut Column, value: &Value| {
+            column.reserve(Need::of(&value.as_datum()), usize::MAX).unwrap();
+            column.push(&value.as_datum());
+        };
+        values.iter().for_each(|value| put(&mut source, value));
+        let mut expected: Vec<Value> = values.iter().take(before).cloned().collect();
+        expected.iter().for_each(|value| put(&mut target, value));
+        let rows: Vec<u32> = rows.iter().filter(|_| !values.is_empty()).map(|row| (row % values.len()) as u32).collect();
+        let gathered: Vec<Value> = rows.iter().map(|row| values[*row as usize].clone()).collect();
+        let mut need = Need::default();
+        gathered.iter().for_each(|value| need.add(Need::of(&value.as_datum())));
+        prop_assert_eq!(source.need_of(&rows), need);
+        target.reserve(need, usize::MAX).unwrap();
+        target.gather(&source, &rows);
+        expected.extend(gathered);
+        same_values(&target.share(expected.len(), true), sql_type, &expected);
+        // What waited can wait again.
+        source.clear();
+        prop_assert_eq!((source.len(), source.bytes()), (0, 0));
+        values.iter().rev().for_each(|value| put(&mut source, value));
+        let again: Vec<Value> = values.iter().rev().cloned().collect();
+        same_values(&source.share(again.len(), true), sql_type, &again);
+        same_values(&target.share(expected.len(), true), sql_type, &expected);
+    }
+
+    #[test]
+    fn values_that_are_appended_the_short_way_come_back(
+        (sql_type, values) in typed_values(),
+        other in proptest::option::of(proptest::sample::select(types().collect::<Vec<_>>())),
+    ) {
+        let account = Account::unbounded();
+        // In a column of another type there is what is of that type as well.
+        let (other, of_another_type) = (other.unwrap_or(sql_type), other.is_some());
+        let mut column = Column::new(other, &account);
+        let mut expected = Vec::new();
+        for value in &values {
+            let (datum, len) = (value.as_datum(), column.len());
+            // Without room, and with room.
+            let before = column.bytes();
+            let mut short = column.push_plain(&datum);
+            if !short {
+                prop_assert_eq!((column.len(), column.bytes()), (len, before));
+                column.reserve(Need::of(&datum), usize::MAX).unwrap();
+                short = column.push_plain(&datum);
+            }
+            if !short && !of_another_type {
+                column.push(&datum);
+            }
+            if short || !of_another_type {
+                expected.push(value.clone());
+            }
+        }
+        same_values(&column.share(expected.len(), true), other, &expected);
+    }
+
+    #[test]
     fn exact_room_is_enough((sql_type, values) in typed_values()) {
         let account = Account::unbounded();
         let mut column = Column::new(sql_type, &account);

@@ -1,7 +1,8 @@
 //! The way of most statements about shards: one shard carries it out, and a connection to it is there.
 //!
 //! Called by `run` before anything else is tried. What it takes from Bind to the command tag is there from the time before: nothing
-//! is allocated, which `tests/allocations.rs` of this crate holds it to. It refuses nothing: what is not plain goes the way of all others.
+//! is allocated, which `tests/allocations.rs` of this crate holds it to. It refuses nothing: what is not plain goes the way of all others, and
+//! so does a change that its connection does not know yet.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -46,7 +47,7 @@ pub(in crate::session::sql) struct Queued {
     started: Instant,
 }
 
-enum On {
+pub(super) enum On {
     /// It is a transaction of its own.
     Lent(Lease),
     /// The connection of the transaction at this place.
@@ -66,15 +67,21 @@ impl SqlSession {
             return None;
         }
         let raw = portal.raw.as_ref()?;
-        let (types, _) = plan.described()?;
+        let ((types, _), expected) = (plan.described()?, plan.expected()?);
         let started = clock::monotonic();
         let given = Given { raw, types };
         let one = plan.route.at_once(&Request { parameters: &given, style: *self.style(), ..Request::default() })?;
         let is_write = plan.route.is_write();
         let mut on = self.connection(one.server, is_write)?;
         let declared = portal.source.as_ref().map_or(&[][..], |source| &source.declared);
+        // Nothing takes back what it would change where it turned out to be another statement than its client has been told.
+        let is_final = is_write && matches!(on, On::Lent(_));
         let lease = self.lease_of(&mut on);
-        lease.queue_execute((one.text, true), declared, "", raw.iter(), &portal.formats, 0);
+        if !is_final {
+            lease.queue_checked((one.text, true), declared, ("", 0), raw.iter(), &portal.formats, expected);
+        } else if !lease.queue_known(one.text, declared, raw.iter(), &portal.formats, expected) {
+            return None;
+        }
         let queued = Queued { on, is_write, is_as_sent: one.is_as_sent, started };
         self.spare = portal.raw.take().map(RawParameters::emptied);
         Some(queued)
@@ -92,14 +99,14 @@ impl SqlSession {
     }
 
     /// Whether the session takes its connections as they come.
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         // Replicas are chosen among, and connections that a session keeps are its own.
         let is_chosen = self.settings.reads_replicas || self.settings.keeps_connections || self.keep.is_some();
         !is_chosen && self.isolation() != Isolation::RepeatableRead
     }
 
     /// A connection to a server that is there and may be used.
-    fn connection(&mut self, server: &Arc<str>, is_write: bool) -> Option<On> {
+    pub(super) fn connection(&mut self, server: &Arc<str>, is_write: bool) -> Option<On> {
         if self.is_direct() {
             let (fleet, pool) = self.pool().ok()?;
             return Some(On::Lent(fleet.lend_idle(&pool, server, &self.role, &self.settings.of_shards)?));
@@ -130,7 +137,7 @@ impl SqlSession {
             On::Transaction(place) => self.on_remote(place, is_write, &mut Forwarding(sink), |_| {}).await,
         };
         let done = match ended {
-            Ok(ended) => Ok(ended_as(ended, &mut portal.progress, "", "")),
+            Ok(ended) => Ok(ended_as(ended, portal, "", "")),
             Err(error) => Err(placed(error, is_as_sent)),
         };
         self.note_route(plan, RouteKind::OneShard, started, &done);
@@ -140,7 +147,7 @@ impl SqlSession {
 
 impl RawParameters {
     /// Its memory, for those of another statement.
-    fn emptied(mut self) -> Self {
+    pub(super) fn emptied(mut self) -> Self {
         self.bytes.clear();
         self.values.clear();
         self.bytes.shrink_to(KEPT_BYTES_MAX);

@@ -15,14 +15,15 @@ use ashlar_base::{Datum, Error, ErrorCode, Result, Value};
 use ashlar_protocol::copy::{Format, Options, RowDecoder, RowEncoder};
 use ashlar_query::copy::{self, CopyFormat, Field};
 use ashlar_query::sharded::{CopyInto, KeySource};
-use ashlar_shard::backend::Ended;
+use ashlar_shard::backend::{Ended, check_columns};
 use ashlar_shard::fleet::Fleet;
-use ashlar_shard::rules::Placement;
+use ashlar_shard::rules::{Placement, Shard};
 use ashlar_store::Reservation;
 
 use super::super::copy::{at_line, options_of};
 use super::super::limit::in_time;
 use super::super::{Executed, SqlSession};
+use super::compare::Description;
 use super::stoppable;
 
 /// Bytes of rows that wait for a shard before it is sent them.
@@ -227,6 +228,9 @@ impl SqlSession {
         if copy.open.iter().any(|(server, _)| *server == shard_of.server) {
             return Ok(place);
         }
+        if copy.is_binary {
+            self.check_copied(place, &into, shard_of).await?;
+        }
         let cancel = self.cancel.clone();
         let remote = &mut self.remotes[place];
         if remote.lease.is_broken() {
@@ -245,6 +249,16 @@ impl SqlSession {
         }
         copy.open.push((Arc::clone(&shard_of.server), shard));
         Ok(place)
+    }
+
+    /// Bytes of a value may be another value of another type: makes sure that a shard reads them as what they are.
+    async fn check_copied(&mut self, place: usize, into: &CopyInto, shard: &Shard) -> Result<()> {
+        self.remotes[place].lease.queue_look(&into.look(shard));
+        let mut description = Description::default();
+        let ended = self.on_remote(place, false, &mut description, |_| {}).await;
+        // The text is none of the client's.
+        ended.map_err(Error::nowhere)?;
+        check_columns(&shard.server, &description.0, &into.types())
     }
 
     /// Ends the COPY that is under way on a server.

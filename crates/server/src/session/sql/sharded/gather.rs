@@ -1,24 +1,25 @@
 //! Answers of several shards that become one without the engine: rows one after the other, sorted, counted off or added.
 //!
 //! All shards are asked at once, each on a connection of its own. What a shard has not been asked for yet waits in its socket, so
-//! that little more than a row of each is held here. Called by `run_sharded`, for statements that only read, outside of what a
+//! that little more than a row of each is held here. None has a row passed on before all of them are known to answer with the same columns. Called by `run_sharded`, for statements that only read, outside of what a
 //! transaction has on its connections; and by `run_several` and `spread`, for the rows of an INSERT.
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::transaction::Isolation;
-use ashlar_shard::backend::{Ended, Progress, Step, Taker};
+use ashlar_shard::backend::{Described, Ended, Progress, Step, Taker};
 use ashlar_shard::merge::{Field, Merger};
 use ashlar_shard::pool::Lease;
 use ashlar_shard::route::{Merge, ShardStatement};
 use ashlar_shard::snapshot::Snapshots;
 use ashlar_store::Reservation;
 
-use super::{Executed, Forwarding, Portal, RowSink, RowsOnly, Sending, Several, SqlSession};
+use super::{Executed, Forwarding, Portal, RowSink, Sending, Several, SqlSession, stoppable};
 
 /// Bytes of rows that are handed on together.
 const HANDED_BYTES: usize = 8 * 1024;
@@ -62,22 +63,23 @@ impl SqlSession {
         let of = |sent: &ShardStatement<'_>| servers.iter().position(|server| *server == sent.server).unwrap_or(0);
         let lines: Vec<usize> = forward.statements.iter().map(of).collect();
         let mut formats: Vec<ValueFormat> = portal.formats.to_vec();
+        // What all of them answer with; where nobody knows, it is what the first says.
+        let mut expected = several.expected.cloned();
         let mut merger = None;
         if let Merge::Rows(gathering) = &forward.merge {
             let merge = gathering.merge;
             let mut fields = Vec::new();
             if !(merge.keys.is_empty() && merge.aggregates.is_empty()) {
-                if plan.gathered().is_none() {
-                    let first = &forward.statements[0];
-                    let (_, types) = several.own(first);
-                    let described = super::stoppable(leases[lines[0]].describe(&first.text, &types), &self.cancel);
-                    let described = described.await.map_err(|error| own_place(error, plan, first))?;
-                    plan.describe_gathered(&described);
+                let first = &forward.statements[0];
+                let gathered = self.gathered(plan, several, &mut leases[lines[0]]).await?;
+                if let Some(told) = &expected {
+                    told.check_shown(first.server, &gathered, merge.hidden)?;
                 }
                 formats.resize(formats.len() + merge.hidden, ValueFormat::Text);
                 let is_binary = |at: usize| !describe && formats.get(at) == Some(&ValueFormat::Binary);
-                let types = plan.gathered().unwrap_or_default();
-                fields.extend(types.iter().enumerate().map(|(at, oid)| Field { oid: *oid, is_binary: is_binary(at) }));
+                let columns = gathered.columns.iter().flatten().enumerate();
+                fields.extend(columns.map(|(at, column)| Field { oid: column.oid, is_binary: is_binary(at) }));
+                expected = Some(gathered);
             }
             let is_c_collated = leases.iter().all(|lease| lease.is_c_collated());
             match Merger::new(gathering, &fields, forward.statements.len(), is_c_collated) {
@@ -86,16 +88,17 @@ impl SqlSession {
                 Err(error) => return Err(error),
             }
         }
+        let mut asked = Asked { several, formats: &formats, lines: &lines, plan, expected };
+        stoppable(asked.check_later(&mut leases), &self.cancel).await?;
         let mut snapshots = None;
         if self.settings.sharded_snapshots {
             let (fleet, pool) = self.pool()?;
             let taken = Snapshots::take(&fleet, &pool, &self.role, &servers);
-            let taken = super::stoppable(taken, &self.cancel).await?;
+            let taken = stoppable(taken, &self.cancel).await?;
             leases.iter_mut().zip(&servers).try_for_each(|(lease, server)| taken.begin(server, lease))?;
             snapshots = Some(taken);
         }
         let held = self.shared.engine.store().reservation();
-        let asked = Asked { several, formats: &formats, lines: &lines, plan };
         let cancel = self.cancel.clone();
         let ended = {
             let work = async {
@@ -125,7 +128,20 @@ impl SqlSession {
             }
         }
         // What the shards are still at is stopped with their connections.
-        Ok(ended?.map(|ended| super::ended_as(ended, &mut portal.progress, "", "")))
+        Ok(ended?.map(|ended| super::ended_as(ended, portal, "", "")))
+    }
+
+    /// What shards answer with where their rows are put together: the first of them is asked, once for a plan.
+    async fn gathered(&self, plan: &ShardedPlan, several: &Several<'_>, lease: &mut Lease) -> Result<Arc<Described>> {
+        if let Some(known) = plan.gathered() {
+            return Ok(Arc::clone(known));
+        }
+        let first = &several.forward.statements[0];
+        let (_, types) = several.own(first);
+        let described = stoppable(lease.describe(&first.text, &types), &self.cancel).await;
+        let described = Arc::new(described.map_err(|error| own_place(error, plan, first))?);
+        plan.describe_gathered(&described);
+        Ok(described)
     }
 }
 
@@ -137,24 +153,98 @@ struct Asked<'a> {
     /// By statement: which connection it runs on.
     lines: &'a [usize],
     plan: &'a ShardedPlan,
+    /// What all answer with, where that is known.
+    expected: Option<Arc<Described>>,
 }
 
 impl Asked<'_> {
+    /// Whether a statement is the first of its connection.
+    fn is_first(&self, at: usize) -> bool {
+        !self.lines[..at].contains(&self.lines[at])
+    }
+
+    /// Whether a statement is run by the simple protocol. Those that have to wait for their connection never are: a shard runs a prepared
+    /// one as what it was when it was looked at, or refuses to.
+    fn is_simple(&self, at: usize) -> bool {
+        self.several.describe && self.is_first(at)
+    }
+
+    /// Makes sure that shards whose turn on their connection comes later answer with the same columns, while no row is there yet.
+    async fn check_later(&mut self, leases: &mut [Lease]) -> Result<()> {
+        for at in 0..self.lines.len() {
+            if self.is_first(at) {
+                continue;
+            }
+            let statements = &self.several.forward.statements;
+            let expected = match &self.expected {
+                Some(expected) => Arc::clone(expected),
+                None => {
+                    let (_, types) = self.several.own(&statements[0]);
+                    let described = leases[self.lines[0]].describe(&statements[0].text, &types).await;
+                    Arc::new(described.map_err(|error| self.placed(error, 0))?)
+                }
+            };
+            let (_, types) = self.several.own(&statements[at]);
+            let checked = leases[self.lines[at]].check((&statements[at].text, true), &types, &expected).await;
+            checked.map_err(|error| self.placed(error, at))?;
+            self.expected = Some(expected);
+        }
+        Ok(())
+    }
+
     /// Sends a statement without waiting for anything but that it is sent.
     async fn send(&self, at: usize, leases: &mut [Lease]) -> Result<()> {
         let sent = &self.several.forward.statements[at];
         let (own, types) = self.several.own(sent);
+        let is_simple = self.is_simple(at);
         let sending = Sending {
             text: &sent.text,
-            is_write: false,
+            is_kept: true,
             types: &types,
-            extended: (!self.several.describe).then_some((own.as_slice(), self.formats)),
+            extended: (!is_simple).then_some((own.as_slice(), self.formats)),
+            // What answers in the simple protocol says what it looks like in any case.
+            expected: self.expected.as_ref().filter(|_| !is_simple),
             portal: "",
             rows_max: 0,
         };
         let lease = &mut leases[self.lines[at]];
         sending.queue(lease);
         lease.flush().await
+    }
+
+    /// Waits until all shards that have been asked have said that their rows have the columns of all, or, where that is known, that they run
+    /// the statement as what it was.
+    async fn heads(&self, leases: &mut [Lease], progress: &mut [Progress]) -> Result<Heads> {
+        let mut expected = self.expected.clone();
+        let mut heads = Heads { description: None, ended: progress.iter().map(|_| None).collect() };
+        for (at, progress) in progress.iter_mut().enumerate() {
+            if !self.is_first(at) {
+                continue;
+            }
+            let (lease, is_simple) = (&mut leases[self.lines[at]], self.is_simple(at));
+            let message = match lease.next_step(progress).await.map_err(|error| self.placed(error, at))? {
+                Step::Description(message) => message,
+                // The row stays where it is.
+                Step::Row(_) if !is_simple => continue,
+                Step::End(ended) if !is_simple => {
+                    heads.ended[at] = Some(ended);
+                    continue;
+                }
+                Step::Row(_) | Step::End(_) => return Err(broken()),
+            };
+            // What is prepared has been compared where it was read.
+            if is_simple {
+                let (server, message) = (self.several.forward.statements[at].server, lease.row(&message));
+                match &expected {
+                    Some(expected) => expected.check_answer(server, message)?,
+                    None => expected = Some(Arc::new(Described::of_answer(server, message)?)),
+                }
+                if at == 0 {
+                    heads.description = Some(message.to_vec());
+                }
+            }
+        }
+        Ok(heads)
     }
 
     fn placed(&self, error: Error, at: usize) -> Error {
@@ -165,16 +255,21 @@ impl Asked<'_> {
     async fn follow<S: RowSink>(&self, leases: &mut [Lease], sink: &mut S) -> Result<Ended> {
         let count = self.lines.len();
         for at in 0..count {
-            if !self.lines[..at].contains(&self.lines[at]) {
+            if self.is_first(at) {
                 self.send(at, leases).await?;
             }
+        }
+        let mut progress: Vec<Progress> = self.lines.iter().map(|_| Progress::default()).collect();
+        let mut heads = self.heads(leases, &mut progress).await?;
+        if let Some(description) = heads.description {
+            sink.forward(&description, 0);
         }
         let mut tags = Vec::with_capacity(count);
         for at in 0..count {
             let lease = &mut leases[self.lines[at]];
-            let ended = match at {
-                0 => lease.answer(&mut Forwarding(sink)).await,
-                _ => lease.answer(&mut RowsOnly(sink)).await,
+            let ended = match heads.ended[at].take() {
+                Some(ended) => Ok(ended),
+                None => lease.answer(&mut Forwarding(sink)).await,
             };
             let Ended::Complete(tag) = ended.map_err(|error| self.placed(error, at))? else {
                 return Err(Error::internal("a query on several shards has not come to its end"));
@@ -202,20 +297,23 @@ impl Asked<'_> {
             self.send(at, leases).await?;
         }
         let mut sources: Vec<Source> = self.lines.iter().map(|_| Source::default()).collect();
+        let mut progress: Vec<Progress> = self.lines.iter().map(|_| Progress::default()).collect();
+        let heads = self.heads(leases, &mut progress).await?;
+        // Kept until there is an answer: until then the engine can still give it.
+        let description = heads.description.map(|message| cut(&message, hidden)).transpose()?;
+        let mut description = description.unwrap_or_default();
+        for at in (0..sources.len()).filter(|at| heads.ended[*at].is_some()) {
+            sources[at].is_ended = true;
+            merger.finish(at);
+        }
         let mut out: Vec<u8> = Vec::new();
         let (mut waiting, mut rows) = (0, 0);
         let (mut taken, mut charged) = (0_u64, 0);
-        // Kept until there is an answer: until then the engine can still give it.
-        let mut description: Vec<u8> = Vec::new();
-        let mut is_described = false;
         loop {
             while let Some(at) = merger.needs() {
                 let (lease, source) = (&mut leases[self.lines[at]], &mut sources[at]);
-                match lease.next_step(&mut source.progress).await.map_err(|error| self.placed(error, at))? {
-                    Step::Description(message) if !is_described => {
-                        is_described = true;
-                        description = cut(lease.row(&message), hidden)?;
-                    }
+                match lease.next_step(&mut progress[at]).await.map_err(|error| self.placed(error, at))? {
+                    // Each has said it by now.
                     Step::Description(_) => {}
                     Step::Row(row) => {
                         // As it came, and what of it is compared.
@@ -283,11 +381,7 @@ impl Asked<'_> {
         for (at, source) in sources.iter_mut().enumerate() {
             let lease = &mut leases[self.lines[at]];
             while !source.is_ended {
-                match lease.next_step(&mut source.progress).await.map_err(|error| self.placed(error, at))? {
-                    Step::Description(message) if !is_described => {
-                        is_described = true;
-                        sink.forward(&cut(lease.row(&message), hidden)?, 0);
-                    }
+                match lease.next_step(&mut progress[at]).await.map_err(|error| self.placed(error, at))? {
                     Step::Description(_) => {}
                     Step::Row(row) => lease.consume_row(&row),
                     Step::End(_) => source.is_ended = true,
@@ -300,10 +394,17 @@ impl Asked<'_> {
     }
 }
 
+/// What shards have said before their first rows.
+struct Heads {
+    /// How the first one of the simple protocol describes them to its client.
+    description: Option<Vec<u8>>,
+    /// By statement: how it has ended, where it has no rows.
+    ended: Vec<Option<Ended>>,
+}
+
 /// A shard whose rows are put together with others'.
 #[derive(Default)]
 struct Source {
-    progress: Progress,
     /// Bytes that its rows may take.
     charged: usize,
     is_ended: bool,
@@ -346,12 +447,20 @@ pub(super) struct Kept {
     memory: Reservation,
     /// By statement: messages, and where each of them lies.
     answers: Vec<(Vec<u8>, VecDeque<Range<usize>>)>,
+    /// How the first of them describes its rows, where it does.
+    description: Vec<u8>,
     failure: Option<Error>,
 }
 
 impl Kept {
     pub(super) fn new(memory: Reservation) -> Self {
-        Self { memory, answers: Vec::new(), failure: None }
+        Self { memory, answers: Vec::new(), description: Vec::new(), failure: None }
+    }
+
+    /// What the first statement's rows look like, if its server has said so.
+    pub(super) fn described(&self, server: &str) -> Result<Option<Described>> {
+        let is_there = !self.description.is_empty();
+        is_there.then(|| Described::of_answer(server, &self.description)).transpose()
     }
 
     /// What comes now is the next statement's.
@@ -411,6 +520,7 @@ pub(super) struct Keeping<'s, S> {
 impl<S: RowSink> Taker for Keeping<'_, S> {
     fn describe(&mut self, message: &[u8]) {
         if self.is_first {
+            self.kept.description = message.to_vec();
             self.sink.forward(message, 0);
         }
     }

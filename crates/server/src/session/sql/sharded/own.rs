@@ -92,11 +92,7 @@ impl SqlSession {
     }
 
     /// Waits for what work on the query pool comes to, and reads meanwhile what it asks for.
-    async fn serve_own<T>(
-        &mut self,
-        work: JoinHandle<Result<T>>,
-        asked: Option<mpsc::Receiver<OwnRead>>,
-    ) -> Result<T> {
+    async fn serve_own<T>(&mut self, work: JoinHandle<Result<T>>, asked: Option<mpsc::Receiver<OwnRead>>) -> Result<T> {
         let mut work = Work(work);
         if let Some(mut asked) = asked {
             // Closed when the work has all of it, or has ended, which it does when it is cancelled.

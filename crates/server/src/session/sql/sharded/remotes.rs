@@ -8,6 +8,7 @@ use ashlar_query::statement::Kind;
 use ashlar_shard::backend::{Ended, Nothing, Taker};
 use ashlar_shard::deadlock::{self, Stand};
 use ashlar_shard::pool::Lease;
+use ashlar_shard::two_phase::{self, Committed};
 
 use super::super::{Notice, RowSink, SqlSession};
 use super::Forwarding;
@@ -164,7 +165,8 @@ impl SqlSession {
                 cancel.cancelled().await;
                 cancel.error()
             };
-            let left = ashlar_shard::two_phase::commit(&fleet, leases, stop).await?;
+            let Committed { left, notices } = two_phase::commit(&fleet, leases, stop).await?;
+            self.pass_notices(notices);
             if !left.is_empty() {
                 let message = "the transaction is committed, and will be on some shards as soon as they can be reached";
                 let error = Error::new(ErrorCode::SuccessfulCompletion, message);

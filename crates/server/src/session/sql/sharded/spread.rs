@@ -10,7 +10,7 @@ use ashlar_base::{Error, ErrorCode, Result, Value};
 use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::dml::{SpreadPlan, SpreadRows};
 use ashlar_query::statement::Kind;
-use ashlar_shard::backend::{Ended, Nothing};
+use ashlar_shard::backend::{Described, Ended, Nothing};
 use ashlar_shard::pool::Lease;
 use ashlar_shard::routes::RouteKind;
 use ashlar_shard::rules::Placement;
@@ -47,9 +47,10 @@ impl SqlSession {
         let mut written = self.shared.engine.store().reservation();
         let tail = plan.tail(&portal.parameters, |bytes| written.grow(bytes))?;
         let rows = self.compute_rows(statement, &portal.parameters).await?;
-        if plan.is_unchecked() {
+        let mut expected = None;
+        if plan.is_unchecked() || (plan.returning.is_some() && !rows.pieces.is_empty()) {
             let shard = rows.pieces.first().map_or(0, |piece| piece.shard);
-            self.check_tail(plan, shard).await?;
+            expected = Some(self.check_tail(plan, shard).await?);
         }
         let mut kept = plan.returning.is_some().then(|| Kept::new(self.shared.engine.store().reservation()));
         let mut held = self.shared.engine.store().reservation();
@@ -68,7 +69,10 @@ impl SqlSession {
                 let place = self.begin_remote(&shard.server).await?;
                 let queue = |lease: &mut Lease| {
                     let none = std::iter::empty::<(ValueFormat, Option<&[u8]>)>();
-                    lease.queue_execute((text.as_str(), false), &[], "", none, &formats, 0);
+                    match &expected {
+                        Some(expected) => lease.queue_checked((&text, false), &[], ("", 0), none, &formats, expected),
+                        None => lease.queue_once(&text, &[], ("", 0), none, &formats),
+                    }
                 };
                 let ended = match &mut kept {
                     Some(kept) if copy == 0 => {
@@ -96,7 +100,7 @@ impl SqlSession {
             kept.send(&rows.order, sink).await?;
         }
         let tag = CommandTag::counted("INSERT 0", counted.unwrap_or(0));
-        Ok(ended_as(Ended::Complete(tag), &mut portal.progress, "", ""))
+        Ok(ended_as(Ended::Complete(tag), portal, "", ""))
     }
 
     /// All rows of an INSERT, as this transaction sees what they are computed from.
@@ -114,8 +118,8 @@ impl SqlSession {
     }
 
     /// Asks a shard, before any has a row, whether it takes what stands behind the rows, and whether what comes back is what the client
-    /// is told that it will be.
-    async fn check_tail(&mut self, plan: &SpreadPlan, shard: usize) -> Result<()> {
+    /// is told that it will be: what it has to be on all others too.
+    async fn check_tail(&mut self, plan: &SpreadPlan, shard: usize) -> Result<Arc<Described>> {
         let shard = &plan.table.routed.rule.shards()[shard];
         let place = self.begin_remote(&shard.server).await?;
         let text = plan.sample(shard)?;
@@ -130,7 +134,7 @@ impl SqlSession {
                 .with_hint("Cast its columns to the types that are wanted."));
         }
         plan.note_checked();
-        Ok(())
+        Ok(Arc::new(described))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{Expiry, StoreConfig};
 const LONG: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 
 fn loaded(store: &Arc<Store>, region: &Arc<Region>, rows: impl Iterator<Item = (i64, i64)>) -> WriteSet {
-    load(store, region, &store.snapshot(), rows.map(|(id, v)| [Datum::Int8(id), Datum::Int8(v)])).unwrap()
+    load(region, &store.snapshot(), rows.map(|(id, v)| [Datum::Int8(id), Datum::Int8(v)])).unwrap()
 }
 
 fn make(region: &Region, index: &Arc<IndexDef>) -> ashlar_base::Result<()> {
@@ -66,7 +66,7 @@ fn a_load_that_began_before_an_index_that_computes_is_in_it() {
     let store = store(4, 8);
     let region = store.create_region(schema(1, "t", &[("id", INT8), ("name", TEXT)], &[0])).unwrap();
     let rows = (0..60i64).map(|id| [Datum::Int8(id), Datum::Text(&LONG[..id as usize])]);
-    let mut writes = load(&store, &region, &store.snapshot(), rows).unwrap();
+    let mut writes = load(&region, &store.snapshot(), rows).unwrap();
     let unique = Some(Unique { nulls_distinct: true, is_constraint: false });
     let index = lengths(TableId(100), ColumnId(1), true, true);
     make(&region, &Arc::new(IndexDef { unique, ..index })).unwrap();
@@ -162,7 +162,7 @@ fn a_load_is_whole_when_its_commit_is_tried_again() {
         }
         let kept = store.create_region(numbers(2)).unwrap();
         let all = (0..rows).map(|id| [Datum::Int8(id), Datum::Int8(id)]);
-        let Ok(mut writes) = load(&store, &kept, &store.snapshot(), all) else { continue };
+        let Ok(mut writes) = load(&kept, &store.snapshot(), all) else { continue };
         match store.commit(&mut writes) {
             Ok(_) => {
                 assert_eq!(kept.row_count(), rows as u64);

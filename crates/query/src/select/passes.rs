@@ -1,0 +1,33 @@
+//! What is done to a query before the engine plans it, in this order: each pass counts on those before it.
+//!
+//! Called by the planner, for a statement's query and for parts of it that a pass asks about. Only names, joins and lists are settled here:
+//! what depends on types is for the rules behind planning.
+
+use ashlar_base::Result;
+use datafusion::sql::sqlparser::ast::Query;
+
+use super::{
+    Planner, aliases, grouping, joins, labels, name_outputs, ordering, qualifiers, scopes, stars, targets, values,
+    with_once,
+};
+
+/// Settles a query, and says how many columns at the end of its list nobody is to see.
+///
+/// # Errors
+/// What the passes find.
+pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32]) -> Result<usize> {
+    scopes::rename_hidden(query)?;
+    with_once::check(planner.state, query)?;
+    values::settle(planner, query, declared)?;
+    scopes::type_recursive(planner, query);
+    aliases::fill(planner, query)?;
+    joins::expand(planner, query);
+    stars::write_out(planner, query);
+    grouping::add_dependent(planner.catalog, query);
+    labels::tell_apart(planner, query)?;
+    targets::settle(planner, query)?;
+    name_outputs(query);
+    let hidden = ordering::select_subqueries(query);
+    qualifiers::settle(query);
+    Ok(hidden)
+}

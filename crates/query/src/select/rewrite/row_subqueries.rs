@@ -1,0 +1,167 @@
+//! `(a, b) IN (SELECT x, y ...)`, said by EXISTS: the engine compares no row with those of a subquery.
+//!
+//! ```text
+//!   EXISTS (SELECT 1 FROM (SELECT x, y ...) AS rows (c0, c1) WHERE c0 = a AND c1 = b)
+//! ```
+//!
+//! That is false where IN is NULL, which is the same to a condition of WHERE. In other places the three answers are told apart:
+//!
+//! ```text
+//!   NOT CASE WHEN EXISTS (... WHERE equal) THEN false WHEN EXISTS (... WHERE equal IS NULL) THEN NULL ELSE true END
+//! ```
+
+use ashlar_base::{Error, Result};
+use ashlar_functions::names::NAME_END;
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Ident, Query, SelectItem, SetExpr, Statement, TableAlias, TableAliasColumnDef, TableFactor,
+    TableWithJoins, UnaryOperator,
+};
+
+use super::rows::{equal, members};
+use crate::select::aliases::{ROWS_OF_SUBQUERY, wrong_width};
+
+/// A row and the subquery whose rows it is looked for in.
+struct Search<'e> {
+    row: Vec<Expr>,
+    subquery: &'e Query,
+    negated: bool,
+}
+
+/// Puts EXISTS in the place of such conditions of WHERE.
+///
+/// # Errors
+/// 42601 for a subquery of more or fewer columns than the row.
+pub(super) fn conditions(selection: &mut Option<Expr>) -> Result<()> {
+    selection.as_mut().map_or(Ok(()), condition)
+}
+
+fn condition(mut expr: &mut Expr) -> Result<()> {
+    loop {
+        match expr {
+            Expr::Nested(inner) => expr = inner,
+            Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+                condition(right)?;
+                expr = left;
+            }
+            other => return last(other),
+        }
+    }
+}
+
+/// A condition that is none of several.
+fn last(expr: &mut Expr) -> Result<()> {
+    let (inner, is_denied) = match &*expr {
+        Expr::UnaryOp { op: UnaryOperator::Not, expr: inner } => (inner.as_ref(), true),
+        other => (other, false),
+    };
+    let said = match Search::of(inner) {
+        None => return Ok(()),
+        Some(search) => {
+            let equal = search.equal()?;
+            let negated = search.negated != is_denied;
+            search.exists(if negated { Expr::IsNotFalse(Box::new(equal)) } else { equal }, negated)?
+        }
+    };
+    *expr = said;
+    Ok(())
+}
+
+/// What such a condition is worth anywhere.
+///
+/// # Errors
+/// As [`conditions`].
+pub(super) fn value(expr: &Expr) -> Result<Option<Expr>> {
+    let Some(search) = Search::of(expr) else { return Ok(None) };
+    let equal = search.equal()?;
+    let (found, none) = if search.negated { ("true", "false") } else { ("false", "true") };
+    let template = format!("SELECT NOT (CASE WHEN true THEN {found} WHEN true THEN NULL ELSE {none} END)");
+    let unexpected = || Error::internal("a template is a query");
+    let Ok(Statement::Query(mut query)) = crate::select::parse(&template) else { return Err(unexpected()) };
+    let SetExpr::Select(select) = query.body.as_mut() else { return Err(unexpected()) };
+    let Some(SelectItem::UnnamedExpr(mut value)) = select.projection.pop() else { return Err(unexpected()) };
+    if let Expr::UnaryOp { expr: inner, .. } = &mut value
+        && let Expr::Nested(case) = inner.as_mut()
+        && let Expr::Case { conditions, .. } = case.as_mut()
+        && let [is_in, is_unknown] = &mut conditions[..]
+    {
+        is_in.condition = search.exists(equal.clone(), false)?;
+        is_unknown.condition = search.exists(Expr::IsNull(Box::new(equal)), false)?;
+        return Ok(Some(value));
+    }
+    Err(unexpected())
+}
+
+impl<'e> Search<'e> {
+    fn of(expr: &'e Expr) -> Option<Self> {
+        Some(match expr {
+            Expr::Nested(inner) => return Self::of(inner),
+            Expr::InSubquery { expr: row, subquery, negated } => {
+                Self { row: members(row)?, subquery, negated: *negated }
+            }
+            Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
+                Self { row: members(left)?, subquery: subquery_of(right)?, negated: false }
+            }
+            Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => {
+                Self { row: members(left)?, subquery: subquery_of(right)?, negated: true }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether a row of the subquery is the row.
+    fn equal(&self) -> Result<Expr> {
+        if self.row.iter().any(|member| members(member).is_some()) {
+            return Err(Error::unsupported("comparing rows of rows is not supported"));
+        }
+        let columns = (0..self.row.len())
+            .map(|place| Expr::CompoundIdentifier(vec![Ident::with_quote('"', ROWS_OF_SUBQUERY), column(place)]));
+        Ok(equal(&columns.collect::<Vec<Expr>>(), &self.row))
+    }
+
+    fn exists(&self, condition: Expr, negated: bool) -> Result<Expr> {
+        if let Some(width) = width(&self.subquery.body)
+            && width != self.row.len()
+        {
+            return Err(wrong_width(width > self.row.len()));
+        }
+        let unexpected = || Error::internal("a template is a query");
+        let Ok(Statement::Query(mut query)) = crate::select::parse("SELECT 1") else { return Err(unexpected()) };
+        let SetExpr::Select(select) = query.body.as_mut() else { return Err(unexpected()) };
+        let columns = (0..self.row.len()).map(|place| TableAliasColumnDef { name: column(place), data_type: None });
+        let name = Ident::with_quote('"', ROWS_OF_SUBQUERY);
+        let alias = TableAlias { explicit: true, name, columns: columns.collect(), at: None };
+        let subquery = Box::new(self.subquery.clone());
+        let relation = TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None };
+        select.from = vec![TableWithJoins { relation, joins: Vec::new() }];
+        select.selection = Some(condition);
+        Ok(Expr::Exists { subquery: query, negated })
+    }
+}
+
+fn subquery_of(expr: &Expr) -> Option<&Query> {
+    match expr {
+        Expr::Nested(inner) => subquery_of(inner),
+        Expr::Subquery(query) => Some(query),
+        _ => None,
+    }
+}
+
+/// The name of a column of the subquery's rows.
+fn column(place: usize) -> Ident {
+    Ident::with_quote('"', format!("column{NAME_END}{place}"))
+}
+
+/// How many columns a query has, where no star hides it.
+fn width(body: &SetExpr) -> Option<usize> {
+    match body {
+        SetExpr::Select(select) => {
+            let is_one =
+                |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+            select.projection.iter().all(is_one).then_some(select.projection.len())
+        }
+        SetExpr::Values(values) => values.rows.first().map(|row| row.content.len()),
+        SetExpr::Query(query) => width(&query.body),
+        SetExpr::SetOperation { left, .. } => width(left),
+        _ => None,
+    }
+}

@@ -1,0 +1,162 @@
+//! The columns that FROM gives, for what has to know them before a query is planned: each item is planned by itself.
+//!
+//! Used by walks over a query, which say which queries they are in. What cannot be planned by itself has no columns here: what is wrong
+//! with it is found when the query is planned.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use ashlar_functions::walk;
+use datafusion::common::DFSchema;
+use datafusion::sql::sqlparser::ast::{
+    Cte, ObjectName, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor,
+    TableWithJoins, Visitor, WildcardAdditionalOptions, With,
+};
+
+use super::Planner;
+use super::names::folded;
+
+/// A column of FROM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Source {
+    /// The name of its table, where that has one.
+    pub(super) table: Option<String>,
+    pub(super) name: String,
+}
+
+/// See the module.
+pub(super) struct Sources<'a, 'b> {
+    planner: &'a Planner<'b>,
+    /// The queries around, from the outermost.
+    scopes: Vec<Scope>,
+}
+
+/// A query that a walk is in.
+struct Scope {
+    with: Option<With>,
+    /// Which of the WITH queries of the query around it is, where it is one: it sees those before it.
+    place: Option<usize>,
+}
+
+impl<'a, 'b> Sources<'a, 'b> {
+    pub(super) fn new(planner: &'a Planner<'b>) -> Self {
+        Self { planner, scopes: Vec::new() }
+    }
+
+    /// Goes into a query, before anything of it is changed.
+    pub(super) fn enter(&mut self, query: &Query) {
+        let around = self.scopes.last().and_then(|scope| scope.with.as_ref());
+        let place = around.and_then(|with| with.cte_tables.iter().position(|cte| *cte.query == *query));
+        self.scopes.push(Scope { with: query.with.clone(), place });
+    }
+
+    /// Goes out of it again.
+    pub(super) fn leave(&mut self) {
+        self.scopes.pop();
+    }
+
+    /// The columns of all items of a FROM, none of which merges any.
+    pub(super) fn of_from(&self, from: &[TableWithJoins]) -> Option<Vec<Source>> {
+        let mut columns = Vec::new();
+        for (number, table) in from.iter().enumerate() {
+            self.of_table(table, &from[..number], &mut columns)?;
+        }
+        Some(columns)
+    }
+
+    fn of_table(&self, table: &TableWithJoins, before: &[TableWithJoins], columns: &mut Vec<Source>) -> Option<()> {
+        self.of_item(&table.relation, before, columns)?;
+        for (number, join) in table.joins.iter().enumerate() {
+            let mut read = before.to_vec();
+            read.push(TableWithJoins { relation: table.relation.clone(), joins: table.joins[..number].to_vec() });
+            self.of_item(&join.relation, &read, columns)?;
+        }
+        Some(())
+    }
+
+    fn of_item(&self, factor: &TableFactor, before: &[TableWithJoins], columns: &mut Vec<Source>) -> Option<()> {
+        if let TableFactor::NestedJoin { table_with_joins, alias: None } = factor {
+            return self.of_table(table_with_joins, before, columns);
+        }
+        columns.extend(self.of_factor(factor, before)?);
+        Some(())
+    }
+
+    /// The columns of one table, function or query in FROM; `before` are the items that it may read.
+    pub(super) fn of_factor(&self, factor: &TableFactor, before: &[TableWithJoins]) -> Option<Vec<Source>> {
+        let Ok(Statement::Query(mut query)) = super::parse("SELECT * FROM t") else { return None };
+        if let SetExpr::Select(select) = query.body.as_mut() {
+            let own = TableWithJoins { relation: factor.clone(), joins: Vec::new() };
+            if let TableFactor::Derived { lateral: true, alias: Some(alias), .. } = factor {
+                let name = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![alias.name.clone()]));
+                select.projection = vec![SelectItem::QualifiedWildcard(name, WildcardAdditionalOptions::default())];
+                select.from = before.to_vec();
+            } else {
+                select.from = Vec::new();
+            }
+            select.from.push(own);
+        }
+        query.with = self.with_for(&names_in(&query))?;
+        self.of_query(Statement::Query(query))
+    }
+
+    /// The WITH queries that somebody sees who reads tables of these names; `None` for who reads one of which it is a part itself.
+    fn with_for(&self, names: &HashSet<String>) -> Option<Option<With>> {
+        let is_read = |cte: &Cte| names.contains(&folded(&cte.alias.name));
+        let mut seen: Option<With> = None;
+        let mut is_any_read = false;
+        for (number, scope) in self.scopes.iter().enumerate() {
+            let Some(with) = &scope.with else { continue };
+            let place = self.scopes.get(number + 1).and_then(|inner| inner.place);
+            let (before, behind) = with.cte_tables.split_at(place.unwrap_or(with.cte_tables.len()));
+            if with.recursive && behind.iter().any(is_read) {
+                return None;
+            }
+            is_any_read |= before.iter().any(is_read);
+            let seen = seen.get_or_insert_with(|| With { cte_tables: Vec::new(), ..with.clone() });
+            seen.recursive |= with.recursive;
+            seen.cte_tables.extend_from_slice(before);
+        }
+        Some(seen.filter(|with| is_any_read && !with.cte_tables.is_empty()))
+    }
+
+    /// The columns that a query gives. A walk asks again for what another one has asked for, and so does each query around an item for
+    /// those inside it: the planner, which is made for one statement, knows what it has answered.
+    fn of_query(&self, query: Statement) -> Option<Vec<Source>> {
+        let text = query.to_string();
+        let known = self.planner.sources.lock().get(&text).cloned();
+        if let Some(known) = known {
+            return known;
+        }
+        let found = self.planner.logical(query, &[]).ok().map(|plan| columns_of(plan.schema()));
+        self.planner.sources.lock().insert(text, found.clone());
+        found
+    }
+}
+
+fn columns_of(schema: &DFSchema) -> Vec<Source> {
+    let columns = schema.iter().map(|(qualifier, field)| Source {
+        table: qualifier.map(|table| table.table().to_owned()),
+        name: field.name().clone(),
+    });
+    columns.collect()
+}
+
+/// The tables that a query reads by a name alone.
+fn names_in(query: &Query) -> HashSet<String> {
+    struct Names(HashSet<String>);
+    impl Visitor for Names {
+        type Break = ();
+        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Table { name, args: None, .. } = factor
+                && let [part] = &name.0[..]
+            {
+                self.0.extend(part.as_ident().map(folded));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut names = Names(HashSet::new());
+    let _ = walk::visit(query, &mut names);
+    names.0
+}

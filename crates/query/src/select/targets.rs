@@ -1,0 +1,316 @@
+//! What ORDER BY, DISTINCT and DISTINCT ON say of the select list, found as PostgreSQL finds it: a name by itself is that of an output before
+//! it is a column's, a whole number is a place, and any other expression may be an output's too.
+//!
+//! Called by the planner for each query before it is planned, when merged columns are spelled out and columns are told from labels: the
+//! engine takes a number in DISTINCT ON for a value, and knows no expression of SELECT DISTINCT again. Source: PostgreSQL's
+//! `findTargetlistEntrySQL92`, `findTargetlistEntrySQL99` and `transformDistinctOnClause`.
+
+use std::ops::ControlFlow;
+
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_functions::walk;
+use datafusion::sql::sqlparser::ast::{
+    Distinct, Expr, Ident, OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, Value,
+    VisitorMut,
+};
+
+use super::Planner;
+use super::labels::{Labels, only_table};
+use super::names::{folded, label_of};
+use super::reading::{Likeness, Reading};
+use super::sources::Sources;
+
+/// Settles the clauses of a query and of every query inside it.
+///
+/// # Errors
+/// 42702 for a name of several outputs, 42P10 and 42601 for what is none, and where DISTINCT and ORDER BY do not go together.
+pub(super) fn settle(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
+    struct Inner<'a, 'b>(Sources<'a, 'b>);
+    impl VisitorMut for Inner<'_, '_> {
+        type Break = Error;
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+            self.0.enter(query);
+            match settle_one(&self.0, query) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            }
+        }
+        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+            self.0.leave();
+            ControlFlow::Continue(())
+        }
+    }
+    match walk::visit_mut(query, &mut Inner(Sources::new(planner))) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
+}
+
+fn settle_one(sources: &Sources<'_, '_>, query: &mut Query) -> Result<()> {
+    let SetExpr::Select(select) = query.body.as_mut() else { return check_union(query) };
+    let select: &mut Select = select;
+    let mut nothing = Vec::new();
+    let order_by = match query.order_by.as_mut().map(|order_by| &mut order_by.kind) {
+        Some(OrderByKind::Expressions(items)) => items,
+        _ => &mut nothing,
+    };
+    if order_by.is_empty() && !matches!(select.distinct, Some(Distinct::On(_))) {
+        return Ok(());
+    }
+    let distinct = select.distinct.take();
+    select.distinct = of_select(sources, select, distinct, order_by)?;
+    Ok(())
+}
+
+/// Settles what a SELECT is sorted by, and what it is DISTINCT on.
+fn of_select(
+    sources: &Sources<'_, '_>,
+    select: &Select,
+    distinct: Option<Distinct>,
+    order_by: &mut Vec<OrderByExpr>,
+) -> Result<Option<Distinct>> {
+    let outputs = Outputs::of(select);
+    match distinct {
+        Some(Distinct::On(on)) => {
+            let mut labels = Labels::of(&select.projection, &select.from, sources);
+            let on = outputs.distinct_on(on, order_by, &mut labels)?;
+            return Ok(Some(Distinct::On(on)));
+        }
+        Some(Distinct::Distinct) => {
+            for item in order_by {
+                outputs.shown(item)?;
+            }
+        }
+        Some(Distinct::All) | None => {
+            for item in order_by {
+                if let Expr::Identifier(name) = &item.expr {
+                    outputs.named(name, "ORDER BY")?;
+                }
+            }
+        }
+    }
+    Ok(distinct)
+}
+
+/// The outputs of a union are different ones, whatever their first parts are.
+fn check_union(query: &Query) -> Result<()> {
+    let Some(OrderByKind::Expressions(items)) = query.order_by.as_ref().map(|order_by| &order_by.kind) else {
+        return Ok(());
+    };
+    let Some(first) = first_select(&query.body) else { return Ok(()) };
+    let outputs = Outputs::of(first);
+    for item in items {
+        let Expr::Identifier(name) = &item.expr else { continue };
+        let name = folded(name);
+        if outputs.list.iter().filter(|output| output.label == name).count() > 1 {
+            return Err(Error::new(ErrorCode::AmbiguousColumn, format!("ORDER BY \"{name}\" is ambiguous")));
+        }
+    }
+    Ok(())
+}
+
+fn first_select(body: &SetExpr) -> Option<&Select> {
+    match body {
+        SetExpr::Select(select) => Some(select),
+        SetExpr::Query(query) => first_select(&query.body),
+        SetExpr::SetOperation { left, .. } => first_select(left),
+        _ => None,
+    }
+}
+
+/// An output that the select list names.
+struct Output<'s> {
+    /// Its place from 0, where no star stands before it.
+    place: Option<usize>,
+    label: String,
+    expr: &'s Expr,
+}
+
+/// The outputs of a select list but those of its stars.
+struct Outputs<'s> {
+    list: Vec<Output<'s>>,
+    has_star: bool,
+    /// The one table that the query is of: bare names are of its columns.
+    table: Option<Ident>,
+}
+
+impl<'s> Outputs<'s> {
+    fn of(select: &'s Select) -> Self {
+        let mut list = Vec::with_capacity(select.projection.len());
+        let mut has_star = false;
+        for (place, item) in select.projection.iter().enumerate() {
+            let (label, expr) = match item {
+                SelectItem::UnnamedExpr(expr) => (label_of(expr), expr),
+                SelectItem::ExprWithAlias { expr, alias } => (folded(alias), expr),
+                _ => {
+                    has_star = true;
+                    continue;
+                }
+            };
+            list.push(Output { place: (!has_star).then_some(place), label, expr });
+        }
+        Self { list, has_star, table: only_table(&select.from) }
+    }
+
+    fn reading(&self, expr: &Expr) -> Reading {
+        Reading::of(expr, self.table.as_ref())
+    }
+
+    /// The output that a name by itself means.
+    fn named(&self, name: &Ident, clause: &str) -> Result<Option<&Output<'s>>> {
+        let name = folded(name);
+        let mut found = self.list.iter().filter(|output| output.label == name);
+        let Some(first) = found.next() else { return Ok(None) };
+        for other in found {
+            if self.reading(first.expr).likeness(&self.reading(other.expr)) == Likeness::Other {
+                let message = format!("{clause} \"{name}\" is ambiguous");
+                return Err(Error::new(ErrorCode::AmbiguousColumn, message));
+            }
+        }
+        Ok(Some(first))
+    }
+
+    /// What SELECT DISTINCT is sorted by, which it shows: an expression is said by its place.
+    fn shown(&self, item: &mut OrderByExpr) -> Result<()> {
+        let is_found = match &item.expr {
+            Expr::Identifier(name) => self.named(name, "ORDER BY")?.is_some(),
+            Expr::Value(value) => matches!(value.value, Value::Number(..)),
+            _ => false,
+        };
+        if is_found {
+            return Ok(());
+        }
+        let wanted = self.reading(&item.expr);
+        let mut is_unsure = false;
+        for output in &self.list {
+            match wanted.likeness(&self.reading(output.expr)) {
+                Likeness::Same => {
+                    if let Some(place) = output.place {
+                        item.expr = Expr::value(Value::Number((place + 1).to_string(), false));
+                    }
+                    return Ok(());
+                }
+                Likeness::Unsure => is_unsure = true,
+                Likeness::Other => {}
+            }
+        }
+        // A column may be one of a star's, or said in two ways: the planner knows.
+        if is_unsure || matches!(item.expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
+            return Ok(());
+        }
+        let message = "for SELECT DISTINCT, ORDER BY expressions must appear in select list";
+        Err(Error::new(ErrorCode::InvalidColumnReference, message))
+    }
+
+    /// What DISTINCT ON is on, each once, in the order in which ORDER BY begins with it: that is how the engine wants it.
+    fn distinct_on(
+        &self,
+        on: Vec<Expr>,
+        order_by: &mut Vec<OrderByExpr>,
+        labels: &mut Labels<'_, '_, '_>,
+    ) -> Result<Vec<Expr>> {
+        let mut rest: Vec<Expr> = Vec::with_capacity(on.len());
+        for expr in on {
+            let expr = self.meant(expr, "DISTINCT ON", labels)?;
+            if !rest.iter().any(|known| self.likeness(known, &expr) == Likeness::Same) {
+                rest.push(expr);
+            }
+        }
+        for item in order_by.iter_mut() {
+            let expr = std::mem::replace(&mut item.expr, Expr::value(Value::Null));
+            item.expr = self.meant(expr, "ORDER BY", labels)?;
+        }
+        if order_by.is_empty() {
+            return Ok(rest);
+        }
+        self.drop_repeated(order_by);
+        let written = rest.clone();
+        let mut sorted: Vec<Expr> = Vec::with_capacity(rest.len());
+        let (mut is_other_first, mut is_mismatch) = (false, false);
+        for item in order_by.iter_mut() {
+            let Some(place) = rest.iter().position(|expr| self.likeness(expr, &item.expr) == Likeness::Same) else {
+                is_other_first = true;
+                continue;
+            };
+            is_mismatch |= is_other_first;
+            let expr = rest.remove(place);
+            item.expr = expr.clone();
+            sorted.push(expr);
+        }
+        if is_mismatch || is_other_first && !rest.is_empty() {
+            let is_unsure = written
+                .iter()
+                .any(|expr| order_by.iter().any(|item| self.likeness(expr, &item.expr) == Likeness::Unsure));
+            if is_unsure {
+                return Ok(written);
+            }
+            let message = "SELECT DISTINCT ON expressions must match initial ORDER BY expressions";
+            return Err(Error::new(ErrorCode::InvalidColumnReference, message));
+        }
+        // What ORDER BY does not say is sorted as it comes.
+        for expr in rest {
+            order_by.push(OrderByExpr { expr: expr.clone(), options: OrderByOptions::default(), with_fill: None });
+            sorted.push(expr);
+        }
+        Ok(sorted)
+    }
+
+    fn likeness(&self, one: &Expr, other: &Expr) -> Likeness {
+        self.reading(one).likeness(&self.reading(other))
+    }
+
+    /// What a query is sorted by already says nothing more, and the engine counts on each being there once.
+    fn drop_repeated(&self, order_by: &mut Vec<OrderByExpr>) {
+        let mut known: Vec<Reading> = Vec::with_capacity(order_by.len());
+        order_by.retain(|item| {
+            let reading = self.reading(&item.expr);
+            let is_new = !known.iter().any(|before| before.likeness(&reading) == Likeness::Same);
+            known.push(reading);
+            is_new
+        });
+    }
+
+    /// What an item of a clause means: the expression of the output that it names or counts to, or itself.
+    fn meant(&self, mut expr: Expr, clause: &str, labels: &mut Labels<'_, '_, '_>) -> Result<Expr> {
+        while let Expr::Nested(inner) = expr {
+            expr = *inner;
+        }
+        let found = match &expr {
+            Expr::Identifier(name) => self.named(name, clause)?,
+            Expr::Value(value) => match &value.value {
+                Value::Placeholder(_) => None,
+                Value::Number(digits, _) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
+                    match self.at(digits, clause)? {
+                        Some(output) => Some(output),
+                        None if clause == "ORDER BY" => None,
+                        None => {
+                            let message = format!("{clause} with the position of a column of a star is not supported");
+                            return Err(Error::unsupported(message).with_hint("Say the column by its name."));
+                        }
+                    }
+                }
+                _ => {
+                    let message = format!("non-integer constant in {clause}");
+                    return Err(Error::new(ErrorCode::SyntaxError, message));
+                }
+            },
+            _ => None,
+        };
+        let Some(found) = found else { return Ok(expr) };
+        // Of the select list's names none is a label.
+        let mut expr = found.expr.clone();
+        labels.tell_apart(&mut expr, clause)?;
+        Ok(expr)
+    }
+
+    /// The output at a position; `None` where a star hides it.
+    fn at(&self, digits: &str, clause: &str) -> Result<Option<&Output<'s>>> {
+        let place = digits.parse::<usize>().ok().and_then(|position| position.checked_sub(1));
+        let found = place.and_then(|place| self.list.iter().find(|output| output.place == Some(place)));
+        if found.is_none() && (!self.has_star || place.is_none()) {
+            let message = format!("{clause} position {digits} is not in select list");
+            return Err(Error::new(ErrorCode::InvalidColumnReference, message));
+        }
+        Ok(found)
+    }
+}
