@@ -183,8 +183,8 @@ rooms! {
         /// statement there to its end.
         pool_mode: PoolMode = PoolMode::Transaction;
         /// Connections to one server, of all threads together. A part of them is for queries over several servers alone: as many as each
-        /// thread would have if they and queries had the same. Threads take idle ones from each other, which are closed there and made
-        /// anew: of fewer than two for each thread that costs time.
+        /// thread would have if they and queries had the same. Such queries have half of them at most. Threads take idle ones from each
+        /// other, which are closed there and made anew: of fewer than two for each thread that costs time.
         connections_per_server_max: u32 = 64, in 2..=65536;
         /// Connections to one server that are there before anybody needs them, and stay though nobody does: made at start and where
         /// one breaks or has become too old, on all threads alike. 0 for none.

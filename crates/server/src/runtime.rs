@@ -279,7 +279,7 @@ fn declare(engine: &Engine, fleet: &Arc<Fleet>, path: &str) -> anyhow::Result<()
 fn pool_config(config: &Config) -> PoolConfig {
     let shard = &config.shard;
     let connections_max = shard.connections_per_server_max as usize;
-    // As many as each of the threads of doors would have if all had the same; the least bound is two.
+    // As many as each of the threads would have if all had the same; the least bound is two.
     let of_queries = (connections_max / (thread_count(config.server.cores) + 1)).max(1);
     let milliseconds = |limit: u64| Some(Duration::from_millis(limit)).filter(|limit| !limit.is_zero());
     PoolConfig {

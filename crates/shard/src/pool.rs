@@ -62,7 +62,7 @@ impl PoolConfig {
     pub(crate) fn connections_for(&self, purpose: Purpose) -> usize {
         match purpose {
             Purpose::Sessions => self.connections_max.saturating_sub(self.connections_of_queries),
-            Purpose::Queries => self.connections_max,
+            Purpose::Queries => self.connections_of_queries.max(self.connections_max / 2),
         }
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! 0                                              connections_max
-//! ├──────────── pools of sessions ─────────┼─────┤
-//! ├──────────── the pool of queries ─────────────┤   and what is right of the mark is its own
+//! ├──────────── pools of sessions ─────────┤
+//!                         ├─ pool of queries ────┤
 //! ```
 //!
 //! A transaction holds connections of its session's pool while its queries over several shards wait for those of the pool of
-//! queries. Had transactions all of them, each would wait for the others, so a part is never theirs.
+//! queries. Had transactions all of them, each would wait for the others, so a part is never theirs. Nor do long queries have so many
+//! that the statements of one shard wait for them: half at most.
 //!
 //! Asked when a connection is made or closed, and while somebody waits; by nobody who finds a connection idle in his own pool, or
 //! gives one back while nobody has waited for long: that is one look at a counter that seldom changes. The lock is taken within
@@ -46,6 +47,8 @@ pub(super) struct Bound {
     max: usize,
     /// Of the pools of sessions, together.
     sessions_max: usize,
+    /// Of the pool of queries.
+    queries_max: usize,
     /// Pools with somebody who has waited for long.
     overdue: AtomicUsize,
     state: Mutex<State>,
@@ -89,8 +92,9 @@ impl Bound {
     fn new(config: &PoolConfig) -> Self {
         Self {
             min: config.connections_min,
-            max: config.connections_for(Purpose::Queries),
+            max: config.connections_max,
             sessions_max: config.connections_for(Purpose::Sessions),
+            queries_max: config.connections_for(Purpose::Queries),
             overdue: AtomicUsize::new(0),
             state: Mutex::default(),
         }
@@ -106,8 +110,7 @@ impl Bound {
     /// Counts a connection that is to be made, where there may be one more.
     pub(super) fn open(&self, purpose: Purpose) -> bool {
         let mut state = self.state.lock();
-        let may = state.sessions + state.queries < self.max
-            && (purpose == Purpose::Queries || state.sessions < self.sessions_max);
+        let may = state.sessions + state.queries < self.max && self.has_room(&state, purpose);
         *state.count(purpose) += usize::from(may);
         may
     }
@@ -116,9 +119,13 @@ impl Bound {
     /// those that sessions may not have.
     pub(super) fn open_early(&self, purpose: Purpose) -> bool {
         let mut state = self.state.lock();
-        let is_for_sessions = state.sessions < self.sessions_max;
+        let is_for = match self.has_room(&state, Purpose::Sessions) {
+            true => Purpose::Sessions,
+            false => Purpose::Queries,
+        };
         let may = state.sessions + state.queries < self.min.min(self.max)
-            && is_for_sessions == (purpose == Purpose::Sessions);
+            && purpose == is_for
+            && self.has_room(&state, purpose);
         *state.count(purpose) += usize::from(may);
         may
     }
@@ -148,7 +155,15 @@ impl Bound {
     }
 
     fn may_shift(&self, state: &State, from: Purpose, to: Purpose) -> bool {
-        from == to || to == Purpose::Queries || state.sessions < self.sessions_max
+        from == to || self.has_room(state, to)
+    }
+
+    /// Whether pools of a purpose have fewer than they may.
+    fn has_room(&self, state: &State, purpose: Purpose) -> bool {
+        match purpose {
+            Purpose::Sessions => state.sessions < self.sessions_max,
+            Purpose::Queries => state.queries < self.queries_max,
+        }
     }
 
     /// The other pools, beginning behind this one, so that not all of them ask the same one first.

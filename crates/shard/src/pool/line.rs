@@ -160,7 +160,7 @@ impl Pool {
     }
 
     /// A place that is free here; else how many wait for one, whom nobody overtakes.
-    fn find(self: &Arc<Self>, server: &Arc<Server>) -> std::result::Result<Slot, usize> {
+    fn find(self: &Arc<Self>, server: &Arc<Server>) -> Result<Slot, usize> {
         let mut lines = self.lines.lock();
         let line = self.line(&mut lines, server);
         self.free(server, line).ok_or(line.waiting.len())
@@ -338,13 +338,7 @@ impl Waiting<'_> {
 
     /// Says that it has waited for long, and looks for a place in other pools, and among those that nobody has.
     fn look_around(&mut self) -> Option<Slot> {
-        {
-            let mut lines = self.pool.lines.lock();
-            let line = self.pool.line(&mut lines, self.server);
-            line.overdue = line.overdue.max(Some(self.since));
-            line.tell();
-        }
-        loop {
+        while self.complain() {
             let found = self.pool.take(self.server, Duration::ZERO).or_else(|| self.pool.make(self.server))?;
             // As whatever is given back it is for the first in line, who may be another one.
             drop(found);
@@ -352,6 +346,16 @@ impl Waiting<'_> {
                 return Some(slot);
             }
         }
+        None
+    }
+
+    /// Says that it has waited for long. Whether it is still in line, or somebody before it: else a place is on its way.
+    fn complain(&self) -> bool {
+        let mut lines = self.pool.lines.lock();
+        let line = self.pool.line(&mut lines, self.server);
+        line.overdue = line.overdue.max(Some(self.since));
+        line.tell();
+        line.waiting.front().is_some_and(|(since, _)| *since <= self.since)
     }
 }
 

@@ -94,26 +94,25 @@ fn taken(pool: &Pool) -> u64 {
 
 #[tokio::test]
 async fn pools_have_no_more_than_the_bound_together() {
-    let world = world(3, 10, Duration::from_millis(1));
+    let world = world(4, 10, Duration::from_millis(1));
     let World { a, b, queries, .. } = &world;
     for _ in 0..3 {
-        let held = [world.place(a).await, world.place(b).await];
-        // The third is for queries.
+        let held = [world.place(a).await, world.place(b).await, world.place(a).await];
+        // The fourth is for queries.
         world.refused(a).await;
         world.refused(b).await;
         let of_queries = world.place(queries).await;
         world.refused(queries).await;
-        assert_eq!((in_use(a), in_use(b), in_use(queries)), (1, 1, 1));
+        assert_eq!((in_use(a), in_use(b), in_use(queries)), (2, 1, 1));
         drop(held);
-        // They may have all.
-        let all = [world.place(queries).await, world.place(queries).await];
-        world.refused(a).await;
-        drop(all);
+        // They may have half.
+        let more = world.place(queries).await;
+        world.refused(queries).await;
         // And one thread what the others do not have.
-        let held = [world.place(a).await, world.place(a).await];
+        let held = [world.place(b).await, world.place(b).await];
         world.refused(a).await;
         world.refused(b).await;
-        drop((held, of_queries));
+        drop((held, of_queries, more));
     }
     assert_eq!((in_use(a), in_use(b), in_use(queries)), (0, 0, 0));
     assert!(!world.is_anybody_overdue());
@@ -169,10 +168,10 @@ async fn who_has_left_the_line_is_not_waited_for() {
 
 #[tokio::test]
 async fn a_right_goes_to_the_first_who_may_have_it() {
-    let world = world(3, 10, PATIENCE);
+    let world = world(4, 10, PATIENCE);
     let bound = world.a.bounds.of(&world.server.name, &world.a.config);
     let [a, b, queries] = [&world.a, &world.b, &world.queries].map(|pool| bound.join(pool));
-    for purpose in [Purpose::Sessions, Purpose::Sessions, Purpose::Queries] {
+    for purpose in [Purpose::Sessions, Purpose::Sessions, Purpose::Sessions, Purpose::Queries] {
         assert!(bound.open(purpose));
     }
     let now = clock::monotonic();
@@ -182,13 +181,14 @@ async fn a_right_goes_to_the_first_who_may_have_it() {
     assert!(bound.hand_over(a, Some(now + MOVE_AFTER)).is_none());
     assert!(is(bound.hand_over(a, Some(now + 2 * MOVE_AFTER)), &world.b));
     assert!(is(bound.hand_over(a, None), &world.b));
-    // What is for queries is not for sessions, but the other way round.
+    // Sessions have no more than they may.
     assert!(bound.hand_over(queries, None).is_none());
     bound.tell(queries, Some(now + MOVE_AFTER));
     assert!(is(bound.hand_over(a, None), &world.b));
     bound.tell(b, Some(now + 2 * MOVE_AFTER));
     assert!(is(bound.hand_over(a, None), &world.queries));
-    // Now sessions have one less than they may.
+    // Queries have half now, and sessions one less than they may.
+    assert!(is(bound.hand_over(a, None), &world.b));
     assert!(is(bound.hand_over(queries, None), &world.b));
     assert!(bound.hand_over(queries, None).is_none());
     bound.tell(b, None);
