@@ -34,9 +34,12 @@ const SIDE_ROWS: u64 = 500;
 /// Pipelines for each such statement.
 const PIPELINES_PER_STATEMENT: u32 = 5;
 
+/// What the allocator has for itself, whatever is held.
+const ALLOCATOR: u64 = 8 * MIB;
+
 /// What may be resident of what is held: 15 % more.
 fn with_slack(bytes: u64) -> u64 {
-    bytes + bytes * 15 / 100
+    bytes + bytes * 15 / 100 + ALLOCATOR
 }
 
 /// A command, and what is known of its answer.
