@@ -34,6 +34,7 @@ mod sysbench;
 mod transactions;
 mod twins;
 mod two_phase;
+mod workers;
 
 use std::net::SocketAddr;
 use std::process::Command;

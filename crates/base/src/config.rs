@@ -178,7 +178,11 @@ rooms! {
         /// known already and alike stays as it is; what is known and differs keeps the server from starting. Empty for none.
         declarations: String = String::new();
         /// The number of this server among those that make keys for the same tables (`key_generator = 'snowflake'`): no two have the same.
-        worker: u16 = 0, in 0..=1023;
+        /// 1024 for one that is leased of a shard; then it is so on all of these servers.
+        worker: u16 = 1024, in 0..=1024;
+        /// Milliseconds for which a worker number is leased at a time. It is renewed as long as its shard can be reached, and no key is
+        /// made once a lease has ended.
+        worker_lease_ms: u64 = 60000, in 1000..=3600000;
         /// How long a session has a connection to a server, unless it sets `sharded_pool_mode`: for a transaction, or from its first
         /// statement there to its end.
         pool_mode: PoolMode = PoolMode::Transaction;

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Runs a COPY FROM STDIN with these pieces of data: its tag, or its error's SQLSTATE, message, detail and context.
-fn copy_in(client: &mut pg::Connection, sql: &str, pieces: &[&[u8]]) -> Result<String, String> {
+pub(super) fn copy_in(client: &mut pg::Connection, sql: &str, pieces: &[&[u8]]) -> Result<String, String> {
     client.send(&pg::message(b'Q', &[sql.as_bytes(), b"\0"])).unwrap();
     let (mut tag, mut error) = (String::new(), None);
     loop {

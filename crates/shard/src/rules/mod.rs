@@ -4,7 +4,7 @@
 //! providers. A rule that exists is a whole one: every bad combination is refused by [`Rule::new`]. Never asks a server.
 
 mod definition;
-pub mod generators;
+pub(crate) mod generators;
 mod hash;
 mod key;
 mod options;
@@ -129,6 +129,11 @@ impl Rule {
     /// The physical tables; never none.
     pub fn shards(&self) -> &[Shard] {
         &self.0.shards
+    }
+
+    /// The server of the first physical table: what is said there once of the table, all who know its rule find.
+    pub fn home(&self) -> &str {
+        self.0.shards.first().map_or("", |shard| &shard.server)
     }
 
     /// Positions of the sharding key's columns; none where a table is not divided.
