@@ -17,6 +17,7 @@ mod full;
 mod gather;
 mod grammar;
 mod inserts;
+mod keyless;
 mod killed;
 mod lookups;
 mod maintain;

@@ -10,7 +10,7 @@ mod setting;
 
 pub use reference::{default_file, reference_page};
 pub use resolve::{ConfigFile, Origin, Problem, Resolved, Sources, Spot, resolve};
-pub use setting::{LogFormat, LogLevel, PoolMode};
+pub use setting::{KeylessWrites, LogFormat, LogLevel, PoolMode};
 
 use setting::Setting;
 use std::net::SocketAddr;
@@ -186,6 +186,9 @@ rooms! {
         /// How long a session has a connection to a server, unless it sets `sharded_pool_mode`: for a transaction, or from its first
         /// statement there to its end.
         pool_mode: PoolMode = PoolMode::Transaction;
+        /// Whether an UPDATE or DELETE that gives no sharding key, and so is for all shards, is run, or refused with 21000, unless the
+        /// session sets `sharded_keyless_writes`.
+        keyless_writes: KeylessWrites = KeylessWrites::Allow;
         /// Connections to one server, of all threads together.
         connections_per_server_max: u32 = 64, in 1..=65536;
         /// Statements that wait for a connection to one server, of each thread. One more fails with 53300.

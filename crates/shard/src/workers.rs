@@ -225,7 +225,7 @@ impl Home {
     fn refusal(&self, why: &Error) -> Error {
         let message = format!("no worker number can be leased from shard \"{}\" to make keys", self.server.name);
         let hint = why.fields().hint.clone().unwrap_or_else(|| {
-            "Try again when that shard can be reached, or set shard.worker, to another number on each server.".to_owned()
+            "Try again when that shard can be reached, or set shard.worker, to a number of each server's own.".to_owned()
         });
         let error = Error::new(ErrorCode::ObjectNotInPrerequisiteState, message);
         error.with_detail(why.message()).with_hint(hint).with_context(format!("shard {}", self.server.name))
@@ -482,7 +482,8 @@ mod tests {
     fn a_renewed_lease_goes_on_where_it_was() {
         let tickets = Arc::default();
         let (first, second) = (lease(3, NOW + 60_000, &tickets), lease(3, NOW + 90_000, &tickets));
-        let made: BTreeSet<_> = (0..5_000).flat_map(|_| [&first, &second].map(|lease| lease.ticket().unwrap())).collect();
+        let made: BTreeSet<_> =
+            (0..5_000).flat_map(|_| [&first, &second].map(|lease| lease.ticket().unwrap())).collect();
         assert_eq!(made.len(), 10_000);
     }
 

@@ -176,7 +176,7 @@ fn inserts_into_three_shards_are_those_of_one_server_prepared() {
 }
 
 /// Runs a statement with parameters in text form: the rows that come back and the command tag, or SQLSTATE and message.
-fn bound(client: &mut pg::Connection, sql: &str, values: &[&str]) -> Result<(Vec<String>, String), String> {
+pub(super) fn bound(client: &mut pg::Connection, sql: &str, values: &[&str]) -> Result<(Vec<String>, String), String> {
     let count = i16::try_from(values.len()).unwrap().to_be_bytes();
     let mut given = Vec::new();
     for value in values {

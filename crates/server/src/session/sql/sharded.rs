@@ -393,6 +393,9 @@ impl SqlSession {
             style: *self.style(),
             generate: Some(&make),
         };
+        if self.settings.refuses_keyless {
+            plan.route.check_key(&request)?;
+        }
         let sent = portal.sent.take();
         let decision = match &sent {
             Some(sent) => Ok(Decision::Forward(sent.forward())),
