@@ -1,6 +1,7 @@
 //! Sharded tables: the same statements on Ashlar over a fleet of PostgreSQL servers and on one PostgreSQL alone must have
 //! the same answers, whatever happens to the fleet meanwhile; and what is refused is refused before anything changed.
 
+mod altered;
 mod answers;
 mod attach;
 mod bank;

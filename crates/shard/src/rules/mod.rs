@@ -4,6 +4,7 @@
 //! providers. A rule that exists is a whole one: every bad combination is refused by [`Rule::new`]. Never asks a server.
 
 mod definition;
+mod extension;
 pub(crate) mod generators;
 mod hash;
 mod key;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use ashlar_base::{Datum, Error, ErrorCode, Result};
 
 pub use definition::{Definition, Neighbours, Strategy, partition_by};
+pub use extension::{Extension, Kept};
 pub use key::{Key, KeyClass};
 pub use ranges::Ranges;
 pub use set::{SHARDS_MAX, ShardId, ShardSet};
