@@ -4,6 +4,7 @@
 mod altered;
 mod answers;
 mod attach;
+mod bad_input;
 mod bank;
 mod blocks;
 mod chaos;
