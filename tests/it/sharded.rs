@@ -1,8 +1,10 @@
 //! Sharded tables: the same statements on Ashlar over a fleet of PostgreSQL servers and on one PostgreSQL alone must have
 //! the same answers, whatever happens to the fleet meanwhile; and what is refused is refused before anything changed.
 
+mod altered;
 mod answers;
 mod attach;
+mod bad_input;
 mod bank;
 mod blocks;
 mod change_conflicts;
@@ -21,6 +23,7 @@ mod full;
 mod gather;
 mod grammar;
 mod inserts;
+mod keyless;
 mod killed;
 mod lookups;
 mod maintain;
@@ -42,6 +45,7 @@ mod sysbench;
 mod transactions;
 mod twins;
 mod two_phase;
+mod workers;
 
 use std::net::SocketAddr;
 use std::process::Command;

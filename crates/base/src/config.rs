@@ -10,7 +10,7 @@ mod setting;
 
 pub use reference::{default_file, reference_page};
 pub use resolve::{ConfigFile, Origin, Problem, Resolved, Sources, Spot, resolve};
-pub use setting::{LogFormat, LogLevel, PoolMode};
+pub use setting::{KeylessWrites, LogFormat, LogLevel, PoolMode};
 
 use setting::Setting;
 use std::net::SocketAddr;
@@ -178,10 +178,17 @@ rooms! {
         /// known already and alike stays as it is; what is known and differs keeps the server from starting. Empty for none.
         declarations: String = String::new();
         /// The number of this server among those that make keys for the same tables (`key_generator = 'snowflake'`): no two have the same.
-        worker: u16 = 0, in 0..=1023;
+        /// 1024 for one that is leased of a shard; then it is so on all of these servers.
+        worker: u16 = 1024, in 0..=1024;
+        /// Milliseconds for which a worker number is leased at a time. It is renewed as long as its shard can be reached, and no key is
+        /// made once a lease has ended.
+        worker_lease_ms: u64 = 60000, in 1000..=3600000;
         /// How long a session has a connection to a server, unless it sets `sharded_pool_mode`: for a transaction, or from its first
         /// statement there to its end.
         pool_mode: PoolMode = PoolMode::Transaction;
+        /// Whether an UPDATE or DELETE that gives no sharding key, and so is for all shards, is run, or refused with 21000, unless the
+        /// session sets `sharded_keyless_writes`.
+        keyless_writes: KeylessWrites = KeylessWrites::Allow;
         /// Connections to one server, of all threads together. A part of them is for queries over several servers alone: as many as each
         /// thread would have if they and queries had the same. Such queries have half of them at most. Threads take idle ones from each
         /// other, which are closed there and made anew: of fewer than two for each thread that costs time.

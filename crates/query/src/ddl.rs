@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::files::FileTable;
 use crate::means::Means;
 use crate::select::SelectPlan;
-use crate::sharded::{alter as altering, ddl as sharded, maintain};
+use crate::sharded::{alter as altering, ddl as sharded, maintain, rule};
 use crate::sql_types;
 use crate::transaction::Transaction;
 
@@ -151,6 +151,9 @@ pub async fn run(
             match altering::find(&transaction.catalog(engine.catalog()), &name) {
                 Some(table) if maintain::adds_keys(statement) => {
                     maintain::add_keys(engine, &table, statement, in_block, means).await
+                }
+                Some(table) if rule::changes_rule(statement) => {
+                    rule::change(engine, &table, statement, in_block, means).await
                 }
                 Some(table) => altering::alter(engine, &table, statement, in_block, means).await,
                 None => alter::alter(engine, transaction, statement, in_block).await,

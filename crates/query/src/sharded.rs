@@ -18,6 +18,7 @@ pub(crate) mod maintain;
 pub(crate) mod own;
 mod placed;
 mod plan;
+pub(crate) mod rule;
 mod scan;
 pub(crate) mod sizes;
 mod table;

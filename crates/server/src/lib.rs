@@ -4,6 +4,8 @@
 //! crates; `runtime` owns the threads, `shutdown` the way to stop them.
 
 #![forbid(unsafe_code)]
+// Futures of statements lie within each other, and an optimised build works out how large they are.
+#![recursion_limit = "256"]
 #![warn(missing_docs, unreachable_pub)]
 
 pub mod cli;

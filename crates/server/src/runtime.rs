@@ -25,8 +25,8 @@ use ashlar_shard::catalog::ShardCatalog;
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::health::HealthConfig;
 use ashlar_shard::pool::PoolConfig;
-use ashlar_shard::rules::generators::Generators;
 use ashlar_shard::two_phase::Recovery;
+use ashlar_shard::workers::Workers;
 use ashlar_store::{CompactorHandle, Store, StoreConfig};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::net::TcpListener;
@@ -51,6 +51,9 @@ const HANDOVER_MAX: usize = 64;
 
 /// Large commits that run beside one door thread at once; further ones wait, each in its connection.
 const COMMITS_MAX: usize = 4;
+
+/// What the configuration has in the place of a worker number that is leased.
+const LEASED: u16 = 1024;
 
 static ACCEPT: Name = Name::new("acceptor");
 static HAND_OVER: Name = Name::new("door threads' queues");
@@ -237,7 +240,10 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
         dir if dir.is_empty() => ShardCatalog::absent(),
         dir => ShardCatalog::open(Path::new(dir))?,
     };
-    let generators = Generators::new(config.shard.worker)?;
+    let workers = match config.shard.worker {
+        LEASED => Workers::leased(Duration::from_millis(config.shard.worker_lease_ms)),
+        number => Workers::configured(number)?,
+    };
     let recovery = Recovery {
         period: Duration::from_millis(config.shard.recover_period_ms),
         after: Duration::from_millis(config.shard.recover_after_ms),
@@ -248,7 +254,7 @@ fn engine(config: Config) -> anyhow::Result<(Arc<Shared>, CompactorHandle)> {
         lag_max: some(config.shard.replica_lag_max_ms).map(Duration::from_millis),
     };
     let payer = Some(shard_memory::payer(&store));
-    let fleet = Fleet::new(catalog, pool_config(&config), generators, payer, health);
+    let fleet = Fleet::new(catalog, pool_config(&config), workers, payer, health);
     ashlar_query::sharded::open(&engine, &fleet, recovery)?;
     declare(&engine, &fleet, &config.shard.declarations)?;
     let compactor = store.start_compactor();

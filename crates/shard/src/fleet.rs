@@ -20,9 +20,10 @@ use crate::pool::{
     Bounds, ConnectionStatistics, Held, Keep, Lease, LineStatistics, Pool, PoolConfig, Purpose, ServerStatistics,
 };
 use crate::routes::Routes;
-use crate::rules::generators::Generators;
+use crate::rules::Rule;
 use crate::server::Server;
 use crate::two_phase::{self, InDoubt, Transactions};
+use crate::workers::{Keys, Workers};
 
 /// What the pool of the query pool is called.
 const OF_QUERIES: &str = "queries";
@@ -42,7 +43,7 @@ pub struct Fleet {
     pools: Mutex<HashMap<ThreadId, Arc<Pool>>>,
     /// That of the query pool.
     of_queries: OnceLock<Arc<Pool>>,
-    generators: Generators,
+    workers: Workers,
     routes: Routes,
     health: Health,
     altering: tokio::sync::Mutex<()>,
@@ -59,7 +60,7 @@ impl Fleet {
     pub fn new(
         catalog: ShardCatalog,
         config: PoolConfig,
-        generators: Generators,
+        workers: Workers,
         payer: Option<Arc<dyn Payer>>,
         health: HealthConfig,
     ) -> Arc<Self> {
@@ -70,7 +71,7 @@ impl Fleet {
             config,
             payer,
             bounds: Arc::default(),
-            generators,
+            workers,
             routes: Routes::default(),
             health: Health::new(health),
             altering: tokio::sync::Mutex::new(()),
@@ -82,9 +83,17 @@ impl Fleet {
         })
     }
 
-    /// Makes keys.
-    pub fn generators(&self) -> &Generators {
-        &self.generators
+    /// Where the number is from that keys are made with.
+    pub(crate) fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    /// Makes keys for rows of a table with this rule.
+    ///
+    /// # Errors
+    /// 42704 where its first server is not known any more.
+    pub fn keys(self: &Arc<Self>, rule: &Rule) -> Result<Keys> {
+        Keys::new(self, rule)
     }
 
     /// What routes have cost.

@@ -14,6 +14,7 @@ pub mod deadlock;
 pub mod fleet;
 pub mod health;
 pub mod merge;
+mod own_tables;
 pub mod pool;
 mod rewrite;
 pub mod route;
@@ -23,6 +24,7 @@ pub mod rules;
 pub mod server;
 pub mod snapshot;
 pub mod two_phase;
+pub mod workers;
 
 // A catalogue of the tests (`route/tests/world.rs`) names this crate as those do that use it.
 #[cfg(test)]

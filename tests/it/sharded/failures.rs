@@ -1,4 +1,5 @@
-//! What goes wrong: shards that are down, passwords that are wrong, statements that somebody stops, DDL that one shard refuses.
+//! What goes wrong: shards that are down or die in the middle of an answer, passwords that are wrong, statements that somebody stops, DDL
+//! that one shard refuses.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -216,4 +217,115 @@ fn what_is_refused_is_refused_as_the_page_says() {
     }
     assert!(count >= 20, "only {count} refusals are listed");
     assert_eq!(client.value("SELECT count(*) FROM t WHERE v = 'a'").unwrap(), "8");
+}
+
+/// How a shard dies in the middle of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Death {
+    /// The process that answers; the server starts all of them anew.
+    OfProcess,
+    /// The server, which starts again when somebody starts it.
+    OfServer,
+}
+
+/// Rows of each of two shards, which no buffer on their way holds: the shard is at work while the client reads the first of them.
+const LONG_ROWS: usize = 200_000;
+
+/// Two shards with so many rows each, by ranges of their key, and `m` in memory.
+fn long_answers() -> Fleet {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(
+        &mut client,
+        &format!(
+            "CREATE TABLE t (k bigint PRIMARY KEY, g int, v text) PARTITION BY RANGE (k) \
+             USING sharded WITH (servers = 's0,s1', boundaries = '{LONG_ROWS}')"
+        ),
+    );
+    done(&mut client, "CREATE TABLE m (k bigint PRIMARY KEY, w text)");
+    done(&mut client, "INSERT INTO m SELECT i, 'w' || i FROM generate_series(0, 9) AS s(i)");
+    for shard in 0..2 {
+        let (first, last) = (shard * LONG_ROWS, (shard + 1) * LONG_ROWS - 1);
+        let rows = format!("SELECT i, i % 1000, repeat('x', 300) FROM generate_series({first}, {last}) AS s(i)");
+        done(&mut fleet.shard(shard), &format!("INSERT INTO t {rows}"));
+        done(&mut fleet.shard(shard), "CHECKPOINT");
+    }
+    fleet
+}
+
+/// Has a shard die when the first row of a query is there: how many rows came, and what its client is told in the end.
+fn cut_short(fleet: &Fleet, sql: &str, victim: usize, death: Death) -> (usize, String) {
+    let mut client = fleet.client();
+    client.send(&pg::message(b'Q', &[sql.as_bytes(), b"\0"])).unwrap();
+    let mut count = 0;
+    while count == 0 {
+        let message = client.read().unwrap();
+        assert_ne!(message.kind, b'E', "{sql}\n{:?}", message.field(b'M'));
+        count += usize::from(message.kind == b'D');
+    }
+    // It waits for whoever reads its rows.
+    let mut shard = fleet.shard(victim);
+    let writing = "SELECT coalesce(max(pid), 0) FROM pg_stat_activity \
+                   WHERE state = 'active' AND wait_event = 'ClientWrite' AND pid <> pg_backend_pid()";
+    let is_writing = wait_for(PATIENCE, || shard.value(writing).unwrap() != "0");
+    assert!(is_writing, "{sql}: shard {victim} has answered all of it");
+    match death {
+        Death::OfServer => fleet.shards[victim].signal("KILL").unwrap(),
+        Death::OfProcess => {
+            let pid = shard.value(writing).unwrap();
+            let kill = format!("kill -9 {pid}");
+            assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success(), "{kill}");
+        }
+    }
+    let mut told: Option<String> = None;
+    loop {
+        let message = client.read().unwrap();
+        match message.kind {
+            b'D' => count += 1,
+            b'E' => {
+                let fields = [b'C', b'M', b'D', b'W'].into_iter().filter_map(|field| message.field(field));
+                told.get_or_insert(fields.collect::<Vec<_>>().join("\n"));
+            }
+            b'C' => panic!("{sql}: shard {victim}, {death:?}: said to be complete after {count} rows"),
+            b'Z' => break,
+            _ => {}
+        }
+    }
+    (count, told.expect("an answer ends with a command tag or an error"))
+}
+
+#[test]
+fn an_answer_whose_shard_dies_is_never_said_to_be_whole() {
+    let mut fleet = long_answers();
+    let half = "t.k >= 100000 AND t.k < 300000";
+    let questions: [(String, &str, &[usize]); 4] = [
+        (format!("SELECT k, v FROM t WHERE k >= {LONG_ROWS}"), "Route: shard 1", &[1]),
+        (format!("SELECT k, v FROM t WHERE {half}"), "Merge: rows of all", &[0, 1]),
+        (format!("SELECT k, g, v FROM t WHERE {half} ORDER BY g, k"), "Merge: rows put together", &[0, 1]),
+        // The engine's, since one of its tables is in memory.
+        (format!("SELECT t.k, t.v, m.w FROM t JOIN m ON m.k = t.k % 10 WHERE {half}"), "", &[0, 1]),
+    ];
+    for (sql, route, victims) in questions {
+        let lines = format!("{:?}", rows(&mut fleet.client(), &format!("EXPLAIN (ROUTE) {sql}")));
+        let is_engine = !lines.contains("Route: shard") && !lines.contains("Route: all shards");
+        assert!(if route.is_empty() { is_engine } else { lines.contains(route) }, "{sql}\n{lines}");
+        for victim in victims {
+            for death in [Death::OfProcess, Death::OfServer] {
+                let (count, told) = cut_short(&fleet, &sql, *victim, death);
+                assert!(count < LONG_ROWS, "{sql}: {victim}, {death:?}: {count} rows");
+                let names = [format!("shard \"s{victim}\""), format!("shard s{victim}")];
+                assert!(names.iter().any(|name| told.contains(name)), "{sql}: {victim}, {death:?}: {told}");
+                assert!(told.starts_with("08006") || told.starts_with("57P0"), "{sql}: {victim}, {death:?}: {told}");
+                let shard = &mut fleet.shards[*victim];
+                if death == Death::OfServer {
+                    // What the dead server has left behind ends by itself, and until then no other one starts.
+                    assert!(wait_for(PATIENCE, || shard.wait().is_ok() && shard.start_again().is_ok()));
+                }
+                let count = "SELECT count(*) FROM t";
+                let whole = (2 * LONG_ROWS).to_string();
+                let is_whole = || fleet.client().value(count).is_ok_and(|count| count == whole);
+                assert!(wait_for(PATIENCE, is_whole), "{sql}: {victim}, {death:?}: it stays away");
+            }
+        }
+    }
 }

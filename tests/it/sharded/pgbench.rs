@@ -27,7 +27,7 @@ fn check_books(client: &mut pg::Connection, transactions: u64) {
 
 #[test]
 fn pgbench_makes_its_tables_on_shards_and_its_books_balance() {
-    for shards in [1, 2] {
+    for shards in [1, 2, 4] {
         let fleet = Fleet::start(shards);
         let sharded = "-c default_table_access_method=sharded";
         // Twice: the second time its tables are there.

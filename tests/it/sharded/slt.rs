@@ -3,7 +3,8 @@
 //!
 //! Tables become sharded ones by their primary key, or as a line `# sharded: name by key, name broadcast` of the file says.
 //! What a fleet refuses with 0A000 is not run on the one PostgreSQL either, so that both have the same rows; how much that
-//! may be is bounded below. `skipif shards` leaves a record out, with the reason in a comment.
+//! may be is bounded below, and what it says is listed in docs/reference/sharding.md. `skipif shards` leaves a record out, with
+//! the reason in a comment.
 //!
 //! `SLT=joins cargo test --test it sharded::slt` runs only the files whose path contains `joins`.
 
@@ -49,10 +50,50 @@ const KEY_TYPES: &[&str] = &[
 struct Tally {
     same: usize,
     refused: Vec<String>,
+    /// Of those, what docs/reference/sharding.md does not list.
+    unlisted: Vec<String>,
     /// In a block that has been given up with a statement that was refused.
     given_up: usize,
     sharded: usize,
     wrong: Vec<String>,
+}
+
+impl Tally {
+    /// Notes what was refused, and whether that is listed.
+    fn refuse(&mut self, place: String, message: &str, sql: &str, kinds: &[String]) {
+        let told = format!("{place}: {message}: {}", sql.lines().next().unwrap_or_default());
+        if !kinds.iter().any(|kind| is_of_kind(message, kind)) {
+            self.unlisted.push(told.clone());
+        }
+        self.refused.push(told);
+    }
+}
+
+/// The messages that docs/reference/sharding.md lists, with `...` for what differs.
+fn kinds_of_refusals() -> Vec<String> {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/sharding.md")).unwrap();
+    let list = page.split("## What refusals say").nth(1).expect("the page lists what refusals say");
+    let list = list.split("\n## ").next().unwrap_or_default();
+    let lines = list.lines().filter(|line| line.starts_with("| `"));
+    let kinds: Vec<String> = lines.filter_map(|line| line.split('`').nth(1)).map(str::to_owned).collect();
+    assert!(kinds.len() >= 20, "only {} kinds are listed", kinds.len());
+    kinds
+}
+
+/// Whether a message is what a kind says.
+fn is_of_kind(message: &str, kind: &str) -> bool {
+    let mut parts = kind.split("...");
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = message.strip_prefix(first) else { return false };
+    let parts: Vec<&str> = parts.collect();
+    let Some((last, between)) = parts.split_last() else { return rest.is_empty() };
+    for part in between {
+        match rest.split_once(part) {
+            Some((_, behind)) => rest = behind,
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
 }
 
 #[test]
@@ -68,17 +109,19 @@ fn files_hold_on_four_shards_prepared() {
 fn hold(shards: usize, protocol: Protocol) {
     let fleet = Fleet::start(shards);
     let oracle = Postgres::start().unwrap();
+    let kinds = kinds_of_refusals();
     let mut tally = Tally::default();
     for path in files() {
-        run(&path, &fleet, &oracle, protocol, &mut tally);
+        run(&path, &fleet, &oracle, protocol, &kinds, &mut tally);
     }
-    let Tally { same, refused, given_up, sharded, wrong } = &tally;
+    let Tally { same, refused, unlisted, given_up, sharded, wrong } = &tally;
     eprintln!(
         "{shards} shards: {same} records alike, {} refused, {given_up} in blocks given up, {sharded} sharded tables\n{}",
         refused.len(),
         refused.join("\n")
     );
     crate::slt::report(wrong);
+    assert!(unlisted.is_empty(), "refused, and docs/reference/sharding.md does not say so:\n{}", unlisted.join("\n"));
     if std::env::var_os("SLT").is_none() {
         assert!(*same >= RECORDS_MIN, "only {same} records were compared");
         assert!(*sharded >= 100, "only {sharded} tables were sharded");
@@ -114,7 +157,7 @@ struct Pair {
     in_block: bool,
 }
 
-fn run(path: &Path, fleet: &Fleet, oracle: &Postgres, protocol: Protocol, tally: &mut Tally) {
+fn run(path: &Path, fleet: &Fleet, oracle: &Postgres, protocol: Protocol, kinds: &[String], tally: &mut Tally) {
     let name = path.strip_prefix(slt_dir()).unwrap_or(path).display().to_string();
     let text = std::fs::read_to_string(path).unwrap();
     let said = placements(&text);
@@ -166,7 +209,7 @@ fn run(path: &Path, fleet: &Fleet, oracle: &Postgres, protocol: Protocol, tally:
         let is_expected = fails.is_some_and(|error| format!("{error:?}").contains("0A000"));
         if found.is_refusal() && !is_expected {
             let (_, message) = found.error.as_ref().expect("a refusal is an error");
-            tally.refused.push(format!("{name}:{}: {message}: {}", loc.line(), sql.lines().next().unwrap_or_default()));
+            tally.refuse(format!("{name}:{}", loc.line()), message, &sql, kinds);
             if pair.in_block {
                 for client in [&mut pair.alone, &mut pair.fleet] {
                     ask(client, "ROLLBACK", Protocol::Simple);
@@ -180,7 +223,10 @@ fn run(path: &Path, fleet: &Fleet, oracle: &Postgres, protocol: Protocol, tally:
         pair.in_block = expected.in_block;
         match judge(&sql, &expected, &found) {
             Verdict::Same => tally.same += 1,
-            Verdict::Refused => tally.refused.push(format!("{name}:{}: an error of another kind", loc.line())),
+            Verdict::Refused => {
+                let (_, message) = found.error.as_ref().expect("a refusal is an error");
+                tally.refuse(format!("{name}:{}: an error of another kind", loc.line()), message, &sql, kinds);
+            }
             Verdict::Different(how) => tally.wrong.push(format!("{name}:{}: {how}\n{sql}\n", loc.line())),
         }
         if found.in_block != expected.in_block {
@@ -297,6 +343,24 @@ fn split(text: &str) -> Vec<&str> {
     }
     parts.push(&text[start..]);
     parts
+}
+
+#[test]
+fn messages_are_of_the_kinds_that_they_are_listed_as() {
+    for (message, kind, expected) in [
+        ("SELECT INTO is not supported", "SELECT INTO is not supported", true),
+        ("SELECT INTO is not supported here", "SELECT INTO is not supported", false),
+        ("cannot be done on shards: why", "cannot be done on shards: ...", true),
+        ("it cannot be done on shards: why", "cannot be done on shards: ...", false),
+        ("column \"k\" is of the key", "column \"...\" is of the key", true),
+        ("column \"k\" is not of it", "column \"...\" is of the key", false),
+        ("CREATE INDEX of a table", "... of a table", true),
+        ("table \"a\" has taken \"b\" over", "table \"...\" has taken \"...\" over", true),
+        ("table \"a\" has given \"b\" over", "table \"...\" has taken \"...\" over", false),
+    ] {
+        assert_eq!(is_of_kind(message, kind), expected, "{message}\n{kind}");
+    }
+    assert!(kinds_of_refusals().iter().all(|kind| !kind.trim_matches(['.', ' ']).is_empty()));
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn sysbench(fleet: &Fleet, arguments: &[&str]) -> String {
 
 #[test]
 fn sysbench_reads_and_writes_shards() {
-    for shards in [1, 2] {
+    for shards in [1, 2, 4] {
         let fleet = Fleet::start(shards);
         sysbench(&fleet, &["oltp_read_write", "prepare"]);
         let mut client = fleet.client();
@@ -26,10 +26,9 @@ fn sysbench_reads_and_writes_shards() {
         assert!((0..shards).all(|shard| fleet.shard(shard).value(indexes).unwrap() == "4"));
         let said = sysbench(&fleet, &["--threads=4", "--events=400", "--time=0", "oltp_point_select", "run"]);
         assert!(said.contains("total number of events:              400"), "{said}");
-        // One at a time: shards do not see each other's deadlocks.
-        let said = sysbench(&fleet, &["--threads=1", "--events=40", "--time=0", "oltp_read_write", "run"]);
-        assert!(said.contains("total number of events:              40"), "{said}");
-        assert!(said.contains("ignored errors:                      0 "), "{said}");
+        // They meet at few rows: a transaction that is ended since it waits for another one that waits for it is run again.
+        let said = sysbench(&fleet, &["--threads=4", "--events=200", "--time=0", "oltp_read_write", "run"]);
+        assert!(said.contains("total number of events:              200"), "{said}");
         // What it deletes it inserts again.
         for table in ["sbtest1", "sbtest2"] {
             let rows = client.value(&format!("SELECT count(*) || ' ' || max(id) FROM {table}")).unwrap();

@@ -28,7 +28,7 @@ pub(super) struct Answer {
     rows: Vec<Vec<Option<String>>>,
     /// SQLSTATE and message.
     pub(super) error: Option<(String, String)>,
-    tag: Option<String>,
+    pub(super) tag: Option<String>,
     /// The connection is in a transaction block now.
     pub(super) in_block: bool,
 }

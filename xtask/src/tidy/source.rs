@@ -33,6 +33,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("crates/shard/src/deadlock.rs", "who waits is looked at when he has waited for a length of time"),
     ("crates/shard/src/two_phase.rs", "a shard that is away is asked again after a time"),
     ("crates/shard/src/health.rs", "servers are looked at from time to time"),
+    ("crates/shard/src/workers.rs", "a lease is renewed a length of time before it ends"),
     ("crates/lab/src/targets/noop/plant.rs", "a sleep where none should be is what the lab has to find"),
     ("crates/telemetry/src/profile/cpu.rs", "a profile is of a length of time"),
     ("crates/telemetry/src/profile/heap.rs", "a profile is of a length of time"),

@@ -156,3 +156,13 @@ choice!(
         Session = "session",
     }
 );
+
+choice!(
+    /// What becomes of changes of all shards that give no sharding key.
+    KeylessWrites, "allow, refuse" {
+        /// They are run.
+        Allow = "allow",
+        /// They fail with 21000.
+        Refuse = "refuse",
+    }
+);

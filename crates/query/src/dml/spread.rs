@@ -18,6 +18,7 @@ use ashlar_base::{ColumnDefault, Datum, Error, ErrorCode, Result, SqlType, Value
 use ashlar_functions::error::from_datafusion;
 use ashlar_shard::route::{self, Spread};
 use ashlar_shard::rules::{Generator, Placement, Shard};
+use ashlar_shard::workers::Keys;
 use ashlar_store::ReadView;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::sql::sqlparser::ast::{Insert, With};
@@ -153,6 +154,11 @@ impl SpreadPlan {
         }
     }
 
+    /// What makes keys for rows that leave them out; `None` where none does.
+    pub fn generator(&self) -> Option<Generator> {
+        self.made.map(|(_, generator)| generator)
+    }
+
     /// How the rows find their shards, for EXPLAIN.
     pub fn describe(&self) -> String {
         let rule = &self.table.routed.rule;
@@ -236,7 +242,8 @@ impl SpreadPlan {
     /// Computes all rows, and finds the shard of each. Must run on the engine's pool.
     ///
     /// # Errors
-    /// What evaluating and assigning find; 23502 and 22023 for a key that no shard takes; 53200 where there is no memory for them.
+    /// What evaluating and assigning find; 23502 and 22023 for a key that no shard takes; 55000 where no key can be made; 53200 where there
+    /// is no memory for them.
     pub async fn compute(
         &self,
         engine: &Engine,
@@ -244,7 +251,7 @@ impl SpreadPlan {
         view: Arc<ReadView>,
         means: &Means,
     ) -> Result<SpreadRows> {
-        let mut placing = Placing::new(self, means);
+        let mut placing = Placing::new(self, means)?;
         match &self.source {
             Source::Values { rows, computed } => {
                 let computed = match computed {
@@ -313,6 +320,8 @@ impl SpreadPlan {
 /// Rows on their way into pieces.
 struct Placing<'p> {
     plan: &'p SpreadPlan,
+    /// Makes the values of the column that rows leave out.
+    made: Option<(Generator, Keys)>,
     pieces: Vec<Piece>,
     /// By shard: the piece that takes its next row.
     open: Vec<Option<usize>>,
@@ -323,16 +332,19 @@ struct Placing<'p> {
 }
 
 impl<'p> Placing<'p> {
-    fn new(plan: &'p SpreadPlan, means: &Means) -> Self {
-        Self {
+    fn new(plan: &'p SpreadPlan, means: &Means) -> Result<Self> {
+        let (fleet, rule) = (&plan.table.fleet, &plan.table.routed.rule);
+        let made = plan.generator().map(|generator| fleet.keys(rule).map(|keys| (generator, keys))).transpose()?;
+        Ok(Self {
             plan,
+            made,
             pieces: Vec::new(),
             open: vec![None; plan.table.routed.rule.shards().len().max(1)],
             order: Vec::new(),
             row: Vec::new(),
             scratch: Vec::new(),
             memory: MemoryConsumer::new("INSERT, rows for shards").register(&means.runtime().memory_pool),
-        }
+        })
     }
 
     fn put_batch(&mut self, batch: &RecordBatch, output: &Schema) -> Result<()> {
@@ -355,10 +367,7 @@ impl<'p> Placing<'p> {
 
     fn put(&mut self, row: &[Option<Value>]) -> Result<()> {
         let plan = self.plan;
-        let made = match plan.made {
-            Some((_, generator)) => Some(plan.table.fleet.generators().make(generator)?),
-            None => None,
-        };
+        let made = self.made.as_ref().map(|(generator, keys)| keys.make(*generator)).transpose()?;
         let shard = plan.shard_of(row, made.as_ref())?;
         self.write(row, made.as_ref());
         let text = std::str::from_utf8(&self.row).map_err(|_| no_text())?;

@@ -16,6 +16,7 @@ use pg_query::protobuf::{
 
 use super::ShardedTable;
 use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, physical};
+use super::rule::{options_of, set_options};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
 use crate::engine::Engine;
@@ -178,7 +179,7 @@ fn adding(column: &ColumnDef) -> Node {
 }
 
 /// The statement that makes a table as it is, from what was kept of it: the one that made it, and one for each time that
-/// columns were added.
+/// columns or keys were added, or its rule was changed.
 ///
 /// # Errors
 /// XX000 where it is none of ours.
@@ -188,11 +189,13 @@ pub(super) fn kept_statement(name: &str, text: &str) -> Result<CreateStmt> {
         match (parsed.node, &mut made) {
             (NodeEnum::CreateStmt(statement), None) => made = Some(statement),
             (NodeEnum::AlterTableStmt(statement), Some(made)) => {
-                let added = statement.cmds.iter().filter_map(|command| match &command.node {
-                    Some(NodeEnum::AlterTableCmd(command)) => command.def.as_deref().cloned(),
-                    _ => None,
-                });
-                made.table_elts.extend(added);
+                for command in &statement.cmds {
+                    let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
+                    match options_of(command) {
+                        Some((sets, options)) => set_options(made, sets, options),
+                        None => made.table_elts.extend(command.def.as_deref().cloned()),
+                    }
+                }
             }
             // It is the shards' to use.
             (NodeEnum::IndexStmt(_), Some(_)) => {}

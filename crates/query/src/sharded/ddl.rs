@@ -286,7 +286,7 @@ pub(super) fn define_in(
 }
 
 /// Takes a yes or no out of the options, which the rule knows nothing of.
-fn taken_flag(given: &mut Vec<(String, String)>, name: &str) -> Result<Option<bool>> {
+pub(super) fn taken_flag(given: &mut Vec<(String, String)>, name: &str) -> Result<Option<bool>> {
     let Some(at) = given.iter().position(|(option, _)| option == name) else { return Ok(None) };
     let (_, value) = given.remove(at);
     if given.iter().any(|(option, _)| option == name) {
@@ -361,11 +361,14 @@ pub(crate) fn physical(shard: &rules::Shard) -> String {
 }
 
 fn creating(table: &ShardedTable, statement: &CreateStmt) -> Result<Vec<(String, String)>> {
-    for_each_server(table, |shard| {
-        let mut plain = plain_statement(statement);
-        at_shard(&mut plain.relation, shard);
-        statement_text(&NodeEnum::CreateStmt(plain)).map(|text| format!("{text};"))
-    })
+    for_each_server(table, |shard| creating_at(statement, shard))
+}
+
+/// What makes a shard's own table.
+pub(super) fn creating_at(statement: &CreateStmt, shard: &rules::Shard) -> Result<String> {
+    let mut plain = plain_statement(statement);
+    at_shard(&mut plain.relation, shard);
+    statement_text(&NodeEnum::CreateStmt(plain)).map(|text| format!("{text};"))
 }
 
 pub(super) fn dropping(table: &ShardedTable) -> Result<Vec<(String, String)>> {

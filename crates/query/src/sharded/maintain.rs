@@ -35,7 +35,7 @@ use crate::statement::statement_text;
 const NAME_BYTES_MAX: usize = 63;
 
 /// Between the statements that are kept of a table.
-const BETWEEN: &str = "\n;\n";
+pub(super) const BETWEEN: &str = "\n;\n";
 
 /// Indexes, and the tables that they are on.
 pub(crate) type Indexes = Vec<(String, Arc<ShardedTable>)>;
@@ -49,17 +49,17 @@ fn add(work: &mut Work, more: Work) {
     }
 }
 
-fn in_block_refused(what: &str) -> Error {
+pub(super) fn in_block_refused(what: &str) -> Error {
     Error::unsupported(format!("{what} of a sharded table in a transaction block is not supported"))
 }
 
-fn changed(name: &str) -> Error {
+pub(super) fn changed(name: &str) -> Error {
     let message = format!("table \"{name}\" was changed by somebody else meanwhile");
     Error::new(ErrorCode::ObjectNotInPrerequisiteState, message).with_hint("Try again.")
 }
 
 /// What an index or a constraint of a table is called on a shard.
-fn on_shard(name: &str, table: &ShardedTable, shard: &Shard) -> Result<String> {
+pub(super) fn on_shard(name: &str, table: &ShardedTable, shard: &Shard) -> Result<String> {
     let own = table.schema.name.as_str();
     let name = match shard.table.strip_prefix(own) {
         Some(end) => format!("{name}{end}"),
@@ -91,7 +91,7 @@ fn indexes(known: &Known) -> Result<Vec<(String, String)>> {
 }
 
 /// Keeps something else of a table.
-fn keep(fleet: &Fleet, name: &str, before: &str, text: &str) -> Result<()> {
+pub(super) fn keep(fleet: &Fleet, name: &str, before: &str, text: &str) -> Result<()> {
     fleet.catalog().change(|known| match known.tables.get_mut(name) {
         Some(now) if *now == *before => {
             *now = text.to_owned();
@@ -101,7 +101,7 @@ fn keep(fleet: &Fleet, name: &str, before: &str, text: &str) -> Result<()> {
     })
 }
 
-fn kept_of(fleet: &Fleet, name: &str) -> Result<String> {
+pub(super) fn kept_of(fleet: &Fleet, name: &str) -> Result<String> {
     fleet.catalog().known().tables.get(name).cloned().ok_or_else(|| changed(name))
 }
 

@@ -149,6 +149,25 @@ impl Condition {
         }
     }
 
+    /// Whether it gives values of all columns of the key, for whichever rows satisfy it.
+    pub(super) fn gives_keys(&self, rule: &Rule, request: &Request<'_>) -> bool {
+        let parts = match self {
+            Self::Any | Self::Between(..) => return false,
+            Self::Never => return true,
+            Self::Or(options) => return options.iter().all(|option| option.gives_keys(rule, request)),
+            Self::And(parts) => parts.as_slice(),
+            single @ (Self::OneOf(..) | Self::InArray(..)) => std::slice::from_ref(single),
+        };
+        let is_given = |(column, class): (usize, &KeyClass)| {
+            parts.iter().any(|part| {
+                matches!(part, Self::OneOf(own, _) | Self::InArray(own, _) if *own == column)
+                    && matches!(part.domain(*class, request), Domain::Values(_))
+            })
+        };
+        rule.classes().iter().enumerate().all(is_given)
+            || parts.iter().any(|part| matches!(part, Self::Or(_)) && part.gives_keys(rule, request))
+    }
+
     /// In words, for whoever asks why a statement goes where it goes.
     pub(super) fn explain(&self, names: &[&str]) -> String {
         let name = |column: &usize| names.get(*column).copied().unwrap_or("?");

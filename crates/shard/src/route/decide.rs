@@ -72,6 +72,30 @@ impl Route {
         }
     }
 
+    /// Whether the statement may change rows under these parameters, where it is not to change those of all shards for want of a key.
+    ///
+    /// # Errors
+    /// 21000 for an UPDATE or DELETE of a divided table that gives no values of its sharding key, and is for all of its shards.
+    pub fn check_key(&self, request: &Request<'_>) -> Result<()> {
+        let table = &self.occurrences[0];
+        let rule = &table.rule;
+        let is_divided = rule.placement() == Placement::Sharded && rule.shards().len() > 1;
+        let (Kind::Update | Kind::Delete, true, [target, ..]) = (self.kind, is_divided, &self.targets[..]) else {
+            return Ok(());
+        };
+        let condition = &target.condition;
+        if condition.shards(rule, request) != rule.all() || condition.gives_keys(rule, request) {
+            return Ok(());
+        }
+        let names: Vec<&str> = rule.key().iter().map(|at| table.columns[*at].name.as_str()).collect();
+        let message =
+            format!("this would change rows of table \"{}\" on all shards: it gives no sharding key", table.name);
+        Err(Error::new(ErrorCode::CardinalityViolation, message).with_hint(format!(
+            "Compare {} with values by = or IN, or SET sharded_keyless_writes = 'allow'.",
+            names.join(" and ")
+        )))
+    }
+
     fn to_engine<'r>(&'r self, reason: &'r str) -> Result<Decision<'r>> {
         if self.kind == Kind::Select && !self.locks {
             return Ok(Decision::Engine { reason: Cow::Borrowed(reason) });

@@ -520,6 +520,12 @@ impl Route {
         value.checked_sub(self.occurrences.len()).is_some_and(|list| list < self.lists.len())
     }
 
+    /// What makes keys for rows of VALUES that leave them out; `None` where none does.
+    pub fn generator(&self) -> Option<Generator> {
+        let generated = self.rows.as_ref()?.generated.as_ref()?;
+        generated.values.iter().any(Option::is_some).then_some(generated.generator)
+    }
+
     /// Whether it answers with rows.
     pub fn has_rows(&self) -> bool {
         self.has_rows

@@ -1,7 +1,7 @@
 //! Keys that are made here: ordered by time, the same on no two servers.
 //!
-//! Called for rows of an INSERT that leave out the column of `key_generator`. One of these serves all threads of a process;
-//! processes that insert into the same tables have different worker numbers.
+//! Called for rows of an INSERT that leave out the column of `key_generator`. Processes that insert into the same tables have
+//! different worker numbers, which are leased (`workers`) unless they are configured.
 //!
 //! ```text
 //!   snowflake   0 | milliseconds since 2024: 41 bits | worker: 10 | counter: 12         a bigint, positive until 2093
@@ -13,8 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ashlar_base::{Error, ErrorCode, Result, Value};
 
-use super::Generator;
-
 /// 2024-01-01 00:00 UTC, in milliseconds since 1970.
 const EPOCH_MILLIS: u64 = 1_704_067_200_000;
 const COUNTER_BITS: u32 = 12;
@@ -24,81 +22,86 @@ const WORKER_BITS: u32 = 10;
 const START_MASK: u64 = (1 << (COUNTER_BITS - 2)) - 1;
 
 /// Worker numbers are below this.
-pub const WORKERS: u16 = 1 << WORKER_BITS;
+pub(crate) const WORKERS: u16 = 1 << WORKER_BITS;
 
-/// Makes keys.
-pub struct Generators {
-    worker: u64,
-    /// Milliseconds since 1970 and the counter: each key has one of its own, greater than those before it.
-    last: AtomicU64,
-    random: RandomState,
+/// A time and a counter, which one of [`Tickets`] gives out once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Ticket(u64);
+
+impl Ticket {
     /// Milliseconds since 1970.
-    now: fn() -> u64,
-}
-
-impl Generators {
-    /// For the process of this number.
-    ///
-    /// # Errors
-    /// 22023 for a number that is not below [`WORKERS`].
-    pub fn new(worker: u16) -> Result<Self> {
-        Self::with_clock(worker, || u64::try_from(ashlar_base::clock::wall_micros() / 1000).unwrap_or(0))
+    pub(crate) fn millis(self) -> u64 {
+        self.0 >> COUNTER_BITS
     }
 
-    fn with_clock(worker: u16, now: fn() -> u64) -> Result<Self> {
-        if worker >= WORKERS {
-            return Err(Error::new(
-                ErrorCode::InvalidParameterValue,
-                format!("worker number {worker} must be between 0 and {}", WORKERS - 1),
-            ));
-        }
-        Ok(Self { worker: u64::from(worker), last: AtomicU64::new(0), random: RandomState::new(), now })
+    fn counter(self) -> u64 {
+        self.0 & ((1 << COUNTER_BITS) - 1)
     }
 
-    /// The next key.
+    /// The key that a worker makes of it.
     ///
     /// # Errors
     /// 2200H when the time of snowflakes is over, or has not begun.
-    pub fn make(&self, generator: Generator) -> Result<Value> {
-        let ticket = self.ticket();
-        let (millis, counter) = (ticket >> COUNTER_BITS, ticket & ((1 << COUNTER_BITS) - 1));
-        match generator {
-            Generator::Snowflake => {
-                let since = millis.checked_sub(EPOCH_MILLIS).filter(|since| *since < 1 << 41);
-                let since = since.ok_or_else(|| {
-                    Error::new(
-                        ErrorCode::SequenceLimitExceeded,
-                        "the clock is outside of the time that snowflakes can say",
-                    )
-                })?;
-                let key = since << (WORKER_BITS + COUNTER_BITS) | self.worker << COUNTER_BITS | counter;
-                Ok(Value::Int8(i64::try_from(key).unwrap_or(i64::MAX)))
-            }
-            Generator::UuidV7 => {
-                let random = u128::from(self.random.hash_one((ticket, self.worker)) >> 2);
-                let high = u128::from(millis) << 80 | 7 << 76 | u128::from(counter) << 64;
-                Ok(Value::Uuid((high | 0b10 << 62 | random).to_be_bytes()))
-            }
-        }
+    pub(crate) fn snowflake(self, worker: u16) -> Result<Value> {
+        let since = self.millis().checked_sub(EPOCH_MILLIS).filter(|since| *since < 1 << 41);
+        let since = since.ok_or_else(|| {
+            Error::new(ErrorCode::SequenceLimitExceeded, "the clock is outside of the time that snowflakes can say")
+        })?;
+        let key = since << (WORKER_BITS + COUNTER_BITS) | u64::from(worker) << COUNTER_BITS | self.counter();
+        Ok(Value::Int8(i64::try_from(key).unwrap_or(i64::MAX)))
     }
+}
 
-    /// A number that nobody else gets. It runs ahead of a clock that stands still, and never back.
-    fn ticket(&self) -> u64 {
-        let now = (self.now)() << COUNTER_BITS;
+/// Gives out tickets, each greater than those before it, to all threads of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Tickets(AtomicU64);
+
+impl Tickets {
+    /// The next one, at this time in milliseconds since 1970. It runs ahead of a clock that stands still, and never back.
+    pub(crate) fn next(&self, now: u64) -> Ticket {
+        let now = now << COUNTER_BITS;
         let next = |last: u64| if last < now { now | (last + 1) & START_MASK } else { last + 1 };
-        let mut last = self.last.load(Ordering::Relaxed);
+        let mut last = self.0.load(Ordering::Relaxed);
         loop {
-            match self.last.compare_exchange_weak(last, next(last), Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(last) => return next(last),
+            match self.0.compare_exchange_weak(last, next(last), Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(last) => return Ticket(next(last)),
                 Err(other) => last = other,
             }
         }
     }
 }
 
-impl std::fmt::Debug for Generators {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Generators").field("worker", &self.worker).finish_non_exhaustive()
+/// Makes keys for which no number has to be leased, by the clock of this machine.
+pub(crate) struct Generators {
+    tickets: Tickets,
+    random: RandomState,
+    /// Milliseconds since 1970.
+    now: fn() -> u64,
+}
+
+impl Generators {
+    pub(crate) fn new() -> Self {
+        Self::with_clock(|| u64::try_from(ashlar_base::clock::wall_micros() / 1000).unwrap_or(0))
+    }
+
+    fn with_clock(now: fn() -> u64) -> Self {
+        Self { tickets: Tickets::default(), random: RandomState::new(), now }
+    }
+
+    /// The next snowflake of a worker whose number is nobody else's for good.
+    ///
+    /// # Errors
+    /// As [`Ticket::snowflake`].
+    pub(crate) fn snowflake(&self, worker: u16) -> Result<Value> {
+        self.tickets.next((self.now)()).snowflake(worker)
+    }
+
+    /// The next uuid of version 7.
+    pub(crate) fn uuid(&self) -> Value {
+        let ticket = self.tickets.next((self.now)());
+        let random = u128::from(self.random.hash_one(ticket) >> 2);
+        let high = u128::from(ticket.millis()) << 80 | 7 << 76 | u128::from(ticket.counter()) << 64;
+        Value::Uuid((high | 0b10 << 62 | random).to_be_bytes())
     }
 }
 
@@ -108,7 +111,7 @@ mod tests {
 
     use ashlar_base::Value;
 
-    use super::{Generator, Generators};
+    use super::Generators;
 
     fn number(value: &Value) -> i64 {
         match value {
@@ -119,9 +122,9 @@ mod tests {
 
     #[test]
     fn keys_of_all_threads_are_different_and_ascend_in_each() {
-        let generators = Generators::new(3).unwrap();
+        let generators = Generators::new();
         let made: Vec<Vec<i64>> = std::thread::scope(|scope| {
-            let make = || (0..20_000).map(|_| number(&generators.make(Generator::Snowflake).unwrap())).collect();
+            let make = || (0..20_000).map(|_| number(&generators.snowflake(3).unwrap())).collect();
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
@@ -132,25 +135,24 @@ mod tests {
 
     #[test]
     fn keys_have_their_form_when_the_clock_stands_still_or_is_wrong() {
-        let still = Generators::with_clock(1023, || 1_704_067_200_001).unwrap();
-        let keys: Vec<i64> = (0..5000).map(|_| number(&still.make(Generator::Snowflake).unwrap())).collect();
+        let still = Generators::with_clock(|| 1_704_067_200_001);
+        let keys: Vec<i64> = (0..5000).map(|_| number(&still.snowflake(1023).unwrap())).collect();
         assert_eq!(keys[0], 1 << 22 | 1023 << 12 | 1);
         assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "more than a millisecond has room for");
-        let Value::Uuid(uuid) = still.make(Generator::UuidV7).unwrap() else { panic!("no uuid") };
+        let Value::Uuid(uuid) = still.uuid() else { panic!("no uuid") };
         assert_eq!((uuid[6] >> 4, uuid[8] >> 6), (7, 0b10));
-        let early = Generators::with_clock(0, || 0).unwrap();
-        assert!(early.make(Generator::Snowflake).is_err());
-        assert!(Generators::new(1024).is_err());
+        let early = Generators::with_clock(|| 0);
+        assert!(early.snowflake(0).is_err());
     }
 
     #[test]
     fn lonely_keys_are_spread() {
         use std::sync::atomic::{AtomicU64, Ordering};
         static NOW: AtomicU64 = AtomicU64::new(1_704_067_200_000);
-        let generators = Generators::with_clock(0, || NOW.fetch_add(5, Ordering::Relaxed)).unwrap();
+        let generators = Generators::with_clock(|| NOW.fetch_add(5, Ordering::Relaxed));
         let mut shards = [0; 4];
         for _ in 0..400 {
-            shards[(number(&generators.make(Generator::Snowflake).unwrap()) % 4) as usize] += 1;
+            shards[(number(&generators.snowflake(0).unwrap()) % 4) as usize] += 1;
         }
         assert_eq!(shards, [100; 4]);
     }

@@ -4,7 +4,8 @@
 //! providers. A rule that exists is a whole one: every bad combination is refused by [`Rule::new`]. Never asks a server.
 
 mod definition;
-pub mod generators;
+mod extension;
+pub(crate) mod generators;
 mod hash;
 mod key;
 mod options;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use ashlar_base::{Datum, Error, ErrorCode, Result};
 
 pub use definition::{Definition, Neighbours, Strategy, partition_by};
+pub use extension::{Extension, Kept};
 pub use key::{Key, KeyClass};
 pub use ranges::Ranges;
 pub use set::{SHARDS_MAX, ShardId, ShardSet};
@@ -129,6 +131,11 @@ impl Rule {
     /// The physical tables; never none.
     pub fn shards(&self) -> &[Shard] {
         &self.0.shards
+    }
+
+    /// The server of the first physical table: what is said there once of the table, all who know its rule find.
+    pub fn home(&self) -> &str {
+        self.0.shards.first().map_or("", |shard| &shard.server)
     }
 
     /// Positions of the sharding key's columns; none where a table is not divided.

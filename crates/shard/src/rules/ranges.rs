@@ -70,6 +70,12 @@ impl Ranges {
         self.0.len()
     }
 
+    /// The ends of a shard's range; `None`: it has none.
+    pub(super) fn of_shard(&self, shard: ShardId) -> Option<(Option<&Key>, Option<&Key>)> {
+        let range = self.0.iter().find(|range| range.shard == shard)?;
+        Some((range.low.as_ref(), range.high.as_ref()))
+    }
+
     /// The shard whose range holds the key.
     pub(super) fn find(&self, key: &Key) -> Option<ShardId> {
         let after = self.0.partition_point(|range| range.low.as_ref().is_none_or(|low| low <= key));

@@ -56,7 +56,7 @@ fn made(by: Option<(Strategy, &[&str])>, written: &[(&str, &str)], world: &World
     )
 }
 
-fn rule(strategy: Strategy, key: &[&str], written: &[(&str, &str)]) -> Rule {
+pub(super) fn rule(strategy: Strategy, key: &[&str], written: &[(&str, &str)]) -> Rule {
     made(Some((strategy, key)), written, &World(Vec::new())).unwrap()
 }
 

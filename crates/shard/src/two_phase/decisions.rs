@@ -13,6 +13,7 @@ use postgres_protocol::escape::escape_literal;
 
 use super::names::Transaction;
 use crate::backend::{Backend, Ended, Limits, Nothing, Settings};
+use crate::own_tables;
 use crate::rows::{BOOL, INT8, ROWS_MAX, TEXT, garbled, rows};
 use crate::server::{Mapping, Server};
 
@@ -22,8 +23,11 @@ const KEPT: &str = "interval '5 minutes'";
 /// How long it is waited for a transaction that is about to decide.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Held while the table is made, so that two who make it do not fail for each other.
-const MAKING: i64 = 0x6173_686c_6172;
+/// What they are rows of.
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS ashlar.decisions (\
+     gid text PRIMARY KEY, is_committed boolean NOT NULL, participants text NOT NULL, \
+     xid bigint NOT NULL DEFAULT pg_catalog.txid_current(), \
+     decided_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp())";
 
 /// What is not there, in SQLSTATEs: a prepared transaction; a table; a function.
 pub(super) const UNDEFINED: &str = "42704";
@@ -96,21 +100,7 @@ pub(super) async fn ready(backend: &mut Backend, limits: Limits) -> Result<()> {
 /// Makes the table, on a connection of its own: what the transaction does must not be a part of it.
 async fn make(server: &Arc<Server>, mapping: &Arc<Mapping>, limits: Limits) -> Result<()> {
     let mut backend = Backend::connect(server, mapping, &settings(), limits).await?;
-    let made = async {
-        let sql = "SELECT pg_catalog.to_regnamespace('ashlar') IS NOT NULL";
-        let has_schema = rows(&mut backend, sql, &[BOOL]).await?.first().and_then(|row| row.flag(0));
-        // Whoever may not make schemas may not say IF NOT EXISTS either.
-        let schema = if has_schema == Some(true) { "" } else { "CREATE SCHEMA IF NOT EXISTS ashlar;" };
-        // One string is one transaction.
-        let sql = format!(
-            "SELECT pg_catalog.pg_advisory_xact_lock({MAKING}); {schema} CREATE TABLE IF NOT EXISTS ashlar.decisions (\
-             gid text PRIMARY KEY, is_committed boolean NOT NULL, participants text NOT NULL, \
-             xid bigint NOT NULL DEFAULT pg_catalog.txid_current(), \
-             decided_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp())"
-        );
-        backend.run(&sql).await.map(drop)
-    };
-    let made = tokio::time::timeout(limits.connect + LOCK_TIMEOUT, made).await;
+    let made = tokio::time::timeout(limits.connect + LOCK_TIMEOUT, own_tables::make(&mut backend, TABLE)).await;
     made.unwrap_or_else(|_| Err(silent(server))).map_err(advised)
 }
 

@@ -95,7 +95,7 @@ impl SqlSession {
                 let computed = self.defaults_of(statement, defaults).await?;
                 self.start_copy_in(region, schema, targets, computed, options)
             }
-            CopyPlan::Into(into) => self.start_remote_copy(into),
+            CopyPlan::Into(into) => Box::pin(self.start_remote_copy(into)).await,
             CopyPlan::Out { options, .. } => self.copy_out(statement, options, sink).await,
         }
     }

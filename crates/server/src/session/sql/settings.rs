@@ -96,6 +96,8 @@ const SETTINGS: &[(&str, &str, Rule, bool)] = &[
     ("server_version", "", Rule::Fixed, true),
     ("server_version_num", "180000", Rule::Fixed, false),
     ("session_authorization", "ashlar", Rule::Own, true),
+    // Ours: whether all shards may be written to for want of a key.
+    ("sharded_keyless_writes", "allow", Rule::OneOf(&["allow", "refuse"]), false),
     // Ours: how long the session has a connection to a shard.
     ("sharded_pool_mode", "transaction", Rule::OneOf(&["transaction", "session"]), false),
     // Ours: whether a query over several shards sees each of them as of a moment of its own, or all as of one.
@@ -144,6 +146,8 @@ pub(super) struct Settings {
     pub(super) operators: Operators,
     /// Whether queries over several shards see all of them as of one moment.
     pub(super) sharded_snapshots: bool,
+    /// Whether UPDATE and DELETE have to give a sharding key, or else narrow down the shards.
+    pub(super) refuses_keyless: bool,
     /// Whether the session keeps the connections to shards that it has had.
     pub(super) keeps_connections: bool,
     /// Bytes that a query may hold.
@@ -202,6 +206,7 @@ impl Settings {
             min_severity: 0,
             operators: Operators::default(),
             sharded_snapshots: false,
+            refuses_keyless: false,
             keeps_connections: false,
             query_memory_max: None,
             of_shards: ashlar_shard::backend::Settings::default(),
@@ -213,6 +218,7 @@ impl Settings {
         settings.put(number_of("server_version")?, version);
         settings.put(number_of("statement_timeout")?, config.query.statement_timeout_ms.to_string());
         settings.put(number_of("query_memory_max")?, (config.query.query_memory_mib_max << 10).to_string());
+        settings.put(number_of("sharded_keyless_writes")?, config.shard.keyless_writes.as_str().to_owned());
         settings.put(number_of("sharded_pool_mode")?, config.shard.pool_mode.as_str().to_owned());
         for (name, value) in parameters {
             match *name {
@@ -369,6 +375,7 @@ impl Settings {
                     let kilobytes = value.parse::<usize>().ok().filter(|kilobytes| *kilobytes > 0);
                     self.query_memory_max = kilobytes.map(|kilobytes| kilobytes.saturating_mul(1024));
                 }
+                "sharded_keyless_writes" => self.refuses_keyless = value == "refuse",
                 "sharded_pool_mode" => self.keeps_connections = value == "session",
                 "sharded_reads" => self.sharded_snapshots = value == "snapshot",
                 "read_from" => self.reads_replicas = value == "replica",

@@ -35,6 +35,8 @@ use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::{Lease, Pool};
 use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement};
 use ashlar_shard::routes::RouteKind;
+use ashlar_shard::rules::{Generator, Rule};
+use ashlar_shard::workers::Keys;
 use ashlar_store::Reservation;
 
 pub(super) use self::ahead::Ahead;
@@ -225,6 +227,16 @@ impl SqlSession {
         self.shared.engine.catalog().fleet().cloned()
     }
 
+    /// Makes keys for rows of a table with this rule, once that can be done.
+    ///
+    /// # Errors
+    /// 55000 where no worker number can be leased; 57014.
+    async fn keys(&self, rule: &Rule, generator: Generator) -> Result<Keys> {
+        let keys = self.fleet()?.keys(rule)?;
+        stoppable(keys.ready(generator, &self.role), &self.cancel).await?;
+        Ok(keys)
+    }
+
     /// Connections, and those of this thread.
     fn pool(&mut self) -> Result<(Arc<Fleet>, Arc<Pool>)> {
         let fleet = self.fleet()?;
@@ -401,14 +413,23 @@ impl SqlSession {
         });
         let given: Vec<Parameter<'_>> = given.collect();
         let preferred = self.remotes.first().map(|remote| Arc::clone(&remote.server));
-        let fleet = self.fleet()?;
-        let make = |generator| fleet.generators().make(generator);
+        let keys = match plan.route.generator() {
+            Some(generator) => Some(Box::pin(self.keys(&plan.route.tables()[0].rule, generator)).await?),
+            None => None,
+        };
+        let make = |generator| match &keys {
+            Some(keys) => keys.make(generator),
+            None => Err(Error::internal("a key is made that nobody has asked for")),
+        };
         let request = Request {
             parameters: &given,
             preferred: preferred.as_deref(),
             style: *self.style(),
             generate: Some(&make),
         };
+        if self.settings.refuses_keyless {
+            plan.route.check_key(&request)?;
+        }
         let sent = portal.sent.take();
         let decision = match &sent {
             Some(sent) => Ok(Decision::Forward(sent.forward())),

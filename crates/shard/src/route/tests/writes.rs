@@ -2,7 +2,7 @@
 
 use ashlar_base::ErrorCode;
 
-use super::{World, check, text};
+use super::{Parameter, Request, World, check, text};
 
 #[test]
 fn writes_go_where_their_rows_are() {
@@ -34,6 +34,61 @@ fn writes_go_where_their_rows_are() {
         ("UPDATE one SET name = 'x'", "0"),
         ("UPDATE one SET name = 'x' FROM a WHERE a.x = one.id", "0A000..."),
     ]);
+}
+
+#[test]
+fn changes_of_all_shards_without_a_key_are_told_from_others() {
+    let world = World::new();
+    let is_refused = |sql: &str, parameters: &[Parameter<'_>]| {
+        let route = world.route(sql).unwrap().unwrap();
+        let request = Request { parameters: &parameters, ..Request::default() };
+        match route.check_key(&request) {
+            Ok(()) => false,
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::CardinalityViolation, "{sql}: {error}");
+                assert!(error.message().contains("on all shards") && error.fields().hint.is_some(), "{sql}: {error}");
+                true
+            }
+        }
+    };
+    let (four, several) = ([text(20, "4")], [text(1016, "{4,5,6}")]);
+    let cases: &[(&str, &[Parameter<'_>], bool)] = &[
+        ("UPDATE a SET x = 1", &[], true),
+        ("DELETE FROM a", &[], true),
+        ("DELETE FROM a WHERE x = 1 AND t > 'x'", &[], true),
+        ("DELETE FROM a WHERE k = x", &[], true),
+        ("DELETE FROM a WHERE k = 4 OR x = 1", &[], true),
+        ("DELETE FROM a WHERE k IN (SELECT k FROM b WHERE y = 1)", &[], true),
+        ("UPDATE a SET x = y FROM b WHERE a.k = b.k", &[], true),
+        // A range that is on all shards gives no key.
+        ("DELETE FROM a WHERE k > 4", &[], true),
+        ("DELETE FROM r WHERE k > 4", &[], true),
+        ("DELETE FROM r WHERE x > 4", &[], true),
+        // Not all columns of the key.
+        ("DELETE FROM p WHERE m = 4", &[], true),
+        ("DELETE FROM a WHERE k = 4", &[], false),
+        ("DELETE FROM a WHERE k IN (4, 5)", &[], false),
+        // Whichever shards they are on.
+        ("DELETE FROM a WHERE k IN (4, 5, 6)", &[], false),
+        ("DELETE FROM a WHERE (k = 4 OR k = 5 OR k = 6) AND x = 1", &[], false),
+        ("DELETE FROM a WHERE k = ANY ($1)", &several, false),
+        ("DELETE FROM a WHERE k = $1", &four, false),
+        ("DELETE FROM a WHERE k = NULL", &[], false),
+        ("DELETE FROM a WHERE k BETWEEN 4 AND 5", &[], false),
+        ("DELETE FROM r WHERE k > 15", &[], false),
+        ("DELETE FROM r WHERE k < 10", &[], false),
+        ("DELETE FROM p WHERE m IN (1, 2, 3) AND n IN ('a', 'b', 'c')", &[], false),
+        ("UPDATE a SET x = y FROM b WHERE a.k = b.k AND b.k = 4", &[], false),
+        // On every server, or on one: no key would help.
+        ("UPDATE \"all\" SET name = 'x'", &[], false),
+        ("UPDATE one SET name = 'x'", &[], false),
+        // Nothing is changed.
+        ("SELECT * FROM a", &[], false),
+        ("INSERT INTO a SELECT * FROM c", &[], false),
+    ];
+    for (sql, parameters, expected) in cases {
+        assert_eq!(is_refused(sql, parameters), *expected, "{sql}");
+    }
 }
 
 #[test]

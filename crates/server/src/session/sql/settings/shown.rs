@@ -51,6 +51,10 @@ const ABOUT: &[(&str, &str)] = &[
     ("server_version", "Shows the server version."),
     ("server_version_num", "Shows the server version as an integer."),
     ("session_authorization", "Sets the session user name."),
+    (
+        "sharded_keyless_writes",
+        "Sets whether UPDATE and DELETE may change rows of all shards without a sharding key that is given.",
+    ),
     ("sharded_pool_mode", "Sets how long the session has a connection to a shard: for a transaction, or to its end."),
     ("sharded_reads", "Sets whether a query over several shards sees all of them as of one moment."),
     ("standard_conforming_strings", "Causes '...' strings to treat backslashes literally."),

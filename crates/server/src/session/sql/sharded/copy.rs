@@ -16,8 +16,8 @@ use ashlar_protocol::copy::{Format, Options, RowDecoder, RowEncoder};
 use ashlar_query::copy::{self, CopyFormat, Field};
 use ashlar_query::sharded::{CopyInto, KeySource};
 use ashlar_shard::backend::{Ended, check_columns};
-use ashlar_shard::fleet::Fleet;
 use ashlar_shard::rules::{Placement, Shard};
+use ashlar_shard::workers::Keys;
 use ashlar_store::Reservation;
 
 use super::super::copy::{at_line, options_of};
@@ -38,7 +38,8 @@ const GIVEN_UP: &str = "the COPY has failed";
 /// See the module.
 pub(in crate::session::sql) struct RemoteCopy {
     into: Arc<CopyInto>,
-    fleet: Arc<Fleet>,
+    /// Makes the values of the column that the data has not.
+    keys: Option<Keys>,
     is_binary: bool,
     /// Nothing is read where one shard takes all as it is.
     decoder: Option<RowDecoder>,
@@ -68,12 +69,16 @@ enum Read {
 
 impl SqlSession {
     /// Starts a COPY into a sharded table.
-    pub(in crate::session::sql) fn start_remote_copy(&mut self, into: &Arc<CopyInto>) -> Result<Executed> {
+    pub(in crate::session::sql) async fn start_remote_copy(&mut self, into: &Arc<CopyInto>) -> Result<Executed> {
         self.check_remote_write()?;
         let rule = &into.table.routed.rule;
         let mut servers: Vec<&str> = rule.shards().iter().map(|shard| &*shard.server).collect();
         servers.dedup();
         self.check_several(&servers)?;
+        let keys = match into.made {
+            Some((_, generator)) => Some(self.keys(rule, generator).await?),
+            None => None,
+        };
         let options = options_of(&into.options)?;
         let is_binary = into.options.format == CopyFormat::Binary;
         let columns = into.targets.len();
@@ -87,7 +92,7 @@ impl SqlSession {
         };
         self.remote_copy = Some(RemoteCopy {
             into: Arc::clone(into),
-            fleet: self.fleet()?,
+            keys,
             is_binary,
             decoder,
             encoder: RowEncoder::new(plain, columns + usize::from(into.made.is_some())),
@@ -304,15 +309,15 @@ impl RemoteCopy {
 
     /// Divides rows that have arrived among the buffers.
     fn read_rows(&mut self) -> Result<Read> {
-        let Self { into, fleet, is_binary, decoder, encoder, style, buffers, memory, longest, .. } = self;
+        let Self { into, keys, is_binary, decoder, encoder, style, buffers, memory, longest, .. } = self;
         let Some(decoder) = decoder else { return Ok(Read::All) };
         let (schema, rule) = (&into.table.schema, &into.table.routed.rule);
         for _ in 0..ROWS_PER_TURN {
             let Some(row) = decoder.next_row()? else { return Ok(Read::All) };
             let line = row.line();
-            let made = match into.made {
-                Some((_, generator)) => Some(fleet.generators().make(generator)?),
-                None => None,
+            let made = match (into.made, &*keys) {
+                (Some((_, generator)), Some(keys)) => Some(keys.make(generator)?),
+                _ => None,
             };
             let mut key: Vec<Field<'_>> = Vec::with_capacity(into.key.len());
             for source in &into.key {

@@ -44,6 +44,9 @@ impl SqlSession {
                 "a row limit for a statement that writes to several shards is not supported",
             ));
         }
+        if let Some(generator) = plan.generator() {
+            self.keys(rule, generator).await?;
+        }
         let mut written = self.shared.engine.store().reservation();
         let tail = plan.tail(&portal.parameters, |bytes| written.grow(bytes))?;
         let rows = self.compute_rows(statement, &portal.parameters).await?;

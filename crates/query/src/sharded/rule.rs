@@ -1,0 +1,311 @@
+//! ALTER TABLE ... SET (...) and RESET (...) of sharded tables: another rule, as far as no row has to move for it.
+//!
+//! Shards that are added get the table, with its keys and indexes. Shards whose keys become fewer get a constraint: it fails where they
+//! have rows that the new rule looks for elsewhere, and keeps out what is still sent there by the old one, by whomever. All of it is one
+//! transaction, on all shards or on none.
+
+use std::sync::Arc;
+
+use ashlar_base::value::text::{self, TextStyle};
+use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_functions::quoting::quote_ident;
+use ashlar_shard::rules::{Extension, Kept, Key, KeyClass};
+use pg_query::NodeEnum;
+use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, CreateStmt, DefElem, IndexStmt, ObjectType};
+
+use super::ddl::{at_shard, creating_at, define_in, done_but, everywhere, of_server, physical, taken_flag};
+use super::maintain::{BETWEEN, Work, changed, in_block_refused, keep, kept_of, on_shard};
+use super::{ShardedTable, attach};
+use crate::catalog::{CatalogState, Table};
+use crate::ddl::{self, Done};
+use crate::engine::Engine;
+use crate::grammar;
+use crate::means::Means;
+use crate::statement::statement_text;
+
+/// What a shard's table is held to where its keys have become fewer.
+const CONSTRAINT: &str = "ashlar_rule";
+
+/// What a shard says where it has rows that are not to be there.
+const CHECK_VIOLATION: &str = "23514";
+
+/// Options that say something of a statement, and not of the table.
+const OF_STATEMENT: [&str; 2] = ["attach", "attach_check"];
+
+/// Whether an ALTER TABLE is about options, and nothing else.
+pub(crate) fn changes_rule(statement: &AlterTableStmt) -> bool {
+    let is_about_options = |command: &pg_query::Node| match &command.node {
+        Some(NodeEnum::AlterTableCmd(command)) => options_of(command).is_some(),
+        _ => false,
+    };
+    statement.objtype == ObjectType::ObjectTable as i32
+        && !statement.cmds.is_empty()
+        && statement.cmds.iter().all(is_about_options)
+}
+
+/// The options that a command sets, or takes away.
+pub(super) fn options_of(command: &AlterTableCmd) -> Option<(bool, &[pg_query::Node])> {
+    let sets = match AlterTableType::try_from(command.subtype) {
+        Ok(AlterTableType::AtSetRelOptions) => true,
+        Ok(AlterTableType::AtResetRelOptions) => false,
+        _ => return None,
+    };
+    match command.def.as_ref().and_then(|def| def.node.as_ref()) {
+        Some(NodeEnum::List(list)) => Some((sets, list.items.as_slice())),
+        _ => Some((sets, &[])),
+    }
+}
+
+/// Gives a table's statement other options, or takes some away.
+pub(super) fn set_options(made: &mut CreateStmt, sets: bool, options: &[pg_query::Node]) {
+    for option in options {
+        let Some(name) = name_of(option) else { continue };
+        let place = made.options.iter().position(|known| name_of(known) == Some(name));
+        match (sets, place) {
+            (true, Some(place)) => made.options[place] = option.clone(),
+            (true, None) => made.options.push(option.clone()),
+            (false, Some(place)) => drop(made.options.remove(place)),
+            (false, None) => {}
+        }
+    }
+}
+
+fn element_of(option: &pg_query::Node) -> Option<&DefElem> {
+    match &option.node {
+        Some(NodeEnum::DefElem(element)) => Some(element.as_ref()),
+        _ => None,
+    }
+}
+
+fn name_of(option: &pg_query::Node) -> Option<&str> {
+    element_of(option).map(|element| element.defname.as_str())
+}
+
+/// What is wanted of a rule.
+#[derive(Default)]
+struct Wish {
+    set: Vec<(String, String)>,
+    reset: Vec<String>,
+    /// The tables of added shards are there.
+    attaches: bool,
+    /// Whether the rows of all shards are read then.
+    checks_rows: bool,
+}
+
+impl Wish {
+    /// # Errors
+    /// 42601 for values of RESET, 22023 for what cannot be taken away.
+    fn of(statement: &AlterTableStmt) -> Result<Self> {
+        let mut wish = Self { checks_rows: true, ..Self::default() };
+        for command in &statement.cmds {
+            let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
+            match options_of(command) {
+                Some((true, options)) => wish.set.extend(ddl::given_options(options)),
+                Some((false, options)) => {
+                    for element in options.iter().filter_map(element_of) {
+                        if element.arg.is_some() {
+                            let message = "RESET must not include values for parameters";
+                            return Err(Error::new(ErrorCode::SyntaxError, message));
+                        }
+                        if OF_STATEMENT.contains(&element.defname.as_str()) {
+                            let message = format!("parameter \"{}\" cannot be reset", element.defname);
+                            return Err(Error::new(ErrorCode::InvalidParameterValue, message));
+                        }
+                        wish.reset.push(element.defname.clone());
+                    }
+                }
+                None => {}
+            }
+        }
+        if let Some(attaches) = taken_flag(&mut wish.set, "attach")? {
+            wish.attaches = attaches;
+        }
+        if let Some(checks_rows) = taken_flag(&mut wish.set, "attach_check")? {
+            wish.checks_rows = checks_rows;
+        }
+        Ok(wish)
+    }
+
+    /// As it is kept with the table.
+    fn text(&self, table: &str) -> String {
+        let table = quote_ident(table);
+        let set = |(name, value): &(String, String)| format!("{} = {}", quote_ident(name), quoted(value));
+        let set: Vec<String> = self.set.iter().map(set).collect();
+        let reset: Vec<String> = self.reset.iter().map(|name| quote_ident(name)).collect();
+        let mut parts = Vec::new();
+        if !set.is_empty() {
+            parts.push(format!("SET ({})", set.join(", ")));
+        }
+        if !reset.is_empty() {
+            parts.push(format!("RESET ({})", reset.join(", ")));
+        }
+        format!("ALTER TABLE {table} {}", parts.join(", "))
+    }
+}
+
+/// ALTER TABLE ... SET (...) and RESET (...) of a sharded table.
+///
+/// # Errors
+/// 22023 and the like for what no rule says; 0A000 where rows might have to move, and 55000 where some would; what a shard says. Then the
+/// rule is as before.
+pub(crate) async fn change(
+    engine: &Engine,
+    table: &Arc<ShardedTable>,
+    statement: &AlterTableStmt,
+    in_block: bool,
+    means: &Means,
+) -> Result<Done> {
+    if in_block {
+        return Err(in_block_refused("ALTER TABLE"));
+    }
+    let wish = Wish::of(statement)?;
+    let fleet = &table.fleet;
+    let _altering = fleet.altering().lock().await;
+    let name = table.schema.name.clone();
+    let kept = kept_of(fleet, &name)?;
+    let is_same = wish.set.is_empty() && wish.reset.is_empty();
+    let text = if is_same { kept.clone() } else { format!("{kept}{BETWEEN}{}", wish.text(&name)) };
+    // As it is read again at start.
+    let made = super::alter::kept_statement(&name, &text)?;
+    // Beside the tables that stay: what it is called is not taken by itself.
+    let mut draft = engine.catalog().draft();
+    engine.catalog().put(&mut draft, &name, None);
+    let altered = define_in(engine, fleet, draft.state(), &name, &made)?;
+    let state = engine.catalog().current();
+    if super::alter::find(&state, &name).is_none_or(|now| !Arc::ptr_eq(&now, table)) {
+        return Err(changed(&name));
+    }
+    let extension = table.routed.rule.extended(&altered.routed.rule)?;
+    if wish.attaches && extension.added.is_empty() {
+        let message = "parameter \"attach\" has no meaning where no shard is added";
+        return Err(Error::new(ErrorCode::InvalidParameterValue, message).with_hint("Leave it out."));
+    }
+    let mut left = Vec::new();
+    if !extension.is_empty() {
+        check_alone(&state, &name)?;
+        if wish.attaches {
+            attach::check(&altered, &made, means, wish.checks_rows).await?;
+        }
+        let work = work(&altered, &made, &kept, &extension, !wish.attaches)?;
+        left = everywhere(fleet, means, &work).await.map_err(|error| told(error, &name))?;
+    }
+    keep(fleet, &name, &kept, &text)?;
+    let mut draft = engine.catalog().draft();
+    engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::new(altered))));
+    engine.catalog().publish(&draft, || Ok(()))?;
+    Ok(done_but(Done::tag("ALTER TABLE"), &left))
+}
+
+/// 0A000 where other tables have taken over a table's rule, and would have another one from the next start on.
+fn check_alone(state: &CatalogState, name: &str) -> Result<()> {
+    let follows = |table: &ShardedTable| {
+        let mut options = table.routed.rule.options().iter();
+        options.any(|(option, value)| option == "colocate_with" && value.trim() == name)
+    };
+    for (other, table) in state.tables() {
+        if let Table::Sharded(table) = table
+            && follows(table)
+        {
+            let message =
+                format!("the rule of table \"{name}\" cannot be changed: table \"{other}\" has taken it over");
+            return Err(Error::unsupported(message).with_hint("Make both anew, and INSERT their rows into them."));
+        }
+    }
+    Ok(())
+}
+
+/// What the shards are sent; `makes`: the tables of those that are added are not there.
+fn work(altered: &ShardedTable, made: &CreateStmt, kept: &str, extension: &Extension, makes: bool) -> Result<Work> {
+    let shards = altered.routed.rule.shards();
+    let mut work = Work::new();
+    for (shard, kept) in &extension.changed {
+        let shard = &shards[shard.index()];
+        let held = kept.as_ref().map_or_else(String::new, |kept| {
+            format!(", ADD CONSTRAINT {CONSTRAINT} CHECK ({})", condition(altered, kept))
+        });
+        let text = format!("ALTER TABLE {} DROP CONSTRAINT IF EXISTS {CONSTRAINT}{held};", physical(shard));
+        of_server(&mut work, &shard.server).push_str(&text);
+    }
+    if !makes {
+        return Ok(work);
+    }
+    let mut indexes: Vec<IndexStmt> = Vec::new();
+    for parsed in grammar::parse(kept)? {
+        if let NodeEnum::IndexStmt(index) = parsed.node {
+            indexes.push(*index);
+        }
+    }
+    for shard in &shards[extension.added.clone()] {
+        let mut text = creating_at(made, shard)?;
+        for index in &indexes {
+            let mut own = index.clone();
+            own.idxname = on_shard(&index.idxname, altered, shard)?;
+            at_shard(&mut own.relation, shard);
+            text.push_str(&statement_text(&NodeEnum::IndexStmt(Box::new(own)))?);
+            text.push(';');
+        }
+        of_server(&mut work, &shard.server).push_str(&text);
+    }
+    Ok(work)
+}
+
+/// What a row has to satisfy, in SQL.
+fn condition(table: &ShardedTable, kept: &Kept) -> String {
+    let rule = &table.routed.rule;
+    let ([ordinal], [class]) = (rule.key(), rule.classes()) else { return "true".to_owned() };
+    let column = quote_ident(&table.schema.columns[*ordinal].name);
+    let list = |keys: &[Key]| keys.iter().map(|key| literal(key, *class)).collect::<Vec<String>>().join(", ");
+    match kept {
+        Kept::Between(low, high) => {
+            // In the order of the rule, which is that of bytes.
+            let ordered = if *class == KeyClass::Text { format!("{column} COLLATE \"C\"") } else { column };
+            let low = low.iter().map(|key| format!("{ordered} >= {}", literal(key, *class)));
+            let high = high.iter().map(|key| format!("{ordered} < {}", literal(key, *class)));
+            low.chain(high).collect::<Vec<String>>().join(" AND ")
+        }
+        Kept::OneOf(keys) if keys.is_empty() => "false".to_owned(),
+        Kept::OneOf(keys) => format!("{column} IN ({})", list(keys)),
+        Kept::NoneOf(keys) if keys.is_empty() => "true".to_owned(),
+        Kept::NoneOf(keys) => format!("{column} NOT IN ({})", list(keys)),
+    }
+}
+
+/// A key as a constant.
+fn literal(key: &Key, class: KeyClass) -> String {
+    let name = match class {
+        KeyClass::Integer => "int8",
+        KeyClass::Text => "text",
+        KeyClass::Uuid => "uuid",
+        KeyClass::Date => "date",
+        KeyClass::Timestamp => "timestamp",
+        KeyClass::Timestamptz => "timestamptz",
+    };
+    let mut written = Vec::new();
+    text::write(class.sql_type(), &key.as_datum(class), &TextStyle::default(), &mut written);
+    format!("{}::pg_catalog.{name}", quoted(&String::from_utf8_lossy(&written)))
+}
+
+/// A text as a constant that means the same whatever `standard_conforming_strings` is there.
+fn quoted(text: &str) -> String {
+    let escape = if text.contains('\\') { "E" } else { "" };
+    format!("{escape}'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// What a shard has said, in words of the rule.
+fn told(error: Error, name: &str) -> Error {
+    if error.code() == ErrorCode::TransactionResolutionUnknown {
+        return error
+            .with_hint("Change the rule again; with attach = true as well, where tables of new shards are there.");
+    }
+    if error.sqlstate() != CHECK_VIOLATION {
+        return error;
+    }
+    let message = format!("rows of table \"{name}\" are on a shard that is not theirs by the new rule");
+    let told = Error::new(ErrorCode::ObjectNotInPrerequisiteState, message)
+        .with_detail(error.message())
+        .with_hint("DELETE them, change the rule, and INSERT them again.");
+    match &error.fields().context {
+        Some(context) => told.with_context(context.clone()),
+        None => told,
+    }
+}
