@@ -170,7 +170,7 @@ impl<'a> Iterator for RowFields<'a> {
 impl ExactSizeIterator for RowFields<'_> {}
 
 fn check_text(bytes: &[u8], line: u64) -> Result<(), DecodeError> {
-    utf8(bytes).map(drop).map_err(|error| DecodeError::Encoding { message: error.message().to_owned(), line })
+    utf8(bytes).map(|_| ()).map_err(|error| DecodeError::Encoding { message: error.message().to_owned(), line })
 }
 
 impl RowDecoder {

@@ -14,7 +14,7 @@ use ashlar_store::{Region, RowBatch, Snapshot};
 
 use super::rows::RowSource;
 use super::run::select_of;
-use super::{Executed, RowSink, SqlSession};
+use super::{Executed, Notice, RowSink, SqlSession};
 
 /// What is done of a COPY FROM STDIN between two turns of the thread's other connections, some tenths of a millisecond: rows of few
 /// columns that are read, or put away in bulk.
@@ -430,6 +430,10 @@ struct CopyOut<'s, S> {
 impl<S: RowSink> RowSink for CopyOut<'_, S> {
     fn forward(&mut self, messages: &[u8], rows: u64) {
         self.sink.forward(messages, rows);
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        self.sink.notice(notice);
     }
 
     fn columns(&mut self, _: &Arc<[super::Column]>) {}
