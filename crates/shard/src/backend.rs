@@ -106,6 +106,10 @@ pub trait Taker {
     fn rows(&mut self, messages: &[u8], count: u64);
     /// BindComplete: what comes next is about the next statement.
     fn begin(&mut self) {}
+    /// Notices of the statement whose CommandComplete comes next, in their order. What is left there is for [`Backend::take_notices`].
+    fn notices(&mut self, notices: &mut Vec<Notice>) {
+        let _ = notices;
+    }
     /// CommandComplete, whole, with its tag.
     fn complete(&mut self, message: &[u8], tag: &CommandTag) {
         let _ = (message, tag);
@@ -447,6 +451,7 @@ impl Backend {
                 b'C' => {
                     let Some(tag) = tag_of(body) else { return Err(self.garbled()) };
                     if passes_on {
+                        taker.notices(&mut self.notices);
                         taker.complete(&self.inbox[range.start - HEADER_BYTES..range.end], &tag);
                     }
                     self.statements.completed();

@@ -1,8 +1,11 @@
 //! Pipelines of the extended protocol, message by message: what a client is answered over a fleet is what one PostgreSQL answers, whatever
 //! goes ahead of its answer meanwhile, with errors in the midst of it and bytes that come in pieces.
 
+use std::time::Instant;
+
 use ashlar_tests::pg::{Connection, Cursor, Message, message};
 
+use super::done;
 use super::twins::Twins;
 
 const TABLES: &[(&str, &str, Option<&str>)] = &[("t", "k bigint PRIMARY KEY, g int, v text", Some("k"))];
@@ -94,8 +97,10 @@ fn round(numbers: &mut Numbers, key: &mut u64, status: u8) -> (Vec<u8>, Vec<Stri
         told.push(format!("{name} {values:?} {portal}"));
         bytes.extend(bind(portal, name, values));
         if numbers.below(4) == 0 {
-            told.push("describe".to_owned());
-            bytes.extend(about_portal(b'D', portal));
+            // Now and then more than is kept to be told later.
+            let times = if numbers.below(100) == 0 { 1000 } else { 1 };
+            told.push(format!("describe {times} times"));
+            bytes.extend(about_portal(b'D', portal).repeat(times));
         }
         bytes.extend(execute(portal, 0));
         match numbers.below(20) {
@@ -104,6 +109,10 @@ fn round(numbers: &mut Numbers, key: &mut u64, status: u8) -> (Vec<u8>, Vec<Stri
                 bytes.extend(execute(portal, 0));
             }
             1 => {
+                told.push("describe afterwards".to_owned());
+                bytes.extend(about_portal(b'D', portal));
+            }
+            2 => {
                 told.push("flush".to_owned());
                 bytes.extend(message(b'H', &[]));
             }
@@ -124,7 +133,8 @@ fn answers(connection: &mut Connection) -> Vec<(char, Vec<u8>)> {
         let message = connection.read().unwrap();
         let kind = message.kind;
         match kind {
-            b'N' | b'S' => {}
+            b'S' => {}
+            b'N' => answers.push(('N', message.field(b'C').unwrap_or_default().into_bytes())),
             b'E' => {
                 // Whether it came at Bind or at Execute is each server's own affair.
                 while answers.last().is_some_and(|(kind, _)| matches!(kind, '2' | 'T' | 'n')) {
@@ -152,15 +162,50 @@ fn names(description: &Message) -> Vec<String> {
     (0..count).map(column).collect()
 }
 
-#[test]
-fn pipelines_are_answered_as_by_one_server() {
+fn ask(connection: &mut Connection, bytes: &[u8]) -> Vec<(char, Vec<u8>)> {
+    connection.send(bytes).unwrap();
+    answers(connection)
+}
+
+fn has_failed(answers: &[(char, Vec<u8>)]) -> bool {
+    answers.iter().any(|(kind, _)| *kind == 'E')
+}
+
+/// Twins that know the statements, and do this for each row that is changed.
+fn twins(at_update: &str) -> Twins {
     let mut twins = Twins::start(2, TABLES);
+    let trigger = format!(
+        "CREATE FUNCTION at_update() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {at_update}; RETURN NEW; END $$; \
+         CREATE TRIGGER at_update BEFORE UPDATE ON t FOR EACH ROW EXECUTE FUNCTION at_update()"
+    );
+    (0..2).for_each(|shard| done(&mut twins.fleet.shard(shard), &trigger));
+    done(&mut twins.alone, &trigger);
     let mut setup: Vec<u8> = STATEMENTS.iter().flat_map(|(name, sql, _)| parse(name, sql)).collect();
     setup.extend(message(b'S', &[]));
     for connection in [&mut twins.client, &mut twins.alone] {
-        connection.send(&setup).unwrap();
-        assert!(answers(connection).iter().all(|(kind, _)| *kind != 'E'));
+        assert!(!has_failed(&ask(connection, &setup)));
     }
+    twins
+}
+
+/// So many changes of one row, up to Sync.
+fn changes(count: usize) -> Vec<u8> {
+    let values = [1, 1].map(|value: i32| value.to_string());
+    let mut bytes = [bind("", "add", &values), execute("", 0)].concat().repeat(count);
+    bytes.extend(message(b'S', &[]));
+    bytes
+}
+
+/// Begins a block that has changed the row, so that its connection to the shard knows how.
+fn begin(connection: &mut Connection) {
+    done(connection, "INSERT INTO t VALUES (1, 0, 'v')");
+    done(connection, "BEGIN");
+    assert!(!has_failed(&ask(connection, &changes(1))));
+}
+
+#[test]
+fn pipelines_are_answered_as_by_one_server() {
+    let mut twins = twins("RAISE NOTICE '%', NEW.k");
     let (mut numbers, mut key) = (Numbers(7), 1);
     let (mut failed, mut in_blocks, mut status) = (0, 0, b'I');
     for number in 0..1500 {
@@ -173,7 +218,7 @@ fn pipelines_are_answered_as_by_one_server() {
             answers(connection)
         });
         assert_eq!(ours, theirs, "round {number}: {told:#?}");
-        failed += usize::from(ours.iter().any(|(kind, _)| *kind == 'E'));
+        failed += usize::from(has_failed(&ours));
         status = ours.last().map_or(b'I', |(_, body)| body[0]);
         in_blocks += usize::from(status == b'T');
     }
@@ -183,4 +228,47 @@ fn pipelines_are_answered_as_by_one_server() {
         let _ = connection.query("ROLLBACK");
     }
     assert_eq!(twins.client.query(all).unwrap(), twins.alone.query(all).unwrap());
+}
+
+#[test]
+fn what_is_said_beside_answers_comes_with_them_however_much_it_is() {
+    let mut twins = twins("RAISE NOTICE '%', NEW.k");
+    begin(&mut twins.client);
+    begin(&mut twins.alone);
+    for (least, expected) in [("notice", 250), ("warning", 0)] {
+        let [ours, theirs] = [&mut twins.client, &mut twins.alone].map(|connection| {
+            done(connection, &format!("SET client_min_messages = '{least}'"));
+            ask(connection, &changes(250))
+        });
+        assert_eq!(ours, theirs, "{least}");
+        assert_eq!(ours.iter().filter(|(kind, _)| *kind == 'N').count(), expected, "{least}");
+    }
+}
+
+#[test]
+fn each_statement_of_a_pipeline_has_its_own_time() {
+    let mut twins = twins("PERFORM pg_sleep(0.05)");
+    let [ours, theirs] = [&mut twins.client, &mut twins.alone].map(|connection| {
+        begin(connection);
+        done(connection, "SET statement_timeout = '1s'");
+        ask(connection, &changes(30))
+    });
+    assert!(!has_failed(&theirs), "{theirs:?}");
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn statements_that_are_sent_together_cost_no_more_than_they_took() {
+    let mut twins = twins("NULL");
+    begin(&mut twins.client);
+    let mut other = twins.fleet.client();
+    let mut cost = || {
+        let cost = other.value("SELECT sum(time_us) FROM ashlar.routes WHERE tables = 't' AND route = 'one shard'");
+        cost.unwrap().parse::<u128>().unwrap()
+    };
+    let (before, started) = (cost(), Instant::now());
+    assert!(!has_failed(&ask(&mut twins.client, &changes(200))));
+    let took = started.elapsed().as_micros();
+    let counted = cost() - before;
+    assert!((1..=took).contains(&counted), "{counted} us of {took}");
 }

@@ -69,7 +69,10 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
         Ok(text) if !bytes.contains(&0) => Ok(text),
         Ok(_) => Err(invalid(&[0])),
         Err(error) => {
-            let rest = &bytes[error.valid_up_to()..];
+            let (valid, rest) = bytes.split_at(error.valid_up_to());
+            if valid.contains(&0) {
+                return Err(invalid(&[0]));
+            }
             // PostgreSQL names as many bytes as the first byte announces.
             let announced = match rest[0] {
                 0xc0..=0xdf => 2,

@@ -10,6 +10,8 @@
 //! fields     per column: NULL, a place in the row, or a place in `unescaped`
 //! ```
 
+use ashlar_base::value::text::utf8;
+
 use super::line::{Line, LineFinder};
 use super::{DecodeError, Format, Header, Options, binary, csv, plain, text};
 
@@ -74,12 +76,15 @@ pub struct RowDecoder {
     lines: LineFinder,
     binary: binary::Reader,
     row: Collector,
+    /// Bytes of the row, without the end of its line.
+    length: usize,
     line: u64,
 }
 
 /// One row.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
+    /// All of it.
     sent: &'a [u8],
     unescaped: &'a [u8],
     fields: &'a [Place],
@@ -123,6 +128,16 @@ impl<'a> Row<'a> {
     pub fn line(&self) -> u64 {
         self.line
     }
+
+    /// Whether a line, and then what its escapes stand for, is text at all: PostgreSQL asks for that before anything else. It takes another
+    /// look at each byte, and is for rows that are wrong in some way. Binary rows are no text.
+    ///
+    /// # Errors
+    /// [`DecodeError::Encoding`]
+    pub fn check_text(&self) -> Result<(), DecodeError> {
+        check_text(self.sent, self.line)?;
+        self.iter().flatten().try_for_each(|field| check_text(field, self.line))
+    }
 }
 
 impl<'a> IntoIterator for Row<'a> {
@@ -154,6 +169,10 @@ impl<'a> Iterator for RowFields<'a> {
 
 impl ExactSizeIterator for RowFields<'_> {}
 
+fn check_text(bytes: &[u8], line: u64) -> Result<(), DecodeError> {
+    utf8(bytes).map(|_| ()).map_err(|error| DecodeError::Encoding { message: error.message().to_owned(), line })
+}
+
 impl RowDecoder {
     /// A decoder of rows with these columns, of at most so many bytes as sent.
     pub fn new(options: Options, columns: Vec<String>, row_bytes_max: usize) -> Self {
@@ -168,6 +187,7 @@ impl RowDecoder {
             start: 0,
             ended: false,
             done: false,
+            length: 0,
             line: 0,
         }
     }
@@ -194,28 +214,33 @@ impl RowDecoder {
             Format::Text | Format::Csv => self.advance_line()?,
             Format::Binary => self.advance_binary()?,
         };
-        Ok(row_start.map(|start| Row {
-            sent: &self.pending[start..],
+        Ok(row_start.map(|start| self.row_at(start)))
+    }
+
+    /// The row at this place, its fields collected.
+    fn row_at(&self, start: usize) -> Row<'_> {
+        Row {
+            sent: &self.pending[start..start + self.length],
             unescaped: &self.row.unescaped,
             fields: &self.row.fields,
             line: self.line,
-        }))
+        }
     }
 
     /// The place of the next row, its fields collected.
     fn advance_line(&mut self) -> Result<Option<usize>, DecodeError> {
         while !self.done {
             if let Some(row_start) = self.advance_plain() {
-                self.check_fields()?;
+                self.check_fields(row_start)?;
                 return Ok(Some(row_start));
             }
-            let rest = &self.pending[self.start..];
-            let Some(line) = self.lines.find(rest, self.ended)? else {
-                return Ok(None);
-            };
-            let (length, used) = match line {
-                Line::Data { length, used } => (length, used),
-                Line::End => {
+            let used = match self.find_line()? {
+                None => return Ok(None),
+                Some(Line::Data { length, used }) => {
+                    self.length = length;
+                    used
+                }
+                Some(Line::End) => {
                     self.end()?;
                     return Ok(None);
                 }
@@ -225,17 +250,28 @@ impl RowDecoder {
             self.line = self.lines.number();
             let header = std::mem::take(&mut self.header_due);
             if header && self.options.header == Header::Present {
+                check_text(&self.pending[row_start..row_start + self.length], self.line)?;
                 continue;
             }
-            self.split(row_start, length)?;
+            self.split(row_start)?;
             if header {
                 self.match_header(row_start)?;
                 continue;
             }
-            self.check_fields()?;
+            self.check_fields(row_start)?;
             return Ok(Some(row_start));
         }
         Ok(None)
+    }
+
+    /// The next line, if it is there. What comes before that with which it is wrong is text, or else it is that.
+    fn find_line(&mut self) -> Result<Option<Line>, DecodeError> {
+        let rest = &self.pending[self.start..];
+        self.lines.find(rest, self.ended).map_err(|error| match error {
+            // The limit may cut a character.
+            DecodeError::RowTooLong { .. } => error,
+            error => check_text(&rest[..self.lines.read()], self.lines.number()).err().unwrap_or(error),
+        })
     }
 
     /// The place of the next row, its fields collected, if it is one for the short way.
@@ -251,19 +287,19 @@ impl RowDecoder {
             return None;
         }
         self.start += length + 1;
+        self.length = length;
         self.line = self.lines.number();
         Some(row_start)
     }
 
     /// A row has as many fields as there are columns.
-    fn check_fields(&self) -> Result<(), DecodeError> {
-        if self.row.extra > 0 {
-            return Err(DecodeError::ExtraData { line: self.line });
-        }
-        match self.columns.get(self.row.fields.len()) {
-            Some(column) => Err(DecodeError::MissingColumn { column: column.clone(), line: self.line }),
-            None => Ok(()),
-        }
+    fn check_fields(&self, row_start: usize) -> Result<(), DecodeError> {
+        let wrong = match self.columns.get(self.row.fields.len()) {
+            _ if self.row.extra > 0 => DecodeError::ExtraData { line: self.line },
+            Some(column) => DecodeError::MissingColumn { column: column.clone(), line: self.line },
+            None => return Ok(()),
+        };
+        self.row_at(row_start).check_text().and(Err(wrong))
     }
 
     /// The data of lines is over. Names that must match and are not there do not match.
@@ -272,23 +308,24 @@ impl RowDecoder {
         self.pending.clear();
         self.start = 0;
         if std::mem::take(&mut self.header_due) && self.options.header == Header::Match {
-            self.line = 1;
-            self.split(0, 0)?;
+            (self.length, self.line) = (0, 1);
+            self.split(0)?;
             self.match_header(0)?;
         }
         Ok(())
     }
 
     /// Collects the fields of a line.
-    fn split(&mut self, start: usize, length: usize) -> Result<(), DecodeError> {
-        let sent = &self.pending[start..start + length];
+    fn split(&mut self, start: usize) -> Result<(), DecodeError> {
+        let sent = &self.pending[start..start + self.length];
         self.row.clear();
         if self.columns.is_empty() && sent.is_empty() {
             // Without columns the only good line is an empty one.
             return Ok(());
         }
         match self.options.format {
-            Format::Csv => csv::split(sent, &self.options, &mut self.row, self.line)?,
+            Format::Csv => csv::split(sent, &self.options, &mut self.row, self.line)
+                .or_else(|wrong| check_text(sent, self.line).and(Err(wrong)))?,
             Format::Text | Format::Binary => text::split(sent, &self.options, &mut self.row),
         }
         Ok(())
@@ -300,18 +337,15 @@ impl RowDecoder {
         self.line = self.binary.row_number();
         let row_start = self.start + step.skipped;
         self.start = row_start + step.row_bytes;
+        self.length = step.row_bytes;
         Ok(step.row.then_some(row_start))
     }
 
     /// HEADER MATCH: as many names as columns, each the column's own.
     fn match_header(&self, row_start: usize) -> Result<(), DecodeError> {
         let expected = self.columns.len();
-        let header = Row {
-            sent: &self.pending[row_start..],
-            unescaped: &self.row.unescaped,
-            fields: &self.row.fields,
-            line: self.line,
-        };
+        let header = self.row_at(row_start);
+        header.check_text()?;
         let got = header.len() + self.row.extra;
         if got != expected {
             return Err(DecodeError::HeaderCount { got, expected, line: self.line });

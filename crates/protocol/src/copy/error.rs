@@ -55,6 +55,14 @@ pub enum DecodeError {
         /// Where.
         line: u64,
     },
+    /// Bytes that are no text.
+    #[error("{message}")]
+    Encoding {
+        /// Which bytes.
+        message: String,
+        /// Where.
+        line: u64,
+    },
     /// The header has more or fewer names than the COPY has columns.
     #[error("wrong number of fields in header line: got {got}, expected {expected}")]
     HeaderCount {
@@ -132,6 +140,7 @@ impl DecodeError {
             | Self::MarkerNotAlone { line }
             | Self::MarkerNewline { line }
             | Self::UnterminatedQuote { line }
+            | Self::Encoding { line, .. }
             | Self::HeaderCount { line, .. }
             | Self::HeaderName { line, .. }
             | Self::RowTooLong { line, .. }
@@ -153,6 +162,7 @@ impl DecodeError {
             | Self::MarkerNotAlone { .. }
             | Self::MarkerNewline { .. }
             | Self::UnterminatedQuote { .. }
+            | Self::Encoding { .. }
             | Self::HeaderCount { .. }
             | Self::HeaderName { .. }
             | Self::RowTooLong { .. }
@@ -171,6 +181,7 @@ impl From<DecodeError> for Error {
     fn from(error: DecodeError) -> Self {
         let code = match error {
             DecodeError::RowTooLong { .. } => ErrorCode::ProgramLimitExceeded,
+            DecodeError::Encoding { .. } => ErrorCode::CharacterNotInRepertoire,
             _ => ErrorCode::BadCopyFormat,
         };
         let mut converted = Self::new(code, error.to_string());

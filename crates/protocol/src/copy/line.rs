@@ -72,6 +72,11 @@ impl LineFinder {
         self.number
     }
 
+    /// How many bytes of the current line have been read: those before what is wrong with it.
+    pub(super) fn read(&self) -> usize {
+        self.offset
+    }
+
     /// Whether a line of text data begins here whose end is a newline alone, if it is nothing else than the lines before.
     pub(super) fn is_at_newlines(&self) -> bool {
         !self.csv && self.line_end == LineEnd::Newline && !self.begun

@@ -1,7 +1,7 @@
 //! The rows of COPY FROM STDIN and COPY TO STDOUT, in PostgreSQL's three formats.
 //!
 //! Called by the session with the payload of CopyData messages. Knows columns by number and name only: what the bytes
-//! of a field mean, UTF-8 included, is the caller's business.
+//! of a field mean is the caller's business, and whether they are UTF-8, but for rows that are wrong in themselves.
 //!
 //! ```text
 //! CopyData payloads, cut anywhere -> RowDecoder -> Row of Option<&[u8]>

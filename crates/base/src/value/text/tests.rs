@@ -155,6 +155,7 @@ fn bytes_that_are_no_text_are_named() {
         (b"\xc3(", "invalid byte sequence for encoding \"UTF8\": 0xc3 0x28"),
         (b"\xe2\x82", "invalid byte sequence for encoding \"UTF8\": 0xe2 0x82"),
         (b"a\0", "invalid byte sequence for encoding \"UTF8\": 0x00"),
+        (b"a\0\xff", "invalid byte sequence for encoding \"UTF8\": 0x00"),
     ] {
         let error = utf8(bytes).unwrap_err();
         assert_eq!((error.code(), error.message()), (ErrorCode::CharacterNotInRepertoire, message));

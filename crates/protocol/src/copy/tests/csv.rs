@@ -71,6 +71,8 @@ fn wrong_rows_are_refused_with_their_last_line() {
     check_error(&csv(), 2, b"a,b\n\"x\ny\"\n", 1, "missing data for column \"c2\"", Some(3));
     check_error(&csv(), 1, b"a\nb,\n", 1, "extra data after last expected column", Some(2));
     check_error(&csv(), 1, b"a\n\"b\nc\n", 1, "unterminated CSV quoted field", Some(4));
+    let no_text = "invalid byte sequence for encoding \"UTF8\": 0xff";
+    check_error(&csv(), 1, b"a\n\"b\xff\n", 1, no_text, Some(3));
     check_error(&csv(), 1, b"\"", 0, "unterminated CSV quoted field", Some(1));
 }
 

@@ -127,3 +127,27 @@ fn errors_carry_line_and_hint() {
     assert_eq!(error.fields().hint.as_deref(), Some("Use \"\\r\" to represent carriage return."));
     assert_eq!(error.fields().detail.as_deref(), Some("line 2 of the COPY data"));
 }
+
+#[test]
+fn what_is_no_text_is_told_of_before_what_else_is_wrong() {
+    let no_text = "invalid byte sequence for encoding \"UTF8\": 0xff";
+    // A field too few and one too many, as sent and behind a backslash.
+    check_error(&text(), 2, b"a\tb\n\xff\n", 1, no_text, Some(2));
+    check_error(&text(), 1, b"a\n\xff\tb\n", 1, no_text, Some(2));
+    check_error(&text(), 1, b"a\tb\xff\n", 0, no_text, Some(1));
+    check_error(&text(), 1, b"\\xff\tb\n", 0, no_text, Some(1));
+    // Line ends and markers count from where they are.
+    check_error(&text(), 1, b"a\n\xffb\r\n", 1, no_text, Some(2));
+    check_error(&text(), 1, b"a\n\xff\\.\n", 1, no_text, Some(2));
+    check_error(&text(), 1, b"a\nb\rc\xff\n", 1, "literal carriage return found in data", Some(2));
+    for header in [Header::Present, Header::Match] {
+        check_error(&Options { header, ..text() }, 1, b"\xff\nv\n", 0, no_text, Some(1));
+    }
+    // Whoever reads fields asks where one is wrong.
+    let mut decoder = RowDecoder::new(text(), names(2), 100);
+    decoder.push(b"1\t\xff\n1\t\\xff\n1\t2\n");
+    for expected in [Some(no_text), Some(no_text), None] {
+        let row = decoder.next_row().unwrap().unwrap();
+        assert_eq!(row.check_text().err().map(|error| error.to_string()).as_deref(), expected);
+    }
+}

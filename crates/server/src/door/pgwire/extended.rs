@@ -6,11 +6,25 @@ use std::pin::pin;
 
 use ashlar_base::Result;
 use ashlar_protocol::pg::backend::{self, ColumnDescription};
+use ashlar_protocol::pg::frontend::Frontend;
 use ashlar_protocol::pg::{Target, ValueFormat};
 
 use super::sink::Sink;
-use super::{Connection, Failure, attended};
+use super::{Connection, FLUSH_BYTES, Failure, attended};
 use crate::session::{Column, Executed, SqlSession};
+
+/// Whether a message can be taken while statements are ahead of their answers: so many bytes wait to be told behind these, and there is a
+/// portal without a name that is not one of them, or none.
+pub(super) fn stays_ahead(message: &Frontend<'_>, told_bytes: usize, has_portal: bool) -> bool {
+    told_bytes < FLUSH_BYTES
+        && match message {
+            Frontend::Bind(bind) => bind.portal.is_empty(),
+            // The portal that is ahead is there again once it is answered.
+            Frontend::Describe { kind, name } => *kind == Target::Portal && name.is_empty() && has_portal,
+            Frontend::Execute { .. } => true,
+            _ => false,
+        }
+}
 
 /// Answers Describe.
 pub(super) fn describe(session: &mut SqlSession, kind: Target, name: &str, out: &mut Vec<u8>) -> Result<()> {
@@ -83,3 +97,6 @@ impl Connection {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,7 @@ use std::pin::pin;
 use ashlar_base::scope::{Name, scope};
 use ashlar_base::{Error, ErrorCode};
 use ashlar_protocol::pg::frontend::{self, Frontend};
-use ashlar_protocol::pg::{Target, ValueFormat, backend};
+use ashlar_protocol::pg::{ValueFormat, backend};
 use futures::FutureExt;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -208,13 +208,7 @@ impl Connection {
             self.inbox.consume(used);
             return Ok(true);
         }
-        let stays_ahead = match &message {
-            Frontend::Bind(bind) => bind.portal.is_empty(),
-            Frontend::Describe { kind, name } => *kind == Target::Portal && name.is_empty(),
-            Frontend::Execute { .. } => true,
-            _ => false,
-        };
-        if session.is_ahead() && !stays_ahead {
+        if session.is_ahead() && !extended::stays_ahead(&message, self.told.len(), session.has_portal("")) {
             // And then the same message again.
             return self.answer_ahead(session).await.map(|()| true);
         }

@@ -16,7 +16,7 @@ use super::super::Context;
 use super::super::wire::Outbox;
 use super::FLUSH_BYTES;
 use super::extended::row_description;
-use crate::session::{CancelToken, Column, RowSink, SqlSession};
+use crate::session::{CancelToken, Column, Notice, RowSink, SqlSession};
 
 /// The way of rows to one client, for one statement.
 pub(super) struct Sink<'c> {
@@ -111,6 +111,11 @@ impl RowSink for Sink<'_> {
         self.outbox.buffer().extend_from_slice(messages);
         self.outbox.seal();
         self.rows += rows;
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        backend::notice_response(self.outbox.buffer(), notice.severity, &notice.error);
+        self.outbox.seal();
     }
 
     fn copy_out_start(&mut self, binary: bool, columns: usize) {

@@ -14,7 +14,7 @@ use ashlar_store::{Region, RowBatch, Snapshot};
 
 use super::rows::RowSource;
 use super::run::select_of;
-use super::{Executed, RowSink, SqlSession};
+use super::{Executed, Notice, RowSink, SqlSession};
 
 /// What is done of a COPY FROM STDIN between two turns of the thread's other connections, some tenths of a millisecond: rows of few
 /// columns that are read, or put away in bulk.
@@ -364,7 +364,8 @@ impl CopyIn {
                 self.waiting.expect_many();
             }
         }
-        conversion.put(row, &mut self.waiting).map_err(|error| at_line(error, &conversion.schema, line))?;
+        let put = conversion.put(row, &mut self.waiting);
+        put.map_err(|error| at_row(error, &conversion.schema, row, conversion.is_binary))?;
         self.lines.push(line);
         self.count += 1;
         Ok(true)
@@ -396,8 +397,16 @@ impl Conversion {
     }
 }
 
+/// What is wrong with a row of the data: that it is no text, before what its values are.
+pub(super) fn at_row(error: Error, schema: &TableSchema, row: Row<'_>, is_binary: bool) -> Error {
+    match row.check_text() {
+        Err(no_text) if !is_binary && error.code() != ErrorCode::CharacterNotInRepertoire => no_text.into(),
+        _ => at_line(error, schema, row.line()),
+    }
+}
+
 /// Tells where in the data: in the detail, as there is no context field.
-pub(super) fn at_line(error: Error, schema: &TableSchema, line: u64) -> Error {
+fn at_line(error: Error, schema: &TableSchema, line: u64) -> Error {
     let place = match &error.fields().column {
         Some(column) => format!("COPY {}, line {line}, column {column}", schema.name),
         None => format!("COPY {}, line {line}", schema.name),
@@ -421,6 +430,10 @@ struct CopyOut<'s, S> {
 impl<S: RowSink> RowSink for CopyOut<'_, S> {
     fn forward(&mut self, messages: &[u8], rows: u64) {
         self.sink.forward(messages, rows);
+    }
+
+    fn notice(&mut self, notice: &Notice) {
+        self.sink.notice(notice);
     }
 
     fn columns(&mut self, _: &Arc<[super::Column]>) {}

@@ -62,8 +62,10 @@ impl SqlSession {
         Ok(Executed::Complete("DECLARE CURSOR".into()))
     }
 
+    /// FETCH and MOVE. One that sends rows may be run again, for none of them.
     pub(super) async fn fetch<S: RowSink>(
         &mut self,
+        own: &mut Portal,
         name: &str,
         count: Option<u64>,
         is_move: bool,
@@ -81,7 +83,9 @@ impl SqlSession {
             portal.progress = Progress::Done;
         }
         self.portals.insert(name, portal);
-        Ok(Executed::Complete(CommandTag::counted(verb, result?)))
+        let fetched = result?;
+        own.progress = if is_move { Progress::Done } else { Progress::Ended(Tag::Counted("FETCH")) };
+        Ok(Executed::Complete(CommandTag::counted(verb, fetched)))
     }
 
     async fn fetch_rows<S: RowSink>(

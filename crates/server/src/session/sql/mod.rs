@@ -83,6 +83,8 @@ pub trait RowSink {
     fn row(&mut self, columns: &[Column], values: &mut dyn Iterator<Item = Datum<'_>>);
     /// Whole messages of a shard, with so many rows in them; performs no I/O.
     fn forward(&mut self, messages: &[u8], rows: u64);
+    /// What a shard says beside rows, where it must not come behind what follows them; performs no I/O.
+    fn notice(&mut self, notice: &Notice);
     /// The start of COPY TO STDOUT.
     fn copy_out_start(&mut self, binary: bool, columns: usize);
     /// One row of COPY TO STDOUT.
@@ -254,7 +256,7 @@ impl SqlSession {
     /// What is to be told beside results.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         let mut notices = std::mem::take(&mut self.notices);
-        notices.retain(|notice| self.settings.tells(notice.severity));
+        notices.retain(|notice| self.settings.min_severity.tells(notice.severity));
         notices
     }
 
@@ -504,6 +506,11 @@ impl SqlSession {
         let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
         let Some(planned) = &portal.statement else { return Ok(None) };
         Ok(self.columns_of(planned).map(|columns| (columns, Arc::clone(&portal.formats))))
+    }
+
+    /// Whether there is a portal of this name. One that is ahead of its answer has none until it is answered.
+    pub fn has_portal(&self, name: &str) -> bool {
+        self.portals.contains(name)
     }
 
     /// Executes a portal, up to `rows_max` rows; 0 for all.

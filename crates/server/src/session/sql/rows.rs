@@ -12,7 +12,7 @@ use futures::StreamExt;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use super::RowSink;
+use super::{Notice, RowSink};
 use crate::session::CancelToken;
 
 /// Batches that wait between the query pool and the connection: enough that neither waits for the other.
@@ -137,6 +137,7 @@ impl RowSource {
         struct Nowhere;
         impl RowSink for Nowhere {
             fn forward(&mut self, _: &[u8], _: u64) {}
+            fn notice(&mut self, _: &Notice) {}
 
             fn columns(&mut self, _: &Arc<[Column]>) {}
             fn row(&mut self, _: &[Column], _: &mut dyn Iterator<Item = ashlar_base::Datum<'_>>) {}

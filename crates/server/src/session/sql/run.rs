@@ -10,7 +10,7 @@ use ashlar_query::select::SelectPlan;
 use ashlar_query::sharded::{Homes, OwnRead};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
-use ashlar_query::{CatalogState, Column, ddl};
+use ashlar_query::{CatalogState, ddl};
 use ashlar_store::{ReadView, Way};
 use tokio::sync::mpsc;
 
@@ -518,10 +518,8 @@ impl SqlSession {
     ) -> Result<(Transaction, Result<Outcome>)> {
         let engine = self.engine()?;
         let catalog: Arc<CatalogState> = transaction.catalog(engine.catalog());
-        let statement = Arc::clone(statement);
-        let parameters = parameters.to_vec();
-        let cancel = self.cancel.clone();
-        let pool = Arc::clone(&engine);
+        let (statement, parameters) = (Arc::clone(statement), parameters.to_vec());
+        let (pool, cancel) = (Arc::clone(&engine), self.cancel.clone());
         let mut means = self.means(&engine, transaction.time);
         let _interest = means.watch();
         let mut carried = Carried::new(transaction, &engine);
@@ -648,10 +646,7 @@ impl SqlSession {
             }
             SessionCommand::Show(name) => {
                 let row = vec![Value::Text(self.show(name)?.into())];
-                let columns: Arc<[Column]> = vec![Column::text(name)].into();
-                let mut source = RowSource::values(vec![row]);
-                source.send(&columns, rows_max, sink, &self.cancel).await?;
-                done("SHOW")
+                self.send_own_rows(portal, vec![row], Tag::Plain("SHOW"), rows_max, sink).await
             }
             SessionCommand::ShowAll => {
                 let rows = self.show_all();
@@ -705,7 +700,7 @@ impl SqlSession {
                 None => Err(super::no_statement(name)),
             },
             SessionCommand::Declare { name, text, hold } => self.declare(name, text, *hold).await,
-            SessionCommand::Fetch { name, count, is_move } => self.fetch(name, *count, *is_move, sink).await,
+            SessionCommand::Fetch { name, count, is_move } => self.fetch(portal, name, *count, *is_move, sink).await,
             SessionCommand::Close(None) => {
                 self.portals.retain(|portal| !portal.is_cursor);
                 done("CLOSE CURSOR ALL")

@@ -140,8 +140,8 @@ pub(super) struct Settings {
     pub(super) lock_timeout_ms: u64,
     /// Statements that take as long are told of in the log; `None`: none are.
     pub(super) log_min_duration_ms: Option<u64>,
-    /// The least severe of what a client wants to be told, as a number of [`SEVERITIES`].
-    min_severity: usize,
+    /// What a client wants to be told.
+    pub(super) min_severity: MinSeverity,
     /// Whose operators plans are made of.
     pub(super) operators: Operators,
     /// Whether queries over several shards see all of them as of one moment.
@@ -203,7 +203,7 @@ impl Settings {
             statement_timeout_ms: 0,
             lock_timeout_ms: 0,
             log_min_duration_ms: None,
-            min_severity: 0,
+            min_severity: MinSeverity::default(),
             operators: Operators::default(),
             sharded_snapshots: false,
             refuses_keyless: false,
@@ -361,7 +361,8 @@ impl Settings {
                 "default_transaction_read_only" => self.modes.read_only = value == "on",
                 "default_transaction_deferrable" => self.modes.deferrable = value == "on",
                 "client_min_messages" => {
-                    self.min_severity = SEVERITIES.iter().position(|severity| severity == value).unwrap_or(0);
+                    let least = SEVERITIES.iter().position(|severity| severity == value).unwrap_or(0);
+                    self.min_severity = MinSeverity(least);
                 }
                 "join_operators" => self.operators.joins = whose(value),
                 // Behind the one for joins, which it overrules.
@@ -454,15 +455,21 @@ impl Settings {
         }
     }
 
-    /// Whether the client wants to be told of what is so severe.
-    pub(super) fn tells(&self, severity: &str) -> bool {
-        let severity = SEVERITIES.iter().position(|known| known.eq_ignore_ascii_case(severity));
-        severity.is_none_or(|severity| severity >= self.min_severity)
-    }
-
     pub(super) fn show(&self, name: &str) -> Result<String> {
         let number = number_of(name)?;
         Ok(shown::as_shown(number, &self.values[number]))
+    }
+}
+
+/// The least severe of what a client wants to be told, as a number of [`SEVERITIES`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MinSeverity(usize);
+
+impl MinSeverity {
+    /// Whether the client wants to be told of what is so severe.
+    pub(super) fn tells(self, severity: &str) -> bool {
+        let severity = SEVERITIES.iter().position(|known| known.eq_ignore_ascii_case(severity));
+        severity.is_none_or(|severity| severity >= self.0)
     }
 }
 

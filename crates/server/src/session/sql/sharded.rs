@@ -22,7 +22,7 @@ mod texts;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ashlar_base::{Error, ErrorCode, Result, clock};
 use ashlar_protocol::pg::{CommandTag, ValueFormat};
@@ -66,9 +66,9 @@ impl RawParameters {
         (*format, range.clone().map(|range| &self.bytes[range]))
     }
 
-    /// Bytes.
-    fn len(&self) -> usize {
-        self.bytes.len()
+    /// Bytes that Bind takes for them: each has a format and a length, NULL too.
+    fn sent_bytes(&self) -> usize {
+        self.bytes.len() + self.values.len() * (size_of::<i16>() + size_of::<i32>())
     }
 
     fn iter(&self) -> impl ExactSizeIterator<Item = (ValueFormat, Option<&[u8]>)> + Clone {
@@ -372,8 +372,13 @@ impl SqlSession {
         done
     }
 
-    /// Counts what a statement has cost, and notes where a shard does not see it as it is described.
+    /// Counts what a statement has cost that began then, and notes where a shard does not see it as it is described.
     fn note_route(&mut self, plan: &ShardedPlan, kind: RouteKind, started: Instant, done: &Result<Executed>) {
+        self.note_taken(plan, kind, clock::monotonic().duration_since(started), done);
+    }
+
+    /// The same of one that took so long.
+    fn note_taken(&mut self, plan: &ShardedPlan, kind: RouteKind, taken: Duration, done: &Result<Executed>) {
         if let Err(error) = done
             && kind != RouteKind::Engine
             && OTHERWISE.contains(&error.sqlstate())
@@ -383,7 +388,7 @@ impl SqlSession {
         if let Ok(fleet) = self.fleet() {
             let rows = done.as_ref().ok().map(rows_of);
             self.route = Some(kind);
-            plan.counters(fleet.routes(), kind).note(clock::monotonic().duration_since(started), rows);
+            plan.counters(fleet.routes(), kind).note(taken, rows);
         }
     }
 

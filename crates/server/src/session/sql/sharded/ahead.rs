@@ -4,24 +4,27 @@
 //! for statements that this connection knows. What the client sees is what it sees of PostgreSQL: answers in its order, and after an error
 //! nothing of the rest, up to its Sync. Everything else ends the row: it is sent and answered first.
 
-use std::pin::pin;
 use std::time::Instant;
 
 use ashlar_base::{Result, clock};
-use ashlar_protocol::pg::CommandTag;
+use ashlar_protocol::pg::{CommandTag, ValueFormat};
 use ashlar_query::sharded::ShardedPlan;
 use ashlar_query::statement::Kind;
-use ashlar_shard::backend::{Ended, Taker};
+use ashlar_shard::backend::{self, Ended, Taker};
 use ashlar_shard::route::Request;
 use ashlar_shard::routes::RouteKind;
 
-use super::super::limit::in_time;
+use super::super::Notice;
+use super::super::settings::MinSeverity;
 use super::at_once::{Given, On};
 use super::{Block, Executed, Portal, RawParameters, RowSink, SqlSession, ended_as, placed};
 
 /// Bytes that may be queued before they are sent: what sockets take without anybody reading, so that a shard that waits for us to read cannot
 /// keep us from it.
 const QUEUED_BYTES_MAX: usize = 16 * 1024;
+
+/// What Bind and Execute have beside values and formats: lengths, counts, and the name by which a connection knows the statement.
+const MESSAGES_BYTES: usize = 64;
 
 /// Statements that may be.
 const QUEUED_MAX: usize = 256;
@@ -41,7 +44,6 @@ pub(in crate::session::sql) struct Ahead {
 
 struct Queued {
     portal: Portal,
-    started: Instant,
     /// Whether the shard is sent the client's own text.
     is_as_sent: bool,
     /// Where its part of `told` ends.
@@ -53,8 +55,10 @@ struct Answers<'a, S> {
     sink: &'a mut S,
     ahead: &'a Ahead,
     begun: usize,
-    /// Tags of those that have come to their end.
-    tags: Vec<CommandTag>,
+    /// What the client wants to be told beside.
+    min_severity: MinSeverity,
+    /// Tags of those that have come to their end, and when they have.
+    ended: Vec<(CommandTag, Instant)>,
 }
 
 impl<S: RowSink> Taker for Answers<'_, S> {
@@ -72,9 +76,17 @@ impl<S: RowSink> Taker for Answers<'_, S> {
         }
     }
 
+    fn notices(&mut self, notices: &mut Vec<backend::Notice>) {
+        for notice in notices.drain(..) {
+            if self.min_severity.tells(notice.severity) {
+                self.sink.notice(&Notice::from(notice));
+            }
+        }
+    }
+
     fn complete(&mut self, message: &[u8], tag: &CommandTag) {
         self.sink.forward(message, 0);
-        self.tags.push(tag.clone());
+        self.ended.push((tag.clone(), clock::monotonic()));
     }
 
     async fn ready(&mut self) -> Result<()> {
@@ -91,13 +103,15 @@ impl SqlSession {
     /// Queues the portal without a name behind those that are queued, if it can be: `told` is what the client is told before its rows.
     /// `false`, and nothing has happened: it has to be executed.
     pub fn queue_ahead(&mut self, told: &[u8]) -> bool {
-        let is_plain = self.is_plain() && self.settings.log_min_duration_ms.is_none();
+        // Who has a time for each statement, or is told how long each took, has them one by one.
+        let is_timed = self.settings.statement_timeout_ms > 0 || self.settings.log_min_duration_ms.is_some();
+        let is_plain = self.is_plain() && !is_timed;
         if self.block != Block::Open || !is_plain || self.ahead.told.len() + told.len() > TOLD_BYTES_MAX {
             return false;
         }
         let Some(mut portal) = self.portals.remove("") else { return false };
         let queued = self.try_ahead(&mut portal);
-        let Some((place, started, is_as_sent)) = queued else {
+        let Some((place, is_as_sent)) = queued else {
             self.portals.insert("", portal);
             return false;
         };
@@ -105,11 +119,11 @@ impl SqlSession {
         self.ahead.place = place;
         self.ahead.told.extend_from_slice(told);
         let told = self.ahead.told.len();
-        self.ahead.queued.push(Queued { portal, started, is_as_sent, told });
+        self.ahead.queued.push(Queued { portal, is_as_sent, told });
         true
     }
 
-    fn try_ahead(&mut self, portal: &mut Portal) -> Option<(usize, Instant, bool)> {
+    fn try_ahead(&mut self, portal: &mut Portal) -> Option<(usize, bool)> {
         if !portal.is_fresh() || portal.sent.is_some() || self.cancel.is_cancelled() || !self.is_current(portal) {
             return None;
         }
@@ -117,7 +131,6 @@ impl SqlSession {
         let Kind::Sharded(plan) = &statement.kind else { return None };
         let raw = portal.raw.as_ref()?;
         let ((types, _), expected) = (plan.described()?, plan.expected()?);
-        let started = clock::monotonic();
         let given = Given { raw, types };
         let one = plan.route.at_once(&Request { parameters: &given, style: *self.style(), ..Request::default() })?;
         let On::Transaction(place) = self.connection(one.server, plan.route.is_write())? else { return None };
@@ -125,12 +138,12 @@ impl SqlSession {
             return None;
         }
         let lease = &mut self.remotes[place].lease;
-        if lease.queued() + raw.len() > QUEUED_BYTES_MAX {
+        if lease.queued() + sent_bytes(raw, &portal.formats) > QUEUED_BYTES_MAX {
             return None;
         }
         let declared = portal.source.as_ref().map_or(&[][..], |source| &source.declared);
         let is_queued = lease.queue_ahead(one.text, declared, raw.iter(), &portal.formats, expected);
-        is_queued.then_some((place, started, one.is_as_sent))
+        is_queued.then_some((place, one.is_as_sent))
     }
 
     /// Sends what is queued, and passes on what is answered: all of it, or up to the first error.
@@ -139,38 +152,17 @@ impl SqlSession {
     /// The first error; what is queued behind it has not been carried out.
     pub async fn answer_ahead<S: RowSink>(&mut self, sink: &mut S) -> Result<()> {
         let mut ahead = std::mem::take(&mut self.ahead);
-        let (deadline, cancel) = (self.arrive(), self.cancel.clone());
         let is_write = ahead.queued.iter().any(|one| plan_of(&one.portal).is_some_and(|plan| plan.route.is_write()));
-        let mut answers = Answers { sink, ahead: &ahead, begun: 0, tags: Vec::with_capacity(ahead.queued.len()) };
-        let ended = {
-            let place = ahead.place;
-            let work = pin!(self.on_remote(place, is_write, &mut answers, |lease| lease.queue_sync()));
-            in_time(deadline, cancel, work).await
-        };
-        self.deadline = None;
-        let tags = answers.tags;
-        for (one, tag) in ahead.queued.iter().zip(&tags) {
-            if let Some(plan) = plan_of(&one.portal) {
-                self.note_route(plan, RouteKind::OneShard, one.started, &Ok(Executed::Complete(tag.clone())));
-            }
-        }
-        let done = match ended {
-            Err(error) => Err(match ahead.queued.get(tags.len()) {
-                Some(failed) => {
-                    let error = placed(error, failed.is_as_sent);
-                    if let Some(plan) = plan_of(&failed.portal) {
-                        self.note_route(plan, RouteKind::OneShard, failed.started, &Err(error.clone()));
-                    }
-                    error
-                }
-                None => error,
-            }),
-            Ok(_) => Ok(()),
-        };
+        let (sent, min_severity) = (clock::monotonic(), self.settings.min_severity);
+        let ended = Vec::with_capacity(ahead.queued.len());
+        let mut answers = Answers { sink, ahead: &ahead, begun: 0, min_severity, ended };
+        let answered = self.on_remote(ahead.place, is_write, &mut answers, |lease| lease.queue_sync()).await;
+        let mut ended = answers.ended;
+        let done = self.note_ahead(&ahead.queued, &ended, sent, answered);
         // The last one is still there, unless another has its name.
         if done.is_ok()
             && !self.portals.contains("")
-            && let (Some(mut last), Some(tag)) = (ahead.queued.pop(), tags.into_iter().next_back())
+            && let (Some(mut last), Some((tag, _))) = (ahead.queued.pop(), ended.pop())
         {
             ended_as(Ended::Complete(tag), &mut last.portal, "", "");
             self.portals.insert("", last.portal);
@@ -180,6 +172,37 @@ impl SqlSession {
         self.ahead = ahead;
         done
     }
+
+    /// Counts what statements have cost that were sent together: each from the end of the one before it. Returns how they ended, with the
+    /// error in its place in the text of the one that failed.
+    fn note_ahead(
+        &mut self,
+        queued: &[Queued],
+        ended: &[(CommandTag, Instant)],
+        sent: Instant,
+        answered: Result<Ended>,
+    ) -> Result<()> {
+        let mut begun = sent;
+        for (one, (tag, end)) in queued.iter().zip(ended) {
+            if let Some(plan) = plan_of(&one.portal) {
+                let taken = end.duration_since(begun);
+                self.note_taken(plan, RouteKind::OneShard, taken, &Ok(Executed::Complete(tag.clone())));
+            }
+            begun = *end;
+        }
+        let Err(error) = answered else { return Ok(()) };
+        let Some(failed) = queued.get(ended.len()) else { return Err(error) };
+        let failure = Err(placed(error, failed.is_as_sent));
+        if let Some(plan) = plan_of(&failed.portal) {
+            self.note_route(plan, RouteKind::OneShard, begun, &failure);
+        }
+        failure.map(drop)
+    }
+}
+
+/// Bytes that a statement takes on its way to a shard, at most.
+fn sent_bytes(raw: &RawParameters, formats: &[ValueFormat]) -> usize {
+    raw.sent_bytes() + formats.len() * size_of::<i16>() + MESSAGES_BYTES
 }
 
 fn plan_of(portal: &Portal) -> Option<&ShardedPlan> {
@@ -188,3 +211,6 @@ fn plan_of(portal: &Portal) -> Option<&ShardedPlan> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

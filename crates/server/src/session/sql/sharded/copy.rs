@@ -20,7 +20,7 @@ use ashlar_shard::rules::{Placement, Shard};
 use ashlar_shard::workers::Keys;
 use ashlar_store::Reservation;
 
-use super::super::copy::{at_line, options_of};
+use super::super::copy::{at_row, options_of};
 use super::super::limit::in_time;
 use super::super::{Executed, SqlSession};
 use super::compare::Description;
@@ -314,7 +314,7 @@ impl RemoteCopy {
         let (schema, rule) = (&into.table.schema, &into.table.routed.rule);
         for _ in 0..ROWS_PER_TURN {
             let Some(row) = decoder.next_row()? else { return Ok(Read::All) };
-            let line = row.line();
+            let wrong = |error: Error| at_row(error, schema, row, *is_binary);
             let made = match (into.made, &*keys) {
                 (Some((_, generator)), Some(keys)) => Some(keys.make(generator)?),
                 _ => None,
@@ -329,7 +329,7 @@ impl RemoteCopy {
                         } else {
                             copy::text_field(schema, ordinal, field, style)
                         };
-                        read.map_err(|error| at_line(error, schema, line))?
+                        read.map_err(wrong)?
                     }
                     KeySource::Constant(value) => Field::Value(value.clone()),
                     KeySource::Made => Field::Value(made.clone().unwrap_or(Value::Null)),
@@ -339,7 +339,7 @@ impl RemoteCopy {
                 0
             } else {
                 let datums: Vec<Datum<'_>> = key.iter().map(datum_of).collect();
-                rule.shard_of(&datums).map_err(|error| at_line(error, schema, line))?.index()
+                rule.shard_of(&datums).map_err(wrong)?.index()
             };
             let out = buffers.get_mut(buffer).ok_or_else(|| Error::internal("a row for no shard"))?;
             if out.capacity() == 0 {

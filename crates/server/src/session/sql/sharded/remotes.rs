@@ -208,8 +208,13 @@ impl SqlSession {
     }
 
     pub(super) fn pass_notices(&mut self, notices: Vec<ashlar_shard::backend::Notice>) {
-        let notices = notices.into_iter();
-        self.notices.extend(notices.map(|notice| Notice { severity: notice.severity, error: notice.error }));
+        self.notices.extend(notices.into_iter().map(Notice::from));
+    }
+}
+
+impl From<ashlar_shard::backend::Notice> for Notice {
+    fn from(notice: ashlar_shard::backend::Notice) -> Self {
+        Self { severity: notice.severity, error: notice.error }
     }
 }
 
