@@ -133,3 +133,39 @@ fn who_has_begun_on_one_shard_has_no_more_than_that_unless_it_wants_snapshots() 
     }
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn what_changes_tables_of_this_server_reads_shards_as_its_transaction_may() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v bigint) {}", fleet.by("k")));
+    done(&mut client, "CREATE TABLE g (k bigint PRIMARY KEY, v bigint)");
+    for table in ["t", "g"] {
+        done(&mut client, &format!("INSERT INTO {table} SELECT i, i FROM generate_series(1, 10) AS s(i)"));
+    }
+    let changes = [
+        "INSERT INTO g SELECT k + 100, v FROM t",
+        "UPDATE g SET v = t.v + 1 FROM t WHERE t.k = g.k",
+        "DELETE FROM g USING t WHERE t.k = g.k",
+        "CREATE TABLE made AS SELECT k, v FROM t",
+        "SELECT k FROM g WHERE k IN (SELECT k FROM t) FOR UPDATE",
+    ];
+    let (fixed, open) = ("BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN ISOLATION LEVEL READ COMMITTED");
+    for default in ["read committed", "repeatable read"] {
+        done(&mut client, &format!("SET default_transaction_isolation = '{default}'"));
+        for sql in changes {
+            for before in ["SELECT sum(v) FROM t", "SELECT 1"] {
+                done(&mut client, fixed);
+                done(&mut client, before);
+                let error = refused(&mut client, sql);
+                assert!(error.contains("0A000"), "{default}, {before}; {sql}: {error}");
+                done(&mut client, "ROLLBACK");
+            }
+            done(&mut client, open);
+            done(&mut client, sql);
+            done(&mut client, "ROLLBACK");
+        }
+    }
+    assert_eq!(client.value("SELECT sum(v) FROM g").unwrap(), "55");
+    fleet.ashlar.check_log();
+}

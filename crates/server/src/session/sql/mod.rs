@@ -280,7 +280,16 @@ impl SqlSession {
     /// What a statement of this time may take.
     fn means(&self, engine: &Engine, time: StatementTime) -> Means {
         let mut means = engine.means(time, self.settings.query_memory_max);
-        self.set_barrier(&mut means);
+        self.set_barrier(&mut means, self.isolation());
+        means
+    }
+
+    /// The same for one that writes to tables of this server, or locks their rows: its transaction is with it, and not with the session.
+    fn means_to_write(&self, engine: &Engine, transaction: &Transaction) -> Means {
+        let mut means = engine.means(transaction.time, self.settings.query_memory_max);
+        self.set_barrier(&mut means, transaction.isolation);
+        // Who writes goes by what is there, and not by what a replica has of it.
+        means.reads_replicas = false;
         means
     }
 

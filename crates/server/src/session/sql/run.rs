@@ -502,7 +502,7 @@ impl SqlSession {
     ) -> Result<(Transaction, Option<Result<Outcome>>)> {
         let engine = self.engine()?;
         let catalog: Arc<CatalogState> = transaction.catalog(engine.catalog());
-        let means = self.means(&engine, transaction.time);
+        let means = self.means_to_write(&engine, &transaction);
         let mut run =
             Run { engine: &engine, catalog: &catalog, transaction: &mut transaction, parameters, means: &means };
         let outcome = run.change_few(&statement.kind).transpose();
@@ -522,7 +522,7 @@ impl SqlSession {
         let parameters = parameters.to_vec();
         let cancel = self.cancel.clone();
         let pool = Arc::clone(&engine);
-        let mut means = self.means(&engine, transaction.time);
+        let mut means = self.means_to_write(&engine, &transaction);
         let _interest = means.watch();
         let mut carried = Carried::new(transaction, &engine);
         let (carried, outcome) = engine
@@ -564,7 +564,7 @@ impl SqlSession {
         let mark = transaction.mark();
         let engine = self.engine()?;
         let (pool, statement, cancel) = (Arc::clone(&engine), statement.clone(), self.cancel.clone());
-        let mut means = self.means(&engine, transaction.time);
+        let mut means = self.means_to_write(&engine, &transaction);
         let _interest = means.watch();
         let mut carried = Carried::new(transaction, &engine);
         let (carried, done) = engine

@@ -173,14 +173,14 @@ fn is_kept(sent: &ShardStatement<'_>, is_write: bool) -> bool {
 }
 
 impl SqlSession {
-    /// What the engine cannot read of shards now.
-    pub(super) fn set_barrier(&self, means: &mut Means) {
+    /// What the engine cannot read of shards now, at the isolation level of the transaction.
+    pub(super) fn set_barrier(&self, means: &mut Means, isolation: Isolation) {
         means.role = Arc::clone(&self.role);
         if self.settings.sharded_snapshots {
             means.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
         }
         means.reads_replicas = self.may_read_replicas();
-        means.barrier = if self.isolation() == Isolation::RepeatableRead { Barrier::Snapshot } else { self.written() };
+        means.barrier = if isolation == Isolation::RepeatableRead { Barrier::Snapshot } else { self.written() };
     }
 
     /// What the transaction has written to shards keeps others' connections from reading there.
