@@ -7,6 +7,7 @@ mod block;
 mod carried;
 mod copy;
 mod cursor;
+mod ddl;
 mod explain;
 mod limit;
 mod locks;

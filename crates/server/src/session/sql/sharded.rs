@@ -483,14 +483,8 @@ impl SqlSession {
         let expected = several.expected_of(sent, &types);
         if is_write {
             self.check_remote_write()?;
-        } else if self.isolation() == Isolation::RepeatableRead
-            && self.transaction.as_ref().is_some_and(|transaction| transaction.has_begun())
-        {
-            return Err(Error::unsupported(
-                "reading a shard at isolation level REPEATABLE READ after tables of this server is not supported",
-            )
-            .with_hint("Shards have no snapshot together with this server: use READ COMMITTED."));
         }
+        self.check_moment_of(sent.server, is_write)?;
         let name = if rows_max == 0 { String::new() } else { format!("p{}", portal.number) };
         let is_direct = self.is_direct() && self.isolation() != Isolation::RepeatableRead;
         let formats = Arc::clone(&portal.formats);
