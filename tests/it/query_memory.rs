@@ -148,6 +148,45 @@ fn a_query_has_no_more_memory_than_it_may() {
 }
 
 #[test]
+fn joins_by_other_conditions_give_from_files_what_they_give_from_memory() {
+    // The left side has more than a query may keep, and the right side, which is larger yet, comes in two streams.
+    let server = start("query_memory_mib_max = 1\nthreads = 2\nbatch_rows = 64");
+    let mut sql = server.connect();
+    for (table, rows) in [("few", 50), ("more", 100)] {
+        sql.query(&format!("CREATE TABLE {table} (id integer PRIMARY KEY, t text)")).unwrap();
+        let text = "repeat(md5(i::text), 1024)";
+        sql.query(&format!("INSERT INTO {table} SELECT i, {text} FROM generate_series(1, {rows}) AS g(i)")).unwrap();
+    }
+    let written = || metric(&server, r#"ashlar_query_spill_written_bytes_total{to="files"}"#);
+    let exists = |condition: &str| format!("EXISTS (SELECT 1 FROM more AS b WHERE {condition})");
+    let (same, most) = ("starts_with(a.t, b.t)", "a.t < b.t || 'z'");
+    // Rows with one match, with several in both streams, and with none that is missed.
+    for (join_type, query, expected) in [
+        ("Left", format!("SELECT count(*) FROM few AS a LEFT JOIN more AS b ON {same}"), "50"),
+        ("LeftSemi", format!("SELECT count(*) FROM few AS a WHERE {}", exists(most)), "50"),
+        ("LeftAnti", format!("SELECT count(*) FROM few AS a WHERE NOT {}", exists(same)), "0"),
+    ] {
+        let plan = sql.query(&format!("EXPLAIN {query}")).unwrap();
+        let plan: Vec<String> = plan.into_iter().map(|row| row[0].clone().unwrap_or_default()).collect();
+        let join = format!("NestedLoopJoinExec: join_type={join_type},");
+        let line = |what: &str| plan.iter().position(|line| line.contains(what)).unwrap_or_else(|| panic!("{plan:#?}"));
+        assert!(line(&join) < line("table=few") && line("table=few") < line("table=more"), "{plan:#?}");
+        let before = written();
+        assert_eq!(sql.value(&query).unwrap(), expected, "{query}: {plan:#?}");
+        assert!(written() > before, "{query} has not gone to files");
+    }
+    send(&mut sql, &format!("DELETE FROM few AS a WHERE NOT {}", exists(same)));
+    assert_eq!(end(&mut sql).kind, b'C');
+    assert_eq!(sql.value("SELECT count(*) FROM few").unwrap(), "50");
+    // Groups are not made twice.
+    send(&mut sql, &format!("SELECT count(*) FROM ({GROUPS}) AS a JOIN ({GROUPS}) AS b ON {same}"));
+    let (code, hint) = error(&mut sql);
+    assert_eq!((code.as_str(), hint.contains("query_memory_max")), ("53200", true), "{hint}");
+    drop(sql);
+    server.stop();
+}
+
+#[test]
 fn files_have_a_limit_and_only_who_reaches_it_fails() {
     let server = start("query_memory_mib_max = 1\nspill_mib_max = 1");
     let mut sql = server.connect();

@@ -21,7 +21,7 @@ use ashlar_functions::walk;
 use ashlar_store::ReadView;
 use ashlar_store::arrow_types::sql_type_of;
 use datafusion::catalog::TableFunctionArgs;
-use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, TableReference, plan_datafusion_err};
 use datafusion::config::ConfigOptions;
 use datafusion::datasource::{TableProvider, ViewTable, provider_as_source};
@@ -82,6 +82,7 @@ mod qualifiers;
 mod reading;
 mod ready;
 mod rewrite;
+mod runnable;
 mod scopes;
 mod sources;
 mod spelling;
@@ -96,6 +97,7 @@ pub use names::name_outputs;
 
 use per_row::Runner;
 use ready::Ready;
+use runnable::runnable;
 use sources::Source;
 
 /// How deep expressions and queries may nest.
@@ -296,7 +298,7 @@ impl SelectPlan {
         }
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
             let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
-            let plan = yielding_joins(settle(plan).map_err(from_datafusion)?)?;
+            let plan = settle(plan).and_then(runnable).map_err(from_datafusion)?;
             if is_ready {
                 self.ready.keep(state.session_id(), &plan).map_err(from_datafusion)?;
             }
@@ -305,7 +307,7 @@ impl SelectPlan {
         let context = engine.task_context(Arc::clone(view), means);
         let runner = Runner { state: Arc::new(engine.state().clone()), context };
         let plan = per_row::physical(plan, &runner).await.map_err(from_optimiser)?;
-        yielding_joins(settle(plan).map_err(from_datafusion)?)
+        settle(plan).and_then(runnable).map_err(from_datafusion)
     }
 
     /// Starts the query. Must run on the engine's pool.
@@ -454,21 +456,6 @@ impl SelectPlan {
     pub fn schema(&self) -> SchemaRef {
         Arc::clone(self.plan.schema().inner())
     }
-}
-
-/// A join of small inputs can compute for minutes without waiting for anything: each of its batches counts against
-/// the task's budget, so that the task yields, and can be cancelled.
-fn yielding_joins(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    use datafusion::physical_plan::coop::CooperativeExec;
-    plan.transform_up(|node| {
-        Ok(if node.name().ends_with("JoinExec") {
-            Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>)
-        } else {
-            Transformed::no(node)
-        })
-    })
-    .map(|transformed| transformed.data)
-    .map_err(from_datafusion)
 }
 
 /// PostgreSQL has no unsigned integers: what DataFusion counts with comes out as a bigint.

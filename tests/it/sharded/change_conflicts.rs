@@ -87,6 +87,56 @@ fn rows_are_changed_as_they_are_when_nobody_else_has_them() {
 }
 
 #[test]
+fn a_row_that_goes_to_another_shard_is_changed_by_who_has_waited_for_it() {
+    for (from, to) in [(1, 0), (0, 1)] {
+        // Sent to each shard by itself, and found by the engine.
+        for sql in ["UPDATE t SET n = n + 1", "UPDATE t SET n = t.n + 1 FROM m WHERE m.k = t.g"] {
+            let (fleet, mut mover, keys) = two();
+            done(&mut mover, &format!("INSERT INTO t VALUES ({}, 1, 1, 'a')", keys[from]));
+            done(&mut mover, "BEGIN");
+            done(&mut mover, &format!("UPDATE t SET k = {} WHERE k = {}", keys[to], keys[from]));
+            // Who only reads does not wait.
+            assert_eq!(fleet.client().value("SELECT k FROM t").unwrap(), keys[from].to_string());
+            let changing = beside(fleet.client(), sql);
+            let mut watchers = [0, 1].map(|shard| fleet.shard(shard));
+            let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+            assert!(wait_for(PATIENCE, || watchers.iter_mut().any(|watcher| watcher.value(waiting).unwrap() != "0")));
+            done(&mut mover, "COMMIT");
+            changing.join().unwrap();
+            let found = mover.value("SELECT k || ' ' || n FROM t").unwrap();
+            assert_eq!(found, format!("{} 1", keys[to]), "from {from}: {sql}");
+            fleet.ashlar.check_log();
+        }
+    }
+}
+
+#[test]
+fn rows_that_go_by_several_clients_follow_one_another() {
+    const TIMES: i64 = 6;
+    let (fleet, mut client, keys) = two();
+    let shift = (keys[0] - keys[1]).abs();
+    let (low, high) = (keys[0].min(keys[1]), keys[0].max(keys[1]));
+    // A row of each client goes there and back.
+    (1..4).for_each(|i| done(&mut client, &format!("INSERT INTO t VALUES ({low}, {i}, 1, 'a')")));
+    let clients: Vec<JoinHandle<()>> = (1..4)
+        .map(|i| {
+            let mut client = fleet.client();
+            std::thread::spawn(move || {
+                for _ in 0..TIMES {
+                    let there = format!("UPDATE t SET k = k + {shift}, n = n + 1 WHERE k = {low} AND i = {i}");
+                    let back = format!("UPDATE t SET k = k - {shift}, n = n + 1 WHERE k = {high} AND i = {i}");
+                    [there, back].iter().for_each(|sql| done(&mut client, sql));
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    let found = client.value("SELECT count(*) || ' ' || min(n) || ' ' || max(n) || ' ' || max(k) FROM t").unwrap();
+    assert_eq!(found, format!("3 {0} {0} {low}", 2 * TIMES));
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn who_has_read_as_of_one_moment_is_told_that_it_is_over() {
     let (fleet, mut client, keys) = two();
     done(&mut client, &format!("INSERT INTO t VALUES ({}, 1, 1, 'a')", keys[0]));
@@ -254,6 +304,32 @@ fn a_death_at_any_step_of_a_change_leaves_all_or_nothing() {
             assert!(is_decided || !acknowledged, "{case}");
         }
     }
+}
+
+#[test]
+fn a_row_that_has_gone_is_looked_for_when_it_is_committed_where_it_came() {
+    let pair = Pair::open();
+    let (first, second) = (pair.keys[0], pair.keys[1]);
+    done(&mut pair.client(), &format!("DELETE FROM t WHERE k = {second}"));
+    let (mut mover, client) = (pair.client(), pair.client());
+    done(&mut mover, "BEGIN");
+    done(&mut mover, &format!("UPDATE t SET k = {second} WHERE k = {first}"));
+    let changing = beside(client, "UPDATE t SET v = v || 'er' WHERE v IN (SELECT v FROM t AS o WHERE o.k > 0)");
+    let waits = |shard: &Postgres, kind: &str| {
+        let waiting = format!("SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = '{kind}'");
+        let mut watcher = direct(shard);
+        assert!(wait_for(PATIENCE, || watcher.value(&waiting).unwrap() != "0"), "nobody waits for a {kind}");
+    };
+    waits(&pair.shards[0], "relation");
+    // The shard that the row has left is the first to commit, and the other one has only promised to.
+    pair.member.wire.set("COMMIT PREPARED", 0, When::Before, Act::Hold);
+    let committing = beside(mover, "COMMIT");
+    pair.member.wire.wait();
+    waits(&pair.shards[1], "advisory");
+    pair.member.wire.release();
+    committing.join().unwrap();
+    changing.join().unwrap();
+    assert_eq!(pair.state(), [String::new(), format!("{second} older")]);
 }
 
 #[test]

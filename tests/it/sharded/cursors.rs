@@ -3,6 +3,7 @@
 use ashlar_tests::process::{PATIENCE, wait_for};
 
 use super::*;
+use crate::http::{get, series};
 
 /// A fleet of two and one PostgreSQL, with the same table in both: key 1 has many rows, which are on one shard.
 fn both(columns: &str) -> (Fleet, Postgres, [pg::Connection; 2]) {
@@ -182,5 +183,34 @@ fn truncate_does_not_wait_for_a_cursor_of_its_own_block() {
     }
     assert!(told[0].iter().all(|error| error.starts_with("55006")), "{told:?}");
     assert_eq!(told[1], told[0]);
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_cursor_over_a_join_that_goes_to_files_reads_its_shards_again() {
+    let fleet = Fleet::with(2, "[query]\nthreads = 2\nbatch_rows = 64");
+    let (mut client, mut other) = (fleet.client(), fleet.client());
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    done(&mut client, "CREATE TABLE g (k bigint PRIMARY KEY, v text)");
+    for (table, rows, times) in [("t", 500, 1), ("g", 1000, 16)] {
+        let text = format!("repeat(md5(i::text), {times})");
+        done(&mut client, &format!("INSERT INTO {table} SELECT i, {text} FROM generate_series(1, {rows}) AS s(i)"));
+    }
+    let written = || {
+        let page = get(fleet.ashlar.http(), "/metrics").1;
+        series(&page, r#"ashlar_query_spill_written_bytes_total{to="files"}"#).unwrap()
+    };
+    // What the join keeps is far more than what the shards send.
+    let kept = "SELECT k, repeat(v, 256) AS w FROM t";
+    let query = format!("SELECT count(a.w), count(b.v) FROM ({kept}) AS a JOIN g AS b ON a.k <= b.k AND a.k >= b.k");
+    done(&mut client, "SET query_memory_max = '2MB'");
+    let before = written();
+    done(&mut client, "BEGIN");
+    done(&mut client, &format!("DECLARE c CURSOR FOR {query}"));
+    done(&mut other, "DELETE FROM t WHERE k > 100");
+    let expected = vec![Some("500".to_owned()); 2];
+    assert_eq!(rows(&mut client, "FETCH ALL FROM c"), [expected]);
+    assert!(written() > before, "it has not gone to files");
+    done(&mut client, "COMMIT");
     fleet.ashlar.check_log();
 }

@@ -115,6 +115,21 @@ fn who_has_begun_on_one_shard_has_no_more_than_that_unless_it_wants_snapshots() 
     assert_eq!(client.value("SELECT count(*) FROM g").unwrap(), "0");
     assert!(refused(&mut client, "SELECT count(*) FROM t").contains("0A000"));
     done(&mut client, "ROLLBACK");
+    // Whichever come first, and whether they are read or changed: what another one has changed meanwhile would be half of it seen.
+    let (one, row) = (format!("UPDATE t SET v = 9 WHERE k = {}", keys[0]), format!("INSERT INTO g VALUES ({})", keys[0]));
+    let here = ["SELECT count(*) FROM g", "SELECT k FROM g WHERE k = 1", "EXPLAIN ANALYZE SELECT count(*) FROM g"];
+    let there = ["SELECT count(*) FROM t", "UPDATE t SET v = v + 1", one.as_str(), on_the_other.as_str()];
+    for (first, then) in there.into_iter().flat_map(|there| here.map(|here| (there, here))) {
+        for (first, then) in [(first, then), (then, first)] {
+            done(&mut client, begin);
+            done(&mut client, first);
+            done(&mut other, &row);
+            done(&mut other, "DELETE FROM g");
+            let error = refused(&mut client, then);
+            assert!(error.contains("0A000"), "{first}; {then}: {error}");
+            done(&mut client, "ROLLBACK");
+        }
+    }
     // What it sees is settled.
     done(&mut client, begin);
     assert_eq!(client.value("SELECT sum(v) FROM t").unwrap(), "12");
@@ -131,5 +146,41 @@ fn who_has_begun_on_one_shard_has_no_more_than_that_unless_it_wants_snapshots() 
     for shard in 0..2 {
         assert!(wait_for(PATIENCE, || fleet.shard(shard).value(kept).unwrap() == "0"));
     }
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn what_changes_tables_of_this_server_reads_shards_as_its_transaction_may() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v bigint) {}", fleet.by("k")));
+    done(&mut client, "CREATE TABLE g (k bigint PRIMARY KEY, v bigint)");
+    for table in ["t", "g"] {
+        done(&mut client, &format!("INSERT INTO {table} SELECT i, i FROM generate_series(1, 10) AS s(i)"));
+    }
+    let changes = [
+        "INSERT INTO g SELECT k + 100, v FROM t",
+        "UPDATE g SET v = t.v + 1 FROM t WHERE t.k = g.k",
+        "DELETE FROM g USING t WHERE t.k = g.k",
+        "CREATE TABLE made AS SELECT k, v FROM t",
+        "SELECT k FROM g WHERE k IN (SELECT k FROM t) FOR UPDATE",
+    ];
+    let (fixed, open) = ("BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN ISOLATION LEVEL READ COMMITTED");
+    for default in ["read committed", "repeatable read"] {
+        done(&mut client, &format!("SET default_transaction_isolation = '{default}'"));
+        for sql in changes {
+            for before in ["SELECT sum(v) FROM t", "SELECT 1"] {
+                done(&mut client, fixed);
+                done(&mut client, before);
+                let error = refused(&mut client, sql);
+                assert!(error.contains("0A000"), "{default}, {before}; {sql}: {error}");
+                done(&mut client, "ROLLBACK");
+            }
+            done(&mut client, open);
+            done(&mut client, sql);
+            done(&mut client, "ROLLBACK");
+        }
+    }
+    assert_eq!(client.value("SELECT sum(v) FROM g").unwrap(), "55");
     fleet.ashlar.check_log();
 }

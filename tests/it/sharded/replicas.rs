@@ -107,6 +107,10 @@ fn replicas_are_read_outside_of_transactions_that_write() {
     // One that is held back is not read any more: not for longer than it may be behind.
     done(&mut group.standby(), "SELECT pg_wal_replay_pause()");
     done(&mut client, &format!("UPDATE t SET v = 'new' WHERE k = {key}"));
+    // Nor is one by what writes, which goes by what is there.
+    done(&mut client, "CREATE TABLE g (k bigint PRIMARY KEY, v text)");
+    done(&mut client, "INSERT INTO g SELECT k, v FROM t");
+    assert_eq!(client.value(&format!("SELECT v FROM g WHERE k = {key}")).unwrap(), "new");
     assert!(wait_for(PATIENCE, || !group.is_read_there(&mut client, key)));
     assert_eq!(client.value(&format!("SELECT v FROM t WHERE k = {key}")).unwrap(), "new");
     done(&mut group.standby(), "SELECT pg_wal_replay_resume()");

@@ -18,12 +18,16 @@
 //! computed of it holds. Where a shard gives another version, or none, the query runs once more. By then the shard has given the lock,
 //! so that the query reads of such a row what is to be changed, or does not find it any more. A row that is not there has gone, or has
 //! another key now, by which the second run finds it, as PostgreSQL finds it by following the row; it is locked then. That a second run may find rows which
-//! the first could not have found yet is what the statement would have done a moment later. Rows that nobody has changed keep what was
+//! the first could not have found yet is what the statement would have done a moment later. Where the row has gone to another shard, the second
+//! run begins when whatever is committed on some shards is so on all of them. Rows that nobody has changed keep what was
 //! computed first: what is another thing each time, as `random()`, is asked once of each version of a row.
+//!
+//! A statement that goes to each shard by itself follows no row: one that was on the new shard before the row came, and then waits for it on
+//! the old one, would pass over it. So rows go from shard to shard only while nobody else can change or lock rows of the table on either.
 
 mod rows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -210,6 +214,16 @@ impl ShardChangePlan {
             })?;
         }
         Ok(())
+    }
+
+    /// Shards, by number, that rows leave for another one, or come to.
+    pub fn moving(&self, rows: &ChangedRows) -> BTreeSet<usize> {
+        rows.present().filter(|row| row.target != row.shard).flat_map(|row| [row.shard, row.target]).collect()
+    }
+
+    /// What keeps others from changing and locking rows of a shard's table, and lets them read it.
+    pub fn closing(&self, shard: &Shard) -> String {
+        format!("LOCK TABLE {} IN EXCLUSIVE MODE", physical(shard))
     }
 
     /// What locks rows that were read, and answers which version of each is locked: its number among them, and the version.

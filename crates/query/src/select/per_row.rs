@@ -35,6 +35,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
+use super::runnable::runnable;
 use super::subqueries::has_one_row;
 
 /// What plans are made and run with.
@@ -362,7 +363,7 @@ impl PerRow {
         let plan = state.optimizer().optimize(plan, state.as_ref(), |_, _| {})?;
         // Boxed: a subquery may hold others.
         let plan = Box::pin(physical(plan, &self.runner)).await?;
-        let plan = super::yielding_joins(plan).map_err(external)?;
+        let plan = runnable(plan)?;
         let mut rows = execute_stream(plan, Arc::clone(&self.runner.context))?;
         let mut value = None;
         let mut has_null = false;

@@ -13,6 +13,7 @@ use ashlar_functions::tree::each_node_with_subqueries;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::joins::NestedLoopJoinExec;
 
 use super::collation::provider_of;
 use super::scan::ShardScanExec;
@@ -28,8 +29,10 @@ pub(super) fn servers(
     own: &[Arc<str>],
 ) -> Result<BTreeMap<Arc<str>, bool>> {
     let mut servers: BTreeMap<Arc<str>, bool> = BTreeMap::new();
-    let mut is_repeated = false;
+    let (mut is_repeated, mut is_run_again) = (false, false);
     let walked = plan.apply(|node| {
+        // Its left side once more, where that has no room in memory.
+        is_run_again |= node.is::<NestedLoopJoinExec>();
         is_repeated |= REPEATING.contains(&node.name());
         if let Some(scan) = node.downcast_ref::<ShardScanExec>() {
             for part in scan.parts() {
@@ -48,6 +51,9 @@ pub(super) fn servers(
             Ok(TreeNodeRecursion::Continue)
         });
         walked.map_err(from_datafusion)?;
+    }
+    if is_run_again {
+        servers.values_mut().for_each(|is_sole| *is_sole = false);
     }
     servers.retain(|server, _| !own.contains(server));
     Ok(servers)

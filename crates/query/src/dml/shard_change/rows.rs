@@ -85,17 +85,19 @@ pub struct ChangedRows {
     memory: MemoryReservation,
     /// Some rows have to be read again.
     is_again: bool,
+    /// Some of those were not there any more.
+    has_gone: bool,
 }
 
 impl ChangedRows {
     pub(super) fn new(pool: &Arc<dyn MemoryPool>) -> Self {
         let memory = MemoryConsumer::new("rows of shards that change").register(pool);
-        Self { rows: Vec::new(), known: HashMap::new(), memory, is_again: false }
+        Self { rows: Vec::new(), known: HashMap::new(), memory, is_again: false, has_gone: false }
     }
 
     /// The rows are about to be read, once more or for the first time.
     pub(super) fn begin(&mut self) {
-        self.is_again = false;
+        (self.is_again, self.has_gone) = (false, false);
     }
 
     /// Whether a row that was read is to be kept.
@@ -148,6 +150,7 @@ impl ChangedRows {
         }
         for (at, _) in batch.rows.iter().zip(is_there).filter(|(_, is_there)| !is_there) {
             let version = self.rows[*at].version.clone();
+            self.has_gone = true;
             self.dismiss(*at, Known::Gone(version));
         }
         Ok(())
@@ -163,6 +166,16 @@ impl ChangedRows {
     /// Whether the rows have to be read once more, since somebody has changed some of them meanwhile.
     pub fn is_again(&self) -> bool {
         self.is_again
+    }
+
+    /// Whether some of those have gone, maybe to another shard.
+    pub fn has_gone(&self) -> bool {
+        self.has_gone
+    }
+
+    /// Rows that are changed, or are to be locked for that.
+    pub(super) fn present(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| row.state != State::Dismissed)
     }
 
     /// Rows that are changed.
@@ -308,10 +321,10 @@ mod tests {
         let mut rows = none();
         read(&mut rows, &[(0, "'1'", "a", "x")]);
         lock(&mut rows, &[(0, &[])]);
-        assert!(rows.is_again());
+        assert!(rows.is_again() && rows.has_gone());
         read(&mut rows, &[(0, "'1'", "a", "x")]);
         lock(&mut rows, &[]);
-        assert!(!rows.is_again());
+        assert!(!rows.is_again() && !rows.has_gone());
         assert!(settled(&rows).is_empty());
         // Another version of it is another row.
         read(&mut rows, &[(0, "'1'", "b", "y")]);

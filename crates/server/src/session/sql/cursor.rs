@@ -50,6 +50,7 @@ impl SqlSession {
         portal.is_cursor = true;
         // What the cursor sees is settled now.
         if let Some(statement) = portal.statement.clone() {
+            self.check_moment(&statement)?;
             let source = match &statement.kind {
                 Kind::Select(_) => self.query(&statement, Vec::new(), true).await?,
                 Kind::Key(plan) if plan.locks().is_none() => self.row_now(plan)?,

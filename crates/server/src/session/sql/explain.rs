@@ -36,6 +36,9 @@ impl SqlSession {
         if locked {
             return Err(Error::unsupported("EXPLAIN of a statement whose subqueries lock rows is not supported"));
         }
+        if options.analyze {
+            self.check_moment(inner)?;
+        }
         if options.analyze && writes {
             let planned = explain::ExplainOptions { analyze: false, ..options };
             let mut lines = Box::pin(self.run_explain(inner, planned, parameters, raw)).await?;

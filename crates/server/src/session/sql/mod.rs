@@ -7,6 +7,7 @@ mod block;
 mod carried;
 mod copy;
 mod cursor;
+mod ddl;
 mod explain;
 mod limit;
 mod locks;
@@ -282,7 +283,16 @@ impl SqlSession {
     /// What a statement of this time may take.
     fn means(&self, engine: &Engine, time: StatementTime) -> Means {
         let mut means = engine.means(time, self.settings.query_memory_max);
-        self.set_barrier(&mut means);
+        self.set_barrier(&mut means, self.isolation());
+        means
+    }
+
+    /// The same for one that writes to tables of this server, or locks their rows: its transaction is with it, and not with the session.
+    fn means_to_write(&self, engine: &Engine, transaction: &Transaction) -> Means {
+        let mut means = engine.means(transaction.time, self.settings.query_memory_max);
+        self.set_barrier(&mut means, transaction.isolation);
+        // Who writes goes by what is there, and not by what a replica has of it.
+        means.reads_replicas = false;
         means
     }
 

@@ -10,7 +10,7 @@ use ashlar_query::select::SelectPlan;
 use ashlar_query::sharded::{Homes, OwnRead};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
-use ashlar_query::{CatalogState, ddl};
+use ashlar_query::CatalogState;
 use ashlar_store::{ReadView, Way};
 use tokio::sync::mpsc;
 
@@ -18,7 +18,7 @@ use super::block::aborted;
 use super::carried::Carried;
 use super::portal::{Portal, Progress, Tag};
 use super::rows::RowSource;
-use super::{Block, Executed, Notice, RowSink, SqlSession};
+use super::{Block, Executed, RowSink, SqlSession};
 use crate::session::channels::Wish;
 
 /// How often a statement outside of a block is tried again after a conflict, before the client is told.
@@ -74,6 +74,7 @@ impl SqlSession {
         rows_max: usize,
         sink: &mut S,
     ) -> Result<Executed> {
+        self.check_moment(statement)?;
         // Boxed is what keeps much across its waits and takes its time anyway: a connection that waits stays small.
         match &statement.kind {
             Kind::Key(_) => self.run_key(portal, statement, rows_max, sink).await,
@@ -502,7 +503,7 @@ impl SqlSession {
     ) -> Result<(Transaction, Option<Result<Outcome>>)> {
         let engine = self.engine()?;
         let catalog: Arc<CatalogState> = transaction.catalog(engine.catalog());
-        let means = self.means(&engine, transaction.time);
+        let means = self.means_to_write(&engine, &transaction);
         let mut run =
             Run { engine: &engine, catalog: &catalog, transaction: &mut transaction, parameters, means: &means };
         let outcome = run.change_few(&statement.kind).transpose();
@@ -520,7 +521,7 @@ impl SqlSession {
         let catalog: Arc<CatalogState> = transaction.catalog(engine.catalog());
         let (statement, parameters) = (Arc::clone(statement), parameters.to_vec());
         let (pool, cancel) = (Arc::clone(&engine), self.cancel.clone());
-        let mut means = self.means(&engine, transaction.time);
+        let mut means = self.means_to_write(&engine, &transaction);
         let _interest = means.watch();
         let mut carried = Carried::new(transaction, &engine);
         let (carried, outcome) = engine
@@ -547,53 +548,6 @@ impl SqlSession {
             })
             .await?;
         Ok((carried.take().ok_or_else(lost)?, outcome))
-    }
-
-    async fn run_ddl(&mut self, statement: &ddl::Ddl) -> Result<Executed> {
-        if let Some(placed) = self.placed(statement)? {
-            return Box::pin(self.run_ddl(&placed)).await;
-        }
-        let in_block = self.block != Block::None || !self.alone;
-        if let Some(executed) = self.truncate_remote(statement, in_block).await? {
-            return Ok(executed);
-        }
-        self.refuse_write(true, &Kind::Empty)?;
-        let transaction = self.take_transaction();
-        let mark = transaction.mark();
-        let engine = self.engine()?;
-        let (pool, statement, cancel) = (Arc::clone(&engine), statement.clone(), self.cancel.clone());
-        let mut means = self.means(&engine, transaction.time);
-        let _interest = means.watch();
-        let mut carried = Carried::new(transaction, &engine);
-        let (carried, done) = engine
-            .on_pool(async move {
-                let Some(transaction) = carried.get() else { return (carried, Err(lost())) };
-                let done = {
-                    let work = ddl::run(&pool, transaction, &statement, in_block, &means);
-                    tokio::pin!(work);
-                    let done = tokio::select! {
-                        biased;
-                        () = cancel.cancelled() => Err(cancel.error()),
-                        done = &mut work => Ok(done),
-                    };
-                    match done {
-                        Ok(done) => done,
-                        // What changes other servers says itself whether it has.
-                        Err(why) if means.stop(&why) => work.await,
-                        Err(why) => Err(why),
-                    }
-                };
-                (carried, done)
-            })
-            .await?;
-        let mut transaction = carried.take().ok_or_else(lost)?;
-        if done.is_err() {
-            transaction.rollback_to(&mark, engine.catalog(), engine.store());
-        }
-        self.transaction = Some(transaction);
-        let done = done?;
-        self.notices.extend(done.notices.into_iter().map(|error| Notice { severity: "NOTICE", error }));
-        Ok(Executed::Complete(done.tag.as_str().into()))
     }
 
     async fn run_command<S: RowSink>(
@@ -759,7 +713,7 @@ impl SqlSession {
 }
 
 /// XX000: a transaction that went to the pool and is not there.
-fn lost() -> Error {
+pub(super) fn lost() -> Error {
     Error::internal("the transaction was lost on the query pool")
 }
 

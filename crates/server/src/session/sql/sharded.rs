@@ -175,14 +175,14 @@ fn is_kept(sent: &ShardStatement<'_>, is_write: bool) -> bool {
 }
 
 impl SqlSession {
-    /// What the engine cannot read of shards now.
-    pub(super) fn set_barrier(&self, means: &mut Means) {
+    /// What the engine cannot read of shards now, at the isolation level of the transaction.
+    pub(super) fn set_barrier(&self, means: &mut Means, isolation: Isolation) {
         means.role = Arc::clone(&self.role);
         if self.settings.sharded_snapshots {
             means.moment = ashlar_query::sharded::moment(&self.catalog(), &self.role);
         }
         means.reads_replicas = self.may_read_replicas();
-        means.barrier = if self.isolation() == Isolation::RepeatableRead { Barrier::Snapshot } else { self.written() };
+        means.barrier = if isolation == Isolation::RepeatableRead { Barrier::Snapshot } else { self.written() };
     }
 
     /// What the transaction has written to shards keeps others' connections from reading there.
@@ -509,14 +509,8 @@ impl SqlSession {
         let expected = several.expected_of(sent, &types);
         if is_write {
             self.check_remote_write()?;
-        } else if self.isolation() == Isolation::RepeatableRead
-            && self.transaction.as_ref().is_some_and(|transaction| transaction.has_begun())
-        {
-            return Err(Error::unsupported(
-                "reading a shard at isolation level REPEATABLE READ after tables of this server is not supported",
-            )
-            .with_hint("Shards have no snapshot together with this server: use READ COMMITTED."));
         }
+        self.check_moment_of(sent.server, is_write)?;
         let name = if rows_max == 0 { String::new() } else { format!("p{}", portal.number) };
         let is_direct = self.is_direct() && self.isolation() != Isolation::RepeatableRead;
         let formats = Arc::clone(&portal.formats);

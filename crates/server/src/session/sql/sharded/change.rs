@@ -4,6 +4,7 @@
 //! Called by `run`. Shards are asked and told one after the other, as by every statement that writes to several; they commit as one. Until
 //! all rows are locked, and no shard has anything that would change more or less than it is told, none is told to change anything.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result, Value};
@@ -13,9 +14,11 @@ use ashlar_query::statement::Kind;
 use ashlar_shard::backend::{Ended, Nothing};
 use ashlar_shard::routes::RouteKind;
 use ashlar_shard::rules::Shard;
+use ashlar_shard::snapshot::Snapshots;
 use ashlar_store::Reservation;
 
 use super::SqlSession;
+use super::remotes::stoppable;
 
 /// How often rows are read and locked before the client is told that others have changed them each time.
 const PASSES_MAX: usize = 20;
@@ -51,6 +54,7 @@ impl SqlSession {
         parameters: &[Value],
     ) -> Result<ChangedRows> {
         let mut before: Option<ChangedRows> = None;
+        let mut closed: BTreeSet<usize> = BTreeSet::new();
         for _ in 0..PASSES_MAX {
             let (own, parameters, before_this) = (Arc::clone(statement), parameters.to_vec(), before.take());
             let found = self.work_with_own(move |engine, view, means| async move {
@@ -58,6 +62,12 @@ impl SqlSession {
                 plan.find(&engine, &parameters, view, &means, before_this).await
             });
             let mut rows = found.await?;
+            // Before any row is locked: who waits for the table has none that another one waits for.
+            for number in plan.moving(&rows) {
+                if closed.insert(number) {
+                    self.close(plan, number).await?;
+                }
+            }
             for batch in rows.to_lock() {
                 self.lock_batch(plan, &mut rows, &batch).await?;
             }
@@ -68,9 +78,32 @@ impl SqlSession {
             if self.settings.sharded_snapshots {
                 return Err(overtaken().with_hint("Try again, or SET sharded_reads = 'each'."));
             }
+            if rows.has_gone() {
+                self.wait_for_commits(plan).await?;
+            }
             before = Some(rows);
         }
         Err(overtaken())
+    }
+
+    /// Keeps all others from changing or locking rows of a shard's table until the transaction ends: who waited for a row that goes to
+    /// another shard would find it gone, and may have been there before it came.
+    async fn close(&mut self, plan: &ShardChangePlan, number: usize) -> Result<()> {
+        let shard = &plan.table.routed.rule.shards()[number];
+        let place = self.begin_remote(&shard.server).await?;
+        let text = plan.closing(shard);
+        let ended = self.on_remote(place, false, &mut Nothing, |lease| lease.queue_query(&text)).await;
+        // The text is none of the client's.
+        ended.map(drop).map_err(Error::nowhere)
+    }
+
+    /// Waits until nothing is committed on some shards of the table and only promised on others: a row that has gone with such a transaction
+    /// is to be found where that has taken it.
+    async fn wait_for_commits(&mut self, plan: &ShardChangePlan) -> Result<()> {
+        let (fleet, pool) = self.pool()?;
+        let servers: Vec<&str> = plan.table.routed.rule.shards().iter().map(|shard| &*shard.server).collect();
+        let taken = Snapshots::take(&fleet, &pool, &self.role, &servers);
+        stoppable(taken, &self.cancel).await.map(drop)
     }
 
     async fn lock_batch(&mut self, plan: &ShardChangePlan, rows: &mut ChangedRows, batch: &Batch) -> Result<()> {

@@ -5,17 +5,20 @@
 //! ```
 //!
 //! Taken where the first statement about shards is about several of them, or where the session wants snapshots anyway: a transaction whose
-//! first one is about one shard has nothing but that one's snapshot. What it has of this server is of another moment in any case. Called by
-//! `query` and `run_routed`.
+//! first one is about one shard has nothing but that one's snapshot. What it could have of this server is of another moment in any case:
+//! it has either the ones or the other. Called by `start`, `query` and `run_routed`.
 
 use std::sync::Arc;
 
 use ashlar_base::{Error, Result};
 use ashlar_query::Means;
+use ashlar_query::ddl::Ddl;
 use ashlar_query::sharded::{Homes, moment_of_each, moment_of_transaction};
+use ashlar_query::statement::Kind;
 use ashlar_query::transaction::{Isolation, Transaction};
 use ashlar_shard::snapshot::Moment;
 
+use super::super::run::select_of;
 use super::SqlSession;
 use super::remotes::stoppable;
 
@@ -55,15 +58,37 @@ impl SqlSession {
             return Ok(None);
         }
         if homes.memory || self.has_begun_here() {
-            return Err(Error::unsupported(
-                "reading several shards and tables of this server at isolation level REPEATABLE READ is not supported",
-            )
-            .with_hint("Shards have no snapshot together with this server: use READ COMMITTED."));
+            return Err(apart());
         }
         self.common().map(Some).ok_or_else(|| {
             Error::unsupported("a query over several shards at isolation level REPEATABLE READ is not supported here")
                 .with_hint("Begin the transaction with this query, or after SET sharded_reads = 'snapshot'.")
         })
+    }
+
+    /// 0A000 where a statement reads tables of this server in a transaction that sees one moment, and has that of shards.
+    pub(in crate::session::sql) fn check_moment(&self, statement: &ashlar_query::Statement) -> Result<()> {
+        let has_shards = self.common.is_some() || self.has_remote();
+        if !has_shards || self.isolation() != Isolation::RepeatableRead {
+            return Ok(());
+        }
+        let query = match &statement.kind {
+            Kind::Key(_) => return Err(apart()),
+            Kind::Ddl(Ddl::CreateAs { select, .. }) => Some(select.as_ref()),
+            _ => select_of(statement),
+        };
+        if query.is_some_and(|query| Homes::of(query).memory) { Err(apart()) } else { Ok(()) }
+    }
+
+    /// 0A000 where a statement of one shard comes, in a transaction that sees one moment, after one that has a snapshot of this server. What
+    /// has its own snapshot of the shard by then may go on writing there.
+    pub(super) fn check_moment_of(&self, server: &str, is_write: bool) -> Result<()> {
+        let is_known = self.remotes.iter().any(|remote| *remote.server == *server);
+        let goes_on = is_write && is_known;
+        if !goes_on && self.isolation() == Isolation::RepeatableRead && self.has_begun_here() {
+            return Err(apart());
+        }
+        Ok(())
     }
 
     /// What a query is to see of shards, where that is not what each of its scans finds: what its transaction sees of all, and what it sees of
@@ -89,4 +114,10 @@ impl SqlSession {
     fn has_begun_here(&self) -> bool {
         self.transaction.as_ref().is_some_and(Transaction::has_begun)
     }
+}
+
+/// 0A000
+fn apart() -> Error {
+    Error::unsupported("reading shards and tables of this server at isolation level REPEATABLE READ is not supported")
+        .with_hint("Shards have no snapshot together with this server: use READ COMMITTED.")
 }
