@@ -116,7 +116,8 @@ fn who_has_begun_on_one_shard_has_no_more_than_that_unless_it_wants_snapshots() 
     assert!(refused(&mut client, "SELECT count(*) FROM t").contains("0A000"));
     done(&mut client, "ROLLBACK");
     // Whichever come first, and whether they are read or changed: what another one has changed meanwhile would be half of it seen.
-    let (one, row) = (format!("UPDATE t SET v = 9 WHERE k = {}", keys[0]), format!("INSERT INTO g VALUES ({})", keys[0]));
+    let (one, row) =
+        (format!("UPDATE t SET v = 9 WHERE k = {}", keys[0]), format!("INSERT INTO g VALUES ({})", keys[0]));
     let here = ["SELECT count(*) FROM g", "SELECT k FROM g WHERE k = 1", "EXPLAIN ANALYZE SELECT count(*) FROM g"];
     let there = ["SELECT count(*) FROM t", "UPDATE t SET v = v + 1", one.as_str(), on_the_other.as_str()];
     for (first, then) in there.into_iter().flat_map(|there| here.map(|here| (there, here))) {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, ErrorCode, Result, Value};
+use ashlar_query::CatalogState;
 use ashlar_query::dml::InsertPlan;
 use ashlar_query::dml::run::{self as dml, Outcome, Run};
 use ashlar_query::key_plan::KeyPlan;
@@ -10,7 +11,6 @@ use ashlar_query::select::SelectPlan;
 use ashlar_query::sharded::{Homes, OwnRead};
 use ashlar_query::statement::{Kind, SessionCommand};
 use ashlar_query::transaction::{Isolation, Transaction, TransactionMark};
-use ashlar_query::CatalogState;
 use ashlar_store::{ReadView, Way};
 use tokio::sync::mpsc;
 
