@@ -6,6 +6,9 @@ use ashlar_tests::pg::{self, Connection};
 
 use crate::random::Random;
 
+/// Lines that are in the place of good ones, the SQLSTATE of the first that is wrong, and what is said of it.
+type Wrong<'a> = (&'a [(u64, &'a str)], &'a str, &'a str);
+
 /// So many that thousands of them are loaded in bulk.
 const ROWS: u64 = 72_000;
 /// From here on they are; the rows before are inserted one by one.
@@ -181,7 +184,7 @@ fn the_first_wrong_row_of_a_large_copy_is_told_and_nothing_is_left() {
         let mut place = || IN_BULK + random.next() % (ROWS - IN_BULK - 10) + 1;
         let (early, late) = (place(), place());
         let (early, late) = (early.min(late), early.max(late) + 1);
-        let cases: [(&[(u64, &str)], &str, &str); 9] = [
+        let cases: [Wrong<'_>; 9] = [
             (&[(early, "x\t1\t"), (late, "5\t1\ttwice")], "22P02", "column id"),
             (&[(early, "70000000000000000000\t1\t")], "22003", "column id"),
             (&[(early, "7\t1\ttwice"), (late, "x\t1\t")], "23505", "Key (id)=(7)"),

@@ -127,7 +127,8 @@ fn answered(file: &File, offered: &BTreeSet<String>) -> Vec<String> {
 
 /// Whether the first line of a reply is an answer; a pattern that an error would fit shows none.
 fn is_answer(text: &str, glob: bool) -> bool {
-    !text.starts_with('-') && !["+QUEUED", "(closed)"].contains(&text) && !(glob && text.starts_with('*'))
+    let is_any = glob && text.starts_with('*');
+    !(text.starts_with('-') || ["+QUEUED", "(closed)"].contains(&text) || is_any)
 }
 
 /// A command line's name as COMMAND has it.

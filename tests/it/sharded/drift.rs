@@ -34,7 +34,10 @@ const QUERIES: &[&str] = &[
 ];
 
 /// Numbers that come of those of the shards.
-const AGGREGATES: &[(&str, fn(i64, i64) -> i64)] = &[
+/// What an aggregate makes of the numbers of two shards.
+type Together = fn(i64, i64) -> i64;
+
+const AGGREGATES: &[(&str, Together)] = &[
     ("SELECT count(*) FROM t", |a, b| a + b),
     ("SELECT sum(a) FROM t", |a, b| a + b),
     ("SELECT sum(b) FROM t", |a, b| a + b),

@@ -151,7 +151,7 @@ impl Values<'_> {
     }
 
     fn kept(&self) -> Kept {
-        let keys = self.listed.iter().map(|key| Key::clone(key)).collect();
+        let keys = self.listed.iter().copied().cloned().collect();
         if self.is_all_but { Kept::NoneOf(keys) } else { Kept::OneOf(keys) }
     }
 }

@@ -86,7 +86,7 @@ impl<S: RowSink> Taker for Answers<'_, S> {
 
     fn complete(&mut self, message: &[u8], tag: &CommandTag) {
         self.sink.forward(message, 0);
-        self.ended.push((tag.clone(), clock::monotonic()));
+        self.ended.push((*tag, clock::monotonic()));
     }
 
     async fn ready(&mut self) -> Result<()> {
@@ -186,7 +186,7 @@ impl SqlSession {
         for (one, (tag, end)) in queued.iter().zip(ended) {
             if let Some(plan) = plan_of(&one.portal) {
                 let taken = end.duration_since(begun);
-                self.note_taken(plan, RouteKind::OneShard, taken, &Ok(Executed::Complete(tag.clone())));
+                self.note_taken(plan, RouteKind::OneShard, taken, &Ok(Executed::Complete(*tag)));
             }
             begun = *end;
         }
