@@ -50,6 +50,10 @@ fn changes_without_a_key_are_refused_where_that_is_wanted() {
         "DELETE FROM t WHERE k = 1050 OR v = 'all'",
         "DELETE FROM r WHERE v = 'before'",
         "DELETE FROM r WHERE k > 0 AND k < 1000",
+        // What the engine finds the rows of.
+        "UPDATE t SET k = k + 10000",
+        "UPDATE t SET v = m.v FROM m",
+        "DELETE FROM t USING m",
     ] {
         let error = refused(&mut client, sql);
         assert!(error.starts_with("21000") && error.contains("on all shards"), "{sql}\n{error}");

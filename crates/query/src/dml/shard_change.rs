@@ -35,6 +35,7 @@ use ashlar_base::value::text::Zone;
 use ashlar_base::{Datum, Error, ErrorCode, Result, SqlType, Value};
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::quoting::quote_ident;
+use ashlar_shard::route::no_key;
 use ashlar_shard::rules::{Placement, Shard, ShardId};
 use ashlar_store::{ColumnReader, ReadView, Store};
 use datafusion::sql::sqlparser::ast::{Statement as AstStatement, With};
@@ -67,6 +68,8 @@ pub struct ShardChangePlan {
     moves: bool,
     /// Whether a row may have another primary key afterwards.
     changes_key: bool,
+    /// Whether it has a condition.
+    is_conditional: bool,
     zone: Zone,
 }
 
@@ -112,14 +115,14 @@ impl ShardChangePlan {
             let is_read = |ordinal: &usize| is_whole || schema.key.contains(ordinal) || returned.contains(ordinal);
             (0..version).filter(is_read).chain([version]).collect::<Vec<usize>>()
         };
-        let (verb, found) = match change {
+        let (verb, is_conditional, found) = match change {
             AstStatement::Update(update) => {
-                let target = Target::of_shards(table, &update.table)?;
-                (Verb::Update, Finding::updated(engine, catalog, with, update, declared, &target, row)?)
+                let (target, is_conditional) = (Target::of_shards(table, &update.table)?, update.selection.is_some());
+                (Verb::Update, is_conditional, Finding::updated(engine, catalog, with, update, declared, &target, row)?)
             }
             AstStatement::Delete(delete) => {
                 let target = Target::of_shards(table, deleted_from(&delete)?)?;
-                (Verb::Delete, Finding::deleted(engine, catalog, with, delete, declared, &target, row)?)
+                (Verb::Delete, delete.selection.is_some(), Finding::deleted(engine, catalog, with, delete, declared, &target, row)?)
             }
             _ => return Err(Error::internal("this is no UPDATE and no DELETE")),
         };
@@ -133,7 +136,22 @@ impl ShardChangePlan {
         let (moves, zone) = (moves(&found.assigned), engine.zone());
         let changes_key = moves || found.assigned.iter().any(|ordinal| schema.key.contains(ordinal));
         let (table, parameter_types) = (Arc::clone(table), found.select.parameter_types.clone());
-        Ok(Self { table, parameter_types, verb, found, moves, changes_key, zone })
+        Ok(Self { table, parameter_types, verb, found, moves, changes_key, is_conditional, zone })
+    }
+
+    /// What is wrong with it where changes are to give the sharding key: it has no condition at all. What conditions say of keys of other
+    /// tables' rows nobody knows before these are read.
+    ///
+    /// # Errors
+    /// 21000
+    pub fn check_key(&self) -> Result<()> {
+        let rule = &self.table.routed.rule;
+        if self.is_conditional || rule.placement() != Placement::Sharded || rule.shards().len() < 2 {
+            return Ok(());
+        }
+        let columns = &self.table.schema.columns;
+        let names: Vec<&str> = rule.key().iter().map(|at| columns[*at].name.as_str()).collect();
+        Err(no_key(&self.table.schema.name, &names))
     }
 
     /// The query that finds the rows.

@@ -42,6 +42,15 @@ impl Counted {
     }
 }
 
+/// 21000: a change of a table's rows on all shards gives none of these columns, where it is to give them.
+pub fn no_key(table: &str, columns: &[&str]) -> Error {
+    let message = format!("this would change rows of table \"{table}\" on all shards: it gives no sharding key");
+    Error::new(ErrorCode::CardinalityViolation, message).with_hint(format!(
+        "Compare {} with values by = or IN, or SET sharded_keyless_writes = 'allow'.",
+        columns.join(" and ")
+    ))
+}
+
 impl Route {
     /// Where an execution goes.
     ///
@@ -88,12 +97,7 @@ impl Route {
             return Ok(());
         }
         let names: Vec<&str> = rule.key().iter().map(|at| table.columns[*at].name.as_str()).collect();
-        let message =
-            format!("this would change rows of table \"{}\" on all shards: it gives no sharding key", table.name);
-        Err(Error::new(ErrorCode::CardinalityViolation, message).with_hint(format!(
-            "Compare {} with values by = or IN, or SET sharded_keyless_writes = 'allow'.",
-            names.join(" and ")
-        )))
+        Err(no_key(&table.name, &names))
     }
 
     fn to_engine<'r>(&'r self, reason: &'r str) -> Result<Decision<'r>> {

@@ -33,6 +33,7 @@ use insert::{Inserted, Rows};
 use several::Gathered;
 
 pub use at_once::AtOnce;
+pub use decide::no_key;
 pub use shared::{ConstantKind, ConstantUse, PlaceOf, Sent, Shared};
 pub use spread::Spread;
 

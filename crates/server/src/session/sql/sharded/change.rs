@@ -36,6 +36,9 @@ impl SqlSession {
     ) -> Result<Outcome> {
         let Kind::ShardChange(plan) = &statement.kind else { return Err(no_change()) };
         self.route = Some(RouteKind::Engine);
+        if self.settings.refuses_keyless {
+            plan.check_key()?;
+        }
         self.check_remote_write()?;
         let mut servers: Vec<&str> = plan.table.routed.rule.shards().iter().map(|shard| &*shard.server).collect();
         servers.dedup();
