@@ -61,6 +61,7 @@ use crate::short_plan::ShortPlan;
 use crate::{parameters, system_tables};
 
 mod aliases;
+mod ambiguous;
 mod balance;
 pub(crate) mod expiry;
 mod from_functions;

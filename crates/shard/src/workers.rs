@@ -55,7 +55,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS ashlar.workers (\
 
 /// What a lease has said is not forgotten by its server.
 const DURABLE: &str = "SELECT pg_catalog.set_config('synchronous_commit', 'on', false) \
-                       WHERE pg_catalog.current_setting('synchronous_commit') = 'off'";
+                       WHERE pg_catalog.current_setting('synchronous_commit') IN ('off', 'local')";
 
 /// The server's time, the same in all of a statement. In whole milliseconds, as keys have them.
 const NOW: &str = "pg_catalog.date_trunc('milliseconds', pg_catalog.statement_timestamp())";
@@ -145,7 +145,7 @@ impl Keys {
         if home.is_held() {
             return Ok(());
         }
-        let mut told = home.ask(&self.fleet, role);
+        let (mut told, mut is_own) = home.ask(&self.fleet, role);
         loop {
             if home.is_held() {
                 return Ok(());
@@ -155,7 +155,11 @@ impl Keys {
             }
             let failure = told.borrow_and_update().clone();
             if let Some(failure) = failure {
-                return Err(home.refusal(&failure));
+                if is_own {
+                    return Err(home.refusal(&failure));
+                }
+                // What another user may not do this one may.
+                (told, is_own) = home.ask(&self.fleet, role);
             }
         }
     }
@@ -208,17 +212,18 @@ impl Home {
         }
     }
 
-    /// Has a number leased, where nobody does yet: what is returned hears how it ends.
-    fn ask(self: &Arc<Self>, fleet: &Arc<Fleet>, role: &Arc<str>) -> watch::Receiver<Option<Error>> {
+    /// Has a number leased, where nobody does yet: what is returned hears how it ends, and says whether it is leased as this user.
+    fn ask(self: &Arc<Self>, fleet: &Arc<Fleet>, role: &Arc<str>) -> (watch::Receiver<Option<Error>>, bool) {
         let mut is_kept = self.is_kept.lock();
         let told = self.told.subscribe();
-        if !*is_kept {
+        let begins = !*is_kept;
+        if begins {
             *is_kept = true;
             let (home, fleet, role) = (Arc::clone(self), Arc::downgrade(fleet), Arc::clone(role));
             // In a task of its own: whoever waits for it may go.
             drop(tokio::spawn(scope::task(&LEASE, keep(home, fleet, role))));
         }
-        told
+        (told, begins)
     }
 
     /// 55000
@@ -339,7 +344,9 @@ async fn attempt(home: &Home, fleet: &Fleet, role: &str) -> Result<(Lease, Durat
     }
     let mut backend = connected?;
     let wish = Wish { owner: format!("{:x}.{owner:x}", fleet.catalog().instance()), length };
-    let leased = tokio::time::timeout(PATIENCE, leased(&mut backend, &wish, home.lease().as_deref())).await;
+    // One that has ended is nothing to renew: another is taken, and the table made where it is gone.
+    let held = home.lease().filter(|lease| lease.is_held());
+    let leased = tokio::time::timeout(PATIENCE, leased(&mut backend, &wish, held.as_deref())).await;
     let late = || Error::new(ErrorCode::ConnectionFailure, format!("shard \"{name}\" did not answer in time"));
     leased.unwrap_or_else(|_| Err(late())).map(|lease| (lease, length)).map_err(advised)
 }

@@ -122,7 +122,11 @@ impl ShardChangePlan {
             }
             AstStatement::Delete(delete) => {
                 let target = Target::of_shards(table, deleted_from(&delete)?)?;
-                (Verb::Delete, delete.selection.is_some(), Finding::deleted(engine, catalog, with, delete, declared, &target, row)?)
+                (
+                    Verb::Delete,
+                    delete.selection.is_some(),
+                    Finding::deleted(engine, catalog, with, delete, declared, &target, row)?,
+                )
             }
             _ => return Err(Error::internal("this is no UPDATE and no DELETE")),
         };

@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::Planner;
-use super::names::folded;
+use super::names::{folded, label_of};
 use super::sources::{Source, Sources};
 
 /// Says which column is meant, in a query and in every query inside it.
@@ -175,6 +175,9 @@ fn labels_of(list: &[SelectItem]) -> HashSet<String> {
             };
             (column.as_ref() != Some(&label)).then_some(label)
         }
+        SelectItem::UnnamedExpr(Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => None,
+        // `p::int` is called `p` too.
+        SelectItem::UnnamedExpr(expr) => Some(label_of(expr)),
         _ => None,
     };
     list.iter().filter_map(label).collect()

@@ -39,10 +39,13 @@ fn name_rest(body: &mut SetExpr, is_first: bool) {
         SetExpr::Select(select) if !is_first => {
             let mut seen: HashSet<String> = HashSet::new();
             for (ordinal, item) in select.projection.iter_mut().enumerate() {
-                if let SelectItem::UnnamedExpr(expr) = item
-                    && !seen.insert(expr.to_string())
-                {
-                    let alias = Ident::with_quote('"', format!("{}{NAME_END}{ordinal}", label_of(expr)));
+                let (label, expr) = match item {
+                    SelectItem::UnnamedExpr(expr) => (label_of(expr), expr),
+                    SelectItem::ExprWithAlias { expr, alias } => (folded(alias), expr),
+                    _ => continue,
+                };
+                if !seen.insert(label.clone()) {
+                    let alias = Ident::with_quote('"', format!("{label}{NAME_END}{ordinal}"));
                     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
                 }
             }

@@ -7,8 +7,8 @@ use ashlar_base::Result;
 use datafusion::sql::sqlparser::ast::Query;
 
 use super::{
-    Planner, aliases, grouping, joins, labels, name_outputs, ordering, qualifiers, scopes, stars, targets, values,
-    with_once,
+    Planner, aliases, ambiguous, grouping, joins, labels, name_outputs, ordering, qualifiers, scopes, stars, targets,
+    values, with_once,
 };
 
 /// Settles a query, and says how many columns at the end of its list nobody is to see.
@@ -22,6 +22,7 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32])
     scopes::type_recursive(planner, query);
     aliases::fill(planner, query)?;
     joins::expand(planner, query);
+    ambiguous::check(planner, query)?;
     stars::write_out(planner, query);
     grouping::add_dependent(planner.catalog, query);
     labels::tell_apart(planner, query)?;

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, CastKind, Expr, Ident, ObjectName, ObjectNamePart, Query, VisitorMut,
+    AccessExpr, CastKind, Expr, Ident, ObjectName, ObjectNamePart, Query, Value, VisitorMut,
 };
 
 use super::names::folded;
@@ -115,6 +115,15 @@ impl VisitorMut for Plain {
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
         self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    /// What is computed stands in parentheses of its own: `(a + b) * c` is not `a + b * c`.
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_)) {
+            let inner = std::mem::replace(expr, Expr::value(Value::Null));
+            *expr = Expr::Nested(Box::new(inner));
+        }
         ControlFlow::Continue(())
     }
 

@@ -390,6 +390,8 @@ pub(crate) async fn create(
         return Err(Error::unsupported("CREATE TABLE ... USING sharded in a transaction block is not supported"));
     }
     let fleet = engine.catalog().fleet()?;
+    // What it takes over from another table's rule stays so until this one is seen to have taken it.
+    let _altering = fleet.altering().lock().await;
     let name = relation_name(statement.relation.as_ref())?;
     let exists = || Error::new(ErrorCode::DuplicateTable, format!("relation \"{name}\" already exists"));
     if engine.catalog().current().is_relation(&name) {

@@ -220,10 +220,11 @@ fn work(altered: &ShardedTable, made: &CreateStmt, kept: &str, extension: &Exten
     let mut work = Work::new();
     for (shard, kept) in &extension.changed {
         let shard = &shards[shard.index()];
-        let held = kept.as_ref().map_or_else(String::new, |kept| {
-            format!(", ADD CONSTRAINT {CONSTRAINT} CHECK ({})", condition(altered, kept))
-        });
-        let text = format!("ALTER TABLE {} DROP CONSTRAINT IF EXISTS {CONSTRAINT}{held};", physical(shard));
+        let text = format!(
+            "ALTER TABLE {} DROP CONSTRAINT IF EXISTS {CONSTRAINT}, ADD CONSTRAINT {CONSTRAINT} CHECK ({});",
+            physical(shard),
+            condition(altered, kept)
+        );
         of_server(&mut work, &shard.server).push_str(&text);
     }
     if !makes {
@@ -256,6 +257,7 @@ fn condition(table: &ShardedTable, kept: &Kept) -> String {
     let column = quote_ident(&table.schema.columns[*ordinal].name);
     let list = |keys: &[Key]| keys.iter().map(|key| literal(key, *class)).collect::<Vec<String>>().join(", ");
     match kept {
+        Kept::Between(None, None) => "true".to_owned(),
         Kept::Between(low, high) => {
             // In the order of the rule, which is that of bytes.
             let ordered = if *class == KeyClass::Text { format!("{column} COLLATE \"C\"") } else { column };

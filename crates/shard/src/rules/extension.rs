@@ -1,6 +1,6 @@
 //! A rule that is changed where no row has to move: shards that are added, and what shards that there are keep of their keys.
 //!
-//! Called by ALTER TABLE. Whether rows are there that the new rule has elsewhere nobody knows here: each shard whose keys become fewer
+//! Called by ALTER TABLE. Whether rows are there that the new rule has elsewhere nobody knows here: each shard that has other keys
 //! says so itself, by a constraint ([`Kept`]) that keeps from it too what is sent by the rule as it was.
 
 use std::ops::Range;
@@ -14,8 +14,8 @@ use super::{Distribution, Function, Key, Placement, Rule, ShardId};
 pub struct Extension {
     /// The shards that there were not.
     pub added: Range<usize>,
-    /// Shards that have other keys now, and what their rows have to satisfy; `None` where those that they had may stay.
-    pub changed: Vec<(ShardId, Option<Kept>)>,
+    /// Shards that have other keys now, and what their rows have to satisfy from now on.
+    pub changed: Vec<(ShardId, Kept)>,
 }
 
 /// What the only key column of all rows of a shard has to be.
@@ -74,14 +74,14 @@ fn refused(what: &str) -> Error {
 }
 
 /// The shards that have other keys by the new one; `None` where keys are not listed or in ranges by both.
-fn changed(old: &Distribution, new: &Distribution) -> Option<Vec<(ShardId, Option<Kept>)>> {
+fn changed(old: &Distribution, new: &Distribution) -> Option<Vec<(ShardId, Kept)>> {
     let shards = (0..old.servers.len()).filter_map(|at| u16::try_from(at).ok().map(ShardId));
     Some(match (&old.function, &new.function) {
         (Function::Ranges(before), Function::Ranges(after)) => shards
             .filter_map(|shard| {
                 let (was, is) = (before.of_shard(shard)?, after.of_shard(shard)?);
-                let kept = || Kept::Between(is.0.cloned(), is.1.cloned());
-                (was != is).then(|| (shard, (!covers(is, was)).then(kept)))
+                // One that has more keys is held to them too: a rule before that may still send others.
+                (was != is).then(|| (shard, Kept::Between(is.0.cloned(), is.1.cloned())))
             })
             .collect(),
         (Function::List { .. }, Function::List { .. }) => {
@@ -89,23 +89,12 @@ fn changed(old: &Distribution, new: &Distribution) -> Option<Vec<(ShardId, Optio
             shards
                 .filter_map(|shard| {
                     let (was, is) = (before.of_shard(shard), after.of_shard(shard));
-                    let keeps_all = is.covers(&was);
-                    (!keeps_all || !was.covers(&is)).then(|| (shard, (!keeps_all).then(|| is.kept())))
+                    (!is.covers(&was) || !was.covers(&is)).then(|| (shard, is.kept()))
                 })
                 .collect()
         }
         _ => return None,
     })
-}
-
-/// Ends of a range; `None` where it has none.
-type Ends<'k> = (Option<&'k Key>, Option<&'k Key>);
-
-/// Whether all keys of the second range are in the first.
-fn covers(outer: Ends<'_>, inner: Ends<'_>) -> bool {
-    let is_low = outer.0.is_none_or(|low| inner.0.is_some_and(|other| low <= other));
-    let is_high = outer.1.is_none_or(|high| inner.1.is_some_and(|other| other <= high));
-    is_low && is_high
 }
 
 /// A rule of lists.
@@ -177,11 +166,13 @@ mod tests {
         let more = old.extended(&ranges("s0,s1,s2", "0..10; 10..20; 20..30")).unwrap();
         assert_eq!(more, Extension { added: 2..3, changed: Vec::new() });
         let wider = old.extended(&ranges("s0,s1", "-5..10; 10..")).unwrap();
-        assert_eq!(wider, Extension { added: 2..2, changed: vec![(ShardId(0), None), (ShardId(1), None)] });
+        let (low, high) = (Kept::Between(number(-5), number(10)), Kept::Between(number(10), None));
+        assert_eq!(wider, Extension { added: 2..2, changed: vec![(ShardId(0), low), (ShardId(1), high)] });
         let lists = |servers, lists| rule(Strategy::List, &["b"], &[("servers", servers), ("lists", lists)]);
         let old = lists("s0,s1", "de,at; us");
         let more = old.extended(&lists("s0,s1,s2", "de,at; us,ca; fr")).unwrap();
-        assert_eq!(more, Extension { added: 2..3, changed: vec![(ShardId(1), None)] });
+        let kept = Kept::OneOf(["ca", "us"].map(|key| Key::Text(key.into())).to_vec());
+        assert_eq!(more, Extension { added: 2..3, changed: vec![(ShardId(1), kept)] });
         let others = old.extended(&lists("s0,s1,s2", "de,at; us; *")).unwrap();
         assert_eq!(others, Extension { added: 2..3, changed: Vec::new() });
     }
@@ -191,17 +182,19 @@ mod tests {
         let boundaries = |servers, at| rule(Strategy::Range, &["a"], &[("servers", servers), ("boundaries", at)]);
         let split = boundaries("s0,s1", "10").extended(&boundaries("s0,s1,s2", "10,20")).unwrap();
         let kept = Kept::Between(number(10), number(20));
-        assert_eq!(split, Extension { added: 2..3, changed: vec![(ShardId(1), Some(kept))] });
+        assert_eq!(split, Extension { added: 2..3, changed: vec![(ShardId(1), kept)] });
         let moved = boundaries("s0,s1", "10").extended(&boundaries("s0,s1", "20")).unwrap();
         let kept = Kept::Between(number(20), None);
-        assert_eq!(moved.changed, [(ShardId(0), None), (ShardId(1), Some(kept))]);
+        let more = Kept::Between(None, number(20));
+        assert_eq!(moved.changed, [(ShardId(0), more), (ShardId(1), kept)]);
         let lists = |servers, lists| rule(Strategy::List, &["a"], &[("servers", servers), ("lists", lists)]);
         let taken = lists("s0,s1", "1,2; *").extended(&lists("s0,s1,s2", "1,2; *; 3")).unwrap();
         let kept = Kept::NoneOf([1, 2, 3].map(Key::Number).to_vec());
-        assert_eq!(taken, Extension { added: 2..3, changed: vec![(ShardId(1), Some(kept))] });
+        assert_eq!(taken, Extension { added: 2..3, changed: vec![(ShardId(1), kept)] });
         let moved = lists("s0,s1", "1,2; 3").extended(&lists("s0,s1", "1; 2,3")).unwrap();
         let kept = Kept::OneOf(vec![Key::Number(1)]);
-        assert_eq!(moved.changed, [(ShardId(0), Some(kept)), (ShardId(1), None)]);
+        let more = Kept::OneOf([2, 3].map(Key::Number).to_vec());
+        assert_eq!(moved.changed, [(ShardId(0), kept), (ShardId(1), more)]);
     }
 
     #[test]
@@ -256,13 +249,13 @@ mod tests {
                 let place = |rule: &Rule| rule.shard_of(&[Datum::Int8(key)]).ok();
                 let Some(shard) = place(old) else { continue };
                 let is_kept = match extension.changed.iter().find(|(changed, _)| *changed == shard) {
-                    None | Some((_, None)) => true,
-                    Some((_, Some(Kept::Between(low, high)))) => {
+                    None => true,
+                    Some((_, Kept::Between(low, high))) => {
                         let key = number(key);
                         (low.is_none() || *low <= key) && (high.is_none() || key < *high)
                     }
-                    Some((_, Some(Kept::OneOf(keys)))) => keys.contains(&Key::Number(key)),
-                    Some((_, Some(Kept::NoneOf(keys)))) => !keys.contains(&Key::Number(key)),
+                    Some((_, Kept::OneOf(keys))) => keys.contains(&Key::Number(key)),
+                    Some((_, Kept::NoneOf(keys))) => !keys.contains(&Key::Number(key)),
                 };
                 assert_eq!(is_kept, place(new) == Some(shard), "{key}\n{old:?}\n{new:?}");
             }
