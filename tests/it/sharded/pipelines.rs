@@ -222,7 +222,7 @@ fn pipelines_are_answered_as_by_one_server() {
         status = ours.last().map_or(b'I', |(_, body)| body[0]);
         in_blocks += usize::from(status == b'T');
     }
-    assert!((100..1000).contains(&failed) && in_blocks > 200, "{failed} rounds with errors, {in_blocks} in blocks");
+    assert!((100..1200).contains(&failed) && in_blocks > 200, "{failed} rounds with errors, {in_blocks} in blocks");
     let all = "SELECT k, g, v FROM t ORDER BY k";
     for connection in [&mut twins.client, &mut twins.alone] {
         let _ = connection.query("ROLLBACK");
