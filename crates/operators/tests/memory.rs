@@ -22,8 +22,6 @@ use datafusion_execution::memory_pool::{FairSpillPool, MemoryPool};
 use datafusion_execution::runtime_env::RuntimeEnvBuilder;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_expr::AggregateUDF;
-use datafusion_functions_aggregate::array_agg::array_agg_udaf;
-use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion_functions_aggregate::sum::sum_udaf;
@@ -200,9 +198,7 @@ enum Asked {
     Values,
     /// Of a column beside the keys.
     Sums,
-    Averages,
     Extremes,
-    Lists,
     /// Rows of all keys, of all but the last, and so on.
     Rollup,
 }
@@ -215,8 +211,7 @@ impl Asked {
     fn value(self) -> Option<DataType> {
         match self {
             Self::Nothing | Self::Rows | Self::Values | Self::Rollup => None,
-            Self::Sums | Self::Lists => Some(DataType::Int64),
-            Self::Averages => Some(DataType::Float64),
+            Self::Sums => Some(DataType::Int64),
             Self::Extremes => Some(DataType::Utf8),
         }
     }
@@ -232,9 +227,7 @@ impl Asked {
             Self::Rows | Self::Rollup => vec![of(count_udaf(), lit(1_i64))],
             Self::Values => vec![of(count_udaf(), named("k1")).distinct()],
             Self::Sums => vec![of(sum_udaf(), named(VALUE))],
-            Self::Averages => vec![of(avg_udaf(), named(VALUE))],
             Self::Extremes => vec![of(min_udaf(), named(VALUE)), of(max_udaf(), named(VALUE))],
-            Self::Lists => vec![of(array_agg_udaf(), named(VALUE))],
         };
         builders.into_iter().map(|builder| Arc::new(builder.build().unwrap())).collect()
     }
@@ -345,11 +338,9 @@ fn what_is_charged_is_what_is_held() {
             }
         }
     }
-    let others: [(&[DataType], u64, Asked, u64); 6] = [
+    let others: [(&[DataType], u64, Asked, u64); 4] = [
         (&[Int64], 1_200_000, Asked::Sums, 1),
-        (&[Int64], 1_000_000, Asked::Averages, 1),
         (&[Int64], 1_000_000, Asked::Extremes, 1),
-        (&[Int64], 800_000, Asked::Lists, 1),
         (&[Int64, Int32], 600_000, Asked::Rollup, 1),
         (&[Int64], 2_500_000, Asked::Rows, 2),
     ];

@@ -12,18 +12,25 @@ pub(crate) struct Stock {
     inner: Box<dyn GroupsAccumulator>,
     /// Groups that it has room for, as far as it is known: its vectors double.
     room: usize,
+    /// Rows since its size was looked at.
+    rows: usize,
     charge: Charge,
 }
 
+/// Rows after which the size of an accumulator is looked at: some of them keep rows.
+const LOOKED_AT: usize = 8192;
+
 impl Stock {
     pub(crate) fn new(inner: Box<dyn GroupsAccumulator>, charge: Charge) -> Self {
-        Self { inner, room: 0, charge }
+        Self { inner, room: 0, rows: 0, charge }
     }
 
-    /// Rows have come. The engine asks for the size after each batch too: some accumulators keep rows, and where others have doubled
-    /// is not to be told.
-    fn settle(&mut self) {
-        self.charge.settle(self.inner.size());
+    fn came(&mut self, rows: usize) {
+        self.rows += rows;
+        if self.rows >= LOOKED_AT {
+            self.rows = 0;
+            self.charge.settle(self.inner.size());
+        }
     }
 }
 
@@ -33,6 +40,8 @@ impl State for Stock {
             // The doubled vectors, beside those that there are.
             self.charge.grow(2 * self.inner.size(), wish)?;
             self.room = groups.next_power_of_two();
+            // Looked at when the next rows have come.
+            self.rows = LOOKED_AT;
         }
         Ok(())
     }
@@ -45,13 +54,13 @@ impl State for Stock {
         groups: usize,
     ) -> Result<()> {
         self.inner.update_batch(values, ids, filter, groups)?;
-        self.settle();
+        self.came(ids.len());
         Ok(())
     }
 
     fn merge(&mut self, states: &[ArrayRef], ids: &[usize], groups: usize) -> Result<()> {
         self.inner.merge_batch(states, ids, groups)?;
-        self.settle();
+        self.came(ids.len());
         Ok(())
     }
 
