@@ -15,32 +15,14 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::Planner;
 use super::names::{folded, label_of};
-use super::sources::{Source, Sources};
+use super::sources::{self, Source, Sources};
 
 /// Says which column is meant, in a query and in every query inside it.
 ///
 /// # Errors
 /// 42702 where columns of several tables have the name, 42703 where none has, 0A000 where nothing can tell.
 pub(super) fn tell_apart(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
-    struct Inner<'a, 'b>(Sources<'a, 'b>);
-    impl VisitorMut for Inner<'_, '_> {
-        type Break = Error;
-        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-            self.0.enter(query);
-            match settle(&self.0, query) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            }
-        }
-        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-            self.0.leave();
-            ControlFlow::Continue(())
-        }
-    }
-    match walk::visit_mut(query, &mut Inner(Sources::new(planner))) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    sources::in_each_query(planner, query, settle)
 }
 
 fn settle(sources: &Sources<'_, '_>, query: &mut Query) -> Result<()> {

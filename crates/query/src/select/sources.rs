@@ -6,11 +6,12 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+use ashlar_base::{Error, Result};
 use ashlar_functions::walk;
 use datafusion::common::DFSchema;
 use datafusion::sql::sqlparser::ast::{
     Cte, ObjectName, Query, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, Statement, TableFactor,
-    TableWithJoins, Visitor, WildcardAdditionalOptions, With,
+    TableWithJoins, Visitor, VisitorMut, WildcardAdditionalOptions, With,
 };
 
 use super::Planner;
@@ -159,4 +160,34 @@ fn names_in(query: &Query) -> HashSet<String> {
     let mut names = Names(HashSet::new());
     let _ = walk::visit(query, &mut names);
     names.0
+}
+
+/// Does something to a query and to every query inside it, the outer one first, with what its tables show.
+///
+/// # Errors
+/// The first that it finds.
+pub(super) fn in_each_query(
+    planner: &Planner<'_>,
+    query: &mut Query,
+    settle: fn(&Sources<'_, '_>, &mut Query) -> Result<()>,
+) -> Result<()> {
+    struct Each<'a, 'b>(Sources<'a, 'b>, fn(&Sources<'_, '_>, &mut Query) -> Result<()>);
+    impl VisitorMut for Each<'_, '_> {
+        type Break = Error;
+        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+            self.0.enter(query);
+            match (self.1)(&self.0, query) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            }
+        }
+        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
+            self.0.leave();
+            ControlFlow::Continue(())
+        }
+    }
+    match walk::visit_mut(query, &mut Each(Sources::new(planner), settle)) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }

@@ -5,45 +5,23 @@
 //! engine takes a number in DISTINCT ON for a value, and knows no expression of SELECT DISTINCT again. Source: PostgreSQL's
 //! `findTargetlistEntrySQL92`, `findTargetlistEntrySQL99` and `transformDistinctOnClause`.
 
-use std::ops::ControlFlow;
-
 use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, Ident, OrderByExpr, OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, Value,
-    VisitorMut,
 };
 
 use super::Planner;
 use super::labels::{Labels, only_table};
 use super::names::{folded, label_of};
 use super::reading::{Likeness, Reading};
-use super::sources::Sources;
+use super::sources::{self, Sources};
 
 /// Settles the clauses of a query and of every query inside it.
 ///
 /// # Errors
 /// 42702 for a name of several outputs, 42P10 and 42601 for what is none, and where DISTINCT and ORDER BY do not go together.
 pub(super) fn settle(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
-    struct Inner<'a, 'b>(Sources<'a, 'b>);
-    impl VisitorMut for Inner<'_, '_> {
-        type Break = Error;
-        fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
-            self.0.enter(query);
-            match settle_one(&self.0, query) {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(error) => ControlFlow::Break(error),
-            }
-        }
-        fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
-            self.0.leave();
-            ControlFlow::Continue(())
-        }
-    }
-    match walk::visit_mut(query, &mut Inner(Sources::new(planner))) {
-        ControlFlow::Break(error) => Err(error),
-        ControlFlow::Continue(()) => Ok(()),
-    }
+    sources::in_each_query(planner, query, settle_one)
 }
 
 fn settle_one(sources: &Sources<'_, '_>, query: &mut Query) -> Result<()> {
