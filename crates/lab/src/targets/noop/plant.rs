@@ -12,6 +12,9 @@ use ashlar_base::scope::{Name, scope};
 /// How long a command takes longer, or is kept from its turn.
 const LONGER: Duration = Duration::from_micros(200);
 
+/// How long the lock is held: whoever comes waits for half of it, which has to be seen among all the threads that wait for work.
+const HELD: Duration = Duration::from_millis(1);
+
 /// How much a command allocates.
 const ALLOCATED_BYTES: usize = 64 << 10;
 
@@ -92,7 +95,7 @@ fn wait_for_the_lock() {
 #[expect(clippy::disallowed_methods, reason = "a lock that is held for long is what is to be found")]
 fn hold_the_lock() {
     let held = CONTENDED.lock().unwrap_or_else(PoisonError::into_inner);
-    std::thread::sleep(LONGER);
+    std::thread::sleep(HELD);
     drop(held);
     // A mutex is not fair: without a pause its holder would have it again at once.
     std::thread::yield_now();
