@@ -19,6 +19,7 @@ pub mod error;
 pub mod fields;
 pub mod floats;
 pub mod gathered;
+pub mod guards;
 pub mod integer_sum;
 pub mod json;
 pub mod lengths;

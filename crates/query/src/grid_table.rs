@@ -12,6 +12,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use ashlar_base::PartitionId;
 use ashlar_base::scope::{self, Name};
 use ashlar_functions::error::external;
+use ashlar_functions::guards;
 use ashlar_functions::tree::rewrite_parts;
 use ashlar_store::arrow_types::to_arrow_field;
 use ashlar_store::{EXPIRES_AT, ReadView, Region, expires_at_column};
@@ -177,7 +178,7 @@ impl GridTable {
         let scan_schema = Arc::new(self.schema.project(&columns)?);
         let predicate = match predicate {
             Some(predicate) => {
-                let unqualified = unqualify(predicate)?;
+                let unqualified = guards::condition(unqualify(predicate)?)?;
                 let df_schema = DFSchema::try_from(scan_schema.as_ref().clone())?;
                 Some(state.create_physical_expr(unqualified, &df_schema)?)
             }

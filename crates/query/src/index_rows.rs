@@ -12,6 +12,7 @@ use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use ashlar_base::{ColumnId, Error, ErrorCode, IndexRows, Result, SqlType, TableSchema, Value};
 use ashlar_functions::error::from_datafusion;
+use ashlar_functions::guards;
 use ashlar_functions::quoting::quote_ident;
 use ashlar_functions::tree::{any_part, each_part, rewrite_parts};
 use ashlar_store::{ColumnReader, build_array};
@@ -349,7 +350,8 @@ impl IndexExpressions {
             Some((conjuncts, text)) => {
                 let all = datafusion::logical_expr::utils::conjunction(conjuncts.iter().cloned());
                 let always = Expr::Literal(datafusion::common::ScalarValue::Boolean(Some(true)), None);
-                let physical = physical(&all.unwrap_or(always))?;
+                let all = guards::condition(all.unwrap_or(always)).map_err(from_datafusion)?;
+                let physical = physical(&all)?;
                 Some(Predicate { conjuncts, physical, text })
             }
         };

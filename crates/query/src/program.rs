@@ -13,6 +13,7 @@ use ashlar_base::{Datum, Result, SqlType, Value};
 use ashlar_functions::bound::parameter;
 use ashlar_functions::error::from_datafusion;
 use ashlar_functions::fields::scalar;
+use ashlar_functions::guards;
 use ashlar_functions::tree::{any_part, rewrite_parts};
 use ashlar_store::{Region, build_array};
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -304,7 +305,7 @@ impl Maker<'_> {
         let condition = match conjunction(conditions.iter().cloned()) {
             Some(condition) => {
                 let names = DFSchema::try_from(schema.as_ref().clone())?;
-                Some(self.physical(unqualify(condition)?, &names)?)
+                Some(self.physical(guards::condition(unqualify(condition)?)?, &names)?)
             }
             None => None,
         };
@@ -333,7 +334,7 @@ impl Maker<'_> {
                 let schema = needed.iter().map(|output| nullable(projection.schema.field(*output))).collect::<Vec<_>>();
                 let outputs = needed.iter().map(|output| projection.expr[*output].clone());
                 let exprs = outputs
-                    .map(|expr| self.physical(expr, projection.input.schema()))
+                    .map(|expr| self.physical(guards::value(expr)?.data, projection.input.schema()))
                     .collect::<PlanResult<Vec<_>>>()?;
                 *needed = columns_of(&exprs);
                 let exprs = exprs.into_iter().map(|expr| placed(expr, needed)).collect::<PlanResult<Vec<_>>>()?;
@@ -342,7 +343,7 @@ impl Maker<'_> {
             LogicalPlan::Sort(sort) => {
                 let mut by = Vec::new();
                 for key in &sort.expr {
-                    let expr = self.physical(key.expr.clone(), sort.input.schema())?;
+                    let expr = self.physical(guards::value(key.expr.clone())?.data, sort.input.schema())?;
                     let options = arrow::compute::SortOptions { descending: !key.asc, nulls_first: key.nulls_first };
                     by.push(PhysicalSortExpr { expr, options });
                 }
@@ -374,7 +375,7 @@ impl Maker<'_> {
                 let mut aggregates = Vec::new();
                 let input = aggregate.input.schema();
                 for output in needed.iter() {
-                    let expr = self.bound(aggregate.aggr_expr[*output].clone())?;
+                    let expr = self.bound(guards::value(aggregate.aggr_expr[*output].clone())?.data)?;
                     let context =
                         datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext::default();
                     let lowered = LoweredAggregateBuilder::new(

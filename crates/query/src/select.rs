@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use ashlar_base::value::text::Zone;
 use ashlar_base::{Error, ErrorCode, Result, SqlType, Value};
 use ashlar_functions::error::{external, from_datafusion, from_optimiser, undefined_table};
+use ashlar_functions::guards;
 use ashlar_functions::rules::conditions::nulls_apart;
 use ashlar_functions::sql;
 use ashlar_functions::times::clock;
@@ -298,6 +299,7 @@ impl SelectPlan {
             Box::pin(at_work.wait(sizes::ask(unknown, means))).await?;
         }
         if !per_row::is_needed(&plan).map_err(from_datafusion)? {
+            let plan = guards::of_plan(plan).map_err(from_datafusion)?;
             let plan = state.query_planner().create_physical_plan(&plan, state).await.map_err(from_optimiser)?;
             let plan = settle(plan).and_then(runnable).map_err(from_datafusion)?;
             if is_ready {

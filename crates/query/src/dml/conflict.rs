@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result, SqlType, TableSchema};
 use ashlar_functions::error::from_datafusion;
-use ashlar_functions::walk;
+use ashlar_functions::{guards, walk};
 use datafusion::common::DFSchema;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::sql::sqlparser::ast::{Assignment, Expr, OnConflictAction, OnInsert};
@@ -116,6 +116,7 @@ impl Builder<'_> {
         let (_, field) = logical.to_field(schema).map_err(from_datafusion)?;
         let sql_type = ashlar_store::arrow_types::sql_type_of(&field)
             .ok_or_else(|| Error::unsupported(format!("type {} is not supported", field.data_type())))?;
+        let logical = guards::value(logical).map_err(from_datafusion)?.data;
         let physical = self.engine.state().create_physical_expr(logical, schema).map_err(from_datafusion)?;
         Ok((physical, sql_type))
     }

@@ -14,6 +14,7 @@ use arrow::array::Array;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use ashlar_base::{Error, ErrorCode};
 use ashlar_functions::error::external;
+use ashlar_functions::guards;
 use ashlar_functions::tree::{
     any_node, any_part, each_expression_of, each_node, each_part, rewrite_expressions, rewrite_expressions_of,
     rewrite_nodes, rewrite_parts,
@@ -47,7 +48,7 @@ pub(super) struct Runner {
 
 /// The physical plan of an optimised one.
 pub(super) async fn physical(plan: LogicalPlan, runner: &Runner) -> Result<Arc<dyn ExecutionPlan>> {
-    let plan = replace(plan, runner)?;
+    let plan = guards::of_plan(replace(plan, runner)?)?;
     runner.state.query_planner().create_physical_plan(&plan, runner.state.as_ref()).await
 }
 
