@@ -11,8 +11,8 @@ use ashlar_functions::names::{NAME_END, shown_name};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList,
-    FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Value, Visitor,
-    VisitorMut,
+    FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByKind, Query, Select, SelectItem, SetExpr, Statement,
+    TableAlias, TableFactor, TableWithJoins, Value, Visitor, VisitorMut,
 };
 
 /// Names the outputs of a query and of every query inside it.
@@ -21,7 +21,19 @@ pub fn name_outputs(query: &mut Query) {
     impl VisitorMut for Inner {
         type Break = ();
         fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-            name_inner(query);
+            if let Some(labels) = name_inner(query) {
+                show(query, &labels);
+            }
+            ControlFlow::Continue(())
+        }
+        /// Nobody says what these give by its name.
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Expr::Subquery(query)
+            | Expr::InSubquery { subquery: query, .. }
+            | Expr::Exists { subquery: query, .. } = expr
+            {
+                name_inner(query);
+            }
             ControlFlow::Continue(())
         }
     }
@@ -170,12 +182,15 @@ fn grouped_names(select: &Select) -> HashSet<String> {
 }
 
 /// A query inside: its labels are names for the query around it, so they must be plain. What several outputs are called is shown, and no
-/// name of any of them: who says it means neither, as in PostgreSQL.
-fn name_inner(query: &mut Query) {
+/// name of any of them: who says it means neither, as in PostgreSQL. A label beside a column that the query is sorted by would be another
+/// column of its name to the engine: such outputs get other names, and their labels come back.
+fn name_inner(query: &mut Query) -> Option<Vec<Option<String>>> {
     name_rest(&mut query.body, true);
-    let Some(select) = leading_select(&mut query.body) else {
-        return;
-    };
+    let sorted_by = columns_in_order(query);
+    let select = leading_select(&mut query.body)?;
+    let is_item = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+    let has_wildcard = !select.projection.iter().all(is_item);
+    let mut labels: Vec<Option<String>> = vec![None; select.projection.len()];
     let mut counts: HashMap<String, usize> = HashMap::new();
     for item in &select.projection {
         match item {
@@ -186,6 +201,7 @@ fn name_inner(query: &mut Query) {
     }
     let is_shared = |label: &String| counts.get(label).is_some_and(|count| *count > 1);
     let grouped = grouped_names(select);
+    let is_beside_column = |label: &String| !has_wildcard && sorted_by.contains(label) && !grouped.contains(label);
     for (ordinal, item) in select.projection.iter_mut().enumerate() {
         match item {
             SelectItem::UnnamedExpr(expr) => {
@@ -198,17 +214,64 @@ fn name_inner(query: &mut Query) {
                 if is_hidden {
                     // Shown, but not to be found by it.
                     label = format!("{label}{NAME_END}{ordinal}");
+                } else if is_beside_column(&label) {
+                    let name = format!("{label}{NAME_END}{ordinal}");
+                    labels[ordinal] = Some(std::mem::replace(&mut label, name));
                 }
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', label) };
             }
-            SelectItem::ExprWithAlias { alias, .. } => {
+            SelectItem::ExprWithAlias { expr, alias } => {
                 let label = folded(alias);
-                if is_shared(&label) {
+                let is_beside_column = is_beside_column(&label) && !is_column_called(expr, &label);
+                if is_shared(&label) || is_beside_column {
                     *alias = Ident::with_quote('"', format!("{label}{NAME_END}{ordinal}"));
+                }
+                if is_beside_column && !is_shared(&label) {
+                    labels[ordinal] = Some(label);
                 }
             }
             _ => {}
         }
+    }
+    if labels.iter().all(Option::is_none) {
+        return None;
+    }
+    order_by_labels(query, &labels);
+    Some(labels)
+}
+
+fn is_column_called(expr: &Expr, label: &str) -> bool {
+    match expr {
+        Expr::Identifier(name) => folded(name) == label,
+        Expr::CompoundIdentifier(names) => names.last().is_some_and(|name| folded(name) == label),
+        _ => false,
+    }
+}
+
+/// Gives outputs their labels back, in a query around the one that has other names for them.
+fn show(query: &mut Query, labels: &[Option<String>]) {
+    let Ok(Statement::Query(mut around)) = super::parse("SELECT 1") else { return };
+    let (SetExpr::Select(inner), SetExpr::Select(outer)) = (query.body.as_ref(), around.body.as_mut()) else { return };
+    let outputs = inner.projection.iter().zip(labels).filter_map(|(item, label)| {
+        let name = match item {
+            SelectItem::ExprWithAlias { alias, .. } => alias,
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) => name,
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(names)) => names.last()?,
+            _ => return None,
+        };
+        let expr = Expr::Identifier(name.clone());
+        Some(match label {
+            Some(label) => SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', label.as_str()) },
+            None => SelectItem::UnnamedExpr(expr),
+        })
+    });
+    outer.projection = outputs.collect();
+    std::mem::swap(query, around.as_mut());
+    if let SetExpr::Select(outer) = query.body.as_mut() {
+        let name = Ident::with_quote('"', format!("sorted{NAME_END}"));
+        let alias = TableAlias { explicit: true, name, columns: Vec::new(), at: None };
+        let relation = TableFactor::Derived { lateral: false, subquery: around, alias: Some(alias), sample: None };
+        outer.from = vec![TableWithJoins { relation, joins: Vec::new() }];
     }
 }
 
