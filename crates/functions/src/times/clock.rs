@@ -8,13 +8,14 @@ use std::cell::Cell;
 use ashlar_base::value::datetime::arithmetic as dates;
 use ashlar_base::{Datum, Error, ErrorCode, Result, ScalarType, Value};
 use ashlar_store::{ColumnReader, build_array};
+use datafusion_common::metadata::FieldMetadata;
 use datafusion_common::tree_node::Transformed;
 use datafusion_common::{Result as PlanResult, ScalarValue};
 use datafusion_expr::{ColumnarValue, Expr, LogicalPlan};
 
 use super::TimeFunction;
 use crate::error::{external, from_datafusion};
-use crate::fields::scalar;
+use crate::fields::{field_of, scalar};
 
 /// When a statement runs: microseconds since 1970 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +92,11 @@ pub fn written_into(plan: LogicalPlan, time: StatementTime) -> PlanResult<Logica
     })
 }
 
+/// What the plan says of the call it says of the value too: a union keeps what it was told of its parts.
 fn literal(scalar_type: ScalarType, value: Value) -> PlanResult<Expr> {
-    Ok(Expr::Literal(scalar(scalar_type.into(), &value).map_err(external)?, None))
+    let field = field_of("clock", scalar_type.into());
+    let value = scalar(scalar_type.into(), &value).map_err(external)?;
+    Ok(Expr::Literal(value, Some(FieldMetadata::new_from_field(&field))))
 }
 
 fn midnight(clock: &TimeFunction, time: StatementTime) -> Result<Value> {
