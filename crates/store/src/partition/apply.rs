@@ -185,7 +185,8 @@ impl Partition {
     /// Writes values, given with their ordinals, over those of a row. False, and nothing is changed, where somebody
     /// could tell: a snapshot or a transaction that will compare versions must find the row as it was (which is
     /// when its end would have to be remembered), or a reader borrows the memory; or where values of other sizes,
-    /// or a row of an older shape, leave no place for it; or where an index would have to find it elsewhere.
+    /// or a row of an older shape, leave no place for it; or where an index would have to find it elsewhere, or is still to
+    /// get a row whose value was taken for this write.
     fn overwrite<'v, 'd: 'v>(
         &mut self,
         row: u32,
@@ -197,6 +198,7 @@ impl Partition {
         Arc::ptr_eq(&segment.layout, &self.shape.layout)
             && !self.versions.is_seen(stamp, segment.sequence, offset)
             && !self.changes_index(row, values.clone())
+            && !self.is_awaited(row)
             && self.rows.overwrite(row, values)
     }
 
