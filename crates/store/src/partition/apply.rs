@@ -172,11 +172,13 @@ impl Partition {
         let slots = self.rows.adopt(loaded.rows)?;
         if !self.indexes.is_empty() {
             let has_checks = self.has_checks();
-            for row in slots.into_iter().flat_map(|slot| self.rows.alive_in(slot)).collect::<Vec<u32>>() {
-                if has_checks {
+            for slot in slots {
+                let adopted: Vec<u32> = self.rows.alive_in(slot).collect();
+                for &row in adopted.iter().filter(|_| has_checks) {
                     self.set_prepared(prepared());
+                    self.add_computed(row);
                 }
-                self.add_to_indexes(row);
+                self.add_all_to_indexes(&adopted);
             }
         }
         Ok(())

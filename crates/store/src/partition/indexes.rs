@@ -33,6 +33,9 @@ use building::Awaited;
 /// Bytes of a partition's rows that are copied at once. Nobody charges them: they are few, and soon gone.
 const GATHERED_BYTES_MAX: usize = 1 << 20;
 
+/// Entries that are sorted and entered together. Nobody charges them either.
+const ENTRIES_SORTED: usize = 8192;
+
 /// One of them.
 pub(super) struct Index {
     pub(super) definition: Arc<IndexDef>,
@@ -350,6 +353,15 @@ impl Partition {
         self.add_computed(row);
         let Self { id, indexes, shape, rows, .. } = self;
         indexes.iter_mut().for_each(|index| index.add(*id, shape, rows, row));
+    }
+
+    /// The same of many rows, of which indexes know already what they have computed: entered in the order of each index, not in that
+    /// in which they lie.
+    pub(super) fn add_all_to_indexes(&mut self, added: &[u32]) {
+        let Self { id, indexes, shape, rows, .. } = self;
+        for added in added.chunks(ENTRIES_SORTED) {
+            indexes.iter_mut().for_each(|index| index.add_all(*id, shape, rows, added));
+        }
     }
 
     pub(super) fn drop_from_indexes(&mut self, row: u32) {
