@@ -464,7 +464,7 @@ fn a_load_is_adopted_whole() {
         put(&region, -1, 0);
         let snapshot = store.snapshot();
         let rows = (0..ROWS).map(|id| [Datum::Int8(id), Datum::Int8(7)]);
-        let mut writes = load(&store, &region, &snapshot, rows).unwrap();
+        let mut writes = load(&region, &snapshot, rows).unwrap();
         drop(snapshot);
         let loader = {
             let store = Arc::clone(&store);

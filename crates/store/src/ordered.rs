@@ -312,6 +312,40 @@ impl OrderedRows {
         self.recharge();
     }
 
+    /// Puts what is in some leaves, from the first of them on, into fewer that are fuller. The leaf to go on from; `None`: there are no
+    /// more.
+    pub(crate) fn pack(&mut self, first: usize, count: usize) -> Option<usize> {
+        let end = self.leaves.len().min(first + count);
+        let packed = self.leaves.get(first..end).unwrap_or_default();
+        let entries: usize = packed.iter().map(Leaf::len).sum();
+        let (needed, mut next) = (entries.div_ceil(LEAF_FILLED), end);
+        if needed < packed.len() {
+            let all = packed.iter().flat_map(|leaf| (0..leaf.len()).map(move |at| leaf.entry(at)));
+            let all: Vec<Entry> = all.collect();
+            next = first + needed;
+            // The first of all may have to grow.
+            self.take(LEAF_BYTES);
+            for (number, leaf) in (first..next).enumerate() {
+                let part = &all[number * entries / needed..(number + 1) * entries / needed];
+                self.leaves[leaf].refill(part, LEAF_ENTRIES);
+                self.fences.set(leaf, part[0]);
+            }
+            self.leaves.drain(next..end);
+            self.fences.prefixes.drain(next..end);
+            self.fences.rows.drain(next..end);
+            self.recharge();
+        }
+        if next < self.leaves.len() {
+            return Some(next);
+        }
+        self.take(self.leaves.len() * LISTED_BYTES);
+        self.leaves.shrink_to_fit();
+        self.fences.prefixes.shrink_to_fit();
+        self.fences.rows.shrink_to_fit();
+        self.recharge();
+        None
+    }
+
     /// Makes two leaves of one that is full; where the place in it is then, for a new entry. Entries that come in order, as
     /// growing numbers do, leave full leaves behind them.
     fn split(&mut self, leaf: usize, entry: usize, new: Entry) -> (usize, usize) {

@@ -143,6 +143,13 @@ proptest! {
             check_leaves(&index);
             prop_assert_eq!(index.bytes(), index.bytes_now() as u64);
         }
+        let mut next = Some(0);
+        while let Some(first) = next {
+            next = index.pack(first, 4);
+            check_leaves(&index);
+            prop_assert_eq!(values.range(&index, 0, u32::MAX), twin.range(0, u32::MAX));
+        }
+        prop_assert_eq!(index.bytes(), index.bytes_now() as u64);
         index.clear();
         prop_assert_eq!(account.used(), 0);
     }
@@ -160,6 +167,26 @@ fn a_run_in_an_empty_index_fills_its_leaves() {
         assert_eq!(values.range(&index, 0, u32::MAX), (0..count).collect::<Vec<_>>());
         assert!(index.leaves.len() <= (count as usize).div_ceil(112) + 1, "{} leaves for {count}", index.leaves.len());
     }
+}
+
+#[test]
+fn packed_leaves_take_little_more_than_their_entries() {
+    let values = Values(u32::MAX);
+    let mut index = OrderedRows::new(&account(u64::MAX));
+    let rows: BTreeSet<u32> = (0..20_000u32).map(|row| row.wrapping_mul(2_654_435_761) % 1_000_003).collect();
+    for run in (0..20_000u32).step_by(500) {
+        let run = (run..run + 500).map(|row| row.wrapping_mul(2_654_435_761) % 1_000_003);
+        let new: BTreeSet<u32> = run.filter(|row| values.range(&index, *row, *row).is_empty()).collect();
+        insert_sorted(&mut index, values, &new);
+    }
+    let before = index.bytes();
+    let mut next = Some(0);
+    while let Some(first) = next {
+        next = index.pack(first, 32);
+    }
+    check_leaves(&index);
+    assert_eq!(values.range(&index, 0, u32::MAX), rows.into_iter().collect::<Vec<_>>());
+    assert!(index.bytes() < before && index.bytes() < index.len() as u64 * 31 / 2, "{} of {before}", index.bytes());
 }
 
 #[test]

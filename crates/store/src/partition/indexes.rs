@@ -55,6 +55,8 @@ pub(super) struct Index {
     telling: Option<Reached>,
     /// The rows that it is still to get. Until there are none, no query asks it.
     awaited: Option<Awaited>,
+    /// Rows that a commit has written and that are entered together, while it is applied.
+    collected: Option<Vec<u32>>,
 }
 
 /// What an index shares with those of other partitions.
@@ -158,6 +160,7 @@ impl Index {
             told: 0,
             telling: None,
             awaited: None,
+            collected: None,
         }
     }
 
@@ -185,6 +188,14 @@ impl Index {
 
     fn add(&mut self, id: PartitionId, shape: &Shape, rows: &Rows, row: u32) {
         if !self.has(rows.entry_of(row)) {
+            return;
+        }
+        if let Some(collected) = &mut self.collected {
+            collected.push(row);
+            if collected.len() == ENTRIES_SORTED {
+                let full = std::mem::take(collected);
+                self.add_all(id, shape, rows, &full);
+            }
             return;
         }
         let Self { definition, places: Some(places), entries, computed, directories, told, .. } = self else { return };
@@ -346,6 +357,24 @@ impl Partition {
     pub(crate) fn forget_directory(&mut self, index: TableId) {
         if let Some(index) = self.indexes.iter_mut().find(|there| there.definition.id == index) {
             index.directories = Directories::default();
+        }
+    }
+
+    /// A commit is about to write so many rows: they are entered by [`Self::enter_collected`] at the latest. Each has a key of its
+    /// own, so that none of them goes before.
+    pub(crate) fn collect_entries(&mut self, count: usize) {
+        if count > 1 {
+            self.indexes.iter_mut().for_each(|index| index.collected = Some(Vec::new()));
+        }
+    }
+
+    /// See [`Self::collect_entries`].
+    pub(crate) fn enter_collected(&mut self) {
+        let Self { id, indexes, shape, rows, .. } = self;
+        for index in indexes {
+            if let Some(collected) = index.collected.take() {
+                index.add_all(*id, shape, rows, &collected);
+            }
         }
     }
 

@@ -24,11 +24,16 @@ use crate::places::{Clash, may_repeat, repeated_error};
 use crate::rows::{Rows, Spot};
 use crate::taken::{Claim, Claimed, Taken, claim};
 
-/// Rows that an index is still to get.
+/// Leaves that are packed in one step: those of some thousand entries, which are moved and not compared.
+const LEAVES_PACKED: usize = 32;
+
+/// Rows that an index is still to get, and leaves that are still to be packed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Awaited {
     next: Spot,
     end: Spot,
+    /// The first of the leaves, which are split as they get more and more: they are packed once no row is awaited.
+    leaf: usize,
 }
 
 impl Awaited {
@@ -65,23 +70,31 @@ impl Partition {
             if index.places.is_none() {
                 return Ok(true);
             }
-            index.awaited = Some(Awaited { next: (0, 0), end: self.rows.end() });
+            index.awaited = Some(Awaited { next: (0, 0), end: self.rows.end(), leaf: 0 });
             self.indexes.push(index);
         }
         let found = self.indexes.iter().position(|index| index.definition.id == definition.id);
         let found = found.and_then(|at| Some((at, self.indexes[at].awaited?)));
         let Some((at, awaited)) = found else { return Ok(true) };
-        let (rows, next) = self.rows.walk(awaited.next, awaited.end, rows_max);
-        if definition.unique.is_some() {
-            // Rows whose time has come are in nobody's way.
-            self.bury_some(&rows, stamp);
+        if awaited.next < awaited.end {
+            let (rows, next) = self.rows.walk(awaited.next, awaited.end, rows_max);
+            if definition.unique.is_some() {
+                // Rows whose time has come are in nobody's way.
+                self.bury_some(&rows, stamp);
+            }
+            self.enter(at, &rows)?;
+            self.indexes[at].awaited = Some(Awaited { next: next.unwrap_or(awaited.end), ..awaited });
+            if next.is_some() {
+                return Ok(false);
+            }
         }
-        self.enter(at, &rows)?;
-        self.indexes[at].awaited = next.map(|next| Awaited { next, ..awaited });
-        Ok(next.is_none())
+        let index = &mut self.indexes[at];
+        let leaf = index.entries.pack(awaited.leaf, LEAVES_PACKED);
+        index.awaited = leaf.map(|leaf| Awaited { next: awaited.end, leaf, ..awaited });
+        Ok(leaf.is_none())
     }
 
-    /// Whether an index is still to get rows that are there.
+    /// Whether an index is being made.
     pub(in crate::partition) fn is_building(&self) -> bool {
         self.indexes.iter().any(|index| index.awaited.is_some())
     }
