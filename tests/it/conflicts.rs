@@ -197,7 +197,7 @@ fn copy(connection: &mut Connection, table: &str, rows: &str, meanwhile: impl Fn
     }
 }
 
-/// So many rows are loaded in bulk, which a table with indexes does not take: one that is made meanwhile is obeyed.
+/// So many rows are loaded in bulk, which a table with unique indexes does not take: one that is made meanwhile is obeyed.
 #[test]
 fn a_large_copy_obeys_an_index_that_is_made_meanwhile() {
     const ROWS: u32 = 70_000;

@@ -292,7 +292,7 @@ impl Catalog {
         TableId(self.ids.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Lets a table have one more index, which [`Region::build_index_in`] then makes. `is_gone` tells of other indexes that
+    /// Lets a table have one more index, which [`Region::build_index_step`] then makes. `is_gone` tells of other indexes that
     /// count no more.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 //! include it was seen by the horizon, which came later still: nobody sees half a commit.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use ashlar_base::{Datum, Error, PartitionId, Result, TableId, Timestamp};
@@ -148,7 +149,7 @@ impl<'a> Locked<'a> {
         Ok(Self { staged, rows, starts, guards, prepared: VecDeque::new(), loads, loaded_at, _charge: charge })
     }
 
-    fn range(&self, partition: PartitionId) -> std::ops::Range<usize> {
+    fn range(&self, partition: PartitionId) -> Range<usize> {
         let partition = usize::from(partition.0);
         self.starts[partition] as usize..self.starts[partition + 1] as usize
     }
@@ -335,8 +336,6 @@ impl<'a> Locked<'a> {
 
     fn apply(mut self, stamp: Stamp) -> Result<()> {
         let staged = self.staged;
-        let columns = staged.schema().columns.len();
-        let (mut key, mut values): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::with_capacity(columns));
         let attention = staged.region().attention();
         if staged.truncates() && attention.is_wanted() {
             attention.touch_all();
@@ -359,30 +358,42 @@ impl<'a> Locked<'a> {
                 }
                 stored.adopt(*loaded, stamp, || self.prepared.pop_front())?;
             }
-            let has_checks = stored.has_checks();
-            for &row in &self.rows[range] {
-                read_key(staged, row, &mut key);
-                let hash = staged.region().hash(&key);
-                // What is over was ended before its values were looked at. What has come to be over since has them still.
-                let located = if has_checks { stored.locate_unended(hash, &key) } else { stored.locate(hash, &key) };
-                let mutation = if staged.state(row).is_deleted() {
-                    Mutation::Delete { key: &key }
-                } else {
-                    let row = staged.row(row);
-                    values.clear();
-                    values.extend((0..columns).map(|ordinal| row.get(ordinal)));
-                    if has_checks {
-                        stored.set_prepared(self.prepared.pop_front());
-                    }
-                    Mutation::Upsert { row: &values }
-                };
-                let mutation = Mutation::Living { write: &mutation, expiry: staged.expiry(row) };
-                stored.apply(&mutation, located, stamp)?;
-                if is_watched {
-                    attention.touch(located.hash);
-                }
-            }
+            stored.collect_entries(range.len());
+            let written = self.write(range, stored, is_watched, stamp);
+            stored.enter_collected();
+            written?;
             stored.unreserve();
+        }
+        Ok(())
+    }
+
+    /// Writes the rows of a partition that were written one by one.
+    fn write(&mut self, range: Range<usize>, stored: &mut Partition, is_watched: bool, stamp: Stamp) -> Result<()> {
+        let staged = self.staged;
+        let columns = staged.schema().columns.len();
+        let (mut key, mut values): (Vec<Datum<'_>>, Vec<Datum<'_>>) = (Vec::new(), Vec::with_capacity(columns));
+        let has_checks = stored.has_checks();
+        for &row in &self.rows[range] {
+            read_key(staged, row, &mut key);
+            let hash = staged.region().hash(&key);
+            // What is over was ended before its values were looked at. What has come to be over since has them still.
+            let located = if has_checks { stored.locate_unended(hash, &key) } else { stored.locate(hash, &key) };
+            let mutation = if staged.state(row).is_deleted() {
+                Mutation::Delete { key: &key }
+            } else {
+                let row = staged.row(row);
+                values.clear();
+                values.extend((0..columns).map(|ordinal| row.get(ordinal)));
+                if has_checks {
+                    stored.set_prepared(self.prepared.pop_front());
+                }
+                Mutation::Upsert { row: &values }
+            };
+            let mutation = Mutation::Living { write: &mutation, expiry: staged.expiry(row) };
+            stored.apply(&mutation, located, stamp)?;
+            if is_watched {
+                staged.region().attention().touch(located.hash);
+            }
         }
         Ok(())
     }

@@ -320,11 +320,13 @@ impl Region {
         // First for the partitions that will come, then for those that are there: from then on none misses an entry.
         self.directories().write().entry(index).or_default().next = Some(Arc::clone(next));
         for partition in self.all_partitions() {
-            let mut from = Some(0);
-            while let Some(prefix) = from {
+            loop {
                 let mut guard = self.lock(partition);
-                from = guard.as_mut().and_then(|stored| stored.fill(index, next, prefix, ENTRIES_PER_LOCK));
+                let is_told = guard.as_mut().is_none_or(|stored| stored.fill(index, next, ENTRIES_PER_LOCK));
                 MutexGuard::unlock_fair(guard);
+                if is_told {
+                    break;
+                }
             }
         }
         {

@@ -91,6 +91,15 @@ fn keyed(region: &Region, snapshot: &Snapshot, partition: PartitionId, ids: Rang
         .collect()
 }
 
+/// Makes an index, with a hold of a partition's lock for each row.
+fn build(region: &Region, index: &Arc<IndexDef>) {
+    region.add_index(index);
+    for partition in (0..region.partition_count()).map(PartitionId) {
+        while !region.build_index_of(partition, index, 1).unwrap() {}
+    }
+    region.complete_index(index);
+}
+
 /// Every partition has the index, and it names what there is.
 fn check_indexed(store: &Store, region: &Region, index: &Arc<IndexDef>, ids: &Range<i64>) {
     let snapshot = store.snapshot();
@@ -411,11 +420,9 @@ fn an_index_is_made_and_dropped_beside_writers() {
         let maker = {
             let (region, [first, second]) = (Arc::clone(&region), indexes.clone());
             thread::spawn(move || {
-                region.add_index(&first);
-                region.build_index(&first).unwrap();
+                build(&region, &first);
                 region.drop_index(&first);
-                region.add_index(&second);
-                region.build_index(&second).unwrap();
+                build(&region, &second);
             })
         };
         let writer = {
@@ -457,7 +464,7 @@ fn a_load_is_adopted_whole() {
         put(&region, -1, 0);
         let snapshot = store.snapshot();
         let rows = (0..ROWS).map(|id| [Datum::Int8(id), Datum::Int8(7)]);
-        let mut writes = load(&store, &region, &snapshot, rows).unwrap();
+        let mut writes = load(&region, &snapshot, rows).unwrap();
         drop(snapshot);
         let loader = {
             let store = Arc::clone(&store);
@@ -466,10 +473,7 @@ fn a_load_is_adopted_whole() {
         let index = ordered(9);
         let maker = {
             let (region, index) = (Arc::clone(&region), Arc::clone(&index));
-            thread::spawn(move || {
-                region.add_index(&index);
-                region.build_index(&index).unwrap();
-            })
+            thread::spawn(move || build(&region, &index))
         };
         let writer = {
             let (store, region) = (Arc::clone(&store), Arc::clone(&region));

@@ -26,7 +26,7 @@ const ENTRY_BYTES: usize = size_of::<u64>() + size_of::<u32>();
 /// Bytes of a leaf of full size.
 const LEAF_BYTES: usize = LEAF_ENTRIES * ENTRY_BYTES;
 
-/// How full leaves are that are made from sorted entries: room for some more before they are split.
+/// How full leaves are that many sorted entries leave behind: room for some more before they are split.
 const LEAF_FILLED: usize = LEAF_ENTRIES * 7 / 8;
 
 /// A prefix and a row id.
@@ -56,6 +56,22 @@ struct Leaf {
 
 /// Bytes that a leaf takes in the lists of leaves and of fences.
 const LISTED_BYTES: usize = size_of::<Leaf>() + ENTRY_BYTES;
+
+/// How far somebody has come who reads all entries while others come and go: what is before this prefix, and so many of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reached {
+    pub(crate) prefix: u64,
+    pub(crate) entries: usize,
+}
+
+impl Reached {
+    /// An entry went, which may have been one of those: rather one twice than one not at all.
+    pub(crate) fn forget(&mut self, prefix: u64) {
+        if self.prefix == prefix {
+            self.entries = self.entries.saturating_sub(1);
+        }
+    }
+}
 
 /// A place between entries: a leaf, and how many of its entries are before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +114,36 @@ impl Leaf {
         self.rows[index] = entry.row;
     }
 
+    fn capacity(&self) -> usize {
+        self.prefixes.capacity().min(self.rows.capacity())
+    }
+
+    /// Has these entries and no others, and room for `capacity` where its own is too small.
+    fn refill(&mut self, entries: &[Entry], capacity: usize) {
+        self.prefixes.clear();
+        self.rows.clear();
+        if entries.len() > self.capacity() {
+            self.prefixes.reserve_exact(capacity);
+            self.rows.reserve_exact(capacity);
+        }
+        self.prefixes.extend(entries.iter().map(|entry| entry.prefix));
+        self.rows.extend(entries.iter().map(|entry| entry.row));
+    }
+
+    /// Its entries and others that are in order, in order.
+    fn merged(&self, others: &[Entry], order: &impl Fn(Entry, Entry) -> Ordering) -> Vec<Entry> {
+        let mut merged = Vec::with_capacity(self.len() + others.len());
+        let mut done = 0;
+        for &new in others {
+            let next = self.partition_point_from(done, &|entry: Entry| order(entry, new).is_lt());
+            merged.extend((done..next).map(|at| self.entry(at)));
+            merged.push(new);
+            done = next;
+        }
+        merged.extend((done..self.len()).map(|at| self.entry(at)));
+        merged
+    }
+
     fn remove(&mut self, index: usize) {
         self.prefixes.remove(index);
         self.rows.remove(index);
@@ -109,7 +155,12 @@ impl Leaf {
 
     /// Entries for which `before` holds; those come first.
     fn partition_point(&self, before: &impl Fn(Entry) -> bool) -> usize {
-        let (mut low, mut high) = (0, self.len());
+        self.partition_point_from(0, before)
+    }
+
+    /// The same where it is known to hold for so many.
+    fn partition_point_from(&self, known: usize, before: &impl Fn(Entry) -> bool) -> usize {
+        let (mut low, mut high) = (known, self.len());
         while low < high {
             let middle = low + (high - low) / 2;
             if before(self.entry(middle)) {
@@ -126,36 +177,6 @@ impl OrderedRows {
     /// Empty and without memory.
     pub(crate) fn new(account: &Arc<Account>) -> Self {
         Self { leaves: Vec::new(), fences: Leaf::default(), len: 0, reserved: 0, charge: Charge::empty(account) }
-    }
-
-    /// Of entries in any order. `compare` tells the order of two rows whose prefixes are equal.
-    ///
-    /// # Errors
-    /// 53200 over the memory bound.
-    pub(crate) fn of(
-        account: &Arc<Account>,
-        mut entries: Vec<Entry>,
-        compare: impl Fn(u32, u32) -> Ordering,
-    ) -> Result<Self> {
-        let mut index = Self::new(account);
-        let leaves = entries.len().div_ceil(LEAF_FILLED);
-        index.charge.try_resize(leaves * (LEAF_BYTES + LISTED_BYTES))?;
-        entries.sort_unstable_by(|left, right| {
-            let by_value = left.prefix.cmp(&right.prefix).then_with(|| compare(left.row, right.row));
-            by_value.then_with(|| left.row.cmp(&right.row))
-        });
-        index.leaves.reserve_exact(leaves);
-        index.fences = Leaf::with_capacity(leaves);
-        for filled in entries.chunks(LEAF_FILLED) {
-            let mut leaf = Leaf::with_capacity(if leaves == 1 { filled.len() } else { LEAF_ENTRIES });
-            leaf.prefixes.extend(filled.iter().map(|entry| entry.prefix));
-            leaf.rows.extend(filled.iter().map(|entry| entry.row));
-            index.fences.insert(index.leaves.len(), leaf.entry(0));
-            index.leaves.push(leaf);
-        }
-        index.len = entries.len();
-        index.recharge();
-        Ok(index)
     }
 
     /// Entries.
@@ -245,6 +266,86 @@ impl OrderedRows {
         }
     }
 
+    /// Adds entries that are in order, none of which is there, into room that was reserved. Those that go to one leaf are put
+    /// into it together. `order` is the order of the index.
+    pub(crate) fn insert_sorted(&mut self, new: &[Entry], order: impl Fn(Entry, Entry) -> Ordering) {
+        let mut rest = new;
+        while let Some(&first) = rest.first() {
+            let leaf = self.fences.partition_point(&|fence: Entry| order(fence, first).is_lt()).saturating_sub(1);
+            // No more than two leaves hold; what comes behind the first entry of the next leaf goes there.
+            let room = 2 * LEAF_FILLED - self.leaves.get(leaf).map_or(0, Leaf::len);
+            let mut count = rest.len().min(room);
+            if leaf + 1 < self.fences.len() {
+                let next = self.fences.entry(leaf + 1);
+                count = rest[..count].partition_point(|entry| order(*entry, next).is_lt()).max(1);
+            }
+            self.merge_in(leaf, &rest[..count], &order);
+            rest = &rest[count..];
+        }
+    }
+
+    /// Puts entries that are in order into a leaf, of which it makes two where they are too many for one.
+    fn merge_in(&mut self, leaf: usize, new: &[Entry], order: &impl Fn(Entry, Entry) -> Ordering) {
+        let merged = self.leaves.get(leaf).map_or_else(|| new.to_vec(), |old| old.merged(new, order));
+        let kept = if merged.len() > LEAF_ENTRIES { merged.len() / 2 } else { merged.len() };
+        let (left, right) = merged.split_at(kept);
+        let capacity = if right.is_empty() { kept.next_power_of_two().clamp(4, LEAF_ENTRIES) } else { LEAF_ENTRIES };
+        let is_short = self.leaves.get(leaf).is_none_or(|old| old.capacity() < kept);
+        let grown = if is_short { capacity * ENTRY_BYTES } else { 0 };
+        let added = if right.is_empty() { 0 } else { LEAF_BYTES };
+        if grown + added > 0 {
+            self.take(self.list_bytes(1) + grown + added);
+        }
+        if self.leaves.is_empty() {
+            self.leaves.push(Leaf::default());
+            self.fences.insert(0, left[0]);
+        }
+        self.leaves[leaf].refill(left, capacity);
+        self.fences.set(leaf, left[0]);
+        if let Some(&fence) = right.first() {
+            let mut behind = Leaf::with_capacity(LEAF_ENTRIES);
+            behind.refill(right, LEAF_ENTRIES);
+            self.fences.insert(leaf + 1, fence);
+            self.leaves.insert(leaf + 1, behind);
+        }
+        self.len += new.len();
+        self.recharge();
+    }
+
+    /// Puts what is in some leaves, from the first of them on, into fewer that are fuller. The leaf to go on from; `None`: there are no
+    /// more.
+    pub(crate) fn pack(&mut self, first: usize, count: usize) -> Option<usize> {
+        let end = self.leaves.len().min(first + count);
+        let packed = self.leaves.get(first..end).unwrap_or_default();
+        let entries: usize = packed.iter().map(Leaf::len).sum();
+        let (needed, mut next) = (entries.div_ceil(LEAF_FILLED), end);
+        if needed < packed.len() {
+            let all = packed.iter().flat_map(|leaf| (0..leaf.len()).map(move |at| leaf.entry(at)));
+            let all: Vec<Entry> = all.collect();
+            next = first + needed;
+            // The first of all may have to grow.
+            self.take(LEAF_BYTES);
+            for (number, leaf) in (first..next).enumerate() {
+                let part = &all[number * entries / needed..(number + 1) * entries / needed];
+                self.leaves[leaf].refill(part, LEAF_ENTRIES);
+                self.fences.set(leaf, part[0]);
+            }
+            self.leaves.drain(next..end);
+            self.fences.prefixes.drain(next..end);
+            self.fences.rows.drain(next..end);
+            self.recharge();
+        }
+        if next < self.leaves.len() {
+            return Some(next);
+        }
+        self.take(self.leaves.len() * LISTED_BYTES);
+        self.leaves.shrink_to_fit();
+        self.fences.prefixes.shrink_to_fit();
+        self.fences.rows.shrink_to_fit();
+        self.recharge();
+        None
+    }
+
     /// Makes two leaves of one that is full; where the place in it is then, for a new entry. Entries that come in order, as
     /// growing numbers do, leave full leaves behind them.
     fn split(&mut self, leaf: usize, entry: usize, new: Entry) -> (usize, usize) {
@@ -306,21 +407,29 @@ impl OrderedRows {
         }
     }
 
-    /// Calls `f` with entries in order, from the first whose prefix is not below `prefix`: with `count` of them, and with all
-    /// others of the last one's prefix. The prefix that comes next, if there is one.
-    pub(crate) fn visit_from(&self, prefix: u64, count: usize, mut f: impl FnMut(u32)) -> Option<u64> {
-        let start = self.place(&|entry: Entry| entry.prefix < prefix);
-        let (mut visited, mut last) = (0, None);
+    /// Calls `f` with the next entries in order, so many of them: behind those of smaller prefixes and the first of this one. The
+    /// place to go on from, if there are more.
+    pub(crate) fn visit_from(&self, from: Reached, count: usize, mut f: impl FnMut(u32)) -> Option<Reached> {
+        let start = self.place(&|entry: Entry| entry.prefix < from.prefix);
+        let (mut passed, mut visited, mut at) = (from.entries, 0, from);
         for (leaf, index) in self.leaves.iter().zip(0..).skip(start.leaf) {
             let first = if index == start.leaf { start.entry } else { 0 };
-            for entry in (first..leaf.len()).map(|at| leaf.entry(at)) {
-                if visited >= count && last != Some(entry.prefix) {
-                    return Some(entry.prefix);
+            if first + passed >= leaf.len() {
+                passed -= leaf.len() - first;
+                continue;
+            }
+            for entry in (first + passed..leaf.len()).map(|place| leaf.entry(place)) {
+                if entry.prefix != at.prefix {
+                    at = Reached { prefix: entry.prefix, entries: 0 };
+                }
+                if visited == count {
+                    return Some(at);
                 }
                 f(entry.row);
                 visited += 1;
-                last = Some(entry.prefix);
+                at.entries += 1;
             }
+            passed = 0;
         }
         None
     }

@@ -23,10 +23,12 @@ mod adopting;
 mod appending;
 mod life;
 mod moving;
+mod walking;
 
 use moving::{Moving, present};
 
 pub(crate) use moving::Replaced;
+pub(crate) use walking::Spot;
 
 /// Slots of a partition at most: a row id has 16 bits for them.
 const SLOTS_MAX: usize = 1 << 16;

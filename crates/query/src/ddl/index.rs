@@ -154,8 +154,10 @@ pub(super) async fn make(
     engine.catalog().add_index(region, &definition, |index| transaction.has_dropped_index(index))?;
     transaction.made_index(Arc::clone(region), Arc::clone(&definition));
     for partition in (0..region.partition_count()).map(PartitionId) {
-        region.build_index_in(partition, &definition)?;
-        // Whoever wants to cancel gets a turn.
+        // Whoever wants to cancel, or has something else to do, gets a turn.
+        while !region.build_index_step(partition, &definition)? {
+            tokio::task::yield_now().await;
+        }
         tokio::task::yield_now().await;
     }
     transaction.writes.check_values(region).map_err(|error| cannot_create(&definition, error))?;

@@ -172,11 +172,13 @@ impl Partition {
         let slots = self.rows.adopt(loaded.rows)?;
         if !self.indexes.is_empty() {
             let has_checks = self.has_checks();
-            for row in slots.into_iter().flat_map(|slot| self.rows.alive_in(slot)).collect::<Vec<u32>>() {
-                if has_checks {
+            for slot in slots {
+                let adopted: Vec<u32> = self.rows.alive_in(slot).collect();
+                for &row in adopted.iter().filter(|_| has_checks) {
                     self.set_prepared(prepared());
+                    self.add_computed(row);
                 }
-                self.add_to_indexes(row);
+                self.add_all_to_indexes(&adopted);
             }
         }
         Ok(())
@@ -185,7 +187,8 @@ impl Partition {
     /// Writes values, given with their ordinals, over those of a row. False, and nothing is changed, where somebody
     /// could tell: a snapshot or a transaction that will compare versions must find the row as it was (which is
     /// when its end would have to be remembered), or a reader borrows the memory; or where values of other sizes,
-    /// or a row of an older shape, leave no place for it; or where an index would have to find it elsewhere.
+    /// or a row of an older shape, leave no place for it; or where an index would have to find it elsewhere, or is still to
+    /// get a row whose value was taken for this write.
     fn overwrite<'v, 'd: 'v>(
         &mut self,
         row: u32,
@@ -197,6 +200,7 @@ impl Partition {
         Arc::ptr_eq(&segment.layout, &self.shape.layout)
             && !self.versions.is_seen(stamp, segment.sequence, offset)
             && !self.changes_index(row, values.clone())
+            && !self.is_awaited(row)
             && self.rows.overwrite(row, values)
     }
 

@@ -14,11 +14,8 @@ use super::computed::bytes_of;
 use super::indexes::Index;
 use crate::memory::Charge;
 use crate::mutation::Mutation;
-use crate::places::{Clash, may_repeat, repeated_error, taken_error};
+use crate::places::{Clash, may_repeat, taken_error};
 use crate::taken::{Claim, Claimed, Fingerprint, Taken, claim};
-
-/// Rows of a partition whose expressions are computed at once.
-const ROWS_COMPUTED: usize = 1024;
 
 /// What the indexes with expressions or predicates compute of a row, in their order; `None`: the row is not in the index.
 pub(crate) struct Prepared {
@@ -205,10 +202,10 @@ impl Partition {
         }
     }
 
-    /// The value of a unique index that a row has for itself.
+    /// The value of a unique index that a row has for itself. One that the index is still to get has none.
     fn taken_by(&self, index: &Index, taken: &Taken, row: u32) -> Option<Fingerprint> {
         let entry = self.rows.entry_of(row);
-        if !index.has(entry) {
+        if !index.has(entry) || index.awaits(&self.rows, row) {
             return None;
         }
         let values = index.reader(&self.shape, &self.rows)?.values(entry);
@@ -235,60 +232,10 @@ impl Partition {
         Refused::Clash(Box::new(Clash { index, values, is_own: false, error }))
     }
 
-    /// Computes what an index that is being made needs of the rows that are there.
-    pub(super) fn compute_index(&self, index: &mut Index) -> Result<()> {
-        let Index { definition, places: Some(places), computed: Some(computed), .. } = index else { return Ok(()) };
-        let Some(expressions) = &definition.rows else { return Ok(()) };
-        let all: Vec<u32> = self.rows.indexed().collect();
-        for rows in all.chunks(ROWS_COMPUTED) {
-            let inputs: Vec<Vec<Value>> = rows
-                .iter()
-                .map(|&row| {
-                    let row = self.row(row);
-                    places.inputs(|ordinal| row.get(ordinal))
-                })
-                .collect();
-            let found = expressions.compute(&inputs)?;
-            let bytes = found.iter().flatten().map(|values| bytes_of(values) + size_of::<(u32, Box<[Value]>)>()).sum();
-            let _charge = Charge::new(self.rows.account(), bytes)?;
-            for (&row, values) in rows.iter().zip(found) {
-                if let Some(values) = values {
-                    computed.add(self.rows.entry_of(row), values);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the values of the rows that are there for an index that is being made.
-    ///
-    /// # Errors
-    /// 23505 where one of them is taken.
-    pub(super) fn claim_index(&self, index: &Index) -> Result<(), Refused> {
-        let Some(taken) = &index.taken else { return Ok(()) };
-        let live: Vec<u32> = self.rows.indexed().filter(|&row| !self.rows.is_dead(row)).collect();
-        let _charge = Charge::new(self.rows.account(), live.len() * (size_of::<Claim>() + size_of::<u32>()))?;
-        let mut claims: Vec<Claim> = Vec::with_capacity(live.len());
-        for (number, &row) in live.iter().enumerate() {
-            let value = self.taken_by(index, taken, row);
-            claims.extend(value.map(|value| Claim::new(taken, value, self.id, number)));
-        }
-        let (number, is_own) = match claim(&mut claims)? {
-            Claimed::All => return Ok(()),
-            Claimed::Clash(number) => (number, false),
-            Claimed::Twice(number) => (number, true),
-        };
-        let reader = index.reader(&self.shape, &self.rows);
-        let values = reader.into_iter().flat_map(|reader| reader.values(self.rows.entry_of(live[number])));
-        let error = repeated_error(&index.definition, &self.shape, values.clone());
-        let (index, values) = (Arc::clone(&index.definition), values.map(|value| value.to_value()).collect());
-        Err(Refused::Clash(Box::new(Clash { index, values, is_own, error })))
-    }
-
     #[cfg(test)]
     pub(super) fn check_computed(&self, index: &Index) {
         let (Some(places), Some(computed)) = (&index.places, &index.computed) else { return };
-        for row in self.rows.indexed() {
+        for row in self.rows.indexed().filter(|&row| !index.awaits(&self.rows, row)) {
             let stored = self.row(row);
             let expected = places.compute(&index.definition, |ordinal| stored.get(ordinal)).unwrap();
             assert_eq!(computed.values(self.rows.entry_of(row)), expected.as_deref(), "what is computed stays so");

@@ -129,9 +129,10 @@ fn removed_count(slot: u16, segment: &Segment, seen: &[u32]) -> usize {
 }
 
 impl Partition {
-    /// A run of segments that is worth rewriting. Seals the active segment when many of its rows can go.
+    /// A run of segments that is worth rewriting; none while an index gets the rows that are there, which stay where they are.
+    /// Seals the active segment when many of its rows can go.
     pub(crate) fn pick(&mut self, limits: Limits) -> Option<Rewrite> {
-        if self.rows.is_moving() {
+        if self.rows.is_moving() || self.is_building() {
             return None;
         }
         let seen = self.seen_dead();
@@ -247,7 +248,7 @@ impl Partition {
     /// on with it.
     pub(crate) fn swap(&mut self, rewritten: Rewritten) -> bool {
         let Rewritten { rewrite, segment, origins, charge } = rewritten;
-        if self.rows.is_moving() || !self.is_current(&rewrite) {
+        if self.rows.is_moving() || self.is_building() || !self.is_current(&rewrite) {
             return false;
         }
         let Some(segment) = segment else {

@@ -1,8 +1,9 @@
 //! The secondary indexes of a partition.
 //!
 //! An index has an entry for every row that the key index has one for: those that are there, and those that are ended and
-//! that a snapshot still sees. A row whose indexed values change is another row, so an entry never changes. Called by
-//! `apply` and `compact` where rows come and go, and by `scan` for the rows of a probe.
+//! that a snapshot still sees. A row whose indexed values change is another row, so an entry never changes. While an index
+//! is made it has not got all of them yet: see `building`. Called by `apply` and `compact` where rows come and go, and by
+//! `scan` for the rows of a probe.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -12,14 +13,12 @@ use arrow::array::ArrayRef;
 use ashlar_base::{Datum, IndexDef, IndexKind, PartitionId, Result, TableId, Timestamp, Value};
 
 use super::Partition;
-use super::checks::Refused;
 use super::computed::Computed;
 use crate::build::build_array;
 use crate::directory::{Directories, Directory, hashed_lengths};
 use crate::life::EXPIRES_AT;
-use crate::memory::Charge;
 use crate::order::{compare, prefix};
-use crate::ordered::{Entry, OrderedRows};
+use crate::ordered::{Entry, OrderedRows, Reached};
 use crate::places::{Place, Places};
 use crate::row::RowRef;
 use crate::rows::{Rows, split};
@@ -27,8 +26,16 @@ use crate::segment::Need;
 use crate::shape::Shape;
 use crate::taken::Taken;
 
+mod building;
+
+use building::Awaited;
+
 /// Bytes of a partition's rows that are copied at once. Nobody charges them: they are few, and soon gone.
 const GATHERED_BYTES_MAX: usize = 1 << 20;
+
+/// Entries that are sorted and entered together. Nobody charges them either.
+const ENTRIES_SORTED: usize = 8192;
+
 /// One of them.
 pub(super) struct Index {
     pub(super) definition: Arc<IndexDef>,
@@ -44,6 +51,12 @@ pub(super) struct Index {
     directories: Directories,
     /// Entries that the current directory has got from here.
     told: u64,
+    /// Where the next directory is to get more of the entries; `None`: it has them all, or there is none.
+    telling: Option<Reached>,
+    /// The rows that it is still to get. Until there are none, no query asks it.
+    awaited: Option<Awaited>,
+    /// Rows that a commit has written and that are entered together, while it is applied.
+    collected: Option<Vec<u32>>,
 }
 
 /// What an index shares with those of other partitions.
@@ -126,6 +139,12 @@ impl<'p> Reader<'p> {
     fn is_before(self, entry: u32, row: u32) -> bool {
         self.compare(entry, row).then(entry.cmp(&row)).is_lt()
     }
+
+    /// The order of two entries.
+    fn order(self, left: Entry, right: Entry) -> Ordering {
+        let by_value = left.prefix.cmp(&right.prefix).then_with(|| self.compare(left.row, right.row));
+        by_value.then_with(|| left.row.cmp(&right.row))
+    }
 }
 
 impl Index {
@@ -139,6 +158,9 @@ impl Index {
             taken: shared.taken,
             directories: shared.directories,
             told: 0,
+            telling: None,
+            awaited: None,
+            collected: None,
         }
     }
 
@@ -149,6 +171,11 @@ impl Index {
     /// Whether it has a row, given by the id that entries have.
     pub(super) fn has(&self, entry: u32) -> bool {
         self.computed.as_ref().is_none_or(|computed| computed.has(entry))
+    }
+
+    /// Whether it is still to get a row.
+    pub(super) fn awaits(&self, rows: &Rows, row: u32) -> bool {
+        self.awaited.is_some_and(|awaited| awaited.has(rows, row))
     }
 
     pub(super) fn kind(&self) -> IndexKind {
@@ -163,6 +190,14 @@ impl Index {
         if !self.has(rows.entry_of(row)) {
             return;
         }
+        if let Some(collected) = &mut self.collected {
+            collected.push(row);
+            if collected.len() == ENTRIES_SORTED {
+                let full = std::mem::take(collected);
+                self.add_all(id, shape, rows, &full);
+            }
+            return;
+        }
         let Self { definition, places: Some(places), entries, computed, directories, told, .. } = self else { return };
         let reader = Reader { shape, rows, places, computed: computed.as_ref() };
         let new = reader.entry(definition.kind, row);
@@ -173,16 +208,33 @@ impl Index {
         }
     }
 
+    /// Adds many rows, of which it knows what it has computed.
+    fn add_all(&mut self, id: PartitionId, shape: &Shape, rows: &Rows, added: &[u32]) {
+        let Self { definition, places: Some(places), entries, computed, directories, told, .. } = self else { return };
+        let computed = computed.as_ref();
+        let reader = Reader { shape, rows, places, computed };
+        let named = added.iter().map(|&row| rows.entry_of(row));
+        let named = named.filter(|&entry| computed.is_none_or(|computed| computed.has(entry)));
+        let mut new: Vec<Entry> = named.map(|entry| reader.named(definition.kind, entry)).collect();
+        new.sort_unstable_by(|left, right| reader.order(*left, *right));
+        entries.insert_sorted(&new, |left, right| reader.order(left, right));
+        *told += new.len() as u64;
+        for directory in directories.current.iter().chain(&directories.next) {
+            new.iter().for_each(|entry| reader.tell(definition.kind, entry.row, id, directory));
+        }
+    }
+
     fn drop(&mut self, shape: &Shape, rows: &Rows, row: u32) {
         let entry = rows.entry_of(row);
-        if !self.has(entry) {
+        if !self.has(entry) || self.awaits(rows, row) {
             return;
         }
-        let Self { definition, places: Some(places), entries, computed, .. } = self else { return };
+        let Self { definition, places: Some(places), entries, computed, telling, .. } = self else { return };
         let reader = Reader { shape, rows, places, computed: computed.as_ref() };
         let old = reader.entry(definition.kind, row);
         let found = entries.remove(old, |entry| reader.is_before(entry, old.row));
         assert!(found, "a row that is looked up is in every index");
+        telling.iter_mut().for_each(|telling| telling.forget(old.prefix));
         if let Some(computed) = computed {
             computed.remove(entry);
         }
@@ -240,32 +292,6 @@ impl Index {
 }
 
 impl Partition {
-    /// Makes an index of the rows that are there.
-    ///
-    /// # Errors
-    /// 53200 over the memory bound, 23505 where values that are to be unique are not, and what its expressions find.
-    pub(crate) fn build_index(&mut self, definition: &Arc<IndexDef>, taken: Option<Arc<Taken>>) -> Result<(), Refused> {
-        if self.indexes.iter().any(|index| index.definition.id == definition.id) {
-            return Ok(());
-        }
-        let shared = Shared { taken, directories: Directories::default() };
-        let mut index = Index::new(definition, &self.shape, &self.rows, shared);
-        if index.places.is_none() {
-            return Ok(());
-        }
-        self.compute_index(&mut index)?;
-        self.claim_index(&index)?;
-        let Some(reader) = index.reader(&self.shape, &self.rows) else { return Ok(()) };
-        let count = self.rows.total() as usize;
-        let _charge = Charge::new(self.rows.account(), count * size_of::<Entry>())?;
-        let mut entries = Vec::with_capacity(count);
-        let indexed = self.rows.indexed().filter(|&row| index.has(self.rows.entry_of(row)));
-        entries.extend(indexed.map(|row| reader.entry(definition.kind, row)));
-        let entries = OrderedRows::of(self.rows.account(), entries, |left, right| reader.compare(left, right))?;
-        self.indexes.push(Index { entries, ..index });
-        Ok(())
-    }
-
     /// Has these indexes, as a partition without rows.
     pub(crate) fn start_indexes(&mut self, definitions: &[Arc<IndexDef>], shared: impl Fn(&IndexDef) -> Shared) {
         for definition in definitions {
@@ -273,20 +299,26 @@ impl Partition {
         }
     }
 
-    /// How many entries an index has, and how many its directory has got; `None`: it is not here yet.
+    /// How many entries an index has, and how many its directory has got; `None`: it is not here yet, or not whole.
     pub(crate) fn index_counts(&self, definition: &IndexDef) -> Option<(u64, u64)> {
         let index = self.indexes.iter().find(|index| index.definition.id == definition.id)?;
-        Some((index.entries.len() as u64, index.told))
+        index.awaited.is_none().then_some((index.entries.len() as u64, index.told))
     }
 
-    /// Tells a directory about the entries from a prefix on, so many at a time, and about all that come from now on. The
-    /// prefix to go on with; `None`: it knows all.
-    pub(crate) fn fill(&mut self, index: TableId, next: &Arc<Directory>, from: u64, count: usize) -> Option<u64> {
+    /// Tells a directory about more of the entries, so many at a time, and about all that come from now on; true when it knows
+    /// all.
+    pub(crate) fn fill(&mut self, index: TableId, next: &Arc<Directory>, count: usize) -> bool {
         let Self { id, indexes, shape, rows, .. } = self;
-        let index = indexes.iter_mut().find(|there| there.definition.id == index)?;
-        index.directories.next = Some(Arc::clone(next));
-        let (kind, reader) = (index.definition.kind, index.reader(shape, rows)?);
-        index.entries.visit_from(from, count, |entry| reader.tell(kind, entry, *id, next))
+        let Some(index) = indexes.iter_mut().find(|there| there.definition.id == index) else { return true };
+        if index.directories.next.as_ref().is_none_or(|known| !Arc::ptr_eq(known, next)) {
+            index.directories.next = Some(Arc::clone(next));
+            index.telling = Some(Reached::default());
+        }
+        let (kind, telling) = (index.definition.kind, index.telling);
+        let (Some(telling), Some(reader)) = (telling, index.reader(shape, rows)) else { return true };
+        let left = index.entries.visit_from(telling, count, |entry| reader.tell(kind, entry, *id, next));
+        index.telling = left;
+        left.is_none()
     }
 
     /// A directory that knows all entries takes the place of the one before.
@@ -328,10 +360,37 @@ impl Partition {
         }
     }
 
+    /// A commit is about to write so many rows: they are entered by [`Self::enter_collected`] at the latest. Each has a key of its
+    /// own, so that none of them goes before.
+    pub(crate) fn collect_entries(&mut self, count: usize) {
+        if count > 1 {
+            self.indexes.iter_mut().for_each(|index| index.collected = Some(Vec::new()));
+        }
+    }
+
+    /// See [`Self::collect_entries`].
+    pub(crate) fn enter_collected(&mut self) {
+        let Self { id, indexes, shape, rows, .. } = self;
+        for index in indexes {
+            if let Some(collected) = index.collected.take() {
+                index.add_all(*id, shape, rows, &collected);
+            }
+        }
+    }
+
     pub(super) fn add_to_indexes(&mut self, row: u32) {
         self.add_computed(row);
         let Self { id, indexes, shape, rows, .. } = self;
         indexes.iter_mut().for_each(|index| index.add(*id, shape, rows, row));
+    }
+
+    /// The same of many rows, of which indexes know already what they have computed: entered in the order of each index, not in that
+    /// in which they lie.
+    pub(super) fn add_all_to_indexes(&mut self, added: &[u32]) {
+        let Self { id, indexes, shape, rows, .. } = self;
+        for added in added.chunks(ENTRIES_SORTED) {
+            indexes.iter_mut().for_each(|index| index.add_all(*id, shape, rows, added));
+        }
     }
 
     pub(super) fn drop_from_indexes(&mut self, row: u32) {
@@ -342,6 +401,7 @@ impl Partition {
     pub(super) fn clear_indexes(&mut self) {
         for index in &mut self.indexes {
             index.entries.clear();
+            index.telling = None;
             index.computed.iter_mut().for_each(Computed::clear);
         }
     }
@@ -402,7 +462,7 @@ impl Partition {
         columns.iter().map(column).collect::<Result<_>>().map(Some)
     }
 
-    /// How many rows a probe finds, ended ones included; `None`: there is no such index.
+    /// How many rows a probe finds, ended ones included; `None`: there is no such index, or it has not got all rows yet.
     pub(super) fn count_probed(&self, probe: &Probe) -> Option<usize> {
         let (index, reader) = self.index(probe)?;
         let side = index.side(reader, probe);
@@ -434,30 +494,44 @@ impl Partition {
     fn find_not_ended(&self, index: &Arc<IndexDef>, values: &[Value], wanted: impl Fn(u32) -> bool) -> Option<u32> {
         let open = (Bound::Unbounded, Bound::Unbounded);
         let probe = Probe { index: Arc::clone(index), equal: values.to_vec(), range: open };
-        let (index, reader) = self.index(&probe)?;
+        // Rows that it is still to get have no values for themselves.
+        let (index, reader) = self.index_so_far(&probe)?;
         let side = index.side(reader, &probe);
         let found = index.entries.range(|entry| side(entry).is_lt(), |entry| side(entry).is_le());
         found.map(|entry| self.rows.present(entry)).find(|&row| !self.rows.is_dead(row) && wanted(row))
     }
 
     pub(super) fn index(&self, probe: &Probe) -> Option<(&Index, Reader<'_>)> {
+        self.index_so_far(probe).filter(|(index, _)| index.awaited.is_none())
+    }
+
+    /// The same, though it may not have got all rows yet.
+    fn index_so_far(&self, probe: &Probe) -> Option<(&Index, Reader<'_>)> {
         let index = self.indexes.iter().find(|index| index.definition.id == probe.index.id)?;
         Some((index, index.reader(&self.shape, &self.rows)?))
     }
 
     /// Entries of rows that have other ids from now on, given as the index has known them and knows them now.
     pub(super) fn rename_in_indexes(&mut self, renamed: &[(u32, u32)]) {
-        let Self { indexes, shape, rows, .. } = self;
+        let Self { id, indexes, shape, rows, .. } = self;
         for index in indexes {
-            let Index { definition, places: Some(places), entries, computed, .. } = index else { continue };
+            let Index { definition, places: Some(places), entries, computed, telling, directories, .. } = index else {
+                continue;
+            };
             for &(old, new) in renamed {
                 if computed.as_mut().is_some_and(|computed| !computed.copy(old, new)) {
                     continue;
                 }
                 let reader = Reader { shape, rows, places, computed: computed.as_ref() };
-                let found = entries.remove(reader.named(definition.kind, old), |entry| reader.is_before(entry, old));
+                let entry = reader.named(definition.kind, old);
+                let found = entries.remove(entry, |entry| reader.is_before(entry, old));
                 assert!(found, "a row that moves is in every index");
                 entries.insert(reader.named(definition.kind, new), |entry| reader.is_before(entry, new));
+                // It may be among those by now that the next directory was told of.
+                telling.iter_mut().for_each(|telling| telling.forget(entry.prefix));
+                if let Some(directory) = &directories.next {
+                    reader.tell(definition.kind, new, *id, directory);
+                }
                 if let Some(computed) = computed {
                     computed.remove(old);
                 }
@@ -473,8 +547,8 @@ impl Partition {
             assert_eq!(all.len(), index.entries.len());
             let mut found: Vec<u32> = all.iter().map(|&entry| self.rows.present(entry)).collect();
             self.check_computed(index);
-            let mut expected: Vec<u32> =
-                self.rows.indexed().filter(|&row| index.has(self.rows.entry_of(row))).collect();
+            let is_in = |row: &u32| index.has(self.rows.entry_of(*row)) && !index.awaits(&self.rows, *row);
+            let mut expected: Vec<u32> = self.rows.indexed().filter(is_in).collect();
             found.sort_unstable();
             expected.sort_unstable();
             assert_eq!(found, expected, "an index has the rows that the key index has");

@@ -264,21 +264,21 @@ impl Partition {
         true
     }
 
-    /// Ends all rows for good whose time has come: how many there were.
-    ///
-    /// # Errors
-    /// 53200 over the memory bound.
-    pub(crate) fn bury_all(&mut self, stamp: Stamp) -> Result<usize> {
+    /// Ends those of some rows for good whose time has come. `stamp` is asked for where there are any.
+    pub(super) fn bury_some(&mut self, rows: &[u32], stamp: impl FnOnce() -> Stamp) {
         if !self.life.is_on {
-            return Ok(0);
+            return;
         }
-        let _charge = Charge::new(self.rows.account(), self.rows.live() as usize * size_of::<u32>())?;
-        let over: Vec<u32> = self.rows.living().filter(|&row| self.is_over(row)).collect();
+        let is_left_over = |row: &u32| !self.rows.is_dead(*row) && self.is_over(*row);
+        let over: Vec<u32> = rows.iter().copied().filter(is_left_over).collect();
+        if over.is_empty() {
+            return;
+        }
+        let stamp = stamp();
         for &row in &over {
             self.end_for_good(row, None, stamp);
         }
         self.life.shared.count_expired(over.len() as u64);
-        Ok(over.len())
     }
 
     fn end_for_good(&mut self, row: u32, hash: Option<u64>, stamp: Stamp) {

@@ -9,7 +9,11 @@ use ashlar_base::{IndexDef, PartitionId, Result};
 
 use super::{Life, Region};
 use crate::partition::Refused;
+use crate::sync::MutexGuard;
 use crate::taken::Taken;
+
+/// Rows that an index gets in one hold of a partition's lock.
+const ROWS_PER_LOCK: usize = 512;
 
 impl Region {
     /// The secondary indexes that are on columns and have every row: what finds rows whatever a query asks.
@@ -48,45 +52,55 @@ impl Region {
         self.life.set_indexes(&mut indexes, more);
     }
 
-    /// Makes an index in every partition: see [`Self::build_index_in`].
+    /// Makes an index in every partition: see [`Self::build_index_step`].
     ///
     /// # Errors
     /// As there.
     pub fn build_index(&self, definition: &Arc<IndexDef>) -> Result<()> {
-        (0..self.partition_count())
-            .map(PartitionId)
-            .try_for_each(|partition| self.build_index_in(partition, definition))?;
+        for partition in (0..self.partition_count()).map(PartitionId) {
+            while !self.build_index_step(partition, definition)? {}
+        }
         self.complete_index(definition);
         Ok(())
     }
 
-    /// Makes an index in a partition that is there: writes to the others go on meanwhile, and queries use the index where
-    /// it is. One that was dropped meanwhile is not made.
+    /// Does the next step of making an index in a partition that is there, with the partition locked for no longer than some
+    /// hundred rows take: true when it is made. Others write meanwhile, and queries use the index where it is made. One that was
+    /// dropped meanwhile is not made, and one that is not made to its end has to be dropped.
     ///
     /// # Errors
     /// 53200 over the memory bound, 42P01 where the table was dropped, 23505 where values that are to be unique are not,
     /// and what expressions find.
-    pub fn build_index_in(&self, partition: PartitionId, definition: &Arc<IndexDef>) -> Result<()> {
-        loop {
-            let clash = {
-                let mut guard = self.lock(partition);
-                if self.is_dropped() {
-                    return Err(self.gone());
-                }
-                let is_wanted = self.every_index().iter().any(|index| index.id == definition.id);
-                let Some(partition) = guard.as_mut().filter(|_| is_wanted) else { return Ok(()) };
-                match partition.build_index(definition, self.taken(definition.id)) {
-                    Ok(()) => return Ok(()),
-                    Err(Refused::Error(error)) => return Err(error),
-                    // Rows whose time has come are in nobody's way: here, and in another partition.
-                    Err(Refused::Clash(_)) if partition.bury_all(self.common.stamp())? > 0 => continue,
-                    Err(Refused::Clash(clash)) => clash,
-                }
-            };
-            if !self.bury_holder(&clash) {
-                return Err(clash.error);
+    pub fn build_index_step(&self, partition: PartitionId, definition: &Arc<IndexDef>) -> Result<bool> {
+        self.build_index_of(partition, definition, ROWS_PER_LOCK)
+    }
+
+    /// The same with so many rows.
+    pub(crate) fn build_index_of(
+        &self,
+        partition: PartitionId,
+        definition: &Arc<IndexDef>,
+        rows_max: usize,
+    ) -> Result<bool> {
+        let clash = {
+            let mut guard = self.lock(partition);
+            if self.is_dropped() {
+                return Err(self.gone());
             }
-        }
+            let is_wanted = self.every_index().iter().any(|index| index.id == definition.id);
+            let Some(stored) = guard.as_mut().filter(|_| is_wanted) else { return Ok(true) };
+            let taken = self.taken(definition.id);
+            let built = stored.build_index(definition, taken, || self.common.stamp(), rows_max);
+            // Whoever waits for the lock goes first.
+            MutexGuard::unlock_fair(guard);
+            match built {
+                Ok(is_done) => return Ok(is_done),
+                Err(Refused::Error(error)) => return Err(error),
+                Err(Refused::Clash(clash)) => clash,
+            }
+        };
+        // A row whose time has come is in nobody's way, in any partition.
+        if self.bury_holder(&clash) { Ok(false) } else { Err(clash.error) }
     }
 
     /// Forgets an index.

@@ -30,7 +30,7 @@ enum Op {
     TakeBack,
     TransactionUpsert(usize, u8, Value, Value),
     TransactionInsert(usize, u8, Value, Value),
-    /// Rows for which a table without indexes takes a load.
+    /// Rows for which a table takes a load whose indexes are neither unique nor compute anything.
     TransactionLoad(usize, Vec<(u8, Value, Value)>),
     TransactionDelete(usize, u8),
     TransactionTruncate(usize),
@@ -465,7 +465,7 @@ impl Model {
 
     fn transaction_load(&mut self, index: usize, rows: &[(u8, Value, Value)]) {
         let version = self.region.schema().version;
-        let has_indexes = !self.region.every_index().is_empty();
+        let has_checks = self.region.has_checks();
         let transaction = &mut self.transactions[index];
         let started = transaction.set.start_load(&self.region, version, &transaction.snapshot);
         if *transaction.version.get_or_insert(version) != version {
@@ -473,7 +473,7 @@ impl Model {
             return;
         }
         let put = if started.unwrap() { Put::Load } else { Put::Insert };
-        assert_eq!(put == Put::Insert, has_indexes);
+        assert_eq!(put == Put::Insert, has_checks);
         for (key, name, tags) in rows {
             self.transaction_put(index, *key, name, tags, put);
         }

@@ -19,8 +19,8 @@ const AHEAD: usize = 8;
 impl Staged {
     /// From now on [`Self::load_batch`] takes rows. `false`: it does not, and the rows are to be inserted one by one.
     pub(crate) fn start_load(&mut self, read_at: Timestamp) -> Result<bool> {
-        // What an index or the table's options have to say of a row is said of rows that were inserted.
-        if !self.region.every_index().is_empty() || self.shape.schema.life != LifeOptions::default() {
+        // What an index that is unique or computes, or the table's options, have to say of a row is said of rows that were inserted.
+        if self.region.has_checks() || self.shape.schema.life != LifeOptions::default() {
             return Ok(false);
         }
         self.loads.push(Load::new(&self.region, read_at)?);
