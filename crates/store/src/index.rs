@@ -113,6 +113,11 @@ impl KeyIndex {
         Self { chunks: Vec::new(), len: 0, charge: Charge::empty(account) }
     }
 
+    /// Whether there is no entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Entries.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

@@ -189,6 +189,11 @@ impl Rows {
         self.index.rows().map(|row| present(self.moving.as_deref(), row))
     }
 
+    /// Whether the index has any row.
+    pub(crate) fn has_indexed(&self) -> bool {
+        !self.index.is_empty()
+    }
+
     /// Whether a row is ended.
     pub(crate) fn is_dead(&self, row: u32) -> bool {
         let (slot, offset) = split(row);

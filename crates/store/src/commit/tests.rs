@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ashlar_base::{ColumnId, ErrorCode, IndexDef, IndexKind, TableId, Value};
 
-use crate::testing::{datums, kv, numbers, scan_all, store};
-use crate::{Applied, Mutation, ReadView, Region, Snapshot, Store, StoreConfig, WriteSet};
+use crate::testing::{datums, kv, load, numbers, scan_all, store, wait};
+use crate::{Applied, Mutation, ReadView, Region, RowBatch, Snapshot, Store, StoreConfig, WriteSet};
 
 use super::*;
 
@@ -363,4 +363,43 @@ fn a_commit_of_indexed_rows_is_whole_however_little_memory_there_is() {
         assert_eq!(region.row_count(), next as u64);
     }
     assert!(refused > 10 && next > 1_000, "{refused} refused, {next} rows");
+}
+
+#[test]
+fn a_commit_of_a_load_makes_no_key_index_anew() {
+    let store = store(1, 8192);
+    let region = store.create_region(numbers(1)).unwrap();
+    let snapshot = store.snapshot();
+    let rows = (0..5_000).map(|id| [Datum::Int8(id), Datum::Int8(id)]);
+    let mut writes = load(&region, &snapshot, rows).unwrap();
+    drop(snapshot);
+    let before = region.bytes();
+    store.commit(&mut writes).unwrap();
+    // What the partition itself takes, and no second set of places for 5,000 entries.
+    assert!(region.bytes() < before + 1024, "{before} -> {}", region.bytes());
+    assert_eq!(region.row_count(), 5_000);
+    region.check();
+}
+
+#[test]
+fn loads_and_rows_of_one_commit_have_room_in_one_key_index() {
+    let store = store(1, 8192);
+    let region = store.create_region(numbers(1)).unwrap();
+    let snapshot = store.snapshot();
+    let row = |id: i64| [Datum::Int8(id), Datum::Int8(-id)];
+    let mut writes = load(&region, &snapshot, (0..1_000).map(row)).unwrap();
+    for first in [1_000, 2_000] {
+        assert!(writes.start_load(&region, 1, &snapshot).unwrap());
+        let mut batch = RowBatch::new(&region, 1);
+        (first..first + 1_000 - first / 10).for_each(|id| wait(&mut batch, &row(id)).unwrap());
+        while !writes.load_batch(&region, 1, &snapshot, &mut batch, 300).unwrap() {}
+    }
+    (5_000..5_700).for_each(|id| writes.insert(&region, 1, &snapshot, &row(id)).unwrap());
+    drop(snapshot);
+    store.commit(&mut writes).unwrap();
+    assert_eq!(region.row_count(), 1_000 + 900 + 800 + 700);
+    region.check();
+    for (id, is_there) in [(999, true), (1_899, true), (1_900, false), (2_799, true), (2_800, false), (5_699, true)] {
+        assert_eq!(get(&region, id), is_there.then_some(-id), "{id}");
+    }
 }
