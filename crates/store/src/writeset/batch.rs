@@ -28,6 +28,8 @@ const ROWS_FEW: usize = 512;
 const ROWS_FIRST: usize = 16;
 /// Bytes of text, or of array elements, at which no more rows are taken.
 const BYTES: usize = 4 << 20;
+/// Rows wait for many others only where more than one part in so many of the memory is left.
+const PART_LEFT: u64 = 8;
 
 /// See the module.
 pub struct RowBatch {
@@ -46,6 +48,8 @@ pub struct RowBatch {
     /// How many have been.
     done: usize,
     refused: Refused,
+    /// Of columns.
+    account: Arc<Account>,
     /// Of places and order. They and the columns stay as large as they have become.
     reservation: Reservation,
 }
@@ -69,6 +73,7 @@ impl RowBatch {
             order: Vec::new(),
             done: 0,
             refused: Refused::default(),
+            account,
             reservation: Reservation::new(total),
         }
     }
@@ -88,11 +93,30 @@ impl RowBatch {
         self.len() >= self.rows_max || self.bytes >= BYTES
     }
 
-    /// Has room for as many rows as a bulk load is put away by, where there is memory for them.
+    /// An empty one has room for as many rows as a bulk load is put away by, where there is memory for them, and for no more: what it
+    /// has grown beyond that is given back.
     pub fn expect_many(&mut self) {
-        if self.reserve(ROWS_MANY).is_ok() {
+        if self.rows_max > ROWS_MANY {
+            self.columns.iter_mut().for_each(Column::trim);
+            (self.places, self.order, self.rows_max) = (Vec::new(), Vec::new(), 0);
+            self.reservation.clear();
+        }
+        if self.rows_max < ROWS_MANY && self.reserve(ROWS_MANY).is_ok() {
             self.rows_max = ROWS_MANY;
         }
+    }
+
+    /// Has a full one take twice as many rows, and at most so many, where there is plenty of memory: whether it takes more.
+    pub fn grow(&mut self, rows_max: usize) -> bool {
+        let more = (2 * self.rows_max).clamp(ROWS_FEW, rows_max.max(ROWS_FEW));
+        if more <= self.rows_max || self.bytes >= BYTES || self.account.has_less_than(PART_LEFT) {
+            return false;
+        }
+        let has_room = self.reserve(more).is_ok();
+        if has_room {
+            self.rows_max = more;
+        }
+        has_room
     }
 
     fn reserve(&mut self, rows: usize) -> Result<()> {

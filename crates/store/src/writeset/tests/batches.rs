@@ -4,6 +4,7 @@ use ashlar_base::SqlType;
 use proptest::prelude::*;
 
 use super::*;
+use crate::StoreConfig;
 use crate::testing::{INT4, INT8, TEXT, any_value, datums, scan_map, schema, types, wait};
 
 /// A key by its number, and the values beside it.
@@ -217,4 +218,53 @@ fn what_is_wrong_with_a_row_is_told_at_its_end() {
     // Rows for another shape of the table.
     let mut batch = RowBatch::new(&region, 2);
     assert_eq!(batch.put(0, &Datum::Int8(1)).unwrap_err().code(), ErrorCode::SerializationFailure);
+}
+
+/// A batch of two numbers each, as large as it may become.
+fn grown(region: &Arc<Region>, rows_max: usize) -> RowBatch {
+    let mut batch = RowBatch::new(region, 1);
+    for id in 0.. {
+        wait(&mut batch, &[Datum::Int8(id), Datum::Int8(-id)]).unwrap();
+        if batch.is_full() && !batch.grow(rows_max) {
+            break;
+        }
+    }
+    batch
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many rows")]
+fn rows_wait_for_as_many_as_they_are_to_be() {
+    let store = store(4, 65_536);
+    let region = store.create_region(numbers(1)).unwrap();
+    for rows_max in [512, 513, 20_000] {
+        let (snapshot, mut writes) = (store.snapshot(), WriteSet::new());
+        let mut batch = grown(&region, rows_max);
+        assert_eq!(batch.len(), rows_max);
+        assert!(writes.start_load(&region, 1, &snapshot).unwrap());
+        while !writes.load_batch(&region, 1, &snapshot, &mut batch, 700).unwrap() {}
+        // Those after them are fewer, and take what fewer take.
+        let large = store.memory_used();
+        batch.expect_many();
+        assert_eq!(store.memory_used() < large, rows_max == 20_000, "{rows_max}");
+        wait(&mut batch, &[Datum::Int8(-1), Datum::Int8(1)]).unwrap();
+        while !writes.load_batch(&region, 1, &snapshot, &mut batch, 700).unwrap() {}
+        let view = ReadView { snapshot, overlays: writes.overlays() };
+        assert_eq!(scan_map(&region, &view).unwrap().len(), rows_max + 1);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many rows")]
+fn rows_do_not_wait_where_memory_is_short() {
+    let bound = 1 << 20;
+    let store = Store::new(StoreConfig { partition_count: 4, memory_max: bound, ..StoreConfig::default() });
+    let region = store.create_region(numbers(1)).unwrap();
+    let batch = grown(&region, 1 << 20);
+    assert!((4_096..65_536).contains(&batch.len()), "{} rows", batch.len());
+    assert!(store.memory_used() <= bound, "{} bytes", store.memory_used());
+    drop(batch);
+    let mut others = store.reservation();
+    others.grow((bound - store.memory_used()) as usize - (128 << 10)).unwrap();
+    assert_eq!(grown(&region, 1 << 20).len(), 512);
 }
