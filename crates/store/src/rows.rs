@@ -61,9 +61,14 @@ fn too_many_rows() -> Error {
     Error::new(ErrorCode::ProgramLimitExceeded, "a partition has too many rows")
 }
 
+#[inline]
+fn segment_in(segments: &[Option<Box<Segment>>], slot: u16) -> &Segment {
+    segments[usize::from(slot)].as_ref().expect("row ids name segments that exist")
+}
+
 fn hash_of(segments: &[Option<Box<Segment>>], hasher: &RandomState, row: u32) -> u64 {
     let (slot, offset) = split(row);
-    let segment = segments[usize::from(slot)].as_ref().expect("the index names rows that exist");
+    let segment = segment_in(segments, slot);
     // An index that grows asks for each of its rows.
     match segment.integer_key(offset) {
         Some(key) => key::hash_integer(hasher, key),
@@ -120,7 +125,7 @@ impl Rows {
     /// The segment in a slot that is in use.
     #[inline]
     pub(crate) fn segment(&self, slot: u16) -> &Segment {
-        self.segments[usize::from(slot)].as_ref().expect("row ids name segments that exist")
+        segment_in(&self.segments, slot)
     }
 
     fn segment_mut(&mut self, slot: u16) -> &mut Segment {

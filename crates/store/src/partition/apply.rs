@@ -20,8 +20,8 @@ const TRIM_PER_WRITE: usize = 16;
 /// Columns up to which an update needs no memory of its own.
 const COLUMNS_FEW: usize = 32;
 
-/// How far ahead the key index is looked at for rows that are appended.
-const AHEAD: usize = 8;
+/// How far ahead the key index is looked at for rows that are appended: about as many lines as a core asks memory for at once.
+const AHEAD: usize = 16;
 
 /// What `Partition::apply` did, and the row that the key names now.
 pub(crate) struct Change {
@@ -97,6 +97,8 @@ impl Partition {
         mut refuse: impl FnMut(u32, Error),
     ) {
         let layout = Arc::clone(&self.shape.layout);
+        // They come while the columns are copied.
+        rows.iter().take(AHEAD).for_each(|&row| self.rows.prefetch_index(hash_of(row)));
         // All that are left, and one by itself where they do not go into the segment, or into memory.
         let (mut left, mut at_once) = (rows, rows.len());
         while !left.is_empty() {
