@@ -26,6 +26,8 @@ const ROWS_MANY: usize = 8192;
 const ROWS_FEW: usize = 512;
 /// Rows that the first one makes room for.
 const ROWS_FIRST: usize = 16;
+/// Rows whose keys are placed together: what is done for one of them does not wait for what is done for the other.
+const ROWS_PLACED: usize = 128;
 /// Bytes of text, or of array elements, at which no more rows are taken.
 const BYTES: usize = 4 << 20;
 /// Rows wait for many others only where more than one part in so many of the memory is left.
@@ -37,6 +39,8 @@ pub struct RowBatch {
     shape: Arc<Shape>,
     /// Those of the shape; none where the table has another shape than the one that rows are made for.
     columns: Vec<Column>,
+    rows: usize,
+    /// Where the keys of the first of them live.
     places: Vec<KeyPlace>,
     rows_max: usize,
     /// Bytes of text and of array elements.
@@ -66,6 +70,7 @@ impl RowBatch {
             region: Arc::clone(region),
             columns: types.map(|&(_, sql_type)| Column::new(sql_type, &account)).collect(),
             shape,
+            rows: 0,
             places: Vec::new(),
             rows_max: 0,
             bytes: 0,
@@ -80,12 +85,12 @@ impl RowBatch {
 
     /// Rows that wait.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.rows
     }
 
     /// Whether none does.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.rows == 0
     }
 
     /// Whether they are to be put away before others are taken.
@@ -175,27 +180,46 @@ impl RowBatch {
         if let Some((_, error)) = self.wrong.take() {
             return Err(error);
         }
-        let row = self.places.len();
+        let row = self.rows;
         if self.columns.is_empty() || self.columns.iter().any(|column| column.len() != row + 1) {
             return Err(Error::internal("a row has a value for every column"));
         }
-        let place = match self.shape.schema.key[..] {
-            [column] => self.region.place_of(std::slice::from_ref(&self.columns[column].datum(row))),
-            ref key => {
-                let key: Vec<Datum<'_>> = key.iter().map(|&column| self.columns[column].datum(row)).collect();
-                self.region.place_of(&key)
-            }
-        };
-        let Some(place) = place else {
-            return Err(Error::internal("a row was checked, and its key is not"));
-        };
-        if row == self.places.capacity() {
+        if row >= self.places.capacity() {
             self.reservation.grow(row * ROW_BYTES)?;
-            self.places.reserve_exact(row);
+            self.places.reserve_exact(2 * row - self.places.len());
             self.order.reserve_exact(2 * row);
         }
-        self.places.push(place);
+        self.rows += 1;
+        if self.rows - self.places.len() >= ROWS_PLACED {
+            self.place();
+        }
         Ok(())
+    }
+
+    /// Finds out where the keys live of rows of which that is not known yet; there is room for it.
+    fn place(&mut self) {
+        let Self { region, shape, columns, rows, places, refused, .. } = self;
+        let known = places.len();
+        if known == *rows {
+            return;
+        }
+        if let [column] = shape.schema.key[..] {
+            let key = &columns[column];
+            let place = |row: usize| key.integer(row).and_then(|value| region.place_of_integer(value));
+            places.extend((known..*rows).map_while(place));
+        }
+        // Keys of other types.
+        for row in places.len()..*rows {
+            let place = match shape.schema.key[..] {
+                [column] => region.place_of(std::slice::from_ref(&columns[column].datum(row))),
+                ref key => region.place_of(&key.iter().map(|&column| columns[column].datum(row)).collect::<Vec<_>>()),
+            };
+            let place = place.unwrap_or_else(|| {
+                refused.note(row as u32, Error::internal("a row was checked, and its key is not"));
+                KeyPlace { partition: PartitionId(0), hash: 0 }
+            });
+            places.push(place);
+        }
     }
 
     /// The rows, and where it is noted that one of them is refused.
@@ -206,6 +230,7 @@ impl RowBatch {
 
     /// The next rows to be put away as they came, at most so many.
     pub(crate) fn next(&mut self, rows_max: usize) -> Range<usize> {
+        self.place();
         let end = self.len().min(self.done + rows_max);
         std::mem::replace(&mut self.done, end)..end
     }
@@ -213,6 +238,7 @@ impl RowBatch {
     /// The next places in the order by partition, at most so many: see [`Waiting::runs`].
     pub(crate) fn next_ordered(&mut self, rows_max: usize, partitions: usize) -> Range<usize> {
         if self.order.is_empty() {
+            self.place();
             // Counted by partition, the counts added up, the rows put in their places: those of a partition stay in order.
             let mut starts = vec![0_u32; partitions + 1];
             for place in &self.places {
@@ -247,7 +273,7 @@ impl RowBatch {
         self.columns.iter_mut().for_each(Column::clear);
         self.places.clear();
         self.order.clear();
-        (self.bytes, self.done) = (0, 0);
+        (self.rows, self.bytes, self.done) = (0, 0, 0);
         match self.refused.0.take() {
             Some((row, error)) => Err((row as usize, error)),
             None => Ok(true),
