@@ -236,12 +236,18 @@ impl Arena {
 
     /// Appends one value into room that was reserved.
     pub(crate) fn push_value<T: Plain>(&mut self, value: T) {
+        assert!(self.try_push(value), "room is reserved before values are appended");
+    }
+
+    /// Appends one value; false, and nothing has changed, where there is no room for it.
+    #[inline]
+    pub(crate) fn try_push<T: Plain>(&mut self, value: T) -> bool {
         let end = self.len + size_of::<T>();
-        assert!(end <= self.capacity(), "room is reserved before values are appended");
-        let memory = self.memory.as_ref().expect("a capacity that is not zero has memory");
+        let Some(memory) = self.memory.as_ref().filter(|memory| end <= memory.capacity) else { return false };
         // SAFETY: as in `push`; the write may be unaligned.
         unsafe { memory.start.as_ptr().add(self.len).cast::<T>().write_unaligned(value) }
         self.len = end;
+        true
     }
 
     /// Appends values of another arena of `T`, given by their numbers, into room that was reserved.

@@ -30,6 +30,8 @@ const ROWS_FIRST: usize = 16;
 const ROWS_PLACED: usize = 128;
 /// Bytes of text, or of array elements, at which no more rows are taken.
 const BYTES: usize = 4 << 20;
+/// The same where rows wait for many others.
+const BYTES_GROWN: usize = 16 << 20;
 /// Rows wait for many others only where more than one part in so many of the memory is left.
 const PART_LEFT: u64 = 8;
 
@@ -45,6 +47,7 @@ pub struct RowBatch {
     rows_max: usize,
     /// Bytes of text and of array elements.
     bytes: usize,
+    bytes_max: usize,
     /// What is wrong with the row that is put together, and in which column.
     wrong: Option<(usize, Error)>,
     /// Rows by partition, once they are being put away.
@@ -74,6 +77,7 @@ impl RowBatch {
             places: Vec::new(),
             rows_max: 0,
             bytes: 0,
+            bytes_max: BYTES,
             wrong: None,
             order: Vec::new(),
             done: 0,
@@ -95,15 +99,16 @@ impl RowBatch {
 
     /// Whether they are to be put away before others are taken.
     pub fn is_full(&self) -> bool {
-        self.len() >= self.rows_max || self.bytes >= BYTES
+        self.len() >= self.rows_max || self.bytes >= self.bytes_max
     }
 
     /// An empty one has room for as many rows as a bulk load is put away by, where there is memory for them, and for no more: what it
     /// has grown beyond that is given back.
     pub fn expect_many(&mut self) {
-        if self.rows_max > ROWS_MANY {
+        if self.rows_max > ROWS_MANY || self.bytes_max > BYTES {
             self.columns.iter_mut().for_each(Column::trim);
-            (self.places, self.order, self.rows_max) = (Vec::new(), Vec::new(), 0);
+            (self.places, self.order) = (Vec::new(), Vec::new());
+            (self.rows_max, self.bytes_max) = (0, BYTES);
             self.reservation.clear();
         }
         if self.rows_max < ROWS_MANY && self.reserve(ROWS_MANY).is_ok() {
@@ -111,11 +116,18 @@ impl RowBatch {
         }
     }
 
-    /// Has a full one take twice as many rows, and at most so many, where there is plenty of memory: whether it takes more.
+    /// Has a full one take twice as many rows, and at most so many, or twice as many bytes, where there is plenty of memory: whether it
+    /// takes more.
     pub fn grow(&mut self, rows_max: usize) -> bool {
+        let is_large = self.bytes >= self.bytes_max;
         let more = (2 * self.rows_max).clamp(ROWS_FEW, rows_max.max(ROWS_FEW));
-        if more <= self.rows_max || self.bytes >= BYTES || self.account.has_less_than(PART_LEFT) {
+        let is_most = if is_large { self.bytes_max >= BYTES_GROWN } else { more <= self.rows_max };
+        if is_most || self.account.has_less_than(PART_LEFT) {
             return false;
+        }
+        if is_large {
+            self.bytes_max *= 2;
+            return true;
         }
         let has_room = self.reserve(more).is_ok();
         if has_room {
@@ -170,6 +182,16 @@ impl RowBatch {
         own.push(datum);
         self.bytes += need.bytes + need.items * size_of::<u64>();
         Ok(())
+    }
+
+    /// The short way of [`Self::put`] for a value that is a text yet: a number of digits, or text without limits. False, and nothing is
+    /// taken: what it is has to be found out, and put.
+    #[inline]
+    pub fn put_text(&mut self, column: usize, text: &[u8]) -> bool {
+        let Some(own) = self.columns.get_mut(column) else { return false };
+        let more = own.push_text(text);
+        self.bytes += more.unwrap_or(0);
+        more.is_some()
     }
 
     /// The row is there as a whole.

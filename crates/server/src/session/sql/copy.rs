@@ -382,6 +382,10 @@ impl Conversion {
     fn put(&self, row: Row<'_>, waiting: &mut RowBatch) -> Result<()> {
         let schema = &self.schema;
         for (field, &ordinal) in row.iter().zip(&self.targets) {
+            // Of nearly all fields no value is made.
+            if !self.is_binary && field.is_some_and(|text| waiting.put_text(ordinal, text)) {
+                continue;
+            }
             let field = if self.is_binary {
                 copy::binary_field(schema, ordinal, field)
             } else {

@@ -1,11 +1,11 @@
 //! Rows that wait for each other against rows that are inserted one by one: of all types, some of them with keys that are there.
 
-use ashlar_base::SqlType;
+use ashlar_base::{ScalarType, SqlType};
 use proptest::prelude::*;
 
 use super::*;
 use crate::StoreConfig;
-use crate::testing::{INT4, INT8, TEXT, any_value, datums, scan_map, schema, types, wait};
+use crate::testing::{INT4, INT8, TEXT, any_value, datums, scan_all, scan_map, schema, types, wait};
 
 /// A key by its number, and the values beside it.
 type Row = (u8, [Value; 3]);
@@ -267,4 +267,74 @@ fn rows_do_not_wait_where_memory_is_short() {
     let mut others = store.reservation();
     others.grow((bound - store.memory_used()) as usize - (128 << 10)).unwrap();
     assert_eq!(grown(&region, 1 << 20).len(), 512);
+}
+
+/// Values that are texts yet, against those that are none.
+#[test]
+fn a_value_that_is_a_text_yet_is_put_as_what_it_is() {
+    let store = store(1, 64);
+    let scalars = [
+        ScalarType::Int8,
+        ScalarType::Int2,
+        ScalarType::Int4,
+        ScalarType::Float8,
+        ScalarType::Varchar { length: None },
+        ScalarType::Varchar { length: Some(3) },
+        ScalarType::Bool,
+    ];
+    let names = ["id", "small", "number", "double", "name", "short", "flag"];
+    let columns: Vec<(&str, SqlType)> = names.into_iter().zip(scalars.map(SqlType::Scalar)).collect();
+    let region = store.create_region(schema(1, "t", &columns, &[0])).unwrap();
+    let mut batch = RowBatch::new(&region, 1);
+    let first = [
+        Datum::Int8(1),
+        Datum::Int2(2),
+        Datum::Null,
+        Datum::Float8(0.5),
+        Datum::Text("x"),
+        Datum::Text("y"),
+        Datum::Bool(false),
+    ];
+    assert!(!batch.put_text(0, b"1"), "there is no room yet");
+    wait(&mut batch, &first).unwrap();
+    // Those of the other form, of other types, and those that there is no room for.
+    let others: [(usize, &[u8]); 12] = [
+        (0, b"x"),
+        (0, b""),
+        (0, b" 1"),
+        (1, b"40000"),
+        (2, b"-3000000000"),
+        (3, b"1e3"),
+        (4, b"a\0b"),
+        (4, b"a\xff"),
+        (4, &[b'x'; 100]),
+        (5, b"abc"),
+        (6, b"t"),
+        (7, b"1"),
+    ];
+    for (column, text) in others {
+        assert!(!batch.put_text(column, text), "{text:?} in column {column}");
+    }
+    let given: [(usize, &str); 5] =
+        [(0, "-12"), (1, "-32768"), (2, "2147483647"), (3, "-4711.042"), (4, "\u{fc}\u{1f}")];
+    for (column, text) in given {
+        assert!(batch.put_text(column, text.as_bytes()), "{text} in column {column}");
+    }
+    batch.put(5, &Datum::Null).unwrap();
+    batch.put(6, &Datum::Bool(true)).unwrap();
+    batch.end_row().unwrap();
+    let second = [
+        Datum::Int8(-12),
+        Datum::Int2(-32768),
+        Datum::Int4(2_147_483_647),
+        Datum::Float8(-4711.042),
+        Datum::Text("\u{fc}\u{1f}"),
+        Datum::Null,
+        Datum::Bool(true),
+    ];
+    let mut writes = WriteSet::new();
+    assert!(writes.insert_batch(&region, 1, &store.snapshot(), &mut batch, 9).unwrap());
+    store.commit(&mut writes).unwrap();
+    let rows = scan_all(&region, &ReadView::committed(store.snapshot())).unwrap();
+    assert_eq!(rows, [first, second].map(|row| row.iter().map(Datum::to_value).collect::<Vec<Value>>()));
 }
