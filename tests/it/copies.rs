@@ -14,7 +14,7 @@ const ROWS: u64 = 72_000;
 /// Rows from here on come when the load has begun; those before have waited for it.
 const IN_BULK: u64 = 66_000;
 /// Rows that a COPY has at least that is loaded in bulk.
-const LEAST_IN_BULK: u64 = 65_536;
+const LEAST_IN_BULK: u64 = 8_192;
 
 /// A column of each type, one with a default that the data does not have, and one that counts.
 const COLUMNS: &str = "id bigint PRIMARY KEY, i2 smallint, i4 integer, i8 bigint, f4 real, f8 double precision, n numeric(12,3), \
@@ -264,6 +264,32 @@ fn copies_of_about_the_rows_that_are_loaded_in_bulk_are_whole_or_nothing() {
         }
         connection.query("DROP TABLE copied_near").unwrap();
     }
+}
+
+#[test]
+fn copies_one_after_the_other_are_all_there() {
+    let ashlar = Ashlar::shared();
+    let (mut connection, mut reader) = (ashlar.connect(), ashlar.connect());
+    connection.query("CREATE TABLE copied_often (id bigint PRIMARY KEY, v bigint, t text)").unwrap();
+    reader.query("BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
+    assert_eq!(reader.value("SELECT count(*) FROM copied_often").unwrap(), "0");
+    let (mut there, mut sum) = (0, 0);
+    for rows in [LEAST_IN_BULK, 10, 20_000, LEAST_IN_BULK - 1, ROWS, 9_000] {
+        let ids = there + 1..=there + rows;
+        let data: String = ids.clone().map(|id| format!("{id}\t{}\t\\N\n", id % 7)).collect();
+        let tag = copy(&mut connection, "copied_often", data.as_bytes(), || 50_000);
+        assert_eq!(tag, Ok(format!("COPY {rows}")));
+        there += rows;
+        sum += ids.map(|id| id % 7).sum::<u64>();
+        assert_eq!(connection.value("SELECT count(*) FROM copied_often").unwrap(), there.to_string());
+        assert_eq!(connection.value("SELECT sum(v) FROM copied_often").unwrap(), sum.to_string());
+        let last = format!("SELECT v FROM copied_often WHERE id = {there}");
+        assert_eq!(connection.value(&last).unwrap(), (there % 7).to_string());
+        assert_eq!(reader.value("SELECT count(*) FROM copied_often").unwrap(), "0");
+    }
+    reader.query("COMMIT").unwrap();
+    assert_eq!(reader.value("SELECT count(*) FROM copied_often").unwrap(), there.to_string());
+    connection.query("DROP TABLE copied_often").unwrap();
 }
 
 #[test]

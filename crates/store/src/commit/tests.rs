@@ -403,3 +403,60 @@ fn loads_and_rows_of_one_commit_have_room_in_one_key_index() {
         assert_eq!(get(&region, id), is_there.then_some(-id), "{id}");
     }
 }
+
+/// Segments that queries read, by partition.
+fn segments(store: &Store, region: &Region) -> Vec<usize> {
+    let view = ReadView::committed(store.snapshot());
+    (0..region.partition_count()).map(|id| region.scan(&view, PartitionId(id), &[0]).unwrap().len()).collect()
+}
+
+#[test]
+fn loads_of_few_rows_are_put_behind_those_that_are_there() {
+    let store = store(2, 1000);
+    let region = store.create_region(numbers(1)).unwrap();
+    let mut there = 0;
+    for (rows, expected) in [(100, 1), (1, 1), (399, 1), (2, 1), (900, 1), (1_000, 2), (50, 2)] {
+        let (next, snapshot) = (there + rows, store.snapshot());
+        let mut writes = load(&region, &snapshot, (there..next).map(|id| [Datum::Int8(id), Datum::Int8(-id)])).unwrap();
+        drop(snapshot);
+        // Whoever looks sees what was there, and keeps it.
+        let before = ReadView::committed(store.snapshot());
+        let lent = region.scan(&before, PartitionId(0), &[0, 1]).unwrap();
+        store.commit(&mut writes).unwrap();
+        assert_eq!(scan_all(&region, &before).unwrap().len(), there as usize);
+        drop((before, lent));
+        assert_eq!((region.row_count(), get(&region, next - 1)), (next as u64, Some(1 - next)));
+        assert_eq!(segments(&store, &region), [expected; 2], "{rows} rows more");
+        region.check();
+        there = next;
+    }
+    // One of them is there: nothing has happened.
+    let snapshot = store.snapshot();
+    put(&region, there + 5, 0);
+    let mut writes = load(&region, &snapshot, (there..there + 9).map(|id| [Datum::Int8(id), Datum::Int8(0)])).unwrap();
+    assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::UniqueViolation);
+    assert_eq!(region.row_count(), there as u64 + 1);
+    region.check();
+}
+
+#[test]
+fn loads_of_few_rows_keep_their_segments_where_memory_is_short() {
+    const MAX: u64 = 4 << 20;
+    let config = StoreConfig { partition_count: 1, memory_max: MAX, ..StoreConfig::default() };
+    let store = Store::new(config);
+    let region = store.create_region(numbers(1)).unwrap();
+    let rows = |first: i64, count: i64| (first..first + count).map(|id| [Datum::Int8(id), Datum::Int8(id)]);
+    let mut writes = load(&region, &store.snapshot(), rows(0, 1_000)).unwrap();
+    store.commit(&mut writes).unwrap();
+    let mut writes = load(&region, &store.snapshot(), rows(1_000, 1_000)).unwrap();
+    // Enough for a larger key index, and less than what is plenty.
+    let mut others = store.reservation();
+    others.grow((MAX - store.memory_used()) as usize - (256 << 10)).unwrap();
+    store.commit(&mut writes).unwrap();
+    assert_eq!(segments(&store, &region), [2]);
+    drop(others);
+    let mut writes = load(&region, &store.snapshot(), rows(2_000, 1_000)).unwrap();
+    store.commit(&mut writes).unwrap();
+    assert_eq!((segments(&store, &region), region.row_count()), (vec![2], 3_000));
+    region.check();
+}

@@ -155,11 +155,11 @@ impl Partition {
         if !self.indexes.is_empty() {
             self.reserve_indexes(loaded.rows.live() as usize + others)?;
         }
-        self.rows.reserve_adoption(&mut loaded.rows, others)
+        self.rows.reserve_adoption(&mut loaded.rows, others, self.indexes.is_empty())
     }
 
-    /// Takes over the rows of a partition that nobody else knows: none of them is copied. Their keys are new here. `prepared`
-    /// gives what indexes compute of each, in the order of [`Self::living`].
+    /// Takes over the rows of a partition that nobody else knows: none of them is copied unless they are few. Their keys are new
+    /// here. `prepared` gives what indexes compute of each, in the order of [`Self::living`].
     pub(crate) fn adopt(
         &mut self,
         loaded: Self,
@@ -171,7 +171,8 @@ impl Partition {
             self.bury_keys_of(&loaded, stamp);
         }
         self.versions.mark(stamp, self.rows.end());
-        let slots = self.rows.adopt(loaded.rows)?;
+        // Indexes are told of whole segments.
+        let slots = self.rows.adopt(loaded.rows, self.indexes.is_empty())?;
         if !self.indexes.is_empty() {
             let has_checks = self.has_checks();
             for row in slots.into_iter().flat_map(|slot| self.rows.alive_in(slot)).collect::<Vec<u32>>() {

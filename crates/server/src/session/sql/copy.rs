@@ -30,9 +30,9 @@ const COLUMNS_FEW: usize = 4;
 /// Rows that are inserted between two turns where they are not put away in bulk.
 const ROWS_INSERTED: usize = 256;
 
-/// Rows that a COPY FROM STDIN has at least where they go to the store in bulk: some hundreds for each partition. They wait until so many are
+/// Rows that a COPY FROM STDIN has at least where they go to the store in bulk: some dozens for each partition. They wait until so many are
 /// there, or until it is known that there are fewer.
-const ROWS_IN_BULK: usize = 1 << 16;
+const ROWS_IN_BULK: usize = 1 << 13;
 
 /// How a row of the data becomes one of the table.
 struct Conversion {
