@@ -107,16 +107,19 @@ impl Arena {
     }
 
     /// Bytes written.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Bytes that fit without growing.
+    #[inline]
     pub(crate) fn capacity(&self) -> usize {
         self.memory.as_ref().map_or(0, |memory| memory.capacity)
     }
 
     /// Whether so many more bytes fit without growing.
+    #[inline]
     pub(crate) fn has_room(&self, additional: usize) -> bool {
         self.len + additional <= self.capacity()
     }
@@ -221,6 +224,7 @@ impl Arena {
     }
 
     /// Appends bytes into room that was reserved.
+    #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -235,6 +239,7 @@ impl Arena {
     }
 
     /// Appends one value into room that was reserved.
+    #[inline]
     pub(crate) fn push_value<T: Plain>(&mut self, value: T) {
         assert!(self.try_push(value), "room is reserved before values are appended");
     }

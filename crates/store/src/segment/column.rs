@@ -426,7 +426,11 @@ impl Column {
         let mut sum = Need::default();
         match &self.data {
             Data::Bits(_) | Data::Fixed { .. } => sum.rows = rows.len(),
-            Data::Bytes { .. } | Data::List { .. } => rows.iter().for_each(|&row| sum.add(self.need(row as usize))),
+            Data::Bytes { offsets, .. } => {
+                sum.rows = rows.len();
+                sum.bytes = rows.iter().map(|&row| range(offsets, row as usize).len()).sum();
+            }
+            Data::List { .. } => rows.iter().for_each(|&row| sum.add(self.need(row as usize))),
         }
         sum
     }
@@ -622,6 +626,7 @@ fn try_push_bytes(offsets: &mut Arena, bytes: &mut Arena, value: &[u8]) -> bool 
     has_room
 }
 
+#[inline]
 fn push_offset(offsets: &mut Arena, end: usize) {
     if offsets.len() == 0 {
         offsets.push_value(0i32);
