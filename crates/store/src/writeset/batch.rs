@@ -88,6 +88,7 @@ impl RowBatch {
     }
 
     /// Rows that wait.
+    #[inline]
     pub fn len(&self) -> usize {
         self.rows
     }
@@ -98,6 +99,7 @@ impl RowBatch {
     }
 
     /// Whether they are to be put away before others are taken.
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.len() >= self.rows_max || self.bytes >= self.bytes_max
     }
