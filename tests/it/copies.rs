@@ -9,10 +9,12 @@ use crate::random::Random;
 /// Lines that are in the place of good ones, the SQLSTATE of the first that is wrong, and what is said of it.
 type Wrong<'a> = (&'a [(u64, &'a str)], &'a str, &'a str);
 
-/// So many that thousands of them are loaded in bulk.
+/// So many that they are loaded in bulk, in several batches.
 const ROWS: u64 = 72_000;
-/// From here on they are; the rows before are inserted one by one.
+/// Rows from here on come when the load has begun; those before have waited for it.
 const IN_BULK: u64 = 66_000;
+/// Rows that a COPY has at least that is loaded in bulk.
+const LEAST_IN_BULK: u64 = 8_192;
 
 /// A column of each type, one with a default that the data does not have, and one that counts.
 const COLUMNS: &str = "id bigint PRIMARY KEY, i2 smallint, i4 integer, i8 bigint, f4 real, f8 double precision, n numeric(12,3), \
@@ -180,16 +182,18 @@ fn the_first_wrong_row_of_a_large_copy_is_told_and_nothing_is_left() {
     let mut random = Random::from_environment();
     connection.query("CREATE TABLE copied_wrongly (id bigint PRIMARY KEY, v bigint NOT NULL, t text)").unwrap();
     connection.query("INSERT INTO copied_wrongly VALUES (0, 0, 'before')").unwrap();
-    for _ in 0..3 {
-        let mut place = || IN_BULK + random.next() % (ROWS - IN_BULK - 10) + 1;
+    for first in [100, IN_BULK, 100, IN_BULK] {
+        let mut place = || first + random.next() % (ROWS - first - 10) + 1;
         let (early, late) = (place(), place());
         let (early, late) = (early.min(late), early.max(late) + 1);
+        let (twice, key) = (format!("{}\t1\ttwice", first - 10), format!("Key (id)=({})", first - 10));
+        let (twice, key) = (twice.as_str(), key.as_str());
         let cases: [Wrong<'_>; 9] = [
             (&[(early, "x\t1\t"), (late, "5\t1\ttwice")], "22P02", "column id"),
             (&[(early, "70000000000000000000\t1\t")], "22003", "column id"),
             (&[(early, "7\t1\ttwice"), (late, "x\t1\t")], "23505", "Key (id)=(7)"),
             (&[(early, "0\t1\tthere")], "23505", "Key (id)=(0)"),
-            (&[(early, "65990\t1\ttwice"), (late, "0\t1\tthere")], "23505", "Key (id)=(65990)"),
+            (&[(early, twice), (late, "0\t1\tthere")], "23505", key),
             (&[(early, "-1\t\\N\tnull"), (late, "-2\tx\t")], "23502", "column v"),
             (&[(early, "-1\t1")], "22P04", ""),
             (&[(early, "-1\t1\t\t")], "22P04", ""),
@@ -215,4 +219,94 @@ fn the_first_wrong_row_of_a_large_copy_is_told_and_nothing_is_left() {
     assert_eq!(connection.value("SELECT count(*) FROM copied_wrongly").unwrap(), (ROWS + 1).to_string());
     assert_eq!(connection.value("SELECT sum(id) FROM copied_wrongly").unwrap(), (ROWS * (ROWS + 1) / 2).to_string());
     connection.query("DROP TABLE copied_wrongly").unwrap();
+}
+
+#[test]
+fn copies_of_about_the_rows_that_are_loaded_in_bulk_are_whole_or_nothing() {
+    let ashlar = Ashlar::shared();
+    let mut connection = ashlar.connect();
+    let mut random = Random::from_environment();
+    let line = |number: u64| format!("{number}\trow {number}\n");
+    for rows in [LEAST_IN_BULK - 1, LEAST_IN_BULK, LEAST_IN_BULK + 1] {
+        connection.query("CREATE TABLE copied_near (id bigint PRIMARY KEY, t text)").unwrap();
+        connection.query("INSERT INTO copied_near VALUES (0, 'before')").unwrap();
+        let data: String = (1..=rows).map(line).collect();
+        let mut size = || 1 + random.next() as usize % 200_000;
+        // The first row, and the last, is there; the last comes twice; the end of the data is no row.
+        let last = data.len() - line(rows).len();
+        let wrong = [
+            (format!("0\tthere\n{}", &data[line(1).len()..]), "23505", 1),
+            (format!("{}0\tthere\n", &data[..last]), "23505", rows),
+            (format!("{}1\ttwice\n", &data[..last]), "23505", rows),
+            (format!("{data}x\tno number\n"), "22P02", rows + 1),
+            (format!("{data}{}", rows + 1), "22P04", rows + 1),
+        ];
+        for (data, sqlstate, number) in wrong {
+            let (code, told) = copy(&mut connection, "copied_near", data.as_bytes(), &mut size).unwrap_err();
+            assert_eq!(code, sqlstate, "{rows}: {told}");
+            assert!(told.contains(&format!("line {number}")), "{rows}, line {number}: {told}");
+            assert_eq!(connection.value("SELECT count(*) FROM copied_near").unwrap(), "1", "{rows}");
+        }
+        // What a transaction has copied it sees, writes again and takes back.
+        connection.query("BEGIN").unwrap();
+        assert_eq!(copy(&mut connection, "copied_near", data.as_bytes(), &mut size), Ok(format!("COPY {rows}")));
+        connection.query("UPDATE copied_near SET t = 'again' WHERE id = 1").unwrap();
+        connection.query("DELETE FROM copied_near WHERE id = 2").unwrap();
+        assert_eq!(connection.value("SELECT count(*) FROM copied_near").unwrap(), rows.to_string());
+        connection.query("ROLLBACK").unwrap();
+        assert_eq!(connection.value("SELECT count(*) FROM copied_near").unwrap(), "1");
+        assert_eq!(copy(&mut connection, "copied_near", data.as_bytes(), &mut size), Ok(format!("COPY {rows}")));
+        let texts: u64 = (1..=rows).map(|number| format!("row {number}").len() as u64).sum();
+        let all = [("count(*)", rows + 1), ("sum(id)", rows * (rows + 1) / 2), ("sum(length(t))", texts + 6)];
+        for (asked, expected) in all {
+            let answer = connection.value(&format!("SELECT {asked} FROM copied_near")).unwrap();
+            assert_eq!(answer, expected.to_string(), "{asked} of {rows} rows");
+        }
+        connection.query("DROP TABLE copied_near").unwrap();
+    }
+}
+
+#[test]
+fn copies_one_after_the_other_are_all_there() {
+    let ashlar = Ashlar::shared();
+    let (mut connection, mut reader) = (ashlar.connect(), ashlar.connect());
+    connection.query("CREATE TABLE copied_often (id bigint PRIMARY KEY, v bigint, t text)").unwrap();
+    reader.query("BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
+    assert_eq!(reader.value("SELECT count(*) FROM copied_often").unwrap(), "0");
+    let (mut there, mut sum) = (0, 0);
+    for rows in [LEAST_IN_BULK, 10, 20_000, LEAST_IN_BULK - 1, ROWS, 9_000] {
+        let ids = there + 1..=there + rows;
+        let data: String = ids.clone().map(|id| format!("{id}\t{}\t\\N\n", id % 7)).collect();
+        let tag = copy(&mut connection, "copied_often", data.as_bytes(), || 50_000);
+        assert_eq!(tag, Ok(format!("COPY {rows}")));
+        there += rows;
+        sum += ids.map(|id| id % 7).sum::<u64>();
+        assert_eq!(connection.value("SELECT count(*) FROM copied_often").unwrap(), there.to_string());
+        assert_eq!(connection.value("SELECT sum(v) FROM copied_often").unwrap(), sum.to_string());
+        let last = format!("SELECT v FROM copied_often WHERE id = {there}");
+        assert_eq!(connection.value(&last).unwrap(), (there % 7).to_string());
+        assert_eq!(reader.value("SELECT count(*) FROM copied_often").unwrap(), "0");
+    }
+    reader.query("COMMIT").unwrap();
+    assert_eq!(reader.value("SELECT count(*) FROM copied_often").unwrap(), there.to_string());
+    connection.query("DROP TABLE copied_often").unwrap();
+}
+
+#[test]
+fn a_large_copy_into_a_table_with_an_index_is_found_by_it() {
+    let ashlar = Ashlar::shared();
+    let mut connection = ashlar.connect();
+    connection.query("CREATE TABLE copied_indexed (id bigint PRIMARY KEY, v bigint UNIQUE, t text)").unwrap();
+    // Of its values each comes many times.
+    let (code, told) = copy(&mut connection, "copied_indexed", lines(&[]).as_bytes(), || 70_000).unwrap_err();
+    assert_eq!(code, "23505", "{told}");
+    assert_eq!(connection.value("SELECT count(*) FROM copied_indexed").unwrap(), "0");
+    let data: String = (1..=ROWS).map(|number| format!("{number}\t{}\t\\N\n", number * 3)).collect();
+    let tag = copy(&mut connection, "copied_indexed", data.as_bytes(), || 70_000);
+    assert_eq!(tag, Ok(format!("COPY {ROWS}")));
+    for number in [1, 257, LEAST_IN_BULK, LEAST_IN_BULK + 1, ROWS] {
+        let sql = format!("SELECT id FROM copied_indexed WHERE v = {}", number * 3);
+        assert_eq!(connection.value(&sql).unwrap(), number.to_string());
+    }
+    connection.query("DROP TABLE copied_indexed").unwrap();
 }

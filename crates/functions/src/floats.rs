@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
-use arrow::compute::kernels::arity::try_binary;
-use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use arrow::compute::kernels::arity::{binary, try_binary};
+use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type};
 use ashlar_base::{Error, ErrorCode};
 use datafusion_common::{Result, ScalarValue, internal_err};
 use datafusion_expr::{ColumnarValue, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
@@ -185,6 +185,8 @@ pub enum FloatCheck {
     Mark(Signature),
     /// A result, with the sum of its inputs' marks.
     Result(Signature),
+    /// Likewise, divided by the number of inputs: however small that is, as PostgreSQL's `float8_avg`.
+    Average(Signature),
 }
 
 impl FloatCheck {
@@ -198,6 +200,12 @@ impl FloatCheck {
         let types = vec![DataType::Float64, DataType::Float64];
         ScalarUDF::from(Self::Result(Signature::exact(types, Volatility::Immutable)))
     }
+
+    /// The same of a sum, divided by a number of inputs.
+    pub fn average() -> ScalarUDF {
+        let types = vec![DataType::Float64, DataType::Float64, DataType::Int64];
+        ScalarUDF::from(Self::Average(Signature::exact(types, Volatility::Immutable)))
+    }
 }
 
 impl ScalarUDFImpl for FloatCheck {
@@ -205,11 +213,12 @@ impl ScalarUDFImpl for FloatCheck {
         match self {
             Self::Mark(_) => "float_mark",
             Self::Result(_) => "float_result",
+            Self::Average(_) => "float_average",
         }
     }
 
     fn signature(&self) -> &Signature {
-        let (Self::Mark(signature) | Self::Result(signature)) = self;
+        let (Self::Mark(signature) | Self::Result(signature) | Self::Average(signature)) = self;
         signature
     }
 
@@ -229,6 +238,11 @@ impl ScalarUDFImpl for FloatCheck {
         let is_lost = |(value, mark): (Option<f64>, Option<f64>)| matches!((value, mark), (Some(value), Some(mark)) if !value.is_finite() && mark.is_finite());
         if values.iter().zip(marks).any(is_lost) {
             return Err(external(overflow()));
+        }
+        if let Self::Average(_) = self {
+            let counts = arrays[2].as_primitive::<Int64Type>();
+            let averages: PrimitiveArray<Float64Type> = binary(values, counts, |sum, count| sum / count as f64)?;
+            return Ok(ColumnarValue::Array(Arc::new(averages)));
         }
         Ok(ColumnarValue::Array(Arc::clone(&arrays[0])))
     }

@@ -17,7 +17,7 @@ use crate::tree::{
 };
 
 /// Functions that give something of every row, beside comparisons with the elements of an array.
-const TOTAL: [&str; 31] = [
+const TOTAL: [&str; 32] = [
     "ascii",
     "bit_length",
     "btrim",
@@ -27,6 +27,7 @@ const TOTAL: [&str; 31] = [
     "column_of_row",
     "date_part",
     "extract",
+    "float_average",
     "float_mark",
     "float_result",
     "greatest",

@@ -198,6 +198,8 @@ enum Asked {
     Values,
     /// Of a column beside the keys.
     Sums,
+    /// The sum and the number of floats: what an average is made of.
+    Floats,
     Extremes,
     /// Rows of all keys, of all but the last, and so on.
     Rollup,
@@ -212,6 +214,7 @@ impl Asked {
         match self {
             Self::Nothing | Self::Rows | Self::Values | Self::Rollup => None,
             Self::Sums => Some(DataType::Int64),
+            Self::Floats => Some(DataType::Float64),
             Self::Extremes => Some(DataType::Utf8),
         }
     }
@@ -227,6 +230,7 @@ impl Asked {
             Self::Rows | Self::Rollup => vec![of(count_udaf(), lit(1_i64))],
             Self::Values => vec![of(count_udaf(), named("k1")).distinct()],
             Self::Sums => vec![of(sum_udaf(), named(VALUE))],
+            Self::Floats => vec![of(sum_udaf(), named(VALUE)), of(count_udaf(), named(VALUE))],
             Self::Extremes => vec![of(min_udaf(), named(VALUE)), of(max_udaf(), named(VALUE))],
         };
         builders.into_iter().map(|builder| Arc::new(builder.build().unwrap())).collect()
@@ -338,8 +342,9 @@ fn what_is_charged_is_what_is_held() {
             }
         }
     }
-    let others: [(&[DataType], u64, Asked, u64); 4] = [
+    let others: [(&[DataType], u64, Asked, u64); 5] = [
         (&[Int64], 1_200_000, Asked::Sums, 1),
+        (&[Int64], 900_000, Asked::Floats, 1),
         (&[Int64], 1_000_000, Asked::Extremes, 1),
         (&[Int64, Int32], 600_000, Asked::Rollup, 1),
         (&[Int64], 2_500_000, Asked::Rows, 2),

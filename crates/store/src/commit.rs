@@ -298,7 +298,7 @@ impl<'a> Locked<'a> {
             if range.is_empty() && !is_loaded && self.guards[index].1.is_none() {
                 continue;
             }
-            let others = range.len() + loaded().map(|loaded| loaded.live() as usize).sum::<usize>();
+            let written = range.len() + loaded().map(|loaded| loaded.live() as usize).sum::<usize>();
             let rows = self.rows[range].iter().filter(|&&row| !staged.state(row).is_deleted());
             let count = rows.clone().count();
             let needs = rows.map(|&row| (0..columns).map(move |ordinal| staged.need(row, ordinal)));
@@ -308,7 +308,11 @@ impl<'a> Locked<'a> {
                 stored.set_shape(staged.shape());
             }
             let mut loaded = self.loads.iter_mut().filter_map(|load| load.part_mut(partition));
-            loaded.try_for_each(|loaded| stored.reserve_adoption(loaded, others))?;
+            // Its own rows have their places in its key index: room for them again would make all of that anew.
+            loaded.try_for_each(|loaded| {
+                let others = written - loaded.live() as usize;
+                stored.reserve_adoption(loaded, others)
+            })?;
             // Rows of a load are the last ones then, and what room is after them is not known yet.
             stored.reserve_rows(needs, staged.truncates() || is_loaded)?;
             if staged.says_life() || stored.has_life() {

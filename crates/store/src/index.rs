@@ -113,6 +113,11 @@ impl KeyIndex {
         Self { chunks: Vec::new(), len: 0, charge: Charge::empty(account) }
     }
 
+    /// Whether there is no entry.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
     /// Entries.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
@@ -220,6 +225,32 @@ impl KeyIndex {
             chunk.passed = chunk.passed.saturating_add(1);
             at = self.after(at);
         }
+    }
+
+    /// Adds an entry into room that was reserved, unless a row id of this hash `matches`: whether it was added. The chunk that says that
+    /// nothing is there has a place for it nearly always.
+    #[inline]
+    pub(crate) fn insert_unless(&mut self, hash: u64, row: u32, mut matches: impl FnMut(u32) -> bool) -> bool {
+        debug_assert!(self.len < capacity_of(self.chunks.len()), "room is reserved before an entry is added");
+        let home = self.home(hash);
+        let chunk = &mut self.chunks[home];
+        if chunk.passed == 0
+            && let Some(free) = chunk.places(0).next()
+        {
+            let tag = tag_of(hash);
+            if chunk.places(tag).any(|place| matches(chunk.rows[place])) {
+                return false;
+            }
+            chunk.tags[free] = tag;
+            chunk.rows[free] = row;
+            self.len += 1;
+            return true;
+        }
+        let is_new = self.find(hash, matches).is_none();
+        if is_new {
+            self.insert(hash, row);
+        }
+        is_new
     }
 
     /// Puts a row id in the place of one of this hash that `matches`.

@@ -127,6 +127,14 @@ impl Placement {
         partition_of_slot(self.slot(key), self.partition_count)
     }
 
+    /// The same of a key that is one integer, whatever its width; `None`: it is not found by that alone.
+    #[inline]
+    pub(crate) fn partition_of_integer(&self, value: i64) -> Option<PartitionId> {
+        let [0] = *self.positions else { return None };
+        let slot = slot_of_row(&self.name, itoa::Buffer::new().format(value).as_bytes());
+        Some(partition_of_slot(slot, self.partition_count))
+    }
+
     fn slot(&self, key: &[Datum<'_>]) -> Slot {
         let row = |text: &[u8]| slot_of_row(&self.name, text);
         if let [position] = *self.positions {

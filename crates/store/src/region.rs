@@ -305,6 +305,13 @@ impl Region {
         Some(KeyPlace { partition, hash: self.hash(key) })
     }
 
+    /// The same of a key that is one integer of its column's type; `None`: [`Region::place_of`] has to say.
+    #[inline]
+    pub(crate) fn place_of_integer(&self, value: i64) -> Option<KeyPlace> {
+        let partition = self.placement.partition_of_integer(value)?;
+        Some(KeyPlace { partition, hash: key::hash_integer(&self.common.hasher, value) })
+    }
+
     fn is_key(&self, key: &[Datum<'_>]) -> bool {
         key.len() == self.key_types.len()
             && key.iter().zip(&self.key_types).all(|(datum, &sql_type)| key::has_key_type(sql_type, datum))

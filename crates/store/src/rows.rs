@@ -63,9 +63,14 @@ fn too_many_rows() -> Error {
     Error::new(ErrorCode::ProgramLimitExceeded, "a partition has too many rows")
 }
 
+#[inline]
+fn segment_in(segments: &[Option<Box<Segment>>], slot: u16) -> &Segment {
+    segments[usize::from(slot)].as_ref().expect("row ids name segments that exist")
+}
+
 fn hash_of(segments: &[Option<Box<Segment>>], hasher: &RandomState, row: u32) -> u64 {
     let (slot, offset) = split(row);
-    let segment = segments[usize::from(slot)].as_ref().expect("the index names rows that exist");
+    let segment = segment_in(segments, slot);
     // An index that grows asks for each of its rows.
     match segment.integer_key(offset) {
         Some(key) => key::hash_integer(hasher, key),
@@ -122,7 +127,7 @@ impl Rows {
     /// The segment in a slot that is in use.
     #[inline]
     pub(crate) fn segment(&self, slot: u16) -> &Segment {
-        self.segments[usize::from(slot)].as_ref().expect("row ids name segments that exist")
+        segment_in(&self.segments, slot)
     }
 
     fn segment_mut(&mut self, slot: u16) -> &mut Segment {
@@ -189,6 +194,11 @@ impl Rows {
     /// Rows in the index, in no order: all that are not ended, and ended ones that are still looked up.
     pub(crate) fn indexed(&self) -> impl Iterator<Item = u32> {
         self.index.rows().map(|row| present(self.moving.as_deref(), row))
+    }
+
+    /// Whether the index has any row.
+    pub(crate) fn has_indexed(&self) -> bool {
+        !self.index.is_empty()
     }
 
     /// Whether a row is ended.

@@ -21,7 +21,6 @@ use datafusion_expr::{
     Aggregate, AggregateUDF, Cast, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Window, WindowFrame,
     WindowFrameBound, WindowFrameUnits, WindowFunctionDefinition,
 };
-use datafusion_functions_aggregate::average::avg_udaf;
 use datafusion_functions_aggregate::count::count_udaf;
 use datafusion_functions_aggregate::sum::sum_udaf;
 use datafusion_optimizer::AnalyzerRule;
@@ -72,6 +71,8 @@ enum Finish {
     Cast(DataType),
     /// A float of this type, checked by the sum of its inputs' marks.
     Float(DataType),
+    /// A sum of floats, checked likewise, divided by a count.
+    FloatAverage,
     /// A sum divided by a count.
     Quotient(SqlType, i32),
 }
@@ -95,9 +96,11 @@ fn plan_of(name: &str, args: &[Expr], is_distinct: bool, schema: &DFSchema) -> R
         ("sum" | "avg", DataType::Float32 | DataType::Float64) => {
             let double = cast(DataType::Float64);
             let mark = ScalarFunction { func: Arc::new(FloatCheck::mark()), args: vec![double.clone()] };
-            let computed = if name == "sum" { sum_udaf() } else { avg_udaf() };
-            let to = if name == "sum" { arg_type.clone() } else { DataType::Float64 };
-            (vec![(computed, double), (sum_udaf(), Expr::ScalarFunction(mark))], Finish::Float(to))
+            let sum = vec![(sum_udaf(), double), (sum_udaf(), Expr::ScalarFunction(mark))];
+            match name {
+                "sum" => (sum, Finish::Float(arg_type.clone())),
+                _ => ([sum, vec![(count_udaf(), arg.clone())]].concat(), Finish::FloatAverage),
+            }
         }
         ("sum", DataType::Decimal128(precision, scale)) if *precision > NARROW_PRECISION_MAX => {
             let wide = cast(DataType::Decimal256(*precision, *scale));
@@ -135,6 +138,10 @@ fn finished(finish: &Finish, computed: &[Expr]) -> Expr {
             let args = vec![value.clone(), marks.clone()];
             let checked = Expr::ScalarFunction(ScalarFunction { func: Arc::new(FloatCheck::result()), args });
             if *to == DataType::Float64 { checked } else { Expr::Cast(Cast::new(Box::new(checked), to.clone())) }
+        }
+        (Finish::FloatAverage, [_, _, _]) => {
+            let args = computed.to_vec();
+            Expr::ScalarFunction(ScalarFunction { func: Arc::new(FloatCheck::average()), args })
         }
         (Finish::Quotient(to, scale), [sum, count]) => {
             let cast = |expr: &Expr, to: SqlType| Expr::Cast(Cast::new(Box::new(expr.clone()), to_arrow_type(to)));

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use ashlar_base::{ColumnId, ErrorCode, IndexDef, IndexKind, TableId, Value};
 
-use crate::testing::{datums, kv, numbers, scan_all, store};
-use crate::{Applied, Mutation, ReadView, Region, Snapshot, Store, StoreConfig, WriteSet};
+use crate::testing::{datums, kv, load, numbers, scan_all, store, wait};
+use crate::{Applied, Mutation, ReadView, Region, RowBatch, Snapshot, Store, StoreConfig, WriteSet};
 
 use super::*;
 
@@ -363,4 +363,100 @@ fn a_commit_of_indexed_rows_is_whole_however_little_memory_there_is() {
         assert_eq!(region.row_count(), next as u64);
     }
     assert!(refused > 10 && next > 1_000, "{refused} refused, {next} rows");
+}
+
+#[test]
+fn a_commit_of_a_load_makes_no_key_index_anew() {
+    let store = store(1, 8192);
+    let region = store.create_region(numbers(1)).unwrap();
+    let snapshot = store.snapshot();
+    let rows = (0..5_000).map(|id| [Datum::Int8(id), Datum::Int8(id)]);
+    let mut writes = load(&region, &snapshot, rows).unwrap();
+    drop(snapshot);
+    let before = region.bytes();
+    store.commit(&mut writes).unwrap();
+    // What the partition itself takes, and no second set of places for 5,000 entries.
+    assert!(region.bytes() < before + 1024, "{before} -> {}", region.bytes());
+    assert_eq!(region.row_count(), 5_000);
+    region.check();
+}
+
+#[test]
+fn loads_and_rows_of_one_commit_have_room_in_one_key_index() {
+    let store = store(1, 8192);
+    let region = store.create_region(numbers(1)).unwrap();
+    let snapshot = store.snapshot();
+    let row = |id: i64| [Datum::Int8(id), Datum::Int8(-id)];
+    let mut writes = load(&region, &snapshot, (0..1_000).map(row)).unwrap();
+    for first in [1_000, 2_000] {
+        assert!(writes.start_load(&region, 1, &snapshot).unwrap());
+        let mut batch = RowBatch::new(&region, 1);
+        (first..first + 1_000 - first / 10).for_each(|id| wait(&mut batch, &row(id)).unwrap());
+        while !writes.load_batch(&region, 1, &snapshot, &mut batch, 300).unwrap() {}
+    }
+    (5_000..5_700).for_each(|id| writes.insert(&region, 1, &snapshot, &row(id)).unwrap());
+    drop(snapshot);
+    store.commit(&mut writes).unwrap();
+    assert_eq!(region.row_count(), 1_000 + 900 + 800 + 700);
+    region.check();
+    for (id, is_there) in [(999, true), (1_899, true), (1_900, false), (2_799, true), (2_800, false), (5_699, true)] {
+        assert_eq!(get(&region, id), is_there.then_some(-id), "{id}");
+    }
+}
+
+/// Segments that queries read, by partition.
+fn segments(store: &Store, region: &Region) -> Vec<usize> {
+    let view = ReadView::committed(store.snapshot());
+    (0..region.partition_count()).map(|id| region.scan(&view, PartitionId(id), &[0]).unwrap().len()).collect()
+}
+
+#[test]
+fn loads_of_few_rows_are_put_behind_those_that_are_there() {
+    let store = store(2, 1000);
+    let region = store.create_region(numbers(1)).unwrap();
+    let mut there = 0;
+    for (rows, expected) in [(100, 1), (1, 1), (399, 1), (2, 1), (900, 1), (1_000, 2), (50, 2)] {
+        let (next, snapshot) = (there + rows, store.snapshot());
+        let mut writes = load(&region, &snapshot, (there..next).map(|id| [Datum::Int8(id), Datum::Int8(-id)])).unwrap();
+        drop(snapshot);
+        // Whoever looks sees what was there, and keeps it.
+        let before = ReadView::committed(store.snapshot());
+        let lent = region.scan(&before, PartitionId(0), &[0, 1]).unwrap();
+        store.commit(&mut writes).unwrap();
+        assert_eq!(scan_all(&region, &before).unwrap().len(), there as usize);
+        drop((before, lent));
+        assert_eq!((region.row_count(), get(&region, next - 1)), (next as u64, Some(1 - next)));
+        assert_eq!(segments(&store, &region), [expected; 2], "{rows} rows more");
+        region.check();
+        there = next;
+    }
+    // One of them is there: nothing has happened.
+    let snapshot = store.snapshot();
+    put(&region, there + 5, 0);
+    let mut writes = load(&region, &snapshot, (there..there + 9).map(|id| [Datum::Int8(id), Datum::Int8(0)])).unwrap();
+    assert_eq!(store.commit(&mut writes).unwrap_err().code(), ErrorCode::UniqueViolation);
+    assert_eq!(region.row_count(), there as u64 + 1);
+    region.check();
+}
+
+#[test]
+fn loads_of_few_rows_keep_their_segments_where_memory_is_short() {
+    const MAX: u64 = 4 << 20;
+    let config = StoreConfig { partition_count: 1, memory_max: MAX, ..StoreConfig::default() };
+    let store = Store::new(config);
+    let region = store.create_region(numbers(1)).unwrap();
+    let rows = |first: i64, count: i64| (first..first + count).map(|id| [Datum::Int8(id), Datum::Int8(id)]);
+    let mut writes = load(&region, &store.snapshot(), rows(0, 1_000)).unwrap();
+    store.commit(&mut writes).unwrap();
+    let mut writes = load(&region, &store.snapshot(), rows(1_000, 1_000)).unwrap();
+    // Enough for a larger key index, and less than what is plenty.
+    let mut others = store.reservation();
+    others.grow((MAX - store.memory_used()) as usize - (256 << 10)).unwrap();
+    store.commit(&mut writes).unwrap();
+    assert_eq!(segments(&store, &region), [2]);
+    drop(others);
+    let mut writes = load(&region, &store.snapshot(), rows(2_000, 1_000)).unwrap();
+    store.commit(&mut writes).unwrap();
+    assert_eq!((segments(&store, &region), region.row_count()), (vec![2], 3_000));
+    region.check();
 }

@@ -40,6 +40,11 @@ fn follow_a_map(ops: Vec<(u32, u8)>, hash_of: fn(u32) -> u64) -> Result<(), Test
                 twin.insert(key, key);
             }
             2 => prop_assert_eq!(index.remove(hash_of(key), is_row), twin.remove(&key).is_some()),
+            5 => {
+                index.reserve(1, |row| hash_of(row % 1000)).unwrap();
+                prop_assert_eq!(index.insert_unless(hash_of(key), key, is_row), !twin.contains_key(&key));
+                twin.entry(key).or_insert(key);
+            }
             3 => {
                 let new = twin.get(&key).map(|row| row + 1000);
                 prop_assert_eq!(index.replace(hash_of(key), new.unwrap_or(0), is_row), new.is_some());
@@ -69,12 +74,12 @@ fn follow_a_map(ops: Vec<(u32, u8)>, hash_of: fn(u32) -> u64) -> Result<(), Test
 
 proptest! {
     #[test]
-    fn entries_are_those_of_a_map(ops in proptest::collection::vec((0..60u32, 0..5u8), 0..300)) {
+    fn entries_are_those_of_a_map(ops in proptest::collection::vec((0..60u32, 0..6u8), 0..300)) {
         follow_a_map(ops, hash_of)?;
     }
 
     #[test]
-    fn entries_of_one_hash_are_those_of_a_map(ops in proptest::collection::vec((0..300u32, 0..5u8), 0..900)) {
+    fn entries_of_one_hash_are_those_of_a_map(ops in proptest::collection::vec((0..300u32, 0..6u8), 0..900)) {
         follow_a_map(ops, same_hash)?;
     }
 

@@ -46,11 +46,22 @@ proptest! {
     }
 
     #[test]
-    fn an_integer_is_hashed_as_a_key_of_one_value(value in any::<i32>()) {
+    fn an_integer_is_hashed_and_placed_as_a_key_of_one_value(value in any::<i32>()) {
         let state = RandomState::default();
+        let placement = Placement::new("t", Box::new([0]), &[crate::testing::INT8], 1024);
         for datum in [Datum::Int2(value as i16), Datum::Int4(value), Datum::Int8(i64::from(value) << 20)] {
-            let short = hash_integer(&state, integer(&datum).unwrap());
-            prop_assert_eq!(short, hash(&state, [datum].into_iter()));
+            let number = integer(&datum).unwrap();
+            let partition = placement.partition(std::slice::from_ref(&datum));
+            prop_assert_eq!(placement.partition_of_integer(number), Some(partition));
+            prop_assert_eq!(hash_integer(&state, number), hash(&state, [datum].into_iter()));
+        }
+        // By one of two columns, or by one twice.
+        let types = [crate::testing::INT8; 2];
+        for placement in [
+            Placement::new("t", Box::new([1]), &types, 1024),
+            Placement::new("t", Box::new([0, 0]), &types[..1], 1024),
+        ] {
+            prop_assert_eq!(placement.partition_of_integer(i64::from(value)), None);
         }
     }
 }

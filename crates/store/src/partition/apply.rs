@@ -20,8 +20,8 @@ const TRIM_PER_WRITE: usize = 16;
 /// Columns up to which an update needs no memory of its own.
 const COLUMNS_FEW: usize = 32;
 
-/// How far ahead the key index is looked at for rows that are appended.
-const AHEAD: usize = 8;
+/// How far ahead the key index is looked at for rows that are appended: about as many lines as a core asks memory for at once.
+const AHEAD: usize = 16;
 
 /// What `Partition::apply` did, and the row that the key names now.
 pub(crate) struct Change {
@@ -97,6 +97,8 @@ impl Partition {
         mut refuse: impl FnMut(u32, Error),
     ) {
         let layout = Arc::clone(&self.shape.layout);
+        // They come while the columns are copied.
+        rows.iter().take(AHEAD).for_each(|&row| self.rows.prefetch_index(hash_of(row)));
         // All that are left, and one by itself where they do not go into the segment, or into memory.
         let (mut left, mut at_once) = (rows, rows.len());
         while !left.is_empty() {
@@ -153,11 +155,11 @@ impl Partition {
         if !self.indexes.is_empty() {
             self.reserve_indexes(loaded.rows.live() as usize + others)?;
         }
-        self.rows.reserve_adoption(&mut loaded.rows, others)
+        self.rows.reserve_adoption(&mut loaded.rows, others, self.indexes.is_empty())
     }
 
-    /// Takes over the rows of a partition that nobody else knows: none of them is copied. Their keys are new here. `prepared`
-    /// gives what indexes compute of each, in the order of [`Self::living`].
+    /// Takes over the rows of a partition that nobody else knows: none of them is copied unless they are few. Their keys are new
+    /// here. `prepared` gives what indexes compute of each, in the order of [`Self::living`].
     pub(crate) fn adopt(
         &mut self,
         loaded: Self,
@@ -169,7 +171,8 @@ impl Partition {
             self.bury_keys_of(&loaded, stamp);
         }
         self.versions.mark(stamp, self.rows.end());
-        let slots = self.rows.adopt(loaded.rows)?;
+        // Indexes are told of whole segments.
+        let slots = self.rows.adopt(loaded.rows, self.indexes.is_empty())?;
         if !self.indexes.is_empty() {
             let has_checks = self.has_checks();
             for slot in slots {

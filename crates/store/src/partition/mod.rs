@@ -129,7 +129,7 @@ impl Partition {
 
     /// Whether somebody may still see a row.
     pub(crate) fn has_rows(&self) -> bool {
-        self.rows.indexed().next().is_some()
+        self.rows.has_indexed()
     }
 
     /// Rows have another shape from now on. Segments stay as they are; new rows go to a new one.

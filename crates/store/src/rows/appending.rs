@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ashlar_base::Result;
 
-use super::{Rows, join, present, split};
+use super::{Rows, join, present, segment_in, split};
 use crate::key;
 use crate::segment::{Column, Layout, Need};
 
@@ -35,18 +35,15 @@ impl Rows {
     /// Adds a row that was appended to the index, which has room for it; false, and it is not there, where another row of its
     /// key is that is not ended.
     pub(crate) fn index_new(&mut self, hash: u64, row: u32) -> bool {
-        let moving = self.moving.as_deref();
+        let Self { segments, index, moving, .. } = self;
+        let (segments, moving) = (&segments[..], moving.as_deref());
         let (slot, offset) = split(row);
-        let segment = self.segment(slot);
-        let found = self.index.find(hash, |other| {
+        let segment = segment_in(segments, slot);
+        index.insert_unless(hash, row, |other| {
             let (slot, other) = split(present(moving, other));
-            let others = self.segment(slot);
+            let others = segment_in(segments, slot);
             !others.is_dead(other)
                 && others.key(other).zip(segment.key(offset)).all(|(other, own)| key::equal(&other, &own))
-        });
-        if found.is_none() {
-            self.index.insert(hash, row);
-        }
-        found.is_none()
+        })
     }
 }

@@ -107,16 +107,19 @@ impl Arena {
     }
 
     /// Bytes written.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Bytes that fit without growing.
+    #[inline]
     pub(crate) fn capacity(&self) -> usize {
         self.memory.as_ref().map_or(0, |memory| memory.capacity)
     }
 
     /// Whether so many more bytes fit without growing.
+    #[inline]
     pub(crate) fn has_room(&self, additional: usize) -> bool {
         self.len + additional <= self.capacity()
     }
@@ -221,6 +224,7 @@ impl Arena {
     }
 
     /// Appends bytes into room that was reserved.
+    #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if bytes.is_empty() {
             return;
@@ -235,13 +239,20 @@ impl Arena {
     }
 
     /// Appends one value into room that was reserved.
+    #[inline]
     pub(crate) fn push_value<T: Plain>(&mut self, value: T) {
+        assert!(self.try_push(value), "room is reserved before values are appended");
+    }
+
+    /// Appends one value; false, and nothing has changed, where there is no room for it.
+    #[inline]
+    pub(crate) fn try_push<T: Plain>(&mut self, value: T) -> bool {
         let end = self.len + size_of::<T>();
-        assert!(end <= self.capacity(), "room is reserved before values are appended");
-        let memory = self.memory.as_ref().expect("a capacity that is not zero has memory");
+        let Some(memory) = self.memory.as_ref().filter(|memory| end <= memory.capacity) else { return false };
         // SAFETY: as in `push`; the write may be unaligned.
         unsafe { memory.start.as_ptr().add(self.len).cast::<T>().write_unaligned(value) }
         self.len = end;
+        true
     }
 
     /// Appends values of another arena of `T`, given by their numbers, into room that was reserved.

@@ -22,9 +22,9 @@ static UTC: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(crate::arrow_types::
 /// The bytes of a text column's value as text.
 pub(super) fn text<'a>(column: &Column, value: &'a [u8]) -> &'a str {
     debug_assert!(column.sql_type != SqlType::Scalar(ScalarType::Bytea), "bytea is no text");
-    // SAFETY: a column that is not bytea takes `Datum::Text` alone (`byte_value`), or whole values of a column of its own
-    // type (`gather`), and `value` is what lies between two neighbouring offsets, so exactly the bytes of one `str` that was
-    // pushed, or put over one of its length.
+    // SAFETY: a column that is not bytea takes `Datum::Text` alone (`byte_value`), bytes that were found to be text
+    // (`push_text`), or whole values of a column of its own type (`gather`), and `value` is what lies between two neighbouring
+    // offsets, so exactly the bytes of one `str` that was pushed, or put over one of its length.
     unsafe { std::str::from_utf8_unchecked(value) }
 }
 

@@ -7,6 +7,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use ashlar_base::value::plain;
+use ashlar_base::value::text::utf8;
 use ashlar_base::{Datum, Interval, Items, Result, ScalarType, SqlType};
 
 use super::BYTES_MAX;
@@ -221,6 +223,7 @@ impl Column {
         }
     }
 
+    #[inline]
     fn push_valid(&mut self, valid: bool) {
         if let Some(validity) = &mut self.validity {
             validity.push(valid);
@@ -264,29 +267,54 @@ impl Column {
     #[inline]
     pub(crate) fn push_plain(&mut self, datum: &Datum<'_>) -> bool {
         let SqlType::Scalar(scalar) = self.sql_type else { return false };
-        match (&mut self.data, scalar, datum) {
-            (Data::Fixed { values, .. }, ScalarType::Int8, Datum::Int8(value)) if values.has_room(8) => {
-                values.push_value(*value);
-            }
-            (Data::Fixed { values, .. }, ScalarType::Int4, Datum::Int4(value)) if values.has_room(4) => {
-                values.push_value(*value);
-            }
-            (Data::Fixed { values, .. }, ScalarType::Float8, Datum::Float8(value)) if values.has_room(8) => {
-                values.push_value(*value);
-            }
+        let is_pushed = match (&mut self.data, scalar, datum) {
+            (Data::Fixed { values, .. }, ScalarType::Int8, Datum::Int8(value)) => values.try_push(*value),
+            (Data::Fixed { values, .. }, ScalarType::Int4, Datum::Int4(value)) => values.try_push(*value),
+            (Data::Fixed { values, .. }, ScalarType::Float8, Datum::Float8(value)) => values.try_push(*value),
             (Data::Bytes { offsets, bytes }, ScalarType::Text, Datum::Text(text)) => {
-                let end = bytes.len() + text.len();
-                // Of the first one, the beginning is an offset too.
-                if !offsets.has_room(8) || end > bytes.capacity().min(i32::MAX as usize) {
-                    return false;
-                }
-                bytes.push(text.as_bytes());
-                push_offset(offsets, end);
+                try_push_bytes(offsets, bytes, text.as_bytes())
             }
-            _ => return false,
+            _ => false,
+        };
+        if is_pushed {
+            self.push_valid(true);
+        }
+        is_pushed
+    }
+
+    /// The same of a value that is a text yet: one of the numbers that `plain` reads, or text without limits. How many bytes of text the
+    /// column has more; `None`, and nothing has changed: it is something else, as far as is known here, or there is no room.
+    #[inline]
+    pub(crate) fn push_text(&mut self, text: &[u8]) -> Option<usize> {
+        let SqlType::Scalar(scalar) = self.sql_type else { return None };
+        let mut more = 0;
+        let is_pushed = match (&mut self.data, scalar) {
+            (Data::Fixed { values, .. }, ScalarType::Int8) => {
+                plain::integer(text).is_some_and(|number| values.try_push(number))
+            }
+            (Data::Fixed { values, .. }, ScalarType::Int4) => {
+                let number = plain::integer(text).and_then(|number| i32::try_from(number).ok());
+                number.is_some_and(|number| values.try_push(number))
+            }
+            (Data::Fixed { values, .. }, ScalarType::Int2) => {
+                let number = plain::integer(text).and_then(|number| i16::try_from(number).ok());
+                number.is_some_and(|number| values.try_push(number))
+            }
+            (Data::Fixed { values, .. }, ScalarType::Float8) => {
+                plain::double(text).is_some_and(|number| values.try_push(number))
+            }
+            (Data::Bytes { offsets, bytes }, ScalarType::Text | ScalarType::Varchar { length: None }) => {
+                more = text.len();
+                // What is pushed here is lent as text: see `borrow::text`.
+                (plain::is_ascii_text(text) || utf8(text).is_ok()) && try_push_bytes(offsets, bytes, text)
+            }
+            _ => false,
+        };
+        if !is_pushed {
+            return None;
         }
         self.push_valid(true);
-        true
+        Some(more)
     }
 
     /// Whether [`Column::overwrite`] may put a value in the place of a row's: NULL stays NULL, a value of the same
@@ -398,7 +426,11 @@ impl Column {
         let mut sum = Need::default();
         match &self.data {
             Data::Bits(_) | Data::Fixed { .. } => sum.rows = rows.len(),
-            Data::Bytes { .. } | Data::List { .. } => rows.iter().for_each(|&row| sum.add(self.need(row as usize))),
+            Data::Bytes { offsets, .. } => {
+                sum.rows = rows.len();
+                sum.bytes = rows.iter().map(|&row| range(offsets, row as usize).len()).sum();
+            }
+            Data::List { .. } => rows.iter().for_each(|&row| sum.add(self.need(row as usize))),
         }
         sum
     }
@@ -581,6 +613,20 @@ fn reserve_offsets(offsets: &mut Arena, rows: usize, rows_max: usize, by: impl R
     by(offsets, (rows + first) * 4, rows_max.saturating_add(1).saturating_mul(4))
 }
 
+/// Appends a value and where it ends; false, and nothing has changed, where there is no room.
+#[inline]
+fn try_push_bytes(offsets: &mut Arena, bytes: &mut Arena, value: &[u8]) -> bool {
+    let end = bytes.len() + value.len();
+    // Of the first one, the beginning is an offset too.
+    let has_room = offsets.has_room(8) && end <= bytes.capacity().min(i32::MAX as usize);
+    if has_room {
+        bytes.push(value);
+        push_offset(offsets, end);
+    }
+    has_room
+}
+
+#[inline]
 fn push_offset(offsets: &mut Arena, end: usize) {
     if offsets.len() == 0 {
         offsets.push_value(0i32);

@@ -261,6 +261,11 @@ impl Segment {
         self.columns.iter().take(PREFETCHED_COLUMNS).for_each(|column| column.prefetch_bytes(row as usize));
     }
 
+    /// All columns, to be copied from.
+    pub(crate) fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
     /// One column, to be lent under the partition's lock.
     pub(crate) fn column(&self, position: usize) -> &Column {
         &self.columns[position]

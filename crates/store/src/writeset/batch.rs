@@ -26,8 +26,14 @@ const ROWS_MANY: usize = 8192;
 const ROWS_FEW: usize = 512;
 /// Rows that the first one makes room for.
 const ROWS_FIRST: usize = 16;
+/// Rows whose keys are placed together: what is done for one of them does not wait for what is done for the other.
+const ROWS_PLACED: usize = 128;
 /// Bytes of text, or of array elements, at which no more rows are taken.
 const BYTES: usize = 4 << 20;
+/// The same where rows wait for many others.
+const BYTES_GROWN: usize = 16 << 20;
+/// Rows wait for many others only where more than one part in so many of the memory is left.
+const PART_LEFT: u64 = 8;
 
 /// See the module.
 pub struct RowBatch {
@@ -35,10 +41,13 @@ pub struct RowBatch {
     shape: Arc<Shape>,
     /// Those of the shape; none where the table has another shape than the one that rows are made for.
     columns: Vec<Column>,
+    rows: usize,
+    /// Where the keys of the first of them live.
     places: Vec<KeyPlace>,
     rows_max: usize,
     /// Bytes of text and of array elements.
     bytes: usize,
+    bytes_max: usize,
     /// What is wrong with the row that is put together, and in which column.
     wrong: Option<(usize, Error)>,
     /// Rows by partition, once they are being put away.
@@ -46,6 +55,8 @@ pub struct RowBatch {
     /// How many have been.
     done: usize,
     refused: Refused,
+    /// Of columns.
+    account: Arc<Account>,
     /// Of places and order. They and the columns stay as large as they have become.
     reservation: Reservation,
 }
@@ -62,37 +73,69 @@ impl RowBatch {
             region: Arc::clone(region),
             columns: types.map(|&(_, sql_type)| Column::new(sql_type, &account)).collect(),
             shape,
+            rows: 0,
             places: Vec::new(),
             rows_max: 0,
             bytes: 0,
+            bytes_max: BYTES,
             wrong: None,
             order: Vec::new(),
             done: 0,
             refused: Refused::default(),
+            account,
             reservation: Reservation::new(total),
         }
     }
 
     /// Rows that wait.
+    #[inline]
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.rows
     }
 
     /// Whether none does.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.rows == 0
     }
 
     /// Whether they are to be put away before others are taken.
+    #[inline]
     pub fn is_full(&self) -> bool {
-        self.len() >= self.rows_max || self.bytes >= BYTES
+        self.len() >= self.rows_max || self.bytes >= self.bytes_max
     }
 
-    /// Has room for as many rows as a bulk load is put away by, where there is memory for them.
+    /// An empty one has room for as many rows as a bulk load is put away by, where there is memory for them, and for no more: what it
+    /// has grown beyond that is given back.
     pub fn expect_many(&mut self) {
-        if self.reserve(ROWS_MANY).is_ok() {
+        if self.rows_max > ROWS_MANY || self.bytes_max > BYTES {
+            self.columns.iter_mut().for_each(Column::trim);
+            (self.places, self.order) = (Vec::new(), Vec::new());
+            (self.rows_max, self.bytes_max) = (0, BYTES);
+            self.reservation.clear();
+        }
+        if self.rows_max < ROWS_MANY && self.reserve(ROWS_MANY).is_ok() {
             self.rows_max = ROWS_MANY;
         }
+    }
+
+    /// Has a full one take twice as many rows, and at most so many, or twice as many bytes, where there is plenty of memory: whether it
+    /// takes more.
+    pub fn grow(&mut self, rows_max: usize) -> bool {
+        let is_large = self.bytes >= self.bytes_max;
+        let more = (2 * self.rows_max).clamp(ROWS_FEW, rows_max.max(ROWS_FEW));
+        let is_most = if is_large { self.bytes_max >= BYTES_GROWN } else { more <= self.rows_max };
+        if is_most || self.account.has_less_than(PART_LEFT) {
+            return false;
+        }
+        if is_large {
+            self.bytes_max *= 2;
+            return true;
+        }
+        let has_room = self.reserve(more).is_ok();
+        if has_room {
+            self.rows_max = more;
+        }
+        has_room
     }
 
     fn reserve(&mut self, rows: usize) -> Result<()> {
@@ -143,6 +186,16 @@ impl RowBatch {
         Ok(())
     }
 
+    /// The short way of [`Self::put`] for a value that is a text yet: a number of digits, or text without limits. False, and nothing is
+    /// taken: what it is has to be found out, and put.
+    #[inline]
+    pub fn put_text(&mut self, column: usize, text: &[u8]) -> bool {
+        let Some(own) = self.columns.get_mut(column) else { return false };
+        let more = own.push_text(text);
+        self.bytes += more.unwrap_or(0);
+        more.is_some()
+    }
+
     /// The row is there as a whole.
     ///
     /// # Errors
@@ -151,27 +204,46 @@ impl RowBatch {
         if let Some((_, error)) = self.wrong.take() {
             return Err(error);
         }
-        let row = self.places.len();
+        let row = self.rows;
         if self.columns.is_empty() || self.columns.iter().any(|column| column.len() != row + 1) {
             return Err(Error::internal("a row has a value for every column"));
         }
-        let place = match self.shape.schema.key[..] {
-            [column] => self.region.place_of(std::slice::from_ref(&self.columns[column].datum(row))),
-            ref key => {
-                let key: Vec<Datum<'_>> = key.iter().map(|&column| self.columns[column].datum(row)).collect();
-                self.region.place_of(&key)
-            }
-        };
-        let Some(place) = place else {
-            return Err(Error::internal("a row was checked, and its key is not"));
-        };
-        if row == self.places.capacity() {
+        if row >= self.places.capacity() {
             self.reservation.grow(row * ROW_BYTES)?;
-            self.places.reserve_exact(row);
+            self.places.reserve_exact(2 * row - self.places.len());
             self.order.reserve_exact(2 * row);
         }
-        self.places.push(place);
+        self.rows += 1;
+        if self.rows - self.places.len() >= ROWS_PLACED {
+            self.place();
+        }
         Ok(())
+    }
+
+    /// Finds out where the keys live of rows of which that is not known yet; there is room for it.
+    fn place(&mut self) {
+        let Self { region, shape, columns, rows, places, refused, .. } = self;
+        let known = places.len();
+        if known == *rows {
+            return;
+        }
+        if let [column] = shape.schema.key[..] {
+            let key = &columns[column];
+            let place = |row: usize| key.integer(row).and_then(|value| region.place_of_integer(value));
+            places.extend((known..*rows).map_while(place));
+        }
+        // Keys of other types.
+        for row in places.len()..*rows {
+            let place = match shape.schema.key[..] {
+                [column] => region.place_of(std::slice::from_ref(&columns[column].datum(row))),
+                ref key => region.place_of(&key.iter().map(|&column| columns[column].datum(row)).collect::<Vec<_>>()),
+            };
+            let place = place.unwrap_or_else(|| {
+                refused.note(row as u32, Error::internal("a row was checked, and its key is not"));
+                KeyPlace { partition: PartitionId(0), hash: 0 }
+            });
+            places.push(place);
+        }
     }
 
     /// The rows, and where it is noted that one of them is refused.
@@ -182,6 +254,7 @@ impl RowBatch {
 
     /// The next rows to be put away as they came, at most so many.
     pub(crate) fn next(&mut self, rows_max: usize) -> Range<usize> {
+        self.place();
         let end = self.len().min(self.done + rows_max);
         std::mem::replace(&mut self.done, end)..end
     }
@@ -189,6 +262,7 @@ impl RowBatch {
     /// The next places in the order by partition, at most so many: see [`Waiting::runs`].
     pub(crate) fn next_ordered(&mut self, rows_max: usize, partitions: usize) -> Range<usize> {
         if self.order.is_empty() {
+            self.place();
             // Counted by partition, the counts added up, the rows put in their places: those of a partition stay in order.
             let mut starts = vec![0_u32; partitions + 1];
             for place in &self.places {
@@ -223,7 +297,7 @@ impl RowBatch {
         self.columns.iter_mut().for_each(Column::clear);
         self.places.clear();
         self.order.clear();
-        (self.bytes, self.done) = (0, 0);
+        (self.rows, self.bytes, self.done) = (0, 0, 0);
         match self.refused.0.take() {
             Some((row, error)) => Err((row as usize, error)),
             None => Ok(true),

@@ -50,6 +50,28 @@ proptest! {
         check(&text)?;
     }
 
+    /// Digits in all numbers, and one other byte among them.
+    #[test]
+    fn an_integer_has_digits_and_nothing_else(digits in "-?[0-9]{1,18}", at in any::<usize>(), other in any::<u8>()) {
+        prop_assert_eq!(integer(digits.as_bytes()), digits.parse::<i64>().ok());
+        let mut bytes = digits.into_bytes();
+        let at = at % bytes.len();
+        bytes[at] = other;
+        let expected = std::str::from_utf8(&bytes).ok().filter(|text| {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+        });
+        prop_assert_eq!(integer(&bytes), expected.and_then(|text| text.parse::<i64>().ok()));
+    }
+
+    #[test]
+    fn text_that_needs_no_closer_look_is_ascii_without_nul(
+        bytes in proptest::collection::vec(prop_oneof![30 => 1u8..0x80, 1 => any::<u8>(), 1 => Just(0)], 0..40),
+    ) {
+        prop_assert_eq!(is_ascii_text(&bytes), bytes.iter().all(|byte| *byte > 0 && byte.is_ascii()));
+        prop_assert!(!is_ascii_text(&bytes) || text::utf8(&bytes).is_ok());
+    }
+
     /// Nothing of what is written by us goes the long way but what has too many digits.
     #[test]
     fn numbers_as_they_are_written_go_the_short_way(number in any::<i32>(), places in 0u32..6) {

@@ -16,6 +16,10 @@ use super::rows::RowSource;
 use super::run::select_of;
 use super::{Executed, Notice, RowSink, SqlSession};
 
+mod lines;
+
+use lines::Lines;
+
 /// What is done of a COPY FROM STDIN between two turns of the thread's other connections, some tenths of a millisecond: rows of few
 /// columns that are read, or put away in bulk.
 const WORK_PER_TURN: usize = 512;
@@ -26,8 +30,9 @@ const COLUMNS_FEW: usize = 4;
 /// Rows that are inserted between two turns where they are not put away in bulk.
 const ROWS_INSERTED: usize = 256;
 
-/// Rows of COPY FROM STDIN from which on they go to the store in bulk: some hundreds for each partition.
-const ROWS_BEFORE_BULK: u64 = 1 << 16;
+/// Rows that a COPY FROM STDIN has at least where they go to the store in bulk: some dozens for each partition. They wait until so many are
+/// there, or until it is known that there are fewer.
+const ROWS_IN_BULK: usize = 1 << 13;
 
 /// How a row of the data becomes one of the table.
 struct Conversion {
@@ -54,9 +59,9 @@ pub(super) struct CopyIn {
     row_work: usize,
     /// Whether rows go to the store in bulk; `None`: there are too few of them yet.
     in_bulk: Option<bool>,
-    /// Rows that wait for others, and the lines that they began in.
+    /// Rows that wait for others, and their lines.
     waiting: RowBatch,
-    lines: Vec<u64>,
+    lines: Lines,
     /// Whether those that wait go to the store now, before any other.
     is_putting_away: bool,
     /// What is wrong with the row behind them, if none of them is wrong.
@@ -166,7 +171,7 @@ impl SqlSession {
             row_work: columns.div_ceil(COLUMNS_FEW).max(1),
             in_bulk: None,
             waiting: RowBatch::new(region, schema.version),
-            lines: Vec::new(),
+            lines: Lines::charged_to(self.shared.engine.store().reservation()),
             is_putting_away: false,
             failure: None,
             is_ended: false,
@@ -301,10 +306,10 @@ impl CopyIn {
                 self.put_away(transaction)?;
                 continue;
             }
-            match self.take_row(transaction) {
+            match self.take_row() {
                 Ok(true) => self.is_putting_away = self.is_full(),
-                // Rows in bulk wait for those of the next piece.
-                Ok(false) if !self.waiting.is_empty() && (self.is_ended || self.in_bulk != Some(true)) => {
+                // Others wait for those of the next piece: it may be known then that they go in bulk.
+                Ok(false) if !self.waiting.is_empty() && (self.is_ended || self.in_bulk == Some(false)) => {
                     self.is_putting_away = true;
                 }
                 Ok(false) => return Ok(true),
@@ -320,8 +325,12 @@ impl CopyIn {
         Ok(false)
     }
 
-    fn is_full(&self) -> bool {
-        self.waiting.is_full() || (self.in_bulk != Some(true) && self.waiting.len() >= ROWS_INSERTED)
+    /// Whether the rows that wait take no other.
+    fn is_full(&mut self) -> bool {
+        match self.in_bulk {
+            None => self.waiting.is_full() && !self.waiting.grow(ROWS_IN_BULK),
+            Some(in_bulk) => self.waiting.is_full() || (!in_bulk && self.waiting.len() >= ROWS_INSERTED),
+        }
     }
 
     /// Gives the store some of the rows that wait.
@@ -329,12 +338,16 @@ impl CopyIn {
         let (writes, waiting) = (&mut transaction.writes, &mut self.waiting);
         let Conversion { region, schema, .. } = &self.conversion;
         let (version, snapshot) = (schema.version, &self.snapshot);
+        if self.in_bulk.is_none() && self.count >= ROWS_IN_BULK as u64 {
+            let started = writes.start_load(region, version, snapshot);
+            self.in_bulk = Some(started.map_err(|error| at_line(error, schema, self.lines.of(0)))?);
+        }
         let rows = waiting.len();
         let done = if self.in_bulk == Some(true) {
             self.unyielded += rows.min(WORK_PER_TURN);
             writes.load_batch(region, version, snapshot, waiting, WORK_PER_TURN)
         } else {
-            self.unyielded += rows * WORK_PER_TURN / ROWS_INSERTED;
+            self.unyielded += rows.min(ROWS_INSERTED) * WORK_PER_TURN / ROWS_INSERTED;
             writes.insert_batch(region, version, snapshot, waiting, ROWS_INSERTED)
         };
         match done {
@@ -342,31 +355,23 @@ impl CopyIn {
             Ok(true) => {
                 self.lines.clear();
                 self.is_putting_away = false;
+                if self.in_bulk.is_some() {
+                    self.waiting.expect_many();
+                }
                 self.failure.take().map_or(Ok(()), Err)
             }
-            Err((row, error)) => {
-                let line = self.lines.get(row).copied().unwrap_or(0);
-                Err(at_line(error, schema, line))
-            }
+            Err((row, error)) => Err(at_line(error, schema, self.lines.of(row))),
         }
     }
 
     /// Has the next row wait, if there is one.
-    fn take_row(&mut self, transaction: &mut Transaction) -> Result<bool> {
+    fn take_row(&mut self) -> Result<bool> {
         let Some(row) = self.decoder.next_row()? else { return Ok(false) };
         self.unyielded += self.row_work;
-        let line = row.line();
+        self.lines.push(row.line())?;
         let conversion = &self.conversion;
-        if self.in_bulk.is_none() && self.count >= ROWS_BEFORE_BULK && self.waiting.is_empty() {
-            let (writes, version) = (&mut transaction.writes, conversion.schema.version);
-            self.in_bulk = Some(writes.start_load(&conversion.region, version, &self.snapshot)?);
-            if self.in_bulk == Some(true) {
-                self.waiting.expect_many();
-            }
-        }
         let put = conversion.put(row, &mut self.waiting);
         put.map_err(|error| at_row(error, &conversion.schema, row, conversion.is_binary))?;
-        self.lines.push(line);
         self.count += 1;
         Ok(true)
     }
@@ -377,6 +382,10 @@ impl Conversion {
     fn put(&self, row: Row<'_>, waiting: &mut RowBatch) -> Result<()> {
         let schema = &self.schema;
         for (field, &ordinal) in row.iter().zip(&self.targets) {
+            // Of nearly all fields no value is made.
+            if !self.is_binary && field.is_some_and(|text| waiting.put_text(ordinal, text)) {
+                continue;
+            }
             let field = if self.is_binary {
                 copy::binary_field(schema, ordinal, field)
             } else {

@@ -1,10 +1,11 @@
 //! Rows that wait for each other against rows that are inserted one by one: of all types, some of them with keys that are there.
 
-use ashlar_base::{ColumnId, IndexDef, IndexKind, SqlType};
+use ashlar_base::{ColumnId, IndexDef, IndexKind, ScalarType, SqlType};
 use proptest::prelude::*;
 
 use super::*;
-use crate::testing::{INT4, INT8, TEXT, any_value, datums, scan_map, schema, types, wait};
+use crate::StoreConfig;
+use crate::testing::{INT4, INT8, TEXT, any_value, datums, scan_all, scan_map, schema, types, wait};
 
 /// A key by its number, and the values beside it.
 type Row = (u8, [Value; 3]);
@@ -251,4 +252,123 @@ fn what_is_wrong_with_a_row_is_told_at_its_end() {
     // Rows for another shape of the table.
     let mut batch = RowBatch::new(&region, 2);
     assert_eq!(batch.put(0, &Datum::Int8(1)).unwrap_err().code(), ErrorCode::SerializationFailure);
+}
+
+/// A batch of two numbers each, as large as it may become.
+fn grown(region: &Arc<Region>, rows_max: usize) -> RowBatch {
+    let mut batch = RowBatch::new(region, 1);
+    for id in 0.. {
+        wait(&mut batch, &[Datum::Int8(id), Datum::Int8(-id)]).unwrap();
+        if batch.is_full() && !batch.grow(rows_max) {
+            break;
+        }
+    }
+    batch
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many rows")]
+fn rows_wait_for_as_many_as_they_are_to_be() {
+    let store = store(4, 65_536);
+    let region = store.create_region(numbers(1)).unwrap();
+    for rows_max in [512, 513, 20_000] {
+        let (snapshot, mut writes) = (store.snapshot(), WriteSet::new());
+        let mut batch = grown(&region, rows_max);
+        assert_eq!(batch.len(), rows_max);
+        assert!(writes.start_load(&region, 1, &snapshot).unwrap());
+        while !writes.load_batch(&region, 1, &snapshot, &mut batch, 700).unwrap() {}
+        // Those after them are fewer, and take what fewer take.
+        let large = store.memory_used();
+        batch.expect_many();
+        assert_eq!(store.memory_used() < large, rows_max == 20_000, "{rows_max}");
+        wait(&mut batch, &[Datum::Int8(-1), Datum::Int8(1)]).unwrap();
+        while !writes.load_batch(&region, 1, &snapshot, &mut batch, 700).unwrap() {}
+        let view = ReadView { snapshot, overlays: writes.overlays() };
+        assert_eq!(scan_map(&region, &view).unwrap().len(), rows_max + 1);
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "many rows")]
+fn rows_do_not_wait_where_memory_is_short() {
+    let bound = 1 << 20;
+    let store = Store::new(StoreConfig { partition_count: 4, memory_max: bound, ..StoreConfig::default() });
+    let region = store.create_region(numbers(1)).unwrap();
+    let batch = grown(&region, 1 << 20);
+    assert!((4_096..65_536).contains(&batch.len()), "{} rows", batch.len());
+    assert!(store.memory_used() <= bound, "{} bytes", store.memory_used());
+    drop(batch);
+    let mut others = store.reservation();
+    others.grow((bound - store.memory_used()) as usize - (128 << 10)).unwrap();
+    assert_eq!(grown(&region, 1 << 20).len(), 512);
+}
+
+/// Values that are texts yet, against those that are none.
+#[test]
+fn a_value_that_is_a_text_yet_is_put_as_what_it_is() {
+    let store = store(1, 64);
+    let scalars = [
+        ScalarType::Int8,
+        ScalarType::Int2,
+        ScalarType::Int4,
+        ScalarType::Float8,
+        ScalarType::Varchar { length: None },
+        ScalarType::Varchar { length: Some(3) },
+        ScalarType::Bool,
+    ];
+    let names = ["id", "small", "number", "double", "name", "short", "flag"];
+    let columns: Vec<(&str, SqlType)> = names.into_iter().zip(scalars.map(SqlType::Scalar)).collect();
+    let region = store.create_region(schema(1, "t", &columns, &[0])).unwrap();
+    let mut batch = RowBatch::new(&region, 1);
+    let first = [
+        Datum::Int8(1),
+        Datum::Int2(2),
+        Datum::Null,
+        Datum::Float8(0.5),
+        Datum::Text("x"),
+        Datum::Text("y"),
+        Datum::Bool(false),
+    ];
+    assert!(!batch.put_text(0, b"1"), "there is no room yet");
+    wait(&mut batch, &first).unwrap();
+    // Those of the other form, of other types, and those that there is no room for.
+    let others: [(usize, &[u8]); 12] = [
+        (0, b"x"),
+        (0, b""),
+        (0, b" 1"),
+        (1, b"40000"),
+        (2, b"-3000000000"),
+        (3, b"1e3"),
+        (4, b"a\0b"),
+        (4, b"a\xff"),
+        (4, &[b'x'; 100]),
+        (5, b"abc"),
+        (6, b"t"),
+        (7, b"1"),
+    ];
+    for (column, text) in others {
+        assert!(!batch.put_text(column, text), "{text:?} in column {column}");
+    }
+    let given: [(usize, &str); 5] =
+        [(0, "-12"), (1, "-32768"), (2, "2147483647"), (3, "-4711.042"), (4, "\u{fc}\u{1f}")];
+    for (column, text) in given {
+        assert!(batch.put_text(column, text.as_bytes()), "{text} in column {column}");
+    }
+    batch.put(5, &Datum::Null).unwrap();
+    batch.put(6, &Datum::Bool(true)).unwrap();
+    batch.end_row().unwrap();
+    let second = [
+        Datum::Int8(-12),
+        Datum::Int2(-32768),
+        Datum::Int4(2_147_483_647),
+        Datum::Float8(-4711.042),
+        Datum::Text("\u{fc}\u{1f}"),
+        Datum::Null,
+        Datum::Bool(true),
+    ];
+    let mut writes = WriteSet::new();
+    assert!(writes.insert_batch(&region, 1, &store.snapshot(), &mut batch, 9).unwrap());
+    store.commit(&mut writes).unwrap();
+    let rows = scan_all(&region, &ReadView::committed(store.snapshot())).unwrap();
+    assert_eq!(rows, [first, second].map(|row| row.iter().map(Datum::to_value).collect::<Vec<Value>>()));
 }
