@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
+use ashlar_base::value::interval::arithmetic::order as length;
 use ashlar_base::{Datum, PartitionId, Result, TableId};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -335,8 +336,9 @@ fn write(value: &Datum<'_>, out: &mut Vec<u8>) {
             out.push(0x05);
             out.extend_from_slice(value);
         }
-        // No index is on these types.
-        Datum::Interval(_) | Datum::Array(_) => out.push(0x06),
+        Datum::Interval(value) => write_integer(length(*value), out),
+        // No index is on these.
+        Datum::Array(_) => out.push(0x06),
     }
 }
 

@@ -106,7 +106,7 @@ fn define(
                 (sql_type, name)
             }
         };
-        if sql_type.is_array() || !sql_type.scalar().can_be_key() {
+        if !sql_type.can_be_indexed() {
             let error = Error::unsupported(format!("an index on a column of type {sql_type} is not supported"));
             return Err(error.with_table(&seen.name).with_column(&name));
         }

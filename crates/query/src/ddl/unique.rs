@@ -106,7 +106,7 @@ fn definition(engine: &Engine, schema: &TableSchema, stated: &Stated, name: Stri
     let columns = columns(schema, stated)?;
     for (ordinal, _) in &columns {
         let column = &schema.columns[*ordinal];
-        if column.sql_type.is_array() || !column.sql_type.scalar().can_be_key() {
+        if !column.sql_type.can_be_indexed() {
             let message = format!("a UNIQUE constraint on a column of type {} is not supported", column.sql_type);
             return Err(Error::unsupported(message).with_table(&schema.name).with_column(&column.name));
         }

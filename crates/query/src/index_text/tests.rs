@@ -15,12 +15,15 @@ fn errors_name_the_values_of_an_index() {
         "CREATE UNIQUE INDEX ON t (lower(name))",
         "CREATE UNIQUE INDEX ON t ((a + b), name)",
         "INSERT INTO t VALUES (1, 1, 2, 'Ann')",
+        "CREATE TABLE s (id integer PRIMARY KEY, span interval UNIQUE)",
+        "INSERT INTO s VALUES (1, '1 month')",
     ]);
     let cases = [
         ("INSERT INTO t VALUES (2, 1, 2, 'x')", "Key (a, b)=(1, 2) already exists."),
         ("INSERT INTO t VALUES (2, 5, 6, 'ANN')", "Key (lower(name))=(ann) already exists."),
         ("INSERT INTO t VALUES (1, 5, 6, 'x')", "Key (id)=(1) already exists."),
         ("INSERT INTO t SELECT 7, 7, 7, 'q' UNION ALL SELECT 8, 8, 8, 'q'", "Key (lower(name))=(q) already exists."),
+        ("INSERT INTO s VALUES (2, '30 days')", "Key (span)=(30 days) already exists."),
     ];
     for (sql, expected) in cases {
         assert_eq!(detail(&engine, sql), expected, "{sql}");
