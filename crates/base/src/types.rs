@@ -194,10 +194,7 @@ impl SqlType {
 
     /// Whether values of this type have an order and an equality that an index and a UNIQUE constraint can go by.
     pub fn can_be_indexed(self) -> bool {
-        match self {
-            Self::Scalar(scalar) => scalar.can_be_key() || scalar == ScalarType::Interval,
-            Self::Array(_) => false,
-        }
+        !matches!(self.scalar(), ScalarType::Json | ScalarType::Jsonb)
     }
 
     /// Whether this is an array type.

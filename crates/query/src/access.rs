@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, TableSchema, Value};
+use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_functions::quantified::{Comparison, Quantified};
 use ashlar_store::{ColumnReader, Overlay, Partitions, Probe, ReadView, Region, ScanBatch, Walk};
 use datafusion::common::ScalarValue;
@@ -293,7 +293,7 @@ fn values_of(schema: &TableSchema, side: &Expr, literals: &[ScalarValue]) -> Opt
 }
 
 /// The values of a column in some rows, to be looked up: those of a type that the column has.
-pub(crate) fn value_at(array: &arrow::array::ArrayRef, row: usize, sql_type: ashlar_base::SqlType) -> Option<Value> {
+pub(crate) fn value_at(array: &arrow::array::ArrayRef, row: usize, sql_type: SqlType) -> Option<Value> {
     ColumnReader::new(array, sql_type).ok().map(|reader| reader.datum(row).to_value())
 }
 
@@ -397,8 +397,11 @@ pub(crate) fn walk_of(
         let fits = wanted.len() <= rest.len()
             && wanted.iter().zip(rest).all(|((ordinal, descending, nulls_first), id)| {
                 let column = &schema.columns[*ordinal];
+                // The engine, which sorts what the walk gives, has these in an order of its own.
+                let is_sorted_alike = column.sql_type != SqlType::Array(ScalarType::Interval);
                 // The index has NULLs last, and first on the way back.
-                column.id == *id && *descending == backwards && (!column.nullable || *nulls_first == backwards)
+                let is_led_alike = *descending == backwards && (!column.nullable || *nulls_first == backwards);
+                column.id == *id && is_sorted_alike && is_led_alike
             });
         if fits {
             return Some(Walk { probe, backwards, passes_null: false, count });

@@ -9,8 +9,10 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
 use ashlar_base::value::interval::arithmetic::of_order;
 use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, ScalarType, SqlType, TableSchema, Value};
+use ashlar_functions::array_order;
 use ashlar_functions::times::operators::within_order;
 use ashlar_store::arrow_types::to_arrow_type;
 use ashlar_store::{ColumnReader, Partitions, Probe, ReadView, Region, ScanBatch};
@@ -159,17 +161,20 @@ impl Reader<'_> {
         for condition in known {
             match condition {
                 Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-                    let (target, op, literal) = match (left.as_ref(), right.as_ref()) {
-                        (target, Expr::Literal(literal, _)) => (target, Some(*op), literal),
-                        (Expr::Literal(literal, _), target) => (target, op.swap(), literal),
-                        _ => continue,
-                    };
-                    let target = compared_in(target);
-                    if let (Some(op), Some(value)) = (op, self.value_of(target, literal)) {
-                        note(said.entry(target.clone()).or_default(), op, value);
+                    // To the engine arrays are equal as they are to indexes, but in another order.
+                    let is_array = |side: &Expr| self.type_of(side).is_some_and(SqlType::is_array);
+                    if *op == Operator::Eq || !is_array(left) && !is_array(right) {
+                        self.note_sides(&mut said, left, *op, right);
                     }
                 }
-                Expr::Between(Between { expr, negated: false, low, high }) => {
+                Expr::ScalarFunction(_) => {
+                    if let Some((left, op, right)) = array_order::compared(condition) {
+                        self.note_sides(&mut said, left, op, right);
+                    }
+                }
+                Expr::Between(Between { expr, negated: false, low, high })
+                    if !self.type_of(expr).is_some_and(SqlType::is_array) =>
+                {
                     let target = compared_in(expr);
                     for (bound, op) in [(low, Operator::GtEq), (high, Operator::LtEq)] {
                         let Expr::Literal(literal, _) = bound.as_ref() else { continue };
@@ -207,6 +212,19 @@ impl Reader<'_> {
             }
         }
         said
+    }
+
+    /// What a comparison says of one of its sides, where the other one is a constant.
+    fn note_sides(&self, said: &mut HashMap<Expr, Said>, left: &Expr, op: Operator, right: &Expr) {
+        let (target, op, literal) = match (left, right) {
+            (target, Expr::Literal(literal, _)) => (target, Some(op), literal),
+            (Expr::Literal(literal, _), target) => (target, op.swap(), literal),
+            _ => return,
+        };
+        let target = compared_in(target);
+        if let (Some(op), Some(value)) = (op, self.value_of(target, literal)) {
+            note(said.entry(target.clone()).or_default(), op, value);
+        }
     }
 
     /// A union for each index that conditions ask something of, and for each OR.
@@ -328,7 +346,11 @@ fn constant(sql_type: SqlType, literal: &ScalarValue) -> Option<Value> {
         let ScalarValue::Decimal128(Some(order), _, 0) = literal else { return None };
         return of_order(*order).map(Value::Interval);
     }
-    if literal.is_null() || literal.data_type() != to_arrow_type(sql_type) {
+    let is_of_type = match (literal.data_type(), to_arrow_type(sql_type)) {
+        (DataType::List(found), DataType::List(wanted)) => found.data_type() == wanted.data_type(),
+        (found, wanted) => found == wanted,
+    };
+    if literal.is_null() || !is_of_type {
         return None;
     }
     let array = literal.to_array().ok()?;

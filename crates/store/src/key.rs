@@ -24,6 +24,13 @@ pub(crate) fn hash<'d>(state: &RandomState, key: impl Iterator<Item = Datum<'d>>
     hasher.finish()
 }
 
+/// The same of one value.
+pub(crate) fn hash_one(state: &RandomState, datum: &Datum<'_>) -> u64 {
+    let mut hasher = state.build_hasher();
+    hash_datum(&mut hasher, datum);
+    hasher.finish()
+}
+
 /// The same of a key that is one integer, whatever its width.
 #[inline]
 pub(crate) fn hash_integer(state: &RandomState, value: i64) -> u64 {
@@ -46,8 +53,10 @@ fn hash_datum(hasher: &mut FoldHasher<'_>, datum: &Datum<'_>) {
         Datum::Bytea(value) => hash_bytes(hasher, value),
         Datum::Uuid(value) => hasher.write_u128(u128::from_ne_bytes(*value)),
         Datum::Interval(value) => hasher.write_u128(length(*value).cast_unsigned()),
-        // No index is on arrays; any constant keeps the function total.
-        Datum::Array(_) => hasher.write_u64(0),
+        Datum::Array(items) => {
+            items.iter().for_each(|item| hash_datum(hasher, &item));
+            hasher.write_u64(items.len() as u64);
+        }
     }
 }
 

@@ -1,15 +1,15 @@
 //! The order of values, as PostgreSQL's `<` and ORDER BY have it, with NULLs last; and eight bytes that order as they do.
 //!
 //! Called by `partition::indexes`. Text and bytes order by their bytes, floats with NaN above all and -0 equal to 0,
-//! intervals by their length, a month being thirty days and a day twenty-four hours.
+//! intervals by their length, a month being thirty days and a day twenty-four hours, and arrays item by item.
 
 use std::cmp::Ordering;
 
 use ashlar_base::value::interval::arithmetic::order as length;
-use ashlar_base::{Datum, Value};
+use ashlar_base::{Datum, Items, Value};
 
 /// The order of two values of one column, or of one and what it is compared with.
-pub(crate) fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Ordering {
+pub fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Ordering {
     match (left, right) {
         (Datum::Null, Datum::Null) => Ordering::Equal,
         (Datum::Null, _) => Ordering::Greater,
@@ -20,11 +20,19 @@ pub(crate) fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Ordering {
         (Datum::Bytea(left), Datum::Bytea(right)) => left.cmp(right),
         (Datum::Uuid(left), Datum::Uuid(right)) => left.cmp(right),
         (Datum::Interval(left), Datum::Interval(right)) => length(*left).cmp(&length(*right)),
+        (Datum::Array(left), Datum::Array(right)) => compare_items(left, right),
         _ => match (float(left), float(right)) {
             (Some(left), Some(right)) => left.cmp(&right),
             _ => integer(left).cmp(&integer(right)),
         },
     }
+}
+
+/// NULL among the items is equal to itself and above all others, and of two arrays one of which is the beginning of the
+/// other the shorter one comes first.
+fn compare_items(left: &Items<'_>, right: &Items<'_>) -> Ordering {
+    let mut orders = left.iter().zip(right.iter()).map(|(left, right)| compare(&left, &right));
+    orders.find(|order| order.is_ne()).unwrap_or_else(|| left.len().cmp(&right.len()))
 }
 
 /// Whether two values of one column are the very same: equal ones may be written otherwise, and what is computed of
@@ -55,6 +63,8 @@ pub(crate) fn prefix(datum: &Datum<'_>) -> u64 {
         Datum::Bool(value) => u64::from(*value),
         Datum::Numeric(value) => clamped(*value),
         Datum::Interval(value) => clamped(length(*value)),
+        Datum::Array(items) if items.is_empty() => 0,
+        Datum::Array(items) => prefix(&items.get(0)),
         Datum::Text(value) => first_bytes(value.as_bytes()),
         Datum::Bytea(value) => first_bytes(value),
         Datum::Uuid(value) => first_bytes(value),

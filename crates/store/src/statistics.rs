@@ -172,7 +172,7 @@ impl Column {
             self.nulls += 1;
             return;
         }
-        let hash = mixed(hash_of(hasher, datum));
+        let hash = mixed(key::hash_one(hasher, datum));
         if let Some(hashes) = &mut self.hashes {
             hashes.insert(hash);
             if hashes.len() > EXACT_DISTINCT {
@@ -218,20 +218,6 @@ impl Column {
 /// Whether values of this type are kept: the engine, which is told the least and the greatest, orders these otherwise.
 fn is_ordered(datum: &Datum<'_>) -> bool {
     !matches!(datum, Datum::Array(_) | Datum::Interval(_))
-}
-
-fn hash_of(hasher: &RandomState, datum: &Datum<'_>) -> u64 {
-    match datum {
-        // The hash of keys knows no arrays.
-        Datum::Array(items) => {
-            let mut hash = items.len() as u64;
-            for item in items.iter() {
-                hash = mixed(hash ^ hash_of(hasher, &item));
-            }
-            hash
-        }
-        datum => key::hash(hasher, std::iter::once(datum.clone())),
-    }
 }
 
 /// Every bit depends on every other: the finaliser of SplitMix64.

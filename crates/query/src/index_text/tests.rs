@@ -15,8 +15,8 @@ fn errors_name_the_values_of_an_index() {
         "CREATE UNIQUE INDEX ON t (lower(name))",
         "CREATE UNIQUE INDEX ON t ((a + b), name)",
         "INSERT INTO t VALUES (1, 1, 2, 'Ann')",
-        "CREATE TABLE s (id integer PRIMARY KEY, span interval UNIQUE)",
-        "INSERT INTO s VALUES (1, '1 month')",
+        "CREATE TABLE s (id integer PRIMARY KEY, span interval UNIQUE, tags text[] UNIQUE)",
+        "INSERT INTO s VALUES (1, '1 month', '{a b,NULL}')",
     ]);
     let cases = [
         ("INSERT INTO t VALUES (2, 1, 2, 'x')", "Key (a, b)=(1, 2) already exists."),
@@ -24,6 +24,7 @@ fn errors_name_the_values_of_an_index() {
         ("INSERT INTO t VALUES (1, 5, 6, 'x')", "Key (id)=(1) already exists."),
         ("INSERT INTO t SELECT 7, 7, 7, 'q' UNION ALL SELECT 8, 8, 8, 'q'", "Key (lower(name))=(q) already exists."),
         ("INSERT INTO s VALUES (2, '30 days')", "Key (span)=(30 days) already exists."),
+        ("INSERT INTO s (id, tags) VALUES (2, '{a b,NULL}')", "Key (tags)=({\"a b\",NULL}) already exists."),
     ];
     for (sql, expected) in cases {
         assert_eq!(detail(&engine, sql), expected, "{sql}");

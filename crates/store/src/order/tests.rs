@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use ashlar_base::{Datum, Interval};
+use ashlar_base::{Datum, Interval, Items, Value};
 use proptest::prelude::*;
 
 use super::{compare, is_identical, prefix};
@@ -43,6 +43,19 @@ fn ascending() -> Vec<Vec<Datum<'static>>> {
             interval(i32::MAX, i32::MAX, i64::MAX),
             Datum::Null,
         ],
+        vec![
+            array(&[]),
+            array(&[Some(1)]),
+            array(&[Some(1), Some(1)]),
+            array(&[Some(1), Some(2)]),
+            array(&[Some(1), Some(2), Some(0)]),
+            array(&[Some(1), None]),
+            array(&[Some(2)]),
+            array(&[None]),
+            array(&[None, Some(1)]),
+            array(&[None, None]),
+            Datum::Null,
+        ],
     ]
 }
 
@@ -57,6 +70,11 @@ fn values_order_as_in_postgresql_with_nulls_last() {
     }
 }
 
+fn array(items: &[Option<i32>]) -> Datum<'static> {
+    let items = items.iter().map(|item| item.map_or(Value::Null, Value::Int4));
+    Datum::Array(Items::Values(items.collect::<Vec<_>>().into()))
+}
+
 fn interval(months: i32, days: i32, micros: i64) -> Datum<'static> {
     Datum::Interval(Interval { months, days, micros })
 }
@@ -69,6 +87,10 @@ fn equal_values_that_are_written_otherwise_are_not_identical() {
         (interval(-1, 31, 0), interval(0, 0, 86_400_000_000)),
         (Datum::Float8(0.0), Datum::Float8(-0.0)),
         (Datum::Float4(0.0), Datum::Float4(-0.0)),
+        (
+            Datum::Array(Items::Values(vec![Value::Float8(0.0), Value::Null].into())),
+            Datum::Array(Items::Values(vec![Value::Float8(-0.0), Value::Null].into())),
+        ),
     ];
     for (left, right) in pairs {
         assert_eq!(compare(&left, &right), Ordering::Equal, "{left:?} and {right:?}");
@@ -117,6 +139,23 @@ proptest! {
             let expected = micros(left).cmp(&micros(other));
             prop_assert_eq!(compare(&one, &two), expected);
             prop_assert!(expected.is_eq() || prefix(&one).cmp(&prefix(&two)) != expected.reverse());
+        }
+    }
+
+    #[test]
+    fn arrays_order_item_by_item(
+        left in proptest::collection::vec(proptest::option::of(-2..2i32), 0..4),
+        right in proptest::collection::vec(proptest::option::of(-2..2i32), 0..4),
+    ) {
+        let (one, two) = (array(&left), array(&right));
+        // What is false comes before what is true: NULL is above all others.
+        let naive = |items: &[Option<i32>]| items.iter().map(|item| (item.is_none(), *item)).collect::<Vec<_>>();
+        let expected = naive(&left).cmp(&naive(&right));
+        prop_assert_eq!(compare(&one, &two), expected);
+        prop_assert!(expected.is_eq() || prefix(&one).cmp(&prefix(&two)) != expected.reverse());
+        if let Some(numbers) = left.iter().copied().collect::<Option<Vec<i32>>>() {
+            let elsewhere = Datum::Array(Items::Int4(&numbers));
+            prop_assert_eq!((compare(&elsewhere, &two), prefix(&elsewhere)), (expected, prefix(&one)));
         }
     }
 
