@@ -107,8 +107,8 @@ pub struct IndexDef {
     pub columns: Vec<ColumnId>,
     /// Whether two rows may not have the same values.
     pub unique: Option<Unique>,
-    /// What was said about the order of each of its columns. An index can be read from either end: nothing but the catalog
-    /// depends on it.
+    /// What was said about the order of each of its columns. An index can be read from either end, and by each column
+    /// either way: nothing but the catalog depends on it.
     pub orders: Vec<IndexOrder>,
     /// Its expressions and its predicate, where it has any.
     pub rows: Option<Arc<dyn IndexRows>>,

@@ -158,8 +158,11 @@ impl Access {
             }
             Self::Walks(walks) => {
                 let walk = |walk: &Walk| {
-                    let direction = if walk.backwards { "last" } else { "first" };
-                    format!("{direction} {} of {}", walk.count, walk.probe.index.name)
+                    let is_backwards = walk.backwards.first() == Some(&true);
+                    let direction = if is_backwards { "last" } else { "first" };
+                    let is_mixed = walk.backwards.contains(&!is_backwards);
+                    let groups = if is_mixed { " by groups" } else { "" };
+                    format!("{direction} {} of {}{groups}", walk.count, walk.probe.index.name)
                 };
                 format!(", order=[{}]", walks.iter().map(walk).collect::<Vec<_>>().join(", "))
             }
@@ -392,7 +395,6 @@ pub(crate) fn walk_of(
             .iter()
             .filter(|(ordinal, ..)| said.equal.iter().all(|(id, _)| schema.columns[*ordinal].id != *id))
             .collect();
-        let backwards = wanted.first().is_some_and(|(_, descending, _)| *descending);
         let rest = index.columns.get(probe.equal.len()..).unwrap_or_default();
         let fits = wanted.len() <= rest.len()
             && wanted.iter().zip(rest).all(|((ordinal, descending, nulls_first), id)| {
@@ -400,10 +402,11 @@ pub(crate) fn walk_of(
                 // The engine, which sorts what the walk gives, has these in an order of its own.
                 let is_sorted_alike = column.sql_type != SqlType::Array(ScalarType::Interval);
                 // The index has NULLs last, and first on the way back.
-                let is_led_alike = *descending == backwards && (!column.nullable || *nulls_first == backwards);
-                column.id == *id && is_sorted_alike && is_led_alike
+                let has_nulls_alike = !column.nullable || *nulls_first == *descending;
+                column.id == *id && is_sorted_alike && has_nulls_alike
             });
         if fits {
+            let backwards = wanted.iter().map(|(_, descending, _)| *descending).collect();
             return Some(Walk { probe, backwards, passes_null: false, count });
         }
     }

@@ -145,7 +145,7 @@ fn ends(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         }
         let order = [(column, backwards, backwards)];
         let walk = walk_of(scan.region(), scan.conditions(), &asked.plain, &order, 1)?;
-        Some(Walk { backwards, passes_null: true, ..walk })
+        Some(Walk { backwards: vec![backwards], passes_null: true, ..walk })
     };
     let Some(walks) = aggregate.aggr_expr().iter().map(walk).collect::<Option<Vec<Walk>>>() else { return Ok(None) };
     let input = with_access(aggregate.input(), &Access::Walks(walks.into()), None)?;
