@@ -151,6 +151,12 @@ pub trait IndexRows: fmt::Debug + Send + Sync {
     /// The types of the expressions.
     fn types(&self) -> &[SqlType];
 
+    /// Which of the expressions stands for a column of the index where its values are compared; `None`: they are compared
+    /// as they are.
+    fn key_of(&self, _: ColumnId) -> Option<usize> {
+        None
+    }
+
     /// An expression as PostgreSQL writes it in an index, with the names that columns have now.
     fn text(&self, expression: usize, schema: &TableSchema) -> String;
 

@@ -194,7 +194,7 @@ impl SqlType {
 
     /// Whether values of this type have an order and an equality that an index and a UNIQUE constraint can go by.
     pub fn can_be_indexed(self) -> bool {
-        !matches!(self.scalar(), ScalarType::Json | ScalarType::Jsonb)
+        self == Self::Scalar(ScalarType::Jsonb) || !matches!(self.scalar(), ScalarType::Json | ScalarType::Jsonb)
     }
 
     /// Whether this is an array type.

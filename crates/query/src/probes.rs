@@ -274,7 +274,8 @@ impl Reader<'_> {
         let mut equals: Vec<Vec<Value>> = vec![Vec::new()];
         let mut range = (Bound::Unbounded, Bound::Unbounded);
         for id in &index.columns {
-            let said = match IndexDef::expression(*id) {
+            let stand_in = || index.rows.as_ref().and_then(|rows| rows.key_of(*id));
+            let said = match IndexDef::expression(*id).or_else(stand_in) {
                 None => said.get(&column_by_id(*id)),
                 Some(expression) => computes.and_then(|computes| said.get(computes.expressions().nth(expression)?)),
             };

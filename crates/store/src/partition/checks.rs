@@ -230,7 +230,8 @@ impl Partition {
             return Error::internal("an index without its columns has no values").into();
         };
         let values = places.values(computed, |ordinal| value(ordinal));
-        let error = taken_error(&index.definition, &self.shape, values.clone());
+        let shown = places.shown(computed, |ordinal| value(ordinal));
+        let error = taken_error(&index.definition, &self.shape, shown);
         let (index, values) = (Arc::clone(&index.definition), values.map(|value| value.to_value()).collect());
         Refused::Clash(Box::new(Clash { index, values, is_own: false, error }))
     }
@@ -279,8 +280,10 @@ impl Partition {
             Claimed::Twice(number) => (number, true),
         };
         let reader = index.reader(&self.shape, &self.rows);
-        let values = reader.into_iter().flat_map(|reader| reader.values(self.rows.entry_of(live[number])));
-        let error = repeated_error(&index.definition, &self.shape, values.clone());
+        let entry = self.rows.entry_of(live[number]);
+        let values = reader.into_iter().flat_map(|reader| reader.values(entry));
+        let shown = reader.into_iter().flat_map(|reader| reader.shown(entry));
+        let error = repeated_error(&index.definition, &self.shape, shown);
         let (index, values) = (Arc::clone(&index.definition), values.map(|value| value.to_value()).collect());
         Err(Refused::Clash(Box::new(Clash { index, values, is_own, error })))
     }

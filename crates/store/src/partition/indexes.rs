@@ -77,7 +77,11 @@ pub(super) struct Reader<'p> {
 impl<'p> Reader<'p> {
     /// A value of the row that an entry names.
     pub(super) fn value(self, entry: u32, position: usize) -> Datum<'p> {
-        match self.places.keys[position] {
+        self.at(entry, self.places.keys[position])
+    }
+
+    fn at(self, entry: u32, place: Place) -> Datum<'p> {
+        match place {
             Place::Column(ordinal) => {
                 let (slot, offset) = split(self.rows.present(entry));
                 self.shape.datum(self.rows.segment(slot), offset, ordinal)
@@ -88,6 +92,11 @@ impl<'p> Reader<'p> {
 
     pub(super) fn values(self, entry: u32) -> impl Iterator<Item = Datum<'p>> + Clone {
         (0..self.places.keys.len()).map(move |position| self.value(entry, position))
+    }
+
+    /// The values as a user sees them.
+    pub(super) fn shown(self, entry: u32) -> impl Iterator<Item = Datum<'p>> + Clone {
+        self.places.shown.iter().map(move |place| self.at(entry, *place))
     }
 
     /// Whether there are values at a position.
