@@ -84,6 +84,14 @@ impl AnalyzerRule for PgOperators {
                         high: Box::new(ordered(high.data)),
                     })));
                 }
+                if json::is_jsonb(&expr, schema) {
+                    return Ok(Transformed::yes(Expr::Between(Between {
+                        expr: Box::new(json::key_of(*expr)),
+                        negated,
+                        low: Box::new(json::key_of(low.data)),
+                        high: Box::new(json::key_of(high.data)),
+                    })));
+                }
                 let bound = |op: Operator, bound: &Expr| array_order::comparison(&expr, op, bound, schema);
                 if let (Some(above), Some(below)) =
                     (bound(Operator::GtEq, &low.data), bound(Operator::LtEq, &high.data))
