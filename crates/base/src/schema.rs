@@ -107,8 +107,8 @@ pub struct IndexDef {
     pub columns: Vec<ColumnId>,
     /// Whether two rows may not have the same values.
     pub unique: Option<Unique>,
-    /// What was said about the order of each of its columns. An index can be read from either end: nothing but the catalog
-    /// depends on it.
+    /// What was said about the order of each of its columns. An index can be read from either end, and by each column
+    /// either way: nothing but the catalog depends on it.
     pub orders: Vec<IndexOrder>,
     /// Its expressions and its predicate, where it has any.
     pub rows: Option<Arc<dyn IndexRows>>,
@@ -150,6 +150,12 @@ pub trait IndexRows: fmt::Debug + Send + Sync {
 
     /// The types of the expressions.
     fn types(&self) -> &[SqlType];
+
+    /// Which of the expressions stands for a column of the index where its values are compared; `None`: they are compared
+    /// as they are.
+    fn key_of(&self, _: ColumnId) -> Option<usize> {
+        None
+    }
 
     /// An expression as PostgreSQL writes it in an index, with the names that columns have now.
     fn text(&self, expression: usize, schema: &TableSchema) -> String;

@@ -7,6 +7,7 @@
 
 pub mod arithmetic;
 pub mod array_agg;
+pub mod array_order;
 pub mod array_rows;
 pub mod arrays;
 pub mod bound;

@@ -8,8 +8,7 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, TableSchema, Value};
+use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_functions::quantified::{Comparison, Quantified};
 use ashlar_store::{ColumnReader, Overlay, Partitions, Probe, ReadView, Region, ScanBatch, Walk};
 use datafusion::common::ScalarValue;
@@ -17,7 +16,7 @@ use datafusion::logical_expr::expr::InList;
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
 
-use crate::probes::{self, Asked, PART_MAX, value_of};
+use crate::probes::{self, Asked, PART_MAX, compared_in, value_of};
 
 pub(crate) mod count;
 pub(crate) mod settle;
@@ -159,8 +158,11 @@ impl Access {
             }
             Self::Walks(walks) => {
                 let walk = |walk: &Walk| {
-                    let direction = if walk.backwards { "last" } else { "first" };
-                    format!("{direction} {} of {}", walk.count, walk.probe.index.name)
+                    let is_backwards = walk.backwards.first() == Some(&true);
+                    let direction = if is_backwards { "last" } else { "first" };
+                    let is_mixed = walk.backwards.contains(&!is_backwards);
+                    let groups = if is_mixed { " by groups" } else { "" };
+                    format!("{direction} {} of {}{groups}", walk.count, walk.probe.index.name)
                 };
                 format!(", order=[{}]", walks.iter().map(walk).collect::<Vec<_>>().join(", "))
             }
@@ -185,24 +187,21 @@ enum Listed {
 
 /// Rows by the values of a list, `column IN (...)`: of the key, or of an index.
 fn listed(region: &Region, conditions: &[Expr]) -> Option<Access> {
-    let (schema, arrow) = (region.schema(), region.arrow_schema());
+    let schema = region.schema();
     let mut said: HashMap<ColumnId, Listed> = HashMap::new();
     for condition in conditions.iter().flat_map(split_conjunction) {
         match condition {
             Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => {
                 let found = match (left.as_ref(), right.as_ref()) {
-                    (column @ Expr::Column(_), Expr::Literal(literal, _))
-                    | (Expr::Literal(literal, _), column @ Expr::Column(_)) => {
-                        value_of(&schema, &arrow, column, literal)
+                    (side, Expr::Literal(literal, _)) | (Expr::Literal(literal, _), side) => {
+                        value_of(&schema, side, literal)
                     }
                     _ => None,
                 };
                 said.extend(found.map(|(id, value)| (id, Listed::Equal(value))));
             }
             other => {
-                if let Some((id, values)) =
-                    list_of(&schema, &arrow, other).filter(|(_, values)| values.len() <= LISTED_MAX)
-                {
+                if let Some((id, values)) = list_of(&schema, other).filter(|(_, values)| values.len() <= LISTED_MAX) {
                     said.entry(id).or_insert(Listed::Within(values));
                 }
             }
@@ -249,7 +248,7 @@ pub(crate) fn usable_indexes(region: &Region) -> Vec<Arc<IndexDef>> {
 }
 
 /// The values of which a column must have one: of `IN`, `= ANY`, and of equalities between OR.
-fn list_of(schema: &TableSchema, arrow: &SchemaRef, condition: &Expr) -> Option<(ColumnId, Vec<Value>)> {
+fn list_of(schema: &TableSchema, condition: &Expr) -> Option<(ColumnId, Vec<Value>)> {
     match condition {
         Expr::InList(InList { expr, list, negated: false }) => {
             let mut literals = Vec::with_capacity(list.len());
@@ -257,18 +256,17 @@ fn list_of(schema: &TableSchema, arrow: &SchemaRef, condition: &Expr) -> Option<
                 let Expr::Literal(literal, _) = item else { return None };
                 literals.push(literal.clone());
             }
-            values_of(schema, arrow, expr, &literals)
+            values_of(schema, expr, &literals)
         }
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
-            let (column, mut values) = list_of(schema, arrow, left)?;
-            let (other, more) = list_of(schema, arrow, right)?;
+            let (column, mut values) = list_of(schema, left)?;
+            let (other, more) = list_of(schema, right)?;
             values.extend(more);
             (column == other).then_some((column, values))
         }
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) => match (left.as_ref(), right.as_ref()) {
-            (column @ Expr::Column(_), Expr::Literal(literal, _))
-            | (Expr::Literal(literal, _), column @ Expr::Column(_)) => {
-                values_of(schema, arrow, column, std::slice::from_ref(literal))
+            (side, Expr::Literal(literal, _)) | (Expr::Literal(literal, _), side) => {
+                values_of(schema, side, std::slice::from_ref(literal))
             }
             _ => None,
         },
@@ -282,39 +280,33 @@ fn list_of(schema: &TableSchema, arrow: &SchemaRef, condition: &Expr) -> Option<
             let items = list.iter().next().flatten()?;
             let items: Option<Vec<ScalarValue>> =
                 (0..items.len()).map(|item| ScalarValue::try_from_array(&items, item).ok()).collect();
-            values_of(schema, arrow, column, &items?)
+            values_of(schema, column, &items?)
         }
         _ => None,
     }
 }
 
 /// NULLs are left out: nothing is equal to them.
-fn values_of(
-    schema: &TableSchema,
-    arrow: &SchemaRef,
-    column: &Expr,
-    literals: &[ScalarValue],
-) -> Option<(ColumnId, Vec<Value>)> {
-    let Expr::Column(name) = column else { return None };
+fn values_of(schema: &TableSchema, side: &Expr, literals: &[ScalarValue]) -> Option<(ColumnId, Vec<Value>)> {
+    let Expr::Column(name) = compared_in(side) else { return None };
     let id = schema.columns[schema.column(&name.name)?].id;
     let literals = literals.iter().filter(|literal| !literal.is_null());
-    let values = literals.map(|literal| value_of(schema, arrow, column, literal).map(|(_, value)| value));
+    let values = literals.map(|literal| value_of(schema, side, literal).map(|(_, value)| value));
     Some((id, values.collect::<Option<_>>()?))
 }
 
 /// The values of a column in some rows, to be looked up: those of a type that the column has.
-pub(crate) fn value_at(array: &arrow::array::ArrayRef, row: usize, sql_type: ashlar_base::SqlType) -> Option<Value> {
+pub(crate) fn value_at(array: &arrow::array::ArrayRef, row: usize, sql_type: SqlType) -> Option<Value> {
     ColumnReader::new(array, sql_type).ok().map(|reader| reader.datum(row).to_value())
 }
 
 /// Columns that conditions compare with a constant, and the constants; other conditions may stand beside these.
 pub(crate) fn equalities(region: &Region, conditions: &[Expr]) -> Vec<(ColumnId, Value)> {
-    let (schema, arrow) = (region.schema(), region.arrow_schema());
+    let schema = region.schema();
     let equality = |condition: &Expr| {
         let Expr::BinaryExpr(BinaryExpr { left, op: Operator::Eq, right }) = condition else { return None };
         match (left.as_ref(), right.as_ref()) {
-            (column @ Expr::Column(_), Expr::Literal(literal, _))
-            | (Expr::Literal(literal, _), column @ Expr::Column(_)) => value_of(&schema, &arrow, column, literal),
+            (side, Expr::Literal(literal, _)) | (Expr::Literal(literal, _), side) => value_of(&schema, side, literal),
             _ => None,
         }
     };
@@ -332,17 +324,17 @@ pub(crate) struct Exactly {
 impl Exactly {
     /// What conditions say; `None` where they say anything else.
     pub(crate) fn of(region: &Region, conditions: &[Expr]) -> Option<Self> {
-        let (schema, arrow) = (region.schema(), region.arrow_schema());
+        let schema = region.schema();
         let mut said = Self { equal: Vec::new(), bounded: Vec::new() };
         for condition in conditions.iter().flat_map(split_conjunction) {
             match condition {
                 Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-                    let (column, op, literal) = match (left.as_ref(), right.as_ref()) {
-                        (column @ Expr::Column(_), Expr::Literal(literal, _)) => (column, Some(*op), literal),
-                        (Expr::Literal(literal, _), column @ Expr::Column(_)) => (column, op.swap(), literal),
+                    let (side, op, literal) = match (left.as_ref(), right.as_ref()) {
+                        (side, Expr::Literal(literal, _)) => (side, Some(*op), literal),
+                        (Expr::Literal(literal, _), side) => (side, op.swap(), literal),
                         _ => return None,
                     };
-                    let (id, value) = value_of(&schema, &arrow, column, literal)?;
+                    let (id, value) = value_of(&schema, side, literal)?;
                     match op? {
                         Operator::Eq if said.equal.iter().all(|(known, _)| *known != id) => {
                             said.equal.push((id, value))
@@ -354,7 +346,7 @@ impl Exactly {
                 Expr::Between(Between { expr, negated: false, low, high }) => {
                     for bound in [low, high] {
                         let Expr::Literal(literal, _) = bound.as_ref() else { return None };
-                        said.bounded.push(value_of(&schema, &arrow, expr, literal)?.0);
+                        said.bounded.push(value_of(&schema, expr, literal)?.0);
                     }
                 }
                 _ => return None,
@@ -403,15 +395,18 @@ pub(crate) fn walk_of(
             .iter()
             .filter(|(ordinal, ..)| said.equal.iter().all(|(id, _)| schema.columns[*ordinal].id != *id))
             .collect();
-        let backwards = wanted.first().is_some_and(|(_, descending, _)| *descending);
         let rest = index.columns.get(probe.equal.len()..).unwrap_or_default();
         let fits = wanted.len() <= rest.len()
             && wanted.iter().zip(rest).all(|((ordinal, descending, nulls_first), id)| {
                 let column = &schema.columns[*ordinal];
+                // The engine, which sorts what the walk gives, has these in an order of its own.
+                let is_sorted_alike = column.sql_type != SqlType::Array(ScalarType::Interval);
                 // The index has NULLs last, and first on the way back.
-                column.id == *id && *descending == backwards && (!column.nullable || *nulls_first == backwards)
+                let has_nulls_alike = !column.nullable || *nulls_first == *descending;
+                column.id == *id && is_sorted_alike && has_nulls_alike
             });
         if fits {
+            let backwards = wanted.iter().map(|(_, descending, _)| *descending).collect();
             return Some(Walk { probe, backwards, passes_null: false, count });
         }
     }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use ashlar_base::{ColumnId, Error, ErrorCode, IndexRows, Result, SqlType, TableSchema, Value};
+use ashlar_base::{ColumnId, Error, ErrorCode, IndexRows, Result, ScalarType, SqlType, TableSchema, Value};
 use ashlar_functions::error::from_datafusion;
-use ashlar_functions::guards;
+use ashlar_functions::{guards, json};
 use ashlar_functions::quoting::quote_ident;
 use ashlar_functions::tree::{any_part, each_part, rewrite_parts};
 use ashlar_store::{ColumnReader, build_array};
@@ -36,7 +36,10 @@ pub(crate) struct IndexExpressions {
     input_types: Vec<SqlType>,
     input_schema: SchemaRef,
     types: Vec<SqlType>,
+    /// Those that were stated, and then one for each of `documents`.
     expressions: Vec<Expression>,
+    /// The columns of jsonb that the index is on: their texts say nothing of their order.
+    documents: Vec<ColumnId>,
     predicate: Option<Predicate>,
 }
 
@@ -305,16 +308,20 @@ fn depends_on_settings(from: &DataType, to: &DataType) -> bool {
 }
 
 impl IndexExpressions {
-    /// `None` where there is nothing to compute.
+    /// `None` where there is nothing to compute. `documents` are the columns of jsonb that the index is on.
     ///
     /// # Errors
     /// What the engine finds wrong with the expressions.
     pub(crate) fn plan(
         engine: &Engine,
         schema: &TableSchema,
-        expressions: Vec<(String, Expr, SqlType, Text)>,
+        mut expressions: Vec<(String, Expr, SqlType, Text)>,
+        documents: Vec<ColumnId>,
         predicate: Option<(Vec<Expr>, Text)>,
     ) -> Result<Option<Arc<dyn IndexRows>>> {
+        let key = |id: &ColumnId| json::key_of(column_by_id(*id));
+        let bytes = SqlType::Scalar(ScalarType::Bytea);
+        expressions.extend(documents.iter().map(|id| (String::new(), key(id), bytes, Text::default())));
         if expressions.is_empty() && predicate.is_none() {
             return Ok(None);
         }
@@ -355,7 +362,7 @@ impl IndexExpressions {
                 Some(Predicate { conjuncts, physical, text })
             }
         };
-        Ok(Some(Arc::new(Self { inputs, input_types, input_schema, types, expressions, predicate })))
+        Ok(Some(Arc::new(Self { inputs, input_types, input_schema, types, expressions, documents, predicate })))
     }
 
     /// What an index computes, as this module made it.
@@ -366,6 +373,11 @@ impl IndexExpressions {
     /// The expressions, with columns named by their ids.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expr> {
         self.expressions.iter().map(|expression| &expression.logical)
+    }
+
+    /// Those of them that were stated.
+    pub(crate) fn stated(&self) -> impl Iterator<Item = &Expr> {
+        self.expressions().take(self.expressions.len() - self.documents.len())
     }
 
     /// What must hold of every row that is asked for, with columns named by their ids.
@@ -452,6 +464,11 @@ impl IndexRows for IndexExpressions {
 
     fn types(&self) -> &[SqlType] {
         &self.types
+    }
+
+    fn key_of(&self, column: ColumnId) -> Option<usize> {
+        let document = self.documents.iter().position(|known| *known == column)?;
+        Some(self.expressions.len() - self.documents.len() + document)
     }
 
     fn text(&self, expression: usize, schema: &TableSchema) -> String {

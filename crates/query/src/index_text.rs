@@ -14,7 +14,7 @@ use crate::statement::expression_text;
 use crate::system_tables::plain_type;
 
 /// An expression's text, in which columns keep their place when they get other names.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
     plain: String,
     /// Without the parentheses that nobody needs.

@@ -376,6 +376,9 @@ impl<'a> Builder<'a> {
             return Ok(self.parameter_operand(number, column, true));
         }
         let definition = &self.schema.columns[column];
+        if cuts_items(definition.sql_type) {
+            return Ok(None);
+        }
         match literal(expr) {
             // A string is compared as it is: no length cuts it.
             Some(Literal::String(text)) if is_text(definition.sql_type) => {
@@ -413,7 +416,7 @@ impl<'a> Builder<'a> {
     fn parameter_operand(&mut self, number: usize, column: usize, compares: bool) -> Option<Operand> {
         let to = match self.schema.columns[column].sql_type {
             // Rounded to the column's scale it would be another number: the planner compares it as it is.
-            to if compares && is_numeric(to) => return None,
+            to if compares && (is_numeric(to) || cuts_items(to)) => return None,
             // No length cuts what is compared.
             to if compares && is_text(to) => SqlType::Scalar(ScalarType::Text),
             SqlType::Scalar(ScalarType::Char { .. }) if compares => SqlType::Scalar(ScalarType::Char { length: None }),
@@ -530,6 +533,12 @@ fn is_integer(sql_type: SqlType) -> bool {
 
 fn is_numeric(sql_type: SqlType) -> bool {
     matches!(sql_type, SqlType::Scalar(ScalarType::Numeric { .. }))
+}
+
+/// Whether the items of an array are rounded or cut where it becomes one of this type: it would be another array.
+fn cuts_items(sql_type: SqlType) -> bool {
+    let cuts = |item| matches!(item, ScalarType::Numeric { .. } | ScalarType::Varchar { length: Some(_) });
+    sql_type.is_array() && cuts(sql_type.scalar())
 }
 
 fn is_text(sql_type: SqlType) -> bool {

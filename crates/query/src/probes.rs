@@ -9,8 +9,11 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, SqlType, TableSchema, Value};
+use arrow::datatypes::DataType;
+use ashlar_base::value::interval::arithmetic::of_order;
+use ashlar_base::{ColumnId, Datum, IndexDef, IndexKind, PartitionId, Result, ScalarType, SqlType, TableSchema, Value};
+use ashlar_functions::array_order;
+use ashlar_functions::times::operators::within_order;
 use ashlar_store::arrow_types::to_arrow_type;
 use ashlar_store::{ColumnReader, Partitions, Probe, ReadView, Region, ScanBatch};
 use datafusion::common::ScalarValue;
@@ -158,33 +161,39 @@ impl Reader<'_> {
         for condition in known {
             match condition {
                 Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-                    let (target, op, literal) = match (left.as_ref(), right.as_ref()) {
-                        (target, Expr::Literal(literal, _)) => (target, Some(*op), literal),
-                        (Expr::Literal(literal, _), target) => (target, op.swap(), literal),
-                        _ => continue,
-                    };
-                    if let (Some(op), Some(value)) = (op, self.value_of(target, literal)) {
-                        note(said.entry(target.clone()).or_default(), op, value);
+                    // To the engine arrays are equal as they are to indexes, but in another order.
+                    let is_array = |side: &Expr| self.type_of(side).is_some_and(SqlType::is_array);
+                    if *op == Operator::Eq || !is_array(left) && !is_array(right) {
+                        self.note_sides(&mut said, left, *op, right);
                     }
                 }
-                Expr::Between(Between { expr, negated: false, low, high }) => {
+                Expr::ScalarFunction(_) => {
+                    if let Some((left, op, right)) = array_order::compared(condition) {
+                        self.note_sides(&mut said, left, op, right);
+                    }
+                }
+                Expr::Between(Between { expr, negated: false, low, high })
+                    if !self.type_of(expr).is_some_and(SqlType::is_array) =>
+                {
+                    let target = compared_in(expr);
                     for (bound, op) in [(low, Operator::GtEq), (high, Operator::LtEq)] {
                         let Expr::Literal(literal, _) = bound.as_ref() else { continue };
-                        if let Some(value) = self.value_of(expr, literal) {
-                            note(said.entry(expr.as_ref().clone()).or_default(), op, value);
+                        if let Some(value) = self.value_of(target, literal) {
+                            note(said.entry(target.clone()).or_default(), op, value);
                         }
                     }
                 }
                 Expr::InList(InList { expr, list, negated: false }) if list.len() <= UNION_MAX => {
+                    let target = compared_in(expr);
                     // NULL in the list is nobody's value.
                     let literals = list.iter().map(|item| match item {
                         Expr::Literal(literal, _) if literal.is_null() => Some(None),
-                        Expr::Literal(literal, _) => self.value_of(expr, literal).map(Some),
+                        Expr::Literal(literal, _) => self.value_of(target, literal).map(Some),
                         _ => None,
                     });
                     if let Some(values) = literals.collect::<Option<Vec<_>>>() {
                         let any = values.into_iter().flatten().collect();
-                        said.entry(expr.as_ref().clone()).or_default().any = Some(any);
+                        said.entry(target.clone()).or_default().any = Some(any);
                     }
                 }
                 Expr::IsNull(target) if self.type_of(target).is_some() => {
@@ -203,6 +212,19 @@ impl Reader<'_> {
             }
         }
         said
+    }
+
+    /// What a comparison says of one of its sides, where the other one is a constant.
+    fn note_sides(&self, said: &mut HashMap<Expr, Said>, left: &Expr, op: Operator, right: &Expr) {
+        let (target, op, literal) = match (left, right) {
+            (target, Expr::Literal(literal, _)) => (target, Some(op), literal),
+            (Expr::Literal(literal, _), target) => (target, op.swap(), literal),
+            _ => return,
+        };
+        let target = compared_in(target);
+        if let (Some(op), Some(value)) = (op, self.value_of(target, literal)) {
+            note(said.entry(target.clone()).or_default(), op, value);
+        }
     }
 
     /// A union for each index that conditions ask something of, and for each OR.
@@ -252,7 +274,8 @@ impl Reader<'_> {
         let mut equals: Vec<Vec<Value>> = vec![Vec::new()];
         let mut range = (Bound::Unbounded, Bound::Unbounded);
         for id in &index.columns {
-            let said = match IndexDef::expression(*id) {
+            let stand_in = || index.rows.as_ref().and_then(|rows| rows.key_of(*id));
+            let said = match IndexDef::expression(*id).or_else(stand_in) {
                 None => said.get(&column_by_id(*id)),
                 Some(expression) => computes.and_then(|computes| said.get(computes.expressions().nth(expression)?)),
             };
@@ -303,19 +326,37 @@ impl Reader<'_> {
     }
 
     fn is_boolean(&self, target: &Expr) -> bool {
-        self.type_of(target) == Some(SqlType::Scalar(ashlar_base::ScalarType::Bool))
+        self.type_of(target) == Some(SqlType::Scalar(ScalarType::Bool))
     }
 
-    /// A constant of the very type of what it is compared with: another type may order otherwise.
+    /// The constant that a target, as [`compared_in`] has it, is compared with.
     fn value_of(&self, target: &Expr, literal: &ScalarValue) -> Option<Value> {
-        let sql_type = self.type_of(target)?;
-        if literal.is_null() || literal.data_type() != to_arrow_type(sql_type) {
-            return None;
-        }
-        let array = literal.to_array().ok()?;
-        let reader = ColumnReader::new(&array, sql_type).ok()?;
-        Some(reader.datum(0).to_value())
+        constant(self.type_of(target)?, literal)
     }
+}
+
+/// What is compared, in one side of a comparison: intervals are compared by the number that stands for their order.
+pub(crate) fn compared_in(side: &Expr) -> &Expr {
+    within_order(side).unwrap_or(side)
+}
+
+/// The value of a constant that values of a type are compared with, where it is of that very type: another one may
+/// order otherwise.
+fn constant(sql_type: SqlType, literal: &ScalarValue) -> Option<Value> {
+    if sql_type == SqlType::Scalar(ScalarType::Interval) {
+        let ScalarValue::Decimal128(Some(order), _, 0) = literal else { return None };
+        return of_order(*order).map(Value::Interval);
+    }
+    let is_of_type = match (literal.data_type(), to_arrow_type(sql_type)) {
+        (DataType::List(found), DataType::List(wanted)) => found.data_type() == wanted.data_type(),
+        (found, wanted) => found == wanted,
+    };
+    if literal.is_null() || !is_of_type {
+        return None;
+    }
+    let array = literal.to_array().ok()?;
+    let reader = ColumnReader::new(&array, sql_type).ok()?;
+    Some(reader.datum(0).to_value())
 }
 
 fn note(said: &mut Said, op: Operator, value: Value) {
@@ -329,22 +370,11 @@ fn note(said: &mut Said, op: Operator, value: Value) {
     }
 }
 
-/// A column and a constant of its very type: another type may order otherwise.
-pub(crate) fn value_of(
-    schema: &TableSchema,
-    arrow: &SchemaRef,
-    column: &Expr,
-    literal: &ScalarValue,
-) -> Option<(ColumnId, Value)> {
-    let Expr::Column(column) = column else { return None };
-    let ordinal = schema.column(&column.name)?;
-    if literal.is_null() || literal.data_type() != *arrow.fields().get(ordinal)?.data_type() {
-        return None;
-    }
-    let column = &schema.columns[ordinal];
-    let array = literal.to_array().ok()?;
-    let reader = ColumnReader::new(&array, column.sql_type).ok()?;
-    Some((column.id, reader.datum(0).to_value()))
+/// The column in one side of a comparison, and the constant in the other one, of its very type.
+pub(crate) fn value_of(schema: &TableSchema, side: &Expr, literal: &ScalarValue) -> Option<(ColumnId, Value)> {
+    let Expr::Column(column) = compared_in(side) else { return None };
+    let column = &schema.columns[schema.column(&column.name)?];
+    Some((column.id, constant(column.sql_type, literal)?))
 }
 
 /// Whether conditions hold of every row for which all of the known ones do: those that are among them, and what follows from

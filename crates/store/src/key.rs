@@ -1,12 +1,14 @@
 //! Keys: their hash, their equality, and the partition that owns them.
 //!
 //! Called by `rows` for its index and by `region` to find the partition. Two key values are equal when their
-//! canonical texts are: -0.0 is 0.0, NaN is NaN, and integers compare by value.
+//! canonical texts are: -0.0 is 0.0, NaN is NaN, and integers compare by value. Indexes hash values of further types,
+//! those alike that `order` has for equal.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
 
 use ashlar_base::slot::{partition_of_slot, slot_of_key, slot_of_row};
+use ashlar_base::value::interval::arithmetic::order as length;
 use ashlar_base::value::text::canonical_key;
 use ashlar_base::{Datum, PartitionId, ScalarType, Slot, SqlType};
 use foldhash::fast::{FoldHasher, RandomState};
@@ -19,6 +21,13 @@ pub(crate) fn hash<'d>(state: &RandomState, key: impl Iterator<Item = Datum<'d>>
     for datum in key {
         hash_datum(&mut hasher, &datum);
     }
+    hasher.finish()
+}
+
+/// The same of one value.
+pub(crate) fn hash_one(state: &RandomState, datum: &Datum<'_>) -> u64 {
+    let mut hasher = state.build_hasher();
+    hash_datum(&mut hasher, datum);
     hasher.finish()
 }
 
@@ -43,8 +52,11 @@ fn hash_datum(hasher: &mut FoldHasher<'_>, datum: &Datum<'_>) {
         Datum::Text(value) => hash_bytes(hasher, value.as_bytes()),
         Datum::Bytea(value) => hash_bytes(hasher, value),
         Datum::Uuid(value) => hasher.write_u128(u128::from_ne_bytes(*value)),
-        // Not key types; any constant keeps the function total.
-        Datum::Interval(_) | Datum::Array(_) => hasher.write_u64(0),
+        Datum::Interval(value) => hasher.write_u128(length(*value).cast_unsigned()),
+        Datum::Array(items) => {
+            items.iter().for_each(|item| hash_datum(hasher, &item));
+            hasher.write_u64(items.len() as u64);
+        }
     }
 }
 

@@ -58,7 +58,7 @@ pub use locks::{LockHolder, LockInfo, LockRequest, LockStatistics, LockWait, Str
 pub use lookahead::LOOKAHEAD_MAX;
 pub use memory::Reservation;
 pub use mutation::{Applied, Mutation};
-pub use order::compare_values;
+pub use order::{compare as compare_datums, compare_values};
 pub use partition::{Probe, Walk};
 pub use reader::ColumnReader;
 pub use region::{Region, ScanBatch};

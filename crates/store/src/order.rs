@@ -1,13 +1,15 @@
 //! The order of values, as PostgreSQL's `<` and ORDER BY have it, with NULLs last; and eight bytes that order as they do.
 //!
-//! Called by `partition::indexes`. Text and bytes order by their bytes, floats with NaN above all and -0 equal to 0.
+//! Called by `partition::indexes`. Text and bytes order by their bytes, floats with NaN above all and -0 equal to 0,
+//! intervals by their length, a month being thirty days and a day twenty-four hours, and arrays item by item.
 
 use std::cmp::Ordering;
 
-use ashlar_base::{Datum, Value};
+use ashlar_base::value::interval::arithmetic::order as length;
+use ashlar_base::{Datum, Items, Value};
 
 /// The order of two values of one column, or of one and what it is compared with.
-pub(crate) fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Ordering {
+pub fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Ordering {
     match (left, right) {
         (Datum::Null, Datum::Null) => Ordering::Equal,
         (Datum::Null, _) => Ordering::Greater,
@@ -17,6 +19,8 @@ pub(crate) fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Ordering {
         (Datum::Text(left), Datum::Text(right)) => left.as_bytes().cmp(right.as_bytes()),
         (Datum::Bytea(left), Datum::Bytea(right)) => left.cmp(right),
         (Datum::Uuid(left), Datum::Uuid(right)) => left.cmp(right),
+        (Datum::Interval(left), Datum::Interval(right)) => length(*left).cmp(&length(*right)),
+        (Datum::Array(left), Datum::Array(right)) => compare_items(left, right),
         _ => match (float(left), float(right)) {
             (Some(left), Some(right)) => left.cmp(&right),
             _ => integer(left).cmp(&integer(right)),
@@ -24,7 +28,28 @@ pub(crate) fn compare(left: &Datum<'_>, right: &Datum<'_>) -> Ordering {
     }
 }
 
-/// The order of two values as indexes have it; `None` where they are not of one kind, or of one that nobody orders.
+/// NULL among the items is equal to itself and above all others, and of two arrays one of which is the beginning of the
+/// other the shorter one comes first.
+fn compare_items(left: &Items<'_>, right: &Items<'_>) -> Ordering {
+    let mut orders = left.iter().zip(right.iter()).map(|(left, right)| compare(&left, &right));
+    orders.find(|order| order.is_ne()).unwrap_or_else(|| left.len().cmp(&right.len()))
+}
+
+/// Whether two values of one column are the very same: equal ones may be written otherwise, and what is computed of
+/// them may differ.
+pub(crate) fn is_identical(left: &Datum<'_>, right: &Datum<'_>) -> bool {
+    match (left, right) {
+        (Datum::Float4(left), Datum::Float4(right)) => left.to_bits() == right.to_bits(),
+        (Datum::Float8(left), Datum::Float8(right)) => left.to_bits() == right.to_bits(),
+        (Datum::Array(left), Datum::Array(right)) => {
+            left.len() == right.len() && left.iter().zip(right.iter()).all(|(left, right)| is_identical(&left, &right))
+        }
+        _ => left == right,
+    }
+}
+
+/// The order of two values as indexes have it; `None` where they are not of one kind, or of one of which statistics
+/// keep no values.
 pub fn compare_values(left: &Value, right: &Value) -> Option<Ordering> {
     let is_ordered = |value: &Value| !matches!(value, Value::Array(_) | Value::Interval(_));
     let is_same = std::mem::discriminant(left) == std::mem::discriminant(right);
@@ -36,10 +61,10 @@ pub(crate) fn prefix(datum: &Datum<'_>) -> u64 {
     match datum {
         Datum::Null => u64::MAX,
         Datum::Bool(value) => u64::from(*value),
-        Datum::Numeric(value) => {
-            let clamped = (*value).clamp(i128::from(i64::MIN), i128::from(i64::MAX));
-            above_zero(clamped as i64)
-        }
+        Datum::Numeric(value) => clamped(*value),
+        Datum::Interval(value) => clamped(length(*value)),
+        Datum::Array(items) if items.is_empty() => 0,
+        Datum::Array(items) => prefix(&items.get(0)),
         Datum::Text(value) => first_bytes(value.as_bytes()),
         Datum::Bytea(value) => first_bytes(value),
         Datum::Uuid(value) => first_bytes(value),
@@ -49,6 +74,11 @@ pub(crate) fn prefix(datum: &Datum<'_>) -> u64 {
             (None, None) => 0,
         },
     }
+}
+
+/// The numbers that need more than eight bytes are all the same.
+fn clamped(value: i128) -> u64 {
+    above_zero(value.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
 }
 
 /// Order-preserving: the smallest number becomes 0.

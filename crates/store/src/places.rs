@@ -12,6 +12,8 @@ use crate::shape::Shape;
 /// Where the values of an index are in rows of one shape.
 pub(crate) struct Places {
     pub(crate) keys: Box<[Place]>,
+    /// The same of the values that a user sees, where others stand for them.
+    pub(crate) shown: Box<[Place]>,
     /// What its expressions and its predicate read.
     inputs: Box<[usize]>,
 }
@@ -33,9 +35,17 @@ impl Places {
             Some(expression) => Some(Place::Computed(expression)),
             None => ordinal(id).map(Place::Column),
         };
-        let keys = definition.columns.iter().map(place).collect::<Option<_>>()?;
+        let shown = definition.columns.iter().map(place).collect::<Option<Box<[Place]>>>()?;
+        let stand_in = |id: &ColumnId| definition.rows.as_ref()?.key_of(*id).map(Place::Computed);
+        let pairs = definition.columns.iter().zip(shown.iter());
+        let keys = pairs.map(|(id, shown)| stand_in(id).unwrap_or(*shown)).collect();
         let inputs = definition.rows.as_ref().map_or(&[][..], |rows| rows.inputs());
-        Some(Self { keys, inputs: inputs.iter().map(ordinal).collect::<Option<_>>()? })
+        Some(Self { keys, shown, inputs: inputs.iter().map(ordinal).collect::<Option<_>>()? })
+    }
+
+    /// Whether values that nobody sees stand for others.
+    pub(crate) fn has_stand_ins(&self) -> bool {
+        self.keys != self.shown
     }
 
     /// Ordinals of the columns on whose values it depends where a row is, and whether it is there.
@@ -73,11 +83,28 @@ impl Places {
         computed: &'d [Value],
         value: impl Fn(usize) -> Datum<'d> + Clone,
     ) -> impl Iterator<Item = Datum<'d>> + Clone {
-        self.keys.iter().map(move |place| match place {
-            Place::Column(ordinal) => value(*ordinal),
-            Place::Computed(expression) => computed[*expression].as_datum(),
-        })
+        at(&self.keys, computed, value)
     }
+
+    /// The same, as a user sees them.
+    pub(crate) fn shown<'d>(
+        &self,
+        computed: &'d [Value],
+        value: impl Fn(usize) -> Datum<'d> + Clone,
+    ) -> impl Iterator<Item = Datum<'d>> + Clone {
+        at(&self.shown, computed, value)
+    }
+}
+
+fn at<'d>(
+    places: &[Place],
+    computed: &'d [Value],
+    value: impl Fn(usize) -> Datum<'d> + Clone,
+) -> impl Iterator<Item = Datum<'d>> + Clone {
+    places.iter().map(move |place| match place {
+        Place::Column(ordinal) => value(*ordinal),
+        Place::Computed(expression) => computed[*expression].as_datum(),
+    })
 }
 
 /// Values of a unique index that a row was to have and that another one has.

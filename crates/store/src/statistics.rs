@@ -172,7 +172,7 @@ impl Column {
             self.nulls += 1;
             return;
         }
-        let hash = mixed(hash_of(hasher, datum));
+        let hash = mixed(key::hash_one(hasher, datum));
         if let Some(hashes) = &mut self.hashes {
             hashes.insert(hash);
             if hashes.len() > EXACT_DISTINCT {
@@ -215,27 +215,9 @@ impl Column {
     }
 }
 
-/// Whether values of this type are compared by anybody.
+/// Whether values of this type are kept: the engine, which is told the least and the greatest, orders these otherwise.
 fn is_ordered(datum: &Datum<'_>) -> bool {
     !matches!(datum, Datum::Array(_) | Datum::Interval(_))
-}
-
-fn hash_of(hasher: &RandomState, datum: &Datum<'_>) -> u64 {
-    match datum {
-        // The hash of keys knows no other types.
-        Datum::Array(items) => {
-            let mut hash = items.len() as u64;
-            for item in items.iter() {
-                hash = mixed(hash ^ hash_of(hasher, &item));
-            }
-            hash
-        }
-        Datum::Interval(interval) => {
-            let parts = [i64::from(interval.months), i64::from(interval.days), interval.micros];
-            key::hash(hasher, parts.into_iter().map(Datum::Int8))
-        }
-        datum => key::hash(hasher, std::iter::once(datum.clone())),
-    }
 }
 
 /// Every bit depends on every other: the finaliser of SplitMix64.

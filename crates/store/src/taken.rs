@@ -19,6 +19,7 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
+use ashlar_base::value::interval::arithmetic::order as length;
 use ashlar_base::{Datum, PartitionId, Result, TableId};
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
@@ -335,8 +336,12 @@ fn write(value: &Datum<'_>, out: &mut Vec<u8>) {
             out.push(0x05);
             out.extend_from_slice(value);
         }
-        // No index is on these types.
-        Datum::Interval(_) | Datum::Array(_) => out.push(0x06),
+        Datum::Interval(value) => write_integer(length(*value), out),
+        Datum::Array(items) => {
+            out.push(0x06);
+            write_length(items.len(), out);
+            items.iter().for_each(|item| write(&item, out));
+        }
     }
 }
 
@@ -360,13 +365,16 @@ fn write_float(value: f64, out: &mut Vec<u8>) {
 /// Texts of up to 13 bytes are kept as they are.
 fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(0x04);
-    let mut len = bytes.len();
+    write_length(bytes.len(), out);
+    out.extend_from_slice(bytes);
+}
+
+fn write_length(mut len: usize, out: &mut Vec<u8>) {
     while len >= 0x80 {
         out.push(len as u8 | 0x80);
         len >>= 7;
     }
     out.push(len as u8);
-    out.extend_from_slice(bytes);
 }
 
 #[cfg(test)]

@@ -349,9 +349,15 @@ pub(crate) fn value_of(scalar: ScalarType) -> BoxedStrategy<Value> {
         ScalarType::Date => any::<i32>().prop_map(Value::Date).boxed(),
         ScalarType::Time => (0..86_400_000_000i64).prop_map(Value::Time).boxed(),
         ScalarType::Timestamp | ScalarType::Timestamptz => any::<i64>().prop_map(Value::Timestamp).boxed(),
-        ScalarType::Interval => (any::<i32>(), any::<i32>(), -1i64 << 52..1 << 52)
-            .prop_map(|(months, days, micros)| Value::Interval(Interval { months, days, micros }))
-            .boxed(),
+        ScalarType::Interval => {
+            let far = (any::<i32>(), any::<i32>(), -1i64 << 52..1 << 52);
+            // Of some others there are several that are equal.
+            let near = (-1..=1i32, -1..=1i32, -1..=1i64).prop_map(|(months, thirties, halves)| {
+                (months, thirties * 30 + (halves & 1) as i32, halves * 43_200_000_000)
+            });
+            let parts = prop_oneof![far, near];
+            parts.prop_map(|(months, days, micros)| Value::Interval(Interval { months, days, micros })).boxed()
+        }
         ScalarType::Uuid => any::<[u8; 16]>().prop_map(Value::Uuid).boxed(),
     }
 }

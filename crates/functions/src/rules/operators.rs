@@ -2,7 +2,7 @@
 //!
 //! A quoted string compared with something is read as that thing's type; a float and a numeric meet as floats; a date
 //! plus an interval is a timestamp; text is not compared with numbers; a date or a timestamp meets an instant as an
-//! instant; intervals are compared by the order that `intervals` gives them.
+//! instant; intervals are compared by the order that `intervals` gives them, arrays by that of `array_order`.
 
 use std::sync::Arc;
 
@@ -15,6 +15,7 @@ use datafusion_expr::expr::{InList, InSubquery, ScalarFunction};
 use datafusion_expr::{Between, BinaryExpr, Cast, Expr, ExprSchemable, Like, LogicalPlan, Operator};
 use datafusion_optimizer::AnalyzerRule;
 
+use crate::array_order;
 use crate::error::external;
 use crate::json;
 use crate::patterns::check_pattern;
@@ -83,6 +84,21 @@ impl AnalyzerRule for PgOperators {
                         high: Box::new(ordered(high.data)),
                     })));
                 }
+                if json::is_jsonb(&expr, schema) {
+                    return Ok(Transformed::yes(Expr::Between(Between {
+                        expr: Box::new(json::key_of(*expr)),
+                        negated,
+                        low: Box::new(json::key_of(low.data)),
+                        high: Box::new(json::key_of(high.data)),
+                    })));
+                }
+                let bound = |op: Operator, bound: &Expr| array_order::comparison(&expr, op, bound, schema);
+                if let (Some(above), Some(below)) =
+                    (bound(Operator::GtEq, &low.data), bound(Operator::LtEq, &high.data))
+                {
+                    let within = above.and(below);
+                    return Ok(Transformed::yes(if negated { Expr::Not(Box::new(within)) } else { within }));
+                }
                 let changed = low.transformed || high.transformed;
                 let expr = Expr::Between(Between { expr, negated, low: Box::new(low.data), high: Box::new(high.data) });
                 Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) })
@@ -117,6 +133,9 @@ pub(crate) fn binary(left: Expr, op: Operator, right: Expr, schema: &DFSchema) -
         let (is_left, is_right) = (json::is_jsonb(&left, schema), json::is_jsonb(&right, schema));
         if is_left && (is_right || is_parameter(&right)) || is_right && is_parameter(&left) {
             return Ok(Transformed::yes(rebuilt(json::key_of(left), op, json::key_of(right))));
+        }
+        if let Some(expr) = array_order::comparison(&left, op, &right, schema) {
+            return Ok(Transformed::yes(expr));
         }
         let expr = rebuilt(left, op, right);
         return Ok(if changed { Transformed::yes(expr) } else { Transformed::no(expr) });

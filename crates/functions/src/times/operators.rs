@@ -146,6 +146,17 @@ pub fn ordered(interval: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&INTERVAL_ORDER), args: vec![interval] })
 }
 
+/// The interval that [`ordered`] was given, where an expression is that.
+pub fn within_order(expr: &Expr) -> Option<&Expr> {
+    let Expr::ScalarFunction(ScalarFunction { func, args }) = expr else { return None };
+    args.first().filter(|_| is_interval_order(func))
+}
+
+/// Whether a function is that of [`ordered`].
+pub fn is_interval_order(function: &ScalarUDF) -> bool {
+    function.inner().is::<IntervalOrder>()
+}
+
 /// `-interval`, checked.
 pub fn negated(interval: Expr) -> Expr {
     Expr::ScalarFunction(ScalarFunction { func: Arc::clone(&INTERVAL_NEGATE), args: vec![interval] })

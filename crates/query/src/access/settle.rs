@@ -7,12 +7,13 @@
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
+use ashlar_functions::times::operators::is_interval_order;
 use ashlar_store::{Region, Walk};
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -93,7 +94,7 @@ fn first_rows(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let Some(fetch) = sort.fetch().filter(|fetch| (1..=WALKED_MAX).contains(fetch)) else { return Ok(None) };
     let Some((scan, columns)) = scan_beneath(sort.input()) else { return Ok(None) };
     let order = sort.expr().iter().map(|key| {
-        let column = columns.get(key.expr.downcast_ref::<Column>()?.index()).copied().flatten()?;
+        let column = columns.get(sorted_by(&key.expr).downcast_ref::<Column>()?.index()).copied().flatten()?;
         Some((column, key.options.descending, key.options.nulls_first))
     });
     let Some(order) = order.collect::<Option<Vec<_>>>() else { return Ok(None) };
@@ -107,6 +108,12 @@ fn first_rows(sort: &SortExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let input = with_access(sort.input(), &Access::Walks(Arc::new([walk])), None)?;
     let sorted = SortExec::new(sort.expr().clone(), input).with_preserve_partitioning(sort.preserve_partitioning());
     Ok(Some(Arc::new(sorted.with_fetch(sort.fetch()))))
+}
+
+/// What an ORDER BY was about: intervals are sorted by the number that stands for their order.
+fn sorted_by(key: &Arc<dyn PhysicalExpr>) -> &Arc<dyn PhysicalExpr> {
+    let order = key.downcast_ref::<ScalarFunctionExpr>().filter(|function| is_interval_order(function.fun()));
+    order.and_then(|function| function.args().first()).unwrap_or(key)
 }
 
 fn is_over_all(aggregate: &AggregateExec) -> bool {
@@ -138,7 +145,7 @@ fn ends(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         }
         let order = [(column, backwards, backwards)];
         let walk = walk_of(scan.region(), scan.conditions(), &asked.plain, &order, 1)?;
-        Some(Walk { backwards, passes_null: true, ..walk })
+        Some(Walk { backwards: vec![backwards], passes_null: true, ..walk })
     };
     let Some(walks) = aggregate.aggr_expr().iter().map(walk).collect::<Option<Vec<Walk>>>() else { return Ok(None) };
     let input = with_access(aggregate.input(), &Access::Walks(walks.into()), None)?;

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, IndexDef, IndexKind, IndexOrder, PartitionId, Result, TableSchema, Unique};
+use ashlar_base::{
+    Error, ErrorCode, IndexDef, IndexKind, IndexOrder, PartitionId, Result, ScalarType, SqlType, TableSchema, Unique,
+};
 use ashlar_store::Region;
 use pg_query::NodeEnum;
 use pg_query::protobuf::{DropStmt, IndexElem, IndexStmt, SortByDir, SortByNulls};
@@ -21,6 +23,8 @@ use crate::transaction::Transaction;
 
 /// Bytes of a name: what is longer is cut where a statement is read.
 const NAME_BYTES_MAX: usize = 63;
+
+const JSONB: SqlType = SqlType::Scalar(ScalarType::Jsonb);
 
 /// Columns of an index at most, as in PostgreSQL.
 const COLUMNS_MAX: usize = 32;
@@ -78,7 +82,7 @@ fn define(
 ) -> Result<(IndexDef, Vec<String>)> {
     let (seen, committed) = (region.schema(), region.committed().schema());
     let (mut columns, mut orders, mut names) = (Vec::new(), Vec::new(), Vec::new());
-    let mut expressions = Vec::new();
+    let (mut expressions, mut documents) = (Vec::new(), Vec::new());
     for parameter in &statement.index_params {
         let Some(NodeEnum::IndexElem(element)) = &parameter.node else { continue };
         let order = order(element)?;
@@ -96,7 +100,14 @@ fn define(
                 let column = &seen.columns[ordinal];
                 check_committed(&committed, column.id, &column.name)?;
                 columns.push(column.id);
+                if column.sql_type == JSONB && !documents.contains(&column.id) {
+                    documents.push(column.id);
+                }
                 (column.sql_type, column.name.clone())
+            }
+            Planned::Expression(_, JSONB) => {
+                let error = Error::unsupported("an index on an expression of type jsonb is not supported");
+                return Err(error.with_table(&seen.name));
             }
             Planned::Expression(expr, sql_type) => {
                 let node = element.expr.as_ref().ok_or_else(|| Error::internal("an expression has its tree"))?;
@@ -106,7 +117,7 @@ fn define(
                 (sql_type, name)
             }
         };
-        if sql_type.is_array() || !sql_type.scalar().can_be_key() {
+        if !sql_type.can_be_indexed() {
             let error = Error::unsupported(format!("an index on a column of type {sql_type} is not supported"));
             return Err(error.with_table(&seen.name).with_column(&name));
         }
@@ -119,7 +130,7 @@ fn define(
             Some((conjuncts, Text::of(node, &seen)?))
         }
     };
-    let rows = IndexExpressions::plan(engine, &seen, expressions, predicate)?;
+    let rows = IndexExpressions::plan(engine, &seen, expressions, documents, predicate)?;
     for id in rows.iter().flat_map(|rows| rows.inputs()) {
         let name = seen.columns.iter().find(|column| column.id == *id).map_or("?", |column| column.name.as_str());
         check_committed(&committed, *id, name)?;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, IndexDef, IndexKind, IndexOrder, Result, TableSchema, Unique};
+use ashlar_base::{Error, ErrorCode, IndexDef, IndexKind, IndexOrder, Result, ScalarType, SqlType, TableSchema, Unique};
 use ashlar_store::Region;
 use pg_query::protobuf::Constraint;
 
@@ -12,6 +12,7 @@ use super::exists;
 use super::index::{check_committed, free_name, is_taken, make};
 use crate::catalog::CatalogState;
 use crate::engine::Engine;
+use crate::index_rows::IndexExpressions;
 use crate::sql_types;
 use crate::transaction::Transaction;
 
@@ -106,16 +107,19 @@ fn definition(engine: &Engine, schema: &TableSchema, stated: &Stated, name: Stri
     let columns = columns(schema, stated)?;
     for (ordinal, _) in &columns {
         let column = &schema.columns[*ordinal];
-        if column.sql_type.is_array() || !column.sql_type.scalar().can_be_key() {
+        if !column.sql_type.can_be_indexed() {
             let message = format!("a UNIQUE constraint on a column of type {} is not supported", column.sql_type);
             return Err(Error::unsupported(message).with_table(&schema.name).with_column(&column.name));
         }
     }
     let unique = Some(Unique { nulls_distinct: stated.nulls_distinct, is_constraint: true });
     let orders = vec![IndexOrder::default(); columns.len()];
+    let is_document = |ordinal: usize| schema.columns[ordinal].sql_type == SqlType::Scalar(ScalarType::Jsonb);
+    let documents = columns.iter().filter(|(ordinal, _)| is_document(*ordinal)).map(|(_, id)| *id).collect();
+    let rows = IndexExpressions::plan(engine, schema, Vec::new(), documents, None)?;
     let columns = columns.into_iter().map(|(_, id)| id).collect();
     let id = engine.catalog().next_id();
-    Ok(IndexDef { id, name, kind: IndexKind::Btree, columns, unique, orders, rows: None })
+    Ok(IndexDef { id, name, kind: IndexKind::Btree, columns, unique, orders, rows })
 }
 
 /// ALTER TABLE ... ADD UNIQUE

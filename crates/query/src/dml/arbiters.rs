@@ -78,7 +78,7 @@ pub(super) fn of(
         let on: BTreeSet<ColumnId> =
             index.columns.iter().copied().filter(|id| IndexDef::expression(*id).is_none()).collect();
         let computes = IndexExpressions::of(index);
-        let computed: Vec<&Expr> = computes.iter().flat_map(|computes| computes.expressions()).collect();
+        let computed: Vec<&Expr> = computes.iter().flat_map(|computes| computes.stated()).collect();
         let conditions = computes.map_or(&[][..], IndexExpressions::conditions);
         on == columns
             && computed.len() == expressions.len()

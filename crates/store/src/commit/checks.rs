@@ -112,8 +112,8 @@ impl Locked<'_> {
             let (places, row) = (Places::of(definition, shape)?, row?);
             let computed = places.compute(definition, |ordinal| row.get(ordinal)).ok()??;
             let values = places.values(&computed, |ordinal| row.get(ordinal));
-            let error =
-                if self.staged.yields() { self.conflict() } else { taken_error(definition, shape, values.clone()) };
+            let shown = places.shown(&computed, |ordinal| row.get(ordinal));
+            let error = if self.staged.yields() { self.conflict() } else { taken_error(definition, shape, shown) };
             let values = values.map(|value| value.to_value()).collect();
             Some(Clash { index: Arc::clone(definition), values, is_own, error })
         });

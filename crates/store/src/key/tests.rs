@@ -1,5 +1,6 @@
 //! Equal keys have equal hashes and one partition, whatever they look like.
 
+use ashlar_base::{Interval, Items, Value};
 use proptest::prelude::*;
 
 use super::*;
@@ -26,6 +27,23 @@ fn values_of_one_canonical_text_are_one_key() {
     assert!(!equal(&Datum::Null, &Datum::Null));
     assert!(!equal(&Datum::Text("a"), &Datum::Bytea(b"a")));
     assert!(!equal(&Datum::Float8(0.5), &Datum::Float8(-0.5)));
+}
+
+#[test]
+fn values_that_an_index_has_for_equal_have_one_hash() {
+    let state = RandomState::default();
+    let array = |items: Vec<Value>| Value::Array(items.into());
+    let interval = |months, days| Value::Interval(Interval { months, days, micros: 0 });
+    let equal = [
+        (interval(1, 0), interval(0, 30)),
+        (array(vec![interval(-1, 31)]), array(vec![interval(0, 1)])),
+        (array(vec![Value::Float8(0.0), Value::Null]), array(vec![Value::Float8(-0.0), Value::Null])),
+    ];
+    for (left, right) in equal {
+        assert_eq!(hash_one(&state, &left.as_datum()), hash_one(&state, &right.as_datum()), "{left:?} {right:?}");
+    }
+    let (numbers, values) = ([7, -1], array(vec![Value::Int4(7), Value::Int4(-1)]));
+    assert_eq!(hash_one(&state, &Datum::Array(Items::Int4(&numbers))), hash_one(&state, &values.as_datum()));
 }
 
 proptest! {

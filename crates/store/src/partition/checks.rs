@@ -227,7 +227,8 @@ impl Partition {
             return Error::internal("an index without its columns has no values").into();
         };
         let values = places.values(computed, |ordinal| value(ordinal));
-        let error = taken_error(&index.definition, &self.shape, values.clone());
+        let shown = places.shown(computed, |ordinal| value(ordinal));
+        let error = taken_error(&index.definition, &self.shape, shown);
         let (index, values) = (Arc::clone(&index.definition), values.map(|value| value.to_value()).collect());
         Refused::Clash(Box::new(Clash { index, values, is_own: false, error }))
     }

@@ -24,6 +24,7 @@ pub(super) fn bytes_of(values: &[Value]) -> usize {
     let own = |value: &Value| match value {
         Value::Text(text) => text.len(),
         Value::Bytea(bytes) => bytes.len(),
+        Value::Array(items) => bytes_of(items),
         _ => 0,
     };
     size_of_val(values) + values.iter().map(own).sum::<usize>()

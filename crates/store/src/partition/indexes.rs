@@ -17,7 +17,7 @@ use super::computed::Computed;
 use crate::build::build_array;
 use crate::directory::{Directories, Directory, hashed_lengths};
 use crate::life::EXPIRES_AT;
-use crate::order::{compare, prefix};
+use crate::order::{compare, is_identical, prefix};
 use crate::ordered::{Entry, OrderedRows, Reached};
 use crate::places::{Place, Places};
 use crate::row::RowRef;
@@ -406,7 +406,8 @@ impl Partition {
         }
     }
 
-    /// Whether values, given with their ordinals, are other than a row's in a column that an index is on.
+    /// Whether values, given with their ordinals, are other than a row's in a column that an index is on, if only in how
+    /// they are written: an expression may tell.
     pub(super) fn changes_index<'v, 'd: 'v>(
         &self,
         row: u32,
@@ -416,7 +417,7 @@ impl Partition {
         self.indexes.iter().filter_map(|index| index.places.as_ref()).flat_map(Places::watched).any(|indexed| {
             let changed = values.clone().filter(|(ordinal, _)| *ordinal == indexed).last();
             changed.is_some_and(|(_, value)| {
-                compare(&self.shape.datum(self.rows.segment(slot), offset, indexed), value).is_ne()
+                !is_identical(&self.shape.datum(self.rows.segment(slot), offset, indexed), value)
             })
         })
     }
@@ -562,3 +563,6 @@ impl Partition {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::slice::from_ref;
 
-use ashlar_base::Value;
+use ashlar_base::{Interval, Value};
 
 use super::*;
 use crate::memory::Total;
@@ -23,6 +23,8 @@ fn fingerprint(taken: &Taken, values: &[Value]) -> Fingerprint {
 fn values_are_told_apart_and_equal_ones_are_not() {
     let taken = taken(1, &account(u64::MAX));
     let text = |text: &str| Value::Text(text.into());
+    let array = |items: Vec<Value>| Value::Array(items.into());
+    let interval = |months, days, micros| Value::Interval(Interval { months, days, micros });
     let different: Vec<Vec<Value>> = vec![
         vec![Value::Null],
         vec![Value::Null, Value::Null],
@@ -50,6 +52,19 @@ fn values_are_told_apart_and_equal_ones_are_not() {
         vec![Value::Uuid([1; 16])],
         vec![Value::Uuid([2; 16])],
         vec![Value::Float8(1.5)],
+        vec![array(vec![])],
+        vec![array(vec![Value::Null])],
+        vec![array(vec![text("a"), text("b")])],
+        vec![array(vec![text("ab")])],
+        vec![array(vec![text("a")]), text("b")],
+        vec![array(vec![text("a")]), array(vec![text("b")])],
+        vec![array(vec![text("rather more than"), text("fifteen bytes")])],
+        vec![array(vec![Value::Int4(1); 200])],
+        vec![array(vec![Value::Int4(1); 201])],
+        vec![interval(1, 0, 0)],
+        vec![interval(1, 0, -1)],
+        vec![interval(i32::MAX, i32::MAX, i64::MAX)],
+        vec![interval(i32::MIN, i32::MIN, i64::MIN)],
     ];
     for (number, left) in different.iter().enumerate() {
         for (other, right) in different.iter().enumerate() {
@@ -62,6 +77,10 @@ fn values_are_told_apart_and_equal_ones_are_not() {
         (Value::Float8(f64::NAN), Value::Float8(-f64::NAN)),
         (Value::Float4(1.5), Value::Float8(1.5)),
         (Value::Int2(7), Value::Int8(7)),
+        (array(vec![Value::Float8(0.0)]), array(vec![Value::Float8(-0.0)])),
+        (array(vec![interval(1, 0, 0), Value::Null]), array(vec![interval(0, 30, 0), Value::Null])),
+        (interval(1, 0, 0), interval(0, 30, 0)),
+        (interval(1, -29, 0), interval(0, 0, 86_400_000_000)),
     ];
     for (left, right) in equal {
         let (one, other) = (fingerprint(&taken, from_ref(&left)), fingerprint(&taken, from_ref(&right)));

@@ -79,6 +79,8 @@ impl PendingValues {
 /// What a row has in an index: its values, and their fingerprint where no other row may have them.
 struct Has {
     values: Vec<Value>,
+    /// What is shown of them, where that is something else.
+    shown: Option<Vec<Value>>,
     fingerprint: Option<Fingerprint>,
 }
 
@@ -95,7 +97,11 @@ impl PendingIndex {
             Some(taken) if !may_repeat(&self.definition, values.clone()) => Some(taken.fingerprint(values.clone())),
             _ => None,
         };
-        Ok(Some(Has { values: values.map(|value| value.to_value()).collect(), fingerprint }))
+        let shown = self.places.has_stand_ins().then(|| {
+            let shown = self.places.shown(&computed, |ordinal| value(ordinal));
+            shown.map(|value| value.to_value()).collect()
+        });
+        Ok(Some(Has { values: values.map(|value| value.to_value()).collect(), shown, fingerprint }))
     }
 }
 
@@ -144,7 +150,8 @@ impl Staged {
                 let Some(has) = index.of(|ordinal| pending.get(ordinal))? else { continue };
                 let Some(fingerprint) = has.fingerprint else { continue };
                 let other = index.rows.get(&fingerprint).copied().filter(|&other| other != row && self.is_there(other));
-                let clash = || taken_error(&index.definition, shape, has.values.iter().map(Value::as_datum));
+                let shown = has.shown.as_ref().unwrap_or(&has.values);
+                let clash = || taken_error(&index.definition, shape, shown.iter().map(Value::as_datum));
                 if other.is_some() {
                     return Err(clash());
                 }

@@ -19,6 +19,17 @@ pub fn order(interval: Interval) -> i128 {
     days * i128::from(DAY_MICROS) + i128::from(interval.micros)
 }
 
+/// An interval of an [`order`], in whole months, days and microseconds; `None` beyond what months alone can tell.
+pub fn of_order(order: i128) -> Option<Interval> {
+    let (days, micros) = (order / i128::from(DAY_MICROS), order % i128::from(DAY_MICROS));
+    let (months, days) = (days / i128::from(MONTH_DAYS), days % i128::from(MONTH_DAYS));
+    Some(Interval {
+        months: i32::try_from(months).ok()?,
+        days: i32::try_from(days).ok()?,
+        micros: i64::try_from(micros).ok()?,
+    })
+}
+
 /// The sum.
 ///
 /// # Errors

@@ -167,7 +167,8 @@ impl Partition {
         let (row, computed) = &entering[number];
         let row = self.row(*row);
         let values = places.values(computed, |ordinal| row.get(ordinal));
-        let error = repeated_error(&index.definition, &self.shape, values.clone());
+        let shown = places.shown(computed, |ordinal| row.get(ordinal));
+        let error = repeated_error(&index.definition, &self.shape, shown);
         let (index, values) = (Arc::clone(&index.definition), values.map(|value| value.to_value()).collect());
         Err(Refused::Clash(Box::new(Clash { index, values, is_own, error })))
     }
