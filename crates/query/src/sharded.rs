@@ -13,6 +13,7 @@ pub mod declared;
 mod filters;
 mod fixed;
 mod homes;
+mod kept;
 mod keys;
 pub(crate) mod maintain;
 pub(crate) mod own;

@@ -1,5 +1,6 @@
-//! TRUNCATE and ADD COLUMN: on every shard, or on none.
+//! TRUNCATE and ALTER TABLE: on every shard, or on none.
 
+use super::extended::{Form, prepare, run};
 use super::*;
 
 #[test]
@@ -49,6 +50,131 @@ fn a_column_is_on_all_shards_or_on_none() {
     let mut client = fleet.client();
     assert_eq!(rows(&mut client, columns), rows(&mut alone, columns));
     assert_eq!(rows(&mut client, sums), rows(&mut alone, sums));
+    fleet.ashlar.check_log();
+}
+
+/// What a table is said to have, in its order.
+const COLUMNS: &str = "SELECT column_name, data_type, is_nullable FROM information_schema.columns \
+                       WHERE table_name = 't' ORDER BY ordinal_position";
+
+#[test]
+fn columns_go_and_are_renamed_on_all_shards_or_on_none() {
+    let mut fleet = Fleet::start(3);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let (mut client, mut early) = (fleet.client(), fleet.client());
+    let columns = "k bigint, n int, v text, w text DEFAULT 'w', x int, PRIMARY KEY (k, n), UNIQUE (k, w)";
+    let create = format!("CREATE TABLE t ({columns})");
+    done(&mut alone, &create);
+    done(&mut client, &format!("{create} {}", fleet.by("k")));
+    let all = "SELECT * FROM t ORDER BY k";
+    for k in 0..12 {
+        for one in [&mut client, &mut alone] {
+            done(one, &format!("INSERT INTO t VALUES ({k}, {k}, 'v{k}', 'w{k}', {k} % 3)"));
+        }
+    }
+    // Plans of before, kept by somebody else and by connections: they are renewed, or refused as PostgreSQL does.
+    for (name, sql) in [
+        ("all", "SELECT * FROM t WHERE k = $1"),
+        ("gone", "SELECT v FROM t WHERE k = $1"),
+        ("kept", "SELECT w FROM t WHERE k = $1"),
+        ("insert", "INSERT INTO t (k, n, w) VALUES ($1, 0, 'late')"),
+    ] {
+        prepare(&mut early, name, sql).unwrap();
+    }
+    for name in ["all", "gone", "kept"] {
+        assert_eq!(run(&mut early, name, &[b"5"], Form::Text).unwrap().rows.len(), 1, "{name}");
+    }
+    for sql in [
+        "CREATE INDEX by_v ON t (v)",
+        "CREATE INDEX by_w ON t (x, lower(w)) WHERE w > 'a'",
+        "ALTER TABLE t DROP COLUMN v",
+        "ALTER TABLE t DROP COLUMN IF EXISTS v",
+        "ALTER TABLE t RENAME COLUMN x TO \"Odd name\"",
+        "ALTER TABLE t ADD COLUMN v numeric(8,2), DROP \"Odd name\" RESTRICT, ADD \"Odd name\" int DEFAULT 3",
+        "INSERT INTO t VALUES (20, 20, 'w20', 1.5, 7), (21, 21, 'w21', 2.5, 8), (22, 22, 'w22', 3.5, 9)",
+        "ALTER TABLE t RENAME w TO v2",
+        "INSERT INTO t (k, n) VALUES (30, 30), (31, 31), (32, 32)",
+        "UPDATE t SET v2 = v2 || '!', v = n WHERE \"Odd name\" = 3",
+        // The primary key goes with it, and the other one of its columns stays without NULL.
+        "ALTER TABLE t DROP COLUMN n CASCADE",
+    ] {
+        done(&mut client, sql);
+        done(&mut alone, sql);
+        assert_eq!(rows(&mut client, all), rows(&mut alone, all), "{sql}");
+        assert_eq!(rows(&mut client, COLUMNS), rows(&mut alone, COLUMNS), "{sql}");
+    }
+    let groups = "SELECT \"Odd name\", count(v2), sum(v) FROM t GROUP BY \"Odd name\" ORDER BY \"Odd name\"";
+    assert_eq!(rows(&mut client, groups), rows(&mut alone, groups));
+    for (name, code) in [("all", "0A000"), ("gone", "42703"), ("kept", "42703"), ("insert", "42703")] {
+        let error = run(&mut early, name, &[b"5"], Form::Text).unwrap_err();
+        assert!(error.contains(code), "{name}: {error}");
+    }
+    assert_eq!(early.value("SELECT v2 FROM t WHERE k = 5").unwrap(), "w5!");
+    for (sql, code) in [
+        ("ALTER TABLE t DROP COLUMN k", "0A000"),
+        ("ALTER TABLE t RENAME k TO key", "0A000"),
+        ("ALTER TABLE t DROP COLUMN nothing", "42703"),
+        ("ALTER TABLE t DROP COLUMN v, DROP COLUMN v", "42703"),
+        ("ALTER TABLE t RENAME nothing TO anything", "42703"),
+        ("ALTER TABLE t RENAME v TO v2", "42701"),
+        ("ALTER TABLE t RENAME v TO ctid", "42701"),
+    ] {
+        let error = refused(&mut client, sql);
+        assert!(error.contains(code), "{sql}: {error}");
+    }
+    let indexes = "SELECT indexdef FROM pg_indexes WHERE tablename = 't' ORDER BY 1";
+    let defined = rows(&mut alone, indexes);
+    for shard in 0..3 {
+        assert_eq!(rows(&mut fleet.shard(shard), indexes), defined);
+    }
+    fleet = fleet.restart();
+    let mut client = fleet.client();
+    for sql in [all, COLUMNS, groups] {
+        assert_eq!(rows(&mut client, sql), rows(&mut alone, sql), "{sql}");
+    }
+    // The names of indexes that went with their columns are free, and those of the others are not.
+    done(&mut client, "CREATE INDEX by_v ON t (v)");
+    done(&mut client, "DROP INDEX by_v");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn what_one_shard_refuses_of_columns_no_shard_does() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text, w text) {}", fleet.by("k")));
+    done(&mut client, "INSERT INTO t VALUES (1, 'a', 'b'), (2, 'a', 'b'), (3, 'a', 'b'), (4, 'a', 'b')");
+    done(&mut fleet.shard(1), "CREATE VIEW seen AS SELECT v FROM t");
+    done(&mut fleet.shard(1), "ALTER TABLE t ADD COLUMN taken int");
+    for (sql, code) in
+        [("ALTER TABLE t DROP COLUMN w, DROP COLUMN v", "2BP01"), ("ALTER TABLE t RENAME w TO taken", "42701")]
+    {
+        let error = refused(&mut client, sql);
+        assert!(error.contains(code) && error.contains("shard s1"), "{sql}: {error}");
+        assert_eq!(client.value("SELECT count(v || w) FROM t").unwrap(), "4", "{sql}");
+        for shard in 0..2 {
+            fleet.shard(shard).value("SELECT count(v || w) FROM t").unwrap();
+        }
+    }
+    done(&mut fleet.shard(1), "ALTER TABLE t DROP COLUMN taken");
+    done(&mut client, "ALTER TABLE t DROP COLUMN v CASCADE");
+    assert_eq!(fleet.shard(1).value("SELECT to_regclass('seen')").unwrap(), "NULL");
+    // What has its new name already, as after a crash, is made known.
+    done(&mut fleet.shard(0), "ALTER TABLE t RENAME w TO renamed");
+    done(&mut client, "ALTER TABLE t RENAME w TO renamed");
+    assert_eq!(client.value("SELECT count(renamed) FROM t").unwrap(), "4");
+    // A key that is made here has its column, whatever else goes.
+    let by = fleet.by("k");
+    let by = by.strip_suffix(')').unwrap();
+    let columns = "k bigint, g uuid, w text, PRIMARY KEY (k, g)";
+    done(&mut client, &format!("CREATE TABLE u ({columns}) {by}, key_generator = 'uuidv7')"));
+    for sql in ["ALTER TABLE u DROP COLUMN g", "ALTER TABLE u RENAME g TO h"] {
+        assert!(refused(&mut client, sql).starts_with("0A000"), "{sql}");
+    }
+    done(&mut client, "ALTER TABLE u DROP COLUMN w");
+    done(&mut client, "INSERT INTO u (k) VALUES (1), (2), (3)");
+    assert_eq!(client.value("SELECT count(g) FROM u").unwrap(), "3");
     fleet.ashlar.check_log();
 }
 

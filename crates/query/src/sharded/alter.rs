@@ -1,22 +1,25 @@
-//! TRUNCATE and ALTER TABLE ... ADD COLUMN of sharded tables: in a transaction on every shard, which commits on all or on none.
+//! TRUNCATE and ALTER TABLE of sharded tables: in a transaction on every shard, which commits on all or on none.
 //!
-//! A column is noted on disk after its last shard has it: what a crash leaves behind is a column that `ADD COLUMN IF NOT EXISTS`
-//! makes known.
+//! A change is noted on disk after its last shard has made it: what a crash leaves behind the same statement makes known, ADD COLUMN
+//! with IF NOT EXISTS.
 
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_shard::fleet::Fleet;
-use ashlar_shard::rules::Placement;
-use pg_query::NodeEnum;
+use ashlar_shard::backend::Settings;
+use ashlar_shard::rules::{Placement, Shard};
 use pg_query::protobuf::{
-    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, CreateStmt, DropBehavior, Node, ObjectType,
-    RangeVar, TruncateStmt,
+    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, DropBehavior, ObjectType, RenameStmt,
+    TruncateStmt,
 };
+use pg_query::{Node, NodeEnum};
 
 use super::ShardedTable;
-use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, physical};
-use super::rule::{options_of, set_options};
+use super::attach::texts;
+use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, of_server, physical};
+use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
+use super::maintain::{Work, in_block_refused};
+use super::rule::quoted;
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
 use crate::engine::Engine;
@@ -67,10 +70,11 @@ pub(crate) async fn truncate(table: &ShardedTable, means: &Means) -> Result<Done
     Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }
 
-/// ALTER TABLE ... ADD COLUMN of a sharded table.
+/// ALTER TABLE of a sharded table: columns that come and go.
 ///
 /// # Errors
-/// 0A000 for another change; 42701; what is wrong with the column, and what a shard says, and then none has it.
+/// 0A000 for another change, and of columns of the rule; 42701, 42703; what is wrong with a column, and what a shard says. Then nothing has
+/// changed on any.
 pub(crate) async fn alter(
     engine: &Engine,
     table: &Arc<ShardedTable>,
@@ -79,134 +83,236 @@ pub(crate) async fn alter(
     means: &Means,
 ) -> Result<Done> {
     if in_block {
-        return Err(Error::unsupported("ALTER TABLE of a sharded table in a transaction block is not supported"));
+        return Err(in_block_refused("ALTER TABLE"));
     }
-    let name = table.schema.name.clone();
     let mut done = Done::tag("ALTER TABLE");
-    let mut added: Vec<ColumnDef> = Vec::new();
-    for command in &statement.cmds {
-        let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
-        let column = command.def.as_ref().and_then(|def| def.node.as_ref());
-        let (Ok(AlterTableType::AtAddColumn), Some(NodeEnum::ColumnDef(column)), true) =
-            (AlterTableType::try_from(command.subtype), column, statement.objtype == ObjectType::ObjectTable as i32)
-        else {
-            return Err(Error::unsupported("this form of ALTER TABLE of a sharded table is not supported"));
-        };
-        let is_known =
-            table.schema.column(&column.colname).is_some() || added.iter().any(|other| other.colname == column.colname);
-        if is_known {
-            let message = format!("column \"{}\" of relation \"{name}\" already exists", column.colname);
-            if !command.missing_ok {
-                return Err(Error::new(ErrorCode::DuplicateColumn, message));
-            }
-            done.notices.push(Error::new(ErrorCode::DuplicateColumn, format!("{message}, skipping")));
-            continue;
-        }
-        check_default(table, column)?;
-        added.push(ColumnDef::clone(column));
-    }
-    if added.is_empty() {
+    let cmds = changes(table, statement, &mut done)?;
+    if cmds.is_empty() {
         return Ok(done);
     }
+    let plain = AlterTableStmt { cmds, missing_ok: false, ..statement.clone() };
     let fleet = &table.fleet;
     // One after the other: the second is to find the first's columns.
     let _altering = fleet.altering().lock().await;
-    let changed = || {
-        let message = format!("table \"{name}\" was changed by somebody else meanwhile");
-        Error::new(ErrorCode::ObjectNotInPrerequisiteState, message).with_hint("Try again.")
-    };
-    let kept = fleet.catalog().known().tables.get(&name).cloned().ok_or_else(changed)?;
-    let (text, altered) = altered(engine, fleet, &name, &kept, &added)?;
-    if find(&engine.catalog().current(), &name).is_none_or(|now| !Arc::ptr_eq(&now, table)) {
-        return Err(changed());
-    }
+    let before = kept_of(fleet, &table.schema.name)?;
+    let text = format!("{before}{BETWEEN}{}", statement_text(&NodeEnum::AlterTableStmt(plain.clone()))?);
+    let altered = redefined(engine, table, &text)?;
+    check_rule(table, &altered)?;
     let work = for_each_server(&altered, |shard| {
-        let mut plain = statement.clone();
-        at_shard(&mut plain.relation, shard);
-        statement_text(&NodeEnum::AlterTableStmt(plain)).map(|text| format!("{text};"))
+        let mut sent = plain.clone();
+        at_shard(&mut sent.relation, shard);
+        statement_text(&NodeEnum::AlterTableStmt(sent)).map(|text| format!("{text};"))
     })?;
     let left = everywhere(fleet, means, &work).await.map_err(|error| {
         let is_unknown = error.code() == ErrorCode::TransactionResolutionUnknown;
-        if is_unknown { error.with_hint("Add the column again with IF NOT EXISTS.") } else { error }
+        if is_unknown { error.with_hint("Alter the table again, with IF EXISTS and IF NOT EXISTS.") } else { error }
     })?;
     // What they have prepared has other columns now, and would be refused there.
     work.iter().for_each(|(server, _)| fleet.forget(server));
-    fleet.catalog().change(|known| match known.tables.get_mut(&name) {
-        Some(now) if *now == kept => {
-            *now = text;
-            Ok(())
-        }
-        _ => Err(changed()),
-    })?;
-    let mut draft = engine.catalog().draft();
-    engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::new(altered))));
-    engine.catalog().publish(&draft, || Ok(()))?;
+    make_known(engine, altered, &before, &text)?;
     Ok(done_but(done, &left))
 }
 
-/// What is kept of a table with more columns, and that table.
-fn altered(
+/// What an ALTER TABLE changes, in the order in which PostgreSQL does it, without what is so already.
+fn changes(table: &ShardedTable, statement: &AlterTableStmt, done: &mut Done) -> Result<Vec<Node>> {
+    if statement.objtype != ObjectType::ObjectTable as i32 {
+        return Err(other_form());
+    }
+    let mut commands: Vec<&AlterTableCmd> = Vec::new();
+    for command in &statement.cmds {
+        if let Some(NodeEnum::AlterTableCmd(command)) = &command.node {
+            commands.push(command);
+        }
+    }
+    commands.sort_by_key(|command| command.subtype != AlterTableType::AtDropColumn as i32);
+    let mut columns: Vec<&str> = table.schema.columns.iter().map(|column| column.name.as_str()).collect();
+    let mut changes = Vec::new();
+    for command in commands {
+        let (is_change, missing_ok) = match AlterTableType::try_from(command.subtype) {
+            Ok(AlterTableType::AtAddColumn) => (adds(table, command, &mut columns, done)?, command.missing_ok),
+            // What a crash has left is dropped again.
+            Ok(AlterTableType::AtDropColumn) => (drops(table, command, &mut columns, done)?, true),
+            _ => return Err(other_form()),
+        };
+        if is_change {
+            let command = AlterTableCmd { missing_ok, ..command.clone() };
+            changes.push(Node { node: Some(NodeEnum::AlterTableCmd(Box::new(command))) });
+        }
+    }
+    if columns.is_empty() {
+        return Err(Error::unsupported("a sharded table without columns is not supported"));
+    }
+    Ok(changes)
+}
+
+/// Whether ADD COLUMN adds one.
+fn adds<'c>(
+    table: &ShardedTable,
+    command: &'c AlterTableCmd,
+    columns: &mut Vec<&'c str>,
+    done: &mut Done,
+) -> Result<bool> {
+    let def = command.def.as_ref().and_then(|def| def.node.as_ref());
+    let Some(NodeEnum::ColumnDef(column)) = def else { return Err(other_form()) };
+    if columns.contains(&column.colname.as_str()) {
+        let error = duplicate(table, &column.colname);
+        if !command.missing_ok {
+            return Err(error);
+        }
+        done.notices.push(Error::new(error.code(), format!("{}, skipping", error.message())));
+        return Ok(false);
+    }
+    check_default(table, column)?;
+    columns.push(&column.colname);
+    Ok(true)
+}
+
+/// Whether DROP COLUMN drops one.
+fn drops(table: &ShardedTable, command: &AlterTableCmd, columns: &mut Vec<&str>, done: &mut Done) -> Result<bool> {
+    let (name, own) = (&command.name, &table.schema.name);
+    let Some(place) = columns.iter().position(|column| column == name) else {
+        let message = format!("column \"{name}\" of relation \"{own}\" does not exist");
+        if !command.missing_ok {
+            return Err(Error::new(ErrorCode::UndefinedColumn, message));
+        }
+        done.notices.push(Error::new(ErrorCode::UndefinedColumn, format!("{message}, skipping")));
+        return Ok(false);
+    };
+    check_free(table, name, "dropped")?;
+    columns.remove(place);
+    Ok(true)
+}
+
+/// ALTER TABLE ... RENAME COLUMN of a sharded table.
+///
+/// # Errors
+/// 0A000 for another change, and of columns of the rule; 42701, 42703; what a shard says. Then it has its name on all of them.
+pub(crate) async fn rename(
     engine: &Engine,
-    fleet: &Arc<Fleet>,
-    name: &str,
-    kept: &str,
-    added: &[ColumnDef],
-) -> Result<(String, ShardedTable)> {
-    let columns: Vec<Node> = added.iter().map(adding).collect();
-    let relation =
-        RangeVar { relname: name.to_owned(), inh: true, relpersistence: "p".to_owned(), ..RangeVar::default() };
-    let objtype = ObjectType::ObjectTable as i32;
-    let more = AlterTableStmt { relation: Some(relation), cmds: columns, objtype, ..AlterTableStmt::default() };
-    let text = format!("{kept}\n;\n{}", statement_text(&NodeEnum::AlterTableStmt(more))?);
-    // As it is read again at start.
-    let statement = kept_statement(name, &text)?;
+    table: &Arc<ShardedTable>,
+    statement: &RenameStmt,
+    in_block: bool,
+    means: &Means,
+) -> Result<Done> {
+    if in_block {
+        return Err(in_block_refused("ALTER TABLE"));
+    }
+    let kinds = (statement.rename_type, statement.relation_type);
+    if kinds != (ObjectType::ObjectColumn as i32, ObjectType::ObjectTable as i32) {
+        return Err(other_form());
+    }
+    let (from, to) = (&statement.subname, &statement.newname);
+    if table.schema.column(from).is_none() {
+        return Err(Error::new(ErrorCode::UndefinedColumn, format!("column \"{from}\" does not exist")));
+    }
+    check_free(table, from, "renamed")?;
+    if table.schema.column(to).is_some() {
+        return Err(duplicate(table, to));
+    }
+    let plain = RenameStmt { missing_ok: false, ..statement.clone() };
+    let fleet = &table.fleet;
+    let _altering = fleet.altering().lock().await;
+    let before = kept_of(fleet, &table.schema.name)?;
+    let text = format!("{before}{BETWEEN}{}", statement_text(&NodeEnum::RenameStmt(Box::new(plain.clone())))?);
+    let altered = redefined(engine, table, &text)?;
+    check_rule(table, &altered)?;
+    let mut work = Work::new();
+    for shard in table.routed.rule.shards() {
+        // What a crash has left is made known.
+        if is_renamed(table, shard, from, to, means).await? {
+            continue;
+        }
+        let mut sent = plain.clone();
+        at_shard(&mut sent.relation, shard);
+        let text = statement_text(&NodeEnum::RenameStmt(Box::new(sent)))?;
+        of_server(&mut work, &shard.server).push_str(&format!("{text};"));
+    }
+    let left = everywhere(fleet, means, &work).await.map_err(|error| {
+        let is_unknown = error.code() == ErrorCode::TransactionResolutionUnknown;
+        if is_unknown { error.with_hint("Rename the column again.") } else { error }
+    })?;
+    table.routed.rule.shards().iter().for_each(|shard| fleet.forget(&shard.server));
+    make_known(engine, altered, &before, &text)?;
+    Ok(done_but(Done::tag("ALTER TABLE"), &left))
+}
+
+/// Whether a column has its new name on a shard, and nothing has the old one.
+async fn is_renamed(table: &ShardedTable, shard: &Shard, from: &str, to: &str, means: &Means) -> Result<bool> {
+    let sql = format!(
+        "SELECT attname::text FROM pg_catalog.pg_attribute WHERE attrelid = pg_catalog.to_regclass({}) \
+         AND attname IN ({}, {}) AND attnum > 0 AND NOT attisdropped",
+        quoted(&physical(shard)),
+        quoted(from),
+        quoted(to)
+    );
+    let origin = (table.fleet.pool_of_queries(), None);
+    let mut lease = table.fleet.lend(origin, &shard.server, &means.role, &Settings::default()).await?;
+    let found = texts(&mut lease, &sql).await?;
+    Ok(matches!(&found[..], [Some(name)] if name == to))
+}
+
+/// The table as it would be with what is kept of it then.
+///
+/// # Errors
+/// 55000 where the table is not what it was; what is wrong with it.
+pub(super) fn redefined(engine: &Engine, table: &Arc<ShardedTable>, text: &str) -> Result<ShardedTable> {
+    let name = &table.schema.name;
+    if find(&engine.catalog().current(), name).is_none_or(|now| !Arc::ptr_eq(&now, table)) {
+        return Err(changed(name));
+    }
     // Beside the tables that stay: what it is called is not taken by itself.
     let mut draft = engine.catalog().draft();
     engine.catalog().put(&mut draft, name, None);
-    let table = define_in(engine, fleet, draft.state(), name, &statement)?;
-    Ok((text, table))
+    // As it is read again at start.
+    define_in(engine, &table.fleet, draft.state(), name, &KeptTable::read(name, text)?.made)
 }
 
-fn adding(column: &ColumnDef) -> Node {
-    let def = Node { node: Some(NodeEnum::ColumnDef(Box::new(column.clone()))) };
-    let command = AlterTableCmd {
-        subtype: AlterTableType::AtAddColumn as i32,
-        def: Some(Box::new(def)),
-        behavior: DropBehavior::DropRestrict as i32,
-        ..AlterTableCmd::default()
-    };
-    Node { node: Some(NodeEnum::AlterTableCmd(Box::new(command))) }
-}
-
-/// The statement that makes a table as it is, from what was kept of it: the one that made it, and one for each time that
-/// columns or keys were added, or its rule was changed.
+/// Keeps what a table has become on its shards, and shows it to everybody.
 ///
 /// # Errors
-/// XX000 where it is none of ours.
-pub(super) fn kept_statement(name: &str, text: &str) -> Result<CreateStmt> {
-    let mut made: Option<CreateStmt> = None;
-    for parsed in crate::grammar::parse(text)? {
-        match (parsed.node, &mut made) {
-            (NodeEnum::CreateStmt(statement), None) => made = Some(statement),
-            (NodeEnum::AlterTableStmt(statement), Some(made)) => {
-                for command in &statement.cmds {
-                    let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
-                    match options_of(command) {
-                        Some((sets, options)) => set_options(made, sets, options),
-                        None => made.table_elts.extend(command.def.as_deref().cloned()),
-                    }
-                }
-            }
-            // It is the shards' to use.
-            (NodeEnum::IndexStmt(_), Some(_)) => {}
-            _ => return Err(none_of_ours(name)),
-        }
-    }
-    made.ok_or_else(|| none_of_ours(name))
+/// 55000 where what was kept is not `before`; 58030.
+pub(super) fn make_known(engine: &Engine, altered: ShardedTable, before: &str, text: &str) -> Result<()> {
+    let name = altered.schema.name.clone();
+    keep(&altered.fleet, &name, before, text)?;
+    let mut draft = engine.catalog().draft();
+    engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::new(altered))));
+    engine.catalog().publish(&draft, || Ok(())).map(drop)
 }
 
-fn none_of_ours(name: &str) -> Error {
-    Error::internal(format!("sharded table \"{name}\" was not kept as the statement that made it"))
+fn other_form() -> Error {
+    Error::unsupported("this form of ALTER TABLE of a sharded table is not supported")
+}
+
+fn duplicate(table: &ShardedTable, column: &str) -> Error {
+    let message = format!("column \"{column}\" of relation \"{}\" already exists", table.schema.name);
+    Error::new(ErrorCode::DuplicateColumn, message)
+}
+
+/// The column that a rule makes values for.
+fn generated(table: &ShardedTable) -> Option<&str> {
+    let (ordinal, _) = table.routed.rule.generated()?;
+    table.schema.columns.get(ordinal).map(|column| column.name.as_str())
+}
+
+/// 0A000 for columns that the rule of a table names: who has read the rule as it was would look for rows on the wrong shards.
+fn check_free(table: &ShardedTable, column: &str, what: &str) -> Result<()> {
+    let is_key = |ordinal: &usize| table.schema.columns.get(*ordinal).is_some_and(|key| key.name == column);
+    if !table.routed.rule.key().iter().any(is_key) && generated(table) != Some(column) {
+        return Ok(());
+    }
+    let own = &table.schema.name;
+    let message = format!("column \"{column}\" is of the rule of table \"{own}\", and cannot be {what}");
+    let hint = "Make a table with the new rule, and INSERT the rows of this one into it.";
+    Err(Error::unsupported(message).with_hint(hint))
+}
+
+/// 0A000 where columns that have changed would give a table another rule.
+fn check_rule(table: &ShardedTable, altered: &ShardedTable) -> Result<()> {
+    if generated(table) == generated(altered) && table.routed.rule.shards() == altered.routed.rule.shards() {
+        return Ok(());
+    }
+    Err(Error::unsupported("another key that is generated cannot be given to a table by a change of its columns")
+        .with_hint("Name the column: ALTER TABLE ... SET (generated_column = '...')."))
 }
 
 /// 0A000 for a default that each copy of a table would compute by itself.

@@ -117,7 +117,7 @@ pub(super) async fn check(table: &ShardedTable, statement: &CreateStmt, means: &
 }
 
 /// The only column of a query.
-async fn texts(lease: &mut Lease, sql: &str) -> Result<Vec<Option<String>>> {
+pub(super) async fn texts(lease: &mut Lease, sql: &str) -> Result<Vec<Option<String>>> {
     lease.queue_scan(sql);
     lease.flush().await?;
     let (mut all, mut failure) = (Vec::new(), None);

@@ -17,6 +17,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, CreateStmt, DefElemAction, RangeVar, RoleSpec, RoleSpecType};
 
 use super::ShardedTable;
+use super::kept::KeptTable;
 use super::sizes::Sizes;
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done, relation_name};
@@ -500,7 +501,7 @@ pub(super) fn done_but(mut done: Done, left: &[String]) -> Done {
 /// # Errors
 /// What is wrong with what was kept.
 pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str) -> Result<()> {
-    let statement = super::alter::kept_statement(name, text)?;
+    let statement = KeptTable::read(name, text)?.made;
     let table = define(engine, fleet, name, &statement)?;
     let mut draft = engine.catalog().draft();
     engine.catalog().put(&mut draft, name, Some(Table::Sharded(Arc::new(table))));

@@ -11,6 +11,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::RoleSpecType;
 
 use super::ddl;
+use super::kept::KeptTable;
 use crate::ddl::relation_name;
 use crate::engine::Engine;
 use crate::grammar;
@@ -68,7 +69,7 @@ fn one(engine: &Engine, fleet: &Arc<Fleet>, node: &NodeEnum, text: &str, means: 
             let Some(kept) = known.tables.get(&name) else {
                 return engine.block_on(ddl::create(engine, statement, text, false, means))?.map(drop);
             };
-            let there = super::alter::kept_statement(&name, kept)?;
+            let there = KeptTable::read(&name, kept)?.made;
             let written = |statement| statement_text(&NodeEnum::CreateStmt(statement));
             let mut wanted = statement.clone();
             // That is said of the statement, and not of the table.

@@ -1,0 +1,87 @@
+use pg_query::NodeEnum;
+
+use super::{BETWEEN, KeptTable};
+use crate::statement::statement_text;
+
+/// What a table is after statements, as the statements that would make it.
+fn folded(statements: &[&str]) -> Vec<String> {
+    let table = KeptTable::read("t", &statements.join(BETWEEN)).unwrap();
+    let indexes = table.indexes.into_iter().map(|index| NodeEnum::IndexStmt(Box::new(index)));
+    let all = std::iter::once(NodeEnum::CreateStmt(table.made)).chain(indexes);
+    all.map(|node| statement_text(&node).unwrap()).collect()
+}
+
+/// A statement as trees are written.
+fn written(sql: &str) -> String {
+    statement_text(&crate::grammar::parse(sql).unwrap()[0].node).unwrap()
+}
+
+fn check(statements: &[&str], expected: &[&str]) {
+    let expected: Vec<String> = expected.iter().map(|sql| written(sql)).collect();
+    assert_eq!(folded(statements), expected, "{statements:?}");
+}
+
+#[test]
+fn a_column_goes_with_what_is_about_it() {
+    check(
+        &[
+            "CREATE TABLE t (k int, n int, v text, w text, PRIMARY KEY (k, n), UNIQUE (k, v), UNIQUE (k, w))",
+            "CREATE INDEX a ON t (w)",
+            "CREATE INDEX b ON t (w, lower(v))",
+            "CREATE INDEX c ON t (w) INCLUDE (n)",
+            "CREATE INDEX d ON t (w) WHERE (v IS NOT NULL) AND k IN (1, 2)",
+            "ALTER TABLE t DROP COLUMN IF EXISTS v CASCADE, ADD COLUMN v int",
+        ],
+        &[
+            "CREATE TABLE t (k int, n int, w text, PRIMARY KEY (k, n), UNIQUE (k, w), v int)",
+            "CREATE INDEX a ON t (w)",
+            "CREATE INDEX c ON t (w) INCLUDE (n)",
+        ],
+    );
+    // What was in the key stays without NULL.
+    check(
+        &["CREATE TABLE t (k int, n int, PRIMARY KEY (k, n))", "ALTER TABLE t DROP COLUMN n"],
+        &["CREATE TABLE t (k int NOT NULL)"],
+    );
+}
+
+#[test]
+fn a_column_is_renamed_wherever_it_is_named() {
+    check(
+        &[
+            "CREATE TABLE t (k int, v text, w text, PRIMARY KEY (k, v), UNIQUE (k, w)) PARTITION BY HASH (k)",
+            "CREATE INDEX a ON t (v DESC, w)",
+            "CREATE INDEX b ON t (lower(v || w || v || 'v'), v) INCLUDE (v) WHERE v > 'v' COLLATE \"C\"",
+            "ALTER TABLE t RENAME COLUMN v TO \"Odd \"\"name\"",
+        ],
+        &[
+            "CREATE TABLE t (k int, \"Odd \"\"name\" text, w text, PRIMARY KEY (k, \"Odd \"\"name\"), UNIQUE (k, w)) \
+             PARTITION BY HASH (k)",
+            "CREATE INDEX a ON t (\"Odd \"\"name\" DESC, w)",
+            "CREATE INDEX b ON t (lower(\"Odd \"\"name\" || w || \"Odd \"\"name\" || 'v'), \"Odd \"\"name\") \
+             INCLUDE (\"Odd \"\"name\") WHERE \"Odd \"\"name\" > 'v' COLLATE \"C\"",
+        ],
+    );
+    // And back, and another one in its place.
+    check(
+        &[
+            "CREATE TABLE t (k int, \"Odd \"\"name\" text)",
+            "CREATE INDEX a ON t (upper(\"Odd \"\"name\"))",
+            "ALTER TABLE t RENAME \"Odd \"\"name\" TO v",
+            "ALTER TABLE t ADD COLUMN \"Odd \"\"name\" int",
+        ],
+        &["CREATE TABLE t (k int, v text, \"Odd \"\"name\" int)", "CREATE INDEX a ON t (upper(v))"],
+    );
+}
+
+#[test]
+fn what_is_not_known_of_an_expression_is_refused() {
+    let read = |change: &str| {
+        let text = ["CREATE TABLE t (k int, v text, w text)", "CREATE INDEX a ON t (f(t.v))", change].join(BETWEEN);
+        KeptTable::read("t", &text).map(|table| table.indexes.len())
+    };
+    for change in ["ALTER TABLE t DROP COLUMN w", "ALTER TABLE t RENAME w TO x"] {
+        assert_eq!(read(change).unwrap_err().sqlstate(), "0A000", "{change}");
+    }
+    assert_eq!(read("ALTER TABLE t ADD COLUMN x int").unwrap(), 1);
+}
