@@ -19,6 +19,7 @@ pub(crate) mod maintain;
 pub(crate) mod own;
 mod placed;
 mod plan;
+pub(crate) mod rename;
 pub(crate) mod rule;
 mod scan;
 pub(crate) mod sizes;

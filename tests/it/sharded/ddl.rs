@@ -179,6 +179,71 @@ fn what_one_shard_refuses_of_columns_no_shard_does() {
 }
 
 #[test]
+fn a_table_is_renamed_on_all_shards_or_on_none() {
+    let mut fleet = Fleet::start(2);
+    let (mut client, mut early) = (fleet.client(), fleet.client());
+    let servers = fleet.servers();
+    let with = |more: &str| format!("USING sharded WITH (servers = '{servers}'{more})");
+    let by = |more: &str| format!("PARTITION BY HASH (k) {}", with(more));
+    done(&mut client, "CREATE TABLE taken (k int)");
+    for (table, end) in [
+        ("plain", by("")),
+        ("many", by(", shards = '4', table_suffix = '_part{}'")),
+        ("copied", with(", broadcast")),
+        ("alone", "USING sharded WITH (servers = 's1', single)".to_owned()),
+    ] {
+        done(&mut client, &format!("CREATE TABLE {table} (k bigint PRIMARY KEY, v text, n int) {end}"));
+        done(&mut client, &format!("CREATE INDEX {table}_v ON {table} (v)"));
+        for k in 0..12 {
+            done(&mut client, &format!("INSERT INTO {table} VALUES ({k}, 'v{k}', {k})"));
+        }
+        let named = format!("s_{table}");
+        prepare(&mut early, &named, &format!("SELECT v FROM {table} WHERE k = $1")).unwrap();
+        assert_eq!(run(&mut early, &named, &[b"5"], Form::Text).unwrap().rows.len(), 1, "{table}");
+        let new = format!("New {table}");
+        let alter = format!("ALTER TABLE {table} RENAME TO \"{new}\"");
+        for to in ["taken".to_owned(), table.to_owned(), format!("{table}_v")] {
+            let error = refused(&mut client, &format!("ALTER TABLE {table} RENAME TO {to}"));
+            assert!(error.starts_with("42P07"), "{table}, {to}: {error}");
+        }
+        // One shard has something of this name: then none renames its own.
+        let there = if table == "many" { format!("{new}_part3") } else { new.clone() };
+        done(&mut fleet.shard(1), &format!("CREATE VIEW \"{there}\" AS SELECT 1 AS one"));
+        let error = refused(&mut client, &alter);
+        assert!(error.contains("shard s1"), "{table}: {error}");
+        done(&mut fleet.shard(1), &format!("DROP VIEW \"{there}\""));
+        assert_eq!(client.value(&format!("SELECT sum(n) FROM {table}")).unwrap(), "66");
+        assert!(refused(&mut client, &format!("SELECT * FROM \"{new}\"")).starts_with("42P01"), "{table}");
+        done(&mut client, &alter);
+        assert_eq!(client.value(&format!("SELECT sum(n) FROM \"{new}\"")).unwrap(), "66");
+        assert_eq!(early.value(&format!("SELECT v FROM \"{new}\" WHERE k = 7")).unwrap(), "v7");
+        assert!(refused(&mut client, &format!("SELECT * FROM {table}")).starts_with("42P01"), "{table}");
+        let error = run(&mut early, &named, &[b"5"], Form::Text).unwrap_err();
+        assert!(error.contains("42P01"), "{table}: {error}");
+        done(&mut client, &format!("ALTER TABLE \"{new}\" ADD COLUMN w int"));
+    }
+    // Another one of the old name is another table.
+    done(&mut client, &format!("CREATE TABLE plain (k bigint PRIMARY KEY) {}", by("")));
+    done(&mut client, "INSERT INTO plain VALUES (1), (2), (3)");
+    fleet = fleet.restart();
+    let mut client = fleet.client();
+    assert_eq!(client.value("SELECT count(*) FROM plain").unwrap(), "3");
+    for table in ["plain", "many", "copied", "alone"] {
+        let new = format!("New {table}");
+        assert_eq!(client.value(&format!("SELECT sum(n) FROM \"{new}\"")).unwrap(), "66", "{table}");
+        // By its own name, and with the index that it had.
+        done(&mut client, &format!("DROP INDEX {table}_v"));
+        done(&mut client, &format!("DROP TABLE \"{new}\""));
+    }
+    let left = "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class \
+                WHERE relnamespace = 'public'::regnamespace";
+    for shard in 0..2 {
+        assert_eq!(fleet.shard(shard).value(left).unwrap(), "plain plain_pkey");
+    }
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn truncate_empties_all_shards_or_none() {
     let fleet = Fleet::start(2);
     let mut client = fleet.client();

@@ -238,6 +238,8 @@ fn tables_change_on_all_shards_or_on_none() {
         ("ALTER TABLE made ADD COLUMN n int", "made", 2),
         ("ALTER TABLE made RENAME COLUMN n TO m", "made", 2),
         ("ALTER TABLE made DROP COLUMN m", "made", 1),
+        ("ALTER TABLE made RENAME TO other", "other", 1),
+        ("ALTER TABLE other RENAME TO made", "made", 1),
         ("DROP TABLE made", "made", 0),
     ] {
         let before = columns(&bank.shards[0], table);
@@ -258,8 +260,8 @@ fn tables_change_on_all_shards_or_on_none() {
             } else if sql.starts_with("ALTER") && is_done {
                 done(&mut client, &sql.replace("ADD COLUMN", "ADD COLUMN IF NOT EXISTS"));
                 // By the names that are known from now on.
-                done(&mut client, "INSERT INTO made VALUES (1), (2), (3), (4), (5), (6)");
-                done(&mut client, "DELETE FROM made");
+                done(&mut client, &format!("INSERT INTO {table} VALUES (1), (2), (3), (4), (5), (6)"));
+                done(&mut client, &format!("DELETE FROM {table}"));
             } else if sql.starts_with("DROP") && is_done {
                 done(&mut client, "DROP TABLE made");
             }
@@ -309,6 +311,7 @@ fn a_change_of_tables_that_is_stopped_at_any_step_is_known_as_it_has_ended() {
         ("DROP INDEX by_n", "by_n", "CREATE INDEX by_n ON made (n)"),
         ("ALTER TABLE made DROP COLUMN n", "made", "ALTER TABLE made ADD COLUMN n int"),
         ("TRUNCATE made", "made", "INSERT INTO made VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')"),
+        ("ALTER TABLE made RENAME TO other", "RENAME TO other", "ALTER TABLE other RENAME TO made"),
         ("DROP TABLE made", "made", create.as_str()),
     ] {
         for (text, when, is_decided) in STOPS.iter().copied() {

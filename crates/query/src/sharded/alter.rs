@@ -6,20 +6,16 @@
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_shard::backend::Settings;
-use ashlar_shard::rules::{Placement, Shard};
+use ashlar_shard::rules::Placement;
 use pg_query::protobuf::{
-    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, DropBehavior, ObjectType, RenameStmt,
-    TruncateStmt,
+    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, DropBehavior, ObjectType, TruncateStmt,
 };
 use pg_query::{Node, NodeEnum};
 
 use super::ShardedTable;
-use super::attach::texts;
-use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, of_server, physical};
+use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, physical};
 use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
-use super::maintain::{Work, in_block_refused};
-use super::rule::quoted;
+use super::maintain::in_block_refused;
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
 use crate::engine::Engine;
@@ -183,86 +179,31 @@ fn drops(table: &ShardedTable, command: &AlterTableCmd, columns: &mut Vec<&str>,
     Ok(true)
 }
 
-/// ALTER TABLE ... RENAME COLUMN of a sharded table.
-///
-/// # Errors
-/// 0A000 for another change, and of columns of the rule; 42701, 42703; what a shard says. Then it has its name on all of them.
-pub(crate) async fn rename(
-    engine: &Engine,
-    table: &Arc<ShardedTable>,
-    statement: &RenameStmt,
-    in_block: bool,
-    means: &Means,
-) -> Result<Done> {
-    if in_block {
-        return Err(in_block_refused("ALTER TABLE"));
-    }
-    let kinds = (statement.rename_type, statement.relation_type);
-    if kinds != (ObjectType::ObjectColumn as i32, ObjectType::ObjectTable as i32) {
-        return Err(other_form());
-    }
-    let (from, to) = (&statement.subname, &statement.newname);
-    if table.schema.column(from).is_none() {
-        return Err(Error::new(ErrorCode::UndefinedColumn, format!("column \"{from}\" does not exist")));
-    }
-    check_free(table, from, "renamed")?;
-    if table.schema.column(to).is_some() {
-        return Err(duplicate(table, to));
-    }
-    let plain = RenameStmt { missing_ok: false, ..statement.clone() };
-    let fleet = &table.fleet;
-    let _altering = fleet.altering().lock().await;
-    let before = kept_of(fleet, &table.schema.name)?;
-    let text = format!("{before}{BETWEEN}{}", statement_text(&NodeEnum::RenameStmt(Box::new(plain.clone())))?);
-    let altered = redefined(engine, table, &text)?;
-    check_rule(table, &altered)?;
-    let mut work = Work::new();
-    for shard in table.routed.rule.shards() {
-        // What a crash has left is made known.
-        if is_renamed(table, shard, from, to, means).await? {
-            continue;
-        }
-        let mut sent = plain.clone();
-        at_shard(&mut sent.relation, shard);
-        let text = statement_text(&NodeEnum::RenameStmt(Box::new(sent)))?;
-        of_server(&mut work, &shard.server).push_str(&format!("{text};"));
-    }
-    let left = everywhere(fleet, means, &work).await.map_err(|error| {
-        let is_unknown = error.code() == ErrorCode::TransactionResolutionUnknown;
-        if is_unknown { error.with_hint("Rename the column again.") } else { error }
-    })?;
-    table.routed.rule.shards().iter().for_each(|shard| fleet.forget(&shard.server));
-    make_known(engine, altered, &before, &text)?;
-    Ok(done_but(Done::tag("ALTER TABLE"), &left))
-}
-
-/// Whether a column has its new name on a shard, and nothing has the old one.
-async fn is_renamed(table: &ShardedTable, shard: &Shard, from: &str, to: &str, means: &Means) -> Result<bool> {
-    let sql = format!(
-        "SELECT attname::text FROM pg_catalog.pg_attribute WHERE attrelid = pg_catalog.to_regclass({}) \
-         AND attname IN ({}, {}) AND attnum > 0 AND NOT attisdropped",
-        quoted(&physical(shard)),
-        quoted(from),
-        quoted(to)
-    );
-    let origin = (table.fleet.pool_of_queries(), None);
-    let mut lease = table.fleet.lend(origin, &shard.server, &means.role, &Settings::default()).await?;
-    let found = texts(&mut lease, &sql).await?;
-    Ok(matches!(&found[..], [Some(name)] if name == to))
-}
-
 /// The table as it would be with what is kept of it then.
 ///
 /// # Errors
 /// 55000 where the table is not what it was; what is wrong with it.
 pub(super) fn redefined(engine: &Engine, table: &Arc<ShardedTable>, text: &str) -> Result<ShardedTable> {
-    let name = &table.schema.name;
-    if find(&engine.catalog().current(), name).is_none_or(|now| !Arc::ptr_eq(&now, table)) {
-        return Err(changed(name));
+    redefined_as(engine, table, text, &table.schema.name)
+}
+
+/// The same with another name for the table.
+///
+/// # Errors
+/// As [`redefined`].
+pub(super) fn redefined_as(
+    engine: &Engine,
+    table: &Arc<ShardedTable>,
+    text: &str,
+    name: &str,
+) -> Result<ShardedTable> {
+    let own = &table.schema.name;
+    if find(&engine.catalog().current(), own).is_none_or(|now| !Arc::ptr_eq(&now, table)) {
+        return Err(changed(own));
     }
     // Beside the tables that stay: what it is called is not taken by itself.
     let mut draft = engine.catalog().draft();
-    engine.catalog().put(&mut draft, name, None);
+    engine.catalog().put(&mut draft, own, None);
     // As it is read again at start.
     define_in(engine, &table.fleet, draft.state(), name, &KeptTable::read(name, text)?.made)
 }
@@ -279,11 +220,11 @@ pub(super) fn make_known(engine: &Engine, altered: ShardedTable, before: &str, t
     engine.catalog().publish(&draft, || Ok(())).map(drop)
 }
 
-fn other_form() -> Error {
+pub(super) fn other_form() -> Error {
     Error::unsupported("this form of ALTER TABLE of a sharded table is not supported")
 }
 
-fn duplicate(table: &ShardedTable, column: &str) -> Error {
+pub(super) fn duplicate(table: &ShardedTable, column: &str) -> Error {
     let message = format!("column \"{column}\" of relation \"{}\" already exists", table.schema.name);
     Error::new(ErrorCode::DuplicateColumn, message)
 }
@@ -295,7 +236,7 @@ fn generated(table: &ShardedTable) -> Option<&str> {
 }
 
 /// 0A000 for columns that the rule of a table names: who has read the rule as it was would look for rows on the wrong shards.
-fn check_free(table: &ShardedTable, column: &str, what: &str) -> Result<()> {
+pub(super) fn check_free(table: &ShardedTable, column: &str, what: &str) -> Result<()> {
     let is_key = |ordinal: &usize| table.schema.columns.get(*ordinal).is_some_and(|key| key.name == column);
     if !table.routed.rule.key().iter().any(is_key) && generated(table) != Some(column) {
         return Ok(());
@@ -307,7 +248,7 @@ fn check_free(table: &ShardedTable, column: &str, what: &str) -> Result<()> {
 }
 
 /// 0A000 where columns that have changed would give a table another rule.
-fn check_rule(table: &ShardedTable, altered: &ShardedTable) -> Result<()> {
+pub(super) fn check_rule(table: &ShardedTable, altered: &ShardedTable) -> Result<()> {
     if generated(table) == generated(altered) && table.routed.rule.shards() == altered.routed.rule.shards() {
         return Ok(());
     }

@@ -8,7 +8,9 @@ use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::quoting::quote_ident;
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::route::columns_named;
-use pg_query::protobuf::{AlterTableCmd, AlterTableType, ColumnDef, ConstrType, Constraint, CreateStmt, IndexStmt};
+use pg_query::protobuf::{
+    AlterTableCmd, AlterTableType, ColumnDef, ConstrType, Constraint, CreateStmt, IndexStmt, ObjectType,
+};
 use pg_query::{Node, NodeEnum};
 
 use super::rule::{options_of, set_options};
@@ -70,6 +72,9 @@ impl KeptTable {
                         table.alter(command)?;
                     }
                 }
+                NodeEnum::RenameStmt(statement) if statement.rename_type == ObjectType::ObjectTable as i32 => {
+                    table.rename(&statement.newname);
+                }
                 NodeEnum::RenameStmt(statement) => table.rename_column(&statement.subname, &statement.newname)?,
                 NodeEnum::IndexStmt(index) => table.indexes.push(*index),
                 _ => return Err(none_of_ours()),
@@ -125,6 +130,14 @@ impl KeptTable {
             }
         }
         Ok(())
+    }
+
+    /// Gives the table another name.
+    fn rename(&mut self, to: &str) {
+        let relations = self.indexes.iter_mut().map(|index| &mut index.relation).chain([&mut self.made.relation]);
+        for relation in relations.flatten() {
+            to.clone_into(&mut relation.relname);
+        }
     }
 
     /// Gives a column another name, wherever it is named.

@@ -70,7 +70,7 @@ fn relation_of(name: &str) -> RangeVar {
 }
 
 /// Indexes that are kept: their names and their tables'.
-fn indexes(known: &Known) -> Result<Vec<(String, String)>> {
+pub(super) fn indexes(known: &Known) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for (table, text) in &known.tables {
         let indexes = KeptTable::read(table, text)?.indexes;

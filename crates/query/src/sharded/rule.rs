@@ -187,7 +187,7 @@ pub(crate) async fn change(
 }
 
 /// 0A000 where other tables have taken over a table's rule, and would have another one from the next start on.
-fn check_alone(state: &CatalogState, name: &str) -> Result<()> {
+pub(super) fn check_alone(state: &CatalogState, name: &str) -> Result<()> {
     let follows = |table: &ShardedTable| {
         let mut options = table.routed.rule.options().iter();
         options.any(|(option, value)| option == "colocate_with" && value.trim() == name)

@@ -75,6 +75,20 @@ fn a_column_is_renamed_wherever_it_is_named() {
 }
 
 #[test]
+fn a_table_is_renamed_with_its_indexes() {
+    check(
+        &[
+            "CREATE TABLE public.t (k int)",
+            "CREATE INDEX a ON t (k)",
+            "ALTER TABLE t RENAME TO u",
+            "CREATE INDEX b ON u (k)",
+            "ALTER TABLE u ADD COLUMN v int",
+        ],
+        &["CREATE TABLE public.u (k int, v int)", "CREATE INDEX a ON u (k)", "CREATE INDEX b ON u (k)"],
+    );
+}
+
+#[test]
 fn what_is_not_known_of_an_expression_is_refused() {
     let read = |change: &str| {
         let text = ["CREATE TABLE t (k int, v text, w text)", "CREATE INDEX a ON t (f(t.v))", change].join(BETWEEN);
