@@ -6,6 +6,7 @@
 pub(crate) mod alter;
 mod attach;
 mod batches;
+mod checks;
 pub(crate) mod collation;
 mod copy;
 pub mod ddl;

@@ -243,6 +243,113 @@ fn a_table_is_renamed_on_all_shards_or_on_none() {
     fleet.ashlar.check_log();
 }
 
+/// The CHECK constraints of a table of PostgreSQL.
+fn checks(client: &mut pg::Connection, table: &str) -> Vec<Vec<Option<String>>> {
+    let sql = "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'c' AND conrelid =";
+    rows(client, &format!("{sql} '{table}'::regclass ORDER BY conname"))
+}
+
+#[test]
+fn checks_defaults_and_not_null_hold_as_in_one_postgresql() {
+    let mut fleet = Fleet::start(2);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    let create = "CREATE TABLE t (k bigint PRIMARY KEY, v text CHECK (v <> ''), \
+                  n int DEFAULT 1 CONSTRAINT small CHECK (n < 100), CHECK (n > k - 1000))";
+    let by = fleet.by("k");
+    done(&mut alone, create);
+    done(&mut client, &format!("{create} {}, shards = '4')", by.strip_suffix(')').unwrap()));
+    let all = "SELECT * FROM t ORDER BY k";
+    for (sql, code) in [
+        ("INSERT INTO t VALUES (1, 'a', 5), (2, 'b', 6), (3, 'c', 7), (4, 'd', 8)", ""),
+        ("INSERT INTO t VALUES (5, '', 5)", "23514"),
+        ("INSERT INTO t VALUES (5, 'a', 100)", "23514"),
+        ("INSERT INTO t VALUES (5000, 'a', 1)", "23514"),
+        ("UPDATE t SET n = n + 93", "23514"),
+        ("ALTER TABLE t DROP CONSTRAINT t_v_check", ""),
+        ("INSERT INTO t VALUES (5, '', 5)", ""),
+        ("ALTER TABLE t ADD CHECK (v <> '')", "23514"),
+        ("ALTER TABLE t ADD CONSTRAINT small CHECK (n < 5)", "42710"),
+        ("ALTER TABLE t DROP CONSTRAINT small, ADD CONSTRAINT small CHECK (n < 50), ADD CHECK (k <> 77)", ""),
+        ("INSERT INTO t (k) VALUES (77)", "23514"),
+        ("INSERT INTO t (k, n) VALUES (8, 60)", "23514"),
+        ("ALTER TABLE t DROP CONSTRAINT nothing", "42704"),
+        ("ALTER TABLE t DROP CONSTRAINT IF EXISTS nothing", ""),
+        ("ALTER TABLE t ALTER n SET DEFAULT 9, ALTER v SET DEFAULT 'x' || 'y'", ""),
+        ("INSERT INTO t (k) VALUES (9)", ""),
+        ("ALTER TABLE t ALTER v SET NOT NULL", ""),
+        ("INSERT INTO t (k, v) VALUES (10, NULL)", "23502"),
+        ("ALTER TABLE t ALTER v DROP NOT NULL, ALTER v DROP DEFAULT", ""),
+        ("INSERT INTO t (k) VALUES (10)", ""),
+        ("ALTER TABLE t ALTER v SET NOT NULL", "23502"),
+        ("ALTER TABLE t ALTER k DROP NOT NULL", "42P16"),
+        ("ALTER TABLE t ALTER nothing SET DEFAULT 1", "42703"),
+        ("ALTER TABLE t ALTER n SET DEFAULT 'no'", "22P02"),
+        ("ALTER TABLE t RENAME n TO \"N\"", ""),
+        ("INSERT INTO t VALUES (11, 'a', 60)", "23514"),
+        ("ALTER TABLE t ADD COLUMN w int DEFAULT 3 CHECK (w > \"N\" - 100)", ""),
+        ("INSERT INTO t VALUES (11, 'a', 40, -100)", "23514"),
+        ("ALTER TABLE t DROP COLUMN \"N\"", ""),
+        ("INSERT INTO t VALUES (11, 'a', -1000)", ""),
+        ("INSERT INTO t VALUES (77, 'a', 1)", "23514"),
+    ] {
+        for one in [&mut client, &mut alone] {
+            match code {
+                "" => done(one, sql),
+                code => {
+                    let error = refused(one, sql);
+                    assert!(error.starts_with(code), "{sql}: {error}");
+                }
+            }
+        }
+        assert_eq!(rows(&mut client, all), rows(&mut alone, all), "{sql}");
+        assert_eq!(rows(&mut client, COLUMNS), rows(&mut alone, COLUMNS), "{sql}");
+        let expected = checks(&mut alone, "t");
+        for number in 0..4 {
+            assert_eq!(checks(&mut fleet.shard(number % 2), &format!("t_{number}")), expected, "{sql}: {number}");
+        }
+    }
+    assert!(refused(&mut client, "ALTER TABLE t DROP CONSTRAINT t_pkey").starts_with("0A000"));
+    assert!(refused(&mut client, "ALTER TABLE t ADD CONSTRAINT ashlar_rule CHECK (k > 0)").starts_with("42602"));
+    fleet = fleet.restart();
+    let mut client = fleet.client();
+    assert!(refused(&mut client, "INSERT INTO t VALUES (77, 'a', 1)").starts_with("23514"));
+    done(&mut client, "ALTER TABLE t DROP CONSTRAINT t_k_check");
+    done(&mut client, "INSERT INTO t VALUES (77, 'a', 1)");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_check_is_on_shards_that_come_and_in_what_is_attached() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let columns = "k bigint PRIMARY KEY, v text CHECK (v <> ''), n int";
+    let by = "PARTITION BY RANGE (k) USING sharded";
+    done(&mut client, &format!("CREATE TABLE r ({columns}) {by} WITH (servers = 's0', ranges = '0..100')"));
+    done(&mut client, "ALTER TABLE r ADD CONSTRAINT positive CHECK (n > 0)");
+    done(&mut client, "ALTER TABLE r ALTER n SET DEFAULT 1, ALTER v SET NOT NULL");
+    done(&mut client, "ALTER TABLE r SET (servers = 's0,s1', ranges = '0..100; 100..200')");
+    assert_eq!(checks(&mut fleet.shard(1), "r"), checks(&mut fleet.shard(0), "r"));
+    for (values, code) in [("(150, '', 1)", "23514"), ("(150, 'a', 0)", "23514"), ("(150, NULL, 1)", "23502")] {
+        assert!(refused(&mut client, &format!("INSERT INTO r VALUES {values}")).starts_with(code), "{values}");
+    }
+    done(&mut client, "INSERT INTO r (k, v) VALUES (50, 'a'), (150, 'b')");
+    assert_eq!(client.value("SELECT sum(n) FROM r").unwrap(), "2");
+    // One of the tables has no such constraint.
+    done(&mut fleet.shard(0), &format!("CREATE TABLE there ({columns})"));
+    done(&mut fleet.shard(1), "CREATE TABLE there (k bigint PRIMARY KEY, v text, n int)");
+    let ends = "WITH (servers = 's0,s1', ranges = '0..100; 100..200', attach = true)";
+    let attach = format!("CREATE TABLE there ({columns}) {by} {ends}");
+    let error = refused(&mut client, &attach);
+    assert!(error.starts_with("42P16") && error.contains("it has no CHECK") && error.contains("s1"), "{error}");
+    done(&mut fleet.shard(1), "ALTER TABLE there ADD CHECK (v <> '')");
+    done(&mut client, &attach);
+    done(&mut client, "ALTER TABLE there DROP CONSTRAINT there_v_check");
+    done(&mut client, "INSERT INTO there VALUES (50, '', 1), (150, '', 1)");
+    fleet.ashlar.check_log();
+}
+
 #[test]
 fn truncate_empties_all_shards_or_none() {
     let fleet = Fleet::start(2);

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_shard::rules::Placement;
 use pg_query::protobuf::{
-    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, DropBehavior, ObjectType, TruncateStmt,
+    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, Constraint, CreateStmt, DropBehavior,
+    ObjectType, TruncateStmt,
 };
 use pg_query::{Node, NodeEnum};
 
 use super::ShardedTable;
+use super::checks::{Names, constraints, is_kind};
 use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, physical};
 use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
 use super::maintain::in_block_refused;
@@ -66,11 +68,11 @@ pub(crate) async fn truncate(table: &ShardedTable, means: &Means) -> Result<Done
     Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }
 
-/// ALTER TABLE of a sharded table: columns that come and go.
+/// ALTER TABLE of a sharded table: columns that come and go, their defaults, NOT NULL, and CHECK constraints.
 ///
 /// # Errors
-/// 0A000 for another change, and of columns of the rule; 42701, 42703; what is wrong with a column, and what a shard says. Then nothing has
-/// changed on any.
+/// 0A000 for another change, and of columns of the rule; 42701, 42703, 42704, 42710; what is wrong with a column, and what a shard says. Then
+/// nothing has changed on any.
 pub(crate) async fn alter(
     engine: &Engine,
     table: &Arc<ShardedTable>,
@@ -81,16 +83,18 @@ pub(crate) async fn alter(
     if in_block {
         return Err(in_block_refused("ALTER TABLE"));
     }
-    let mut done = Done::tag("ALTER TABLE");
-    let cmds = changes(table, statement, &mut done)?;
+    let fleet = &table.fleet;
+    let name = &table.schema.name;
+    // One after the other: the second is to find the first's columns.
+    let _altering = fleet.altering().lock().await;
+    let before = kept_of(fleet, name)?;
+    let now = KeptTable::read(name, &before)?;
+    let (cmds, notices) = Changes::of(table, &now.made, statement)?;
+    let done = Done { notices, ..Done::tag("ALTER TABLE") };
     if cmds.is_empty() {
         return Ok(done);
     }
     let plain = AlterTableStmt { cmds, missing_ok: false, ..statement.clone() };
-    let fleet = &table.fleet;
-    // One after the other: the second is to find the first's columns.
-    let _altering = fleet.altering().lock().await;
-    let before = kept_of(fleet, &table.schema.name)?;
     let text = format!("{before}{BETWEEN}{}", statement_text(&NodeEnum::AlterTableStmt(plain.clone()))?);
     let altered = redefined(engine, table, &text)?;
     check_rule(table, &altered)?;
@@ -109,74 +113,162 @@ pub(crate) async fn alter(
     Ok(done_but(done, &left))
 }
 
-/// What an ALTER TABLE changes, in the order in which PostgreSQL does it, without what is so already.
-fn changes(table: &ShardedTable, statement: &AlterTableStmt, done: &mut Done) -> Result<Vec<Node>> {
-    if statement.objtype != ObjectType::ObjectTable as i32 {
-        return Err(other_form());
-    }
-    let mut commands: Vec<&AlterTableCmd> = Vec::new();
-    for command in &statement.cmds {
-        if let Some(NodeEnum::AlterTableCmd(command)) = &command.node {
-            commands.push(command);
-        }
-    }
-    commands.sort_by_key(|command| command.subtype != AlterTableType::AtDropColumn as i32);
-    let mut columns: Vec<&str> = table.schema.columns.iter().map(|column| column.name.as_str()).collect();
-    let mut changes = Vec::new();
-    for command in commands {
-        let (is_change, missing_ok) = match AlterTableType::try_from(command.subtype) {
-            Ok(AlterTableType::AtAddColumn) => (adds(table, command, &mut columns, done)?, command.missing_ok),
-            // What a crash has left is dropped again.
-            Ok(AlterTableType::AtDropColumn) => (drops(table, command, &mut columns, done)?, true),
-            _ => return Err(other_form()),
-        };
-        if is_change {
-            let command = AlterTableCmd { missing_ok, ..command.clone() };
-            changes.push(Node { node: Some(NodeEnum::AlterTableCmd(Box::new(command))) });
-        }
-    }
-    if columns.is_empty() {
-        return Err(Error::unsupported("a sharded table without columns is not supported"));
-    }
-    Ok(changes)
+/// What an ALTER TABLE changes, one command after the other.
+struct Changes<'a> {
+    table: &'a ShardedTable,
+    /// The statement that would make the table as it is.
+    made: &'a CreateStmt,
+    /// The columns after those commands.
+    columns: Vec<&'a str>,
+    /// The names of its constraints.
+    names: Names<'a>,
+    notices: Vec<Error>,
 }
 
-/// Whether ADD COLUMN adds one.
-fn adds<'c>(
-    table: &ShardedTable,
-    command: &'c AlterTableCmd,
-    columns: &mut Vec<&'c str>,
-    done: &mut Done,
-) -> Result<bool> {
-    let def = command.def.as_ref().and_then(|def| def.node.as_ref());
-    let Some(NodeEnum::ColumnDef(column)) = def else { return Err(other_form()) };
-    if columns.contains(&column.colname.as_str()) {
-        let error = duplicate(table, &column.colname);
+impl<'a> Changes<'a> {
+    /// The commands in the order in which PostgreSQL runs them, without what is so already, and what is said of that.
+    fn of(
+        table: &'a ShardedTable,
+        made: &'a CreateStmt,
+        statement: &'a AlterTableStmt,
+    ) -> Result<(Vec<Node>, Vec<Error>)> {
+        if statement.objtype != ObjectType::ObjectTable as i32 {
+            return Err(other_form());
+        }
+        let mut commands: Vec<&'a AlterTableCmd> = Vec::new();
+        for command in &statement.cmds {
+            if let Some(NodeEnum::AlterTableCmd(command)) = &command.node {
+                commands.push(command);
+            }
+        }
+        commands.sort_by_key(|command| pass(command));
+        let columns = table.schema.columns.iter().map(|column| column.name.as_str()).collect();
+        let names = Names::of(&table.schema.name, made);
+        let mut changes = Self { table, made, columns, names, notices: Vec::new() };
+        let mut wanted = Vec::new();
+        for command in commands {
+            let change = changes.change(command)?.map(|command| NodeEnum::AlterTableCmd(Box::new(command)));
+            wanted.extend(change.map(|node| Node { node: Some(node) }));
+        }
+        if changes.columns.is_empty() {
+            return Err(Error::unsupported("a sharded table without columns is not supported"));
+        }
+        Ok((wanted, changes.notices))
+    }
+
+    /// A command as all shards are to carry it out; `None`: it changes nothing.
+    fn change(&mut self, command: &'a AlterTableCmd) -> Result<Option<AlterTableCmd>> {
+        let mut sent = command.clone();
+        let def = sent.def.as_mut().and_then(|def| def.node.as_mut());
+        let is_change = match (AlterTableType::try_from(command.subtype), def) {
+            (Ok(AlterTableType::AtAddColumn), Some(NodeEnum::ColumnDef(column))) => {
+                let adds = self.adds(command)?;
+                if adds {
+                    self.names.give_all(&mut column.constraints)?;
+                }
+                adds
+            }
+            (Ok(AlterTableType::AtAddConstraint), Some(NodeEnum::Constraint(constraint)))
+                if constraint.contype == ConstrType::ConstrCheck as i32 =>
+            {
+                self.names.give(constraint)?;
+                true
+            }
+            (
+                Ok(AlterTableType::AtColumnDefault | AlterTableType::AtSetNotNull | AlterTableType::AtDropNotNull),
+                _,
+            ) => {
+                if !self.columns.contains(&command.name.as_str()) {
+                    return Err(self.no_column(&command.name));
+                }
+                true
+            }
+            // What a crash has left is dropped again.
+            (Ok(AlterTableType::AtDropColumn), _) => {
+                sent.missing_ok = true;
+                self.drops(command)?
+            }
+            (Ok(AlterTableType::AtDropConstraint), _) => {
+                sent.missing_ok = true;
+                self.drops_constraint(command)?
+            }
+            _ => return Err(other_form()),
+        };
+        Ok(is_change.then_some(sent))
+    }
+
+    /// Whether ADD COLUMN adds one.
+    fn adds(&mut self, command: &'a AlterTableCmd) -> Result<bool> {
+        let def = command.def.as_ref().and_then(|def| def.node.as_ref());
+        let Some(NodeEnum::ColumnDef(column)) = def else { return Err(other_form()) };
+        if self.columns.contains(&column.colname.as_str()) {
+            return self.skip(command, duplicate(self.table, &column.colname));
+        }
+        check_default(self.table, column)?;
+        self.columns.push(&column.colname);
+        Ok(true)
+    }
+
+    /// Whether DROP COLUMN drops one.
+    fn drops(&mut self, command: &AlterTableCmd) -> Result<bool> {
+        let name = &command.name;
+        let Some(place) = self.columns.iter().position(|column| column == name) else {
+            return self.skip(command, self.no_column(name));
+        };
+        check_free(self.table, name, "dropped")?;
+        self.columns.remove(place);
+        Ok(true)
+    }
+
+    /// Whether DROP CONSTRAINT drops one.
+    fn drops_constraint(&mut self, command: &AlterTableCmd) -> Result<bool> {
+        let name = &command.name;
+        let is_check = |constraint: &Constraint| constraint.contype == ConstrType::ConstrCheck as i32;
+        if constraints(self.made).any(|constraint| is_check(constraint) && constraint.conname == *name) {
+            self.names.forget(name);
+            return Ok(true);
+        }
+        let is_key = |constraint: &Constraint| {
+            [ConstrType::ConstrPrimary as i32, ConstrType::ConstrUnique as i32].contains(&constraint.contype)
+        };
+        // Keys that were given no name have one of their shard's, with this in it.
+        let is_it = |constraint: &Constraint| match constraint.conname.as_str() {
+            "" => name.contains("_pkey") || name.contains("_key"),
+            given => given == name.as_str(),
+        };
+        if constraints(self.made).any(|constraint| is_key(constraint) && is_it(constraint)) {
+            return Err(Error::unsupported("dropping a key of a sharded table is not supported")
+                .with_hint("Make a table without it, and INSERT the rows of this one into it."));
+        }
+        let own = &self.table.schema.name;
+        let message = format!("constraint \"{name}\" of relation \"{own}\" does not exist");
+        self.skip(command, Error::new(ErrorCode::UndefinedObject, message))
+    }
+
+    /// What there is already, or is not there: nothing to do where the command says so, else an error.
+    fn skip(&mut self, command: &AlterTableCmd, error: Error) -> Result<bool> {
         if !command.missing_ok {
             return Err(error);
         }
-        done.notices.push(Error::new(error.code(), format!("{}, skipping", error.message())));
-        return Ok(false);
+        self.notices.push(Error::new(error.code(), format!("{}, skipping", error.message())));
+        Ok(false)
     }
-    check_default(table, column)?;
-    columns.push(&column.colname);
-    Ok(true)
+
+    fn no_column(&self, name: &str) -> Error {
+        let own = &self.table.schema.name;
+        let message = format!("column \"{name}\" of relation \"{own}\" does not exist");
+        Error::new(ErrorCode::UndefinedColumn, message)
+    }
 }
 
-/// Whether DROP COLUMN drops one.
-fn drops(table: &ShardedTable, command: &AlterTableCmd, columns: &mut Vec<&str>, done: &mut Done) -> Result<bool> {
-    let (name, own) = (&command.name, &table.schema.name);
-    let Some(place) = columns.iter().position(|column| column == name) else {
-        let message = format!("column \"{name}\" of relation \"{own}\" does not exist");
-        if !command.missing_ok {
-            return Err(Error::new(ErrorCode::UndefinedColumn, message));
-        }
-        done.notices.push(Error::new(ErrorCode::UndefinedColumn, format!("{message}, skipping")));
-        return Ok(false);
-    };
-    check_free(table, name, "dropped")?;
-    columns.remove(place);
-    Ok(true)
+/// When PostgreSQL runs a command among those of its statement.
+fn pass(command: &AlterTableCmd) -> u8 {
+    match AlterTableType::try_from(command.subtype) {
+        Ok(AlterTableType::AtDropColumn | AlterTableType::AtDropConstraint | AlterTableType::AtDropNotNull) => 0,
+        Ok(AlterTableType::AtColumnDefault) if command.def.is_none() => 0,
+        Ok(AlterTableType::AtAddColumn) => 1,
+        _ => 2,
+    }
 }
 
 /// The table as it would be with what is kept of it then.
@@ -258,10 +350,7 @@ pub(super) fn check_rule(table: &ShardedTable, altered: &ShardedTable) -> Result
 
 /// 0A000 for a default that each copy of a table would compute by itself.
 fn check_default(table: &ShardedTable, column: &ColumnDef) -> Result<()> {
-    let is_default = |node: &Node| {
-        let Some(NodeEnum::Constraint(constraint)) = &node.node else { return false };
-        constraint.contype == ConstrType::ConstrDefault as i32
-    };
+    let is_default = |node: &Node| is_kind(node, ConstrType::ConstrDefault);
     if table.routed.rule.placement() == Placement::Broadcast && column.constraints.iter().any(is_default) {
         return Err(Error::unsupported("a column with a default cannot be added to a table that is on all servers")
             .with_hint("Add it without a default, and UPDATE the table."));

@@ -44,7 +44,7 @@ fn differences(table: &str) -> String {
     let keys = |relation: &str| {
         format!(
             "(SELECT pg_catalog.pg_get_constraintdef(c.oid) AS text FROM pg_catalog.pg_constraint c \
-             WHERE c.conrelid = {relation} AND c.contype IN ('p', 'u'))"
+             WHERE c.conrelid = {relation} AND c.contype IN ('p', 'u', 'c'))"
         )
     };
     let (wanted, found) =

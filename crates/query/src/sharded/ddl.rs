@@ -17,6 +17,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, CreateStmt, DefElemAction, RangeVar, RoleSpec, RoleSpecType};
 
 use super::ShardedTable;
+use super::checks::{name_checks, without_checks};
 use super::kept::KeptTable;
 use super::sizes::Sizes;
 use crate::catalog::{CatalogState, Table};
@@ -262,7 +263,8 @@ pub(super) fn define_in(
     name: &str,
     statement: &CreateStmt,
 ) -> Result<ShardedTable> {
-    let plain = plain_statement(statement);
+    let mut plain = plain_statement(statement);
+    without_checks(&mut plain);
     let (schema, unique) = ddl::described(engine, state, name, &plain)?;
     let mut given = ddl::given_options(&statement.options);
     let attached = taken_flag(&mut given, "attach")?.unwrap_or(false);
@@ -402,6 +404,9 @@ pub(crate) async fn create(
         }
         return Err(exists());
     }
+    let mut statement = statement.clone();
+    name_checks(&mut statement)?;
+    let statement = &statement;
     let table = Arc::new(define(engine, fleet, &name, statement)?);
     let work = if table.attached {
         let mut given = ddl::given_options(&statement.options);

@@ -10,6 +10,7 @@ use ashlar_shard::server::{Mapping, Server};
 use pg_query::NodeEnum;
 use pg_query::protobuf::RoleSpecType;
 
+use super::checks::name_checks;
 use super::ddl;
 use super::kept::KeptTable;
 use crate::ddl::relation_name;
@@ -74,6 +75,7 @@ fn one(engine: &Engine, fleet: &Arc<Fleet>, node: &NodeEnum, text: &str, means: 
             let mut wanted = statement.clone();
             // That is said of the statement, and not of the table.
             wanted.if_not_exists = there.if_not_exists;
+            name_checks(&mut wanted)?;
             if written(there)? == written(wanted)? {
                 return Ok(());
             }

@@ -13,6 +13,7 @@ use pg_query::protobuf::{
 };
 use pg_query::{Node, NodeEnum};
 
+use super::checks::{constraint_of, is_kind, name_checks};
 use super::rule::{options_of, set_options};
 use crate::grammar;
 use crate::sql_types::string_of;
@@ -62,7 +63,8 @@ impl KeptTable {
         let none_of_ours =
             || Error::internal(format!("sharded table \"{name}\" was not kept as the statement that made it"));
         let mut nodes = grammar::parse(text)?.into_iter().map(|parsed| parsed.node);
-        let Some(NodeEnum::CreateStmt(made)) = nodes.next() else { return Err(none_of_ours()) };
+        let Some(NodeEnum::CreateStmt(mut made)) = nodes.next() else { return Err(none_of_ours()) };
+        name_checks(&mut made)?;
         let mut table = Self { made, indexes: Vec::new() };
         for node in nodes {
             match node {
@@ -84,12 +86,47 @@ impl KeptTable {
     }
 
     fn alter(&mut self, command: &AlterTableCmd) -> Result<()> {
-        match (AlterTableType::try_from(command.subtype), options_of(command)) {
-            (_, Some((sets, options))) => set_options(&mut self.made, sets, options),
-            (Ok(AlterTableType::AtDropColumn), None) => self.drop_column(&command.name)?,
-            _ => self.made.table_elts.extend(command.def.as_deref().cloned()),
+        if let Some((sets, options)) = options_of(command) {
+            set_options(&mut self.made, sets, options);
+            return Ok(());
+        }
+        let (name, def) = (command.name.as_str(), command.def.as_deref());
+        match AlterTableType::try_from(command.subtype) {
+            Ok(AlterTableType::AtDropColumn) => self.drop_column(name)?,
+            Ok(AlterTableType::AtDropConstraint) => self.retain_constraints(|constraint| constraint.conname != name),
+            Ok(AlterTableType::AtColumnDefault) => {
+                let raw_expr = def.cloned().map(Box::new);
+                let is_set = raw_expr.is_some();
+                let default = Constraint { raw_expr, ..bare(ConstrType::ConstrDefault) };
+                self.replace(name, &[ConstrType::ConstrDefault], is_set.then_some(default));
+            }
+            Ok(AlterTableType::AtSetNotNull) => self.fill(name),
+            Ok(AlterTableType::AtDropNotNull) => self.replace(name, &[ConstrType::ConstrNotnull], None),
+            _ => self.made.table_elts.extend(def.cloned()),
         }
         Ok(())
+    }
+
+    /// A column is without NULL from now on.
+    fn fill(&mut self, column: &str) {
+        let nullable = [ConstrType::ConstrNull, ConstrType::ConstrNotnull];
+        self.replace(column, &nullable, Some(bare(ConstrType::ConstrNotnull)));
+    }
+
+    /// A column has another constraint instead of those of some kinds, or none.
+    fn replace(&mut self, column: &str, kinds: &[ConstrType], constraint: Option<Constraint>) {
+        for definition in self.columns_mut().filter(|definition| definition.colname == column) {
+            definition.constraints.retain(|node| !kinds.iter().any(|kind| is_kind(node, *kind)));
+            let constraint = constraint.clone().map(|constraint| NodeEnum::Constraint(Box::new(constraint)));
+            definition.constraints.extend(constraint.map(|node| Node { node: Some(node) }));
+        }
+    }
+
+    /// Takes constraints away, of the table and of its columns.
+    fn retain_constraints(&mut self, stays: impl Fn(&Constraint) -> bool) {
+        let stays = |node: &Node| constraint_of(node).is_none_or(&stays);
+        self.made.table_elts.retain(stays);
+        self.columns_mut().for_each(|definition| definition.constraints.retain(stays));
     }
 
     /// Its columns.
@@ -102,11 +139,11 @@ impl KeptTable {
 
     /// As PostgreSQL does: indexes and constraints go with any of their columns.
     fn drop_column(&mut self, column: &str) -> Result<()> {
-        let mut lost_key = Vec::new();
+        let mut lost_key: Vec<String> = Vec::new();
         for element in mem::take(&mut self.made.table_elts) {
             let goes = match &element.node {
                 Some(NodeEnum::ColumnDef(definition)) => definition.colname == column,
-                Some(NodeEnum::Constraint(constraint)) if is_about(constraint, column) => {
+                Some(NodeEnum::Constraint(constraint)) if is_about(constraint, column)? => {
                     if constraint.contype == ConstrType::ConstrPrimary as i32 {
                         lost_key.extend(constraint.keys.iter().filter_map(string_of).map(str::to_owned));
                     }
@@ -119,11 +156,14 @@ impl KeptTable {
             }
         }
         for definition in self.columns_mut() {
-            // What was a part of the key stays without NULL.
-            if lost_key.contains(&definition.colname) {
-                definition.constraints.push(not_null());
+            for node in mem::take(&mut definition.constraints) {
+                if !constraint_of(&node).map_or(Ok(false), |constraint| is_about(constraint, column))? {
+                    definition.constraints.push(node);
+                }
             }
         }
+        // What was a part of the key stays without NULL.
+        lost_key.iter().for_each(|name| self.fill(name));
         for index in mem::take(&mut self.indexes) {
             if !is_index_about(&index, column)? {
                 self.indexes.push(index);
@@ -144,10 +184,17 @@ impl KeptTable {
     fn rename_column(&mut self, from: &str, to: &str) -> Result<()> {
         for element in &mut self.made.table_elts {
             match &mut element.node {
-                Some(NodeEnum::ColumnDef(definition)) if definition.colname == from => {
-                    to.clone_into(&mut definition.colname);
+                Some(NodeEnum::ColumnDef(definition)) => {
+                    for node in &mut definition.constraints {
+                        if let Some(NodeEnum::Constraint(constraint)) = &mut node.node {
+                            rename_in_constraint(constraint, from, to)?;
+                        }
+                    }
+                    if definition.colname == from {
+                        to.clone_into(&mut definition.colname);
+                    }
                 }
-                Some(NodeEnum::Constraint(constraint)) => rename_listed(constraint, from, to),
+                Some(NodeEnum::Constraint(constraint)) => rename_in_constraint(constraint, from, to)?,
                 _ => {}
             }
         }
@@ -168,15 +215,23 @@ impl KeptTable {
     }
 }
 
-fn not_null() -> Node {
-    let constraint = Constraint { contype: ConstrType::ConstrNotnull as i32, ..Constraint::default() };
-    Node { node: Some(NodeEnum::Constraint(Box::new(constraint))) }
+/// A constraint of a column that says nothing more.
+fn bare(kind: ConstrType) -> Constraint {
+    Constraint { contype: kind as i32, ..Constraint::default() }
 }
 
-/// Whether a constraint of a table has a column.
-fn is_about(constraint: &Constraint, column: &str) -> bool {
+/// The expression of a CHECK.
+fn condition_of(constraint: &Constraint) -> Option<&Node> {
+    constraint.raw_expr.as_deref().filter(|_| constraint.contype == ConstrType::ConstrCheck as i32)
+}
+
+/// Whether a constraint has a column that it names.
+fn is_about(constraint: &Constraint, column: &str) -> Result<bool> {
     let mut listed = constraint.keys.iter().chain(&constraint.including).filter_map(string_of);
-    listed.any(|name| name == column)
+    if listed.any(|name| name == column) {
+        return Ok(true);
+    }
+    condition_of(constraint).map_or(Ok(false), |condition| mentions(condition, column))
 }
 
 fn is_index_about(index: &IndexStmt, column: &str) -> Result<bool> {
@@ -193,13 +248,17 @@ fn is_index_about(index: &IndexStmt, column: &str) -> Result<bool> {
     index.where_clause.as_ref().map_or(Ok(false), |condition| mentions(condition, column))
 }
 
-fn rename_listed(constraint: &mut Constraint, from: &str, to: &str) {
+fn rename_in_constraint(constraint: &mut Constraint, from: &str, to: &str) -> Result<()> {
     for name in constraint.keys.iter_mut().chain(&mut constraint.including) {
         if let Some(NodeEnum::String(name)) = &mut name.node
             && name.sval == from
         {
             to.clone_into(&mut name.sval);
         }
+    }
+    match &mut constraint.raw_expr {
+        Some(condition) if constraint.contype == ConstrType::ConstrCheck as i32 => rename_in(condition, from, to),
+        _ => Ok(()),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::means::Means;
 use crate::statement::statement_text;
 
 /// What a shard's table is held to where its keys have become fewer.
-const CONSTRAINT: &str = "ashlar_rule";
+pub(super) const CONSTRAINT: &str = "ashlar_rule";
 
 /// What a shard says where it has rows that are not to be there.
 const CHECK_VIOLATION: &str = "23514";

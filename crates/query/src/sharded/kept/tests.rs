@@ -75,6 +75,43 @@ fn a_column_is_renamed_wherever_it_is_named() {
 }
 
 #[test]
+fn checks_have_names_and_go_with_their_columns() {
+    check(
+        &[
+            "CREATE TABLE t (k int CHECK (k > 0), n int CHECK (n > 0) CHECK (n < 9), CONSTRAINT own CHECK (k <> n), \
+             CHECK (k < n), CHECK (1 = 1))",
+            "ALTER TABLE t DROP CONSTRAINT own, ADD CONSTRAINT own CHECK (k = 1 OR n IS NULL)",
+            "ALTER TABLE t ADD COLUMN v text CONSTRAINT t_v_check CHECK (length(v) < n)",
+            "ALTER TABLE t DROP CONSTRAINT t_k_check",
+            "ALTER TABLE t RENAME n TO \"N\"",
+        ],
+        &["CREATE TABLE t (k int, \
+           \"N\" int CONSTRAINT t_n_check CHECK (\"N\" > 0) CONSTRAINT t_n_check1 CHECK (\"N\" < 9), \
+           CONSTRAINT t_check CHECK (k < \"N\"), CONSTRAINT t_check1 CHECK (1 = 1), \
+           CONSTRAINT own CHECK (k = 1 OR \"N\" IS NULL), v text CONSTRAINT t_v_check CHECK (length(v) < \"N\"))"],
+    );
+    check(
+        &[
+            "CREATE TABLE t (k int, n int, v text CHECK (length(v) < n), CHECK (k < n), CHECK (k < 9))",
+            "ALTER TABLE t DROP n",
+        ],
+        &["CREATE TABLE t (k int, v text, CONSTRAINT t_k_check CHECK (k < 9))"],
+    );
+}
+
+#[test]
+fn defaults_and_not_null_come_and_go() {
+    check(
+        &[
+            "CREATE TABLE t (k int DEFAULT 1, n int NOT NULL, v text DEFAULT 'v' NOT NULL, w text NULL)",
+            "ALTER TABLE t ALTER k SET DEFAULT 2, ALTER k SET NOT NULL, ALTER n DROP NOT NULL, ALTER v DROP DEFAULT",
+            "ALTER TABLE t ALTER w SET NOT NULL, ALTER w SET DEFAULT 'a' || 'b'",
+        ],
+        &["CREATE TABLE t (k int DEFAULT 2 NOT NULL, n int, v text NOT NULL, w text NOT NULL DEFAULT 'a' || 'b')"],
+    );
+}
+
+#[test]
 fn a_table_is_renamed_with_its_indexes() {
     check(
         &[
