@@ -164,6 +164,18 @@ fn what_one_shard_refuses_of_columns_no_shard_does() {
     done(&mut fleet.shard(0), "ALTER TABLE t RENAME w TO renamed");
     done(&mut client, "ALTER TABLE t RENAME w TO renamed");
     assert_eq!(client.value("SELECT count(renamed) FROM t").unwrap(), "4");
+    // So is a constraint, where all have the same.
+    let add = "ALTER TABLE t ADD CONSTRAINT few CHECK (k < 100)";
+    done(&mut fleet.shard(0), add);
+    assert!(refused(&mut client, add).starts_with("42710"));
+    done(&mut fleet.shard(1), "ALTER TABLE t ADD CONSTRAINT few CHECK (k < 101)");
+    assert!(refused(&mut client, add).starts_with("42710"));
+    done(&mut fleet.shard(1), "ALTER TABLE t DROP CONSTRAINT few");
+    done(&mut fleet.shard(1), add);
+    done(&mut client, add);
+    assert!(refused(&mut client, add).starts_with("42710"));
+    done(&mut client, "ALTER TABLE t DROP CONSTRAINT few");
+    done(&mut client, "INSERT INTO t VALUES (100, 'b'), (101, 'b'), (102, 'b'), (103, 'b')");
     // A key that is made here has its column, whatever else goes.
     let by = fleet.by("k");
     let by = by.strip_suffix(')').unwrap();

@@ -238,6 +238,8 @@ fn tables_change_on_all_shards_or_on_none() {
         ("ALTER TABLE made ADD COLUMN n int", "made", 2),
         ("ALTER TABLE made RENAME COLUMN n TO m", "made", 2),
         ("ALTER TABLE made DROP COLUMN m", "made", 1),
+        ("ALTER TABLE made ADD CONSTRAINT positive CHECK (k > 0)", "made", 1),
+        ("ALTER TABLE made DROP CONSTRAINT positive", "made", 1),
         ("ALTER TABLE made RENAME TO other", "other", 1),
         ("ALTER TABLE other RENAME TO made", "made", 1),
         ("DROP TABLE made", "made", 0),

@@ -13,16 +13,19 @@ use pg_query::protobuf::{
 };
 use pg_query::{Node, NodeEnum};
 
-use super::ShardedTable;
 use super::checks::{Names, constraints, is_kind};
 use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, physical};
 use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
 use super::maintain::in_block_refused;
+use super::{ShardedTable, attach};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
 use crate::engine::Engine;
 use crate::means::Means;
 use crate::statement::statement_text;
+
+/// What a shard says of a constraint that it has already.
+const DUPLICATE_OBJECT: &str = "42710";
 
 /// The sharded table of a name.
 pub(crate) fn find(state: &CatalogState, name: &str) -> Option<Arc<ShardedTable>> {
@@ -103,10 +106,18 @@ pub(crate) async fn alter(
         at_shard(&mut sent.relation, shard);
         statement_text(&NodeEnum::AlterTableStmt(sent)).map(|text| format!("{text};"))
     })?;
-    let left = everywhere(fleet, means, &work).await.map_err(|error| {
-        let is_unknown = error.code() == ErrorCode::TransactionResolutionUnknown;
-        if is_unknown { error.with_hint("Alter the table again, with IF EXISTS and IF NOT EXISTS.") } else { error }
-    })?;
+    let left = match everywhere(fleet, means, &work).await {
+        // A constraint that a crash has left is made known, where all shards have it and nothing else differs.
+        Err(error) if error.sqlstate() == DUPLICATE_OBJECT => {
+            let then = KeptTable::read(name, &text)?;
+            attach::check(&altered, &then.made, means, false).await.map_err(|_| error)?;
+            Vec::new()
+        }
+        Err(error) if error.code() == ErrorCode::TransactionResolutionUnknown => {
+            return Err(error.with_hint("Alter the table again, with IF EXISTS and IF NOT EXISTS."));
+        }
+        ended => ended?,
+    };
     // What they have prepared has other columns now, and would be refused there.
     work.iter().for_each(|(server, _)| fleet.forget(server));
     make_known(engine, altered, &before, &text)?;
