@@ -17,7 +17,7 @@ const NAME_BYTES_MAX: usize = 63;
 /// The constraint of a node, if it is one.
 pub(super) fn constraint_of(node: &Node) -> Option<&Constraint> {
     match &node.node {
-        Some(NodeEnum::Constraint(constraint)) => Some(constraint),
+        Some(NodeEnum::Constraint(constraint)) => Some(constraint.as_ref()),
         _ => None,
     }
 }

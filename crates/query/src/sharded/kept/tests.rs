@@ -1,3 +1,5 @@
+//! What a table is after the statements that are kept of it.
+
 use pg_query::NodeEnum;
 
 use super::{BETWEEN, KeptTable};
