@@ -192,6 +192,9 @@ impl<'a> Changes<'a> {
                 if !self.columns.contains(&command.name.as_str()) {
                     return Err(self.no_column(&command.name));
                 }
+                if command.subtype == AlterTableType::AtColumnDefault as i32 {
+                    check_free(self.table, &command.name, "given another default")?;
+                }
                 true
             }
             // What a crash has left is dropped again.
