@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::files::FileTable;
 use crate::means::Means;
 use crate::select::SelectPlan;
-use crate::sharded::{alter as altering, ddl as sharded, maintain, rule};
+use crate::sharded::{alter as altering, ddl as sharded, maintain, rename, rule};
 use crate::sql_types;
 use crate::transaction::Transaction;
 
@@ -159,7 +159,13 @@ pub async fn run(
                 None => alter::alter(engine, transaction, statement, in_block).await,
             }
         }
-        Ddl::Rename(statement) => alter::rename(engine, transaction, statement, in_block),
+        Ddl::Rename(statement) => {
+            let name = relation_name(statement.relation.as_ref())?;
+            match altering::find(&transaction.catalog(engine.catalog()), &name) {
+                Some(table) => rename::rename(engine, &table, statement, in_block, means).await,
+                None => alter::rename(engine, transaction, statement, in_block),
+            }
+        }
         Ddl::Truncate(statement) => {
             match altering::truncated(&transaction.catalog(engine.catalog()), statement, in_block)? {
                 Some(table) => altering::truncate(&table, means).await,

@@ -1,5 +1,6 @@
-//! TRUNCATE and ADD COLUMN: on every shard, or on none.
+//! TRUNCATE and ALTER TABLE: on every shard, or on none.
 
+use super::extended::{Form, prepare, run};
 use super::*;
 
 #[test]
@@ -49,6 +50,315 @@ fn a_column_is_on_all_shards_or_on_none() {
     let mut client = fleet.client();
     assert_eq!(rows(&mut client, columns), rows(&mut alone, columns));
     assert_eq!(rows(&mut client, sums), rows(&mut alone, sums));
+    fleet.ashlar.check_log();
+}
+
+/// What a table is said to have, in its order.
+const COLUMNS: &str = "SELECT column_name, data_type, is_nullable FROM information_schema.columns \
+                       WHERE table_name = 't' ORDER BY ordinal_position";
+
+#[test]
+fn columns_go_and_are_renamed_on_all_shards_or_on_none() {
+    let mut fleet = Fleet::start(3);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let (mut client, mut early) = (fleet.client(), fleet.client());
+    let columns = "k bigint, n int, v text, w text DEFAULT 'w', x int, PRIMARY KEY (k, n), UNIQUE (k, w)";
+    let create = format!("CREATE TABLE t ({columns})");
+    done(&mut alone, &create);
+    done(&mut client, &format!("{create} {}", fleet.by("k")));
+    let all = "SELECT * FROM t ORDER BY k";
+    for k in 0..12 {
+        for one in [&mut client, &mut alone] {
+            done(one, &format!("INSERT INTO t VALUES ({k}, {k}, 'v{k}', 'w{k}', {k} % 3)"));
+        }
+    }
+    // Plans of before, kept by somebody else and by connections: they are renewed, or refused as PostgreSQL does.
+    for (name, sql) in [
+        ("all", "SELECT * FROM t WHERE k = $1"),
+        ("gone", "SELECT v FROM t WHERE k = $1"),
+        ("kept", "SELECT w FROM t WHERE k = $1"),
+        ("insert", "INSERT INTO t (k, n, w) VALUES ($1, 0, 'late')"),
+    ] {
+        prepare(&mut early, name, sql).unwrap();
+    }
+    for name in ["all", "gone", "kept"] {
+        assert_eq!(run(&mut early, name, &[b"5"], Form::Text).unwrap().rows.len(), 1, "{name}");
+    }
+    for sql in [
+        "CREATE INDEX by_v ON t (v)",
+        "CREATE INDEX by_w ON t (x, lower(w)) WHERE w > 'a'",
+        "ALTER TABLE t DROP COLUMN v",
+        "ALTER TABLE t DROP COLUMN IF EXISTS v",
+        "ALTER TABLE t RENAME COLUMN x TO \"Odd name\"",
+        "ALTER TABLE t ADD COLUMN v numeric(8,2), DROP \"Odd name\" RESTRICT, ADD \"Odd name\" int DEFAULT 3",
+        "INSERT INTO t VALUES (20, 20, 'w20', 1.5, 7), (21, 21, 'w21', 2.5, 8), (22, 22, 'w22', 3.5, 9)",
+        "ALTER TABLE t RENAME w TO v2",
+        "INSERT INTO t (k, n) VALUES (30, 30), (31, 31), (32, 32)",
+        "UPDATE t SET v2 = v2 || '!', v = n WHERE \"Odd name\" = 3",
+        // The primary key goes with it, and the other one of its columns stays without NULL.
+        "ALTER TABLE t DROP COLUMN n CASCADE",
+    ] {
+        done(&mut client, sql);
+        done(&mut alone, sql);
+        assert_eq!(rows(&mut client, all), rows(&mut alone, all), "{sql}");
+        assert_eq!(rows(&mut client, COLUMNS), rows(&mut alone, COLUMNS), "{sql}");
+    }
+    let groups = "SELECT \"Odd name\", count(v2), sum(v) FROM t GROUP BY \"Odd name\" ORDER BY \"Odd name\"";
+    assert_eq!(rows(&mut client, groups), rows(&mut alone, groups));
+    for (name, code) in [("all", "0A000"), ("gone", "42703"), ("kept", "42703"), ("insert", "42703")] {
+        let error = run(&mut early, name, &[b"5"], Form::Text).unwrap_err();
+        assert!(error.contains(code), "{name}: {error}");
+    }
+    assert_eq!(early.value("SELECT v2 FROM t WHERE k = 5").unwrap(), "w5!");
+    for (sql, code) in [
+        ("ALTER TABLE t DROP COLUMN k", "0A000"),
+        ("ALTER TABLE t RENAME k TO key", "0A000"),
+        ("ALTER TABLE t DROP COLUMN nothing", "42703"),
+        ("ALTER TABLE t DROP COLUMN v, DROP COLUMN v", "42703"),
+        ("ALTER TABLE t RENAME nothing TO anything", "42703"),
+        ("ALTER TABLE t RENAME v TO v2", "42701"),
+        ("ALTER TABLE t RENAME v TO ctid", "42701"),
+    ] {
+        let error = refused(&mut client, sql);
+        assert!(error.contains(code), "{sql}: {error}");
+    }
+    let indexes = "SELECT indexdef FROM pg_indexes WHERE tablename = 't' ORDER BY 1";
+    let defined = rows(&mut alone, indexes);
+    for shard in 0..3 {
+        assert_eq!(rows(&mut fleet.shard(shard), indexes), defined);
+    }
+    fleet = fleet.restart();
+    let mut client = fleet.client();
+    for sql in [all, COLUMNS, groups] {
+        assert_eq!(rows(&mut client, sql), rows(&mut alone, sql), "{sql}");
+    }
+    // The names of indexes that went with their columns are free, and those of the others are not.
+    done(&mut client, "CREATE INDEX by_v ON t (v)");
+    done(&mut client, "DROP INDEX by_v");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn what_one_shard_refuses_of_columns_no_shard_does() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text, w text) {}", fleet.by("k")));
+    done(&mut client, "INSERT INTO t VALUES (1, 'a', 'b'), (2, 'a', 'b'), (3, 'a', 'b'), (4, 'a', 'b')");
+    done(&mut fleet.shard(1), "CREATE VIEW seen AS SELECT v FROM t");
+    done(&mut fleet.shard(1), "ALTER TABLE t ADD COLUMN taken int");
+    for (sql, code) in
+        [("ALTER TABLE t DROP COLUMN w, DROP COLUMN v", "2BP01"), ("ALTER TABLE t RENAME w TO taken", "42701")]
+    {
+        let error = refused(&mut client, sql);
+        assert!(error.contains(code) && error.contains("shard s1"), "{sql}: {error}");
+        assert_eq!(client.value("SELECT count(v || w) FROM t").unwrap(), "4", "{sql}");
+        for shard in 0..2 {
+            fleet.shard(shard).value("SELECT count(v || w) FROM t").unwrap();
+        }
+    }
+    done(&mut fleet.shard(1), "ALTER TABLE t DROP COLUMN taken");
+    done(&mut client, "ALTER TABLE t DROP COLUMN v CASCADE");
+    assert_eq!(fleet.shard(1).value("SELECT to_regclass('seen')").unwrap(), "NULL");
+    // What has its new name already, as after a crash, is made known.
+    done(&mut fleet.shard(0), "ALTER TABLE t RENAME w TO renamed");
+    done(&mut client, "ALTER TABLE t RENAME w TO renamed");
+    assert_eq!(client.value("SELECT count(renamed) FROM t").unwrap(), "4");
+    // So is a constraint, where all have the same.
+    let add = "ALTER TABLE t ADD CONSTRAINT few CHECK (k < 100)";
+    done(&mut fleet.shard(0), add);
+    assert!(refused(&mut client, add).starts_with("42710"));
+    done(&mut fleet.shard(1), "ALTER TABLE t ADD CONSTRAINT few CHECK (k < 101)");
+    assert!(refused(&mut client, add).starts_with("42710"));
+    done(&mut fleet.shard(1), "ALTER TABLE t DROP CONSTRAINT few");
+    done(&mut fleet.shard(1), add);
+    done(&mut client, add);
+    assert!(refused(&mut client, add).starts_with("42710"));
+    done(&mut client, "ALTER TABLE t DROP CONSTRAINT few");
+    done(&mut client, "INSERT INTO t VALUES (100, 'b'), (101, 'b'), (102, 'b'), (103, 'b')");
+    // A key that is made here has its column, whatever else goes.
+    let by = fleet.by("k");
+    let by = by.strip_suffix(')').unwrap();
+    let columns = "k bigint, g uuid, w text, PRIMARY KEY (k, g)";
+    done(&mut client, &format!("CREATE TABLE u ({columns}) {by}, key_generator = 'uuidv7')"));
+    for sql in ["ALTER TABLE u DROP COLUMN g", "ALTER TABLE u RENAME g TO h"] {
+        assert!(refused(&mut client, sql).starts_with("0A000"), "{sql}");
+    }
+    done(&mut client, "ALTER TABLE u DROP COLUMN w");
+    done(&mut client, "INSERT INTO u (k) VALUES (1), (2), (3)");
+    assert_eq!(client.value("SELECT count(g) FROM u").unwrap(), "3");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_table_is_renamed_on_all_shards_or_on_none() {
+    let mut fleet = Fleet::start(2);
+    let (mut client, mut early) = (fleet.client(), fleet.client());
+    let servers = fleet.servers();
+    let with = |more: &str| format!("USING sharded WITH (servers = '{servers}'{more})");
+    let by = |more: &str| format!("PARTITION BY HASH (k) {}", with(more));
+    done(&mut client, "CREATE TABLE taken (k int)");
+    for (table, end) in [
+        ("plain", by("")),
+        ("many", by(", shards = '4', table_suffix = '_part{}'")),
+        ("copied", with(", broadcast")),
+        ("alone", "USING sharded WITH (servers = 's1', single)".to_owned()),
+    ] {
+        done(&mut client, &format!("CREATE TABLE {table} (k bigint PRIMARY KEY, v text, n int) {end}"));
+        done(&mut client, &format!("CREATE INDEX {table}_v ON {table} (v)"));
+        for k in 0..12 {
+            done(&mut client, &format!("INSERT INTO {table} VALUES ({k}, 'v{k}', {k})"));
+        }
+        let named = format!("s_{table}");
+        prepare(&mut early, &named, &format!("SELECT v FROM {table} WHERE k = $1")).unwrap();
+        assert_eq!(run(&mut early, &named, &[b"5"], Form::Text).unwrap().rows.len(), 1, "{table}");
+        let new = format!("New {table}");
+        let alter = format!("ALTER TABLE {table} RENAME TO \"{new}\"");
+        for to in ["taken".to_owned(), table.to_owned(), format!("{table}_v")] {
+            let error = refused(&mut client, &format!("ALTER TABLE {table} RENAME TO {to}"));
+            assert!(error.starts_with("42P07"), "{table}, {to}: {error}");
+        }
+        // One shard has something of this name: then none renames its own.
+        let there = if table == "many" { format!("{new}_part3") } else { new.clone() };
+        done(&mut fleet.shard(1), &format!("CREATE VIEW \"{there}\" AS SELECT 1 AS one"));
+        let error = refused(&mut client, &alter);
+        assert!(error.contains("shard s1"), "{table}: {error}");
+        done(&mut fleet.shard(1), &format!("DROP VIEW \"{there}\""));
+        assert_eq!(client.value(&format!("SELECT sum(n) FROM {table}")).unwrap(), "66");
+        assert!(refused(&mut client, &format!("SELECT * FROM \"{new}\"")).starts_with("42P01"), "{table}");
+        done(&mut client, &alter);
+        assert_eq!(client.value(&format!("SELECT sum(n) FROM \"{new}\"")).unwrap(), "66");
+        assert_eq!(early.value(&format!("SELECT v FROM \"{new}\" WHERE k = 7")).unwrap(), "v7");
+        assert!(refused(&mut client, &format!("SELECT * FROM {table}")).starts_with("42P01"), "{table}");
+        let error = run(&mut early, &named, &[b"5"], Form::Text).unwrap_err();
+        assert!(error.contains("42P01"), "{table}: {error}");
+        done(&mut client, &format!("ALTER TABLE \"{new}\" ADD COLUMN w int"));
+    }
+    // Another one of the old name is another table.
+    done(&mut client, &format!("CREATE TABLE plain (k bigint PRIMARY KEY) {}", by("")));
+    done(&mut client, "INSERT INTO plain VALUES (1), (2), (3)");
+    fleet = fleet.restart();
+    let mut client = fleet.client();
+    assert_eq!(client.value("SELECT count(*) FROM plain").unwrap(), "3");
+    for table in ["plain", "many", "copied", "alone"] {
+        let new = format!("New {table}");
+        assert_eq!(client.value(&format!("SELECT sum(n) FROM \"{new}\"")).unwrap(), "66", "{table}");
+        // By its own name, and with the index that it had.
+        done(&mut client, &format!("DROP INDEX {table}_v"));
+        done(&mut client, &format!("DROP TABLE \"{new}\""));
+    }
+    let left = "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class \
+                WHERE relnamespace = 'public'::regnamespace";
+    for shard in 0..2 {
+        assert_eq!(fleet.shard(shard).value(left).unwrap(), "plain plain_pkey");
+    }
+    fleet.ashlar.check_log();
+}
+
+/// The CHECK constraints of a table of PostgreSQL.
+fn checks(client: &mut pg::Connection, table: &str) -> Vec<Vec<Option<String>>> {
+    let sql = "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'c' AND conrelid =";
+    rows(client, &format!("{sql} '{table}'::regclass ORDER BY conname"))
+}
+
+#[test]
+fn checks_defaults_and_not_null_hold_as_in_one_postgresql() {
+    let mut fleet = Fleet::start(2);
+    let oracle = Postgres::start().unwrap();
+    let mut alone = pg::Connection::connect(oracle.address()).unwrap();
+    let mut client = fleet.client();
+    let create = "CREATE TABLE t (k bigint PRIMARY KEY, v text CHECK (v <> ''), \
+                  n int DEFAULT 1 CONSTRAINT small CHECK (n < 100), CHECK (n > k - 1000))";
+    let by = fleet.by("k");
+    done(&mut alone, create);
+    done(&mut client, &format!("{create} {}, shards = '4')", by.strip_suffix(')').unwrap()));
+    let all = "SELECT * FROM t ORDER BY k";
+    for (sql, code) in [
+        ("INSERT INTO t VALUES (1, 'a', 5), (2, 'b', 6), (3, 'c', 7), (4, 'd', 8)", ""),
+        ("INSERT INTO t VALUES (5, '', 5)", "23514"),
+        ("INSERT INTO t VALUES (5, 'a', 100)", "23514"),
+        ("INSERT INTO t VALUES (5000, 'a', 1)", "23514"),
+        ("UPDATE t SET n = n + 93", "23514"),
+        ("ALTER TABLE t DROP CONSTRAINT t_v_check", ""),
+        ("INSERT INTO t VALUES (5, '', 5)", ""),
+        ("ALTER TABLE t ADD CHECK (v <> '')", "23514"),
+        ("ALTER TABLE t ADD CONSTRAINT small CHECK (n < 5)", "42710"),
+        ("ALTER TABLE t DROP CONSTRAINT small, ADD CONSTRAINT small CHECK (n < 50), ADD CHECK (k <> 77)", ""),
+        ("INSERT INTO t (k) VALUES (77)", "23514"),
+        ("INSERT INTO t (k, n) VALUES (8, 60)", "23514"),
+        ("ALTER TABLE t DROP CONSTRAINT nothing", "42704"),
+        ("ALTER TABLE t DROP CONSTRAINT IF EXISTS nothing", ""),
+        ("ALTER TABLE t ALTER n SET DEFAULT 9, ALTER v SET DEFAULT 'x' || 'y'", ""),
+        ("INSERT INTO t (k) VALUES (9)", ""),
+        ("ALTER TABLE t ALTER v SET NOT NULL", ""),
+        ("INSERT INTO t (k, v) VALUES (10, NULL)", "23502"),
+        ("ALTER TABLE t ALTER v DROP NOT NULL, ALTER v DROP DEFAULT", ""),
+        ("INSERT INTO t (k) VALUES (10)", ""),
+        ("ALTER TABLE t ALTER v SET NOT NULL", "23502"),
+        ("ALTER TABLE t ALTER k DROP NOT NULL", "42P16"),
+        ("ALTER TABLE t ALTER nothing SET DEFAULT 1", "42703"),
+        ("ALTER TABLE t ALTER n SET DEFAULT 'no'", "22P02"),
+        ("ALTER TABLE t RENAME n TO \"N\"", ""),
+        ("INSERT INTO t VALUES (11, 'a', 60)", "23514"),
+        ("ALTER TABLE t ADD COLUMN w int DEFAULT 3 CHECK (w > \"N\" - 100)", ""),
+        ("INSERT INTO t VALUES (11, 'a', 40, -100)", "23514"),
+        ("ALTER TABLE t DROP COLUMN \"N\"", ""),
+        ("INSERT INTO t VALUES (11, 'a', -1000)", ""),
+        ("INSERT INTO t VALUES (77, 'a', 1)", "23514"),
+    ] {
+        for one in [&mut client, &mut alone] {
+            match code {
+                "" => done(one, sql),
+                code => {
+                    let error = refused(one, sql);
+                    assert!(error.starts_with(code), "{sql}: {error}");
+                }
+            }
+        }
+        assert_eq!(rows(&mut client, all), rows(&mut alone, all), "{sql}");
+        assert_eq!(rows(&mut client, COLUMNS), rows(&mut alone, COLUMNS), "{sql}");
+        let expected = checks(&mut alone, "t");
+        for number in 0..4 {
+            assert_eq!(checks(&mut fleet.shard(number % 2), &format!("t_{number}")), expected, "{sql}: {number}");
+        }
+    }
+    assert!(refused(&mut client, "ALTER TABLE t DROP CONSTRAINT t_pkey").starts_with("0A000"));
+    assert!(refused(&mut client, "ALTER TABLE t ADD CONSTRAINT ashlar_rule CHECK (k > 0)").starts_with("42602"));
+    fleet = fleet.restart();
+    let mut client = fleet.client();
+    assert!(refused(&mut client, "INSERT INTO t VALUES (77, 'a', 1)").starts_with("23514"));
+    done(&mut client, "ALTER TABLE t DROP CONSTRAINT t_k_check");
+    done(&mut client, "INSERT INTO t VALUES (77, 'a', 1)");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_check_is_on_shards_that_come_and_in_what_is_attached() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let columns = "k bigint PRIMARY KEY, v text CHECK (v <> ''), n int";
+    let by = "PARTITION BY RANGE (k) USING sharded";
+    done(&mut client, &format!("CREATE TABLE r ({columns}) {by} WITH (servers = 's0', ranges = '0..100')"));
+    done(&mut client, "ALTER TABLE r ADD CONSTRAINT positive CHECK (n > 0)");
+    done(&mut client, "ALTER TABLE r ALTER n SET DEFAULT 1, ALTER v SET NOT NULL");
+    done(&mut client, "ALTER TABLE r SET (servers = 's0,s1', ranges = '0..100; 100..200')");
+    assert_eq!(checks(&mut fleet.shard(1), "r"), checks(&mut fleet.shard(0), "r"));
+    for (values, code) in [("(150, '', 1)", "23514"), ("(150, 'a', 0)", "23514"), ("(150, NULL, 1)", "23502")] {
+        assert!(refused(&mut client, &format!("INSERT INTO r VALUES {values}")).starts_with(code), "{values}");
+    }
+    done(&mut client, "INSERT INTO r (k, v) VALUES (50, 'a'), (150, 'b')");
+    assert_eq!(client.value("SELECT sum(n) FROM r").unwrap(), "2");
+    // One of the tables has no such constraint.
+    done(&mut fleet.shard(0), &format!("CREATE TABLE there ({columns})"));
+    done(&mut fleet.shard(1), "CREATE TABLE there (k bigint PRIMARY KEY, v text, n int)");
+    let ends = "WITH (servers = 's0,s1', ranges = '0..100; 100..200', attach = true)";
+    let attach = format!("CREATE TABLE there ({columns}) {by} {ends}");
+    let error = refused(&mut client, &attach);
+    assert!(error.starts_with("42P16") && error.contains("it has no CHECK") && error.contains("s1"), "{error}");
+    done(&mut fleet.shard(1), "ALTER TABLE there ADD CHECK (v <> '')");
+    done(&mut client, &attach);
+    done(&mut client, "ALTER TABLE there DROP CONSTRAINT there_v_check");
+    done(&mut client, "INSERT INTO there VALUES (50, '', 1), (150, '', 1)");
     fleet.ashlar.check_log();
 }
 

@@ -233,9 +233,17 @@ fn tables_change_on_all_shards_or_on_none() {
         direct(shard).value(&sql).unwrap().parse::<usize>().unwrap()
     };
     let create = format!("CREATE TABLE made (k bigint PRIMARY KEY) {}", bank.member.by("k"));
-    for (sql, table, after) in
-        [(create.as_str(), "made", 1), ("ALTER TABLE made ADD COLUMN n int", "made", 2), ("DROP TABLE made", "made", 0)]
-    {
+    for (sql, table, after) in [
+        (create.as_str(), "made", 1),
+        ("ALTER TABLE made ADD COLUMN n int", "made", 2),
+        ("ALTER TABLE made RENAME COLUMN n TO m", "made", 2),
+        ("ALTER TABLE made DROP COLUMN m", "made", 1),
+        ("ALTER TABLE made ADD CONSTRAINT positive CHECK (k > 0)", "made", 1),
+        ("ALTER TABLE made DROP CONSTRAINT positive", "made", 1),
+        ("ALTER TABLE made RENAME TO other", "other", 1),
+        ("ALTER TABLE other RENAME TO made", "made", 1),
+        ("DROP TABLE made", "made", 0),
+    ] {
         let before = columns(&bank.shards[0], table);
         for (text, is_done) in [("INSERT INTO ashlar.decisions", false), ("COMMIT PREPARED", true)] {
             bank.member.wire.set(text, 0, When::Before, Act::Kill);
@@ -252,7 +260,10 @@ fn tables_change_on_all_shards_or_on_none() {
             if sql.starts_with("CREATE") && !is_done {
                 done(&mut client, "DROP TABLE made");
             } else if sql.starts_with("ALTER") && is_done {
-                done(&mut client, "ALTER TABLE made ADD COLUMN IF NOT EXISTS n int");
+                done(&mut client, &sql.replace("ADD COLUMN", "ADD COLUMN IF NOT EXISTS"));
+                // By the names that are known from now on.
+                done(&mut client, &format!("INSERT INTO {table} VALUES (1), (2), (3), (4), (5), (6)"));
+                done(&mut client, &format!("DELETE FROM {table}"));
             } else if sql.starts_with("DROP") && is_done {
                 done(&mut client, "DROP TABLE made");
             }
@@ -300,7 +311,9 @@ fn a_change_of_tables_that_is_stopped_at_any_step_is_known_as_it_has_ended() {
         ("ALTER TABLE made ADD COLUMN n int", "made", "UPDATE made SET n = 1"),
         ("CREATE INDEX by_n ON made (n)", "by_n", "CREATE INDEX IF NOT EXISTS by_n ON made (n)"),
         ("DROP INDEX by_n", "by_n", "CREATE INDEX by_n ON made (n)"),
+        ("ALTER TABLE made DROP COLUMN n", "made", "ALTER TABLE made ADD COLUMN n int"),
         ("TRUNCATE made", "made", "INSERT INTO made VALUES (1, 'a'), (2, 'b'), (3, 'c'), (4, 'd')"),
+        ("ALTER TABLE made RENAME TO other", "RENAME TO other", "ALTER TABLE other RENAME TO made"),
         ("DROP TABLE made", "made", create.as_str()),
     ] {
         for (text, when, is_decided) in STOPS.iter().copied() {

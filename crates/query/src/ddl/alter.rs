@@ -42,7 +42,7 @@ fn alterable(state: &CatalogState, name: &str, missing_ok: bool, is_kept: bool) 
         None if missing_ok => Ok(None),
         None => Err(undefined_table(name)),
         Some(Table::File(_)) => Err(Error::unsupported("ALTER of a foreign table is not supported")),
-        Some(Table::Sharded(_)) => Err(Error::unsupported("ALTER TABLE of a sharded table is not supported")),
+        Some(Table::Sharded(_)) => Err(Error::internal("a sharded table is altered on its shards")),
         Some(Table::Grid(_)) if name == PLAIN_KEYS && !is_kept => Err(no_alter()),
         Some(Table::Grid(region)) => Ok(Some(Arc::clone(region))),
     }

@@ -1,27 +1,31 @@
-//! TRUNCATE and ALTER TABLE ... ADD COLUMN of sharded tables: in a transaction on every shard, which commits on all or on none.
+//! TRUNCATE and ALTER TABLE of sharded tables: in a transaction on every shard, which commits on all or on none.
 //!
-//! A column is noted on disk after its last shard has it: what a crash leaves behind is a column that `ADD COLUMN IF NOT EXISTS`
-//! makes known.
+//! A change is noted on disk after its last shard has made it: what a crash leaves behind the same statement makes known, ADD COLUMN
+//! with IF NOT EXISTS.
 
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_shard::fleet::Fleet;
 use ashlar_shard::rules::Placement;
-use pg_query::NodeEnum;
 use pg_query::protobuf::{
-    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, CreateStmt, DropBehavior, Node, ObjectType,
-    RangeVar, TruncateStmt,
+    AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, Constraint, CreateStmt, DropBehavior,
+    ObjectType, TruncateStmt,
 };
+use pg_query::{Node, NodeEnum};
 
-use super::ShardedTable;
+use super::checks::{Names, constraints, is_kind};
 use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, physical};
-use super::rule::{options_of, set_options};
+use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
+use super::maintain::in_block_refused;
+use super::{ShardedTable, attach};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, relation_name};
 use crate::engine::Engine;
 use crate::means::Means;
 use crate::statement::statement_text;
+
+/// What a shard says of a constraint that it has already.
+const DUPLICATE_OBJECT: &str = "42710";
 
 /// The sharded table of a name.
 pub(crate) fn find(state: &CatalogState, name: &str) -> Option<Arc<ShardedTable>> {
@@ -67,10 +71,11 @@ pub(crate) async fn truncate(table: &ShardedTable, means: &Means) -> Result<Done
     Ok(done_but(Done::tag("TRUNCATE TABLE"), &left))
 }
 
-/// ALTER TABLE ... ADD COLUMN of a sharded table.
+/// ALTER TABLE of a sharded table: columns that come and go, their defaults, NOT NULL, and CHECK constraints.
 ///
 /// # Errors
-/// 0A000 for another change; 42701; what is wrong with the column, and what a shard says, and then none has it.
+/// 0A000 for another change, and of columns of the rule; 42701, 42703, 42704, 42710; what is wrong with a column, and what a shard says. Then
+/// nothing has changed on any.
 pub(crate) async fn alter(
     engine: &Engine,
     table: &Arc<ShardedTable>,
@@ -79,142 +84,287 @@ pub(crate) async fn alter(
     means: &Means,
 ) -> Result<Done> {
     if in_block {
-        return Err(Error::unsupported("ALTER TABLE of a sharded table in a transaction block is not supported"));
-    }
-    let name = table.schema.name.clone();
-    let mut done = Done::tag("ALTER TABLE");
-    let mut added: Vec<ColumnDef> = Vec::new();
-    for command in &statement.cmds {
-        let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
-        let column = command.def.as_ref().and_then(|def| def.node.as_ref());
-        let (Ok(AlterTableType::AtAddColumn), Some(NodeEnum::ColumnDef(column)), true) =
-            (AlterTableType::try_from(command.subtype), column, statement.objtype == ObjectType::ObjectTable as i32)
-        else {
-            return Err(Error::unsupported("this form of ALTER TABLE of a sharded table is not supported"));
-        };
-        let is_known =
-            table.schema.column(&column.colname).is_some() || added.iter().any(|other| other.colname == column.colname);
-        if is_known {
-            let message = format!("column \"{}\" of relation \"{name}\" already exists", column.colname);
-            if !command.missing_ok {
-                return Err(Error::new(ErrorCode::DuplicateColumn, message));
-            }
-            done.notices.push(Error::new(ErrorCode::DuplicateColumn, format!("{message}, skipping")));
-            continue;
-        }
-        check_default(table, column)?;
-        added.push(ColumnDef::clone(column));
-    }
-    if added.is_empty() {
-        return Ok(done);
+        return Err(in_block_refused("ALTER TABLE"));
     }
     let fleet = &table.fleet;
+    let name = &table.schema.name;
     // One after the other: the second is to find the first's columns.
     let _altering = fleet.altering().lock().await;
-    let changed = || {
-        let message = format!("table \"{name}\" was changed by somebody else meanwhile");
-        Error::new(ErrorCode::ObjectNotInPrerequisiteState, message).with_hint("Try again.")
-    };
-    let kept = fleet.catalog().known().tables.get(&name).cloned().ok_or_else(changed)?;
-    let (text, altered) = altered(engine, fleet, &name, &kept, &added)?;
-    if find(&engine.catalog().current(), &name).is_none_or(|now| !Arc::ptr_eq(&now, table)) {
-        return Err(changed());
+    let before = kept_of(fleet, name)?;
+    let now = KeptTable::read(name, &before)?;
+    let (cmds, notices) = Changes::of(table, &now.made, statement)?;
+    let done = Done { notices, ..Done::tag("ALTER TABLE") };
+    if cmds.is_empty() {
+        return Ok(done);
     }
+    let plain = AlterTableStmt { cmds, missing_ok: false, ..statement.clone() };
+    let text = format!("{before}{BETWEEN}{}", statement_text(&NodeEnum::AlterTableStmt(plain.clone()))?);
+    let altered = redefined(engine, table, &text)?;
+    check_rule(table, &altered)?;
     let work = for_each_server(&altered, |shard| {
-        let mut plain = statement.clone();
-        at_shard(&mut plain.relation, shard);
-        statement_text(&NodeEnum::AlterTableStmt(plain)).map(|text| format!("{text};"))
+        let mut sent = plain.clone();
+        at_shard(&mut sent.relation, shard);
+        statement_text(&NodeEnum::AlterTableStmt(sent)).map(|text| format!("{text};"))
     })?;
-    let left = everywhere(fleet, means, &work).await.map_err(|error| {
-        let is_unknown = error.code() == ErrorCode::TransactionResolutionUnknown;
-        if is_unknown { error.with_hint("Add the column again with IF NOT EXISTS.") } else { error }
-    })?;
+    let left = match everywhere(fleet, means, &work).await {
+        // A constraint that a crash has left is made known, where all shards have it and nothing else differs.
+        Err(error) if error.sqlstate() == DUPLICATE_OBJECT => {
+            let then = KeptTable::read(name, &text)?;
+            attach::check(&altered, &then.made, means, false).await.map_err(|_| error)?;
+            Vec::new()
+        }
+        Err(error) if error.code() == ErrorCode::TransactionResolutionUnknown => {
+            return Err(error.with_hint("Alter the table again, with IF EXISTS and IF NOT EXISTS."));
+        }
+        ended => ended?,
+    };
     // What they have prepared has other columns now, and would be refused there.
     work.iter().for_each(|(server, _)| fleet.forget(server));
-    fleet.catalog().change(|known| match known.tables.get_mut(&name) {
-        Some(now) if *now == kept => {
-            *now = text;
-            Ok(())
-        }
-        _ => Err(changed()),
-    })?;
-    let mut draft = engine.catalog().draft();
-    engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::new(altered))));
-    engine.catalog().publish(&draft, || Ok(()))?;
+    make_known(engine, altered, &before, &text)?;
     Ok(done_but(done, &left))
 }
 
-/// What is kept of a table with more columns, and that table.
-fn altered(
-    engine: &Engine,
-    fleet: &Arc<Fleet>,
-    name: &str,
-    kept: &str,
-    added: &[ColumnDef],
-) -> Result<(String, ShardedTable)> {
-    let columns: Vec<Node> = added.iter().map(adding).collect();
-    let relation =
-        RangeVar { relname: name.to_owned(), inh: true, relpersistence: "p".to_owned(), ..RangeVar::default() };
-    let objtype = ObjectType::ObjectTable as i32;
-    let more = AlterTableStmt { relation: Some(relation), cmds: columns, objtype, ..AlterTableStmt::default() };
-    let text = format!("{kept}\n;\n{}", statement_text(&NodeEnum::AlterTableStmt(more))?);
-    // As it is read again at start.
-    let statement = kept_statement(name, &text)?;
-    // Beside the tables that stay: what it is called is not taken by itself.
-    let mut draft = engine.catalog().draft();
-    engine.catalog().put(&mut draft, name, None);
-    let table = define_in(engine, fleet, draft.state(), name, &statement)?;
-    Ok((text, table))
+/// What an ALTER TABLE changes, one command after the other.
+struct Changes<'a> {
+    table: &'a ShardedTable,
+    /// The statement that would make the table as it is.
+    made: &'a CreateStmt,
+    /// The columns after those commands.
+    columns: Vec<&'a str>,
+    /// The names of its constraints.
+    names: Names<'a>,
+    notices: Vec<Error>,
 }
 
-fn adding(column: &ColumnDef) -> Node {
-    let def = Node { node: Some(NodeEnum::ColumnDef(Box::new(column.clone()))) };
-    let command = AlterTableCmd {
-        subtype: AlterTableType::AtAddColumn as i32,
-        def: Some(Box::new(def)),
-        behavior: DropBehavior::DropRestrict as i32,
-        ..AlterTableCmd::default()
-    };
-    Node { node: Some(NodeEnum::AlterTableCmd(Box::new(command))) }
+impl<'a> Changes<'a> {
+    /// The commands in the order in which PostgreSQL runs them, without what is so already, and what is said of that.
+    fn of(
+        table: &'a ShardedTable,
+        made: &'a CreateStmt,
+        statement: &'a AlterTableStmt,
+    ) -> Result<(Vec<Node>, Vec<Error>)> {
+        if statement.objtype != ObjectType::ObjectTable as i32 {
+            return Err(other_form());
+        }
+        let mut commands: Vec<&'a AlterTableCmd> = Vec::new();
+        for command in &statement.cmds {
+            if let Some(NodeEnum::AlterTableCmd(command)) = &command.node {
+                commands.push(command);
+            }
+        }
+        commands.sort_by_key(|command| pass(command));
+        let columns = table.schema.columns.iter().map(|column| column.name.as_str()).collect();
+        let names = Names::of(&table.schema.name, made);
+        let mut changes = Self { table, made, columns, names, notices: Vec::new() };
+        let mut wanted = Vec::new();
+        for command in commands {
+            let change = changes.change(command)?.map(|command| NodeEnum::AlterTableCmd(Box::new(command)));
+            wanted.extend(change.map(|node| Node { node: Some(node) }));
+        }
+        if changes.columns.is_empty() {
+            return Err(Error::unsupported("a sharded table without columns is not supported"));
+        }
+        Ok((wanted, changes.notices))
+    }
+
+    /// A command as all shards are to carry it out; `None`: it changes nothing.
+    fn change(&mut self, command: &'a AlterTableCmd) -> Result<Option<AlterTableCmd>> {
+        let mut sent = command.clone();
+        let def = sent.def.as_mut().and_then(|def| def.node.as_mut());
+        let is_change = match (AlterTableType::try_from(command.subtype), def) {
+            (Ok(AlterTableType::AtAddColumn), Some(NodeEnum::ColumnDef(column))) => {
+                let adds = self.adds(command)?;
+                if adds {
+                    self.names.give_all(&mut column.constraints)?;
+                }
+                adds
+            }
+            (Ok(AlterTableType::AtAddConstraint), Some(NodeEnum::Constraint(constraint)))
+                if constraint.contype == ConstrType::ConstrCheck as i32 =>
+            {
+                self.names.give(constraint)?;
+                true
+            }
+            (
+                Ok(AlterTableType::AtColumnDefault | AlterTableType::AtSetNotNull | AlterTableType::AtDropNotNull),
+                _,
+            ) => {
+                if !self.columns.contains(&command.name.as_str()) {
+                    return Err(self.no_column(&command.name));
+                }
+                if command.subtype == AlterTableType::AtColumnDefault as i32 {
+                    check_free(self.table, &command.name, "given another default")?;
+                }
+                true
+            }
+            // What a crash has left is dropped again.
+            (Ok(AlterTableType::AtDropColumn), _) => {
+                sent.missing_ok = true;
+                self.drops(command)?
+            }
+            (Ok(AlterTableType::AtDropConstraint), _) => {
+                sent.missing_ok = true;
+                self.drops_constraint(command)?
+            }
+            _ => return Err(other_form()),
+        };
+        Ok(is_change.then_some(sent))
+    }
+
+    /// Whether ADD COLUMN adds one.
+    fn adds(&mut self, command: &'a AlterTableCmd) -> Result<bool> {
+        let def = command.def.as_ref().and_then(|def| def.node.as_ref());
+        let Some(NodeEnum::ColumnDef(column)) = def else { return Err(other_form()) };
+        if self.columns.contains(&column.colname.as_str()) {
+            return self.skip(command, duplicate(self.table, &column.colname));
+        }
+        check_default(self.table, column)?;
+        self.columns.push(&column.colname);
+        Ok(true)
+    }
+
+    /// Whether DROP COLUMN drops one.
+    fn drops(&mut self, command: &AlterTableCmd) -> Result<bool> {
+        let name = &command.name;
+        let Some(place) = self.columns.iter().position(|column| column == name) else {
+            return self.skip(command, self.no_column(name));
+        };
+        check_free(self.table, name, "dropped")?;
+        self.columns.remove(place);
+        Ok(true)
+    }
+
+    /// Whether DROP CONSTRAINT drops one.
+    fn drops_constraint(&mut self, command: &AlterTableCmd) -> Result<bool> {
+        let name = &command.name;
+        let is_check = |constraint: &Constraint| constraint.contype == ConstrType::ConstrCheck as i32;
+        if constraints(self.made).any(|constraint| is_check(constraint) && constraint.conname == *name) {
+            self.names.forget(name);
+            return Ok(true);
+        }
+        let is_key = |constraint: &Constraint| {
+            [ConstrType::ConstrPrimary as i32, ConstrType::ConstrUnique as i32].contains(&constraint.contype)
+        };
+        // Keys that were given no name have one of their shard's, with this in it.
+        let is_it = |constraint: &Constraint| match constraint.conname.as_str() {
+            "" => name.contains("_pkey") || name.contains("_key"),
+            given => given == name.as_str(),
+        };
+        if constraints(self.made).any(|constraint| is_key(constraint) && is_it(constraint)) {
+            return Err(Error::unsupported("dropping a key of a sharded table is not supported")
+                .with_hint("Make a table without it, and INSERT the rows of this one into it."));
+        }
+        let own = &self.table.schema.name;
+        let message = format!("constraint \"{name}\" of relation \"{own}\" does not exist");
+        self.skip(command, Error::new(ErrorCode::UndefinedObject, message))
+    }
+
+    /// What there is already, or is not there: nothing to do where the command says so, else an error.
+    fn skip(&mut self, command: &AlterTableCmd, error: Error) -> Result<bool> {
+        if !command.missing_ok {
+            return Err(error);
+        }
+        self.notices.push(Error::new(error.code(), format!("{}, skipping", error.message())));
+        Ok(false)
+    }
+
+    fn no_column(&self, name: &str) -> Error {
+        let own = &self.table.schema.name;
+        let message = format!("column \"{name}\" of relation \"{own}\" does not exist");
+        Error::new(ErrorCode::UndefinedColumn, message)
+    }
 }
 
-/// The statement that makes a table as it is, from what was kept of it: the one that made it, and one for each time that
-/// columns or keys were added, or its rule was changed.
+/// When PostgreSQL runs a command among those of its statement.
+fn pass(command: &AlterTableCmd) -> u8 {
+    match AlterTableType::try_from(command.subtype) {
+        Ok(AlterTableType::AtDropColumn | AlterTableType::AtDropConstraint | AlterTableType::AtDropNotNull) => 0,
+        Ok(AlterTableType::AtColumnDefault) if command.def.is_none() => 0,
+        Ok(AlterTableType::AtAddColumn) => 1,
+        _ => 2,
+    }
+}
+
+/// The table as it would be with what is kept of it then.
 ///
 /// # Errors
-/// XX000 where it is none of ours.
-pub(super) fn kept_statement(name: &str, text: &str) -> Result<CreateStmt> {
-    let mut made: Option<CreateStmt> = None;
-    for parsed in crate::grammar::parse(text)? {
-        match (parsed.node, &mut made) {
-            (NodeEnum::CreateStmt(statement), None) => made = Some(statement),
-            (NodeEnum::AlterTableStmt(statement), Some(made)) => {
-                for command in &statement.cmds {
-                    let Some(NodeEnum::AlterTableCmd(command)) = &command.node else { continue };
-                    match options_of(command) {
-                        Some((sets, options)) => set_options(made, sets, options),
-                        None => made.table_elts.extend(command.def.as_deref().cloned()),
-                    }
-                }
-            }
-            // It is the shards' to use.
-            (NodeEnum::IndexStmt(_), Some(_)) => {}
-            _ => return Err(none_of_ours(name)),
-        }
-    }
-    made.ok_or_else(|| none_of_ours(name))
+/// 55000 where the table is not what it was; what is wrong with it.
+pub(super) fn redefined(engine: &Engine, table: &Arc<ShardedTable>, text: &str) -> Result<ShardedTable> {
+    redefined_as(engine, table, text, &table.schema.name)
 }
 
-fn none_of_ours(name: &str) -> Error {
-    Error::internal(format!("sharded table \"{name}\" was not kept as the statement that made it"))
+/// The same with another name for the table.
+///
+/// # Errors
+/// As [`redefined`].
+pub(super) fn redefined_as(
+    engine: &Engine,
+    table: &Arc<ShardedTable>,
+    text: &str,
+    name: &str,
+) -> Result<ShardedTable> {
+    let own = &table.schema.name;
+    if find(&engine.catalog().current(), own).is_none_or(|now| !Arc::ptr_eq(&now, table)) {
+        return Err(changed(own));
+    }
+    // Beside the tables that stay: what it is called is not taken by itself.
+    let mut draft = engine.catalog().draft();
+    engine.catalog().put(&mut draft, own, None);
+    // As it is read again at start.
+    define_in(engine, &table.fleet, draft.state(), name, &KeptTable::read(name, text)?.made)
+}
+
+/// Keeps what a table has become on its shards, and shows it to everybody.
+///
+/// # Errors
+/// 55000 where what was kept is not `before`; 58030.
+pub(super) fn make_known(engine: &Engine, altered: ShardedTable, before: &str, text: &str) -> Result<()> {
+    let name = altered.schema.name.clone();
+    keep(&altered.fleet, &name, before, text)?;
+    let mut draft = engine.catalog().draft();
+    engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::new(altered))));
+    engine.catalog().publish(&draft, || Ok(())).map(drop)
+}
+
+pub(super) fn other_form() -> Error {
+    Error::unsupported("this form of ALTER TABLE of a sharded table is not supported")
+}
+
+pub(super) fn duplicate(table: &ShardedTable, column: &str) -> Error {
+    let message = format!("column \"{column}\" of relation \"{}\" already exists", table.schema.name);
+    Error::new(ErrorCode::DuplicateColumn, message)
+}
+
+/// The column that a rule makes values for.
+fn generated(table: &ShardedTable) -> Option<&str> {
+    let (ordinal, _) = table.routed.rule.generated()?;
+    table.schema.columns.get(ordinal).map(|column| column.name.as_str())
+}
+
+/// 0A000 for columns that the rule of a table names: who has read the rule as it was would look for rows on the wrong shards.
+pub(super) fn check_free(table: &ShardedTable, column: &str, what: &str) -> Result<()> {
+    let is_key = |ordinal: &usize| table.schema.columns.get(*ordinal).is_some_and(|key| key.name == column);
+    if !table.routed.rule.key().iter().any(is_key) && generated(table) != Some(column) {
+        return Ok(());
+    }
+    let own = &table.schema.name;
+    let message = format!("column \"{column}\" is of the rule of table \"{own}\", and cannot be {what}");
+    let hint = "Make a table with the new rule, and INSERT the rows of this one into it.";
+    Err(Error::unsupported(message).with_hint(hint))
+}
+
+/// 0A000 where columns that have changed would give a table another rule.
+pub(super) fn check_rule(table: &ShardedTable, altered: &ShardedTable) -> Result<()> {
+    if generated(table) == generated(altered) && table.routed.rule.shards() == altered.routed.rule.shards() {
+        return Ok(());
+    }
+    Err(Error::unsupported("another key that is generated cannot be given to a table by a change of its columns")
+        .with_hint("Name the column: ALTER TABLE ... SET (generated_column = '...')."))
 }
 
 /// 0A000 for a default that each copy of a table would compute by itself.
 fn check_default(table: &ShardedTable, column: &ColumnDef) -> Result<()> {
-    let is_default = |node: &Node| {
-        let Some(NodeEnum::Constraint(constraint)) = &node.node else { return false };
-        constraint.contype == ConstrType::ConstrDefault as i32
-    };
+    let is_default = |node: &Node| is_kind(node, ConstrType::ConstrDefault);
     if table.routed.rule.placement() == Placement::Broadcast && column.constraints.iter().any(is_default) {
         return Err(Error::unsupported("a column with a default cannot be added to a table that is on all servers")
             .with_hint("Add it without a default, and UPDATE the table."));

@@ -44,7 +44,7 @@ fn differences(table: &str) -> String {
     let keys = |relation: &str| {
         format!(
             "(SELECT pg_catalog.pg_get_constraintdef(c.oid) AS text FROM pg_catalog.pg_constraint c \
-             WHERE c.conrelid = {relation} AND c.contype IN ('p', 'u'))"
+             WHERE c.conrelid = {relation} AND c.contype IN ('p', 'u', 'c'))"
         )
     };
     let (wanted, found) =
@@ -117,7 +117,7 @@ pub(super) async fn check(table: &ShardedTable, statement: &CreateStmt, means: &
 }
 
 /// The only column of a query.
-async fn texts(lease: &mut Lease, sql: &str) -> Result<Vec<Option<String>>> {
+pub(super) async fn texts(lease: &mut Lease, sql: &str) -> Result<Vec<Option<String>>> {
     lease.queue_scan(sql);
     lease.flush().await?;
     let (mut all, mut failure) = (Vec::new(), None);

@@ -17,6 +17,8 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, CreateStmt, DefElemAction, RangeVar, RoleSpec, RoleSpecType};
 
 use super::ShardedTable;
+use super::checks::{name_checks, without_checks};
+use super::kept::KeptTable;
 use super::sizes::Sizes;
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done, relation_name};
@@ -261,7 +263,8 @@ pub(super) fn define_in(
     name: &str,
     statement: &CreateStmt,
 ) -> Result<ShardedTable> {
-    let plain = plain_statement(statement);
+    let mut plain = plain_statement(statement);
+    without_checks(&mut plain);
     let (schema, unique) = ddl::described(engine, state, name, &plain)?;
     let mut given = ddl::given_options(&statement.options);
     let attached = taken_flag(&mut given, "attach")?.unwrap_or(false);
@@ -401,6 +404,9 @@ pub(crate) async fn create(
         }
         return Err(exists());
     }
+    let mut statement = statement.clone();
+    name_checks(&mut statement)?;
+    let statement = &statement;
     let table = Arc::new(define(engine, fleet, &name, statement)?);
     let work = if table.attached {
         let mut given = ddl::given_options(&statement.options);
@@ -500,7 +506,7 @@ pub(super) fn done_but(mut done: Done, left: &[String]) -> Done {
 /// # Errors
 /// What is wrong with what was kept.
 pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str) -> Result<()> {
-    let statement = super::alter::kept_statement(name, text)?;
+    let statement = KeptTable::read(name, text)?.made;
     let table = define(engine, fleet, name, &statement)?;
     let mut draft = engine.catalog().draft();
     engine.catalog().put(&mut draft, name, Some(Table::Sharded(Arc::new(table))));

@@ -10,7 +10,9 @@ use ashlar_shard::server::{Mapping, Server};
 use pg_query::NodeEnum;
 use pg_query::protobuf::RoleSpecType;
 
+use super::checks::name_checks;
 use super::ddl;
+use super::kept::KeptTable;
 use crate::ddl::relation_name;
 use crate::engine::Engine;
 use crate::grammar;
@@ -68,11 +70,12 @@ fn one(engine: &Engine, fleet: &Arc<Fleet>, node: &NodeEnum, text: &str, means: 
             let Some(kept) = known.tables.get(&name) else {
                 return engine.block_on(ddl::create(engine, statement, text, false, means))?.map(drop);
             };
-            let there = super::alter::kept_statement(&name, kept)?;
+            let there = KeptTable::read(&name, kept)?.made;
             let written = |statement| statement_text(&NodeEnum::CreateStmt(statement));
             let mut wanted = statement.clone();
             // That is said of the statement, and not of the table.
             wanted.if_not_exists = there.if_not_exists;
+            name_checks(&mut wanted)?;
             if written(there)? == written(wanted)? {
                 return Ok(());
             }

@@ -10,7 +10,6 @@ use ashlar_functions::quoting::quote_ident;
 use ashlar_functions::tree::each_node_with_subqueries;
 use ashlar_shard::backend::Settings;
 use ashlar_shard::catalog::Known;
-use ashlar_shard::fleet::Fleet;
 use ashlar_shard::rules::{Placement, Shard};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
@@ -21,9 +20,10 @@ use pg_query::protobuf::{
 };
 
 use super::ShardedTable;
-use super::alter::{find, kept_statement};
-use super::ddl::{at_shard, define_in, dropping, everywhere, for_each_server, of_server, physical};
-use crate::catalog::{CatalogState, Table};
+use super::alter::{find, make_known, redefined};
+use super::ddl::{at_shard, dropping, everywhere, for_each_server, of_server, physical};
+use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
+use crate::catalog::CatalogState;
 use crate::ddl::{Done, free_name, object_name, relation_name};
 use crate::engine::Engine;
 use crate::grammar;
@@ -33,9 +33,6 @@ use crate::statement::statement_text;
 
 /// Bytes of a name on a shard.
 const NAME_BYTES_MAX: usize = 63;
-
-/// Between the statements that are kept of a table.
-pub(super) const BETWEEN: &str = "\n;\n";
 
 /// Indexes, and the tables that they are on.
 pub(crate) type Indexes = Vec<(String, Arc<ShardedTable>)>;
@@ -51,11 +48,6 @@ fn add(work: &mut Work, more: Work) {
 
 pub(super) fn in_block_refused(what: &str) -> Error {
     Error::unsupported(format!("{what} of a sharded table in a transaction block is not supported"))
-}
-
-pub(super) fn changed(name: &str) -> Error {
-    let message = format!("table \"{name}\" was changed by somebody else meanwhile");
-    Error::new(ErrorCode::ObjectNotInPrerequisiteState, message).with_hint("Try again.")
 }
 
 /// What an index or a constraint of a table is called on a shard.
@@ -78,31 +70,13 @@ fn relation_of(name: &str) -> RangeVar {
 }
 
 /// Indexes that are kept: their names and their tables'.
-fn indexes(known: &Known) -> Result<Vec<(String, String)>> {
+pub(super) fn indexes(known: &Known) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for (table, text) in &known.tables {
-        for parsed in grammar::parse(text)? {
-            if let NodeEnum::IndexStmt(index) = parsed.node {
-                found.push((index.idxname, table.clone()));
-            }
-        }
+        let indexes = KeptTable::read(table, text)?.indexes;
+        found.extend(indexes.into_iter().map(|index| (index.idxname, table.clone())));
     }
     Ok(found)
-}
-
-/// Keeps something else of a table.
-pub(super) fn keep(fleet: &Fleet, name: &str, before: &str, text: &str) -> Result<()> {
-    fleet.catalog().change(|known| match known.tables.get_mut(name) {
-        Some(now) if *now == *before => {
-            *now = text.to_owned();
-            Ok(())
-        }
-        _ => Err(changed(name)),
-    })
-}
-
-pub(super) fn kept_of(fleet: &Fleet, name: &str) -> Result<String> {
-    fleet.catalog().known().tables.get(name).cloned().ok_or_else(|| changed(name))
 }
 
 /// CREATE INDEX on a sharded table.
@@ -292,13 +266,7 @@ pub(crate) async fn add_keys(
     let kept = kept_of(fleet, &own)?;
     let plain = AlterTableStmt { relation: Some(relation_of(&own)), missing_ok: false, ..statement.clone() };
     let text = format!("{kept}{BETWEEN}{}", statement_text(&NodeEnum::AlterTableStmt(plain.clone()))?);
-    // Beside the tables that stay: what it is called is not taken by itself.
-    let mut draft = engine.catalog().draft();
-    engine.catalog().put(&mut draft, &own, None);
-    let altered = define_in(engine, fleet, draft.state(), &own, &kept_statement(&own, &text)?)?;
-    if find(&engine.catalog().current(), &own).is_none_or(|now| !Arc::ptr_eq(&now, table)) {
-        return Err(changed(&own));
-    }
+    let altered = redefined(engine, table, &text)?;
     let work = for_each_server(&altered, |shard| {
         let mut sent = plain.clone();
         at_shard(&mut sent.relation, shard);
@@ -315,10 +283,7 @@ pub(crate) async fn add_keys(
     })?;
     everywhere(fleet, means, &work).await?;
     work.iter().for_each(|(server, _)| fleet.forget(server));
-    keep(fleet, &own, &kept, &text)?;
-    let mut draft = engine.catalog().draft();
-    engine.catalog().put(&mut draft, &own, Some(Table::Sharded(Arc::new(altered))));
-    engine.catalog().publish(&draft, || Ok(()))?;
+    make_known(engine, altered, &kept, &text)?;
     Ok(Done::tag("ALTER TABLE"))
 }
 

@@ -11,20 +11,21 @@ use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::quoting::quote_ident;
 use ashlar_shard::rules::{Extension, Kept, Key, KeyClass};
 use pg_query::NodeEnum;
-use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, CreateStmt, DefElem, IndexStmt, ObjectType};
+use pg_query::protobuf::{AlterTableCmd, AlterTableStmt, AlterTableType, CreateStmt, DefElem, ObjectType};
 
-use super::ddl::{at_shard, creating_at, define_in, done_but, everywhere, of_server, physical, taken_flag};
-use super::maintain::{BETWEEN, Work, changed, in_block_refused, keep, kept_of, on_shard};
+use super::alter::{make_known, redefined};
+use super::ddl::{at_shard, creating_at, done_but, everywhere, of_server, physical, taken_flag};
+use super::kept::{BETWEEN, KeptTable, kept_of};
+use super::maintain::{Work, in_block_refused, on_shard};
 use super::{ShardedTable, attach};
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done};
 use crate::engine::Engine;
-use crate::grammar;
 use crate::means::Means;
 use crate::statement::statement_text;
 
 /// What a shard's table is held to where its keys have become fewer.
-const CONSTRAINT: &str = "ashlar_rule";
+pub(super) const CONSTRAINT: &str = "ashlar_rule";
 
 /// What a shard says where it has rows that are not to be there.
 const CHECK_VIOLATION: &str = "23514";
@@ -165,16 +166,7 @@ pub(crate) async fn change(
     let kept = kept_of(fleet, &name)?;
     let is_same = wish.set.is_empty() && wish.reset.is_empty();
     let text = if is_same { kept.clone() } else { format!("{kept}{BETWEEN}{}", wish.text(&name)) };
-    // As it is read again at start.
-    let made = super::alter::kept_statement(&name, &text)?;
-    // Beside the tables that stay: what it is called is not taken by itself.
-    let mut draft = engine.catalog().draft();
-    engine.catalog().put(&mut draft, &name, None);
-    let altered = define_in(engine, fleet, draft.state(), &name, &made)?;
-    let state = engine.catalog().current();
-    if super::alter::find(&state, &name).is_none_or(|now| !Arc::ptr_eq(&now, table)) {
-        return Err(changed(&name));
-    }
+    let altered = redefined(engine, table, &text)?;
     let extension = table.routed.rule.extended(&altered.routed.rule)?;
     if wish.attaches && extension.added.is_empty() {
         let message = "parameter \"attach\" has no meaning where no shard is added";
@@ -182,22 +174,20 @@ pub(crate) async fn change(
     }
     let mut left = Vec::new();
     if !extension.is_empty() {
-        check_alone(&state, &name)?;
+        check_alone(&engine.catalog().current(), &name)?;
+        let now = KeptTable::read(&name, &text)?;
         if wish.attaches {
-            attach::check(&altered, &made, means, wish.checks_rows).await?;
+            attach::check(&altered, &now.made, means, wish.checks_rows).await?;
         }
-        let work = work(&altered, &made, &kept, &extension, !wish.attaches)?;
+        let work = work(&altered, &now, &extension, !wish.attaches)?;
         left = everywhere(fleet, means, &work).await.map_err(|error| told(error, &name))?;
     }
-    keep(fleet, &name, &kept, &text)?;
-    let mut draft = engine.catalog().draft();
-    engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::new(altered))));
-    engine.catalog().publish(&draft, || Ok(()))?;
+    make_known(engine, altered, &kept, &text)?;
     Ok(done_but(Done::tag("ALTER TABLE"), &left))
 }
 
 /// 0A000 where other tables have taken over a table's rule, and would have another one from the next start on.
-fn check_alone(state: &CatalogState, name: &str) -> Result<()> {
+pub(super) fn check_alone(state: &CatalogState, name: &str) -> Result<()> {
     let follows = |table: &ShardedTable| {
         let mut options = table.routed.rule.options().iter();
         options.any(|(option, value)| option == "colocate_with" && value.trim() == name)
@@ -215,7 +205,7 @@ fn check_alone(state: &CatalogState, name: &str) -> Result<()> {
 }
 
 /// What the shards are sent; `makes`: the tables of those that are added are not there.
-fn work(altered: &ShardedTable, made: &CreateStmt, kept: &str, extension: &Extension, makes: bool) -> Result<Work> {
+fn work(altered: &ShardedTable, now: &KeptTable, extension: &Extension, makes: bool) -> Result<Work> {
     let shards = altered.routed.rule.shards();
     let mut work = Work::new();
     for (shard, kept) in &extension.changed {
@@ -230,15 +220,9 @@ fn work(altered: &ShardedTable, made: &CreateStmt, kept: &str, extension: &Exten
     if !makes {
         return Ok(work);
     }
-    let mut indexes: Vec<IndexStmt> = Vec::new();
-    for parsed in grammar::parse(kept)? {
-        if let NodeEnum::IndexStmt(index) = parsed.node {
-            indexes.push(*index);
-        }
-    }
     for shard in &shards[extension.added.clone()] {
-        let mut text = creating_at(made, shard)?;
-        for index in &indexes {
+        let mut text = creating_at(&now.made, shard)?;
+        for index in &now.indexes {
             let mut own = index.clone();
             own.idxname = on_shard(&index.idxname, altered, shard)?;
             at_shard(&mut own.relation, shard);
@@ -288,7 +272,7 @@ fn literal(key: &Key, class: KeyClass) -> String {
 }
 
 /// A text as a constant that means the same whatever `standard_conforming_strings` is there.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let escape = if text.contains('\\') { "E" } else { "" };
     format!("{escape}'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }

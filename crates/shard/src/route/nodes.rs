@@ -94,3 +94,22 @@ pub(super) fn column_name(node: &NodeEnum) -> Option<Vec<&str>> {
 pub(super) fn offset(location: i32) -> Option<usize> {
     usize::try_from(location).ok()
 }
+
+/// The columns that an expression names, and where in its text each name begins, in bytes; `None` where it names one with its table, or has
+/// sub-queries or parts whose meaning is not known.
+pub fn columns_named(expression: &Node) -> Option<Vec<(&str, usize)>> {
+    let mut found = Vec::new();
+    let mut left = vec![expression];
+    while let Some(node) = left.pop() {
+        let node = node.node.as_ref()?;
+        match node {
+            NodeEnum::SubLink(_) => return None,
+            NodeEnum::ColumnRef(column) => {
+                let [name] = column_name(node)?[..] else { return None };
+                found.push((name, offset(column.location)?));
+            }
+            _ => left.extend(children(node)?),
+        }
+    }
+    Some(found)
+}
