@@ -98,6 +98,11 @@ impl Postgres {
         self.process.signal(signal)
     }
 
+    /// Kills it and every process of it at once: nothing is written any more, and no client is told.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill_all()
+    }
+
     /// Starts it again once it has ended, with the rows and on the port that it had.
     pub fn start_again(&mut self) -> Result<()> {
         let command = serve(&bin_dir()?, unprivileged_user()?, self.process.dir(), self.address);

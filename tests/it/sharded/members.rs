@@ -30,10 +30,15 @@ pub(super) struct Member {
 impl Member {
     /// With an empty directory, through relays.
     pub(super) fn join(shards: &[Postgres]) -> Member {
+        Member::with(shards, "")
+    }
+
+    /// The same with more lines in the section `[shard]`.
+    pub(super) fn with(shards: &[Postgres], lines: &str) -> Member {
         let data = tempfile::Builder::new().prefix("ashlar-data-").tempdir().unwrap();
         let config = format!(
             "[server]\ncores = 1\n[shard]\ndata_dir = \"{}\"\nconnections_per_server_max = 16\n\
-             recover_period_ms = {RECOVER_PERIOD_MS}\nrecover_after_ms = {RECOVER_AFTER_MS}\n",
+             recover_period_ms = {RECOVER_PERIOD_MS}\nrecover_after_ms = {RECOVER_AFTER_MS}\n{lines}\n",
             data.path().join("d").display()
         );
         let wire = Arc::new(Wire::default());
