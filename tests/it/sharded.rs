@@ -27,6 +27,7 @@ mod keyless;
 mod killed;
 mod lookups;
 mod maintain;
+mod mappings;
 mod members;
 mod memory;
 mod metrics;
