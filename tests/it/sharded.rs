@@ -11,6 +11,7 @@ mod change_conflicts;
 mod changes;
 mod chaos;
 mod collation;
+mod colocated;
 mod copy;
 mod cursors;
 mod ddl;
