@@ -41,6 +41,7 @@ mod relay;
 mod repeatable;
 mod replicas;
 mod rules;
+mod silence;
 mod slt;
 mod snapshots;
 mod sysbench;
@@ -72,7 +73,11 @@ impl Fleet {
 
     /// The same with more lines in the section `[shard]`.
     fn with(shards: usize, lines: &str) -> Fleet {
-        let shards: Vec<Postgres> = (0..shards).map(|_| Postgres::start().unwrap()).collect();
+        Fleet::over((0..shards).map(|_| Postgres::start().unwrap()).collect(), lines)
+    }
+
+    /// The same over these.
+    fn over(shards: Vec<Postgres>, lines: &str) -> Fleet {
         let data = tempfile::Builder::new().prefix("ashlar-data-").tempdir().unwrap();
         let config = format!("[shard]\ndata_dir = \"{}\"\n{lines}\n", data.path().join("d").display());
         let ashlar = start(&config);
