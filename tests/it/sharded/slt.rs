@@ -125,7 +125,7 @@ fn protocol(shards: usize, number: usize) -> Option<Protocol> {
     }
 }
 
-/// Runs the files of a fleet, of which one in so many of all records are.
+/// Runs the files of a fleet, which have at least one in `share` of the records of all files.
 fn hold(shards: usize, share: usize) {
     let fleet = Fleet::start(shards);
     let oracle = Postgres::start().unwrap();
