@@ -11,6 +11,7 @@ mod change_conflicts;
 mod changes;
 mod chaos;
 mod collation;
+mod colocated;
 mod copy;
 mod cursors;
 mod ddl;
@@ -27,6 +28,7 @@ mod keyless;
 mod killed;
 mod lookups;
 mod maintain;
+mod mappings;
 mod members;
 mod memory;
 mod metrics;
@@ -39,6 +41,7 @@ mod relay;
 mod repeatable;
 mod replicas;
 mod rules;
+mod silence;
 mod slt;
 mod snapshots;
 mod sysbench;
@@ -70,7 +73,11 @@ impl Fleet {
 
     /// The same with more lines in the section `[shard]`.
     fn with(shards: usize, lines: &str) -> Fleet {
-        let shards: Vec<Postgres> = (0..shards).map(|_| Postgres::start().unwrap()).collect();
+        Fleet::over((0..shards).map(|_| Postgres::start().unwrap()).collect(), lines)
+    }
+
+    /// The same over these.
+    fn over(shards: Vec<Postgres>, lines: &str) -> Fleet {
         let data = tempfile::Builder::new().prefix("ashlar-data-").tempdir().unwrap();
         let config = format!("[shard]\ndata_dir = \"{}\"\n{lines}\n", data.path().join("d").display());
         let ashlar = start(&config);

@@ -9,6 +9,7 @@
 
 pub mod ashlar;
 pub mod disk;
+pub mod island;
 pub mod pg;
 pub mod postgres;
 pub mod process;

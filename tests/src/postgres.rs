@@ -1,6 +1,6 @@
 //! A private PostgreSQL server of the machine's own version: the oracle of the SQL and protocol tests.
 //!
-//! UTF-8, C.UTF-8, UTC, no fsync, loopback only, trusting. As root it runs as an unprivileged user, which PostgreSQL demands.
+//! UTF-8, C.UTF-8, UTC, no fsync, loopback or an island only, trusting. As root it runs as an unprivileged user, which PostgreSQL demands.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 
+use crate::island::Island;
 use crate::pg;
 use crate::process::{PATIENCE, Process, free_port, wait_for};
 
@@ -21,12 +22,24 @@ type Fill<'a> = &'a dyn Fn(&Path, &Path, Option<(u32, u32)>) -> Result<()>;
 pub struct Postgres {
     process: Process,
     address: SocketAddr,
+    /// The network that it is in, where that is an island.
+    network: Option<PathBuf>,
 }
 
 impl Postgres {
     /// Starts a cluster of its own.
     pub fn start() -> Result<Postgres> {
-        Postgres::start_with(&init)
+        Postgres::start_with(&init, None)
+    }
+
+    /// Starts a cluster of its own on an island, which lets everybody in.
+    pub fn start_on(island: &Island) -> Result<Postgres> {
+        let open = |bin: &Path, data: &Path, owner: Option<(u32, u32)>| {
+            init(bin, data, owner)?;
+            std::fs::write(data.join("pg_hba.conf"), "host all all 0.0.0.0/0 trust\n")?;
+            Ok(())
+        };
+        Postgres::start_with(&open, Some(island))
     }
 
     /// Starts a standby that follows this server.
@@ -38,7 +51,7 @@ impl Postgres {
             command.args(["-h", &host, "-p", &port, "-U", "postgres", "-X", "stream", "-c", "fast", "-R", "-N", "-D"]);
             run(command.arg(data))
         };
-        Postgres::start_with(&copy)
+        Postgres::start_with(&copy, None)
     }
 
     /// Makes a standby a server of its own, as an administrator does.
@@ -48,9 +61,10 @@ impl Postgres {
         run(&mut command)
     }
 
-    fn start_with(fill: Fill<'_>) -> Result<Postgres> {
+    fn start_with(fill: Fill<'_>, island: Option<&Island>) -> Result<Postgres> {
         let bin = bin_dir()?;
         let owner = unprivileged_user()?;
+        let network = island.map(Island::file);
         let mut failures = String::new();
         // Another process may take the free port before the server does.
         for _ in 0..3 {
@@ -60,11 +74,14 @@ impl Postgres {
             }
             let data = dir.path().join("data");
             fill(&bin, &data, owner)?;
-            let address = free_port()?;
-            let command = serve(&bin, owner, dir.path(), address);
+            let mut address = free_port()?;
+            if let Some(island) = island {
+                address.set_ip(island.address());
+            }
+            let command = serve(&bin, owner, dir.path(), address, network.as_deref());
             let mut process = Process::spawn("postgres", "INT", command, dir)?;
             match process.wait_until(|_| pg::Connection::open(address, &[("user", "postgres")]).ok()) {
-                Ok(_) => return Ok(Postgres { process, address }),
+                Ok(_) => return Ok(Postgres { process, address, network }),
                 Err(error) => failures.push_str(&format!("{error:#}\n")),
             }
         }
@@ -98,9 +115,15 @@ impl Postgres {
         self.process.signal(signal)
     }
 
+    /// Kills it and every process of it at once: nothing is written any more, and no client is told.
+    pub fn kill(&mut self) -> Result<()> {
+        self.process.kill_all()
+    }
+
     /// Starts it again once it has ended, with the rows and on the port that it had.
     pub fn start_again(&mut self) -> Result<()> {
-        let command = serve(&bin_dir()?, unprivileged_user()?, self.process.dir(), self.address);
+        let network = self.network.as_deref();
+        let command = serve(&bin_dir()?, unprivileged_user()?, self.process.dir(), self.address, network);
         self.process.spawn_again(command)?;
         let address = self.address;
         self.process.wait_until(|_| pg::Connection::open(address, &[("user", "postgres")]).ok()).map(drop)
@@ -139,11 +162,14 @@ pub fn connection_string(address: SocketAddr) -> String {
 }
 
 /// The command that runs a cluster.
-fn serve(bin: &Path, owner: Option<(u32, u32)>, dir: &Path, address: SocketAddr) -> Command {
-    let mut command = program(bin, "postgres", owner);
+fn serve(bin: &Path, owner: Option<(u32, u32)>, dir: &Path, address: SocketAddr, network: Option<&Path>) -> Command {
+    let mut command = match network {
+        Some(network) => program_on_island(network, bin, "postgres", owner),
+        None => program(bin, "postgres", owner),
+    };
     command.arg("-D").arg(dir.join("data")).args(["-p", &address.port().to_string()]);
+    command.args(["-c", &format!("listen_addresses={}", address.ip())]);
     for setting in [
-        "listen_addresses=127.0.0.1",
         "unix_socket_directories=",
         "fsync=off",
         "full_page_writes=off",
@@ -189,15 +215,31 @@ fn run(command: &mut Command) -> Result<()> {
 }
 
 fn program(bin: &Path, name: &str, owner: Option<(u32, u32)>) -> Command {
-    let mut command = Command::new(bin.join(name));
+    let mut command = clean(Command::new(bin.join(name)));
+    if let Some((uid, gid)) = owner {
+        command.uid(uid).gid(gid);
+    }
+    command
+}
+
+/// The same in the network that this file stands for: who goes there is root, and the program is not.
+fn program_on_island(network: &Path, bin: &Path, name: &str, owner: Option<(u32, u32)>) -> Command {
+    let mut command = clean(Command::new("nsenter"));
+    command.arg(format!("--net={}", network.display()));
+    if let Some((uid, gid)) = owner {
+        command.args([format!("--setuid={uid}"), format!("--setgid={gid}")]);
+    }
+    command.arg("--").arg(bin.join(name));
+    command
+}
+
+/// A command with nothing of the user's own settings.
+fn clean(mut command: Command) -> Command {
     // A user's own settings for libpq must not reach the oracle.
     for variable in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGOPTIONS"] {
         command.env_remove(variable);
     }
     command.env("LC_ALL", "C.UTF-8").env("TZ", "UTC");
-    if let Some((uid, gid)) = owner {
-        command.uid(uid).gid(gid);
-    }
     command
 }
 

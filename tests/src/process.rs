@@ -118,6 +118,27 @@ impl Process {
         }
     }
 
+    /// Kills it together with all of its children, as a machine that fails does: none of them says anything more, and none is left
+    /// when this returns.
+    pub fn kill_all(&mut self) -> Result<()> {
+        // It stands still first: no child comes while they are looked for, and the number of one that ends is nobody else's.
+        self.signal("STOP")?;
+        let pid = self.pid();
+        if !wait_for(PATIENCE, || status_of(pid).is_none_or(|(state, _)| matches!(state, 'T' | 'Z'))) {
+            bail!("{} does not stop", self.name);
+        }
+        let children = children(pid)?;
+        let pids = children.iter().chain([&pid]).map(u32::to_string);
+        // Of a child that has ended meanwhile it says so; what counts is that none is left.
+        Command::new("sh").args(["-c", "kill -s KILL \"$@\"", "sh"]).args(pids).stderr(Stdio::null()).status()?;
+        self.wait()?;
+        let is_over = |child: &u32| status_of(*child).is_none_or(|(state, _)| matches!(state, 'Z' | 'X'));
+        if !wait_for(PATIENCE, || children.iter().all(is_over)) {
+            bail!("children of {} are left: {children:?}", self.name);
+        }
+        Ok(())
+    }
+
     /// Tells it to stop, then [`Process::wait`].
     pub fn terminate(&mut self) -> Result<ExitStatus> {
         if self.status.is_none() && self.child.try_wait()?.is_none() {
@@ -170,6 +191,22 @@ pub fn resident_bytes(pid: u32) -> Result<u64> {
         status.lines().find_map(|line| line.strip_prefix("RssAnon:")).context("no RssAnon: the process has ended")?;
     let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
     Ok(kib * 1024)
+}
+
+/// The state of a process, as a letter, and its parent, from `/proc`; `None` where there is no such process.
+fn status_of(pid: u32) -> Option<(char, u32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // What is before is its name in parentheses, which may have any character in it.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut fields = rest.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// The processes whose parent this one is.
+fn children(parent: u32) -> Result<Vec<u32>> {
+    let entries = std::fs::read_dir("/proc")?.flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    Ok(pids.filter(|pid| status_of(*pid).is_some_and(|(_, of)| of == parent)).collect())
 }
 
 /// Waits until `condition` holds, and says whether it came to hold within the time.

@@ -131,9 +131,13 @@ impl Health {
         if self.failing.load(Ordering::Relaxed) == 0 {
             return Ok(());
         }
+        self.check_at(server, clock::monotonic())
+    }
+
+    fn check_at(&self, server: &str, now: Instant) -> Result<()> {
         let members = self.members.lock();
         let Some(member) = members.get(server) else { return Ok(()) };
-        if member.open_until.is_none_or(|until| until <= clock::monotonic()) {
+        if member.open_until.is_none_or(|until| until <= now) {
             return Ok(());
         }
         let message = format!("shard \"{server}\" is down, and is not asked now");
@@ -144,6 +148,10 @@ impl Health {
 
     /// An attempt to connect has failed.
     pub(crate) fn failed(&self, server: &str, error: &Error) {
+        self.failed_at(server, error, clock::monotonic());
+    }
+
+    fn failed_at(&self, server: &str, error: &Error, now: Instant) {
         let mut members = self.members.lock();
         let member = members.entry(server.to_owned()).or_default();
         if member.failures == 0 {
@@ -157,7 +165,7 @@ impl Health {
             }
             let most = BACKOFF_MAX.max(self.config.period);
             let wait = self.config.period.saturating_mul(2u32.saturating_pow(beyond.min(16)));
-            member.open_until = Some(clock::monotonic() + wait.min(most) + GRACE * self.config.period);
+            member.open_until = Some(now + wait.min(most) + GRACE * self.config.period);
         }
     }
 
@@ -279,13 +287,13 @@ impl Health {
     }
 
     /// Whether a look is due: at members of groups always, at others while they fail.
-    fn is_due(&self, known: &Known, server: &Server) -> bool {
+    fn is_due(&self, known: &Known, server: &Server, now: Instant) -> bool {
         let members = self.members.lock();
         let member = members.get(&server.name);
         let fails = member.is_some_and(|member| member.failures > 0);
         let rests = member
             .and_then(|member| member.open_until)
-            .is_some_and(|until| until.saturating_duration_since(clock::monotonic()) > GRACE * self.config.period);
+            .is_some_and(|until| until.saturating_duration_since(now) > GRACE * self.config.period);
         (fails || server.primary.is_some() || known.has_replicas(&server.name)) && !rests
     }
 }
@@ -302,9 +310,9 @@ pub async fn watch(fleet: Weak<Fleet>) {
 }
 
 async fn look_at_all(fleet: &Arc<Fleet>) {
-    let known = fleet.catalog().known();
+    let (known, now) = (fleet.catalog().known(), clock::monotonic());
     let mut looks = tokio::task::JoinSet::new();
-    for server in known.servers.values().filter(|server| fleet.health().is_due(&known, server)) {
+    for server in known.servers.values().filter(|server| fleet.health().is_due(&known, server, now)) {
         let (fleet, known, server) = (Arc::clone(fleet), Arc::clone(&known), Arc::clone(server));
         looks.spawn(scope::task(&LOOKING, async move { look(&fleet, &known, &server).await }));
     }

@@ -1,11 +1,22 @@
 //! Several Ashlars over the same shards, each with a directory of its own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
 use super::relay::{Relay, Wire};
 use super::*;
+
+/// How old what another one has prepared has to be before it is finished, and how often they look, in milliseconds.
+const RECOVER_AFTER_MS: u64 = 300;
+const RECOVER_PERIOD_MS: u64 = 50;
+
+/// A look takes time itself, and more of it on a machine that does something else: so many times the bound may pass.
+const LOADED: u64 = 30;
+
+/// How long a transaction may be in doubt whose servers can be reached: the bound that docs/reference/sharding.md states.
+const IN_DOUBT_MAX: Duration = Duration::from_millis(LOADED * (RECOVER_AFTER_MS + RECOVER_PERIOD_MS));
 
 /// One of them.
 pub(super) struct Member {
@@ -19,10 +30,15 @@ pub(super) struct Member {
 impl Member {
     /// With an empty directory, through relays.
     pub(super) fn join(shards: &[Postgres]) -> Member {
+        Member::with(shards, "")
+    }
+
+    /// The same with more lines in the section `[shard]`.
+    pub(super) fn with(shards: &[Postgres], lines: &str) -> Member {
         let data = tempfile::Builder::new().prefix("ashlar-data-").tempdir().unwrap();
         let config = format!(
             "[server]\ncores = 1\n[shard]\ndata_dir = \"{}\"\nconnections_per_server_max = 16\n\
-             recover_period_ms = 50\nrecover_after_ms = 300\n",
+             recover_period_ms = {RECOVER_PERIOD_MS}\nrecover_after_ms = {RECOVER_AFTER_MS}\n{lines}\n",
             data.path().join("d").display()
         );
         let wire = Arc::new(Wire::default());
@@ -74,12 +90,12 @@ pub(super) fn prepared(shards: &[Postgres]) -> usize {
     total(shards, "SELECT count(*) FROM pg_prepared_xacts")
 }
 
-/// Waits until nothing is.
+/// Waits until nothing is: all shards can be reached, so it must not take longer than is stated.
 pub(super) fn wait_until_finished(shards: &[Postgres]) {
-    if !wait_for(PATIENCE, || prepared(shards) == 0) {
-        let list = "SELECT gid, prepared FROM pg_prepared_xacts";
+    if !wait_for(IN_DOUBT_MAX, || prepared(shards) == 0) {
+        let list = "SELECT gid, clock_timestamp() - prepared FROM pg_prepared_xacts";
         let left: Vec<_> = shards.iter().map(|shard| rows(&mut direct(shard), list)).collect();
-        panic!("still prepared: {left:?}");
+        panic!("still prepared after {IN_DOUBT_MAX:?}: {left:?}");
     }
 }
 

@@ -20,11 +20,20 @@ pub(super) enum Protocol {
     Extended,
 }
 
+/// A column as a server announces it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Column {
+    name: String,
+    oid: u32,
+    /// Length, precision and scale, as the type has it; -1 for none.
+    modifier: i32,
+}
+
 /// What a server has answered.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
-    /// Names and types; `None` where no rows come back.
-    columns: Option<Vec<(String, u32)>>,
+    /// `None` where no rows come back.
+    columns: Option<Vec<Column>>,
     rows: Vec<Vec<Option<String>>>,
     /// SQLSTATE and message.
     pub(super) error: Option<(String, String)>,
@@ -38,6 +47,37 @@ impl Answer {
     pub(super) fn is_refusal(&self) -> bool {
         self.error.as_ref().is_some_and(|(state, _)| state == "0A000")
     }
+
+    /// How this differs to the letter from what one server alone answers: types and modifiers of columns, trailing zeros and every digit, but
+    /// for sums of floating-point numbers, which depend on the order of rows.
+    pub(super) fn departs_from(&self, alone: &Answer, sql: &str) -> Option<String> {
+        // How much is sent before an error is each server's own affair.
+        if self.error.is_some() {
+            return None;
+        }
+        if self.columns != alone.columns {
+            return Some(format!("columns {:?} instead of {:?}", self.columns, alone.columns));
+        }
+        let written =
+            |oid, text: &str| if [FLOAT4, FLOAT8].contains(&oid) { canonical(oid, text) } else { text.to_owned() };
+        let (expected, found) = (cells(alone, sql, written), cells(self, sql, written));
+        let (found, expected) = found.into_iter().zip(expected).find(|(found, expected)| found != expected)?;
+        Some(format!("row {found:?} instead of {expected:?}"))
+    }
+}
+
+/// The rows of an answer with their values so written, sorted where the statement says nothing of their order.
+fn cells(answer: &Answer, sql: &str, written: impl Fn(u32, &str) -> String) -> Vec<Vec<Option<String>>> {
+    let types: Vec<u32> = answer.columns.iter().flatten().map(|column| column.oid).collect();
+    let row = |row: &Vec<Option<String>>| {
+        let cells = row.iter().zip(&types);
+        cells.map(|(cell, oid)| cell.as_ref().map(|cell| written(*oid, cell))).collect::<Vec<_>>()
+    };
+    let mut rows: Vec<_> = answer.rows.iter().map(row).collect();
+    if !is_ordered(sql) {
+        rows.sort();
+    }
+    rows
 }
 
 /// What two answers have in common.
@@ -164,11 +204,13 @@ pub(super) fn ask(client: &mut pg::Connection, sql: &str, protocol: Protocol) ->
                 let count = body.i16();
                 let column = |_| {
                     let name = body.string();
-                    // Table and column number before the type; length, modifier and format behind it.
+                    // Table and column number before the type; behind it its length, and behind the modifier the format.
                     body.bytes(6);
                     let oid = body.i32() as u32;
-                    body.bytes(8);
-                    (name, oid)
+                    body.bytes(2);
+                    let modifier = body.i32();
+                    body.bytes(2);
+                    Column { name, oid, modifier }
                 };
                 answer.columns = Some((0..count).map(column).collect());
             }
@@ -203,19 +245,7 @@ pub(super) fn judge(sql: &str, alone: &Answer, fleet: &Answer) -> Verdict {
     if alone.tag != fleet.tag {
         return Verdict::Different(format!("tag {:?} instead of {:?}", fleet.tag, alone.tag));
     }
-    let types: Vec<u32> = alone.columns.iter().flatten().map(|(_, oid)| *oid).collect();
-    let plain = |answer: &Answer| {
-        let row = |row: &Vec<Option<String>>| {
-            let cells = row.iter().zip(&types);
-            cells.map(|(cell, oid)| cell.as_ref().map(|cell| canonical(*oid, cell))).collect::<Vec<_>>()
-        };
-        let mut rows: Vec<_> = answer.rows.iter().map(row).collect();
-        if !is_ordered(sql) {
-            rows.sort();
-        }
-        rows
-    };
-    let (expected, found) = (plain(alone), plain(fleet));
+    let (expected, found) = (cells(alone, sql, canonical), cells(fleet, sql, canonical));
     if expected.len() != found.len() {
         return Verdict::Different(format!("{} rows instead of {}", found.len(), expected.len()));
     }
@@ -226,8 +256,8 @@ pub(super) fn judge(sql: &str, alone: &Answer, fleet: &Answer) -> Verdict {
 }
 
 /// A column as it is announced, but for what docs/reference/sql-differences.md says of the two text types.
-fn announced((name, oid): &(String, u32)) -> (String, u32) {
-    (name.clone(), if *oid == VARCHAR { TEXT } else { *oid })
+fn announced(column: &Column) -> (String, u32) {
+    (column.name.clone(), if column.oid == VARCHAR { TEXT } else { column.oid })
 }
 
 /// A value with what is known to differ left out: trailing zeros of numerics and their digits beyond some, and what floats lose
@@ -314,6 +344,20 @@ fn what_is_left_out_of_a_comparison_is_what_is_said_to_differ() {
         ("NaN", "NaN"),
     ] {
         assert_eq!(canonical_numeric(text), expected, "{text}");
+    }
+    let answer = |oid, modifier, value: &str| Answer {
+        columns: Some(vec![Column { name: "n".to_owned(), oid, modifier }]),
+        rows: vec![vec![Some(value.to_owned())]],
+        ..Answer::default()
+    };
+    let alone = answer(NUMERIC, -1, "1.50");
+    for (found, is_told) in [
+        (answer(NUMERIC, -1, "1.50"), false),
+        (answer(NUMERIC, -1, "1.5"), true),
+        (answer(NUMERIC, 786_438, "1.50"), true),
+        (answer(TEXT, -1, "1.50"), true),
+    ] {
+        assert_eq!(found.departs_from(&alone, "SELECT n FROM t").is_some(), is_told, "{found:?}");
     }
     assert_ne!(canonical_numeric("0.1234567890123"), canonical_numeric("0.1234567890124"));
     assert!(is_ordered("SELECT a FROM t ORDER BY a LIMIT (1 + 1)"));

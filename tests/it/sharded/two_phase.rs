@@ -70,29 +70,40 @@ fn a_death_at_any_step_leaves_all_or_nothing() {
     }
 }
 
-#[test]
-fn a_shard_that_dies_at_any_step_and_comes_back_has_all_or_nothing() {
+/// Kills one shard after the other just before or after each step, with all of its processes.
+fn shards_die(when: When) {
     let mut bank = Bank::open(3);
-    for (text, skip, when, _) in steps_until_answered().filter(|(_, _, when, _)| *when == When::Before) {
-        for victim in [0, 1] {
-            let case = format!("shard {victim}, {text} {skip}");
+    for (text, skip, _, is_decided) in steps_until_answered().filter(|step| step.2 == when) {
+        for victim in 0..3 {
+            let case = format!("shard {victim}, {when:?} {text} {skip}");
             let before = bank.worth();
             bank.member.wire.set(text, skip, when, Act::Hold);
             let transfer = bank.transfer_beside();
             bank.member.wire.wait();
-            bank.shards[victim].signal("QUIT").unwrap();
-            bank.shards[victim].wait().unwrap();
+            bank.shards[victim].kill().unwrap();
             bank.member.wire.release();
             bank.shards[victim].start_again().unwrap();
             let answer = transfer.join().unwrap();
             wait_until_finished(&bank.shards);
             let has_moved = bank.has_moved(&before);
+            assert!(has_moved || !is_decided, "{case}: {answer:?}");
             match answer {
                 Ok(()) => assert!(has_moved, "{case}"),
                 Err(error) => assert!(!has_moved || error.contains("08007"), "{case}: {error}"),
             }
         }
     }
+    bank.check();
+}
+
+#[test]
+fn a_shard_that_dies_before_any_step_and_comes_back_has_all_or_nothing() {
+    shards_die(When::Before);
+}
+
+#[test]
+fn a_shard_that_dies_after_any_step_and_comes_back_has_all_or_nothing() {
+    shards_die(When::After);
 }
 
 #[test]

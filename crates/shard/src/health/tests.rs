@@ -49,6 +49,55 @@ fn a_server_that_fails_is_refused_at_once_until_it_is_found_again() {
 }
 
 #[test]
+fn looks_at_a_server_that_is_down_become_rarer_up_to_a_bound() {
+    let error = Error::new(ErrorCode::UnableToConnect, "nobody there");
+    let known = group(&[("s0", None)]);
+    let server = &known.servers["s0"];
+    let health = Health::new(config(None));
+    let begin = clock::monotonic();
+    health.failed_at("s0", &error, begin);
+    // As `watch` goes on, in a time of its own. No statement has to try meanwhile.
+    let (mut looks, mut at) = (vec![begin], begin);
+    while looks.len() < 16 {
+        at += PERIOD;
+        assert_eq!(health.check_at("s0", at).is_err(), looks.len() >= 3, "{:?} later", at.duration_since(begin));
+        if health.is_due(&known, server, at) {
+            health.failed_at("s0", &error, at);
+            looks.push(at);
+        }
+    }
+    let between: Vec<u128> = looks.windows(2).map(|pair| pair[1].duration_since(pair[0]).as_millis()).collect();
+    let most = BACKOFF_MAX.as_millis();
+    assert_eq!(between[..11], [100, 100, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600]);
+    assert_eq!(between[11..], [most; 4]);
+    // If nobody looks any more, statements try again.
+    health.check_at("s0", at + BACKOFF_MAX + GRACE * PERIOD).unwrap();
+    // Once it is found again, it begins anew.
+    health.succeeded("s0");
+    health.check_at("s0", at).unwrap();
+    assert!(!health.is_due(&known, server, at));
+    (0..3).for_each(|_| health.failed_at("s0", &error, at));
+    assert!(!health.is_due(&known, server, at) && health.is_due(&known, server, at + PERIOD));
+}
+
+#[test]
+fn where_looks_are_rarer_than_the_bound_anyway_they_stay_as_they_are() {
+    let error = Error::new(ErrorCode::UnableToConnect, "nobody there");
+    let known = group(&[("s0", None)]);
+    let server = &known.servers["s0"];
+    let period = 2 * BACKOFF_MAX;
+    let health = Health::new(HealthConfig { period, failures_max: 1, lag_max: None });
+    let mut at = clock::monotonic();
+    for look in 0..5 {
+        health.failed_at("s0", &error, at);
+        assert!(!health.is_due(&known, server, at + period / 2), "{look}");
+        at += period;
+        assert!(health.is_due(&known, server, at), "{look}");
+        health.check_at("s0", at).unwrap_err();
+    }
+}
+
+#[test]
 fn writes_go_to_the_member_that_is_no_standby_on_the_latest_timeline() {
     let health = Health::new(config(None));
     let known = group(&[("s0", None), ("s1", None), ("r0", Some("s0")), ("r1", Some("s0"))]);

@@ -58,26 +58,33 @@ pub struct InDoubt {
 
 /// Finishes, now and from time to time, what was prepared and is nobody's. Ends with the fleet; runs on the query pool.
 pub async fn recover(fleet: Weak<Fleet>, recovery: Recovery) {
+    // When the last look ended, and the last one that cleared old decisions away.
     let (mut looked, mut cleared): (Option<Instant>, Option<Instant>) = (None, None);
-    let is_due = |last: Option<Instant>, period| last.is_none_or(|last| last.elapsed() >= period);
     loop {
         let wake = {
             let Some(fleet) = fleet.upgrade() else { return };
             let look = Look::new(&fleet, recovery);
             scope::scope(&RECOVER, look.forget()).await;
-            if fleet.transactions.is_suspect.swap(false, Ordering::Relaxed) || is_due(looked, recovery.period) {
+            let is_due = rest(recovery.period, looked, clock::monotonic()).is_zero();
+            if fleet.transactions.is_suspect.swap(false, Ordering::Relaxed) || is_due {
+                let clears = rest(CLEARING, cleared, clock::monotonic()).is_zero();
+                scope::scope(&RECOVER, look.all(clears)).await;
                 looked = Some(clock::monotonic());
-                let clears = is_due(cleared, CLEARING);
                 if clears {
                     cleared = looked;
                 }
-                scope::scope(&RECOVER, look.all(clears)).await;
             }
             Arc::clone(&fleet.transactions.wake)
         };
         // The fleet is not held meanwhile: it may go.
-        let _ = tokio::time::timeout(recovery.period, wake.notified()).await;
+        let _ = tokio::time::timeout(rest(recovery.period, looked, clock::monotonic()), wake.notified()).await;
     }
+}
+
+/// What is left until something is due that is done every `period`. It counts from the last time only: what else wakes whoever waits
+/// does not put it off, so that there is a bound on how long a transaction is in doubt.
+fn rest(period: Duration, last: Option<Instant>, now: Instant) -> Duration {
+    last.map_or(Duration::ZERO, |last| period.saturating_sub(now.saturating_duration_since(last)))
 }
 
 /// One look at all servers.
@@ -323,3 +330,6 @@ impl<'a> Look<'a> {
 async fn in_time<T>(server: &Server, work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| Err(decisions::silent(server)))
 }
+
+#[cfg(test)]
+mod tests;
