@@ -4,11 +4,8 @@
 use super::*;
 
 /// What the first table is sharded by: the strategy, and parameters besides the servers.
-const RULES: &[(&str, &str)] = &[
-    ("HASH", "algorithm = 'hash_mod'"),
-    ("HASH", "algorithm = 'mod'"),
-    ("RANGE", "ranges = '0..30; 30..60; 60..'"),
-];
+const RULES: &[(&str, &str)] =
+    &[("HASH", "algorithm = 'hash_mod'"), ("HASH", "algorithm = 'mod'"), ("RANGE", "ranges = '0..30; 30..60; 60..'")];
 
 /// Joins by the key that each shard answers for its own rows.
 const OF_EACH: &[&str] = &[

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, IndexDef, IndexKind, IndexOrder, Result, ScalarType, SqlType, TableSchema, Unique};
+use ashlar_base::{
+    Error, ErrorCode, IndexDef, IndexKind, IndexOrder, Result, ScalarType, SqlType, TableSchema, Unique,
+};
 use ashlar_store::Region;
 use pg_query::protobuf::Constraint;
 

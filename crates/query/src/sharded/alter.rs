@@ -185,10 +185,7 @@ impl<'a> Changes<'a> {
                 self.names.give(constraint)?;
                 true
             }
-            (
-                Ok(AlterTableType::AtColumnDefault | AlterTableType::AtSetNotNull | AlterTableType::AtDropNotNull),
-                _,
-            ) => {
+            (Ok(AlterTableType::AtColumnDefault | AlterTableType::AtSetNotNull | AlterTableType::AtDropNotNull), _) => {
                 if !self.columns.contains(&command.name.as_str()) {
                     return Err(self.no_column(&command.name));
                 }
@@ -297,12 +294,7 @@ pub(super) fn redefined(engine: &Engine, table: &Arc<ShardedTable>, text: &str) 
 ///
 /// # Errors
 /// As [`redefined`].
-pub(super) fn redefined_as(
-    engine: &Engine,
-    table: &Arc<ShardedTable>,
-    text: &str,
-    name: &str,
-) -> Result<ShardedTable> {
+pub(super) fn redefined_as(engine: &Engine, table: &Arc<ShardedTable>, text: &str, name: &str) -> Result<ShardedTable> {
     let own = &table.schema.name;
     if find(&engine.catalog().current(), own).is_none_or(|now| !Arc::ptr_eq(&now, table)) {
         return Err(changed(own));
