@@ -61,10 +61,7 @@ fn name_outer(query: &mut Query) {
     let Some(select) = leading_select(&mut query.body) else {
         return;
     };
-    let has_wildcard = select
-        .projection
-        .iter()
-        .any(|item| !matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }));
+    let has_wildcard = has_star(select);
     let grouped = grouped_names(select);
     // A label beside a column that the query is sorted by would be another column of its name to the engine.
     let is_beside_column = |label: &String| !has_wildcard && sorted_by.contains(label) && !grouped.contains(label);
@@ -137,21 +134,20 @@ fn columns_in_order(query: &Query) -> HashSet<String> {
 }
 
 /// `ORDER BY count` means the output column `count`, which a plan knows by another name: its number is used. Several of that name are
-/// the same, or `targets` would have refused it.
+/// the same, or `targets` would have refused it. A query in parentheses that the outputs come from may be sorted too.
 fn order_by_labels(query: &mut Query, labels: &[Option<String>]) {
-    let Some(order_by) = &mut query.order_by else {
-        return;
-    };
-    let OrderByKind::Expressions(items) = &mut order_by.kind else {
-        return;
-    };
-    for item in items {
-        if let Expr::Identifier(name) = &item.expr {
-            let name = folded(name);
-            if let Some(ordinal) = labels.iter().position(|label| label.as_ref() == Some(&name)) {
-                item.expr = Expr::value(Value::Number((ordinal + 1).to_string(), false));
+    if let Some(OrderByKind::Expressions(items)) = query.order_by.as_mut().map(|order_by| &mut order_by.kind) {
+        for item in items {
+            if let Expr::Identifier(name) = &item.expr {
+                let name = folded(name);
+                if let Some(ordinal) = labels.iter().position(|label| label.as_ref() == Some(&name)) {
+                    item.expr = Expr::value(Value::Number((ordinal + 1).to_string(), false));
+                }
             }
         }
+    }
+    if let Some(inner) = leading_query(&mut query.body) {
+        order_by_labels(inner, labels);
     }
 }
 
@@ -170,7 +166,7 @@ fn grouped_names(select: &Select) -> HashSet<String> {
 }
 
 /// A query inside: its labels are names for the query around it, so they must be plain. What several outputs are called is shown, and no
-/// name of any of them: who says it means neither, as in PostgreSQL.
+/// name of any of them: who says it means neither, as in PostgreSQL. What the query itself is sorted by is found by its place then.
 fn name_inner(query: &mut Query) {
     name_rest(&mut query.body, true);
     let Some(select) = leading_select(&mut query.body) else {
@@ -184,8 +180,10 @@ fn name_inner(query: &mut Query) {
             _ => {}
         }
     }
+    let has_wildcard = has_star(select);
     let is_shared = |label: &String| counts.get(label).is_some_and(|count| *count > 1);
     let grouped = grouped_names(select);
+    let mut hidden: Vec<Option<String>> = vec![None; select.projection.len()];
     for (ordinal, item) in select.projection.iter_mut().enumerate() {
         match item {
             SelectItem::UnnamedExpr(expr) => {
@@ -197,7 +195,8 @@ fn name_inner(query: &mut Query) {
                 }
                 if is_hidden {
                     // Shown, but not to be found by it.
-                    label = format!("{label}{NAME_END}{ordinal}");
+                    let shown = format!("{label}{NAME_END}{ordinal}");
+                    hidden[ordinal] = Some(std::mem::replace(&mut label, shown));
                 }
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', label) };
             }
@@ -205,11 +204,23 @@ fn name_inner(query: &mut Query) {
                 let label = folded(alias);
                 if is_shared(&label) {
                     *alias = Ident::with_quote('"', format!("{label}{NAME_END}{ordinal}"));
+                    hidden[ordinal] = Some(label);
                 }
             }
             _ => {}
         }
     }
+    if !has_wildcard {
+        order_by_labels(query, &hidden);
+    }
+}
+
+/// Whether an item of a select list stands for several outputs.
+fn has_star(select: &Select) -> bool {
+    !select
+        .projection
+        .iter()
+        .all(|item| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }))
 }
 
 fn leading_select(body: &mut SetExpr) -> Option<&mut Select> {
@@ -217,6 +228,15 @@ fn leading_select(body: &mut SetExpr) -> Option<&mut Select> {
         SetExpr::Select(select) => Some(select),
         SetExpr::Query(query) => leading_select(&mut query.body),
         SetExpr::SetOperation { left, .. } => leading_select(left),
+        _ => None,
+    }
+}
+
+/// The query in parentheses that a body's outputs come from.
+fn leading_query(body: &mut SetExpr) -> Option<&mut Query> {
+    match body {
+        SetExpr::Query(query) => Some(query),
+        SetExpr::SetOperation { left, .. } => leading_query(left),
         _ => None,
     }
 }
