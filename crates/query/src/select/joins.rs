@@ -220,7 +220,8 @@ fn is_lateral(factor: &TableFactor) -> bool {
     matches!(factor, TableFactor::Derived { lateral: true, .. })
 }
 
-fn merges(table: &TableWithJoins) -> bool {
+/// Whether columns of an item of FROM are merged: its joins are not spelled out.
+pub(super) fn merges(table: &TableWithJoins) -> bool {
     let inside = |factor: &TableFactor| matches!(factor, TableFactor::NestedJoin { table_with_joins, alias: None } if merges(table_with_joins));
     inside(&table.relation)
         || table.joins.iter().any(|join| {
@@ -392,7 +393,7 @@ impl VisitorMut for Names<'_, '_, '_> {
 }
 
 /// The names of the outputs of a select list but those of its stars.
-fn labels_of(select: &Select) -> Vec<String> {
+pub(super) fn labels_of(select: &Select) -> Vec<String> {
     let label = |item: &SelectItem| match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
         SelectItem::UnnamedExpr(expr) => Some(label_of(expr)),
