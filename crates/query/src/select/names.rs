@@ -217,10 +217,7 @@ fn name_inner(query: &mut Query) {
 
 /// Whether an item of a select list stands for several outputs.
 fn has_star(select: &Select) -> bool {
-    !select
-        .projection
-        .iter()
-        .all(|item| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }))
+    !select.projection.iter().all(|item| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }))
 }
 
 fn leading_select(body: &mut SetExpr) -> Option<&mut Select> {

@@ -108,7 +108,7 @@ mod tests {
             };
             assert!(nested(3).unwrap() > nested(2).unwrap(), "{what}");
             assert!(nested(3).unwrap() < NODES_MAX, "{what}");
-            assert_eq!(nested(20).unwrap_err().code(), ErrorCode::StatementTooComplex, "{what}");
+            assert_eq!(nested(14).unwrap_err().code(), ErrorCode::StatementTooComplex, "{what}");
         }
     }
 
