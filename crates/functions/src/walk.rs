@@ -7,8 +7,8 @@
 use std::ops::ControlFlow;
 
 use datafusion_expr::sqlparser::ast::{
-    Expr, GroupByExpr, ObjectName, OrderBy, Query, Select, SelectItem, Statement, TableFactor, ValueWithSpan, Visit,
-    VisitMut, Visitor, VisitorMut,
+    Expr, Function, GroupByExpr, ObjectName, OrderBy, Query, Select, SelectItem, Statement, TableFactor, ValueWithSpan,
+    Visit, VisitMut, Visitor, VisitorMut, WindowSpec,
 };
 
 /// Shows a node and all under it to a visitor.
@@ -49,7 +49,7 @@ macro_rules! roots {
     )+};
 }
 
-roots!(Expr, GroupByExpr, Query, SelectItem, Statement, Option<Expr>, Option<OrderBy>);
+roots!(Expr, Function, GroupByExpr, Query, SelectItem, Statement, WindowSpec, Option<Expr>, Option<OrderBy>);
 
 /// Calls `f` with every expression, those around others first.
 pub fn expressions<B>(node: &impl Root, f: impl FnMut(&Expr) -> ControlFlow<B>) -> ControlFlow<B> {

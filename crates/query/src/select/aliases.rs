@@ -7,13 +7,16 @@ use std::ops::ControlFlow;
 
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::walk;
+use datafusion::execution::session_state::SessionState;
 use datafusion::sql::sqlparser::ast::{
-    Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, VisitorMut,
+    Expr, Function, Ident, Query, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins,
+    Visitor, VisitorMut,
 };
 
 use super::Planner;
 use super::names::{folded, label_of};
 use super::sources::Sources;
+use crate::key_plan::single;
 
 /// The rows of a subquery that a row is compared with, as many columns as that has: see `rewrite`.
 pub(super) const ROWS_OF_SUBQUERY: &str = "rows\u{1}";
@@ -24,15 +27,16 @@ pub(super) const PART_OF_SET: &str = "part\u{1}";
 /// Gives all columns names where some have.
 ///
 /// # Errors
-/// 42P10 for more names than columns, 42601 for a row and a subquery of other columns.
+/// 42P10 for more names than columns, 42601 for a row and a subquery of other columns, 0A000 for such a row with an aggregate.
 pub(super) fn fill(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
-    match walk::visit_mut(query, &mut Fill { sources: Sources::new(planner) }) {
+    match walk::visit_mut(query, &mut Fill { state: planner.state, sources: Sources::new(planner) }) {
         ControlFlow::Break(error) => Err(error),
         ControlFlow::Continue(()) => Ok(()),
     }
 }
 
 struct Fill<'a, 'b> {
+    state: &'a SessionState,
     sources: Sources<'a, 'b>,
 }
 
@@ -40,6 +44,9 @@ impl VisitorMut for Fill<'_, '_> {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        if let Err(error) = check_row(self.state, query) {
+            return ControlFlow::Break(error);
+        }
         for cte in query.with.iter_mut().flat_map(|with| with.cte_tables.iter_mut()) {
             if !cte.alias.columns.is_empty()
                 && let Some(names) = outputs(&cte.query.body)
@@ -143,4 +150,55 @@ fn named(alias: &mut TableAlias, names: Vec<Ident>, what: &str) -> Result<()> {
 pub(super) fn wrong_width(is_wide: bool) -> Error {
     let message = if is_wide { "subquery has too many columns" } else { "subquery has too few columns" };
     Error::new(ErrorCode::SyntaxError, message)
+}
+
+/// 0A000 for a row that is looked for among those of a subquery and holds an aggregate or a window function: it stands in the query in which it
+/// is compared now, and would be of that one.
+fn check_row(state: &SessionState, query: &Query) -> Result<()> {
+    let SetExpr::Select(select) = query.body.as_ref() else { return Ok(()) };
+    let [TableWithJoins { relation: TableFactor::Derived { alias: Some(alias), .. }, .. }] = &select.from[..] else {
+        return Ok(());
+    };
+    if alias.name.value != ROWS_OF_SUBQUERY
+        || walk::visit(&select.selection, &mut OverRows { state, queries: 0 }).is_continue()
+    {
+        return Ok(());
+    }
+    let message = "looking for a row with an aggregate or a window function in a subquery is not supported";
+    Err(Error::unsupported(message).with_hint("Compute the row in a query in FROM, and look for it around that."))
+}
+
+/// Finds functions of several rows of the query itself.
+struct OverRows<'s> {
+    state: &'s SessionState,
+    /// Queries inside.
+    queries: usize,
+}
+
+impl OverRows<'_> {
+    fn is_one(&self, function: &Function) -> bool {
+        let is_aggregate = |name: String| self.state.aggregate_functions().contains_key(&name);
+        function.over.is_some() || single(&function.name).is_some_and(is_aggregate)
+    }
+}
+
+impl Visitor for OverRows<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(function) if self.queries == 0 && self.is_one(function) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
 }

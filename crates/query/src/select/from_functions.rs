@@ -16,16 +16,20 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::lowering::strip;
 use super::names::{call, folded};
+use super::rewrite::copies::{Copies, nodes_of};
 
 /// Puts a query in the place of a call.
 ///
 /// # Errors
-/// XX000
-pub(super) fn lower(factor: &mut TableFactor) -> Result<()> {
+/// XX000; 54001 for arguments that are too much to be said twice.
+pub(super) fn lower(factor: &mut TableFactor, copies: &mut Copies) -> Result<()> {
     let Some(from) = Call::of(factor) else { return Ok(()) };
     if from.name == "generate_series" && !from.ordinality && from.args.iter().all(is_whole_number) {
         *factor = from.of_engine();
         return Ok(());
+    }
+    if from.name.contains("_each") {
+        copies.take(from.args.iter().map(nodes_of).sum())?;
     }
     let args = from.args.clone();
     let of = |name: &str| call(name, args.clone());

@@ -12,7 +12,8 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::from_functions::{json_type, unnested};
 use super::names::{call, folded};
-use super::rewrite::refuse;
+use super::rewrite::copies::{Copies, nodes_of};
+use super::rewrite::{flow, refuse};
 
 /// Functions that give a row for each element of an array; `unnest` is the engine's own.
 const ROWS: [&str; 8] = [
@@ -27,7 +28,7 @@ const ROWS: [&str; 8] = [
 ];
 
 /// What a call stands for; `None` where it stands for itself.
-pub(super) fn call_of_array(function: &Function) -> ControlFlow<Error, Option<Expr>> {
+pub(super) fn call_of_array(function: &Function, copies: &mut Copies) -> ControlFlow<Error, Option<Expr>> {
     let [part] = &function.name.0[..] else { return ControlFlow::Continue(None) };
     let Some(name) = part.as_ident().map(folded) else { return ControlFlow::Continue(None) };
     let FunctionArguments::List(list) = &function.args else { return ControlFlow::Continue(None) };
@@ -47,6 +48,7 @@ pub(super) fn call_of_array(function: &Function) -> ControlFlow<Error, Option<Ex
             if list.duplicate_treatment.is_some() {
                 return refused("DISTINCT");
             }
+            flow(copies.take(nodes_of(function)))?;
             let one = |arg: &FunctionArg| {
                 gathered(function, FunctionArgumentList { args: vec![arg.clone()], ..list.clone() })
             };
@@ -54,6 +56,7 @@ pub(super) fn call_of_array(function: &Function) -> ControlFlow<Error, Option<Ex
         }
         ("mode", []) | ("percentile_disc", [_]) if !function.within_group.is_empty() => {
             let [order] = &function.within_group[..] else { return refused("this form") };
+            flow(copies.take(nodes_of(function)))?;
             let args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(order.expr.clone()))];
             let clauses = vec![FunctionArgumentClause::OrderBy(vec![order.clone()])];
             let sorted = gathered(function, FunctionArgumentList { duplicate_treatment: None, args, clauses });

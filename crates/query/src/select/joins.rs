@@ -5,10 +5,11 @@
 
 use std::ops::ControlFlow;
 
+use ashlar_base::{Error, Result};
 use ashlar_functions::walk;
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderByKind, Query, Select, SelectItem,
-    SetExpr, TableFactor, TableWithJoins, Value, VisitorMut,
+    BinaryOperator, Distinct, Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind,
+    Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, VisitorMut,
 };
 
 use super::Planner;
@@ -16,34 +17,39 @@ use super::names::{call, folded, label_of};
 use super::sources::{Source, Sources};
 
 /// Spells out the joins of a query and of the queries inside it.
-pub(super) fn expand(planner: &Planner<'_>, query: &mut Query) {
-    let _ = walk::visit_mut(query, &mut Expand { sources: Sources::new(planner) });
+///
+/// # Errors
+/// 0A000 where nothing tells which query the name of a merged column is of.
+pub(super) fn expand(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
+    match walk::visit_mut(query, &mut Expand { sources: Sources::new(planner), refused: None }) {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 struct Expand<'a, 'b> {
     sources: Sources<'a, 'b>,
+    /// Why the query that is looked at cannot be told.
+    refused: Option<Error>,
 }
 
 impl VisitorMut for Expand<'_, '_> {
-    type Break = ();
+    type Break = Error;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         self.sources.enter(query);
-        let mut order_by: Vec<&mut Expr> = Vec::new();
-        if let Some(ordering) = &mut query.order_by
-            && let OrderByKind::Expressions(items) = &mut ordering.kind
-        {
-            order_by.extend(items.iter_mut().map(|item| &mut item.expr));
-        }
         if let SetExpr::Select(select) = query.body.as_mut() {
-            self.select(select, order_by);
+            self.select(select, sorted_by(&mut query.order_by));
         } else {
             self.operands(&mut query.body);
         }
-        ControlFlow::Continue(())
+        match self.refused.take() {
+            Some(error) => ControlFlow::Break(error),
+            None => ControlFlow::Continue(()),
+        }
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
         self.sources.leave();
         ControlFlow::Continue(())
     }
@@ -58,7 +64,7 @@ struct Joined {
 }
 
 impl Expand<'_, '_> {
-    fn operands(&self, body: &mut SetExpr) {
+    fn operands(&mut self, body: &mut SetExpr) {
         match body {
             SetExpr::Select(select) => self.select(select, Vec::new()),
             SetExpr::SetOperation { left, right, .. } => {
@@ -69,7 +75,7 @@ impl Expand<'_, '_> {
         }
     }
 
-    fn select(&self, select: &mut Select, order_by: Vec<&mut Expr>) {
+    fn select(&mut self, select: &mut Select, order_by: Vec<&mut Expr>) {
         if !select.from.iter().any(merges) {
             return;
         }
@@ -107,35 +113,13 @@ impl Expand<'_, '_> {
             }
         }
         select.projection = projection;
-        let mut names = Names::new(merged, &self.sources);
-        for item in &mut select.projection {
-            let _ = walk::visit_mut(item, &mut names);
-        }
-        let _ = walk::visit_mut(&mut select.selection, &mut names);
-        let _ = walk::visit_mut(&mut select.group_by, &mut names);
-        let _ = walk::visit_mut(&mut select.having, &mut names);
-        // A bare name in ORDER BY is that of an output first.
-        let is_output = |name: &Ident, items: &[SelectItem]| {
-            items.iter().any(|item| match item {
-                SelectItem::ExprWithAlias { alias, .. } => folded(alias) == folded(name),
-                SelectItem::UnnamedExpr(expr) => label_of(expr) == folded(name),
-                _ => false,
-            })
-        };
-        let has_star = select
-            .projection
-            .iter()
-            .any(|item| !matches!(item, SelectItem::ExprWithAlias { .. } | SelectItem::UnnamedExpr(_)));
-        for expr in order_by {
-            if !has_star && matches!(&*expr, Expr::Identifier(name) if is_output(name, &select.projection)) {
-                continue;
-            }
-            let _ = walk::visit_mut(expr, &mut names);
+        if let ControlFlow::Break(error) = Names::new(merged, &mut self.sources).spell(select, order_by) {
+            self.refused = Some(error);
         }
     }
 
     /// Spells out the joins of one item of FROM, and tells its columns; `before` are the items that it may read.
-    fn joined(&self, table: &mut TableWithJoins, before: &[TableWithJoins]) -> Option<Vec<Joined>> {
+    fn joined(&mut self, table: &mut TableWithJoins, before: &[TableWithJoins]) -> Option<Vec<Joined>> {
         let mut columns = self.factor(&mut table.relation, before)?;
         for number in 0..table.joins.len() {
             let (done, rest) = table.joins.split_at_mut(number);
@@ -167,7 +151,11 @@ impl Expand<'_, '_> {
                     .collect(),
                 JoinConstraint::On(condition) => {
                     columns.extend(right);
-                    let _ = walk::visit_mut(condition, &mut Names::new(merged_of(&columns), &self.sources));
+                    let mut names = Names::new(merged_of(&columns), &mut self.sources);
+                    if let ControlFlow::Break(error) = walk::visit_mut(condition, &mut names) {
+                        self.refused = Some(error);
+                        return None;
+                    }
                     continue;
                 }
                 JoinConstraint::None => {
@@ -206,7 +194,7 @@ impl Expand<'_, '_> {
     }
 
     /// The columns of one table, function or query in FROM.
-    fn factor(&self, factor: &mut TableFactor, before: &[TableWithJoins]) -> Option<Vec<Joined>> {
+    fn factor(&mut self, factor: &mut TableFactor, before: &[TableWithJoins]) -> Option<Vec<Joined>> {
         if let TableFactor::NestedJoin { table_with_joins, alias: None } = factor {
             return self.joined(table_with_joins, before);
         }
@@ -232,7 +220,8 @@ fn is_lateral(factor: &TableFactor) -> bool {
     matches!(factor, TableFactor::Derived { lateral: true, .. })
 }
 
-fn merges(table: &TableWithJoins) -> bool {
+/// Whether columns of an item of FROM are merged: its joins are not spelled out.
+pub(super) fn merges(table: &TableWithJoins) -> bool {
     let inside = |factor: &TableFactor| matches!(factor, TableFactor::NestedJoin { table_with_joins, alias: None } if merges(table_with_joins));
     inside(&table.relation)
         || table.joins.iter().any(|join| {
@@ -267,85 +256,198 @@ fn merged_of(columns: &[Joined]) -> Vec<Joined> {
 /// Bare names of merged columns, in the queries inside an expression too.
 struct Names<'s, 'a, 'b> {
     merged: Vec<Joined>,
-    sources: &'s Sources<'a, 'b>,
+    sources: &'s mut Sources<'a, 'b>,
     /// What names mean in the queries inside, from the outermost: one for what a query is sorted by, and one for each SELECT of it.
     inner: Vec<Inner>,
 }
 
 /// A query inside.
 struct Inner {
-    labels: Vec<String>,
-    from: Vec<TableWithJoins>,
-    /// What FROM gives, when it was asked for; `None` within where that is not known.
-    columns: Option<Option<Vec<Source>>>,
-}
-
-impl Inner {
-    fn of(select: &Select) -> Self {
-        let label = |item: &SelectItem| match item {
-            SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
-            SelectItem::UnnamedExpr(expr) => Some(label_of(expr)),
-            _ => None,
-        };
-        Self { labels: select.projection.iter().filter_map(label).collect(), from: select.from.clone(), columns: None }
-    }
+    /// What FROM gives; `None` where that is not known.
+    columns: Option<Vec<Source>>,
+    /// Whether what is looked at sees that: a WITH query does not, nor does a query in FROM without LATERAL.
+    is_seen: bool,
+    /// What it is sorted or grouped by that is the name of an output, taken out of the clause, with its place there.
+    outputs: Vec<(usize, Expr)>,
 }
 
 impl<'s, 'a, 'b> Names<'s, 'a, 'b> {
-    fn new(merged: Vec<Joined>, sources: &'s Sources<'a, 'b>) -> Self {
+    fn new(merged: Vec<Joined>, sources: &'s mut Sources<'a, 'b>) -> Self {
         Self { merged, sources, inner: Vec::new() }
     }
 
-    /// Whether a name is, or may be, one of a query inside.
-    fn is_inner(&mut self, name: &str) -> bool {
-        let sources = self.sources;
-        self.inner.iter_mut().any(|inner| {
-            if inner.labels.iter().any(|label| label == name) {
-                return true;
+    /// Says which columns are meant in the clauses of the query whose joins are spelled out.
+    fn spell(&mut self, select: &mut Select, order_by: Vec<&mut Expr>) -> ControlFlow<Error> {
+        for item in &mut select.projection {
+            walk::visit_mut(item, self)?;
+        }
+        walk::visit_mut(&mut select.selection, self)?;
+        walk::visit_mut(&mut select.group_by, self)?;
+        walk::visit_mut(&mut select.having, self)?;
+        // A bare name in ORDER BY is that of an output first.
+        let labels = labels_of(select);
+        let has_star = select
+            .projection
+            .iter()
+            .any(|item| !matches!(item, SelectItem::ExprWithAlias { .. } | SelectItem::UnnamedExpr(_)));
+        for expr in order_by {
+            if !has_star && matches!(&*expr, Expr::Identifier(name) if labels.contains(&folded(name))) {
+                continue;
             }
-            let from = &inner.from;
-            let columns = inner.columns.get_or_insert_with(|| sources.of_from(from));
-            columns.as_ref().is_none_or(|columns| columns.iter().any(|column| column.name == name))
-        })
+            walk::visit_mut(expr, self)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Whether a name is one of a query inside.
+    ///
+    /// # Errors
+    /// 0A000 where that is not known.
+    fn is_inner(&self, name: &str) -> Result<bool> {
+        for inner in self.inner.iter().rev().filter(|inner| inner.is_seen) {
+            let Some(columns) = &inner.columns else {
+                return Err(Error::unsupported(format!(
+                    "\"{name}\" may be a column of a subquery and one that a join around it merges: say the column with its table"
+                )));
+            };
+            if columns.iter().any(|column| column.name == name) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Hides from a query in FROM what is in FROM beside it, or shows it again.
+    fn see(&mut self, factor: &TableFactor, is_seen: bool) {
+        if matches!(factor, TableFactor::Derived { lateral: false, .. }) {
+            self.inner.iter_mut().rev().take(2).for_each(|inner| inner.is_seen = is_seen);
+        }
     }
 }
 
 impl VisitorMut for Names<'_, '_, '_> {
-    type Break = ();
+    type Break = Error;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        self.inner.push(match query.body.as_ref() {
-            SetExpr::Select(select) => Inner::of(select),
-            _ => Inner { labels: Vec::new(), from: Vec::new(), columns: None },
-        });
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        self.sources.enter(query);
+        let (columns, labels) = match query.body.as_ref() {
+            SetExpr::Select(select) => (self.sources.of_from(&select.from), Some(labels_of(select))),
+            _ => (Some(Vec::new()), None),
+        };
+        // What a union is sorted by is an output.
+        let is_output = |name: &Ident| labels.as_ref().is_none_or(|labels| labels.contains(&folded(name)));
+        let outputs = take_outputs(sorted_by(&mut query.order_by), is_output);
+        self.inner.push(Inner { columns, is_seen: false, outputs });
         ControlFlow::Continue(())
     }
 
-    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
-        self.inner.pop();
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        self.sources.leave();
+        if let Some(inner) = self.inner.pop() {
+            put_back(sorted_by(&mut query.order_by), inner.outputs);
+        }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        self.inner.push(Inner::of(select));
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        if let Some(query) = self.inner.last_mut() {
+            query.is_seen = true;
+        }
+        let columns = self.sources.of_from(&select.from);
+        let labels = labels_of(select);
+        let outputs = take_outputs(grouped_by(select), |name| labels.contains(&folded(name)));
+        self.inner.push(Inner { columns, is_seen: true, outputs });
         ControlFlow::Continue(())
     }
 
-    fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<()> {
-        self.inner.pop();
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        if let Some(inner) = self.inner.pop() {
+            put_back(grouped_by(select), inner.outputs);
+        }
         ControlFlow::Continue(())
     }
 
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        self.see(factor, false);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        self.see(factor, true);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         if let Expr::Identifier(name) = expr {
             let name = folded(name);
-            let found = self.merged.iter().position(|column| column.name == name);
-            if let Some(found) = found
-                && !self.is_inner(&name)
-            {
-                *expr = self.merged[found].expr.clone();
+            if let Some(found) = self.merged.iter().find(|column| column.name == name) {
+                match self.is_inner(&name) {
+                    Ok(true) => {}
+                    Ok(false) => *expr = found.expr.clone(),
+                    Err(error) => return ControlFlow::Break(error),
+                }
             }
         }
         ControlFlow::Continue(())
+    }
+}
+
+/// The names of the outputs of a select list but those of its stars.
+pub(super) fn labels_of(select: &Select) -> Vec<String> {
+    let label = |item: &SelectItem| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(folded(alias)),
+        SelectItem::UnnamedExpr(expr) => Some(label_of(expr)),
+        _ => None,
+    };
+    select.projection.iter().filter_map(label).collect()
+}
+
+/// What a query is sorted by.
+fn sorted_by(order_by: &mut Option<OrderBy>) -> Vec<&mut Expr> {
+    match order_by.as_mut().map(|order_by| &mut order_by.kind) {
+        Some(OrderByKind::Expressions(items)) => items.iter_mut().map(|item| &mut item.expr).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What a query is grouped by, and DISTINCT ON: there too, a name by itself may be that of an output.
+fn grouped_by(select: &mut Select) -> Vec<&mut Expr> {
+    let mut items = Vec::new();
+    if let GroupByExpr::Expressions(exprs, _) = &mut select.group_by {
+        for expr in exprs {
+            add_items(expr, &mut items);
+        }
+    }
+    if let Some(Distinct::On(exprs)) = &mut select.distinct {
+        for expr in exprs {
+            add_items(expr, &mut items);
+        }
+    }
+    items
+}
+
+fn add_items<'e>(expr: &'e mut Expr, items: &mut Vec<&'e mut Expr>) {
+    match expr {
+        Expr::Nested(inner) => add_items(inner, items),
+        Expr::GroupingSets(sets) | Expr::Cube(sets) | Expr::Rollup(sets) => items.extend(sets.iter_mut().flatten()),
+        other => items.push(other),
+    }
+}
+
+fn take_outputs(items: Vec<&mut Expr>, is_output: impl Fn(&Ident) -> bool) -> Vec<(usize, Expr)> {
+    let mut outputs = Vec::new();
+    for (place, item) in items.into_iter().enumerate() {
+        if matches!(&*item, Expr::Identifier(name) if is_output(name)) {
+            outputs.push((place, std::mem::replace(item, Expr::value(Value::Null))));
+        }
+    }
+    outputs
+}
+
+fn put_back(mut items: Vec<&mut Expr>, outputs: Vec<(usize, Expr)>) {
+    for (place, output) in outputs {
+        if let Some(item) = items.get_mut(place) {
+            **item = output;
+        }
     }
 }

@@ -17,14 +17,15 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::names::{call, call_of, call_with, folded};
-use super::rewrite::refuse;
+use super::rewrite::copies::{Copies, nodes_of};
+use super::rewrite::{flow, refuse};
 use super::{from_functions, gathering};
 
 /// The schema whose names are found without it.
 const SYSTEM_SCHEMA: &str = "pg_catalog";
 
 /// Lowers one expression; what is inside it is looked at by the caller afterwards.
-pub(super) fn expression(expr: &mut Expr) -> ControlFlow<Error> {
+pub(super) fn expression(expr: &mut Expr, copies: &mut Copies) -> ControlFlow<Error> {
     while let Expr::Collate { expr: inner, collation } = expr {
         check_collation(collation)?;
         *expr = Expr::clone(inner);
@@ -51,12 +52,12 @@ pub(super) fn expression(expr: &mut Expr) -> ControlFlow<Error> {
                 // A row for each element: one function that gives an array of them, and one that makes rows of it.
                 let array = call_of(NUMBERED, std::mem::replace(&mut function.args, FunctionArguments::None));
                 *expr = call("unnest", vec![array]);
-            } else if let Some(replaced) = gathering::call_of_array(function)? {
+            } else if let Some(replaced) = gathering::call_of_array(function, copies)? {
                 *expr = replaced;
             } else if let FunctionArguments::Subquery(query) = &mut function.args
                 && is_named(&function.name, "array")
             {
-                *expr = array_of(query)?;
+                *expr = array_of(query, copies)?;
             }
         }
         // The planner wants the name of a field as a string; behind a name it is a column of a table.
@@ -89,7 +90,7 @@ fn say_bounds(access: &mut AccessExpr) {
 }
 
 /// Lowers one item of `FROM`.
-pub(super) fn table_factor(factor: &mut TableFactor) -> ControlFlow<Error> {
+pub(super) fn table_factor(factor: &mut TableFactor, copies: &mut Copies) -> ControlFlow<Error> {
     if let TableFactor::Table { name, alias, args: Some(args), .. } = factor {
         strip(name);
         if is_named(name, "pg_options_to_table")
@@ -98,10 +99,7 @@ pub(super) fn table_factor(factor: &mut TableFactor) -> ControlFlow<Error> {
             *factor = options_table(options, alias.take())?;
         }
     }
-    match from_functions::lower(factor) {
-        Ok(()) => ControlFlow::Continue(()),
-        Err(error) => ControlFlow::Break(error),
-    }
+    flow(from_functions::lower(factor, copies))
 }
 
 fn is_bare_function(name: &Ident) -> bool {
@@ -203,7 +201,7 @@ fn refuse_value<T>(what: &str) -> ControlFlow<Error, T> {
 }
 
 /// `ARRAY(SELECT x ... ORDER BY y)` is `(SELECT array_or_empty(array_agg(x ORDER BY y)) ...)`.
-fn array_of(query: &Query) -> ControlFlow<Error, Expr> {
+fn array_of(query: &Query, copies: &mut Copies) -> ControlFlow<Error, Expr> {
     let refused = "ARRAY of this form of a subquery";
     let mut query = query.clone();
     let order_by = match query.order_by.take().map(|order_by| order_by.kind) {
@@ -223,6 +221,8 @@ fn array_of(query: &Query) -> ControlFlow<Error, Expr> {
         [SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }] => expr.clone(),
         _ => return refuse_value(refused),
     };
+    let copied = order_by.iter().filter(|item_order| is_one(&item_order.expr)).count();
+    flow(copies.take(nodes_of(&item).saturating_mul(copied)))?;
     let order_by = order_by.into_iter().map(|item_order| OrderByExpr {
         expr: if is_one(&item_order.expr) { item.clone() } else { item_order.expr },
         ..item_order

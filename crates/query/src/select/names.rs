@@ -73,10 +73,7 @@ fn name_outer(query: &mut Query) {
     let Some(select) = leading_select(&mut query.body) else {
         return;
     };
-    let has_wildcard = select
-        .projection
-        .iter()
-        .any(|item| !matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }));
+    let has_wildcard = has_star(select);
     let grouped = grouped_names(select);
     // A label beside a column that the query is sorted by would be another column of its name to the engine.
     let is_beside_column = |label: &String| !has_wildcard && sorted_by.contains(label) && !grouped.contains(label);
@@ -149,21 +146,20 @@ fn columns_in_order(query: &Query) -> HashSet<String> {
 }
 
 /// `ORDER BY count` means the output column `count`, which a plan knows by another name: its number is used. Several of that name are
-/// the same, or `targets` would have refused it.
+/// the same, or `targets` would have refused it. A query in parentheses that the outputs come from may be sorted too.
 fn order_by_labels(query: &mut Query, labels: &[Option<String>]) {
-    let Some(order_by) = &mut query.order_by else {
-        return;
-    };
-    let OrderByKind::Expressions(items) = &mut order_by.kind else {
-        return;
-    };
-    for item in items {
-        if let Expr::Identifier(name) = &item.expr {
-            let name = folded(name);
-            if let Some(ordinal) = labels.iter().position(|label| label.as_ref() == Some(&name)) {
-                item.expr = Expr::value(Value::Number((ordinal + 1).to_string(), false));
+    if let Some(OrderByKind::Expressions(items)) = query.order_by.as_mut().map(|order_by| &mut order_by.kind) {
+        for item in items {
+            if let Expr::Identifier(name) = &item.expr {
+                let name = folded(name);
+                if let Some(ordinal) = labels.iter().position(|label| label.as_ref() == Some(&name)) {
+                    item.expr = Expr::value(Value::Number((ordinal + 1).to_string(), false));
+                }
             }
         }
+    }
+    if let Some(inner) = leading_query(&mut query.body) {
+        order_by_labels(inner, labels);
     }
 }
 
@@ -182,14 +178,13 @@ fn grouped_names(select: &Select) -> HashSet<String> {
 }
 
 /// A query inside: its labels are names for the query around it, so they must be plain. What several outputs are called is shown, and no
-/// name of any of them: who says it means neither, as in PostgreSQL. A label beside a column that the query is sorted by would be another
-/// column of its name to the engine: such outputs get other names, and their labels come back.
+/// name of any of them: who says it means neither, as in PostgreSQL; what the query itself is sorted by is found by its place. A label
+/// beside a column that the query is sorted by would be another column of its name to the engine: such outputs get other names, and
+/// their labels come back.
 fn name_inner(query: &mut Query) -> Option<Vec<Option<String>>> {
     name_rest(&mut query.body, true);
     let sorted_by = columns_in_order(query);
     let select = leading_select(&mut query.body)?;
-    let is_item = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
-    let has_wildcard = !select.projection.iter().all(is_item);
     let mut labels: Vec<Option<String>> = vec![None; select.projection.len()];
     let mut counts: HashMap<String, usize> = HashMap::new();
     for item in &select.projection {
@@ -199,9 +194,11 @@ fn name_inner(query: &mut Query) -> Option<Vec<Option<String>>> {
             _ => {}
         }
     }
+    let has_wildcard = has_star(select);
     let is_shared = |label: &String| counts.get(label).is_some_and(|count| *count > 1);
     let grouped = grouped_names(select);
     let is_beside_column = |label: &String| !has_wildcard && sorted_by.contains(label) && !grouped.contains(label);
+    let mut hidden: Vec<Option<String>> = vec![None; select.projection.len()];
     for (ordinal, item) in select.projection.iter_mut().enumerate() {
         match item {
             SelectItem::UnnamedExpr(expr) => {
@@ -213,10 +210,12 @@ fn name_inner(query: &mut Query) -> Option<Vec<Option<String>>> {
                 }
                 if is_hidden {
                     // Shown, but not to be found by it.
-                    label = format!("{label}{NAME_END}{ordinal}");
+                    let shown = format!("{label}{NAME_END}{ordinal}");
+                    hidden[ordinal] = Some(std::mem::replace(&mut label, shown));
                 } else if is_beside_column(&label) {
                     let name = format!("{label}{NAME_END}{ordinal}");
-                    labels[ordinal] = Some(std::mem::replace(&mut label, name));
+                    labels[ordinal] = Some(label.clone());
+                    hidden[ordinal] = Some(std::mem::replace(&mut label, name));
                 }
                 *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias: Ident::with_quote('"', label) };
             }
@@ -225,19 +224,17 @@ fn name_inner(query: &mut Query) -> Option<Vec<Option<String>>> {
                 let is_beside_column = is_beside_column(&label) && !is_column_called(expr, &label);
                 if is_shared(&label) || is_beside_column {
                     *alias = Ident::with_quote('"', format!("{label}{NAME_END}{ordinal}"));
-                }
-                if is_beside_column && !is_shared(&label) {
-                    labels[ordinal] = Some(label);
+                    labels[ordinal] = (!is_shared(&label)).then(|| label.clone());
+                    hidden[ordinal] = Some(label);
                 }
             }
             _ => {}
         }
     }
-    if labels.iter().all(Option::is_none) {
-        return None;
+    if !has_wildcard {
+        order_by_labels(query, &hidden);
     }
-    order_by_labels(query, &labels);
-    Some(labels)
+    labels.iter().any(Option::is_some).then_some(labels)
 }
 
 fn is_column_called(expr: &Expr, label: &str) -> bool {
@@ -275,11 +272,25 @@ fn show(query: &mut Query, labels: &[Option<String>]) {
     }
 }
 
+/// Whether an item of a select list stands for several outputs.
+fn has_star(select: &Select) -> bool {
+    !select.projection.iter().all(|item| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }))
+}
+
 fn leading_select(body: &mut SetExpr) -> Option<&mut Select> {
     match body {
         SetExpr::Select(select) => Some(select),
         SetExpr::Query(query) => leading_select(&mut query.body),
         SetExpr::SetOperation { left, .. } => leading_select(left),
+        _ => None,
+    }
+}
+
+/// The query in parentheses that a body's outputs come from.
+fn leading_query(body: &mut SetExpr) -> Option<&mut Query> {
+    match body {
+        SetExpr::Query(query) => Some(query),
+        SetExpr::SetOperation { left, .. } => leading_query(left),
         _ => None,
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query, declared: &[u32])
     values::settle(planner, query, declared)?;
     scopes::type_recursive(planner, query);
     aliases::fill(planner, query)?;
-    joins::expand(planner, query);
+    joins::expand(planner, query)?;
     ambiguous::check(planner, query)?;
     stars::write_out(planner, query);
     grouping::add_dependent(planner.catalog, query);

@@ -30,6 +30,7 @@ pub(super) fn rewrite(statement: &mut Statement) -> Result<()> {
     }
 }
 
+pub(super) mod copies;
 mod operators;
 mod patterns;
 mod precedence;
@@ -40,11 +41,13 @@ mod sets;
 mod tables;
 mod windows;
 
+use self::copies::{Copies, nodes_of};
 use super::times;
 
 #[derive(Default)]
 struct Rewrite {
     windows: windows::Windows,
+    copies: Copies,
 }
 
 pub(super) fn refuse(what: &str) -> ControlFlow<Error> {
@@ -52,7 +55,7 @@ pub(super) fn refuse(what: &str) -> ControlFlow<Error> {
 }
 
 /// A result as the visitors have it.
-fn flow(result: Result<()>) -> ControlFlow<Error> {
+pub(super) fn flow(result: Result<()>) -> ControlFlow<Error> {
     match result {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => ControlFlow::Break(error),
@@ -141,7 +144,7 @@ impl VisitorMut for Rewrite {
         check_body(&query.body)?;
         flow(sets::body(&mut query.body))?;
         let select = if let SetExpr::Select(select) = query.body.as_ref() { Some(select.as_ref()) } else { None };
-        flow(self.windows.enter(select))
+        flow(self.windows.enter(select, &mut self.copies))
     }
 
     fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Error> {
@@ -156,7 +159,7 @@ impl VisitorMut for Rewrite {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         flow(row_subqueries::conditions(&mut select.selection))?;
-        flow(self.windows.enter(Some(select)))
+        flow(self.windows.enter(Some(select), &mut self.copies))
     }
 
     fn post_visit_select(&mut self, _: &mut Select) -> ControlFlow<Error> {
@@ -166,16 +169,16 @@ impl VisitorMut for Rewrite {
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
         flow(tables::factor(factor))?;
-        lowering::table_factor(factor)
+        lowering::table_factor(factor, &mut self.copies)
     }
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Error> {
         if let Err(error) = times::rewrite(expr) {
             return ControlFlow::Break(error);
         }
-        lowering::expression(expr)?;
+        lowering::expression(expr, &mut self.copies)?;
         if let Expr::Function(function) = expr {
-            flow(self.windows.resolve(&mut function.over))?;
+            flow(self.windows.resolve(&mut function.over, &mut self.copies))?;
         }
         match expr {
             Expr::SimilarTo { expr: text, pattern, escape_char, negated } => {
@@ -221,19 +224,21 @@ impl VisitorMut for Rewrite {
                 replace(expr, test)
             }
             Expr::InList { expr: row, list, negated } => {
-                let test = rows::is_in(row, list, *negated);
+                let test = rows::is_in(row, list, *negated, &mut self.copies);
                 replace(expr, test)
             }
             Expr::InSubquery { .. } => {
-                let test = row_subqueries::value(expr);
+                let test = row_subqueries::value(expr, &mut self.copies);
                 replace(expr, test)
             }
             Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } if holds_subquery(right) => {
-                let test = row_subqueries::value(expr);
+                let test = row_subqueries::value(expr, &mut self.copies);
                 replace(expr, test)
             }
             Expr::Between { expr: value, low, high, negated } => {
                 if take_mark(low) {
+                    let copied = nodes_of(&**value) + nodes_of(&**low) + nodes_of(&**high);
+                    flow(self.copies.take(copied))?;
                     *expr = symmetric(value, low, high, *negated);
                 }
                 ControlFlow::Continue(())
@@ -273,7 +278,7 @@ impl VisitorMut for Rewrite {
                 ControlFlow::Continue(())
             }
             Expr::BinaryOp { left, op, right } => {
-                let test = rows::compare(left, op, right);
+                let test = rows::compare(left, op, right, &mut self.copies);
                 replace(expr, test)
             }
             // The sign of a number binds tighter than its power.

@@ -15,6 +15,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::Planner;
+use super::aliases::ROWS_OF_SUBQUERY;
 use super::names::folded;
 
 /// A column of FROM.
@@ -85,6 +86,15 @@ impl<'a, 'b> Sources<'a, 'b> {
 
     /// The columns of one table, function or query in FROM; `before` are the items that it may read.
     pub(super) fn of_factor(&self, factor: &TableFactor, before: &[TableWithJoins]) -> Option<Vec<Source>> {
+        // It may read the queries around, but has names for all of its columns.
+        if let TableFactor::Derived { alias: Some(alias), .. } = factor
+            && alias.name.value == ROWS_OF_SUBQUERY
+            && !alias.columns.is_empty()
+        {
+            let table = Some(alias.name.value.clone());
+            let names = alias.columns.iter().map(|column| column.name.value.clone());
+            return Some(names.map(|name| Source { table: table.clone(), name }).collect());
+        }
         let Ok(Statement::Query(mut query)) = super::parse("SELECT * FROM t") else { return None };
         if let SetExpr::Select(select) = query.body.as_mut() {
             let own = TableWithJoins { relation: factor.clone(), joins: Vec::new() };

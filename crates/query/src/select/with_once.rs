@@ -1,5 +1,6 @@
 //! WITH queries of functions that give another value each time: PostgreSQL runs such a query once, however often it is read, and the engine as
-//! often as it is read. One that is read twice is refused.
+//! often as it is read. One that is read twice is refused, and so is one that a subquery in an expression or in LATERAL reads: that may run for each
+//! row of the query around it.
 //!
 //! Called by the planner for each query, when no two WITH queries around each other have one name.
 
@@ -42,13 +43,17 @@ impl Visitor for Check<'_> {
                 continue;
             }
             // What a recursive query reads of itself is another thing.
-            if reads_of(query, &name) > 1 + reads_of(&cte.query, &name) {
-                let message =
-                    format!("WITH query \"{name}\" of volatile functions, read more than once, is not supported");
-                let hint = "Keep its rows in a table first.";
-                return ControlFlow::Break(Error::unsupported(message).with_hint(hint));
-            }
-            self.changing.insert(name);
+            let (all, own) = (Reads::of(query, &name), Reads::of(&cte.query, &name));
+            let how = if all.count > 1 + own.count {
+                "read more than once,"
+            } else if all.in_rows > own.in_rows {
+                "read by a subquery in an expression or in LATERAL,"
+            } else {
+                self.changing.insert(name);
+                continue;
+            };
+            let message = format!("WITH query \"{name}\" of volatile functions, {how} is not supported");
+            return ControlFlow::Break(Error::unsupported(message).with_hint("Keep its rows in a table first."));
         }
         ControlFlow::Continue(())
     }
@@ -94,16 +99,51 @@ fn read(factor: &TableFactor) -> Option<String> {
 }
 
 /// How often a query reads another.
-fn reads_of(query: &Query, name: &str) -> usize {
-    struct Reads<'n>(&'n str, usize);
-    impl Visitor for Reads<'_> {
-        type Break = ();
-        fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
-            self.1 += usize::from(read(factor).is_some_and(|found| found == self.0));
-            ControlFlow::Continue(())
-        }
+struct Reads<'n> {
+    name: &'n str,
+    count: usize,
+    /// How many of them may be run for each row of something.
+    in_rows: usize,
+    /// Expressions and items of LATERAL around what is looked at.
+    around: usize,
+}
+
+impl<'n> Reads<'n> {
+    fn of(query: &Query, name: &'n str) -> Self {
+        let mut reads = Self { name, count: 0, in_rows: 0, around: 0 };
+        let _ = walk::visit(query, &mut reads);
+        reads
     }
-    let mut reads = Reads(name, 0);
-    let _ = walk::visit(query, &mut reads);
-    reads.1
+}
+
+impl Visitor for Reads<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+        self.around += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, _: &Expr) -> ControlFlow<()> {
+        self.around -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        if read(factor).is_some_and(|found| found == self.name) {
+            self.count += 1;
+            self.in_rows += usize::from(self.around > 0);
+        }
+        self.around += usize::from(is_lateral(factor));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        self.around -= usize::from(is_lateral(factor));
+        ControlFlow::Continue(())
+    }
+}
+
+fn is_lateral(factor: &TableFactor) -> bool {
+    matches!(factor, TableFactor::Derived { lateral: true, .. })
 }

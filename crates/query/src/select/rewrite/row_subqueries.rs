@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, UnaryOperator,
 };
 
+use super::copies::{Copies, nodes_of};
 use super::rows::{equal, members};
 use crate::select::aliases::{ROWS_OF_SUBQUERY, wrong_width};
 
@@ -69,9 +70,10 @@ fn last(expr: &mut Expr) -> Result<()> {
 /// What such a condition is worth anywhere.
 ///
 /// # Errors
-/// As [`conditions`].
-pub(super) fn value(expr: &Expr) -> Result<Option<Expr>> {
+/// As [`conditions`]; 54001 where that is too much.
+pub(super) fn value(expr: &Expr, copies: &mut Copies) -> Result<Option<Expr>> {
     let Some(search) = Search::of(expr) else { return Ok(None) };
+    copies.take(nodes_of(search.subquery) + search.row.iter().map(nodes_of).sum::<usize>())?;
     let equal = search.equal()?;
     let (found, none) = if search.negated { ("true", "false") } else { ("false", "true") };
     let template = format!("SELECT NOT (CASE WHEN true THEN {found} WHEN true THEN NULL ELSE {none} END)");

@@ -5,6 +5,8 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Value,
 };
 
+use super::copies::{Copies, nodes_of};
+
 /// The members of `(a, b)` or `ROW(a, b)`.
 pub(crate) fn members(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
@@ -56,7 +58,7 @@ pub(super) fn equal(left: &[Expr], right: &[Expr]) -> Expr {
 }
 
 /// `(a, b) op (c, d)`, where both sides are rows.
-pub(super) fn compare(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
+pub(super) fn compare(left: &Expr, op: &BinaryOperator, right: &Expr, copies: &mut Copies) -> Result<Option<Expr>> {
     let (Some(left), Some(right)) = (members(left), members(right)) else { return Ok(None) };
     let strict = match op {
         BinaryOperator::Eq | BinaryOperator::NotEq => op.clone(),
@@ -71,7 +73,12 @@ pub(super) fn compare(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<
             left.iter().zip(&right).map(|(left, right)| pair(left, BinaryOperator::NotEq, right)),
             BinaryOperator::Or,
         ),
-        _ => ordered(&left, &right, &strict, op),
+        _ => {
+            // All members but the last are said twice.
+            let members = left.iter().zip(&right).take(left.len() - 1);
+            copies.take(members.map(|(left, right)| nodes_of(left) + nodes_of(right)).sum())?;
+            ordered(&left, &right, &strict, op)
+        }
     }))
 }
 
@@ -86,8 +93,9 @@ fn ordered(left: &[Expr], right: &[Expr], strict: &BinaryOperator, last: &Binary
 }
 
 /// `(a, b) IN ((1, 2), (3, 4))`
-pub(super) fn is_in(expr: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
+pub(super) fn is_in(expr: &Expr, list: &[Expr], negated: bool, copies: &mut Copies) -> Result<Option<Expr>> {
     let Some(left) = members(expr) else { return Ok(None) };
+    copies.take(nodes_of(expr).saturating_mul(list.len().saturating_sub(1)))?;
     let mut found = Vec::with_capacity(list.len());
     for item in list {
         let right = members(item)

@@ -5,6 +5,7 @@
 use ashlar_base::{Error, ErrorCode, Result};
 use datafusion::sql::sqlparser::ast::{NamedWindowExpr, Select, WindowSpec, WindowType};
 
+use super::copies::{Copies, nodes_of};
 use crate::select::names::folded;
 
 /// The windows of the queries that are being looked at, from the outermost: functions see those of their own query.
@@ -18,7 +19,7 @@ impl Windows {
     ///
     /// # Errors
     /// 42P20 for two windows of one name, else as [`Self::resolve`].
-    pub(super) fn enter(&mut self, select: Option<&Select>) -> Result<()> {
+    pub(super) fn enter(&mut self, select: Option<&Select>, copies: &mut Copies) -> Result<()> {
         let mut named: Vec<(String, WindowSpec)> = Vec::new();
         for definition in select.into_iter().flat_map(|select| &select.named_window) {
             let NamedWindowExpr::WindowSpec(spec) = &definition.1 else { continue };
@@ -27,7 +28,7 @@ impl Windows {
                 return Err(windowing(format!("window \"{name}\" is already defined")));
             }
             let mut spec = spec.clone();
-            based_on(&mut spec, &named)?;
+            based_on(&mut spec, &named, copies)?;
             named.push((name, spec));
         }
         self.levels.push(named);
@@ -42,15 +43,16 @@ impl Windows {
     /// Puts what a window stands for in its place.
     ///
     /// # Errors
-    /// 42704 for a name that no window has, 42P20 for what a window with a name does not let one add.
-    pub(super) fn resolve(&self, over: &mut Option<WindowType>) -> Result<()> {
+    /// 42704 for a name that no window has, 42P20 for what a window with a name does not let one add, 54001 where its copies are too much.
+    pub(super) fn resolve(&self, over: &mut Option<WindowType>, copies: &mut Copies) -> Result<()> {
         let named = self.levels.last().map_or(&[][..], Vec::as_slice);
         match over {
             None => Ok(()),
-            Some(WindowType::WindowSpec(spec)) => based_on(spec, named),
+            Some(WindowType::WindowSpec(spec)) => based_on(spec, named, copies),
             Some(WindowType::NamedWindow(name)) => {
-                let spec = find(named, &folded(name))?.clone();
-                *over = Some(WindowType::WindowSpec(spec));
+                let spec = find(named, &folded(name))?;
+                copies.take(nodes_of(spec))?;
+                *over = Some(WindowType::WindowSpec(spec.clone()));
                 Ok(())
             }
         }
@@ -63,7 +65,7 @@ fn find<'w>(named: &'w [(String, WindowSpec)], name: &str) -> Result<&'w WindowS
 }
 
 /// A window that begins with the name of another takes over what that stands for.
-fn based_on(spec: &mut WindowSpec, named: &[(String, WindowSpec)]) -> Result<()> {
+fn based_on(spec: &mut WindowSpec, named: &[(String, WindowSpec)], copies: &mut Copies) -> Result<()> {
     let Some(name) = spec.window_name.take() else { return Ok(()) };
     let name = folded(&name);
     let base = find(named, &name)?;
@@ -76,6 +78,7 @@ fn based_on(spec: &mut WindowSpec, named: &[(String, WindowSpec)]) -> Result<()>
     if base.window_frame.is_some() {
         return Err(windowing(format!("cannot copy window \"{name}\" because it has a frame clause")));
     }
+    copies.take(nodes_of(base))?;
     spec.partition_by.clone_from(&base.partition_by);
     if spec.order_by.is_empty() {
         spec.order_by.clone_from(&base.order_by);
