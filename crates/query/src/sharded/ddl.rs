@@ -147,7 +147,7 @@ pub(crate) fn server(engine: &Engine, statement: &NodeEnum, in_block: bool, mean
 /// DROP SERVER
 ///
 /// # Errors
-/// 42704; 2BP01 where a table is on it, or, without CASCADE, where somebody logs in there.
+/// 42704; 2BP01 where a table is on it, or, without CASCADE, where somebody logs in there; 55000 while a sharded table is made or altered.
 pub(crate) fn drop_servers(engine: &Engine, statement: &protobuf::DropStmt, in_block: bool) -> Result<Done> {
     if in_block {
         return Err(Error::unsupported("servers and user mappings cannot be changed in a transaction block"));
@@ -156,6 +156,11 @@ pub(crate) fn drop_servers(engine: &Engine, statement: &protobuf::DropStmt, in_b
     let cascades = statement.behavior == protobuf::DropBehavior::DropCascade as i32;
     let names: Vec<&str> = statement.objects.iter().filter_map(sql_types::string_of).collect();
     let mut done = Done::tag("DROP SERVER");
+    // A table that is being altered may have shards there before the picture says so.
+    let _altering = fleet.altering().try_lock().map_err(|_| {
+        let message = "a sharded table is being altered, which may be about to be on the server";
+        Error::new(ErrorCode::ObjectNotInPrerequisiteState, message).with_hint("Try again.")
+    })?;
     let picture = engine.catalog().current();
     fleet.catalog().change(|known| {
         if let Some(name) = known.tables.keys().find(|name| picture.table(name).is_none()) {
