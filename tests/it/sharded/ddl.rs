@@ -1,5 +1,7 @@
 //! TRUNCATE and ADD COLUMN: on every shard, or on none.
 
+use ashlar_tests::process::{PATIENCE, wait_for};
+
 use super::*;
 
 #[test]
@@ -71,5 +73,37 @@ fn truncate_empties_all_shards_or_none() {
     }
     done(&mut client, fill);
     assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "8");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_table_is_made_while_another_one_waits_to_be_altered() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let columns = "(k bigint PRIMARY KEY, v text)";
+    done(&mut client, &format!("CREATE TABLE t {columns} {}", fleet.by("k")));
+    let (mut reader, mut other) = (fleet.client(), fleet.client());
+    done(&mut reader, "BEGIN");
+    done(&mut reader, "SELECT * FROM t WHERE k = 1");
+    let alter = "ALTER TABLE t ADD COLUMN w int";
+    let altering = std::thread::spawn(move || other.query(alter).map_err(|error| format!("{error:#}")));
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    assert!(wait_for(PATIENCE, || (0..2).any(|shard| fleet.shard(shard).value(waiting).unwrap() != "0")));
+    done(&mut client, "SET statement_timeout = '20s'");
+    done(&mut client, &format!("CREATE TABLE u {columns} {}", fleet.by("k")));
+    done(&mut client, "INSERT INTO u VALUES (1, 'a'), (2, 'b'), (3, 'c')");
+    assert_eq!(client.value("SELECT count(*) FROM u").unwrap(), "3");
+    // One that takes over a rule waits for whoever may be about to change that.
+    done(&mut client, "SET statement_timeout = '300ms'");
+    let beside = format!("CREATE TABLE b {columns} PARTITION BY HASH (k) USING sharded WITH (colocate_with = 't')");
+    let error = refused(&mut client, &beside);
+    assert!(error.starts_with("57014"), "{error}");
+    done(&mut reader, "COMMIT");
+    altering.join().unwrap().unwrap();
+    done(&mut client, "RESET statement_timeout");
+    done(&mut client, &beside);
+    done(&mut client, "INSERT INTO b VALUES (1, 'a')");
+    done(&mut client, "INSERT INTO t VALUES (1, 'a', 5)");
+    assert_eq!(client.value("SELECT w FROM t JOIN b USING (k)").unwrap(), "5");
     fleet.ashlar.check_log();
 }

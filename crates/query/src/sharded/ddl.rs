@@ -395,8 +395,10 @@ pub(crate) async fn create(
         return Err(Error::unsupported("CREATE TABLE ... USING sharded in a transaction block is not supported"));
     }
     let fleet = engine.catalog().fleet()?;
-    // What it takes over from another table's rule stays so until this one is seen to have taken it.
-    let _altering = fleet.altering().lock().await;
+    // What it takes over from another table's rule stays so until this one is seen to have taken it. Nothing else that is altered is of
+    // interest here: servers are looked at once more when its name is taken.
+    let takes_over = ddl::given_options(&statement.options).iter().any(|(name, _)| name == "colocate_with");
+    let _altering = if takes_over { Some(fleet.altering().lock().await) } else { None };
     let name = relation_name(statement.relation.as_ref())?;
     let exists = || Error::new(ErrorCode::DuplicateTable, format!("relation \"{name}\" already exists"));
     if engine.catalog().current().is_relation(&name) {
@@ -420,7 +422,10 @@ pub(crate) async fn create(
     // Who is first with a name has it.
     fleet.catalog().change(|known| {
         // One may have gone since they were looked at.
-        table.routed.rule.shards().iter().try_for_each(|shard| known.server(&shard.server).map(drop))?;
+        let is_there = |name: &str| known.servers.get(name).is_some_and(|server| server.primary.is_none());
+        if let Some(shard) = table.routed.rule.shards().iter().find(|shard| !is_there(&shard.server)) {
+            return Err(no_server(&shard.server));
+        }
         match known.tables.insert(name.clone(), text.to_owned()) {
             Some(_) => Err(exists()),
             None => Ok(()),
