@@ -12,6 +12,7 @@ pub mod ddl;
 pub mod declared;
 mod filters;
 mod fixed;
+mod held;
 mod homes;
 mod keys;
 pub(crate) mod maintain;

@@ -17,6 +17,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, CreateStmt, DefElemAction, RangeVar, RoleSpec, RoleSpecType};
 
 use super::ShardedTable;
+use super::held::leaving;
 use super::sizes::Sizes;
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{self, Done, relation_name};
@@ -412,7 +413,7 @@ pub(crate) async fn create(
     let work = if table.attached {
         let mut given = ddl::given_options(&statement.options);
         let checks_rows = taken_flag(&mut given, "attach_check")?.unwrap_or(true);
-        super::attach::check(&table, statement, means, checks_rows).await?;
+        super::attach::check(&table, statement, means, checks_rows, &rules::Extension::default()).await?;
         Vec::new()
     } else {
         creating(&table, statement)?
@@ -524,8 +525,7 @@ pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str
 pub(crate) async fn drop_table(engine: &Engine, table: &Arc<ShardedTable>, means: &Means) -> Result<()> {
     let name = &table.schema.name;
     let fleet = &table.fleet;
-    // What was there before is there afterwards.
-    let work = if table.attached { Vec::new() } else { dropping(table)? };
+    let work = leaving(table)?;
     let dropped = everywhere(fleet, means, &work).await;
     // What they have prepared is about a table that is gone: one of the same name would be another one.
     work.iter().for_each(|(server, _)| fleet.forget(server));

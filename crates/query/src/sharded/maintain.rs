@@ -22,7 +22,8 @@ use pg_query::protobuf::{
 
 use super::ShardedTable;
 use super::alter::{find, kept_statement};
-use super::ddl::{at_shard, define_in, dropping, everywhere, for_each_server, of_server, physical};
+use super::ddl::{at_shard, define_in, everywhere, for_each_server, of_server, physical};
+use super::held::leaving;
 use crate::catalog::{CatalogState, Table};
 use crate::ddl::{Done, free_name, object_name, relation_name};
 use crate::engine::Engine;
@@ -330,7 +331,7 @@ pub(crate) async fn drop_tables(engine: &Engine, tables: &[Arc<ShardedTable>], m
     let Some(first) = tables.first() else { return Ok(()) };
     let mut work = Work::new();
     for table in tables {
-        add(&mut work, dropping(table)?);
+        add(&mut work, leaving(table)?);
     }
     everywhere(&first.fleet, means, &work).await?;
     first.fleet.catalog().change(|known| {

@@ -24,7 +24,7 @@ use crate::means::Means;
 use crate::statement::statement_text;
 
 /// What a shard's table is held to where its keys have become fewer.
-const CONSTRAINT: &str = "ashlar_rule";
+pub(super) const CONSTRAINT: &str = "ashlar_rule";
 
 /// What a shard says where it has rows that are not to be there.
 const CHECK_VIOLATION: &str = "23514";
@@ -184,7 +184,7 @@ pub(crate) async fn change(
     if !extension.is_empty() {
         check_alone(&state, &name)?;
         if wish.attaches {
-            attach::check(&altered, &made, means, wish.checks_rows).await?;
+            attach::check(&altered, &made, means, wish.checks_rows, &extension).await?;
         }
         let work = work(&altered, &made, &kept, &extension, !wish.attaches)?;
         left = everywhere(fleet, means, &work).await.map_err(|error| told(error, &name))?;
@@ -251,7 +251,7 @@ fn work(altered: &ShardedTable, made: &CreateStmt, kept: &str, extension: &Exten
 }
 
 /// What a row has to satisfy, in SQL.
-fn condition(table: &ShardedTable, kept: &Kept) -> String {
+pub(super) fn condition(table: &ShardedTable, kept: &Kept) -> String {
     let rule = &table.routed.rule;
     let ([ordinal], [class]) = (rule.key(), rule.classes()) else { return "true".to_owned() };
     let column = quote_ident(&table.schema.columns[*ordinal].name);
