@@ -433,7 +433,7 @@ impl Backend {
     ///
     /// # Errors
     /// What the shard says; what the taker says, and then the connection is in the middle of something; 08006 where the
-    /// shard is gone.
+    /// shard is gone; 08P01 where it has left out an answer.
     pub async fn answer<T: Taker>(&mut self, taker: &mut T) -> Result<Ended> {
         self.flush().await?;
         let mut failure: Option<Error> = None;
@@ -468,8 +468,8 @@ impl Backend {
                     if passes_on {
                         taker.notices(&mut self.notices);
                         taker.complete(&self.inbox[range.start - HEADER_BYTES..range.end], &tag);
+                        self.statements.completed();
                     }
-                    self.statements.completed();
                     ended = Ended::Complete(tag);
                 }
                 b's' => ended = Ended::Suspended,
@@ -547,6 +547,9 @@ impl Backend {
             b'Z' => {
                 self.awaited = self.awaited.saturating_sub(1);
                 if self.awaited == 0 {
+                    if self.is_ahead() {
+                        return Err(self.unanswered());
+                    }
                     self.is_sent = false;
                     self.statements.settled();
                     self.check = None;
@@ -679,6 +682,13 @@ impl Backend {
     fn garbled(&mut self) -> Error {
         self.is_broken = true;
         let message = format!("shard \"{}\" sent what is no message of the PostgreSQL protocol", self.server.name);
+        Error::new(ErrorCode::ProtocolViolation, message).with_context(self.place())
+    }
+
+    /// 08P01 where statements were sent together, and fewer have come to an end: which ones nobody knows.
+    fn unanswered(&mut self) -> Error {
+        self.is_broken = true;
+        let message = format!("shard \"{}\" has not answered every statement that it was sent", self.server.name);
         Error::new(ErrorCode::ProtocolViolation, message).with_context(self.place())
     }
 
