@@ -107,3 +107,37 @@ fn a_table_is_made_while_another_one_waits_to_be_altered() {
     assert_eq!(client.value("SELECT w FROM t JOIN b USING (k)").unwrap(), "5");
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn a_table_whose_rule_another_one_has_is_dropped_with_it() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let make = |client: &mut pg::Connection| {
+        done(client, &format!("CREATE TABLE t (k bigint PRIMARY KEY) {}", fleet.by("k")));
+        done(
+            client,
+            "CREATE TABLE b (k bigint PRIMARY KEY) PARTITION BY HASH (k) USING sharded WITH (colocate_with = 't')",
+        );
+    };
+    make(&mut client);
+    done(&mut client, "CREATE TABLE other (k bigint PRIMARY KEY) USING sharded WITH (servers = 's0,s1', broadcast)");
+    for sql in ["DROP TABLE t", "DROP TABLE t, other"] {
+        let error = refused(&mut client, sql);
+        assert!(error.starts_with("2BP01") && error.contains("table b"), "{sql}: {error}");
+    }
+    done(&mut client, "INSERT INTO b VALUES (1)");
+    done(&mut client, "DROP TABLE t, b");
+    make(&mut client);
+    done(&mut client, "DROP TABLE b");
+    done(&mut client, "DROP TABLE t");
+    make(&mut client);
+    assert!(refused(&mut client, "DROP TABLE t").starts_with("2BP01"));
+    // Both are found again at start.
+    let fleet = fleet.restart();
+    let mut client = fleet.client();
+    done(&mut client, "INSERT INTO t VALUES (1)");
+    done(&mut client, "INSERT INTO b VALUES (1)");
+    assert_eq!(client.value("SELECT count(*) FROM t JOIN b USING (k)").unwrap(), "1");
+    done(&mut client, "DROP TABLE b, t, other");
+    fleet.ashlar.check_log();
+}

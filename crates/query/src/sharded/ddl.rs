@@ -518,13 +518,31 @@ pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str
     engine.catalog().publish(&draft, || Ok(())).map(drop)
 }
 
+/// 2BP01 where a table has taken over the rule of one that is dropped without it: what is kept of it names that one.
+pub(super) fn check_followed(state: &CatalogState, dropped: &[Arc<ShardedTable>]) -> Result<()> {
+    let is_dropped = |name: &str| dropped.iter().any(|table| table.schema.name == name);
+    for (other, table) in state.tables() {
+        let Table::Sharded(table) = table else { continue };
+        let mut options = table.routed.rule.options().iter();
+        let taken = options.find(|(option, _)| option == "colocate_with").map(|(_, name)| name.trim());
+        if let Some(name) = taken.filter(|name| is_dropped(name) && !is_dropped(other)) {
+            let message = format!("cannot drop table {name} because other objects depend on it");
+            return Err(Error::new(ErrorCode::DependentObjects, message)
+                .with_detail(format!("table {other} has taken over the rule of table {name}"))
+                .with_hint("Drop both by one statement, or the one that has taken it over first."));
+        }
+    }
+    Ok(())
+}
+
 /// DROP TABLE of a sharded table.
 ///
 /// # Errors
-/// What a shard says; then none has dropped it. 08007 where that is not known, and it can be dropped again.
+/// 2BP01 where another one has taken over its rule; what a shard says; then none has dropped it. 08007 where that is not known, and it can be dropped again.
 pub(crate) async fn drop_table(engine: &Engine, table: &Arc<ShardedTable>, means: &Means) -> Result<()> {
     let name = &table.schema.name;
     let fleet = &table.fleet;
+    check_followed(&engine.catalog().current(), std::slice::from_ref(table))?;
     let work = leaving(table)?;
     let dropped = everywhere(fleet, means, &work).await;
     // What they have prepared is about a table that is gone: one of the same name would be another one.
