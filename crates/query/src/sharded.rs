@@ -13,6 +13,7 @@ pub mod ddl;
 pub mod declared;
 mod filters;
 mod fixed;
+mod held;
 mod homes;
 mod kept;
 mod keys;

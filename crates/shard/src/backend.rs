@@ -153,6 +153,8 @@ pub struct Backend {
     outbox: Vec<u8>,
     /// ReadyForQuery messages that are still to come.
     awaited: usize,
+    /// Whether the shard may have heard of any of that.
+    is_sent: bool,
     status: TransactionStatus,
     is_broken: bool,
     is_given_up: bool,
@@ -210,6 +212,7 @@ impl Backend {
             start: 0,
             outbox: Vec::new(),
             awaited: 0,
+            is_sent: false,
             status: TransactionStatus::Idle,
             is_broken: false,
             is_given_up: false,
@@ -268,9 +271,10 @@ impl Backend {
         self.is_broken
     }
 
-    /// Nobody waits for the rest of an answer: it is of no use any more, although its shard may be at work.
+    /// Nobody waits for the rest of an answer: it is of no use any more, although its shard may be at work. Where nothing of it has been
+    /// sent the shard knows nothing of that, and whoever is next goes on behind what is queued.
     pub fn give_up(&mut self) {
-        self.is_given_up |= self.awaited > 0;
+        self.is_given_up |= self.awaited > 0 && self.is_sent;
     }
 
     /// A cancel request may still come, which is none of whoever would have it next: it is of use to the end of its transaction, and
@@ -287,6 +291,17 @@ impl Backend {
     /// Whether an answer is still to come, or what was queued has no end yet.
     pub(crate) fn is_busy(&self) -> bool {
         (self.awaited > 0 || self.is_ahead()) && !self.is_broken
+    }
+
+    /// Whether its shard may be at work for it.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.is_busy() && self.is_sent
+    }
+
+    /// Whether a transaction is to begin, and the shard has not been told yet.
+    pub(crate) fn is_about_to_begin(&self) -> bool {
+        let is_alone = self.awaited == 1 && !self.is_sent && !self.is_ahead();
+        is_alone && self.status == TransactionStatus::Idle && !self.is_broken
     }
 
     /// Whether statements are queued one after the other that are not answered.
@@ -418,7 +433,7 @@ impl Backend {
     ///
     /// # Errors
     /// What the shard says; what the taker says, and then the connection is in the middle of something; 08006 where the
-    /// shard is gone.
+    /// shard is gone; 08P01 where it has left out an answer.
     pub async fn answer<T: Taker>(&mut self, taker: &mut T) -> Result<Ended> {
         self.flush().await?;
         let mut failure: Option<Error> = None;
@@ -453,8 +468,8 @@ impl Backend {
                     if passes_on {
                         taker.notices(&mut self.notices);
                         taker.complete(&self.inbox[range.start - HEADER_BYTES..range.end], &tag);
+                        self.statements.completed();
                     }
-                    self.statements.completed();
                     ended = Ended::Complete(tag);
                 }
                 b's' => ended = Ended::Suspended,
@@ -493,7 +508,10 @@ impl Backend {
         let mut sent = 0;
         while sent < self.outbox.len() {
             match self.stream.try_write(&self.outbox[sent..]) {
-                Ok(count) => sent += count,
+                Ok(count) => {
+                    self.is_sent = true;
+                    sent += count;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // What the kernel has must not be sent again by whoever flushes after this future was dropped.
                     self.outbox.drain(..std::mem::take(&mut sent));
@@ -529,6 +547,10 @@ impl Backend {
             b'Z' => {
                 self.awaited = self.awaited.saturating_sub(1);
                 if self.awaited == 0 {
+                    if self.is_ahead() {
+                        return Err(self.unanswered());
+                    }
+                    self.is_sent = false;
                     self.statements.settled();
                     self.check = None;
                 }
@@ -663,6 +685,13 @@ impl Backend {
         Error::new(ErrorCode::ProtocolViolation, message).with_context(self.place())
     }
 
+    /// 08P01 where statements were sent together, and fewer have come to an end: which ones nobody knows.
+    fn unanswered(&mut self) -> Error {
+        self.is_broken = true;
+        let message = format!("shard \"{}\" has not answered every statement that it was sent", self.server.name);
+        Error::new(ErrorCode::ProtocolViolation, message).with_context(self.place())
+    }
+
     fn place(&self) -> String {
         format!("shard {}", self.server.name)
     }
@@ -701,7 +730,7 @@ impl Backend {
 
 impl Drop for Backend {
     fn drop(&mut self) {
-        if !self.is_broken && self.awaited == 0 {
+        if !self.is_broken && (self.awaited == 0 || !self.is_sent) {
             let mut goodbye = Vec::new();
             client::terminate(&mut goodbye);
             // Where the kernel does not take it, the shard hears of the end anyway.

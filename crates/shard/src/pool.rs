@@ -311,8 +311,10 @@ impl Lease {
     pub fn abandon(mut self) {
         let open = self.backend.as_ref().is_some_and(|backend| backend.status() != TransactionStatus::Idle);
         let busy = self.backend.as_ref().is_some_and(|backend| backend.is_busy());
+        // What is queued cannot be taken back, but ended.
+        let late = self.backend.as_ref().is_some_and(|backend| backend.is_about_to_begin());
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        if open && !busy {
+        if late || (open && !busy) {
             let patience = self.slot.pool.config.limits.connect;
             drop(runtime.spawn(scope::task(&FAREWELL, async move {
                 // Where that fails the connection is closed, which ends the transaction too.
@@ -361,7 +363,7 @@ impl Drop for Lease {
             // Where it broke its statement has said so.
             ticket.lose(!backend.is_cut());
         }
-        if backend.is_busy()
+        if backend.is_at_work()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
             // What it runs nobody waits for any more.

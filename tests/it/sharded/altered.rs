@@ -1,6 +1,8 @@
 //! Rules that are changed where no row has to move: what is new is where the new rule says, what is there stays where it is, and a change
 //! that one shard refuses is none.
 
+use ashlar_tests::process::{PATIENCE, wait_for};
+
 use super::*;
 
 fn count(fleet: &Fleet, shard: usize, table: &str) -> String {
@@ -209,5 +211,40 @@ fn another_ashlar_takes_what_is_there() {
     done(&mut client, "DROP TABLE r");
     assert!((0..3).all(|shard| !has(&fleet, shard, "r")));
     second.check_log();
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_server_that_a_table_is_about_to_be_on_is_not_dropped() {
+    let fleet = Fleet::start(3);
+    let mut client = fleet.client();
+    done(
+        &mut client,
+        "CREATE TABLE r (k int PRIMARY KEY, v text) PARTITION BY RANGE (k) \
+         USING sharded WITH (servers = 's0,s1', boundaries = '10')",
+    );
+    done(&mut client, "INSERT INTO r VALUES (5, 'a'), (15, 'b')");
+    // Who reads the shard whose keys become fewer keeps the change waiting.
+    let mut reader = fleet.shard(1);
+    done(&mut reader, "BEGIN");
+    done(&mut reader, "SELECT * FROM r");
+    let mut other = fleet.client();
+    let alter = "ALTER TABLE r SET (servers = 's0,s1,s2', boundaries = '10,20')";
+    let altering = std::thread::spawn(move || other.query(alter).map_err(|error| format!("{error:#}")));
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    assert!(wait_for(PATIENCE, || fleet.shard(1).value(waiting).unwrap() != "0"));
+    let error = refused(&mut client, "DROP SERVER s2 CASCADE");
+    assert!(error.starts_with("55000"), "{error}");
+    done(&mut reader, "COMMIT");
+    altering.join().unwrap().unwrap();
+    assert!(refused(&mut client, "DROP SERVER s2 CASCADE").starts_with("2BP01"));
+    done(&mut client, "INSERT INTO r VALUES (25, 'c')");
+    // What is kept of the table names servers that are known.
+    let fleet = fleet.restart();
+    let mut client = fleet.client();
+    assert_eq!(texts(&mut client, "SELECT v FROM r ORDER BY k"), "abc");
+    assert_eq!(count(&fleet, 2, "r"), "1");
+    done(&mut client, "DROP TABLE r");
+    done(&mut client, "DROP SERVER s2 CASCADE");
     fleet.ashlar.check_log();
 }

@@ -68,6 +68,7 @@ fn tables_that_differ_are_refused_by_name() {
         ("ALTER TABLE t ALTER n SET DEFAULT 2", "column \"n\" has another default"),
         ("ALTER TABLE t ALTER v TYPE varchar(10) COLLATE \"POSIX\"", "column \"v\" has a collation of its own"),
         ("ALTER TABLE t DROP CONSTRAINT t_pkey", "it has no PRIMARY KEY (k)"),
+        ("ALTER TABLE t ADD CONSTRAINT ashlar_rule CHECK (k > 5)", "constraint ashlar_rule holds it to another rule"),
         (
             "ALTER TABLE t DROP COLUMN v; ALTER TABLE t ADD COLUMN v varchar(10) NOT NULL",
             "column \"v\" is column 3 instead of 2",
@@ -103,5 +104,69 @@ fn tables_that_differ_are_refused_by_name() {
     for shard in 0..2 {
         assert_eq!(fleet.shard(shard).value("SELECT to_regclass('ashlar_wanted')").unwrap(), "NULL");
     }
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn what_was_there_stays_when_several_are_dropped_together() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    physical(&fleet, "old", COLUMNS);
+    done(&mut client, &attaching(&fleet, "old", ""));
+    done(&mut client, &format!("CREATE TABLE made ({COLUMNS}) {}", fleet.by("k")));
+    done(&mut client, "INSERT INTO old VALUES (1, 'a'), (2, 'b'), (3, 'c')");
+    done(&mut client, "DROP TABLE old, made");
+    assert!(refused(&mut client, "SELECT * FROM old").starts_with("42P01"));
+    let mut left = 0;
+    for shard in 0..2 {
+        let mut shard = fleet.shard(shard);
+        assert_eq!(shard.value("SELECT to_regclass('made')").unwrap(), "NULL");
+        left += shard.value("SELECT count(*) FROM old").unwrap().parse::<i32>().unwrap();
+    }
+    assert_eq!(left, 3);
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_rule_that_was_changed_is_told_or_taken_away_with_its_table() {
+    let fleet = Fleet::start(3);
+    let mut client = fleet.client();
+    let columns = "k int PRIMARY KEY, v text";
+    (0..2).for_each(|shard| done(&mut fleet.shard(shard), &format!("CREATE TABLE r ({columns})")));
+    let attach = |servers: &str, at: &str| {
+        format!(
+            "CREATE TABLE r ({columns}) PARTITION BY RANGE (k) \
+             USING sharded WITH (servers = '{servers}', boundaries = '{at}', attach = true)"
+        )
+    };
+    let (before, after) = (attach("s0,s1", "10"), attach("s0,s1,s2", "10,20"));
+    done(&mut client, &before);
+    done(&mut client, "ALTER TABLE r SET (servers = 's0,s1,s2', boundaries = '10,20')");
+    done(&mut client, "INSERT INTO r VALUES (5, 'a'), (15, 'b'), (25, 'c')");
+    let held = "SELECT count(*) FROM pg_constraint WHERE conname = 'ashlar_rule'";
+    // Another Ashlar takes the tables by the rule that they are held to, and leaves them so.
+    let data = tempfile::Builder::new().prefix("ashlar-data-").tempdir().unwrap();
+    let second = start(&format!("[shard]\ndata_dir = \"{}\"\n", data.path().join("d").display()));
+    let mut other = second.connect();
+    declare(&mut other, fleet.shards.iter().map(Postgres::address));
+    let error = refused(&mut other, &before);
+    assert!(error.starts_with("42P16") && error.contains("ashlar_rule") && error.contains("shard s1"), "{error}");
+    done(&mut other, &after);
+    assert_eq!(other.value("SELECT count(*) FROM r").unwrap(), "3");
+    done(&mut other, "DROP TABLE r");
+    assert_eq!(fleet.shard(1).value(held).unwrap(), "1");
+    // Whose change it was takes the constraint along, and no row.
+    let fleet = fleet.restart();
+    let mut client = fleet.client();
+    done(&mut client, "DROP TABLE r");
+    for shard in 0..3 {
+        assert_eq!(fleet.shard(shard).value(held).unwrap(), "0");
+        assert_eq!(fleet.shard(shard).value("SELECT count(*) FROM r").unwrap(), "1");
+    }
+    done(&mut client, &before);
+    done(&mut client, "INSERT INTO r VALUES (25, 'd')");
+    assert_eq!(client.value("SELECT v FROM r WHERE k = 25").unwrap(), "d");
+    assert_eq!(fleet.shard(1).value("SELECT count(*) FROM r").unwrap(), "2");
+    second.check_log();
     fleet.ashlar.check_log();
 }

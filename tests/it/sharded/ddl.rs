@@ -1,5 +1,7 @@
 //! TRUNCATE and ALTER TABLE: on every shard, or on none.
 
+use ashlar_tests::process::{PATIENCE, wait_for};
+
 use super::extended::{Form, prepare, run};
 use super::*;
 
@@ -381,5 +383,71 @@ fn truncate_empties_all_shards_or_none() {
     }
     done(&mut client, fill);
     assert_eq!(client.value("SELECT count(*) FROM t").unwrap(), "8");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_table_is_made_while_another_one_waits_to_be_altered() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let columns = "(k bigint PRIMARY KEY, v text)";
+    done(&mut client, &format!("CREATE TABLE t {columns} {}", fleet.by("k")));
+    let (mut reader, mut other) = (fleet.client(), fleet.client());
+    done(&mut reader, "BEGIN");
+    done(&mut reader, "SELECT * FROM t WHERE k = 1");
+    let alter = "ALTER TABLE t ADD COLUMN w int";
+    let altering = std::thread::spawn(move || other.query(alter).map_err(|error| format!("{error:#}")));
+    let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+    assert!(wait_for(PATIENCE, || (0..2).any(|shard| fleet.shard(shard).value(waiting).unwrap() != "0")));
+    done(&mut client, "SET statement_timeout = '20s'");
+    done(&mut client, &format!("CREATE TABLE u {columns} {}", fleet.by("k")));
+    done(&mut client, "INSERT INTO u VALUES (1, 'a'), (2, 'b'), (3, 'c')");
+    assert_eq!(client.value("SELECT count(*) FROM u").unwrap(), "3");
+    // One that takes over a rule waits for whoever may be about to change that.
+    done(&mut client, "SET statement_timeout = '300ms'");
+    let beside = format!("CREATE TABLE b {columns} PARTITION BY HASH (k) USING sharded WITH (colocate_with = 't')");
+    let error = refused(&mut client, &beside);
+    assert!(error.starts_with("57014"), "{error}");
+    done(&mut reader, "COMMIT");
+    altering.join().unwrap().unwrap();
+    done(&mut client, "RESET statement_timeout");
+    done(&mut client, &beside);
+    done(&mut client, "INSERT INTO b VALUES (1, 'a')");
+    done(&mut client, "INSERT INTO t VALUES (1, 'a', 5)");
+    assert_eq!(client.value("SELECT w FROM t JOIN b USING (k)").unwrap(), "5");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_table_whose_rule_another_one_has_is_dropped_with_it() {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    let make = |client: &mut pg::Connection| {
+        done(client, &format!("CREATE TABLE t (k bigint PRIMARY KEY) {}", fleet.by("k")));
+        done(
+            client,
+            "CREATE TABLE b (k bigint PRIMARY KEY) PARTITION BY HASH (k) USING sharded WITH (colocate_with = 't')",
+        );
+    };
+    make(&mut client);
+    done(&mut client, "CREATE TABLE other (k bigint PRIMARY KEY) USING sharded WITH (servers = 's0,s1', broadcast)");
+    for sql in ["DROP TABLE t", "DROP TABLE t, other"] {
+        let error = refused(&mut client, sql);
+        assert!(error.starts_with("2BP01") && error.contains("table b"), "{sql}: {error}");
+    }
+    done(&mut client, "INSERT INTO b VALUES (1)");
+    done(&mut client, "DROP TABLE t, b");
+    make(&mut client);
+    done(&mut client, "DROP TABLE b");
+    done(&mut client, "DROP TABLE t");
+    make(&mut client);
+    assert!(refused(&mut client, "DROP TABLE t").starts_with("2BP01"));
+    // Both are found again at start.
+    let fleet = fleet.restart();
+    let mut client = fleet.client();
+    done(&mut client, "INSERT INTO t VALUES (1)");
+    done(&mut client, "INSERT INTO b VALUES (1)");
+    assert_eq!(client.value("SELECT count(*) FROM t JOIN b USING (k)").unwrap(), "1");
+    done(&mut client, "DROP TABLE b, t, other");
     fleet.ashlar.check_log();
 }

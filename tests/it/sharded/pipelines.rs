@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use ashlar_tests::pg::{Connection, Cursor, Message, message};
 
+use super::bank::Bank;
 use super::done;
 use super::twins::Twins;
 
@@ -273,4 +274,37 @@ fn statements_that_are_sent_together_cost_no_more_than_they_took() {
     let took = started.elapsed().as_micros();
     let counted = cost() - before;
     assert!((1..=took).contains(&counted), "{counted} us of {took}");
+}
+
+#[test]
+fn a_shard_that_leaves_out_an_answer_is_lost() {
+    let bank = Bank::open(2);
+    let mut client = bank.member.ashlar.connect();
+    let values = [bank.keys[0], 1].map(|value: i64| value.to_string());
+    let changes = |count: usize| {
+        let mut bytes = [bind("", "change", &values), execute("", 0)].concat().repeat(count);
+        bytes.extend(message(b'S', &[]));
+        bytes
+    };
+    let mut setup = parse("change", "UPDATE bank SET v = v + $2 WHERE k = $1");
+    setup.extend(message(b'S', &[]));
+    assert!(!has_failed(&ask(&mut client, &setup)));
+    let before = bank.worth();
+    done(&mut client, "BEGIN");
+    assert!(!has_failed(&ask(&mut client, &changes(1))));
+    // The first of three: what comes is taken for the answers to it and to the second.
+    bank.member.wire.lose("UPDATE 1");
+    let answers = ask(&mut client, &changes(3));
+    assert_eq!(answers.iter().filter(|(kind, _)| *kind == 'C').count(), 2, "{answers:?}");
+    let end = [('E', b"08P01".to_vec()), ('Z', b"E".to_vec())];
+    assert_eq!(answers[answers.len() - 2..], end, "{answers:?}");
+    // Nothing of that block is left, and the next one has a connection that answers.
+    done(&mut client, "COMMIT");
+    assert_eq!(bank.worth(), before);
+    done(&mut client, "BEGIN");
+    let answers = [ask(&mut client, &changes(1)), ask(&mut client, &changes(3))].concat();
+    assert_eq!(answers.iter().filter(|(kind, _)| *kind == 'C').count(), 4, "{answers:?}");
+    done(&mut client, "ROLLBACK");
+    bank.check();
+    bank.member.ashlar.check_log();
 }

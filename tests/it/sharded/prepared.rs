@@ -276,3 +276,39 @@ fn what_a_shard_says_beside_its_answer_reaches_the_client() {
     assert!(said(query(&mut client, "UPDATE t SET v = 'y'")).is_empty());
     fleet.ashlar.check_log();
 }
+
+#[test]
+fn a_shard_that_was_not_asked_is_not_lost_with_the_one_that_failed() {
+    // A session has one connection to each shard, and is told where it has lost one.
+    let fleet = Fleet::with(2, "pool_mode = \"session\"");
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v int) {}", fleet.by("k")));
+    let keys = key_of_each(&mut client, &fleet.shards, "t");
+    done(&mut client, &format!("INSERT INTO t VALUES ({}, 5), ({}, 5)", keys[0], keys[1]));
+    prepare(&mut client, "divide", "UPDATE t SET v = 10 / (v - $1) WHERE v > 0 RETURNING k").unwrap();
+    let divide = |client: &mut pg::Connection, by: &str| run(client, "divide", &[by.as_bytes()], Form::Text);
+    let put_back = "UPDATE t SET v = 5";
+    let fives = "SELECT count(*) FROM t WHERE v = 5";
+    let pids = "SELECT string_agg(pid::text, ' ' ORDER BY server) FROM ashlar.backends WHERE state = 'kept'";
+    let mut watcher = fleet.client();
+    // Both connections know the statement from here on: nothing has to be asked of them before it runs.
+    assert_eq!(divide(&mut client, "4").unwrap().rows.len(), 2);
+    done(&mut client, put_back);
+    let before = watcher.value(pids).unwrap();
+    assert_eq!(before.split(' ').count(), 2, "{before}");
+    // By itself, in a block, and in a savepoint, after which the block goes on.
+    let blocks: [(&[&str], Option<&str>); 3] =
+        [(&[], None), (&["BEGIN"], Some("ROLLBACK")), (&["BEGIN", "SAVEPOINT s"], Some("ROLLBACK TO s"))];
+    for (begins, ends) in blocks {
+        begins.iter().for_each(|sql| done(&mut client, sql));
+        let error = divide(&mut client, "5").unwrap_err();
+        assert!(error.starts_with("22012") && error.contains("shard s0"), "{begins:?}: {error}");
+        ends.iter().for_each(|sql| done(&mut client, sql));
+        assert_eq!(client.value(fives).unwrap(), "2", "{begins:?}");
+    }
+    assert_eq!(divide(&mut client, "4").unwrap().rows.len(), 2);
+    done(&mut client, "COMMIT");
+    assert_eq!(client.value("SELECT count(*) FROM t WHERE v = 10").unwrap(), "2");
+    assert_eq!(watcher.value(pids).unwrap(), before);
+    fleet.ashlar.check_log();
+}

@@ -57,6 +57,8 @@ struct State {
     holds_cancels: bool,
     /// So many have.
     cancels_held: usize,
+    /// The tag of an answer that is lost on its way.
+    lost: Option<String>,
 }
 
 /// All relays of one Ashlar.
@@ -114,6 +116,21 @@ impl Wire {
     pub(super) fn release(&self) {
         self.state().is_held = false;
         self.changed.notify_all();
+    }
+
+    /// The next CommandComplete with this tag does not come through.
+    pub(super) fn lose(&self, tag: &str) {
+        self.state().lost = Some(tag.to_owned());
+    }
+
+    fn is_lost(&self, message: &[u8]) -> bool {
+        let tag = message[5..].strip_suffix(b"\0").filter(|_| message[0] == b'C');
+        let mut state = self.state();
+        let is_lost = tag.is_some() && tag == state.lost.as_deref().map(str::as_bytes);
+        if is_lost {
+            state.lost = None;
+        }
+        is_lost
     }
 
     /// No cancel request goes through until [`Wire::release_cancels`].
@@ -325,6 +342,9 @@ impl Line<'_> {
             let act = if message[0] == b'Z' { self.answer.lock().unwrap().take() } else { None };
             if act.is_some_and(|act| !self.happen(act)) {
                 return None;
+            }
+            if self.wire.is_lost(&message) {
+                continue;
             }
             client.write_all(&message).ok()?;
         }

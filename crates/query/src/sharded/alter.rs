@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
-use ashlar_shard::rules::Placement;
+use ashlar_shard::rules::{Extension, Placement};
 use pg_query::protobuf::{
     AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, Constraint, CreateStmt, DropBehavior,
     ObjectType, TruncateStmt,
@@ -110,7 +110,7 @@ pub(crate) async fn alter(
         // A constraint that a crash has left is made known, where all shards have it and nothing else differs.
         Err(error) if error.sqlstate() == DUPLICATE_OBJECT => {
             let then = KeptTable::read(name, &text)?;
-            attach::check(&altered, &then.made, means, false).await.map_err(|_| error)?;
+            attach::check(&altered, &then.made, means, false, &Extension::default()).await.map_err(|_| error)?;
             Vec::new()
         }
         Err(error) if error.code() == ErrorCode::TransactionResolutionUnknown => {

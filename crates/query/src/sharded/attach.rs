@@ -11,12 +11,14 @@ use ashlar_base::{Error, ErrorCode, Result, SqlType};
 use ashlar_functions::quoting::quote_ident;
 use ashlar_shard::backend::{RowReader, Settings};
 use ashlar_shard::pool::Lease;
-use ashlar_shard::rules::{Key, KeyClass, Placement, Shard, ShardId};
+use ashlar_shard::rules::{Extension, Key, KeyClass, Placement, Shard, ShardId};
 use pg_query::NodeEnum;
 use pg_query::protobuf::CreateStmt;
 
 use super::ShardedTable;
 use super::ddl::{physical, plain_statement};
+use super::held::{held_otherwise, holding};
+use super::rule::CONSTRAINT;
 use crate::means::Means;
 use crate::statement::statement_text;
 
@@ -47,8 +49,7 @@ fn differences(table: &str) -> String {
              WHERE c.conrelid = {relation} AND c.contype IN ('p', 'u', 'c'))"
         )
     };
-    let (wanted, found) =
-        (format!("'pg_temp.{WANTED}'::regclass"), format!("pg_catalog.to_regclass({})", quoted(table)));
+    let (wanted, found) = (wanted(), to_regclass(table));
     format!(
         "SELECT CASE \
          WHEN f.name IS NULL THEN 'column \"' || w.name || '\" is missing' \
@@ -71,16 +72,30 @@ fn differences(table: &str) -> String {
     )
 }
 
+fn wanted() -> String {
+    format!("'pg_temp.{WANTED}'::regclass")
+}
+
+fn to_regclass(table: &str) -> String {
+    format!("pg_catalog.to_regclass({})", quoted(table))
+}
+
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
-/// Looks at what is there.
+/// Looks at what is there. `extension`: what is about to be changed, with shards that are held to the rule then, whatever they are held to now.
 ///
 /// # Errors
 /// 42P01 where a shard has no such table, 42P16 where it is another one, 55000 where a row is not on the shard of its key; what a
 /// shard says.
-pub(super) async fn check(table: &ShardedTable, statement: &CreateStmt, means: &Means, rows: bool) -> Result<()> {
+pub(super) async fn check(
+    table: &ShardedTable,
+    statement: &CreateStmt,
+    means: &Means,
+    rows: bool,
+    extension: &Extension,
+) -> Result<()> {
     let mut wanted = plain_statement(statement);
     if let Some(relation) = &mut wanted.relation {
         (relation.schemaname, relation.relname) = ("pg_temp".to_owned(), WANTED.to_owned());
@@ -92,14 +107,17 @@ pub(super) async fn check(table: &ShardedTable, statement: &CreateStmt, means: &
         let from = (fleet.pool_of_queries(), None);
         let mut lease = fleet.lend(from, &shard.server, &means.role, &Settings::default()).await?;
         let name = physical(shard);
-        let there = texts(&mut lease, &format!("SELECT pg_catalog.to_regclass({})::text", quoted(&name))).await?;
+        let there = texts(&mut lease, &format!("SELECT {}::text", to_regclass(&name))).await?;
         if !matches!(&there[..], [Some(_)]) {
             return Err(on(shard, ErrorCode::UndefinedTable, format!("relation \"{name}\" does not exist")));
         }
         lease.run(&format!("BEGIN; {making}")).await?;
-        let found = texts(&mut lease, &differences(&name)).await;
+        let is_replaced = extension.changed.iter().any(|(changed, _)| changed.index() == number);
+        let found = compared(&mut lease, table, number, is_replaced).await;
         lease.run("ROLLBACK").await?;
-        let found: Vec<String> = found?.into_iter().flatten().collect();
+        let (mut found, held) = found?;
+        let hint = (!held.is_empty()).then(|| format!("Drop it: ALTER TABLE {name} DROP CONSTRAINT {CONSTRAINT}."));
+        found.extend(held);
         if !found.is_empty() {
             let more = found.len().saturating_sub(TOLD_MAX);
             let mut told = found.into_iter().take(TOLD_MAX).collect::<Vec<_>>().join("; ");
@@ -107,13 +125,37 @@ pub(super) async fn check(table: &ShardedTable, statement: &CreateStmt, means: &
                 told.push_str(&format!("; and {more} more"));
             }
             let message = format!("table {name} is not as the statement says");
-            return Err(on(shard, ErrorCode::InvalidTableDefinition, message).with_detail(told));
+            let error = on(shard, ErrorCode::InvalidTableDefinition, message).with_detail(told);
+            return Err(match hint {
+                Some(hint) => error.with_hint(hint),
+                None => error,
+            });
         }
         if rows && rule.placement() == Placement::Sharded {
             check_rows(table, &mut lease, shard, ShardId(u16::try_from(number).unwrap_or(u16::MAX))).await?;
         }
     }
     Ok(())
+}
+
+/// How a shard's table differs from [`WANTED`], which is there for the moment, and what holds it to another rule, where that is not replaced.
+async fn compared(
+    lease: &mut Lease,
+    table: &ShardedTable,
+    number: usize,
+    is_replaced: bool,
+) -> Result<(Vec<String>, Vec<String>)> {
+    let name = physical(&table.routed.rule.shards()[number]);
+    let found = texts(lease, &differences(&name)).await?;
+    let mut held = Vec::new();
+    if !is_replaced {
+        // As the shard would write it.
+        if let Some(holding) = holding(table, number, &format!("pg_temp.{WANTED}")) {
+            lease.run(&holding).await?;
+        }
+        held = texts(lease, &held_otherwise(&to_regclass(&name), &wanted())).await?;
+    }
+    Ok((found.into_iter().flatten().collect(), held.into_iter().flatten().collect()))
 }
 
 /// The only column of a query.

@@ -18,6 +18,7 @@ use pg_query::protobuf::{self, CreateStmt, DefElemAction, RangeVar, RoleSpec, Ro
 
 use super::ShardedTable;
 use super::checks::{name_checks, without_checks};
+use super::held::leaving;
 use super::kept::KeptTable;
 use super::sizes::Sizes;
 use crate::catalog::{CatalogState, Table};
@@ -149,7 +150,7 @@ pub(crate) fn server(engine: &Engine, statement: &NodeEnum, in_block: bool, mean
 /// DROP SERVER
 ///
 /// # Errors
-/// 42704; 2BP01 where a table is on it, or, without CASCADE, where somebody logs in there.
+/// 42704; 2BP01 where a table is on it, or, without CASCADE, where somebody logs in there; 55000 while a sharded table is made or altered.
 pub(crate) fn drop_servers(engine: &Engine, statement: &protobuf::DropStmt, in_block: bool) -> Result<Done> {
     if in_block {
         return Err(Error::unsupported("servers and user mappings cannot be changed in a transaction block"));
@@ -158,6 +159,11 @@ pub(crate) fn drop_servers(engine: &Engine, statement: &protobuf::DropStmt, in_b
     let cascades = statement.behavior == protobuf::DropBehavior::DropCascade as i32;
     let names: Vec<&str> = statement.objects.iter().filter_map(sql_types::string_of).collect();
     let mut done = Done::tag("DROP SERVER");
+    // A table that is being altered may have shards there before the picture says so.
+    let _altering = fleet.altering().try_lock().map_err(|_| {
+        let message = "a sharded table is being altered, which may be about to be on the server";
+        Error::new(ErrorCode::ObjectNotInPrerequisiteState, message).with_hint("Try again.")
+    })?;
     let picture = engine.catalog().current();
     fleet.catalog().change(|known| {
         if let Some(name) = known.tables.keys().find(|name| picture.table(name).is_none()) {
@@ -393,8 +399,10 @@ pub(crate) async fn create(
         return Err(Error::unsupported("CREATE TABLE ... USING sharded in a transaction block is not supported"));
     }
     let fleet = engine.catalog().fleet()?;
-    // What it takes over from another table's rule stays so until this one is seen to have taken it.
-    let _altering = fleet.altering().lock().await;
+    // What it takes over from another table's rule stays so until this one is seen to have taken it. Nothing else that is altered is of
+    // interest here: servers are looked at once more when its name is taken.
+    let takes_over = ddl::given_options(&statement.options).iter().any(|(name, _)| name == "colocate_with");
+    let _altering = if takes_over { Some(fleet.altering().lock().await) } else { None };
     let name = relation_name(statement.relation.as_ref())?;
     let exists = || Error::new(ErrorCode::DuplicateTable, format!("relation \"{name}\" already exists"));
     if engine.catalog().current().is_relation(&name) {
@@ -411,7 +419,7 @@ pub(crate) async fn create(
     let work = if table.attached {
         let mut given = ddl::given_options(&statement.options);
         let checks_rows = taken_flag(&mut given, "attach_check")?.unwrap_or(true);
-        super::attach::check(&table, statement, means, checks_rows).await?;
+        super::attach::check(&table, statement, means, checks_rows, &rules::Extension::default()).await?;
         Vec::new()
     } else {
         creating(&table, statement)?
@@ -421,7 +429,10 @@ pub(crate) async fn create(
     // Who is first with a name has it.
     fleet.catalog().change(|known| {
         // One may have gone since they were looked at.
-        table.routed.rule.shards().iter().try_for_each(|shard| known.server(&shard.server).map(drop))?;
+        let is_there = |name: &str| known.servers.get(name).is_some_and(|server| server.primary.is_none());
+        if let Some(shard) = table.routed.rule.shards().iter().find(|shard| !is_there(&shard.server)) {
+            return Err(no_server(&shard.server));
+        }
         match known.tables.insert(name.clone(), text.to_owned()) {
             Some(_) => Err(exists()),
             None => Ok(()),
@@ -513,15 +524,32 @@ pub(super) fn reopen(engine: &Engine, fleet: &Arc<Fleet>, name: &str, text: &str
     engine.catalog().publish(&draft, || Ok(())).map(drop)
 }
 
+/// 2BP01 where a table has taken over the rule of one that is dropped without it: what is kept of it names that one.
+pub(super) fn check_followed(state: &CatalogState, dropped: &[Arc<ShardedTable>]) -> Result<()> {
+    let is_dropped = |name: &str| dropped.iter().any(|table| table.schema.name == name);
+    for (other, table) in state.tables() {
+        let Table::Sharded(table) = table else { continue };
+        let mut options = table.routed.rule.options().iter();
+        let taken = options.find(|(option, _)| option == "colocate_with").map(|(_, name)| name.trim());
+        if let Some(name) = taken.filter(|name| is_dropped(name) && !is_dropped(other)) {
+            let message = format!("cannot drop table {name} because other objects depend on it");
+            return Err(Error::new(ErrorCode::DependentObjects, message)
+                .with_detail(format!("table {other} has taken over the rule of table {name}"))
+                .with_hint("Drop both by one statement, or the one that has taken it over first."));
+        }
+    }
+    Ok(())
+}
+
 /// DROP TABLE of a sharded table.
 ///
 /// # Errors
-/// What a shard says; then none has dropped it. 08007 where that is not known, and it can be dropped again.
+/// 2BP01 where another one has taken over its rule; what a shard says; then none has dropped it. 08007 where that is not known, and it can be dropped again.
 pub(crate) async fn drop_table(engine: &Engine, table: &Arc<ShardedTable>, means: &Means) -> Result<()> {
     let name = &table.schema.name;
     let fleet = &table.fleet;
-    // What was there before is there afterwards.
-    let work = if table.attached { Vec::new() } else { dropping(table)? };
+    check_followed(&engine.catalog().current(), std::slice::from_ref(table))?;
+    let work = leaving(table)?;
     let dropped = everywhere(fleet, means, &work).await;
     // What they have prepared is about a table that is gone: one of the same name would be another one.
     work.iter().for_each(|(server, _)| fleet.forget(server));

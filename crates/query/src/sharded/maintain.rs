@@ -21,7 +21,8 @@ use pg_query::protobuf::{
 
 use super::ShardedTable;
 use super::alter::{find, make_known, redefined};
-use super::ddl::{at_shard, dropping, everywhere, for_each_server, of_server, physical};
+use super::ddl::{at_shard, check_followed, everywhere, for_each_server, of_server, physical};
+use super::held::leaving;
 use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
 use crate::catalog::CatalogState;
 use crate::ddl::{Done, free_name, object_name, relation_name};
@@ -290,12 +291,13 @@ pub(crate) async fn add_keys(
 /// DROP TABLE of several sharded tables at once.
 ///
 /// # Errors
-/// What a shard says; then all of them are there, unless the detail says where not.
+/// 2BP01 where another one has taken over the rule of one of them; what a shard says; then all of them are there, unless the detail says where not.
 pub(crate) async fn drop_tables(engine: &Engine, tables: &[Arc<ShardedTable>], means: &Means) -> Result<()> {
     let Some(first) = tables.first() else { return Ok(()) };
+    check_followed(&engine.catalog().current(), tables)?;
     let mut work = Work::new();
     for table in tables {
-        add(&mut work, dropping(table)?);
+        add(&mut work, leaving(table)?);
     }
     everywhere(&first.fleet, means, &work).await?;
     first.fleet.catalog().change(|known| {

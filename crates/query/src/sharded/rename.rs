@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ashlar_base::{Error, ErrorCode, Result};
 use ashlar_functions::quoting::quote_ident;
 use ashlar_shard::backend::Settings;
-use ashlar_shard::rules::Shard;
+use ashlar_shard::rules::{Extension, Shard};
 use pg_query::NodeEnum;
 use pg_query::protobuf::{ObjectType, RenameStmt};
 
@@ -173,7 +173,7 @@ async fn renaming(table: &ShardedTable, altered: &ShardedTable, text: &str, mean
         return Err(changed(&table.schema.name));
     }
     let now = KeptTable::read(&altered.schema.name, text)?;
-    attach::check(altered, &now.made, means, false).await?;
+    attach::check(altered, &now.made, means, false, &Extension::default()).await?;
     Ok(Work::new())
 }
 

@@ -177,7 +177,7 @@ pub(crate) async fn change(
         check_alone(&engine.catalog().current(), &name)?;
         let now = KeptTable::read(&name, &text)?;
         if wish.attaches {
-            attach::check(&altered, &now.made, means, wish.checks_rows).await?;
+            attach::check(&altered, &now.made, means, wish.checks_rows, &extension).await?;
         }
         let work = work(&altered, &now, &extension, !wish.attaches)?;
         left = everywhere(fleet, means, &work).await.map_err(|error| told(error, &name))?;
@@ -235,7 +235,7 @@ fn work(altered: &ShardedTable, now: &KeptTable, extension: &Extension, makes: b
 }
 
 /// What a row has to satisfy, in SQL.
-fn condition(table: &ShardedTable, kept: &Kept) -> String {
+pub(super) fn condition(table: &ShardedTable, kept: &Kept) -> String {
     let rule = &table.routed.rule;
     let ([ordinal], [class]) = (rule.key(), rule.classes()) else { return "true".to_owned() };
     let column = quote_ident(&table.schema.columns[*ordinal].name);

@@ -54,7 +54,10 @@ impl Backend {
         let mut sent = 0;
         while sent < self.outbox.len() {
             match self.stream.try_write(&self.outbox[sent..]) {
-                Ok(count) => sent += count,
+                Ok(count) => {
+                    self.is_sent = true;
+                    sent += count;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     // As in `flush`: nothing is sent twice by whoever goes on after this future was dropped.
                     self.outbox.drain(..std::mem::take(&mut sent));

@@ -87,7 +87,7 @@ impl Backend {
                     if scram.is_some() {
                         return Err(self.refused("the server ended the exchange before it proved who it is"));
                     }
-                    self.awaited = 0;
+                    (self.awaited, self.is_sent) = (0, false);
                     break;
                 }
                 SETTLED => {}

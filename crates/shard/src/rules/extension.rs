@@ -65,6 +65,17 @@ impl Rule {
             None => Err(refused("another way from the key to the shard")),
         }
     }
+
+    /// What rows of a shard have to satisfy since the rule was changed and the shard has had other keys; `None` where no change does that:
+    /// keys are neither listed nor in ranges.
+    pub fn kept(&self, shard: ShardId) -> Option<Kept> {
+        let function = &self.0.distribution.function;
+        match function {
+            Function::Ranges(ranges) => ranges.of_shard(shard).map(between),
+            Function::List { .. } => Lists::of(function).map(|lists| lists.of_shard(shard).kept()),
+            _ => None,
+        }
+    }
 }
 
 /// 0A000
@@ -81,7 +92,7 @@ fn changed(old: &Distribution, new: &Distribution) -> Option<Vec<(ShardId, Kept)
             .filter_map(|shard| {
                 let (was, is) = (before.of_shard(shard)?, after.of_shard(shard)?);
                 // One that has more keys is held to them too: a rule before that may still send others.
-                (was != is).then(|| (shard, Kept::Between(is.0.cloned(), is.1.cloned())))
+                (was != is).then(|| (shard, between(is)))
             })
             .collect(),
         (Function::List { .. }, Function::List { .. }) => {
@@ -95,6 +106,10 @@ fn changed(old: &Distribution, new: &Distribution) -> Option<Vec<(ShardId, Kept)
         }
         _ => return None,
     })
+}
+
+fn between((low, high): (Option<&Key>, Option<&Key>)) -> Kept {
+    Kept::Between(low.cloned(), high.cloned())
 }
 
 /// A rule of lists.
@@ -214,6 +229,7 @@ mod tests {
             let error = hashed.extended(&other).unwrap_err();
             assert!(error.sqlstate() == "0A000" && error.fields().hint.is_some(), "{other:?}\n{error}");
         }
+        assert_eq!(hashed.kept(ShardId(0)), None);
         // A shard less, and others that are called otherwise since a server has several.
         let boundaries = |servers, at| by(Strategy::Range, &[("servers", servers), ("boundaries", at)]);
         assert!(boundaries("s0,s1,s2", "1,2").extended(&boundaries("s0,s1", "1")).is_err());
@@ -245,6 +261,10 @@ mod tests {
         let rules = rules();
         for (old, new) in rules.iter().flat_map(|old| rules.iter().map(move |new| (old, new))) {
             let Ok(extension) = old.extended(new) else { continue };
+            // Whatever it was before.
+            for (shard, kept) in &extension.changed {
+                assert_eq!(new.kept(*shard).as_ref(), Some(kept), "{old:?}\n{new:?}");
+            }
             for key in -20..40 {
                 let place = |rule: &Rule| rule.shard_of(&[Datum::Int8(key)]).ok();
                 let Some(shard) = place(old) else { continue };
