@@ -297,7 +297,10 @@ impl SqlSession {
         let sample = plan.route.sample();
         let cancel = self.cancel.clone();
         let described = match self.remotes.iter_mut().find(|remote| *remote.server == *sample.server) {
-            Some(remote) => stoppable(remote.lease.describe(&sample.text, declared), &cancel).await?,
+            Some(remote) => {
+                remote.lease.queue_settings(&self.settings.of_shards);
+                stoppable(remote.lease.describe(&sample.text, declared), &cancel).await?
+            }
             None => {
                 let is_write = plan.route.is_write();
                 let mut lease = match is_write {
@@ -641,6 +644,7 @@ impl SqlSession {
         let place = self.remotes.iter().position(|remote| remote.server == server).ok_or_else(|| {
             Error::new(ErrorCode::ConnectionFailure, "the transaction has no connection to its shard any more")
         })?;
+        self.remotes[place].lease.queue_settings(&self.settings.of_shards);
         let mut taker = Forwarding(sink);
         let ended = self.on_remote(place, false, &mut taker, |lease| lease.queue_more(&name, rows_max)).await?;
         Ok(ended_as(ended, portal, &name, &server))
