@@ -34,6 +34,7 @@ pub use self::described::{Described, DescribedColumn, ReadType};
 use self::memory::Paid;
 pub use self::memory::{Memory, Payer};
 pub use self::scan::check_columns;
+pub use self::statements::KEPT_TEXT_BYTES_MAX;
 use self::statements::{StatementName, Statements};
 pub use self::steps::{Progress, Step};
 use self::stream::Stream;
