@@ -12,6 +12,7 @@
 mod bound;
 mod idle;
 mod keep;
+mod keeping;
 mod line;
 mod statistics;
 
@@ -29,6 +30,7 @@ pub(crate) use self::bound::{Bounds, Purpose};
 pub(crate) use self::keep::Held;
 pub use self::keep::Keep;
 use self::keep::Ticket;
+pub(crate) use self::keeping::Keeping;
 use self::line::Line;
 pub(crate) use self::statistics::Card;
 pub use self::statistics::{ConnectionStatistics, LineStatistics, ServerStatistics};

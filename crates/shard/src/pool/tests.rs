@@ -197,6 +197,28 @@ async fn a_right_goes_to_the_first_who_may_have_it() {
 }
 
 #[tokio::test]
+async fn half_of_the_connections_of_queries_may_keep_snapshots() {
+    let tiny = world(2, 10, PATIENCE);
+    let only = tiny.queries.keeping("s0", true).await.unwrap();
+    assert!(tiny.queries.keeping("s0", true).await.is_err());
+    drop(only);
+    // Queries may have four.
+    let World { a, queries, .. } = &world(8, 10, PATIENCE);
+    let [first, second] = [queries.keeping("s0", true).await.unwrap(), queries.keeping("s0", true).await.unwrap()];
+    let error = queries.keeping("s0", true).await.err().unwrap();
+    assert_eq!(error.code(), ErrorCode::TooManyConnections);
+    assert!(error.fields().hint.is_some());
+    // Those of other servers are counted by themselves, and those of sessions not.
+    drop((queries.keeping("s1", true).await.unwrap(), a.keeping("s0", true).await.unwrap()));
+    // One that ends with its statement waits for its turn.
+    let own = Arc::clone(queries);
+    let waiter = tokio::spawn(async move { own.keeping("s0", false).await.map(drop) });
+    drop(first);
+    waiter.await.unwrap().unwrap();
+    drop((second, queries.keeping("s0", true).await.unwrap()));
+}
+
+#[tokio::test]
 async fn as_many_are_made_early_as_there_shall_be() {
     let world = world_with(4, 4, 10, PATIENCE);
     let World { server, a, b, queries } = &world;
