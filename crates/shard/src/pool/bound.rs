@@ -3,13 +3,15 @@
 //! ```text
 //! 0                                              connections_max
 //! ├──────────── pools of sessions ─────────┤
-//!                         ├─ pool of queries ────┤
+//!                         ├─ pool of queries ────┤ one, for looks
 //! ```
 //!
 //! A transaction holds connections of its session's pool while its queries over several shards wait for those of the pool of
 //! queries. Had transactions all of them, each would wait for the others, so a part is never theirs. Nor do long queries have so many
 //! that the statements of one shard wait for them: half at most. Half of that again may keep snapshots (`keeping`), which transactions do to
 //! their end, and read them by others.
+//!
+//! Where there are many, one is nobody's of these: a look at what is prepared there, or at the server's health, waits for no query (`fleet`).
 //!
 //! Asked when a connection is made or closed, and while somebody waits; by nobody who finds a connection idle in his own pool, or
 //! gives one back while nobody has waited for long: that is one look at a counter that seldom changes. The lock is taken within
@@ -97,7 +99,7 @@ impl Bound {
         let queries_max = config.connections_for(Purpose::Queries);
         Self {
             min: config.connections_min,
-            max: config.connections_max,
+            max: config.connections_max - config.left(),
             sessions_max: config.connections_for(Purpose::Sessions),
             queries_max,
             keeping: Arc::new(Semaphore::new((queries_max / 2).max(1))),

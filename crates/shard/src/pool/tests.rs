@@ -119,6 +119,32 @@ async fn pools_have_no_more_than_the_bound_together() {
 }
 
 #[tokio::test]
+async fn of_many_connections_one_is_left() {
+    let world = world(32, 10, Duration::from_millis(1));
+    let World { a, b, queries, .. } = &world;
+    let mut held = Vec::new();
+    for _ in 0..15 {
+        held.push(world.place(a).await);
+        held.push(world.place(b).await);
+    }
+    world.refused(a).await;
+    held.push(world.place(queries).await);
+    world.refused(queries).await;
+    assert_eq!(in_use(a) + in_use(b) + in_use(queries), 31);
+    // Nor is it theirs when queries want all that they may have.
+    drop(held);
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        held.push(world.place(queries).await);
+    }
+    world.refused(queries).await;
+    for _ in 0..15 {
+        held.push(world.place(a).await);
+    }
+    world.refused(b).await;
+}
+
+#[tokio::test]
 async fn who_waits_is_given_what_another_pool_frees() {
     let world = world(2, 10, PATIENCE);
     let mut held = Some(world.place(&world.a).await);
