@@ -34,6 +34,7 @@ pub use self::described::{Described, DescribedColumn, ReadType};
 use self::memory::Paid;
 pub use self::memory::{Memory, Payer};
 pub use self::scan::check_columns;
+pub use self::statements::KEPT_TEXT_BYTES_MAX;
 use self::statements::{StatementName, Statements};
 pub use self::steps::{Progress, Step};
 use self::stream::Stream;
@@ -160,7 +161,12 @@ pub struct Backend {
     is_given_up: bool,
     /// A cancel request may be under way that nobody waits for any more.
     is_doubtful: bool,
+    /// In force there, as far as it has been told.
     settings: Settings,
+    /// Those that come back when the transaction there ends, where it has been told others.
+    lasting: Option<Settings>,
+    /// Which of these are in force is not known: a savepoint has been gone back to since they were told.
+    is_unsure: bool,
     statements: Statements,
     /// What the statement that is queued last has to look like, until it has said that it does.
     check: Option<Arc<Described>>,
@@ -218,6 +224,8 @@ impl Backend {
             is_given_up: false,
             is_doubtful: false,
             settings: settings.clone(),
+            lasting: None,
+            is_unsure: false,
             statements: Statements::new(limits.statements_max),
             check: None,
             notices: Vec::new(),
@@ -322,8 +330,8 @@ impl Backend {
     }
 
     /// Whether whoever borrows it with these settings has nothing to change.
-    pub(crate) fn has_settings(&self, settings: &Settings) -> bool {
-        self.settings == *settings
+    pub fn has_settings(&self, settings: &Settings) -> bool {
+        !self.is_unsure && self.settings == *settings
     }
 
     /// Notices since the last call.
@@ -340,10 +348,27 @@ impl Backend {
             return Ok(());
         }
         // Before the statement and not with it: it would run all the same where one of these is refused.
-        let done = self.run(&login::set_all(settings)).await;
+        let done = self.run(&login::set_all("SET", settings)).await;
         self.is_broken |= done.is_err();
         self.settings = settings.clone();
         done.map(drop)
+    }
+
+    /// Queues what makes these settings those of the transaction that is open there, to its end, where they differ. Where one of them is
+    /// refused the transaction has failed: what is queued behind is not carried out.
+    pub fn queue_settings(&mut self, settings: &Settings) {
+        if self.has_settings(settings) {
+            return;
+        }
+        self.queue_query(&login::set_all("SET LOCAL", settings));
+        let before = std::mem::replace(&mut self.settings, settings.clone());
+        self.lasting.get_or_insert(before);
+        self.is_unsure = false;
+    }
+
+    /// A savepoint is gone back to: what was told behind it is not in force any more.
+    pub fn doubt_settings(&mut self) {
+        self.is_unsure = self.lasting.is_some();
     }
 
     /// Queues a string of statements. Their answers come with those of what is queued after them; no rows of theirs do.
@@ -626,6 +651,11 @@ impl Backend {
             b'Z' => {
                 let status = client::ready_status(&self.inbox[range.clone()]);
                 self.status = status.map_err(|_| self.garbled())?;
+                if self.status == TransactionStatus::Idle
+                    && let Some(lasting) = self.lasting.take()
+                {
+                    (self.settings, self.is_unsure) = (lasting, false);
+                }
                 Ok((tag, range))
             }
             _ => Ok((tag, range)),

@@ -21,12 +21,15 @@ use crate::pool::{
 };
 use crate::routes::Routes;
 use crate::rules::Rule;
-use crate::server::Server;
+use crate::server::{Mapping, Server};
 use crate::two_phase::{self, InDoubt, Transactions};
 use crate::workers::{Keys, Workers};
 
 /// What the pool of the query pool is called.
 const OF_QUERIES: &str = "queries";
+
+/// What the one is called that looks at servers have.
+const OF_LOOKS: &str = "looks";
 
 /// Where a connection comes from: the pool of whoever asks, and what his session keeps.
 pub type Origin<'a> = (&'a Arc<Pool>, Option<&'a Arc<Keep>>);
@@ -43,6 +46,8 @@ pub struct Fleet {
     pools: Mutex<HashMap<ThreadId, Arc<Pool>>>,
     /// That of the query pool.
     of_queries: OnceLock<Arc<Pool>>,
+    /// That of looks at servers which find none of the query pool's.
+    of_looks: OnceLock<Arc<Pool>>,
     workers: Workers,
     routes: Routes,
     health: Health,
@@ -77,6 +82,7 @@ impl Fleet {
             altering: tokio::sync::Mutex::new(()),
             pools: Mutex::default(),
             of_queries: OnceLock::new(),
+            of_looks: OnceLock::new(),
             transactions,
             snapshots: tokio::sync::Mutex::new(()),
             waits: Waits::default(),
@@ -123,6 +129,36 @@ impl Fleet {
     /// The pool of the query pool: only for what runs there. See [`Self::pool_of_thread`].
     pub fn pool_of_queries(&self) -> &Arc<Pool> {
         self.of_queries.get_or_init(|| self.make_pool(OF_QUERIES, Purpose::Queries))
+    }
+
+    /// The pool of looks, which has the connection that all others leave: only for what runs on the query pool.
+    fn pool_of_looks(&self) -> &Arc<Pool> {
+        self.of_looks.get_or_init(|| {
+            let config =
+                PoolConfig { connections_max: 1, connections_of_queries: 1, connections_min: 0, ..self.config };
+            Pool::new(OF_LOOKS, Purpose::Queries, config, self.payer.clone(), Arc::default())
+        })
+    }
+
+    /// Lends a connection for a look at a server, on the query pool: one of queries where that is there at once, else the one that these
+    /// leave.
+    ///
+    /// # Errors
+    /// As [`Pool::lend`].
+    pub(crate) async fn lend_to_look(
+        &self,
+        server: &Arc<Server>,
+        mapping: &Arc<Mapping>,
+        settings: &Settings,
+    ) -> Result<Lease> {
+        let queries = self.pool_of_queries();
+        if self.config.left() == 0 {
+            return queries.lend(server, mapping, settings).await;
+        }
+        match queries.lend_now(server, mapping, settings).await? {
+            Some(lease) => Ok(lease),
+            None => self.pool_of_looks().lend(server, mapping, settings).await,
+        }
     }
 
     fn make_pool(&self, name: &str, purpose: Purpose) -> Arc<Pool> {
@@ -255,7 +291,7 @@ impl Fleet {
     }
 
     fn all_pools(&self) -> Vec<Arc<Pool>> {
-        self.pools.lock().values().chain(self.of_queries.get()).cloned().collect()
+        self.pools.lock().values().chain(self.of_queries.get()).chain(self.of_looks.get()).cloned().collect()
     }
 
     /// Of each connection.

@@ -327,7 +327,7 @@ async fn look_at_all(fleet: &Arc<Fleet>) {
 
 async fn look(fleet: &Arc<Fleet>, known: &Arc<Known>, server: &Arc<Server>) {
     let Some(mapping) = known.any_mapping(server) else { return };
-    let lent = fleet.pool_of_queries().lend(server, mapping, &Settings::default()).await;
+    let lent = fleet.lend_to_look(server, mapping, &Settings::default()).await;
     let found = match lent {
         // One that says nothing must not keep the others from being looked at.
         Ok(mut lease) => {

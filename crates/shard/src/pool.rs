@@ -12,6 +12,7 @@
 mod bound;
 mod idle;
 mod keep;
+mod keeping;
 mod line;
 mod statistics;
 
@@ -29,6 +30,7 @@ pub(crate) use self::bound::{Bounds, Purpose};
 pub(crate) use self::keep::Held;
 pub use self::keep::Keep;
 use self::keep::Ticket;
+pub(crate) use self::keeping::Keeping;
 use self::line::Line;
 pub(crate) use self::statistics::Card;
 pub use self::statistics::{ConnectionStatistics, LineStatistics, ServerStatistics};
@@ -57,11 +59,19 @@ pub struct PoolConfig {
     pub limits: Limits,
 }
 
+/// From so many connections to a server on one of them is left for looks at the server itself. Where there are fewer it would be missed.
+const LEAVING_MIN: usize = 32;
+
 impl PoolConfig {
+    /// Connections to one server that neither sessions nor queries have.
+    pub(crate) fn left(&self) -> usize {
+        usize::from(self.connections_max >= LEAVING_MIN)
+    }
+
     /// Connections to one server that pools of this purpose may have together.
     pub(crate) fn connections_for(&self, purpose: Purpose) -> usize {
         match purpose {
-            Purpose::Sessions => self.connections_max.saturating_sub(self.connections_of_queries),
+            Purpose::Sessions => self.connections_max.saturating_sub(self.connections_of_queries + self.left()),
             Purpose::Queries => self.connections_of_queries.max(self.connections_max / 2),
         }
     }
@@ -116,7 +126,34 @@ impl Pool {
         mapping: &Arc<Mapping>,
         settings: &Settings,
     ) -> Result<Lease> {
-        let mut slot = self.enter(server).await?;
+        let slot = self.enter(server).await?;
+        self.lend_by(slot, server, mapping, settings).await
+    }
+
+    /// The same where one is idle or may be made; `None`: it would have to be waited for.
+    ///
+    /// # Errors
+    /// As [`Self::lend`].
+    pub(crate) async fn lend_now(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        mapping: &Arc<Mapping>,
+        settings: &Settings,
+    ) -> Result<Option<Lease>> {
+        match self.find(server) {
+            Ok(slot) => self.lend_by(slot, server, mapping, settings).await.map(Some),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Lends the connection of a place, or makes one for it.
+    async fn lend_by(
+        &self,
+        mut slot: Slot,
+        server: &Arc<Server>,
+        mapping: &Arc<Mapping>,
+        settings: &Settings,
+    ) -> Result<Lease> {
         let mut fitting = slot.backend.take().filter(|backend| self.fits(backend, server, mapping));
         if let Some(idle) = &mut fitting {
             match self.adopt(idle, settings).await {

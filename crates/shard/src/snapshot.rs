@@ -25,7 +25,7 @@ use tokio::sync::OnceCell;
 
 use crate::backend::{Nothing, Settings};
 use crate::fleet::Fleet;
-use crate::pool::{Lease, Pool};
+use crate::pool::{Keeping, Lease, Pool};
 use crate::rows::{TEXT, garbled, read};
 use crate::two_phase;
 
@@ -95,6 +95,7 @@ struct Held {
     is_clean: bool,
     /// Whether it takes the lock: one connection does for a database that is known under several names.
     locks: bool,
+    _right: Keeping,
 }
 
 impl Held {
@@ -146,11 +147,17 @@ fn silence(value: &str) -> String {
 }
 
 impl Snapshots {
-    /// Takes snapshots of these servers.
+    /// Takes snapshots of these servers, for one statement.
     ///
     /// # Errors
-    /// 55P03 where a transaction stays prepared on one of them; what a server says, or that it cannot be reached.
+    /// 55P03 where a transaction stays prepared on one of them; 53300 where there is no connection for it in time; what a server says, or that
+    /// it cannot be reached.
     pub async fn take(fleet: &Fleet, pool: &Arc<Pool>, role: &str, servers: &[&str]) -> Result<Self> {
+        Self::take_for(fleet, pool, role, servers, false).await
+    }
+
+    /// The same. `stays`: they are kept while other statements run, and refused at once where there are too many of them.
+    async fn take_for(fleet: &Fleet, pool: &Arc<Pool>, role: &str, servers: &[&str], stays: bool) -> Result<Self> {
         scope::scope(&TAKE, async {
             // In one order for all processes that know the servers by the same names.
             let mut servers = servers.to_vec();
@@ -159,10 +166,15 @@ impl Snapshots {
             let settings = Settings { lock_timeout_ms: LOCK_TIMEOUT_MS, ..Settings::default() };
             let mut all: Vec<(String, Held)> = Vec::with_capacity(servers.len());
             let mut databases: BTreeSet<Arc<str>> = BTreeSet::new();
-            for server in servers {
+            // All of them before the first connection: who waits here keeps none from anybody.
+            let mut rights: Vec<Keeping> = Vec::with_capacity(servers.len());
+            for server in &servers {
+                rights.push(pool.keeping(server, stays).await?);
+            }
+            for (server, right) in servers.into_iter().zip(rights) {
                 let mut lease = fleet.lend((pool, None), server, role, &settings).await?;
                 let locks = databases.insert(in_time(two_phase::identity(&mut lease)).await?);
-                all.push((server.to_owned(), Held { lease: Some(lease), is_clean: true, locks }));
+                all.push((server.to_owned(), Held { lease: Some(lease), is_clean: true, locks, _right: right }));
             }
             let deadline = clock::monotonic() + PATIENCE;
             // One after the other within this process: they would only wait for each other on the shards.
@@ -194,7 +206,7 @@ impl Snapshots {
     /// of a replica of each that has one.
     ///
     /// # Errors
-    /// What a server says, or that it cannot be reached.
+    /// 53300 where too many are kept; what a server says, or that it cannot be reached.
     async fn each(
         fleet: &Fleet,
         pool: &Arc<Pool>,
@@ -206,11 +218,13 @@ impl Snapshots {
             let settings = Settings::default();
             let mut all: Vec<(String, Held)> = Vec::with_capacity(servers.len());
             for server in servers.keys() {
+                let right = pool.keeping(server, true).await?;
                 let lease = match from_replicas {
                     true => fleet.lend_for_reading((pool, None), server, role, &settings).await?,
                     false => fleet.lend((pool, None), server, role, &settings).await?,
                 };
-                all.push((server.to_string(), Held { lease: Some(lease), is_clean: true, locks: false }));
+                let held = Held { lease: Some(lease), is_clean: true, locks: false, _right: right };
+                all.push((server.to_string(), held));
             }
             let names = export(&mut all).await?;
             let all = all.into_iter().zip(servers.values());
@@ -354,7 +368,7 @@ impl Moment {
     /// # Errors
     /// As [`Snapshots::take`].
     pub async fn take(self: Arc<Self>) -> Result<()> {
-        self.snapshots().await.map(|_| ())
+        self.snapshots(self.has_own()).await.map(|_| ())
     }
 
     /// The member that a connection of the transaction's own to a server has to be to, and what comes right behind its BEGIN, of REPEATABLE
@@ -373,7 +387,7 @@ impl Moment {
     /// # Errors
     /// As [`Snapshots::take`].
     pub async fn fix(&self, servers: &BTreeMap<Arc<str>, bool>) -> Result<()> {
-        let Of::Each { from_replicas } = self.of else { return self.snapshots().await.map(|_| ()) };
+        let Of::Each { from_replicas } = self.of else { return self.snapshots(true).await.map(|_| ()) };
         let take = || Snapshots::each(&self.fleet, self.fleet.pool_of_queries(), &self.role, servers, from_replicas);
         self.taken.get_or_try_init(take).await.map(|_| ())
     }
@@ -383,7 +397,7 @@ impl Moment {
     /// # Errors
     /// As [`Snapshots::take`] and [`Fleet::lend`]; 0A000 for a server that it is not of.
     pub async fn lend(&self, server: &str) -> Result<Lease> {
-        let kept = self.snapshots().await?.kept(server)?;
+        let kept = self.snapshots(self.has_own()).await?.kept(server)?;
         if kept.is_sole {
             let lease = kept.held.lock().lease.take();
             return lease
@@ -395,13 +409,14 @@ impl Moment {
         Ok(lease)
     }
 
-    async fn snapshots(&self) -> Result<&Snapshots> {
+    /// `stays`: they are kept while other statements run, where they are taken now.
+    async fn snapshots(&self, stays: bool) -> Result<&Snapshots> {
         let Of::All { servers, .. } = &self.of else {
             return self.taken.get().ok_or_else(|| Error::internal("nobody has fixed what is seen of shards"));
         };
         let take = || async {
             let servers: Vec<&str> = servers.iter().map(|server| &**server).collect();
-            Snapshots::take(&self.fleet, self.fleet.pool_of_queries(), &self.role, &servers).await
+            Snapshots::take_for(&self.fleet, self.fleet.pool_of_queries(), &self.role, &servers, stays).await
         };
         self.taken.get_or_try_init(take).await
     }

@@ -5,6 +5,7 @@ use std::thread;
 use ashlar_tests::process::{PATIENCE, wait_for};
 
 use super::*;
+use crate::http::{get, series};
 
 /// One thread of doors: half of the connections are for queries alone.
 fn fleet(connections: usize, lines: &str) -> (Fleet, pg::Connection) {
@@ -373,6 +374,44 @@ fn connections_that_are_wanted_are_made_again_when_they_are_old() {
     let old = pids(&mut watcher);
     let is_new = |now: &[String]| now.len() >= 2 && now.iter().all(|pid| !old.contains(pid));
     assert!(wait_for(PATIENCE, || is_new(&pids(&mut watcher))));
+}
+
+#[test]
+fn what_is_prepared_is_seen_while_queries_wait_on_all_of_their_connections() {
+    let lines = "connections_per_server_max = 32\nrecover_period_ms = 50\n[server]\ncores = 1";
+    let fleet = Fleet::with(2, lines);
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, v text) {}", fleet.by("k")));
+    let mut locker = fleet.shard(0);
+    done(&mut locker, "BEGIN");
+    done(&mut locker, "LOCK TABLE t");
+    // Queries may have sixteen.
+    let asking = [(); 24].map(|()| {
+        let mut other = fleet.client();
+        thread::spawn(move || {
+            let found = other.value("SELECT count(*) FROM t a JOIN t b ON b.v = a.v");
+            found.map_err(|error| format!("{error:#}"))
+        })
+    });
+    let told = |name: &str| series(&get(fleet.ashlar.http(), "/metrics").1, name);
+    let in_use = "ashlar_shard_connections{server=\"s0\",state=\"in_use\"}";
+    assert!(wait_for(PATIENCE, || told(in_use).is_some_and(|count| count >= 16.0)));
+    let mut other = fleet.shard(0);
+    done(&mut other, "BEGIN");
+    done(&mut other, "PREPARE TRANSACTION 'ashlar-left'");
+    let in_doubt = "ashlar_shard_in_doubt_transactions{server=\"s0\"}";
+    assert!(wait_for(PATIENCE, || told(in_doubt) == Some(1.0)));
+    done(&mut other, "ROLLBACK PREPARED 'ashlar-left'");
+    assert!(wait_for(PATIENCE, || told(in_doubt) == Some(0.0)));
+    done(&mut locker, "ROLLBACK");
+    for asking in asking {
+        // Those that had none in time are told so.
+        match asking.join().unwrap() {
+            Ok(count) => assert_eq!(count, "0"),
+            Err(error) => assert!(error.contains("53300"), "{error}"),
+        }
+    }
+    fleet.ashlar.check_log();
 }
 
 #[test]

@@ -211,6 +211,58 @@ fn a_block_is_begun_and_ended_by_prepared_statements() {
     fleet.ashlar.check_log();
 }
 
+/// Notes in each row that is written how long the longest text is that its connection keeps.
+const KEEPING: &str = "
+    CREATE FUNCTION keeps() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        NEW.n := (SELECT coalesce(max(length(statement)), 0) FROM pg_prepared_statements);
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER keeps BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION keeps()";
+
+#[test]
+fn a_long_text_is_not_kept_by_connections() {
+    // One connection to each shard for all sessions.
+    let fleet = Fleet::with(2, "connections_per_server_max = 2\n[server]\ncores = 1");
+    let mut client = fleet.client();
+    done(&mut client, &format!("CREATE TABLE t (k bigint PRIMARY KEY, n int, v text) {}", fleet.by("k")));
+    let keys = fleet.keys("t");
+    done(&mut client, "INSERT INTO t SELECT i, 1, 'v' FROM generate_series(1000, 1019) AS s(i)");
+    for shard in 0..2 {
+        done(&mut fleet.shard(shard), KEEPING);
+    }
+    for (form, other) in [("short", "x".to_owned()), ("long", "x".repeat(10_000))] {
+        let [all, read, change] = ["all", "read", "change"].map(|name| format!("{form} {name}"));
+        let groups = format!("SELECT n, count(*) FROM t WHERE v <> '{other}' GROUP BY n");
+        prepare(&mut client, &all, &groups).unwrap();
+        prepare(&mut client, &read, &format!("SELECT v FROM t WHERE k = $1 AND v <> '{other}'")).unwrap();
+        prepare(&mut client, &change, &format!("UPDATE t SET v = v WHERE k = $1 AND v <> '{other}'")).unwrap();
+        for block in [false, true] {
+            if block {
+                done(&mut client, "BEGIN");
+            }
+            for key in 1000..1010 {
+                assert_eq!(tag(&mut client, &change, &[key.to_string().as_bytes()]), "UPDATE 1");
+                assert_eq!(run_text(&mut client, &read, &key.to_string()).unwrap(), "v");
+            }
+            if block {
+                done(&mut client, "COMMIT");
+            }
+            let counted = [[Some("1".to_owned()), Some("20".to_owned())]];
+            assert_eq!(rows(&mut client, &groups), counted);
+            assert_eq!(run(&mut client, &all, &[], Form::Text).unwrap().texts(), counted);
+        }
+        // What is short it keeps.
+        for key in &keys {
+            let insert = format!("INSERT INTO t VALUES ({key}, 0, 'v') RETURNING n");
+            let longest = client.value(&insert).unwrap().parse::<usize>().unwrap();
+            assert!((1..=8 * 1024).contains(&longest), "{form}: {longest}");
+            done(&mut client, &format!("DELETE FROM t WHERE k = {key}"));
+        }
+    }
+    fleet.ashlar.check_log();
+}
+
 /// Says something of each row that is written, and once more when its transaction commits.
 const SPEAKING: &str = "
     CREATE FUNCTION say() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -151,6 +151,49 @@ fn who_has_begun_on_one_shard_has_no_more_than_that_unless_it_wants_snapshots() 
 }
 
 #[test]
+fn transactions_that_keep_snapshots_leave_connections_to_others() {
+    // Queries may have eight of these, and half of them keep snapshots.
+    let fleet = Fleet::with(2, "connections_per_server_max = 16\n[server]\ncores = 1");
+    let mut client = fleet.client();
+    for table in ["t", "l"] {
+        done(&mut client, &format!("CREATE TABLE {table} (k bigint PRIMARY KEY, v bigint) {}", fleet.by("k")));
+        done(&mut client, &format!("INSERT INTO {table} SELECT i, i FROM generate_series(1, 20) AS s(i)"));
+    }
+    let (begin, count) = ("BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT count(*) FROM t");
+    let mut idle: Vec<pg::Connection> = Vec::new();
+    let error = loop {
+        let mut holder = fleet.client();
+        done(&mut holder, begin);
+        match holder.value(count) {
+            Ok(counted) => assert_eq!(counted, "20"),
+            Err(error) => break format!("{error:#}"),
+        }
+        idle.push(holder);
+    };
+    assert!(error.contains("53300"), "{error}");
+    assert_eq!(idle.len(), 4);
+    // Whoever has begun goes on, and whatever keeps none is done.
+    for holder in &mut idle {
+        assert_eq!(holder.value("SELECT sum(t.v) FROM t JOIN l ON l.v = t.v").unwrap(), "210");
+    }
+    assert_eq!(client.value("SELECT sum(t.v) FROM t JOIN l ON l.v = t.v").unwrap(), "210");
+    done(&mut client, &format!("CREATE TABLE made (k bigint PRIMARY KEY) {}", fleet.by("k")));
+    // A cursor keeps one, too.
+    done(&mut client, "BEGIN");
+    assert!(refused(&mut client, "DECLARE c CURSOR FOR SELECT * FROM t ORDER BY v").contains("53300"));
+    done(&mut client, "ROLLBACK");
+    // Where one of them ends another one may begin.
+    done(&mut idle[0], "COMMIT");
+    assert!(wait_for(PATIENCE, || {
+        done(&mut client, begin);
+        let counted = client.value(count);
+        done(&mut client, "COMMIT");
+        counted.is_ok_and(|counted| counted == "20")
+    }));
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn what_changes_tables_of_this_server_reads_shards_as_its_transaction_may() {
     let fleet = Fleet::start(2);
     let mut client = fleet.client();

@@ -2,7 +2,9 @@
 
 use ashlar_tests::process::{PATIENCE, wait_for};
 
+use super::extended::{Form, prepare, run};
 use super::members::prepared;
+use super::pipelines::{bind, execute};
 use super::*;
 
 fn table(fleet: &Fleet) -> pg::Connection {
@@ -168,6 +170,116 @@ fn settings_of_a_session_are_those_of_its_shard() {
         assert_eq!(other.value(times).unwrap(), "2024-07-01 14:00:00+02");
     }
     assert_eq!(other.value("SELECT sum(made) <= 2 FROM ashlar.pools").unwrap(), "t");
+}
+
+/// A fleet of two with a table by moments: those from three o'clock on are on the second shard.
+fn table_of_moments() -> (Fleet, pg::Connection) {
+    let fleet = Fleet::start(2);
+    let mut client = fleet.client();
+    done(
+        &mut client,
+        "CREATE TABLE ev (moment timestamptz PRIMARY KEY, v text) PARTITION BY RANGE (moment) \
+         USING sharded WITH (servers = 's0,s1', boundaries = '2026-01-01 03:00:00+00')",
+    );
+    (fleet, client)
+}
+
+/// The moments that each shard has, in UTC.
+fn moments(fleet: &Fleet) -> [Vec<String>; 2] {
+    [0, 1].map(|shard| {
+        let sql = "SELECT to_char(moment AT TIME ZONE 'UTC', 'HH24:MI') FROM ev ORDER BY moment";
+        rows(&mut fleet.shard(shard), sql).into_iter().flatten().flatten().collect()
+    })
+}
+
+#[test]
+fn settings_that_change_in_a_block_reach_the_connections_that_it_has() {
+    let (fleet, mut client) = table_of_moments();
+    done(&mut client, "INSERT INTO ev VALUES ('2026-01-01 12:00+00')");
+    let noon = "SELECT moment FROM ev WHERE moment = '2026-01-01 12:00+00'";
+    done(&mut client, "BEGIN");
+    assert_eq!(client.value(noon).unwrap(), "2026-01-01 12:00:00+00");
+    done(&mut client, "SET LOCAL TimeZone = 'America/New_York'");
+    done(&mut client, "INSERT INTO ev VALUES ('2026-01-01 00:00')");
+    let midnight = client.value("SELECT moment FROM ev WHERE moment = '2026-01-01 00:00'").unwrap();
+    assert_eq!(midnight, "2026-01-01 00:00:00-05");
+    done(&mut client, "COMMIT");
+    assert_eq!(moments(&fleet), [vec![], vec!["05:00", "12:00"]]);
+    assert_eq!(client.value(noon).unwrap(), "2026-01-01 12:00:00+00");
+
+    // What is told behind a savepoint is told again where that is gone back to, whether or not it was set behind it.
+    let sees = |client: &mut pg::Connection, sql: &str, shown: &str| {
+        done(client, sql);
+        assert_eq!(client.value(noon).unwrap(), shown, "after {sql}");
+    };
+    sees(&mut client, "BEGIN", "2026-01-01 12:00:00+00");
+    done(&mut client, "SET TimeZone = 'Asia/Tokyo'");
+    sees(&mut client, "SAVEPOINT a", "2026-01-01 21:00:00+09");
+    sees(&mut client, "ROLLBACK TO a", "2026-01-01 21:00:00+09");
+    done(&mut client, "SAVEPOINT b");
+    sees(&mut client, "SET LOCAL TimeZone = 'America/New_York'", "2026-01-01 07:00:00-05");
+    sees(&mut client, "ROLLBACK TO b", "2026-01-01 21:00:00+09");
+    sees(&mut client, "RELEASE b", "2026-01-01 21:00:00+09");
+    sees(&mut client, "ROLLBACK", "2026-01-01 12:00:00+00");
+
+    // So are others.
+    let mut holder = fleet.shard(1);
+    done(&mut holder, "BEGIN");
+    done(&mut holder, "SELECT 1 FROM ev FOR UPDATE");
+    sees(&mut client, "BEGIN", "2026-01-01 12:00:00+00");
+    done(&mut client, "SET LOCAL lock_timeout = '200ms'");
+    let error = refused(&mut client, "UPDATE ev SET v = 'late' WHERE moment = '2026-01-01 12:00+00'");
+    assert!(error.contains("55P03") && error.contains("s1"), "{error}");
+    done(&mut client, "ROLLBACK");
+    fleet.ashlar.check_log();
+}
+
+#[test]
+fn a_pipeline_does_not_go_ahead_of_settings() {
+    let (fleet, mut client) = table_of_moments();
+    let put = |time: &str| [bind("", "put", &[format!("2026-01-01 {time}")]), execute("", 0)].concat();
+    prepare(&mut client, "put", "INSERT INTO ev VALUES ($1)").unwrap();
+    prepare(&mut client, "zone", "SET LOCAL TimeZone = 'America/New_York'").unwrap();
+    done(&mut client, "BEGIN");
+    // The connection knows the statement from here on, in the zone of before.
+    run(&mut client, "put", &[b"2026-01-01 12:00"], Form::Text).unwrap();
+    let zone = [bind("", "zone", &[]), execute("", 0)].concat();
+    let all = [put("13:00"), put("13:30"), zone, put("00:10"), put("00:20"), pg::message(b'S', &[])].concat();
+    client.send(&all).unwrap();
+    loop {
+        let message = client.read().unwrap();
+        assert!(message.kind != b'E', "{:?}", message.field(b'M'));
+        if message.kind == b'Z' {
+            break;
+        }
+    }
+    done(&mut client, "COMMIT");
+    assert_eq!(moments(&fleet), [vec![], vec!["05:10", "05:20", "12:00", "13:00", "13:30"]]);
+    fleet.ashlar.check_log();
+}
+
+/// Says in which time zone it has been heard that a row was written, when its transaction commits.
+const HEARD: &str = "
+    CREATE TABLE heard (zone text);
+    CREATE FUNCTION hear() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN INSERT INTO heard VALUES (current_setting('TimeZone')); RETURN NULL; END $$;
+    CREATE CONSTRAINT TRIGGER hear AFTER INSERT ON ev DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION hear()";
+
+#[test]
+fn what_is_deferred_sees_the_settings_of_the_end_of_its_block() {
+    let (fleet, mut client) = table_of_moments();
+    for shard in 0..2 {
+        done(&mut fleet.shard(shard), HEARD);
+    }
+    for (zone, times) in [("Asia/Tokyo", &["12:00"][..]), ("America/New_York", &["01:00", "13:00"][..])] {
+        done(&mut client, "BEGIN");
+        times.iter().for_each(|time| done(&mut client, &format!("INSERT INTO ev VALUES ('2026-01-01 {time}+00')")));
+        done(&mut client, &format!("SET LOCAL TimeZone = '{zone}'"));
+        done(&mut client, "COMMIT");
+    }
+    let heard = |shard| fleet.shard(shard).value("SELECT string_agg(zone, ' ' ORDER BY zone) FROM heard").unwrap();
+    assert_eq!([heard(0), heard(1)], ["America/New_York", "America/New_York Asia/Tokyo"]);
+    fleet.ashlar.check_log();
 }
 
 #[test]

@@ -141,7 +141,10 @@ impl Backend {
                     let columns = columns_of(body);
                     described.columns = Some(columns.map_err(|BadMessage| self.garbled())?);
                 }
-                b'E' => failure = Some(self.failure_of(body)),
+                b'E' => {
+                    let error = self.failure_of(body);
+                    failure.get_or_insert(error);
+                }
                 _ => {}
             }
             if matches!(tag, b'T' | b'n') {

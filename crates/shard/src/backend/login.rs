@@ -47,9 +47,9 @@ fn of_session(settings: &Settings) -> [(&'static str, String); 3] {
     ]
 }
 
-/// SET of what a session brings.
-pub(super) fn set_all(settings: &Settings) -> String {
-    let set = |(name, value): (&str, String)| format!("SET {name} TO {};", escape_literal(&value));
+/// What a session brings, by SET or SET LOCAL.
+pub(super) fn set_all(command: &str, settings: &Settings) -> String {
+    let set = |(name, value): (&str, String)| format!("{command} {name} TO {};", escape_literal(&value));
     of_session(settings).into_iter().map(set).collect()
 }
 
@@ -111,7 +111,7 @@ impl Backend {
     pub(crate) async fn renew(&mut self) -> Result<()> {
         let settings = Settings::default();
         self.queue_query("DISCARD ALL");
-        self.run(&set_all(&settings)).await?;
+        self.run(&set_all("SET", &settings)).await?;
         // Names of statements of before are not given again: their count goes on.
         self.statements.forget_all();
         self.settings = settings;

@@ -1,7 +1,8 @@
 //! The prepared statements of one connection: which text has which name there.
 //!
 //! Names are the connection's own, so that sessions that prepared the same text share one, and a session finds its
-//! statement on whichever connection it is lent. A name counts only when the shard has said that it took it.
+//! statement on whichever connection it is lent. A name counts only when the shard has said that it took it. What is long has none: neither
+//! side keeps it, but for the last one on the shard, and it is parsed each time.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::{self, Write};
@@ -11,6 +12,10 @@ use ashlar_protocol::pg::Target;
 use ashlar_protocol::pg::client::{self, BadMessage};
 
 use super::Described;
+
+/// Bytes of a text that connections remember: with as many statements as they may, what they remember stays small. Longer ones, such as lists of
+/// hundreds of constants, rarely come twice, and take longer to run than to parse.
+pub const KEPT_TEXT_BYTES_MAX: usize = 8 * 1024;
 
 /// Bytes of a key that are kept for the next one to be written over.
 const KEY_BYTES_MAX: usize = 16 * 1024;
@@ -78,6 +83,9 @@ impl Statements {
     /// The name of a text; Parse is queued where the connection does not know it. `zone`: the time zone of the connection
     /// now, in which a server reads the times of a text once, when it parses it.
     pub(super) fn queue(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32], zone: &str) -> StatementName {
+        if text.len() > KEPT_TEXT_BYTES_MAX {
+            return self.queue_unnamed(out, text, types);
+        }
         self.ask_for(text, types, zone);
         self.close_stale(out);
         match self.use_known() {
@@ -96,6 +104,9 @@ impl Statements {
         zone: &str,
         expected: &Arc<Described>,
     ) -> (StatementName, bool) {
+        if text.len() > KEPT_TEXT_BYTES_MAX {
+            return (self.queue_unnamed(out, text, types), false);
+        }
         self.close_stale(out);
         if let Some(name) = self.find(text, types, zone, expected) {
             return (name, true);
@@ -120,6 +131,9 @@ impl Statements {
         zone: &str,
         expected: &Arc<Described>,
     ) -> Option<StatementName> {
+        if text.len() > KEPT_TEXT_BYTES_MAX {
+            return None;
+        }
         self.ask_for(text, types, zone);
         if !expected.is_silent() {
             let looks = self.known.get_mut(self.key.as_str())?.looks.as_mut()?;
@@ -195,7 +209,7 @@ impl Statements {
         self.ahead.pop_front();
     }
 
-    /// Parses a text that will not come again: without a name, in the place of the last such one.
+    /// Parses a text that will not come again, or is too long to be remembered: without a name, in the place of the last such one.
     pub(super) fn queue_unnamed(&mut self, out: &mut Vec<u8>, text: &str, types: &[u32]) -> StatementName {
         client::parse(out, "", text, types);
         (self.current, self.is_new) = (None, true);
@@ -350,6 +364,37 @@ mod tests {
         let (name, is_checked) = statements.queue_expecting(&mut out, "DELETE", &[], zone, &nothing);
         assert!(!is_checked);
         assert_eq!(statements.find("DELETE", &[], zone, &nothing), Some(name));
+    }
+
+    #[test]
+    fn a_long_text_is_parsed_each_time_and_has_no_name() {
+        let mut statements = Statements::new(10);
+        let mut out = Vec::new();
+        let expected = described(20);
+        for (bytes, is_kept) in [(KEPT_TEXT_BYTES_MAX, true), (KEPT_TEXT_BYTES_MAX + 1, false)] {
+            let text = " ".repeat(bytes);
+            for time in 0..3 {
+                out.clear();
+                let (name, is_checked) = statements.queue_expecting(&mut out, &text, &[23], "UTC", &expected);
+                assert_eq!((is_checked, !out.is_empty()), (is_kept && time > 0, !is_kept || time == 0));
+                assert_eq!(name.as_str().is_empty(), !is_kept);
+                if !out.is_empty() {
+                    statements.parsed().unwrap();
+                }
+                statements.looks(Arc::clone(&expected));
+                statements.settled();
+            }
+            out.clear();
+            assert_eq!(statements.queue(&mut out, &text, &[23], "UTC").as_str().is_empty(), !is_kept);
+            assert_eq!(out.is_empty(), is_kept);
+            if !is_kept {
+                statements.parsed().unwrap();
+            }
+            assert_eq!(statements.find(&text, &[23], "UTC", &expected).is_some(), is_kept);
+            assert_eq!(statements.queue_ahead(&text, &[23], "UTC", &expected).is_some(), is_kept);
+            statements.settled();
+        }
+        assert_eq!(statements.known.len(), 1);
     }
 
     #[test]

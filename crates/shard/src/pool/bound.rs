@@ -3,12 +3,15 @@
 //! ```text
 //! 0                                              connections_max
 //! ├──────────── pools of sessions ─────────┤
-//!                         ├─ pool of queries ────┤
+//!                         ├─ pool of queries ────┤ one, for looks
 //! ```
 //!
 //! A transaction holds connections of its session's pool while its queries over several shards wait for those of the pool of
 //! queries. Had transactions all of them, each would wait for the others, so a part is never theirs. Nor do long queries have so many
-//! that the statements of one shard wait for them: half at most.
+//! that the statements of one shard wait for them: half at most. Half of that again may keep snapshots (`keeping`), which transactions do to
+//! their end, and read them by others.
+//!
+//! Where there are many, one is nobody's of these: a look at what is prepared there, or at the server's health, waits for no query (`fleet`).
 //!
 //! Asked when a connection is made or closed, and while somebody waits; by nobody who finds a connection idle in his own pool, or
 //! gives one back while nobody has waited for long: that is one look at a counter that seldom changes. The lock is taken within
@@ -20,6 +23,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 use super::{Pool, PoolConfig};
 
@@ -49,6 +53,8 @@ pub(super) struct Bound {
     sessions_max: usize,
     /// Of the pool of queries.
     queries_max: usize,
+    /// As many as may keep snapshots.
+    keeping: Arc<Semaphore>,
     /// Pools with somebody who has waited for long.
     overdue: AtomicUsize,
     state: Mutex<State>,
@@ -90,14 +96,21 @@ impl State {
 
 impl Bound {
     fn new(config: &PoolConfig) -> Self {
+        let queries_max = config.connections_for(Purpose::Queries);
         Self {
             min: config.connections_min,
-            max: config.connections_max,
+            max: config.connections_max - config.left(),
             sessions_max: config.connections_for(Purpose::Sessions),
-            queries_max: config.connections_for(Purpose::Queries),
+            queries_max,
+            keeping: Arc::new(Semaphore::new((queries_max / 2).max(1))),
             overdue: AtomicUsize::new(0),
             state: Mutex::default(),
         }
+    }
+
+    /// The rights to keep snapshots.
+    pub(super) fn keeping(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.keeping)
     }
 
     /// The number of a pool among those of the server.

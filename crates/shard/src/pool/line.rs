@@ -160,7 +160,7 @@ impl Pool {
     }
 
     /// A place that is free here; else how many wait for one, whom nobody overtakes.
-    fn find(self: &Arc<Self>, server: &Arc<Server>) -> Result<Slot, usize> {
+    pub(super) fn find(self: &Arc<Self>, server: &Arc<Server>) -> Result<Slot, usize> {
         let mut lines = self.lines.lock();
         let line = self.line(&mut lines, server);
         self.free(server, line).ok_or(line.waiting.len())

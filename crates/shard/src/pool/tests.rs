@@ -119,6 +119,32 @@ async fn pools_have_no_more_than_the_bound_together() {
 }
 
 #[tokio::test]
+async fn of_many_connections_one_is_left() {
+    let world = world(32, 10, Duration::from_millis(1));
+    let World { a, b, queries, .. } = &world;
+    let mut held = Vec::new();
+    for _ in 0..15 {
+        held.push(world.place(a).await);
+        held.push(world.place(b).await);
+    }
+    world.refused(a).await;
+    held.push(world.place(queries).await);
+    world.refused(queries).await;
+    assert_eq!(in_use(a) + in_use(b) + in_use(queries), 31);
+    // Nor is it theirs when queries want all that they may have.
+    drop(held);
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        held.push(world.place(queries).await);
+    }
+    world.refused(queries).await;
+    for _ in 0..15 {
+        held.push(world.place(a).await);
+    }
+    world.refused(b).await;
+}
+
+#[tokio::test]
 async fn who_waits_is_given_what_another_pool_frees() {
     let world = world(2, 10, PATIENCE);
     let mut held = Some(world.place(&world.a).await);
@@ -194,6 +220,28 @@ async fn a_right_goes_to_the_first_who_may_have_it() {
     bound.tell(b, None);
     bound.tell(queries, None);
     assert!(!bound.is_anybody_overdue() && bound.hand_over(a, None).is_none());
+}
+
+#[tokio::test]
+async fn half_of_the_connections_of_queries_may_keep_snapshots() {
+    let tiny = world(2, 10, PATIENCE);
+    let only = tiny.queries.keeping("s0", true).await.unwrap();
+    assert!(tiny.queries.keeping("s0", true).await.is_err());
+    drop(only);
+    // Queries may have four.
+    let World { a, queries, .. } = &world(8, 10, PATIENCE);
+    let [first, second] = [queries.keeping("s0", true).await.unwrap(), queries.keeping("s0", true).await.unwrap()];
+    let error = queries.keeping("s0", true).await.err().unwrap();
+    assert_eq!(error.code(), ErrorCode::TooManyConnections);
+    assert!(error.fields().hint.is_some());
+    // Those of other servers are counted by themselves, and those of sessions not.
+    drop((queries.keeping("s1", true).await.unwrap(), a.keeping("s0", true).await.unwrap()));
+    // One that ends with its statement waits for its turn.
+    let own = Arc::clone(queries);
+    let waiter = tokio::spawn(async move { own.keeping("s0", false).await.map(drop) });
+    drop(first);
+    waiter.await.unwrap().unwrap();
+    drop((second, queries.keeping("s0", true).await.unwrap()));
 }
 
 #[tokio::test]

@@ -141,7 +141,7 @@ impl<'a> Look<'a> {
     }
 
     async fn lend(&self, server: &Arc<Server>, mapping: &Arc<Mapping>) -> Result<Lease> {
-        self.fleet.pool_of_queries().lend(server, mapping, &decisions::settings()).await
+        self.fleet.lend_to_look(server, mapping, &decisions::settings()).await
     }
 
     /// Who logs in to a server: to a replica as to its primary, where nothing else is said.

@@ -30,7 +30,7 @@ use ashlar_query::sharded::{ShardedPlan, is_gathered, is_one_shard};
 use ashlar_query::statement::Kind;
 use ashlar_query::transaction::Isolation;
 use ashlar_query::{Barrier, Means};
-use ashlar_shard::backend::{Described, Ended, Nothing, Taker};
+use ashlar_shard::backend::{Described, Ended, KEPT_TEXT_BYTES_MAX, Nothing, Taker};
 use ashlar_shard::fleet::Fleet;
 use ashlar_shard::pool::{Lease, Pool};
 use ashlar_shard::route::{Decision, Forward, Merge, Parameter, Request, ShardStatement};
@@ -49,9 +49,6 @@ use super::{Block, Executed, LONG_BYTES, RowSink, SqlSession};
 /// SQLSTATEs of a statement whose tables are not what they were when it was described: a shard says the first, which may mean something else
 /// too, and the connection to it the second.
 const OTHERWISE: [&str; 2] = ["0A000", "42804"];
-
-/// Changes that are written for a shard are not kept by its connections where they are longer: such a text rarely comes twice.
-const KEPT_TEXT_BYTES_MAX: usize = 8 * 1024;
 
 /// Values of parameters as the client sent them.
 #[derive(Default)]
@@ -168,10 +165,10 @@ impl Sending<'_> {
     }
 }
 
-/// Whether a shard is likely to be sent the same text again.
+/// Whether a shard is likely to be sent the same text again, and its connections remember it.
 fn is_kept(sent: &ShardStatement<'_>, is_write: bool) -> bool {
     let is_own = matches!(sent.text, Cow::Borrowed(_));
-    !is_write || is_own || (!sent.is_made && sent.text.len() <= KEPT_TEXT_BYTES_MAX)
+    sent.text.len() <= KEPT_TEXT_BYTES_MAX && (!is_write || is_own || !sent.is_made)
 }
 
 impl SqlSession {
@@ -297,7 +294,10 @@ impl SqlSession {
         let sample = plan.route.sample();
         let cancel = self.cancel.clone();
         let described = match self.remotes.iter_mut().find(|remote| *remote.server == *sample.server) {
-            Some(remote) => stoppable(remote.lease.describe(&sample.text, declared), &cancel).await?,
+            Some(remote) => {
+                remote.lease.queue_settings(&self.settings.of_shards);
+                stoppable(remote.lease.describe(&sample.text, declared), &cancel).await?
+            }
             None => {
                 let is_write = plan.route.is_write();
                 let mut lease = match is_write {
@@ -641,6 +641,7 @@ impl SqlSession {
         let place = self.remotes.iter().position(|remote| remote.server == server).ok_or_else(|| {
             Error::new(ErrorCode::ConnectionFailure, "the transaction has no connection to its shard any more")
         })?;
+        self.remotes[place].lease.queue_settings(&self.settings.of_shards);
         let mut taker = Forwarding(sink);
         let ended = self.on_remote(place, false, &mut taker, |lease| lease.queue_more(&name, rows_max)).await?;
         Ok(ended_as(ended, portal, &name, &server))

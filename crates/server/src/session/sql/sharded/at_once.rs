@@ -112,7 +112,10 @@ impl SqlSession {
             return Some(On::Lent(fleet.lend_idle(&pool, server, &self.role, &self.settings.of_shards)?));
         }
         let place = self.remotes.iter().position(|remote| remote.server == *server)?;
-        let is_usable = !self.remotes[place].lease.is_broken() && (!is_write || self.check_remote_write().is_ok());
+        let lease = &self.remotes[place].lease;
+        // One that is to be told settings first is told them on the way of all others.
+        let is_ready = !lease.is_broken() && lease.has_settings(&self.settings.of_shards);
+        let is_usable = is_ready && (!is_write || self.check_remote_write().is_ok());
         is_usable.then_some(On::Transaction(place))
     }
 

@@ -112,6 +112,7 @@ impl SqlSession {
         let place = self.remotes.iter().position(|remote| remote.server == read.server);
         let Some(place) = place else { return Err(Error::internal("a transaction has no connection to its shard")) };
         read.check_order(self.remotes[place].lease.is_c_collated())?;
+        self.remotes[place].lease.queue_settings(&self.settings.of_shards);
         let stop = Notify::new();
         let memory = self.shared.engine.store().reservation();
         let mut passing = Passing { read, stop: &stop, waiting: Vec::new(), memory, charged: 0, failure: None };

@@ -42,9 +42,11 @@ impl SqlSession {
         Ok(())
     }
 
-    /// The place of the transaction's connection to a server, with a transaction there; made now where there is none.
+    /// The place of the transaction's connection to a server, with a transaction there; made now where there is none. The session's settings
+    /// are its own for what is queued next.
     pub(super) async fn begin_remote(&mut self, server: &str) -> Result<usize> {
         if let Some(place) = self.remotes.iter().position(|remote| *remote.server == *server) {
+            self.remotes[place].lease.queue_settings(&self.settings.of_shards);
             return Ok(place);
         }
         let (isolation, read_only) = match &self.transaction {
@@ -142,7 +144,13 @@ impl SqlSession {
     pub(in crate::session::sql) async fn tell_remote(&mut self, command: &str, savepoint: &str) -> Result<()> {
         for place in 0..self.remotes.len() {
             let sql = format!("{command} {}", ashlar_query::quote_ident(savepoint));
-            self.on_remote(place, false, &mut Nothing, |lease| lease.queue_query(&sql)).await?;
+            let queue = |lease: &mut Lease| {
+                lease.queue_query(&sql);
+                if command.starts_with("ROLLBACK") {
+                    lease.doubt_settings();
+                }
+            };
+            self.on_remote(place, false, &mut Nothing, queue).await?;
         }
         Ok(())
     }
@@ -157,6 +165,8 @@ impl SqlSession {
             std::mem::take(&mut self.remotes).into_iter().partition(|remote| remote.wrote);
         // Nothing depends on how these end.
         readers.into_iter().for_each(|remote| remote.lease.abandon());
+        // What is deferred runs now, and sees them.
+        writers.iter_mut().for_each(|remote| remote.lease.queue_settings(&self.settings.of_shards));
         if writers.len() > 1 {
             let fleet = self.fleet()?;
             let leases = writers.into_iter().map(|remote| remote.lease).collect();

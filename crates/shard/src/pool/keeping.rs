@@ -1,0 +1,46 @@
+//! Connections of the pool of queries that keep snapshots: half of what there may be at most, so that whoever reads these finds others there.
+//!
+//! Called by `snapshot` before it borrows them. They are counted by the server that is asked for, whichever member of its group has it. What is
+//! to stay while other statements run is not waited for: who keeps one snapshot and waits for another may wait for somebody who does the same.
+
+use std::time::Duration;
+
+use ashlar_base::{Error, ErrorCode, Result};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{Pool, Purpose};
+
+/// How long those are waited for whose transaction or cursor has just ended: they are on their way back, which takes a round trip.
+const GIVEN_BACK: Duration = Duration::from_millis(200);
+
+/// The right to keep a snapshot of a server, until it is dropped.
+pub(crate) struct Keeping {
+    _counted: Option<OwnedSemaphorePermit>,
+}
+
+impl Pool {
+    /// The right to keep a snapshot of a server. `stays`: while other statements run.
+    ///
+    /// # Errors
+    /// 53300 where as many are kept as may be.
+    pub(crate) async fn keeping(&self, server: &str, stays: bool) -> Result<Keeping> {
+        if self.purpose == Purpose::Sessions {
+            // One statement's, which has the connections that it reads by already.
+            return Ok(Keeping { _counted: None });
+        }
+        let rights = self.bounds.of(server, &self.config).keeping();
+        let wait_max = if stays { GIVEN_BACK.min(self.config.wait_max) } else { self.config.wait_max };
+        match tokio::time::timeout(wait_max, rights.acquire_owned()).await {
+            Ok(Ok(right)) => Ok(Keeping { _counted: Some(right) }),
+            Ok(Err(_)) => Err(Error::internal("snapshots of shards are not counted any more")),
+            Err(_) => Err(too_many(server)),
+        }
+    }
+}
+
+/// 53300
+fn too_many(server: &str) -> Error {
+    let message = format!("no snapshot of shard \"{server}\" can be kept: as many are kept as may be");
+    Error::new(ErrorCode::TooManyConnections, message)
+        .with_hint("End transactions of REPEATABLE READ, close cursors, or raise shard.connections_per_server_max.")
+}
