@@ -34,6 +34,7 @@ use super::states::{State, Sums, of_extremes, of_float_sums};
 use crate::memory::{Memory, Wish};
 
 mod expected;
+pub(crate) mod lot;
 mod skew;
 mod twin;
 
