@@ -119,6 +119,11 @@ fn a_query_has_no_more_memory_than_it_may() {
     assert_eq!(sql.value(&groups).unwrap(), "20000");
     assert!(metric(&server, r#"ashlar_query_spill_written_bytes_total{to="files"}"#) > written);
     assert_eq!(metric(&server, r#"ashlar_query_spill_bytes{kind="used"}"#), 0.0);
+    // Which is told of the operator.
+    let analysed = sql.query(&format!("EXPLAIN (ANALYZE) {groups}")).unwrap();
+    let mut analysed = analysed.into_iter().map(|row| row[0].clone().unwrap_or_default());
+    let line = analysed.find(|line| line.contains("HashAggregateExec") && line.contains("spill_levels=")).unwrap();
+    assert!(!line.contains("spill_levels=0"), "{line}");
     // What cannot is refused, with the setting that would help.
     send(&mut sql, "SELECT array_agg(t) FROM many");
     let (code, hint) = error(&mut sql);

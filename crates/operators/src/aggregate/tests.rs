@@ -36,6 +36,7 @@ use crate::memory::{Memory, Wish};
 mod expected;
 pub(crate) mod lot;
 mod skew;
+mod spilled;
 mod twin;
 
 /// A stream of batches that are there.

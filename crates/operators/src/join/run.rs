@@ -295,6 +295,7 @@ pub(crate) fn batches(ready: Arc<Ready>, input: SendableRecordBatchStream) -> im
                     if ready.is_last() {
                         let left = std::mem::take(&mut *left.lock());
                         let shared = &ready.shared;
+                        shared.levels.set_max(1);
                         let parts = parts(left, right.finish_shared()?, shared.secret.next(), 0);
                         State::Parts(parts::batches(Arc::clone(shared), parts).boxed())
                     } else {
