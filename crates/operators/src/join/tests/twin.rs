@@ -12,7 +12,7 @@ const SEEDS: u64 = 120;
 const SEEDS_ONCE: u64 = 20;
 
 /// Pairs of rows that a nested loop looks at, at most.
-const PAIRS_MAX: u64 = 100_000;
+const PAIRS_MAX: u64 = 40_000;
 
 /// What the rows of a side are like.
 #[derive(Clone, Copy, Debug)]
