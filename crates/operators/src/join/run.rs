@@ -141,6 +141,7 @@ impl Run {
 
     /// Rows go to files from now on, those that are kept too.
     fn leave_memory(&self) -> Result<&Files> {
+        self.shared.levels.set_max(1);
         let files = self.files.get_or_init(|| Files::new(self.shared.secret.next()));
         let Kept { mut chunks, early } = std::mem::replace(
             &mut *self.kept.lock(),
@@ -295,7 +296,6 @@ pub(crate) fn batches(ready: Arc<Ready>, input: SendableRecordBatchStream) -> im
                     if ready.is_last() {
                         let left = std::mem::take(&mut *left.lock());
                         let shared = &ready.shared;
-                        shared.levels.set_max(1);
                         let parts = parts(left, right.finish_shared()?, shared.secret.next(), 0);
                         State::Parts(parts::batches(Arc::clone(shared), parts).boxed())
                     } else {
