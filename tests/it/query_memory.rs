@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ashlar_tests::disk::SmallDisk;
 use ashlar_tests::pg::{self, Connection, Message};
 use ashlar_tests::process::wait_for;
+use ashlar_tests::tools::skipped;
 use ashlar_tests::{Ashlar, Options};
 
 use crate::http::{get, series};
@@ -119,6 +121,11 @@ fn a_query_has_no_more_memory_than_it_may() {
     assert_eq!(sql.value(&groups).unwrap(), "20000");
     assert!(metric(&server, r#"ashlar_query_spill_written_bytes_total{to="files"}"#) > written);
     assert_eq!(metric(&server, r#"ashlar_query_spill_bytes{kind="used"}"#), 0.0);
+    // Which is told of the operator.
+    let analysed = sql.query(&format!("EXPLAIN (ANALYZE) {groups}")).unwrap();
+    let mut analysed = analysed.into_iter().map(|row| row[0].clone().unwrap_or_default());
+    let line = analysed.find(|line| line.contains("HashAggregateExec") && line.contains("spill_levels=")).unwrap();
+    assert!(!line.contains("spill_levels=0"), "{line}");
     // What cannot is refused, with the setting that would help.
     send(&mut sql, "SELECT array_agg(t) FROM many");
     let (code, hint) = error(&mut sql);
@@ -205,7 +212,7 @@ fn files_have_a_limit_and_only_who_reaches_it_fails() {
 }
 
 #[test]
-fn a_full_disk_fails_one_query_and_no_other() {
+fn a_reached_limit_fails_one_query_and_no_other() {
     let server = start("query_memory_mib_max = 1\nspill_mib_max = 16");
     // Their texts alone are more than all files may take.
     fill(&server, "more", 150_000);
@@ -231,6 +238,57 @@ fn a_full_disk_fails_one_query_and_no_other() {
     assert!(wait_for(SOON, || used() == 0.0), "files are left");
     drop((reader, other));
     server.stop();
+}
+
+#[test]
+fn a_full_disk_fails_one_query_and_no_other() {
+    let disk = match SmallDisk::mount(16) {
+        Ok(disk) => disk,
+        Err(error) => return skipped(&format!("{error:#}")),
+    };
+    let server = start(&format!("query_memory_mib_max = 1\nspill_dir = \"{}\"", disk.path().display()));
+    // Their texts alone are more than the disk has room for.
+    fill(&server, "more", 150_000);
+    let used = || metric(&server, r#"ashlar_query_spill_bytes{kind="used"}"#);
+    let (mut reader, mut other) = (server.connect(), server.connect());
+    reader.query("BEGIN").unwrap();
+    reader.query(&format!("DECLARE c CURSOR FOR {GROUPS}")).unwrap();
+    let mut rows = reader.query("FETCH 10 FROM c").unwrap();
+    assert!(wait_for(SOON, || used() > 0.0), "the cursor has no files");
+    let groups = format!("SELECT count(*) FROM ({GROUPS}) AS g");
+    let fails = |connection: &mut Connection, sql: &str| {
+        send(connection, sql);
+        // It is the disk, and not what the configuration allows.
+        let (code, hint) = error(connection);
+        assert_eq!((code.as_str(), hint.contains("query.spill_mib_max")), ("53100", false), "{sql}: {hint}");
+    };
+    // Whoever fills it himself, in either way: what he had is free again. The cursor has some three mebibytes.
+    for sql in [
+        "SELECT count(*) FROM (SELECT t, count(*) FROM more GROUP BY t) AS g",
+        "SELECT count(*) FROM (SELECT a.id, b.t FROM more AS a JOIN more AS b ON a.t = b.t) AS g",
+    ] {
+        fails(&mut other, sql);
+        assert!(wait_for(SOON, || used() < f64::from(8 << 20)), "{} bytes are kept after {sql}", used());
+        assert_eq!(other.value(&groups).unwrap(), "20000", "after {sql}");
+    }
+    // Whoever finds it full; and who needs no files goes on meanwhile.
+    disk.fill().unwrap();
+    fails(&mut other, &groups);
+    assert_eq!(other.value("SELECT count(*) FROM (SELECT n FROM many GROUP BY n) AS g").unwrap(), "7");
+    disk.free().unwrap();
+    assert_eq!(other.value(&groups).unwrap(), "20000");
+    // The cursor has had its files all the time.
+    rows.extend(reader.query("FETCH ALL FROM c").unwrap());
+    let mut expected = reader.query("SELECT t, 1 FROM many").unwrap();
+    rows.sort();
+    expected.sort();
+    assert!(rows == expected, "the cursor has {} other rows", rows.len());
+    reader.query("COMMIT").unwrap();
+    let is_empty = || used() == 0.0 && files(disk.path()).is_empty();
+    assert!(wait_for(SOON, is_empty), "{:?} are left", files(disk.path()));
+    drop((reader, other));
+    server.stop();
+    assert_eq!(folders(disk.path()), 0);
 }
 
 #[test]

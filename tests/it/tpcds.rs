@@ -32,7 +32,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Of queries that are asked when not all are, one in so many.
 const ONE_IN: u64 = 3;
 
-/// The queries that a tenth of their memory is too little for, at [`SCALE_FACTOR`].
+/// The queries that two tenths of their memory are too little for, at [`SCALE_FACTOR`].
 const EXCEPTIONS: &[Exception] = &[
     Exception { query: "q05", factor: 8, operators: &["HashJoinInput"] },
     Exception { query: "q39a", factor: 8, operators: SORTS },

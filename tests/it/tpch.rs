@@ -28,7 +28,7 @@ const SCALE_FACTOR: f64 = 0.1;
 /// Bytes that one message of COPY carries, about.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The queries that a tenth of their memory is too little for.
+/// The queries that two tenths of their memory are too little for.
 const EXCEPTIONS: &[Exception] = &[];
 
 #[test]

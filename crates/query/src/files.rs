@@ -65,3 +65,6 @@ fn absolute(path: &str) -> Result<String> {
         .map(str::to_owned)
         .ok_or_else(|| Error::new(ErrorCode::InvalidParameterValue, "the path is not UTF-8"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use arrow::util::pretty::pretty_format_batches;
 use ashlar_base::Result;
 use ashlar_store::{Store, StoreConfig};
+use datafusion::physical_plan::{ExecutionPlan, collect};
 
 use crate::admission::AdmissionConfig;
 use crate::dml::run::{Outcome, Run};
@@ -43,6 +45,20 @@ pub(crate) fn transaction() -> Transaction {
 pub(crate) fn plan(engine: &Engine, sql: &str) -> Statement {
     let parsed = grammar::only_one(grammar::parse(sql).unwrap()).unwrap().unwrap();
     Statement::plan(engine, &engine.catalog().current(), &parsed, &[]).unwrap()
+}
+
+/// Runs a query: its plan, which knows what happened, and its rows in an order.
+pub(crate) async fn answered(engine: &Engine, sql: &str) -> (Arc<dyn ExecutionPlan>, Vec<String>) {
+    let Kind::Select(select) = plan(engine, sql).kind else { panic!("{sql}") };
+    let mut transaction = transaction();
+    let means = engine.means(transaction.time, None);
+    let snapshot = transaction.snapshot(engine.store());
+    let view = transaction.view(snapshot, &engine.catalog().current());
+    let plan = select.physical(engine, &[], &means, &view).await.unwrap();
+    let batches = collect(Arc::clone(&plan), engine.task_context(view, &means)).await.unwrap();
+    let mut rows: Vec<String> = pretty_format_batches(&batches).unwrap().to_string().lines().map(Into::into).collect();
+    rows.sort();
+    (plan, rows)
 }
 
 /// Runs a statement; after an error the transaction is as before.

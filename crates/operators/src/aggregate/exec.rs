@@ -103,7 +103,8 @@ impl Shared {
         let memory = Arc::new(Memory::new(consumer.register(context.memory_pool()), peak));
         let metrics = SpillMetrics::new(&self.metrics, 0);
         let manager = SpillManager::new(context.runtime_env(), metrics, Arc::clone(&self.spec.partial_schema));
-        let files = Files { manager, memory, batch_rows: context.session_config().batch_size() };
+        let levels = MetricBuilder::new(&self.metrics).gauge("spill_levels", 0);
+        let files = Files { manager, memory, batch_rows: context.session_config().batch_size(), levels };
         let expected = StatisticsContext::new().compute(self.input.as_ref(), &StatisticsArgs::new())?;
         let expected = expected.num_rows.get_value().copied();
         let run =

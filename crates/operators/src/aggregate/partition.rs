@@ -6,6 +6,7 @@ use arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use datafusion_common::Result;
 use datafusion_physical_plan::SpillManager;
+use datafusion_physical_plan::metrics::Gauge;
 
 use super::spec::{Rows, Spec};
 use super::states::State;
@@ -155,4 +156,6 @@ pub(crate) struct Files {
     pub(crate) manager: SpillManager,
     pub(crate) memory: Arc<Memory>,
     pub(crate) batch_rows: usize,
+    /// How often groups were divided among files, each time by another hash: those that were divided most often.
+    pub(crate) levels: Gauge,
 }

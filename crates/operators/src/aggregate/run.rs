@@ -126,21 +126,24 @@ impl Run {
     }
 }
 
-/// Tables to which nothing will be added.
+/// Tables to which nothing will be added. Whoever takes them one by one, from the end, has those that are in memory first: there is room when
+/// files are read.
 fn settled(tables: Partitions, spec: &Spec, files: &Files, level: usize) -> Result<Vec<Work>> {
     let secret = tables.secret;
-    let mut work = Vec::new();
+    let (mut work, mut in_memory) = (Vec::new(), Vec::new());
     for mut table in tables.into_tables() {
         // What is still in memory belongs to the same groups.
         if !table.file.is_empty() && table.len() > 0 {
             table.spill(spec, secret, files)?;
         }
         if let Some(file) = std::mem::take(&mut table.file).finish()? {
+            files.levels.set_max(level + 1);
             work.push(Work::File { file, secret: secret.next(), level: level + 1 });
         } else if table.len() > 0 {
-            work.push(Work::Table(table));
+            in_memory.push(Work::Table(table));
         }
     }
+    work.extend(in_memory);
     Ok(work)
 }
 

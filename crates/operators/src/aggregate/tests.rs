@@ -34,7 +34,9 @@ use super::states::{State, Sums, of_extremes, of_float_sums};
 use crate::memory::{Memory, Wish};
 
 mod expected;
+pub(crate) mod lot;
 mod skew;
+mod spilled;
 mod twin;
 
 /// A stream of batches that are there.

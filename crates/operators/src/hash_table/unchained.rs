@@ -384,4 +384,16 @@ mod tests {
         let bytes = Unchained::<u32>::bytes_for(rows) as f64 / rows as f64;
         assert!((12.0..12.01).contains(&bytes), "{bytes}");
     }
+
+    #[test]
+    fn a_row_with_the_key_of_others_takes_no_more() {
+        let secret = Secret::random();
+        let count: u32 = if cfg!(miri) { 2_000 } else { 100_000 };
+        for copies in [1, 4, count] {
+            let keys: Vec<u32> = (0..count).map(|row| row % (count / copies)).collect();
+            let table = Unchained::new(keys, (0..count).collect(), 0, |key| key.hash(secret), by_key);
+            assert_eq!(table.bytes(), Unchained::<u32>::bytes_for(count as usize), "{copies} of each");
+            assert_eq!(found(&table, 0_u32.hash(secret), 0).len(), copies as usize);
+        }
+    }
 }

@@ -178,6 +178,8 @@ impl Shared {
             threads: context.session_config().target_partitions(),
             batch_rows: context.session_config().batch_size(),
             seen: Arc::default(),
+            levels: MetricBuilder::new(&self.metrics).gauge("spill_levels", 0),
+            blocks: MetricBuilder::new(&self.metrics).counter("spill_blocks", 0),
         };
         let run = Arc::new(Run::new(shared, expected));
         let streams = self.left.output_partitioning().partition_count();

@@ -17,6 +17,7 @@ use arrow::array::RecordBatch;
 use datafusion_common::{DataFusionError, Result};
 use datafusion_common_runtime::JoinSet;
 use datafusion_execution::SendableRecordBatchStream;
+use datafusion_physical_plan::metrics::{Count, Gauge};
 use futures::{Stream, StreamExt};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
@@ -34,6 +35,7 @@ use crate::memory::{Charge, Memory, Wish, is_full};
 const LEVELS_MAX: usize = 6;
 /// Where so much of what was divided is in one part still, dividing it again is in vain: hundredths of its rows.
 const TOO_MUCH: u64 = 70;
+
 /// What all parts of a join share.
 pub(crate) struct Shared {
     pub(crate) spec: Arc<Spec>,
@@ -44,6 +46,10 @@ pub(crate) struct Shared {
     pub(crate) right: Side,
     pub(crate) batch_rows: usize,
     pub(crate) seen: Arc<Seen>,
+    /// How often rows were divided among files, each time by another hash: those that were divided most often.
+    pub(crate) levels: Gauge,
+    /// Blocks of parts that neither have room in memory nor can be divided.
+    pub(crate) blocks: Count,
 }
 
 /// Rows of both sides that may match each other.
@@ -160,6 +166,9 @@ impl Shared {
             let built = plan.build(&self.spec, block.chunks, self.secret, 1, Arc::clone(&self.seen), None).await?;
             let built = Arc::new(built);
             let is_only = is_first && block.is_last;
+            if !is_only {
+                self.blocks.add(1);
+            }
             if !is_only && matched.is_empty() && self.spec.right_alone() != Alone::Nothing {
                 let words = part.right.rows.div_ceil(64) as usize;
                 bits.take(words * size_of::<u64>());
@@ -312,6 +321,8 @@ impl Shared {
             let (batch, keys) = self.spec.right_of_file(&batch)?;
             right.write_right(&self.spec, &self.right, &batch, &keys)?;
         }
-        Ok(parts(left.finish()?, right.finish()?, part.secret, part.level + 1))
+        let level = part.level + 1;
+        self.levels.set_max(level + 1);
+        Ok(parts(left.finish()?, right.finish()?, part.secret, level))
     }
 }

@@ -141,6 +141,7 @@ impl Run {
 
     /// Rows go to files from now on, those that are kept too.
     fn leave_memory(&self) -> Result<&Files> {
+        self.shared.levels.set_max(1);
         let files = self.files.get_or_init(|| Files::new(self.shared.secret.next()));
         let Kept { mut chunks, early } = std::mem::replace(
             &mut *self.kept.lock(),

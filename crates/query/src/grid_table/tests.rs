@@ -1,28 +1,11 @@
 //! What joins tell scans while they run: fewer rows leave them, and answers are those of the engine's own operators.
 
-use arrow::util::pretty::pretty_format_batches;
 use ashlar_base::value::text::Zone;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::physical_plan::collect;
 
 use super::*;
-use crate::engine::{Engine, Operators, Whose};
-use crate::statement::Kind;
+use crate::engine::{Operators, Whose};
 use crate::testing;
-
-/// Runs a query: its plan, which knows what happened, and its rows in an order.
-async fn run(engine: &Engine, sql: &str) -> (Arc<dyn ExecutionPlan>, Vec<String>) {
-    let Kind::Select(select) = testing::plan(engine, sql).kind else { panic!("{sql}") };
-    let mut transaction = testing::transaction();
-    let means = engine.means(transaction.time, None);
-    let snapshot = transaction.snapshot(engine.store());
-    let view = transaction.view(snapshot, &engine.catalog().current());
-    let plan = select.physical(engine, &[], &means, &view).await.unwrap();
-    let batches = collect(Arc::clone(&plan), engine.task_context(view, &means)).await.unwrap();
-    let mut rows: Vec<String> = pretty_format_batches(&batches).unwrap().to_string().lines().map(Into::into).collect();
-    rows.sort();
-    (plan, rows)
-}
 
 /// Rows that left the scans of a table.
 fn scanned(plan: &Arc<dyn ExecutionPlan>, table: &str) -> usize {
@@ -67,8 +50,8 @@ fn rows_without_a_partner_do_not_leave_the_scan() {
         // What a limit takes is not to be other rows.
         ("SELECT count(*) <= 300 FROM small s JOIN (SELECT k FROM large LIMIT 15000) l ON l.k = s.w", 15_000),
     ] {
-        let (_, expected) = runtime.block_on(run(&stock, sql));
-        let (plan, found) = runtime.block_on(run(&own, sql));
+        let (_, expected) = runtime.block_on(testing::answered(&stock, sql));
+        let (plan, found) = runtime.block_on(testing::answered(&own, sql));
         assert_eq!(found, expected, "{sql}");
         let rows = scanned(&plan, "large");
         let lines = datafusion::physical_plan::displayable(plan.as_ref()).indent(false).to_string();
@@ -78,8 +61,8 @@ fn rows_without_a_partner_do_not_leave_the_scan() {
         // Once more: nothing that was told before is told again.
         let change = "UPDATE small SET w = w + 7";
         testing::alone(&stock, change).unwrap();
-        let (_, expected) = runtime.block_on(run(&stock, sql));
-        let (_, found) = runtime.block_on(run(&own, sql));
+        let (_, expected) = runtime.block_on(testing::answered(&stock, sql));
+        let (_, found) = runtime.block_on(testing::answered(&own, sql));
         assert_eq!(found, expected, "{sql}, after {change}");
         testing::alone(&stock, "UPDATE small SET w = w - 7").unwrap();
     }

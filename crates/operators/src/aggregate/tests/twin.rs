@@ -9,6 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use datafusion_execution::config::SessionConfig;
 
+use super::lot::{KEYS, Lot, key_columns};
 use super::*;
 use crate::aggregate::exec::HashAggregateExec;
 use crate::hash_table::hash::Secret;
@@ -17,26 +18,8 @@ use crate::hash_table::hash::Secret;
 const SEEDS: u64 = 60;
 const SEEDS_ONCE: u64 = 20;
 
-/// Columns of keys, of each type that is packed in a way of its own.
-const KEYS: [&str; 12] =
-    ["short", "int", "long", "real", "double", "text", "bytes", "uuid", "born", "seen", "wide", "yes"];
-
 /// Columns of values.
 const VALUES: [&str; 8] = ["flag", "amount", "price", "weight", "word", "day", "moment", "blob"];
-
-/// Numbers by lot.
-struct Lot(u64);
-
-impl Lot {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(1);
-        scrambled(self.0) % bound
-    }
-
-    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len() as u64) as usize]
-    }
-}
 
 /// What rows are like, how they are grouped, and with what.
 #[derive(Clone, Debug)]
@@ -62,9 +45,8 @@ struct Shape {
 
 impl Shape {
     fn drawn(seed: u64) -> Self {
-        let mut lot = Lot(scrambled(seed));
-        let (first, step, count) = (lot.below(12), lot.one_of(&[1_u64, 5, 7, 11]), lot.one_of(&[1_u64, 1, 2, 3]));
-        let columns = (0..count).map(|at| KEYS[((first + at * step) % 12) as usize]).collect();
+        let mut lot = Lot::of(seed);
+        let columns = lot.columns();
         let rows = lot.one_of(&[0, 1, 60, 500, 3000, 3000]);
         Self {
             seed,
@@ -95,37 +77,6 @@ impl Shape {
         (!is_null).then_some(key)
     }
 
-    fn key_columns(&self) -> Vec<ArrayRef> {
-        let of = |column: u64| (0..self.rows).map(move |row| self.key(row, column));
-        let double = |key: u64| match key {
-            0 => -0.0,
-            1 => 0.0,
-            2 => f64::NAN,
-            4 => -f64::NAN,
-            other => other as f64 / 4.0,
-        };
-        let text = |key: u64| format!("{}{}", "x".repeat(key as usize % 23), key / 2);
-        let bytes = |key: u64| scrambled(key).to_le_bytes()[..key as usize % 9].to_vec();
-        let uuid = |key: u64| [scrambled(key).to_le_bytes(), key.to_le_bytes()].concat();
-        let uuids = FixedSizeBinaryArray::try_from_sparse_iter_with_size(of(7).map(|key| key.map(uuid)), 16);
-        let seen = of(9).map(|key| key.map(|key| (key as i64 - 5) * 1_000_003)).collect::<TimestampMicrosecondArray>();
-        let wide = of(10).map(|key| key.map(|key| i128::from(key) - 50)).collect::<Decimal128Array>();
-        vec![
-            Arc::new(of(0).map(|key| key.map(|key| key as i16 - 100)).collect::<Int16Array>()),
-            Arc::new(of(1).map(|key| key.map(|key| key as i32 - 2)).collect::<Int32Array>()),
-            Arc::new(of(2).map(|key| key.map(|key| key as i64 * 1_000_003)).collect::<Int64Array>()),
-            Arc::new(of(3).map(|key| key.map(|key| double(key) as f32)).collect::<Float32Array>()),
-            Arc::new(of(4).map(|key| key.map(double)).collect::<Float64Array>()),
-            Arc::new(of(5).map(|key| key.map(text)).collect::<StringArray>()),
-            Arc::new(of(6).map(|key| key.map(bytes)).collect::<BinaryArray>()),
-            Arc::new(uuids.unwrap()),
-            Arc::new(of(8).map(|key| key.map(|key| key as i32 - 50)).collect::<Date32Array>()),
-            Arc::new(seen.with_timezone("+00:00")),
-            Arc::new(wide.with_precision_and_scale(20, 2).unwrap()),
-            Arc::new(of(11).map(|key| key.map(|key| key % 2 == 1)).collect::<BooleanArray>()),
-        ]
-    }
-
     fn value_columns(&self) -> Vec<ArrayRef> {
         let of = |column: u64| {
             (0..self.rows).map(move |row| {
@@ -151,7 +102,8 @@ impl Shape {
     }
 
     fn made(&self) -> RecordBatch {
-        let keys = KEYS.into_iter().zip(self.key_columns()).map(|(name, array)| (name, array, self.null > 0));
+        let columns = key_columns(self.rows, &|row, column| self.key(row, column));
+        let keys = KEYS.into_iter().zip(columns).map(|(name, array)| (name, array, self.null > 0));
         let values = VALUES.into_iter().zip(self.value_columns()).map(|(name, array)| (name, array, true));
         RecordBatch::try_from_iter_with_nullable(keys.chain(values)).unwrap()
     }

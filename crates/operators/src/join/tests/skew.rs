@@ -57,6 +57,56 @@ fn keys_in_any_order_and_number_are_joined() {
     check(&runtime, "colliding", &few, &less);
 }
 
+/// How often rows were divided among files, and how many blocks there were of parts that could not be divided.
+fn levels_and_blocks(plan: &Arc<dyn ExecutionPlan>) -> (usize, usize) {
+    let metrics = plan.metrics().unwrap();
+    let value = |name: &str| metrics.sum_by_name(name).unwrap().as_usize();
+    (value("spill_levels"), value("spill_blocks"))
+}
+
+/// Joins in all types, in memory and with this much of what that takes; levels and blocks of each.
+fn through_files(left: &RecordBatch, right: &RecordBatch, share: usize) -> Vec<(JoinType, usize, usize)> {
+    let runtime = runtime();
+    let (left_table, right_table) = (table(left, 2, 1000), table(right, 2, 1000));
+    let mut seen = Vec::new();
+    for join_type in TYPES {
+        let nulls = NullEquality::NullEqualsNothing;
+        let wanted = Wanted { join_type, keys: vec!["key"], nulls, is_filtered: false, null_aware: false };
+        let expected = origins(&stock_result(&runtime, &left_table, &right_table, &wanted), left, right, join_type);
+        let free = own(&stock(&left_table, &right_table, &wanted), None);
+        let found = run(&runtime, &free, &context_of(1 << 30, 500));
+        assert!(origins(&found, left, right, join_type) == expected, "{join_type}");
+        assert_eq!(levels_and_blocks(&free), (0, 0), "{join_type}");
+        let less = own(&stock(&left_table, &right_table, &wanted), None);
+        let found = run(&runtime, &less, &context_of(peak(&free) / share, 500));
+        assert!(origins(&found, left, right, join_type) == expected, "{join_type}, in files");
+        assert!(files(&less) > 0, "{join_type}");
+        let (levels, blocks) = levels_and_blocks(&less);
+        seen.push((join_type, levels, blocks));
+    }
+    seen
+}
+
+#[test]
+fn parts_that_do_not_fit_are_divided_again() {
+    let left = keyed(&(0..6000).map(|row| row * 1_000_003).collect::<Vec<_>>());
+    let right = keyed(&(0..50).map(|row| row * 70 * 1_000_003).collect::<Vec<_>>());
+    // A part has a quarter of the rows, and a sixteenth of their memory.
+    for (join_type, levels, _) in through_files(&left, &right, 16) {
+        assert!(levels >= 2, "{join_type}: {levels}");
+    }
+}
+
+#[test]
+fn one_key_with_all_rows_is_looked_up_block_by_block() {
+    let left = keyed(&[397; 5000]);
+    let right = keyed(&(0..50).map(|row| row % 25 * 397).collect::<Vec<_>>());
+    // A hash would divide nothing: it is not asked twice.
+    for (join_type, levels, blocks) in through_files(&left, &right, 8) {
+        assert!(levels == 1 && blocks >= 2, "{join_type}: {levels} {blocks}");
+    }
+}
+
 #[test]
 fn wide_rows_are_joined() {
     let runtime = runtime();

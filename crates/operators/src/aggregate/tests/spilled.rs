@@ -1,0 +1,57 @@
+//! Groups that leave: those that have no room in memory to files, again and again, and those that are ready to whoever asked.
+
+use super::*;
+
+/// How often groups were divided among files.
+fn levels(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    plan.metrics().unwrap().sum_by_name("spill_levels").unwrap().as_usize()
+}
+
+fn wanted() -> Vec<Wanted> {
+    vec![Wanted(count_udaf(), "*", false, None), Wanted(sum_udaf(), "number", false, None)]
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_divided_again() {
+    let input = table(&rows(20_000, 12_000), 3, 2048);
+    for keys in [&["id"][..], &["text"]] {
+        let free = own(&input, keys, &wanted());
+        let expected = run(Arc::clone(&free), context(1 << 30)).unwrap();
+        assert_eq!((files(&free), levels(&free)), (0, 0), "{keys:?}");
+        // One of 64 files fits in a half; in 2 KiB it does not.
+        for (memory, least, most) in [(peak(&free) / 2, 1, 1), (1 << 11, 2, 10)] {
+            let plan = own(&input, keys, &wanted());
+            let found = run(Arc::clone(&plan), context(memory)).unwrap();
+            assert!(files(&plan) > 0, "{keys:?} {memory}");
+            let levels = levels(&plan);
+            assert!((least..=most).contains(&levels), "{keys:?} {memory}: {levels}");
+            assert_eq!(sorted(&found, keys.len()), sorted(&expected, keys.len()), "{keys:?} {memory}");
+        }
+    }
+}
+
+#[test]
+fn memory_falls_while_results_leave() {
+    let input = table(&rows(60_000, 40_000), 3, 2048);
+    let plan = own(&input, &["id"], &wanted());
+    let context = context(1 << 30);
+    let pool = Arc::clone(&context.runtime_env().memory_pool);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap();
+    // One output alone gives out all groups: a partition is less than a batch.
+    let held: Vec<usize> = runtime.block_on(async {
+        let mut batches = plan.execute(0, Arc::clone(&context)).unwrap();
+        let mut held = Vec::new();
+        while let Some(batch) = batches.next().await {
+            batch.unwrap();
+            held.push(pool.reserved());
+        }
+        held
+    });
+    assert_eq!(held.len(), PARTITIONS);
+    assert!(held.windows(2).all(|two| two[1] < two[0]), "{held:?}");
+    // Partitions are of about one size: half of them have half of the memory, and the last has its own and no more.
+    assert!(held[PARTITIONS / 2] < held[0] * 2 / 3, "{held:?}");
+    assert!(held[PARTITIONS - 1] < held[0] / 16, "{held:?}");
+    assert!(held[0] <= peak(&plan), "{held:?}");
+    assert_eq!(pool.reserved(), 0);
+}
