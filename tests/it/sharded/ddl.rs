@@ -108,7 +108,8 @@ fn columns_go_and_are_renamed_on_all_shards_or_on_none() {
     }
     let groups = "SELECT \"Odd name\", count(v2), sum(v) FROM t GROUP BY \"Odd name\" ORDER BY \"Odd name\"";
     assert_eq!(rows(&mut client, groups), rows(&mut alone, groups));
-    for (name, code) in [("all", "0A000"), ("gone", "42703"), ("kept", "42703"), ("insert", "42703")] {
+    // There is a column of the name that is gone, of another type.
+    for (name, code) in [("all", "0A000"), ("gone", "0A000"), ("kept", "42703"), ("insert", "42703")] {
         let error = run(&mut early, name, &[b"5"], Form::Text).unwrap_err();
         assert!(error.contains(code), "{name}: {error}");
     }
@@ -252,7 +253,8 @@ fn a_table_is_renamed_on_all_shards_or_on_none() {
     let left = "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class \
                 WHERE relnamespace = 'public'::regnamespace";
     for shard in 0..2 {
-        assert_eq!(fleet.shard(shard).value(left).unwrap(), "plain plain_pkey");
+        // Indexes keep their names, as in PostgreSQL: that of the key was taken.
+        assert_eq!(fleet.shard(shard).value(left).unwrap(), "plain plain_pkey1");
     }
     fleet.ashlar.check_log();
 }

@@ -254,7 +254,7 @@ fn long_answers() -> Fleet {
 }
 
 /// Has a shard die when the first row of a query is there: how many rows came, and what its client is told in the end.
-fn cut_short(fleet: &Fleet, sql: &str, victim: usize, death: Death) -> (usize, String) {
+fn cut_short(fleet: &mut Fleet, sql: &str, victim: usize, death: Death) -> (usize, String) {
     let mut client = fleet.client();
     client.send(&pg::message(b'Q', &[sql.as_bytes(), b"\0"])).unwrap();
     let mut count = 0;
@@ -270,7 +270,7 @@ fn cut_short(fleet: &Fleet, sql: &str, victim: usize, death: Death) -> (usize, S
     let is_writing = wait_for(PATIENCE, || shard.value(writing).unwrap() != "0");
     assert!(is_writing, "{sql}: shard {victim} has answered all of it");
     match death {
-        Death::OfServer => fleet.shards[victim].signal("KILL").unwrap(),
+        Death::OfServer => fleet.shards[victim].kill().unwrap(),
         Death::OfProcess => {
             let pid = shard.value(writing).unwrap();
             let kill = format!("kill -9 {pid}");
@@ -311,7 +311,7 @@ fn an_answer_whose_shard_dies_is_never_said_to_be_whole() {
         assert!(if route.is_empty() { is_engine } else { lines.contains(route) }, "{sql}\n{lines}");
         for victim in victims {
             for death in [Death::OfProcess, Death::OfServer] {
-                let (count, told) = cut_short(&fleet, &sql, *victim, death);
+                let (count, told) = cut_short(&mut fleet, &sql, *victim, death);
                 assert!(count < LONG_ROWS, "{sql}: {victim}, {death:?}: {count} rows");
                 let names = [format!("shard \"s{victim}\""), format!("shard s{victim}")];
                 assert!(names.iter().any(|name| told.contains(name)), "{sql}: {victim}, {death:?}: {told}");

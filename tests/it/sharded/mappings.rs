@@ -114,7 +114,8 @@ fn what_concerns_several_shards_is_done_as_the_user_too() {
     for number in 0..2 {
         let mut own = fleet.shard(number);
         // Who decides a transaction keeps a table for that.
-        done(&mut own, "GRANT CREATE ON DATABASE postgres TO alice");
+        done(&mut own, "CREATE SCHEMA IF NOT EXISTS ashlar");
+        done(&mut own, "GRANT USAGE, CREATE ON SCHEMA ashlar TO alice");
         done(&mut own, "REVOKE SELECT ON t FROM everybody");
     }
     let (mut alice, mut bob) = (client_of(&fleet, "alice"), client_of(&fleet, "bob"));

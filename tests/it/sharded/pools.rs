@@ -66,6 +66,9 @@ fn who_waits_for_a_connection_is_told() {
 fn by_thread(fleet: &Fleet, watcher: &mut pg::Connection, count: usize) -> [Vec<pg::Connection>; 2] {
     let mut found = [Vec::new(), Vec::new()];
     while found.iter().any(|clients| clients.len() < count) {
+        // A connection is given back behind the answer to COMMIT.
+        let in_use = "SELECT count(*) FROM ashlar.pools WHERE pool LIKE 'ashlar-door-%' AND in_use > 0";
+        assert!(wait_for(PATIENCE, || watcher.value(in_use).unwrap() == "0"));
         let mut client = fleet.client();
         done(&mut client, "BEGIN");
         done(&mut client, "SELECT * FROM t WHERE k = 1");

@@ -269,6 +269,7 @@ fn nested_loop(left: &RecordBatch, right: &RecordBatch, wanted: &Wanted) -> Vec<
     let id = |row: usize| Some(row as i64 + 1);
     let with = |side: fn(&(usize, usize)) -> usize| pairs.iter().map(side).collect::<std::collections::HashSet<_>>();
     let (lefts, rights) = (with(|pair| pair.0), with(|pair| pair.1));
+    let (lefts, rights) = (&lefts, &rights);
     let of_left = |is_matched: bool| (0..left.num_rows()).filter(move |row| lefts.contains(row) == is_matched);
     let of_right = |is_matched: bool| (0..right.num_rows()).filter(move |row| rights.contains(row) == is_matched);
     let both = pairs.iter().map(|(l, r)| (id(*l), id(*r), None));

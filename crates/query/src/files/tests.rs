@@ -32,7 +32,7 @@ impl Written {
             ("id", Arc::new(all().map(i64::from).collect::<Int64Array>())),
             ("k", Arc::new(all().collect::<Int32Array>())),
             ("t", Arc::new(all().map(|row| Some(format!("{row:05}"))).collect::<StringArray>())),
-            ("d", Arc::new(all().collect::<Date32Array>())),
+            ("d", Arc::new(all().map(Some).collect::<Date32Array>())),
         ];
         let rows = RecordBatch::try_from_iter(columns).unwrap();
         let path = std::env::temp_dir().join(format!("ashlar-files-test-{}.parquet", std::process::id()));

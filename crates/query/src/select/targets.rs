@@ -25,7 +25,7 @@ pub(super) fn settle(planner: &Planner<'_>, query: &mut Query) -> Result<()> {
 }
 
 fn settle_one(sources: &Sources<'_, '_>, query: &mut Query) -> Result<()> {
-    let SetExpr::Select(select) = query.body.as_mut() else { return check_union(query) };
+    let SetExpr::Select(select) = query.body.as_mut() else { return check_order(query) };
     let select: &mut Select = select;
     let mut nothing = Vec::new();
     let order_by = match query.order_by.as_mut().map(|order_by| &mut order_by.kind) {
@@ -70,8 +70,9 @@ fn of_select(
     Ok(distinct)
 }
 
-/// The outputs of a union are different ones, whatever their first parts are.
-fn check_union(query: &Query) -> Result<()> {
+/// What a query without a select list of its own is sorted by: outputs of the one in parentheses, or of a union. Those are different ones,
+/// whatever their first parts are.
+fn check_order(query: &Query) -> Result<()> {
     let Some(OrderByKind::Expressions(items)) = query.order_by.as_ref().map(|order_by| &order_by.kind) else {
         return Ok(());
     };
@@ -79,12 +80,24 @@ fn check_union(query: &Query) -> Result<()> {
     let outputs = Outputs::of(first);
     for item in items {
         let Expr::Identifier(name) = &item.expr else { continue };
+        if !is_union(&query.body) {
+            outputs.named(name, "ORDER BY")?;
+            continue;
+        }
         let name = folded(name);
         if outputs.list.iter().filter(|output| output.label == name).count() > 1 {
             return Err(Error::new(ErrorCode::AmbiguousColumn, format!("ORDER BY \"{name}\" is ambiguous")));
         }
     }
     Ok(())
+}
+
+fn is_union(body: &SetExpr) -> bool {
+    match body {
+        SetExpr::Query(query) => is_union(&query.body),
+        SetExpr::SetOperation { .. } => true,
+        _ => false,
+    }
 }
 
 fn first_select(body: &SetExpr) -> Option<&Select> {
