@@ -267,12 +267,16 @@ fn cut_short(fleet: &mut Fleet, sql: &str, victim: usize, death: Death) -> (usiz
     let mut shard = fleet.shard(victim);
     let writing = "SELECT coalesce(max(pid), 0) FROM pg_stat_activity \
                    WHERE state = 'active' AND wait_event = 'ClientWrite' AND pid <> pg_backend_pid()";
-    let is_writing = wait_for(PATIENCE, || shard.value(writing).unwrap() != "0");
+    // One look: of none that writes any more the number is 0, which is a whole group of processes to `kill`.
+    let mut pid = String::new();
+    let is_writing = wait_for(PATIENCE, || {
+        pid = shard.value(writing).unwrap();
+        pid != "0"
+    });
     assert!(is_writing, "{sql}: shard {victim} has answered all of it");
     match death {
         Death::OfServer => fleet.shards[victim].kill().unwrap(),
         Death::OfProcess => {
-            let pid = shard.value(writing).unwrap();
             let kill = format!("kill -9 {pid}");
             assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success(), "{kill}");
         }
