@@ -44,12 +44,12 @@ impl Numbers {
     }
 }
 
-fn parse(name: &str, sql: &str) -> Vec<u8> {
+pub(super) fn parse(name: &str, sql: &str) -> Vec<u8> {
     message(b'P', &[name.as_bytes(), b"\0", sql.as_bytes(), b"\0", &[0, 0]])
 }
 
 /// Values as text, and results as text.
-fn bind(portal: &str, name: &str, values: &[String]) -> Vec<u8> {
+pub(super) fn bind(portal: &str, name: &str, values: &[String]) -> Vec<u8> {
     let mut tail = vec![0, 0];
     tail.extend_from_slice(&(values.len() as i16).to_be_bytes());
     for value in values {
@@ -64,7 +64,7 @@ fn about_portal(kind: u8, portal: &str) -> Vec<u8> {
     message(kind, &[b"P", portal.as_bytes(), b"\0"])
 }
 
-fn execute(portal: &str, rows_max: i32) -> Vec<u8> {
+pub(super) fn execute(portal: &str, rows_max: i32) -> Vec<u8> {
     message(b'E', &[portal.as_bytes(), b"\0", &rows_max.to_be_bytes()])
 }
 
