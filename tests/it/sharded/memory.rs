@@ -116,6 +116,19 @@ fn long_rows_of_shards_go_through_and_are_paid_for_where_they_are_held() {
 }
 
 #[test]
+fn a_row_that_is_held_has_a_bound_of_its_own_and_one_that_goes_through_has_none() {
+    let (fleet, keys) = long_rows("row_mib_max = 2");
+    let mut client = fleet.client();
+    for (key, bytes) in keys.iter().zip([LONG, SHORT]) {
+        let sql = format!("SELECT v FROM t WHERE k = {key}");
+        assert_eq!(lengths(&mut client, &[pg::message(b'Q', &[sql.as_bytes(), b"\0"])]), [bytes], "{sql}");
+    }
+    let error = refused(&mut client, "SELECT v FROM t ORDER BY k");
+    assert!(error.contains("54000") && error.contains("shard.row_mib_max"), "{error}");
+    fleet.ashlar.check_log();
+}
+
+#[test]
 fn little_is_held_of_a_long_row_whose_client_reads_slowly() {
     let (fleet, keys) = long_rows("");
     for sql in passed_on(&keys) {

@@ -31,8 +31,8 @@ impl Backend {
         let passed = self.pass_all(taker, length).await;
         match &passed {
             Ok(()) => self.is_given_up = was_given_up,
-            // Whose client hears no reason.
-            Err(error) => tracing::debug!(server = self.server.name, %error, "a row was cut off in its middle"),
+            // In the middle of a row its client hears no reason.
+            Err(error) => tracing::debug!(server = self.server.name, %error, "a long row could not be passed on"),
         }
         passed
     }
