@@ -155,6 +155,16 @@ impl Connection {
         Ok(byte[0])
     }
 
+    /// The next bytes, whatever they are: so many, or as many as come before the connection ends.
+    pub fn read_up_to(&mut self, count: usize) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        match self.reader.by_ref().take(count as u64).read_to_end(&mut bytes) {
+            Ok(_) => Ok(bytes),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(bytes),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Runs a string of the simple protocol; the rows as text, or the first error as `SQLSTATE: message`.
     pub fn query(&mut self, sql: &str) -> Result<Vec<Vec<Option<String>>>> {
         self.send(&message(b'Q', &[sql.as_bytes(), b"\0"]))?;

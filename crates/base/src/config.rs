@@ -218,7 +218,7 @@ rooms! {
         connection_life_max_ms: u64 = 3600000, in 0..=604800000;
         /// Prepared statements that one connection keeps. The least recently used go first.
         statements_per_connection_max: u32 = 256, in 1..=65536;
-        /// MiB of one row of a server. A longer one ends the statement with 54000.
+        /// MiB of one row of a server that is not just passed on. A longer one ends the statement with 54000.
         row_mib_max: u32 = 64, in 1..=1024;
         /// Milliseconds between two looks at the transactions that servers have prepared and not finished.
         recover_period_ms: u64 = 5000, in 10..=3600000;

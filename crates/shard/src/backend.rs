@@ -12,6 +12,7 @@ mod copy;
 mod described;
 mod login;
 mod memory;
+mod parts;
 mod scan;
 mod statements;
 mod steps;
@@ -101,10 +102,17 @@ pub struct Notice {
 
 /// Takes what a shard answers, as bytes.
 pub trait Taker {
+    /// Whether rows that are longer than what a connection may hold for nothing come by [`Self::part`], as they arrive.
+    const IN_PARTS: bool = false;
+
     /// RowDescription, whole.
     fn describe(&mut self, message: &[u8]);
     /// So many DataRows, whole, one after the other.
     fn rows(&mut self, messages: &[u8], count: u64);
+    /// A part of a DataRow, of which so many bytes are still to come: these come next, or nothing does.
+    fn part(&mut self, part: &[u8], left: usize) {
+        let _ = (part, left);
+    }
     /// BindComplete: what comes next is about the next statement.
     fn begin(&mut self) {}
     /// Notices of the statement whose CommandComplete comes next, in their order. What is left there is for [`Backend::take_notices`].
@@ -123,6 +131,8 @@ pub trait Taker {
 pub struct Nothing;
 
 impl Taker for Nothing {
+    const IN_PARTS: bool = true;
+
     fn describe(&mut self, _: &[u8]) {}
     fn rows(&mut self, _: &[u8], _: u64) {}
     async fn ready(&mut self) -> Result<()> {
@@ -471,6 +481,15 @@ impl Backend {
                 }
                 self.consume(bytes.end - bytes.start);
                 taker.ready().await?;
+                continue;
+            }
+            if T::IN_PARTS
+                && passes_on
+                && failure.is_none()
+                && let Some(length) = self.long_row()?
+            {
+                // In a box: nearly no answer needs room for it.
+                Box::pin(self.pass_parts(taker, length)).await?;
                 continue;
             }
             // What comes next may be a row: only what has arrived is taken by itself.

@@ -45,7 +45,7 @@ impl Numbers {
     }
 }
 
-fn parse(name: &str, sql: &str) -> Vec<u8> {
+pub(super) fn parse(name: &str, sql: &str) -> Vec<u8> {
     message(b'P', &[name.as_bytes(), b"\0", sql.as_bytes(), b"\0", &[0, 0]])
 }
 

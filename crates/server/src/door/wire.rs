@@ -126,6 +126,8 @@ pub(crate) struct Outbox {
     sent: usize,
     /// Everything before it is whole messages.
     sealed: usize,
+    /// Bytes that a message which was begun still needs: nothing else may come before them.
+    owed: usize,
     /// Bytes written since the last [`Outbox::take_written`].
     written: u64,
     /// Calls of the kernel since the last [`Outbox::take_writes`] in which it took some.
@@ -143,9 +145,24 @@ impl Outbox {
         self.bytes.len() - self.sent
     }
 
-    /// Declares that the buffer ends at the end of a message.
+    /// Declares that the buffer ends at the end of a message, unless one has been begun that comes in parts.
     pub(crate) fn seal(&mut self) {
-        self.sealed = self.bytes.len();
+        if self.owed == 0 {
+            self.sealed = self.bytes.len();
+        }
+    }
+
+    /// Appends a part of a message, of which so many bytes are still to come. What was appended before is whole, or parts of the same.
+    pub(crate) fn append_part(&mut self, part: &[u8], left: usize) {
+        self.seal();
+        self.bytes.extend_from_slice(part);
+        self.owed = left;
+        self.seal();
+    }
+
+    /// Whether a message has been begun whose end has not come: nothing that is said now would be understood.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.owed > 0
     }
 
     /// Drops a message that was begun and will not be finished.

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use ashlar_base::{Error, Result};
-use ashlar_protocol::pg::client::HEADER_BYTES;
+use ashlar_protocol::pg::client::{self, HEADER_BYTES};
 
 use super::{Backend, Ended, tag_of};
 
@@ -33,8 +33,27 @@ impl Backend {
     /// What the shard says, once everything is answered; 42804 at once where the statement does not look as expected: the connection is in
     /// the middle of something then; 08006 where it is gone.
     pub async fn next_step(&mut self, progress: &mut Progress) -> Result<Step> {
+        self.step(progress, true).await
+    }
+
+    /// The same, and a row is there as soon as it is known that one comes, however long it is: its range is empty.
+    ///
+    /// # Errors
+    /// As [`Self::next_step`].
+    pub async fn next_head(&mut self, progress: &mut Progress) -> Result<Step> {
+        self.step(progress, false).await
+    }
+
+    async fn step(&mut self, progress: &mut Progress, is_whole: bool) -> Result<Step> {
         loop {
             let passes_on = self.awaited == 1;
+            if !is_whole
+                && passes_on
+                && progress.failure.is_none()
+                && matches!(client::header(&self.inbox[self.start..]), Ok(Some((b'D', _))))
+            {
+                return Ok(Step::Row(self.start..self.start));
+            }
             match self.peek()? {
                 None => {
                     self.fill().await?;

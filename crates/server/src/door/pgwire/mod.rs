@@ -452,6 +452,8 @@ impl Connection {
         match end {
             End::Left => tracing::debug!("the client left"),
             End::Broken(error) => tracing::debug!(%error, "the connection broke"),
+            // In the middle of a row nothing can be said.
+            End::Fatal(error) if self.outbox.is_cut() => tracing::debug!(%error, "closing in the middle of a row"),
             End::Fatal(error) => {
                 self.context.meters.error(error.code());
                 tracing::debug!(sqlstate = error.code().sqlstate(), message = error.message(), "closing");

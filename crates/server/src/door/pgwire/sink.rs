@@ -67,10 +67,11 @@ impl<'c> Sink<'c> {
         Self { outbox, stream, bound, describe, formats, style, cancel, rows, broken, refused }
     }
 
-    /// The rows written, or why the socket failed.
+    /// The rows written, or why the socket failed. Where a row has no end the connection has: not even an error can follow.
     pub(super) fn finish(self) -> io::Result<u64> {
         match self.broken {
             Some(error) => Err(error),
+            None if self.outbox.is_cut() => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "a row has no end")),
             None => Ok(self.rows),
         }
     }
@@ -113,6 +114,11 @@ impl RowSink for Sink<'_> {
         self.rows += rows;
     }
 
+    fn forward_part(&mut self, part: &[u8], left: usize) {
+        self.outbox.append_part(part, left);
+        self.rows += u64::from(left == 0);
+    }
+
     fn notice(&mut self, notice: &Notice) {
         backend::notice_response(self.outbox.buffer(), notice.severity, &notice.error);
         self.outbox.seal();
@@ -148,9 +154,11 @@ impl RowSink for Sink<'_> {
         let sent = match self.outbox.try_flush(self.stream) {
             Ok(_) if self.outbox.pending() <= self.bound => return Ok(()),
             Ok(_) => {
+                // A row that was begun comes to its end: its shard is told to stop, and gives up what takes too long for that.
+                let cancel = self.cancel.as_ref().filter(|_| !self.outbox.is_cut());
                 // Half of the bound, so that a slow client does not wake the statement for every packet.
                 let sending = self.outbox.flush_to(self.stream, self.bound / 2);
-                match &self.cancel {
+                match cancel {
                     None => sending.await,
                     Some(cancel) => tokio::select! {
                         biased;

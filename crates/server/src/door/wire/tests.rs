@@ -100,6 +100,22 @@ fn an_unfinished_message_is_taken_back() {
     assert_eq!(outbox.buffer().as_slice(), b"whole");
 }
 
+#[test]
+fn a_message_that_comes_in_parts_is_whole_with_its_last() {
+    let mut outbox = Outbox::default();
+    outbox.buffer().extend_from_slice(b"whole");
+    outbox.append_part(b"in ", 5);
+    outbox.append_part(b"par", 2);
+    outbox.seal();
+    assert!(outbox.is_cut());
+    assert_eq!(outbox.sealed, b"whole".len());
+    outbox.append_part(b"ts", 0);
+    assert!(!outbox.is_cut());
+    outbox.buffer().extend_from_slice(b"hal");
+    outbox.drop_unsealed();
+    assert_eq!(outbox.buffer().as_slice(), b"wholein parts");
+}
+
 #[tokio::test]
 async fn a_reset_is_noticed_behind_bytes_that_nobody_reads_and_the_end_of_sending_is_none() {
     let (server, mut client) = connection().await;

@@ -441,6 +441,10 @@ impl<S: RowSink> RowSink for CopyOut<'_, S> {
         self.sink.forward(messages, rows);
     }
 
+    fn forward_part(&mut self, part: &[u8], left: usize) {
+        self.sink.forward_part(part, left);
+    }
+
     fn notice(&mut self, notice: &Notice) {
         self.sink.notice(notice);
     }

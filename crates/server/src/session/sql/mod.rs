@@ -84,6 +84,8 @@ pub trait RowSink {
     fn row(&mut self, columns: &[Column], values: &mut dyn Iterator<Item = Datum<'_>>);
     /// Whole messages of a shard, with so many rows in them; performs no I/O.
     fn forward(&mut self, messages: &[u8], rows: u64);
+    /// A part of a row of a shard, of which so many bytes are still to come, before anything else does; performs no I/O.
+    fn forward_part(&mut self, part: &[u8], left: usize);
     /// What a shard says beside rows, where it must not come behind what follows them; performs no I/O.
     fn notice(&mut self, notice: &Notice);
     /// The start of COPY TO STDOUT.

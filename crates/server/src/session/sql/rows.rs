@@ -137,6 +137,7 @@ impl RowSource {
         struct Nowhere;
         impl RowSink for Nowhere {
             fn forward(&mut self, _: &[u8], _: u64) {}
+            fn forward_part(&mut self, _: &[u8], _: usize) {}
             fn notice(&mut self, _: &Notice) {}
 
             fn columns(&mut self, _: &Arc<[Column]>) {}

@@ -77,12 +77,18 @@ impl RawParameters {
 struct Forwarding<'s, S>(&'s mut S);
 
 impl<S: RowSink> Taker for Forwarding<'_, S> {
+    const IN_PARTS: bool = true;
+
     fn describe(&mut self, message: &[u8]) {
         self.0.forward(message, 0);
     }
 
     fn rows(&mut self, messages: &[u8], count: u64) {
         self.0.forward(messages, count);
+    }
+
+    fn part(&mut self, part: &[u8], left: usize) {
+        self.0.forward_part(part, left);
     }
 
     async fn ready(&mut self) -> Result<()> {

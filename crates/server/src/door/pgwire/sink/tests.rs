@@ -109,6 +109,60 @@ async fn every_row_arrives_once_and_whole_at_a_slow_client() {
     assert_eq!((received, rest.len()), (rows, 0));
 }
 
+/// Writes parts of one row until the sink wants to wait; how many bytes.
+fn fill_with_parts(sink: &mut Sink<'_>) -> usize {
+    let part = [b'x'; 32 * 1024];
+    let mut sent = 0;
+    loop {
+        sink.forward_part(&part, 1);
+        sent += part.len();
+        assert!(sent < 1 << 30, "a client that does not read is never waited for");
+        match pin!(sink.ready()).now_or_never() {
+            Some(ready) => ready.expect("a connection that works"),
+            None => return sent,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_row_in_parts_is_waited_for_to_its_end() {
+    let (server, mut client) = connection().await;
+    let mut outbox = Outbox::default();
+    let cancel = CancelToken::new();
+    let mut sink = sink(&mut outbox, &server, &cancel);
+    let sent = fill_with_parts(&mut sink);
+    assert!((BOUND..BOUND + 64 * 1024).contains(&sink.outbox.pending()), "{}", sink.outbox.pending());
+    // Whoever stops it does not cut it off.
+    cancel.cancel();
+    assert!(pin!(sink.ready()).now_or_never().is_none());
+    let reader = async move {
+        let mut bytes = Vec::new();
+        while bytes.len() <= sent {
+            assert!(client.read_buf(&mut bytes).await.expect("a server") > 0);
+        }
+        bytes
+    };
+    let writer = async {
+        sink.ready().await.expect("a connection that works");
+        sink.forward_part(b"!", 0);
+        sink.outbox.flush(sink.stream).await.expect("a client that reads");
+        assert_eq!(sink.finish().expect("a row that is whole"), 1);
+    };
+    let (bytes, ()) = tokio::join!(reader, writer);
+    assert_eq!((bytes.len(), bytes.last()), (sent + 1, Some(&b'!')));
+    assert!(bytes[..sent].iter().all(|byte| *byte == b'x'));
+}
+
+#[tokio::test]
+async fn a_row_without_an_end_ends_the_connection() {
+    let (server, _client) = connection().await;
+    let mut outbox = Outbox::default();
+    let mut sink = sink(&mut outbox, &server, &CancelToken::new());
+    sink.forward_part(b"a row that", 10);
+    sink.ready().await.expect("a connection that works");
+    assert!(sink.finish().is_err());
+}
+
 #[tokio::test]
 async fn a_client_that_has_gone_ends_the_statement() {
     let (server, client) = connection().await;

@@ -62,10 +62,16 @@ struct Answers<'a, S> {
 }
 
 impl<S: RowSink> Taker for Answers<'_, S> {
+    const IN_PARTS: bool = true;
+
     fn describe(&mut self, _: &[u8]) {}
 
     fn rows(&mut self, messages: &[u8], count: u64) {
         self.sink.forward(messages, count);
+    }
+
+    fn part(&mut self, part: &[u8], left: usize) {
+        self.sink.forward_part(part, left);
     }
 
     fn begin(&mut self) {

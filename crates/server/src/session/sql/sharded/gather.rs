@@ -19,7 +19,9 @@ use ashlar_shard::route::{Merge, ShardStatement};
 use ashlar_shard::snapshot::Snapshots;
 use ashlar_store::Reservation;
 
+use super::remotes::answered;
 use super::{Executed, Forwarding, Portal, RowSink, Sending, Several, SqlSession, stoppable};
+use crate::session::CancelToken;
 
 /// Bytes of rows that are handed on together.
 const HANDED_BYTES: usize = 8 * 1024;
@@ -100,18 +102,13 @@ impl SqlSession {
         }
         let held = self.shared.engine.store().reservation();
         let cancel = self.cancel.clone();
-        let ended = {
-            let work = async {
-                match &mut merger {
-                    Some((merger, hidden)) => asked.merge(&mut leases, merger, *hidden, held, sink).await,
-                    None => asked.follow(&mut leases, sink).await.map(Some),
-                }
-            };
-            tokio::select! {
+        let ended = match &mut merger {
+            Some((merger, hidden)) => tokio::select! {
                 biased;
-                ended = work => ended,
+                ended = asked.merge(&mut leases, merger, *hidden, held, sink) => ended,
                 () = cancel.cancelled() => Err(cancel.error()),
-            }
+            },
+            None => asked.follow(&mut leases, sink, &cancel).await.map(Some),
         };
         if ended.is_err() && cancel.is_cancelled() {
             // Whoever stopped it finds it stopped on the shards.
@@ -222,7 +219,7 @@ impl Asked<'_> {
                 continue;
             }
             let (lease, is_simple) = (&mut leases[self.lines[at]], self.is_simple(at));
-            let message = match lease.next_step(progress).await.map_err(|error| self.placed(error, at))? {
+            let message = match lease.next_head(progress).await.map_err(|error| self.placed(error, at))? {
                 Step::Description(message) => message,
                 // The row stays where it is.
                 Step::Row(_) if !is_simple => continue,
@@ -251,16 +248,21 @@ impl Asked<'_> {
         own_place(error, self.plan, &self.several.forward.statements[at])
     }
 
-    /// One answer after the other, while the shards behind are at work.
-    async fn follow<S: RowSink>(&self, leases: &mut [Lease], sink: &mut S) -> Result<Ended> {
-        let count = self.lines.len();
-        for at in 0..count {
+    /// Asks the first shard of each connection, and waits for what all of them say before their rows.
+    async fn begin(&self, leases: &mut [Lease], progress: &mut [Progress]) -> Result<Heads> {
+        for at in 0..self.lines.len() {
             if self.is_first(at) {
                 self.send(at, leases).await?;
             }
         }
+        self.heads(leases, progress).await
+    }
+
+    /// One answer after the other, while the shards behind are at work. Where it is to be stopped, a row that was begun comes to its end.
+    async fn follow<S: RowSink>(&self, leases: &mut [Lease], sink: &mut S, cancel: &CancelToken) -> Result<Ended> {
+        let count = self.lines.len();
         let mut progress: Vec<Progress> = self.lines.iter().map(|_| Progress::default()).collect();
-        let mut heads = self.heads(leases, &mut progress).await?;
+        let mut heads = stoppable(self.begin(leases, &mut progress), cancel).await?;
         if let Some(description) = heads.description {
             sink.forward(&description, 0);
         }
@@ -269,7 +271,7 @@ impl Asked<'_> {
             let lease = &mut leases[self.lines[at]];
             let ended = match heads.ended[at].take() {
                 Some(ended) => Ok(ended),
-                None => lease.answer(&mut Forwarding(sink)).await,
+                None => answered(lease, &mut Forwarding(sink), cancel, std::future::pending()).await,
             };
             let Ended::Complete(tag) = ended.map_err(|error| self.placed(error, at))? else {
                 return Err(Error::internal("a query on several shards has not come to its end"));
@@ -277,7 +279,7 @@ impl Asked<'_> {
             tags.push(tag);
             // A server with several shards answers for one after the other.
             if let Some(next) = (at + 1..count).find(|next| self.lines[*next] == self.lines[at]) {
-                self.send(next, leases).await?;
+                stoppable(self.send(next, leases), cancel).await?;
             }
         }
         super::sum_of(&tags).map(Ended::Complete)

@@ -1,0 +1,56 @@
+//! Rows that are too long to be held for nothing, for whoever only hands bytes on: they are handed on as they come.
+//!
+//! Called by `answer`. Who has been given the beginning of a row has to be given the rest: where that does not come, or is not taken, there is a
+//! row without an end, and neither side can go on.
+
+use ashlar_base::Result;
+use ashlar_protocol::pg::client;
+
+use super::{Backend, KEEP_BYTES, Taker};
+
+/// Read at once of such a row: no more than a connection may keep.
+const PART_BYTES: usize = 64 * 1024;
+
+impl Backend {
+    /// The length of the DataRow that comes next, where it is longer than what may be held for nothing.
+    pub(super) fn long_row(&mut self) -> Result<Option<usize>> {
+        match client::header(&self.inbox[self.start..]) {
+            Ok(Some((b'D', length))) if length > KEEP_BYTES => Ok(Some(length)),
+            Ok(_) => Ok(None),
+            Err(_) => Err(self.garbled()),
+        }
+    }
+
+    /// Hands on a DataRow of this length, which comes next, as fast as it is taken.
+    ///
+    /// # Errors
+    /// What the taker says; 08006 where the shard is gone. Then the connection is in the middle of the row, and given up.
+    pub(super) async fn pass_parts<T: Taker>(&mut self, taker: &mut T, length: usize) -> Result<()> {
+        // Nobody finds the next message in the middle of a row: also where this future is dropped there.
+        let was_given_up = std::mem::replace(&mut self.is_given_up, true);
+        let passed = self.pass_all(taker, length).await;
+        match &passed {
+            Ok(()) => self.is_given_up = was_given_up,
+            // In the middle of a row its client hears no reason.
+            Err(error) => tracing::debug!(server = self.server.name, %error, "a long row could not be passed on"),
+        }
+        passed
+    }
+
+    async fn pass_all<T: Taker>(&mut self, taker: &mut T, length: usize) -> Result<()> {
+        let mut left = length;
+        while left > 0 {
+            if self.start == self.inbox.len() {
+                self.tidy();
+                self.inbox.reserve_exact(PART_BYTES);
+                self.fill().await?;
+            }
+            let end = self.inbox.len().min(self.start + left);
+            left -= end - self.start;
+            taker.part(&self.inbox[self.start..end], left);
+            self.consume(end - self.start);
+            taker.ready().await?;
+        }
+        Ok(())
+    }
+}
