@@ -41,7 +41,9 @@ impl FileTable {
             ));
         }
         let url = ListingTableUrl::parse(&absolute).map_err(from_datafusion)?;
-        let options = ListingOptions::new(Arc::new(ParquetFormat::default())).with_file_extension(".parquet");
+        // As the session has it, not as the engine would: texts are of the one type that tables in memory and our operators have.
+        let format = ParquetFormat::default().with_options(state.default_table_options().parquet);
+        let options = ListingOptions::new(Arc::new(format)).with_file_extension(".parquet");
         let schema = options.infer_schema(state, &url).await.map_err(from_datafusion)?;
         if schema.fields().is_empty() {
             return Err(Error::new(ErrorCode::UndefinedFile, format!("no Parquet file matches \"{path}\"")));
