@@ -116,6 +116,7 @@ fn what_concerns_several_shards_is_done_as_the_user_too() {
         // Who decides a transaction keeps a table for that.
         done(&mut own, "CREATE SCHEMA IF NOT EXISTS ashlar");
         done(&mut own, "GRANT USAGE, CREATE ON SCHEMA ashlar TO alice");
+        done(&mut own, "GRANT ALL ON ALL TABLES IN SCHEMA ashlar TO alice");
         done(&mut own, "REVOKE SELECT ON t FROM everybody");
     }
     let (mut alice, mut bob) = (client_of(&fleet, "alice"), client_of(&fleet, "bob"));
