@@ -14,6 +14,7 @@ mod login;
 mod memory;
 mod parts;
 mod scan;
+mod settings;
 mod statements;
 mod steps;
 mod stream;
@@ -35,6 +36,7 @@ pub use self::described::{Described, DescribedColumn, ReadType};
 use self::memory::Paid;
 pub use self::memory::{Memory, Payer};
 pub use self::scan::check_columns;
+pub use self::settings::Settings;
 pub use self::statements::KEPT_TEXT_BYTES_MAX;
 use self::statements::{StatementName, Statements};
 pub use self::steps::{Progress, Step};
@@ -72,23 +74,6 @@ pub struct Limits {
     pub message_bytes_max: usize,
     /// Prepared statements that it remembers.
     pub statements_max: usize,
-}
-
-/// Settings that a statement's result depends on: of the session that borrows, or of a scan.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Settings {
-    /// `TimeZone`
-    pub time_zone: Arc<str>,
-    /// `application_name`
-    pub application_name: Arc<str>,
-    /// `lock_timeout`
-    pub lock_timeout_ms: u64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { time_zone: "UTC".into(), application_name: "ashlar".into(), lock_timeout_ms: 0 }
-    }
 }
 
 /// A notice of a shard.
@@ -339,46 +324,9 @@ impl Backend {
         matches!(self.stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// Whether whoever borrows it with these settings has nothing to change.
-    pub fn has_settings(&self, settings: &Settings) -> bool {
-        !self.is_unsure && self.settings == *settings
-    }
-
     /// Notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
-    }
-
-    /// Makes the settings of whoever borrows it its own, where they differ.
-    ///
-    /// # Errors
-    /// What the shard says, which may not know a time zone; then it has some of them, and is not lent again.
-    pub(crate) async fn adopt(&mut self, settings: &Settings) -> Result<()> {
-        if self.has_settings(settings) {
-            return Ok(());
-        }
-        // Before the statement and not with it: it would run all the same where one of these is refused.
-        let done = self.run(&login::set_all("SET", settings)).await;
-        self.is_broken |= done.is_err();
-        self.settings = settings.clone();
-        done.map(drop)
-    }
-
-    /// Queues what makes these settings those of the transaction that is open there, to its end, where they differ. Where one of them is
-    /// refused the transaction has failed: what is queued behind is not carried out.
-    pub fn queue_settings(&mut self, settings: &Settings) {
-        if self.has_settings(settings) {
-            return;
-        }
-        self.queue_query(&login::set_all("SET LOCAL", settings));
-        let before = std::mem::replace(&mut self.settings, settings.clone());
-        self.lasting.get_or_insert(before);
-        self.is_unsure = false;
-    }
-
-    /// A savepoint is gone back to: what was told behind it is not in force any more.
-    pub fn doubt_settings(&mut self) {
-        self.is_unsure = self.lasting.is_some();
     }
 
     /// Queues a string of statements. Their answers come with those of what is queued after them; no rows of theirs do.
