@@ -80,10 +80,15 @@ pub fn of_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
             }
             node => {
                 let names = NamePreserver::new(&node);
-                let rewritten = rewrite_expressions_of(node, |expr| {
+                let named = |expr: Expr| {
                     let saved = names.save(&expr);
                     let result = value(expr)?;
                     Ok(if result.transformed { result.update_data(|expr| saved.restore(expr)) } else { result })
+                };
+                // What is grouped by sets has names of its own; the sets have none, or the engine knows them no more.
+                let rewritten = rewrite_expressions_of(node, |expr| match expr {
+                    Expr::GroupingSet(_) => expr.map_children(named),
+                    expr => named(expr),
                 })?;
                 rewritten.map_data(LogicalPlan::recompute_schema)
             }

@@ -401,8 +401,9 @@ pub(crate) fn walk_of(
                 let column = &schema.columns[*ordinal];
                 // The engine, which sorts what the walk gives, has these in an order of its own.
                 let is_sorted_alike = column.sql_type != SqlType::Array(ScalarType::Interval);
-                // The index has NULLs last, and first on the way back.
-                let has_nulls_alike = !column.nullable || *nulls_first == *descending;
+                // The index has NULLs last, and first on the way back: those among the items of arrays, too.
+                let has_nulls = column.nullable || column.sql_type.is_array();
+                let has_nulls_alike = !has_nulls || *nulls_first == *descending;
                 column.id == *id && is_sorted_alike && has_nulls_alike
             });
         if fits {

@@ -45,10 +45,10 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::sql::planner::PlannerContext;
 use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, Statement as AstStatement, Visitor};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use parking_lot::Mutex;
 
+use self::dialect::Postgres;
 use crate::access::settle::settle;
 use crate::catalog::{CatalogState, Table};
 use crate::columns::{self, Column};
@@ -64,6 +64,7 @@ use crate::{parameters, system_tables};
 mod aliases;
 mod ambiguous;
 mod balance;
+pub(crate) mod dialect;
 pub(crate) mod expiry;
 mod from_functions;
 mod gathering;
@@ -157,11 +158,10 @@ pub fn parse(text: &str) -> Result<AstStatement> {
 /// As [`parse`].
 pub(crate) fn parse_raw(text: &str) -> Result<AstStatement> {
     let text = spelling::plain(text)?;
-    let dialect = PostgreSqlDialect {};
     let unsupported = |error: datafusion::sql::sqlparser::parser::ParserError| {
         Error::unsupported(format!("this form of the statement is not supported: {error}"))
     };
-    let mut statements = Parser::new(&dialect)
+    let mut statements = Parser::new(&Postgres)
         .with_recursion_limit(RECURSION_MAX)
         .try_with_sql(&text)
         .and_then(|mut parser| parser.parse_statements())

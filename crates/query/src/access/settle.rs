@@ -145,6 +145,10 @@ fn ends(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         }
         let order = [(column, backwards, backwards)];
         let walk = walk_of(scan.region(), scan.conditions(), &asked.plain, &order, 1)?;
+        if walk.backwards.is_empty() {
+            // A condition says what the value is: any row will do.
+            return Some(walk);
+        }
         Some(Walk { backwards: vec![backwards], passes_null: true, ..walk })
     };
     let Some(walks) = aggregate.aggr_expr().iter().map(walk).collect::<Option<Vec<Walk>>>() else { return Ok(None) };

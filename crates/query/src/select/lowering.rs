@@ -13,9 +13,9 @@ use datafusion::sql::sqlparser::ast::{
     FunctionArgumentClause, FunctionArguments, GroupByExpr, Ident, ObjectName, OrderByExpr, OrderByKind, Query,
     SelectItem, SetExpr, Subscript, TableAlias, TableFactor, Value,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
+use super::dialect::Postgres;
 use super::names::{call, call_of, call_with, folded};
 use super::rewrite::copies::{Copies, nodes_of};
 use super::rewrite::{flow, refuse};
@@ -135,9 +135,8 @@ fn strip_type(data_type: &mut DataType) -> ControlFlow<Error> {
             // A quoted "char" is not the keyword.
             if let Some(ident) = part.as_ident()
                 && (ident.quote_style.is_none() || ident.value != "char")
-                && let Ok(parsed) = Parser::new(&PostgreSqlDialect {})
-                    .try_with_sql(&ident.value)
-                    .and_then(|mut parser| parser.parse_data_type())
+                && let Ok(parsed) =
+                    Parser::new(&Postgres).try_with_sql(&ident.value).and_then(|mut parser| parser.parse_data_type())
             {
                 *data_type = parsed;
             }
@@ -247,7 +246,7 @@ fn options_table(options: &Expr, alias: Option<TableAlias>) -> ControlFlow<Error
         "SELECT split_part(o, '=', 1) AS option_name, substr(o, strpos(o, '=') + 1) AS option_value \
          FROM (SELECT unnest({options}) AS o) AS options"
     );
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
+    let parsed = Parser::new(&Postgres).try_with_sql(&text).and_then(|mut parser| parser.parse_query());
     let Ok(subquery) = parsed else { return refuse_value("this call of pg_options_to_table") };
     let alias = alias.or_else(|| {
         Some(TableAlias { explicit: true, name: Ident::new("pg_options_to_table"), columns: Vec::new(), at: None })

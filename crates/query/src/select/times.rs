@@ -180,10 +180,8 @@ fn positional(function: &mut Function) -> Result<()> {
                 let known = INTERVAL_PARTS.iter().position(|part| name.value.eq_ignore_ascii_case(part));
                 (known.unwrap_or(usize::MAX), FunctionArg::Unnamed(arg))
             }
-            FunctionArg::ExprNamed { name, arg, .. } => {
-                let known = INTERVAL_PARTS.iter().position(|part| name.to_string().eq_ignore_ascii_case(part));
-                (known.unwrap_or(usize::MAX), FunctionArg::Unnamed(arg))
-            }
+            // Which our dialect does not have.
+            FunctionArg::ExprNamed { .. } => (usize::MAX, arg),
         };
         match parts.get_mut(place) {
             Some(part @ None) => *part = Some(arg),

@@ -5,7 +5,6 @@ use ashlar_base::{Error, ErrorCode, Result, SqlType};
 use ashlar_functions::error::undefined_table;
 use ashlar_functions::quoting::quote_ident;
 use ashlar_store::arrow_types::parse_type;
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::functions::format_type;
@@ -13,6 +12,7 @@ use super::pg_catalog::{NAMESPACES, OWNER_OID};
 use super::relations::{self, Relation};
 use super::{SCHEMAS, system_table_oid};
 use crate::catalog::CatalogState;
+use crate::select::dialect::Postgres;
 use crate::select::names::folded;
 
 /// What the numbers of a type are the numbers of.
@@ -157,14 +157,14 @@ fn type_of(text: &str) -> Option<SqlType> {
     if let Some(known) = parse_type(text) {
         return Some(known);
     }
-    let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).and_then(|mut parser| parser.parse_data_type());
+    let parsed = Parser::new(&Postgres).try_with_sql(text).and_then(|mut parser| parser.parse_data_type());
     crate::expressions::sql_type_of(&parsed.ok()?).ok().flatten()
 }
 
 /// The parts of a dotted name, folded.
 fn names(text: &str) -> Result<Vec<String>> {
     let invalid = || Error::new(ErrorCode::InvalidName, "invalid name syntax");
-    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(text).map_err(|_| invalid())?;
+    let mut parser = Parser::new(&Postgres).try_with_sql(text).map_err(|_| invalid())?;
     let name = parser.parse_object_name(false).map_err(|_| invalid())?;
     name.0.iter().map(|part| part.as_ident().map(folded).ok_or_else(invalid)).collect()
 }

@@ -48,6 +48,8 @@ struct Walking<'w> {
     /// Rows that are passed over.
     hidden: &'w HashSet<u32>,
     rows: Vec<u32>,
+    /// Values by which groups of rows were walked: all of their rows may be ended, or somebody else's.
+    groups: usize,
 }
 
 impl Walking<'_> {
@@ -59,6 +61,10 @@ impl Walking<'_> {
             return self.add_run(&probe, is_backwards);
         }
         while self.rows.len() < self.walk.count {
+            self.groups += 1;
+            if self.groups > FOUND_MAX {
+                return None;
+            }
             let Some(value) = self.end(&probe, is_backwards)? else { break };
             let equal = [&probe.equal[..], std::slice::from_ref(&value)].concat();
             let range = (Bound::Unbounded, Bound::Unbounded);
@@ -130,7 +136,7 @@ impl Partition {
         if index.kind() != IndexKind::Btree || walk.count > FOUND_MAX {
             return None;
         }
-        let mut walking = Walking { partition: self, walk, at, hidden, rows: Vec::new() };
+        let mut walking = Walking { partition: self, walk, at, hidden, rows: Vec::new(), groups: 0 };
         walking.add(walk.probe.clone(), &walk.backwards)?;
         Some(walking.rows)
     }

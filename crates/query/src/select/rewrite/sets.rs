@@ -2,10 +2,10 @@
 
 use ashlar_base::{Error, Result};
 use datafusion::sql::sqlparser::ast::{Ident, SelectItem, SetExpr, SetOperator, SetQuantifier, Statement, TableFactor};
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use crate::select::aliases::PART_OF_SET;
+use crate::select::dialect::Postgres;
 use crate::select::names::{folded, label_of};
 
 /// Rewrites a query's body in place.
@@ -28,7 +28,7 @@ pub(super) fn body(expr: &mut SetExpr) -> Result<()> {
     );
     let sql = format!("SELECT {columns} FROM ({numbered} {op} {numbered}) AS numbered");
     let unexpected = || Error::internal("a template is a query");
-    let mut parsed = Parser::parse_sql(&PostgreSqlDialect {}, &sql).map_err(|_| unexpected())?;
+    let mut parsed = Parser::parse_sql(&Postgres, &sql).map_err(|_| unexpected())?;
     let Some(Statement::Query(mut query)) = parsed.pop() else { return Err(unexpected()) };
     let SetExpr::Select(select) = query.body.as_mut() else { return Err(unexpected()) };
     for (item, label) in select.projection.iter_mut().zip(labels) {
