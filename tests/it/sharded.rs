@@ -15,6 +15,7 @@ mod colocated;
 mod copy;
 mod cursors;
 mod ddl;
+mod ddl_races;
 mod deadlocks;
 mod declared;
 mod drift;

@@ -138,7 +138,7 @@ pub async fn run(
         }
         Ddl::Drop(statement) if statement.remove_type == ObjectType::ObjectIndex as i32 => {
             match maintain::dropped(engine, statement)? {
-                Some(indexes) => maintain::drop_indexes(&indexes, statement, in_block, means).await,
+                Some(indexes) => maintain::drop_indexes(engine, &indexes, statement, in_block, means).await,
                 None => index::drop(engine, transaction, statement, in_block),
             }
         }

@@ -3,15 +3,18 @@
 //! A change is noted on disk after its last shard has made it: what a crash leaves behind the same statement makes known, ADD COLUMN
 //! with IF NOT EXISTS.
 
+use std::slice;
 use std::sync::Arc;
 
-use ashlar_base::{Error, ErrorCode, Result};
+use ashlar_base::{ColumnDefault, Error, ErrorCode, Result, TableSchema};
+use ashlar_shard::fleet::Fleet;
 use ashlar_shard::rules::{Extension, Placement};
 use pg_query::protobuf::{
     AlterTableCmd, AlterTableStmt, AlterTableType, ColumnDef, ConstrType, Constraint, CreateStmt, DropBehavior,
     ObjectType, TruncateStmt,
 };
 use pg_query::{Node, NodeEnum};
+use tokio::sync::MutexGuard;
 
 use super::checks::{Names, constraints, is_kind};
 use super::ddl::{at_shard, define_in, done_but, everywhere, for_each_server, physical};
@@ -33,6 +36,27 @@ pub(crate) fn find(state: &CatalogState, name: &str) -> Option<Arc<ShardedTable>
         Table::Sharded(table) => Some(Arc::clone(table)),
         Table::Grid(_) | Table::File(_) => None,
     }
+}
+
+/// Waits until nobody else changes what tables are, and lets nobody do so while the guard is held.
+///
+/// # Errors
+/// 55000 where one of these, which the statement has found before, is not the table of its name any more.
+pub(super) async fn altering<'f>(
+    engine: &Engine,
+    fleet: &'f Fleet,
+    tables: &[Arc<ShardedTable>],
+) -> Result<MutexGuard<'f, ()>> {
+    let altering = fleet.altering().lock().await;
+    let state = engine.catalog().current();
+    tables.iter().try_for_each(|table| check_same(&state, table))?;
+    Ok(altering)
+}
+
+/// 55000 where another table has the name of one that was found before, or none.
+fn check_same(state: &CatalogState, table: &Arc<ShardedTable>) -> Result<()> {
+    let name = &table.schema.name;
+    if find(state, name).is_some_and(|now| Arc::ptr_eq(&now, table)) { Ok(()) } else { Err(changed(name)) }
 }
 
 /// The sharded table that a TRUNCATE is about; `None` where it names none.
@@ -74,8 +98,8 @@ pub(crate) async fn truncate(table: &ShardedTable, means: &Means) -> Result<Done
 /// ALTER TABLE of a sharded table: columns that come and go, their defaults, NOT NULL, and CHECK constraints.
 ///
 /// # Errors
-/// 0A000 for another change, and of columns of the rule; 42701, 42703, 42704, 42710; what is wrong with a column, and what a shard says. Then
-/// nothing has changed on any.
+/// 0A000 for another change, of columns of the rule, and for a default that copies would compute; 55000 where the table is not what it was;
+/// 42701, 42703, 42704, 42710; what is wrong with a column, and what a shard says. Then nothing has changed on any.
 pub(crate) async fn alter(
     engine: &Engine,
     table: &Arc<ShardedTable>,
@@ -88,8 +112,8 @@ pub(crate) async fn alter(
     }
     let fleet = &table.fleet;
     let name = &table.schema.name;
-    // One after the other: the second is to find the first's columns.
-    let _altering = fleet.altering().lock().await;
+    // One after the other: the second is to find the first's columns, or that there is nothing to do.
+    let _altering = altering(engine, fleet, slice::from_ref(table)).await?;
     let before = kept_of(fleet, name)?;
     let now = KeptTable::read(name, &before)?;
     let (cmds, notices) = Changes::of(table, &now.made, statement)?;
@@ -101,6 +125,7 @@ pub(crate) async fn alter(
     let text = format!("{before}{BETWEEN}{}", statement_text(&NodeEnum::AlterTableStmt(plain.clone()))?);
     let altered = redefined(engine, table, &text)?;
     check_rule(table, &altered)?;
+    check_copies(table, &altered.schema)?;
     let work = for_each_server(&altered, |shard| {
         let mut sent = plain.clone();
         at_shard(&mut sent.relation, shard);
@@ -295,13 +320,10 @@ pub(super) fn redefined(engine: &Engine, table: &Arc<ShardedTable>, text: &str) 
 /// # Errors
 /// As [`redefined`].
 pub(super) fn redefined_as(engine: &Engine, table: &Arc<ShardedTable>, text: &str, name: &str) -> Result<ShardedTable> {
-    let own = &table.schema.name;
-    if find(&engine.catalog().current(), own).is_none_or(|now| !Arc::ptr_eq(&now, table)) {
-        return Err(changed(own));
-    }
     // Beside the tables that stay: what it is called is not taken by itself.
     let mut draft = engine.catalog().draft();
-    engine.catalog().put(&mut draft, own, None);
+    check_same(draft.state(), table)?;
+    engine.catalog().put(&mut draft, &table.schema.name, None);
     // As it is read again at start.
     define_in(engine, &table.fleet, draft.state(), name, &KeptTable::read(name, text)?.made)
 }
@@ -362,4 +384,24 @@ fn check_default(table: &ShardedTable, column: &ColumnDef) -> Result<()> {
             .with_hint("Add it without a default, and UPDATE the table."));
     }
     Ok(())
+}
+
+/// 0A000 where columns of copies are to have a computed default from now on: an INSERT that was planned before, and waits behind the change,
+/// leaves such a column out, and each copy would compute a value of its own.
+fn check_copies(table: &ShardedTable, altered: &TableSchema) -> Result<()> {
+    if table.routed.rule.placement() != Placement::Broadcast {
+        return Ok(());
+    }
+    let is_computed = |default: &Option<ColumnDefault>| matches!(default, Some(ColumnDefault::Expression(_)));
+    let was_computed =
+        |name: &str| table.schema.columns.iter().any(|column| column.name == name && is_computed(&column.default));
+    match altered.columns.iter().find(|column| is_computed(&column.default) && !was_computed(&column.name)) {
+        None => Ok(()),
+        Some(column) => {
+            let name = &column.name;
+            let message =
+                format!("column \"{name}\" of a table that is on all servers cannot be given a computed default");
+            Err(Error::unsupported(message).with_hint("Make a table with it, and INSERT the rows of this one into it."))
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! A table is noted on disk before its first shard hears of it, and forgotten there after its last shard has dropped it: what a
 //! crash leaves behind can be dropped again. One that was there before (`attach = true`) is only noted and forgotten.
 
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{self, CreateStmt, DefElemAction, RangeVar, RoleSpec, RoleSpecType};
 
 use super::ShardedTable;
+use super::alter::altering;
 use super::checks::{name_checks, without_checks};
 use super::held::leaving;
 use super::kept::KeptTable;
@@ -150,7 +152,7 @@ pub(crate) fn server(engine: &Engine, statement: &NodeEnum, in_block: bool, mean
 /// DROP SERVER
 ///
 /// # Errors
-/// 42704; 2BP01 where a table is on it, or, without CASCADE, where somebody logs in there; 55000 while a sharded table is made or altered.
+/// 42704; 2BP01 where a table is on it, or, without CASCADE, where somebody logs in there; 55000 while a sharded table is made, altered or dropped.
 pub(crate) fn drop_servers(engine: &Engine, statement: &protobuf::DropStmt, in_block: bool) -> Result<Done> {
     if in_block {
         return Err(Error::unsupported("servers and user mappings cannot be changed in a transaction block"));
@@ -161,7 +163,7 @@ pub(crate) fn drop_servers(engine: &Engine, statement: &protobuf::DropStmt, in_b
     let mut done = Done::tag("DROP SERVER");
     // A table that is being altered may have shards there before the picture says so.
     let _altering = fleet.altering().try_lock().map_err(|_| {
-        let message = "a sharded table is being altered, which may be about to be on the server";
+        let message = "a sharded table is being altered or dropped, which may be on the server";
         Error::new(ErrorCode::ObjectNotInPrerequisiteState, message).with_hint("Try again.")
     })?;
     let picture = engine.catalog().current();
@@ -438,6 +440,12 @@ pub(crate) async fn create(
             None => Ok(()),
         }
     })?;
+    // One that is being renamed shows its new name before it looks whether anybody has taken it, as this does the other way round: so one of
+    // the two sees the other.
+    if engine.catalog().current().is_relation(&name) {
+        fleet.catalog().change(|known| Ok(known.tables.remove(&name)))?;
+        return Err(exists());
+    }
     let publish = || {
         let mut draft = engine.catalog().draft();
         engine.catalog().put(&mut draft, &name, Some(Table::Sharded(Arc::clone(&table))));
@@ -544,11 +552,14 @@ pub(super) fn check_followed(state: &CatalogState, dropped: &[Arc<ShardedTable>]
 /// DROP TABLE of a sharded table.
 ///
 /// # Errors
-/// 2BP01 where another one has taken over its rule; what a shard says; then none has dropped it. 08007 where that is not known, and it can be dropped again.
+/// 55000 where it is not what it was; 2BP01 where another one has taken over its rule; what a shard says; then none has dropped it. 08007 where
+/// that is not known, and it can be dropped again.
 pub(crate) async fn drop_table(engine: &Engine, table: &Arc<ShardedTable>, means: &Means) -> Result<()> {
     let name = &table.schema.name;
     let fleet = &table.fleet;
-    check_followed(&engine.catalog().current(), std::slice::from_ref(table))?;
+    // Nobody takes over its rule, or gives it another name, until it is gone.
+    let _altering = altering(engine, fleet, slice::from_ref(table)).await?;
+    check_followed(&engine.catalog().current(), slice::from_ref(table))?;
     let work = leaving(table)?;
     let dropped = everywhere(fleet, means, &work).await;
     // What they have prepared is about a table that is gone: one of the same name would be another one.

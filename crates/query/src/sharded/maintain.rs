@@ -3,6 +3,7 @@
 //! An index is kept with its table, as the statement that made it: its name is taken, and it can be dropped again. Where a shard's
 //! table has another name than the table, its index has the same end to its name.
 
+use std::slice;
 use std::sync::Arc;
 
 use ashlar_base::{Error, ErrorCode, Result};
@@ -10,6 +11,7 @@ use ashlar_functions::quoting::quote_ident;
 use ashlar_functions::tree::each_node_with_subqueries;
 use ashlar_shard::backend::Settings;
 use ashlar_shard::catalog::Known;
+use ashlar_shard::fleet::Fleet;
 use ashlar_shard::rules::{Placement, Shard};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
@@ -20,7 +22,7 @@ use pg_query::protobuf::{
 };
 
 use super::ShardedTable;
-use super::alter::{find, make_known, redefined};
+use super::alter::{altering, find, make_known, redefined};
 use super::ddl::{at_shard, check_followed, everywhere, for_each_server, of_server, physical};
 use super::held::leaving;
 use super::kept::{BETWEEN, KeptTable, changed, keep, kept_of};
@@ -83,7 +85,8 @@ pub(super) fn indexes(known: &Known) -> Result<Vec<(String, String)>> {
 /// CREATE INDEX on a sharded table.
 ///
 /// # Errors
-/// 42P07, 42703; 0A000 for a unique one that shards could not keep; what a shard says, and then none has it.
+/// 42P07, 42703; 55000 where the table is not what it was; 0A000 for a unique one that shards could not keep; what a shard says, and then none
+/// has it.
 pub(crate) async fn create_index(
     engine: &Engine,
     table: &Arc<ShardedTable>,
@@ -99,7 +102,7 @@ pub(crate) async fn create_index(
             .with_hint("Without CONCURRENTLY, writers wait until the index is made."));
     }
     let fleet = &table.fleet;
-    let _altering = fleet.altering().lock().await;
+    let _altering = altering(engine, fleet, slice::from_ref(table)).await?;
     let own = table.schema.name.clone();
     let mut names = Vec::new();
     for parameter in &statement.index_params {
@@ -182,11 +185,41 @@ pub(crate) fn dropped(engine: &Engine, statement: &DropStmt) -> Result<Option<In
     }
 }
 
+/// What is kept of a table: its name, what it was, and what it is from now on.
+type Rekept = (String, String, String);
+
+/// What is kept of tables with and without these indexes.
+///
+/// # Errors
+/// 55000 where one of the indexes is not there any more.
+fn without(fleet: &Fleet, indexes: &Indexes) -> Result<Vec<Rekept>> {
+    let mut all: Vec<Rekept> = Vec::new();
+    for (name, table) in indexes {
+        let own = &table.schema.name;
+        let before = kept_of(fleet, own)?;
+        if !KeptTable::read(own, &before)?.indexes.iter().any(|index| index.idxname == *name) {
+            return Err(changed(own));
+        }
+        if all.iter().any(|(known, _, _)| known == own) {
+            continue;
+        }
+        // Of one table all of them go at once.
+        let is_dropped = |wanted: &str| indexes.iter().any(|(name, _)| name == wanted);
+        let left = grammar::parse(&before)?
+            .into_iter()
+            .filter(|parsed| !matches!(&parsed.node, NodeEnum::IndexStmt(index) if is_dropped(&index.idxname)));
+        let left: Vec<String> = left.map(|parsed| parsed.text).collect();
+        all.push((own.clone(), before, left.join(BETWEEN)));
+    }
+    Ok(all)
+}
+
 /// DROP INDEX of sharded tables.
 ///
 /// # Errors
-/// What a shard says; then none has dropped any.
+/// 55000 where a table or an index is not what it was; what a shard says; then none has dropped any.
 pub(crate) async fn drop_indexes(
+    engine: &Engine,
     indexes: &Indexes,
     statement: &DropStmt,
     in_block: bool,
@@ -200,7 +233,9 @@ pub(crate) async fn drop_indexes(
     }
     let Some((_, first)) = indexes.first() else { return Ok(Done::tag("DROP INDEX")) };
     let fleet = &first.fleet;
-    let _altering = fleet.altering().lock().await;
+    let tables: Vec<Arc<ShardedTable>> = indexes.iter().map(|(_, table)| Arc::clone(table)).collect();
+    let _altering = altering(engine, fleet, &tables).await?;
+    let kept = without(fleet, indexes)?;
     let cascade = if statement.behavior == DropBehavior::DropCascade as i32 { " CASCADE" } else { "" };
     let mut work = Work::new();
     for (name, table) in indexes {
@@ -208,19 +243,14 @@ pub(crate) async fn drop_indexes(
             &mut work,
             for_each_server(table, |shard| {
                 let index = quote_ident(&on_shard(name, table, shard)?);
-                Ok(format!("DROP INDEX {}.{index}{cascade};", quote_ident(&shard.schema)))
+                // What a crash has left dropped is made known.
+                Ok(format!("DROP INDEX IF EXISTS {}.{index}{cascade};", quote_ident(&shard.schema)))
             })?,
         );
     }
     everywhere(fleet, means, &work).await?;
-    for (name, table) in indexes {
-        let own = &table.schema.name;
-        let kept = kept_of(fleet, own)?;
-        let left = grammar::parse(&kept)?
-            .into_iter()
-            .filter(|parsed| !matches!(&parsed.node, NodeEnum::IndexStmt(index) if index.idxname == *name));
-        let left: Vec<String> = left.map(|parsed| parsed.text).collect();
-        keep(fleet, own, &kept, &left.join(BETWEEN))?;
+    for (own, before, after) in kept {
+        keep(fleet, &own, &before, &after)?;
     }
     Ok(Done::tag("DROP INDEX"))
 }
@@ -291,9 +321,12 @@ pub(crate) async fn add_keys(
 /// DROP TABLE of several sharded tables at once.
 ///
 /// # Errors
-/// 2BP01 where another one has taken over the rule of one of them; what a shard says; then all of them are there, unless the detail says where not.
+/// 55000 where one of them is not what it was; 2BP01 where another one has taken over the rule of one of them; what a shard says; then all of
+/// them are there, unless the detail says where not.
 pub(crate) async fn drop_tables(engine: &Engine, tables: &[Arc<ShardedTable>], means: &Means) -> Result<()> {
     let Some(first) = tables.first() else { return Ok(()) };
+    // Nobody takes over a rule of theirs, or gives one another name, until they are gone.
+    let _altering = altering(engine, &first.fleet, tables).await?;
     check_followed(&engine.catalog().current(), tables)?;
     let mut work = Work::new();
     for table in tables {

@@ -13,7 +13,7 @@ use pg_query::NodeEnum;
 use pg_query::protobuf::{ObjectType, RenameStmt};
 
 use super::ShardedTable;
-use super::alter::{check_free, check_rule, duplicate, make_known, other_form, redefined, redefined_as};
+use super::alter::{check_free, check_rule, duplicate, find, make_known, other_form, redefined, redefined_as};
 use super::attach::{self, texts};
 use super::ddl::{at_shard, done_but, everywhere, of_server, physical};
 use super::kept::{BETWEEN, KeptTable, changed, kept_of};
@@ -104,8 +104,9 @@ async fn rename_table(
     let catalog = engine.catalog();
     let _altering = fleet.altering().lock().await;
     let state = catalog.current();
+    let exists = || Error::new(ErrorCode::DuplicateTable, format!("relation \"{to}\" already exists"));
     if state.is_relation(to) || indexes(&fleet.catalog().known())?.iter().any(|(index, _)| index == to) {
-        return Err(Error::new(ErrorCode::DuplicateTable, format!("relation \"{to}\" already exists")));
+        return Err(exists());
     }
     check_alone(&state, from)?;
     let before = kept_of(fleet, from)?;
@@ -114,12 +115,25 @@ async fn rename_table(
     let altered = Arc::new(redefined_as(engine, table, &text, to)?);
     let work = renaming(table, &altered, &text, means).await?;
     // Who is first with a name has it: from now on until it is known what has become of the table.
-    let take = |has: bool| {
+    let mut taken = catalog.draft();
+    if taken.state().is_relation(to) {
+        return Err(exists());
+    }
+    catalog.put(&mut taken, to, Some(Table::Sharded(Arc::clone(&altered))));
+    catalog.publish(&taken, || Ok(()))?;
+    let give_back = || {
         let mut draft = catalog.draft();
-        catalog.put(&mut draft, to, has.then(|| Table::Sharded(Arc::clone(&altered))));
-        catalog.publish(&draft, || Ok(()))
+        if find(draft.state(), to).is_none_or(|now| !Arc::ptr_eq(&now, &altered)) {
+            return Ok(());
+        }
+        catalog.put(&mut draft, to, None);
+        catalog.publish(&draft, || Ok(())).map(drop)
     };
-    take(true)?;
+    // One that is being made is noted before it looks for the name here, and shown after that.
+    if fleet.catalog().known().tables.contains_key(to) {
+        give_back()?;
+        return Err(exists());
+    }
     let renamed = everywhere(fleet, means, &work).await.map_err(again);
     // What they have prepared is about names that are none any more.
     table.routed.rule.shards().iter().for_each(|shard| fleet.forget(&shard.server));
@@ -136,7 +150,7 @@ async fn rename_table(
     let left = match kept {
         Ok(left) => left,
         Err(error) => {
-            take(false)?;
+            give_back()?;
             return Err(error);
         }
     };
