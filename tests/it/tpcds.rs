@@ -35,6 +35,7 @@ const ONE_IN: u64 = 3;
 /// The queries that two tenths of their memory are too little for, at [`SCALE_FACTOR`].
 const EXCEPTIONS: &[Exception] = &[
     Exception { query: "q05", factor: 8, operators: &["HashJoinInput"] },
+    Exception { query: "q39a", factor: 4, operators: SORTS },
     Exception { query: "q47", factor: 16, operators: SORTS },
     Exception { query: "q51", factor: 8, operators: SORTS },
     Exception { query: "q57", factor: 16, operators: SORTS },
