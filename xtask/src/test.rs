@@ -19,6 +19,9 @@ const SKIPPED: &str = "SKIPPED  ";
 /// The integration tests: one program that meets the server as a process.
 const INTEGRATION: &str = "it";
 
+/// Lines of one failed test that are repeated at the end: the message and where it is from are the first.
+const TOLD_MAX: usize = 40;
+
 /// What one test program did.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
@@ -27,6 +30,8 @@ struct Outcome {
     ignored: u64,
     /// Names of the tests that failed.
     failures: Vec<String>,
+    /// What tests that failed have printed, each under its name.
+    told: Vec<String>,
     /// It ended badly without saying so in a result line: a crash, or a test that stopped the process.
     crashed: bool,
 }
@@ -112,6 +117,10 @@ fn line(name: &str, passed: u64, failed: u64, time: Duration) -> String {
 /// The closing lines, in a form that people and machines read.
 fn conclude(total: Outcome) -> Result<()> {
     println!();
+    // Again: a log that is cut somewhere still says why.
+    for line in &total.told {
+        println!("{line}");
+    }
     for name in &total.failures {
         println!("FAILED  {name}");
     }
@@ -169,6 +178,7 @@ fn run_with(binary: &TestBinary, arguments: &[&str], environment: &[(&str, &str)
     let status = child.wait()?;
     let errors = errors.join().unwrap_or_default();
     outcome.skip(&errors);
+    outcome.told = told(&lines);
     outcome.crashed = !status.success() && outcome.failed == 0;
     if !live && !status.success() {
         lines.iter().chain(&errors).for_each(|line| println!("{line}"));
@@ -177,6 +187,21 @@ fn run_with(binary: &TestBinary, arguments: &[&str], environment: &[(&str, &str)
         println!("{} ended with {status}", binary.name);
     }
     Ok(outcome)
+}
+
+/// What libtest shows of the tests that failed: for each its name and the beginning of what it has printed.
+fn told(lines: &[String]) -> Vec<String> {
+    let is_name = |line: &str| line.starts_with("---- ") && line.ends_with(" stdout ----");
+    let shown = lines.iter().skip_while(|line| !is_name(line)).take_while(|line| *line != "failures:");
+    let mut told: Vec<String> = Vec::new();
+    let mut of_this = 0;
+    for line in shown {
+        of_this = if is_name(line) { 0 } else { of_this + 1 };
+        if of_this < TOLD_MAX {
+            told.push(line.clone());
+        }
+    }
+    told
 }
 
 impl Outcome {
@@ -204,6 +229,7 @@ impl Outcome {
     }
 
     fn add(&mut self, binary: &str, other: Outcome) {
+        self.told.extend(other.told);
         self.passed += other.passed;
         self.ignored += other.ignored;
         self.failed += other.failed + u64::from(other.crashed);

@@ -21,7 +21,8 @@ fn the_result_line_is_counted() {
         "test a::c ... FAILED",
         "test result: FAILED. 12 passed; 1 failed; 2 ignored; 0 measured; 5 filtered out; finished in 0.01s",
     ]);
-    assert_eq!(seen, Outcome { passed: 12, failed: 1, ignored: 2, failures: vec!["a::c".to_owned()], crashed: false });
+    assert_eq!((seen.passed, seen.failed, seen.ignored, seen.crashed), (12, 1, 2, false));
+    assert_eq!(seen.failures, ["a::c"]);
 }
 
 #[test]
@@ -50,6 +51,16 @@ fn a_test_that_cannot_be_done_here_is_counted_as_skipped() {
     let outcome = program(script);
     assert_eq!(outcome, Outcome { passed: 1, ignored: 1, ..Outcome::default() });
     assert!(conclude(outcome).is_ok());
+}
+
+#[test]
+fn what_a_failed_test_said_is_kept_up_to_a_bound() {
+    let script = "echo 'test a::b ... FAILED'; echo; echo 'failures:'; echo; echo '---- a::b stdout ----'; seq 100; \
+                  echo '---- a::c stdout ----'; echo why; echo; echo 'failures:'; echo '    a::b'; exit 101";
+    let told = program(script).told;
+    assert_eq!(told.len(), TOLD_MAX + 3, "{told:?}");
+    assert_eq!(told[..2], ["---- a::b stdout ----", "1"]);
+    assert_eq!(told[TOLD_MAX..], ["---- a::c stdout ----", "why", ""]);
 }
 
 impl TestBinary {
