@@ -145,6 +145,13 @@ pub trait IndexRows: fmt::Debug + Send + Sync {
     /// What an expression finds, such as a division by zero.
     fn compute(&self, rows: &[Vec<Value>]) -> Result<Vec<Option<Box<[Value]>>>>;
 
+    /// How many times the bytes of a row's inputs computing takes at most, what is made on the way and its result included:
+    /// each input counts as many as a [`Value`] has, and those of its text, and each item of an array too. Rows of which that is
+    /// known are computed together, with memory for it. `None`: nobody knows, and each is computed alone.
+    fn growth(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether every row is in the index.
     fn has_all_rows(&self) -> bool;
 

@@ -454,6 +454,84 @@ fn an_index_is_made_and_dropped_beside_writers() {
     });
 }
 
+/// Beside writers who have values change hands, take them and give them back: the index holds when it is made, or whoever made it is told
+/// that it does not, and then nothing of it is left.
+#[test]
+fn a_unique_index_is_made_beside_writers() {
+    const IDS: Range<i64> = 0..4;
+    explore(400, || {
+        let store = store();
+        let region = store.create_region(numbers(1)).unwrap();
+        (0..3).for_each(|id| put(&region, id, id));
+        let unique = Some(Unique { nulls_distinct: true, is_constraint: false });
+        let columns = vec![ColumnId(1)];
+        let index = Arc::new(IndexDef { unique, ..IndexDef::plain(TableId(9), "u", IndexKind::Btree, columns) });
+        let maker = {
+            let (region, index) = (Arc::clone(&region), Arc::clone(&index));
+            thread::spawn(move || {
+                region.add_index(&index);
+                for partition in (0..region.partition_count()).map(PartitionId) {
+                    loop {
+                        match region.build_index_of(partition, &index, 1) {
+                            Ok(true) => break,
+                            Ok(false) => {}
+                            Err(error) => {
+                                assert_eq!(error.code(), ErrorCode::UniqueViolation, "{error}");
+                                region.drop_index(&index);
+                                return false;
+                            }
+                        }
+                    }
+                }
+                region.complete_index(&index);
+                true
+            })
+        };
+        let swapper = {
+            let (store, region) = (Arc::clone(&store), Arc::clone(&region));
+            thread::spawn(move || {
+                let mut writes = WriteSet::new();
+                let snapshot = store.snapshot();
+                for (id, v) in [(0, 1), (1, 0)] {
+                    writes.upsert(&region, 1, &snapshot, &[Datum::Int8(id), Datum::Int8(v)]).unwrap();
+                }
+                drop(snapshot);
+                if let Err(error) = store.commit(&mut writes) {
+                    assert_eq!(error.code(), ErrorCode::UniqueViolation, "{error}");
+                }
+            })
+        };
+        let writer = {
+            let region = Arc::clone(&region);
+            thread::spawn(move || {
+                // What one row has, until that is deleted.
+                let row = [Datum::Int8(3), Datum::Int8(2)];
+                let take = || region.entry(&row[..1], |entry| entry.apply(Mutation::Upsert { row: &row }));
+                let first = take();
+                let key = [Datum::Int8(2)];
+                region.entry(&key, |entry| entry.apply(Mutation::Delete { key: &key })).unwrap();
+                for error in [first, take()].into_iter().filter_map(Result::err) {
+                    assert_eq!(error.code(), ErrorCode::UniqueViolation, "{error}");
+                }
+            })
+        };
+        let is_made = maker.join().unwrap();
+        swapper.join().unwrap();
+        writer.join().unwrap();
+        region.check();
+        assert_eq!(region.every_index().len(), usize::from(is_made));
+        if is_made {
+            check_indexed(&store, &region, &index, &IDS);
+            let snapshot = store.snapshot();
+            let mut values: Vec<i64> = IDS.filter_map(|id| value_at(&region, &snapshot, id)).collect();
+            let count = values.len();
+            values.sort_unstable();
+            values.dedup();
+            assert_eq!(values.len(), count, "a value is there twice, and unique");
+        }
+    });
+}
+
 /// The rows of a load are there together, by their keys and by an index that is made while they come.
 #[test]
 fn a_load_is_adopted_whole() {

@@ -206,6 +206,14 @@ impl Charge {
         self.bytes = bytes;
     }
 
+    /// Has another charge of the same account hold bytes of this one: at most as many as this one has.
+    pub(crate) fn hand_over(&mut self, bytes: usize, to: &mut Self) {
+        debug_assert!(Arc::ptr_eq(&self.account, &to.account), "bytes stay with their account");
+        let bytes = self.bytes.min(bytes as u64);
+        self.bytes -= bytes;
+        to.bytes += bytes;
+    }
+
     /// The account charged.
     pub(crate) fn account(&self) -> &Arc<Account> {
         &self.account

@@ -34,6 +34,9 @@ const STRIPES: usize = 64;
 /// The most bytes of values that are kept as they are.
 const EXACT_BYTES: usize = 15;
 
+/// Bytes that a thread keeps between two fingerprints: nobody charges them.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
+
 /// The values of a row in the columns of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Fingerprint([u8; EXACT_BYTES + 1]);
@@ -191,21 +194,28 @@ impl Taken {
         SCRATCH.with_borrow_mut(|bytes| {
             bytes.clear();
             values.for_each(|value| write(&value, bytes));
-            let mut fingerprint = [0; EXACT_BYTES + 1];
-            if bytes.len() <= EXACT_BYTES {
-                fingerprint[0] = bytes.len() as u8;
-                fingerprint[1..=bytes.len()].copy_from_slice(bytes);
-                return Fingerprint(fingerprint);
-            }
-            for (half, state) in fingerprint.chunks_exact_mut(8).zip(&self.long) {
-                let mut hasher = state.build_hasher();
-                hasher.write(bytes);
-                half.copy_from_slice(&hasher.finish().to_ne_bytes());
-            }
-            // No length of what is kept as it is.
-            fingerprint[0] = u8::MAX;
-            Fingerprint(fingerprint)
+            let fingerprint = self.fingerprint_of(bytes);
+            bytes.clear();
+            bytes.shrink_to(SCRATCH_BYTES_MAX);
+            fingerprint
         })
+    }
+
+    fn fingerprint_of(&self, bytes: &[u8]) -> Fingerprint {
+        let mut fingerprint = [0; EXACT_BYTES + 1];
+        if bytes.len() <= EXACT_BYTES {
+            fingerprint[0] = bytes.len() as u8;
+            fingerprint[1..=bytes.len()].copy_from_slice(bytes);
+            return Fingerprint(fingerprint);
+        }
+        for (half, state) in fingerprint.chunks_exact_mut(8).zip(&self.long) {
+            let mut hasher = state.build_hasher();
+            hasher.write(bytes);
+            half.copy_from_slice(&hasher.finish().to_ne_bytes());
+        }
+        // No length of what is kept as it is.
+        fingerprint[0] = u8::MAX;
+        Fingerprint(fingerprint)
     }
 
     /// The partition with the row that has a value.

@@ -250,6 +250,11 @@ impl IndexRows for Lengths {
         Ok(rows.iter().map(compute).collect())
     }
 
+    /// Partial ones do not say so: one row is computed after the other.
+    fn growth(&self) -> Option<usize> {
+        (!self.is_partial).then_some(1)
+    }
+
     fn has_all_rows(&self) -> bool {
         !self.is_partial
     }

@@ -18,6 +18,21 @@ fn charges_add_up_and_are_given_back() {
 }
 
 #[test]
+fn what_is_handed_over_is_charged_once_and_goes_with_its_new_holder() {
+    let total = Total::new(100);
+    let account = Account::new(&total);
+    let (mut from, mut to) = (Charge::new(&account, 100).unwrap(), Charge::empty(&account));
+    from.hand_over(60, &mut to);
+    assert_eq!((from.bytes(), to.bytes(), account.used(), total.used()), (40, 60, 100, 100));
+    from.hand_over(60, &mut to);
+    assert_eq!((from.bytes(), to.bytes()), (0, 100), "no more than there is");
+    drop(from);
+    assert_eq!(total.used(), 100);
+    drop(to);
+    assert_eq!((account.used(), total.used()), (0, 0));
+}
+
+#[test]
 fn what_frees_memory_may_go_over_the_bound() {
     let total = Total::new(3 << 20);
     let account = Account::new(&total);

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ashlar_base::{Datum, Value};
+use ashlar_base::{Datum, Result, Value};
 use foldhash::fast::RandomState;
 
 use crate::memory::{Account, Charge};
@@ -18,6 +18,12 @@ pub(crate) struct Computed {
     bytes: usize,
     charge: Charge,
 }
+
+/// Bytes of a row in the table: its key, a pointer to its values, and a control byte.
+const BUCKET_BYTES: usize = size_of::<(u32, Box<[Value]>)>() + 1;
+
+/// The smallest table has no more buckets.
+const BUCKETS_MIN: usize = 16;
 
 /// Bytes of the values of a row beside their place in the map.
 pub(super) fn bytes_of(values: &[Value]) -> usize {
@@ -53,6 +59,29 @@ impl Computed {
         self.rows.get(&entry).map(|values| &**values)
     }
 
+    /// Makes room for so many more rows in the table. What their values take is not among that.
+    ///
+    /// # Errors
+    /// 53200 over the memory bound; nothing is changed.
+    pub(super) fn reserve(&mut self, additional: usize) -> Result<()> {
+        let (rows, capacity) = (self.rows.len() + additional, self.rows.capacity());
+        if rows <= capacity {
+            return Ok(());
+        }
+        // Both tables exist while the rows move.
+        let buckets = (rows.max(capacity + 1) * 8 / 7 + 1).next_power_of_two().max(BUCKETS_MIN);
+        self.charge.try_resize(self.charge.bytes() as usize + buckets * BUCKET_BYTES)?;
+        self.rows.reserve(additional);
+        self.recharge();
+        Ok(())
+    }
+
+    /// Adds a row, for whose values another charge has the bytes: they are charged here from now on.
+    pub(super) fn add_charged(&mut self, entry: u32, values: Box<[Value]>, charged: &mut Charge) {
+        charged.hand_over(bytes_of(&values), &mut self.charge);
+        self.add(entry, values);
+    }
+
     /// Adds a row. What it takes was charged before, or is small: it is charged over the bound.
     pub(super) fn add(&mut self, entry: u32, values: Box<[Value]>) {
         self.bytes += bytes_of(&values);
@@ -86,8 +115,8 @@ impl Computed {
     }
 
     fn recharge(&mut self) {
-        // Buckets of a key, a pointer and a control byte, 7/8 full at most.
-        let table = self.rows.capacity() * 8 / 7 * (size_of::<(u32, Box<[Value]>)>() + 1);
+        // 7/8 full at most.
+        let table = self.rows.capacity() * 8 / 7 * BUCKET_BYTES;
         let bytes = table + self.bytes;
         if bytes as u64 != self.charge.bytes() {
             self.charge.resize(bytes);

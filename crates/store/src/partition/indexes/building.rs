@@ -9,11 +9,12 @@
 //! which has an entry: it is not overwritten where it lies. Rows do not move from one segment to another meanwhile.
 //!
 //! Called by `region::indexes`, once in each hold of the partition's lock: what is read, computed, claimed and entered in one step is
-//! bounded, and so small that nobody charges what it takes beside what the index keeps.
+//! bounded by rows and by bytes. Copies of what expressions read are charged before they are made. What is computed of several rows is
+//! too; what is computed of a row alone, of which nobody knows before how much it is, before there is any of the next one.
 
 use std::sync::Arc;
 
-use ashlar_base::{IndexDef, Result, Value};
+use ashlar_base::{IndexDef, IndexRows, Result, Value};
 
 use super::{Index, Shared};
 use crate::directory::Directories;
@@ -22,10 +23,21 @@ use crate::partition::computed::bytes_of;
 use crate::partition::{Partition, Refused, Stamp};
 use crate::places::{Clash, may_repeat, repeated_error};
 use crate::rows::{Rows, Spot};
+use crate::segment::Need;
 use crate::taken::{Claim, Claimed, Taken, claim};
 
 /// Leaves that are packed in one step: those of some thousand entries, which are moved and not compared.
 const LEAVES_PACKED: usize = 32;
+
+/// Bytes of values that are read and computed in one step, and that are charged where rows are computed together. The last row of a step may
+/// go beyond them.
+const STEP_BYTES: usize = 256 << 10;
+
+/// What an expression reads is there twice: as values, and as columns.
+const COPIES: usize = 2;
+
+/// A step has so many times fewer rows where each is computed alone, which takes some microseconds.
+const ALONE_SHARE: usize = 8;
 
 /// Rows that an index is still to get, and leaves that are still to be packed.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +57,38 @@ impl Awaited {
 /// A row that an index has, and the values of its expressions.
 type Entering = (u32, Box<[Value]>);
 
+/// What a step has found, as far as it came.
+struct Found {
+    entering: Vec<Entering>,
+    /// For what was computed.
+    charge: Charge,
+    /// Bytes that were read.
+    bytes: usize,
+    /// Rows that were looked at.
+    passed: usize,
+}
+
+/// Rows that are looked at together.
+struct Group {
+    /// Those of them that are looked up.
+    rows: Vec<u32>,
+    /// Bytes of their values that the index reads.
+    bytes: usize,
+    /// How many were looked at.
+    passed: usize,
+}
+
+impl Index {
+    /// Makes room for so many more rows, without the values of their expressions.
+    fn reserve(&mut self, rows: usize) -> Result<()> {
+        self.entries.reserve(rows)?;
+        self.computed.as_mut().map_or(Ok(()), |computed| computed.reserve(rows))
+    }
+}
+
 impl Partition {
-    /// Has an index, new here at the first call, get the next of the rows that were there before it: so many are looked at. True when it has all
-    /// of them. `stamp` is asked for where rows end because their time has come.
+    /// Has an index, new here at the first call, get the next of the rows that were there before it: so many are looked at, or fewer where they
+    /// are long or each is computed alone. True when it has all of them. `stamp` is asked for where rows end because their time has come.
     ///
     /// # Errors
     /// 53200 over the memory bound, 23505 where values that are to be unique are not, and what its expressions find. The index has what
@@ -77,12 +118,15 @@ impl Partition {
         let found = found.and_then(|at| Some((at, self.indexes[at].awaited?)));
         let Some((at, awaited)) = found else { return Ok(true) };
         if awaited.next < awaited.end {
-            let (rows, next) = self.rows.walk(awaited.next, awaited.end, rows_max);
-            if definition.unique.is_some() {
-                // Rows whose time has come are in nobody's way.
+            let is_alone = definition.rows.as_ref().is_some_and(|rows| rows.growth().is_none());
+            let rows_max = if is_alone { rows_max.div_ceil(ALONE_SHARE) } else { rows_max };
+            let (rows, behind) = self.rows.walk(awaited.next, awaited.end, rows_max);
+            if definition.unique.is_some() || definition.rows.is_some() {
+                // Rows whose time has come are in nobody's way: their values are free, and expressions need not be possible of them.
                 self.bury_some(&rows, stamp);
             }
-            self.enter(at, &rows)?;
+            let passed = self.enter(at, &rows)?;
+            let next = rows.get(passed).map(|&row| self.rows.spot(row)).or(behind);
             self.indexes[at].awaited = Some(Awaited { next: next.unwrap_or(awaited.end), ..awaited });
             if next.is_some() {
                 return Ok(false);
@@ -104,45 +148,102 @@ impl Partition {
         self.indexes.iter().any(|index| index.taken.is_some() && index.awaits(&self.rows, row))
     }
 
-    /// Enters those of some rows that are looked up, or none.
-    fn enter(&mut self, at: usize, rows: &[u32]) -> Result<(), Refused> {
-        let is_looked_up = |row: &u32| !self.rows.is_dead(*row) || self.versions.end_of(*row).is_some();
-        let looked_up: Vec<u32> = rows.iter().copied().filter(is_looked_up).collect();
-        if looked_up.is_empty() {
-            return Ok(());
+    /// Enters those of some rows that are looked up, or none: of the first ones, as many as one step is for. How many were looked at.
+    fn enter(&mut self, at: usize, rows: &[u32]) -> Result<usize, Refused> {
+        let Found { entering, mut charge, passed, .. } = self.look_at(&self.indexes[at], rows)?;
+        if entering.is_empty() {
+            return Ok(passed);
         }
-        let entering = self.entering(&self.indexes[at], &looked_up)?;
-        let computes = self.indexes[at].computed.is_some();
-        let bytes = |(_, values): &Entering| bytes_of(values) + size_of::<Entering>();
-        let bytes: usize = if computes { entering.iter().map(bytes).sum() } else { 0 };
-        let _charge = Charge::new(self.rows.account(), bytes)?;
-        self.indexes[at].entries.reserve(entering.len())?;
-        let claimed = self.claim_values(&self.indexes[at], &entering);
+        let room = self.indexes[at].reserve(entering.len()).map_err(Refused::Error);
+        let claimed = room.and_then(|()| self.claim_values(&self.indexes[at], &entering));
         let Self { id, indexes, shape, rows, .. } = self;
         let index = &mut indexes[at];
         if claimed.is_ok() {
             let entered: Vec<u32> = entering.iter().map(|(row, _)| *row).collect();
             if let Some(computed) = &mut index.computed {
-                entering.into_iter().for_each(|(row, values)| computed.add(rows.entry_of(row), values));
+                let add = |(row, values)| computed.add_charged(rows.entry_of(row), values, &mut charge);
+                entering.into_iter().for_each(add);
             }
             index.add_all(*id, shape, rows, &entered);
         }
         index.entries.settle();
-        claimed
+        claimed.map(|()| passed)
     }
 
-    /// Those of some rows that an index has, and what it computes of each.
-    fn entering(&self, index: &Index, rows: &[u32]) -> Result<Vec<Entering>> {
-        let Some(places) = &index.places else { return Ok(Vec::new()) };
-        let Some(expressions) = &index.definition.rows else {
-            return Ok(rows.iter().map(|&row| (row, Box::default())).collect());
+    /// What an index has of the first of some rows: of as many as one step is for.
+    fn look_at(&self, index: &Index, rows: &[u32]) -> Result<Found> {
+        let charge = Charge::empty(self.rows.account());
+        let mut found = Found { entering: Vec::with_capacity(rows.len()), charge, bytes: 0, passed: 0 };
+        let Some(places) = &index.places else { return Ok(Found { passed: rows.len(), ..found }) };
+        let expressions = index.definition.rows.as_deref();
+        let bytes_max = match expressions {
+            None => STEP_BYTES,
+            Some(rows) => rows.growth().map_or(0, |growth| STEP_BYTES / (COPIES + growth)),
         };
+        while found.passed < rows.len() {
+            let left = STEP_BYTES.saturating_sub(found.bytes + found.charge.bytes() as usize);
+            if left == 0 {
+                break;
+            }
+            let group = self.group(places, &rows[found.passed..], bytes_max.min(left));
+            found.bytes += group.bytes;
+            found.passed += group.passed;
+            match expressions {
+                None => found.entering.extend(group.rows.into_iter().map(|row| (row, Box::default()))),
+                Some(expressions) => self.compute(expressions, places, &group, &mut found)?,
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first of some rows, until the index reads so many bytes of them; one that is looked up in any case, if there is any.
+    fn group(&self, places: &Places, rows: &[u32], bytes_max: usize) -> Group {
+        let mut group = Group { rows: Vec::new(), bytes: 0, passed: rows.len() };
+        for (passed, &row) in rows.iter().enumerate() {
+            if self.rows.is_dead(row) && self.versions.end_of(row).is_none() {
+                continue;
+            }
+            let bytes = group.bytes + self.bytes_read(places, row);
+            if !group.rows.is_empty() && bytes >= bytes_max {
+                return Group { passed, ..group };
+            }
+            group.rows.push(row);
+            group.bytes = bytes;
+        }
+        group
+    }
+
+    /// Bytes of the values that an index reads of a row.
+    fn bytes_read(&self, places: &Places, row: u32) -> usize {
+        let row = self.row(row);
+        let bytes = |ordinal: usize| {
+            let need = Need::of(&row.get(ordinal));
+            need.bytes + (1 + need.items) * size_of::<Value>()
+        };
+        places.watched().map(bytes).sum()
+    }
+
+    /// Computes what an index has of rows.
+    ///
+    /// # Errors
+    /// What its expressions find, 53200.
+    fn compute(&self, expressions: &dyn IndexRows, places: &Places, group: &Group, found: &mut Found) -> Result<()> {
+        if group.rows.is_empty() {
+            return Ok(());
+        }
+        // A row alone may be a long one: it needs no more memory than it takes.
+        let growth = expressions.growth().filter(|_| group.rows.len() > 1).unwrap_or(0);
+        let _taken = Charge::new(self.rows.account(), group.bytes * (COPIES + growth))?;
         let inputs = |&row: &u32| {
             let row = self.row(row);
             places.inputs(|ordinal| row.get(ordinal))
         };
-        let found = expressions.compute(&rows.iter().map(inputs).collect::<Vec<_>>())?;
-        Ok(rows.iter().copied().zip(found).filter_map(|(row, values)| Some((row, values?))).collect())
+        let computed = expressions.compute(&group.rows.iter().map(inputs).collect::<Vec<_>>())?;
+        let bytes: usize = computed.iter().flatten().map(|values| bytes_of(values) + size_of::<Entering>()).sum();
+        found.charge.try_resize(found.charge.bytes() as usize + bytes)?;
+        let pairs = group.rows.iter().copied().zip(computed);
+        found.entering.extend(pairs.filter_map(|(row, values)| Some((row, values?))));
+        Ok(())
     }
 
     /// Takes the values of rows for an index that is to get them, of all or of none.

@@ -10,6 +10,8 @@ use crate::partition::Limits;
 use crate::testing::{INT8, TEXT, index_key, is_same, lengths, numbers, scan_map, schema, store};
 use crate::{Mutation, ReadView, Region, Snapshot, Store, WriteSet};
 
+mod bytes;
+
 const PARTITION: PartitionId = PartitionId(0);
 
 /// `name` by `id`.
