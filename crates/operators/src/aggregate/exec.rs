@@ -1,5 +1,6 @@
 //! The plan node.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use datafusion_common_runtime::{JoinSet, SpawnedTask};
 use datafusion_execution::memory_pool::MemoryConsumer;
 use datafusion_execution::{SendableRecordBatchStream, TaskContext};
 use datafusion_physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion_physical_plan::aggregates::AggregateExec;
 use datafusion_physical_plan::coop::cooperative;
 use datafusion_physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion_physical_plan::filter_pushdown::{
@@ -23,7 +25,8 @@ use datafusion_physical_plan::metrics::{
 use datafusion_physical_plan::statistics::{StatisticsArgs, StatisticsContext};
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties, SpillManager,
+    DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties, InputDistributionRequirements,
+    Partitioning, PlanProperties, SpillManager,
 };
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -48,8 +51,11 @@ struct Shared {
     metrics: ExecutionPlanMetricsSet,
     /// Tests choose by what is hashed.
     secret: Option<Secret>,
-    /// When the first output has been asked for a batch.
-    started: Mutex<Option<Started>>,
+    /// What it asks of its input where each stream of that is aggregated by itself, and comes out of the output with its number; `None` where
+    /// all streams come together, and groups come out of any output.
+    by_stream: Option<InputDistributionRequirements>,
+    /// What has begun, by stream: when the first batch was asked for. Of streams that come together, as the first.
+    started: Mutex<BTreeMap<usize, Started>>,
 }
 
 /// What has come of the input: nothing yet, what is to be given out, or an error.
@@ -69,7 +75,14 @@ impl HashAggregateExec {
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        Self { shared: Arc::new(Shared::new(input, Arc::new(spec), None)), properties: Arc::new(properties) }
+        Self { shared: Arc::new(Shared::new(input, Arc::new(spec), None, None)), properties: Arc::new(properties) }
+    }
+
+    /// In the place of one of the engine's, stream by stream: what is promised of streams and rows stays as it is.
+    pub(crate) fn one_for_one(stock: &AggregateExec, spec: Spec) -> Self {
+        let by_stream = Some(stock.input_distribution_requirements());
+        let shared = Shared::new(Arc::clone(stock.input()), Arc::new(spec), None, by_stream);
+        Self { shared: Arc::new(shared), properties: Arc::clone(stock.properties()) }
     }
 
     /// Bytes that its groups are expected to take; `None` where statistics do not say how many there will be, or how long what is kept of each.
@@ -82,35 +95,46 @@ impl HashAggregateExec {
     /// The same, with hashes of this secret.
     #[cfg(test)]
     pub(crate) fn with_secret(&self, secret: Secret) -> Self {
-        let shared = Shared::new(Arc::clone(&self.shared.input), Arc::clone(&self.shared.spec), Some(secret));
+        let Shared { input, spec, by_stream, .. } = self.shared.as_ref();
+        let shared = Shared::new(Arc::clone(input), Arc::clone(spec), Some(secret), by_stream.clone());
         Self { shared: Arc::new(shared), properties: Arc::clone(&self.properties) }
     }
 }
 
 impl Shared {
-    fn new(input: Arc<dyn ExecutionPlan>, spec: Arc<Spec>, secret: Option<Secret>) -> Self {
-        Self { input, spec, metrics: ExecutionPlanMetricsSet::new(), secret, started: Mutex::new(None) }
+    fn new(
+        input: Arc<dyn ExecutionPlan>,
+        spec: Arc<Spec>,
+        secret: Option<Secret>,
+        by_stream: Option<InputDistributionRequirements>,
+    ) -> Self {
+        let metrics = ExecutionPlanMetricsSet::new();
+        Self { input, spec, metrics, secret, by_stream, started: Mutex::new(BTreeMap::new()) }
     }
 
-    /// What comes of the input, which begins to be read if nobody has begun.
-    fn outcome(&self, context: &Arc<TaskContext>) -> Result<watch::Receiver<Outcome>> {
+    /// What an output gives out, for which the input begins to be read if nobody has begun.
+    fn outcome(&self, context: &Arc<TaskContext>, output: usize) -> Result<watch::Receiver<Outcome>> {
+        let streams = self.input.output_partitioning().partition_count();
+        let (part, read, parts) = match self.by_stream {
+            Some(_) => (output, output..output + 1, streams.max(1)),
+            None => (0, 0..streams, 1),
+        };
         let mut started = self.started.lock();
-        if let Some(started) = started.as_ref() {
+        if let Some(started) = started.get(&part) {
             return Ok(started.outcome.clone());
         }
         let consumer = MemoryConsumer::new("HashAggregate").with_can_spill(true);
-        let peak = MetricBuilder::new(&self.metrics).gauge("peak_mem_used", 0);
+        let peak = MetricBuilder::new(&self.metrics).gauge("peak_mem_used", part);
         let memory = Arc::new(Memory::new(consumer.register(context.memory_pool()), peak));
-        let metrics = SpillMetrics::new(&self.metrics, 0);
+        let metrics = SpillMetrics::new(&self.metrics, part);
         let manager = SpillManager::new(context.runtime_env(), metrics, Arc::clone(&self.spec.partial_schema));
-        let levels = MetricBuilder::new(&self.metrics).gauge("spill_levels", 0);
+        let levels = MetricBuilder::new(&self.metrics).gauge("spill_levels", part);
         let files = Files { manager, memory, batch_rows: context.session_config().batch_size(), levels };
         let expected = StatisticsContext::new().compute(self.input.as_ref(), &StatisticsArgs::new())?;
-        let expected = expected.num_rows.get_value().copied();
+        let expected = expected.num_rows.get_value().map(|rows| rows.div_ceil(parts));
         let run =
             Arc::new(Run::new(Arc::clone(&self.spec), files, self.secret.unwrap_or_else(Secret::random), expected));
-        let streams = self.input.output_partitioning().partition_count();
-        let inputs = (0..streams).map(|stream| self.input.execute(stream, Arc::clone(context)));
+        let inputs = read.map(|stream| self.input.execute(stream, Arc::clone(context)));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let (sender, outcome) = watch::channel(None);
         let task = SpawnedTask::spawn(async move {
@@ -118,7 +142,7 @@ impl Shared {
             // Nobody may want it any more.
             let _ = sender.send(Some(found));
         });
-        *started = Some(Started { outcome: outcome.clone(), _task: task });
+        started.insert(part, Started { outcome: outcome.clone(), _task: task });
         Ok(outcome)
     }
 
@@ -126,8 +150,9 @@ impl Shared {
     async fn batches(
         self: Arc<Self>,
         context: Arc<TaskContext>,
+        output: usize,
     ) -> Result<impl futures::Stream<Item = Result<RecordBatch>>> {
-        let mut outcome = self.outcome(&context)?;
+        let mut outcome = self.outcome(&context, output)?;
         let found = outcome.wait_for(Option::is_some).await;
         let found = found.map_err(|_| DataFusionError::Internal("an aggregation was given up".to_owned()))?;
         match found.as_ref() {
@@ -181,6 +206,11 @@ impl ExecutionPlan for HashAggregateExec {
         vec![&self.shared.input]
     }
 
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        let by_stream = self.shared.by_stream.clone();
+        by_stream.unwrap_or_else(|| InputDistributionRequirements::new(vec![Distribution::UnspecifiedDistribution]))
+    }
+
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.shared.spec.schema)
     }
@@ -199,7 +229,12 @@ impl ExecutionPlan for HashAggregateExec {
         let (Some(input), true) = (children.pop(), children.is_empty()) else {
             return internal_err!("an aggregation has one input");
         };
-        let shared = Shared::new(input, Arc::clone(&self.shared.spec), self.shared.secret);
+        let Shared { input: before, spec, secret, by_stream, .. } = self.shared.as_ref();
+        let count = |input: &Arc<dyn ExecutionPlan>| input.output_partitioning().partition_count();
+        if by_stream.is_some() && count(&input) != count(before) {
+            return internal_err!("an aggregation by streams has as many of them as it was made for");
+        }
+        let shared = Shared::new(input, Arc::clone(spec), *secret, by_stream.clone());
         Ok(Arc::new(Self { shared: Arc::new(shared), properties: Arc::clone(&self.properties) }))
     }
 
@@ -209,7 +244,7 @@ impl ExecutionPlan for HashAggregateExec {
 
     fn execute(&self, stream_partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let metrics = BaselineMetrics::new(&self.shared.metrics, stream_partition);
-        let batches = futures::stream::once(Arc::clone(&self.shared).batches(context)).try_flatten();
+        let batches = futures::stream::once(Arc::clone(&self.shared).batches(context, stream_partition)).try_flatten();
         let counted = batches.inspect_ok(move |batch| {
             metrics.record_output(batch.num_rows());
         });

@@ -17,7 +17,7 @@ mod partition;
 mod partitions;
 pub(crate) mod rule;
 mod run;
-mod spec;
+pub(crate) mod spec;
 mod states;
 #[cfg(test)]
 pub(crate) mod tests;

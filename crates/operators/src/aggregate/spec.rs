@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion_common::Result;
 use datafusion_expr::GroupsAccumulator;
@@ -11,7 +12,8 @@ use datafusion_functions_aggregate_common::aggregate::groups_accumulator::Groups
 use datafusion_physical_expr::PhysicalExpr;
 use datafusion_physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
 use datafusion_physical_expr::expressions::{Column, Literal};
-use datafusion_physical_plan::aggregates::{AggregateExec, PhysicalGroupBy, evaluate_group_by};
+use datafusion_physical_plan::ExecutionPlan;
+use datafusion_physical_plan::aggregates::{AggregateExec, PhysicalGroupBy, aggregate_expressions, evaluate_group_by};
 
 use super::states::{Counts, Distinct, State, Stock, Sums, is_ordered, lists_of, of_extremes, of_float_sums, pairs_of};
 use crate::hash_table::keys::{Packed, Packing};
@@ -56,6 +58,25 @@ impl Kind {
             _ => Self::Stock,
         }
     }
+
+    /// The type of what is known of a group; `None` where the engine says what that is.
+    fn state_type(&self) -> Option<DataType> {
+        match self {
+            Self::Count => Some(DataType::Int64),
+            Self::Sum(result) => Some(Sums::state_type(result)),
+            Self::FloatSum => Some(DataType::Float64),
+            Self::Min(value) | Self::Max(value) => Some(value.clone()),
+            Self::Stock => None,
+        }
+    }
+
+    /// The same of the engine's first stage, of what is ours. Of sums it is the result.
+    fn state_type_of_stock(&self) -> Option<DataType> {
+        match self {
+            Self::Sum(result) => Some(result.clone()),
+            other => other.state_type(),
+        }
+    }
 }
 
 /// See the module.
@@ -67,6 +88,8 @@ pub(crate) struct Spec {
     sets: Option<(PhysicalGroupBy, SchemaRef)>,
     pub(crate) packing: Packing,
     aggregates: Vec<Aggregate>,
+    /// Whether the rows of the input are what the engine's first stage knows of groups.
+    is_of_states: bool,
     /// Of the results.
     pub(crate) schema: SchemaRef,
     /// Of groups with what is known of them, as files have them.
@@ -87,8 +110,27 @@ pub(crate) struct Rows {
 impl Spec {
     /// Of an aggregation that the engine has planned, with the inputs of its first stage; `None` where the engine's own
     /// has to do it.
+    ///
+    /// # Errors
+    /// What expressions say of their types.
     pub(crate) fn of(first: &AggregateExec, schema: SchemaRef) -> Result<Option<Self>> {
-        let (group_by, input) = (first.group_expr(), first.input().schema());
+        Self::made(first, schema, false)
+    }
+
+    /// Of the last stage of one, whose input is what the engine's first stage knows of groups; `None` as there.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn of_states(last: &AggregateExec) -> Result<Option<Self>> {
+        // What is left out of a set of keys is NULL by now.
+        if !last.group_expr().is_single() {
+            return Ok(None);
+        }
+        Self::made(last, last.schema(), true)
+    }
+
+    fn made(planned: &AggregateExec, schema: SchemaRef, is_of_states: bool) -> Result<Option<Self>> {
+        let (group_by, input) = (planned.group_expr(), planned.input().schema());
         if group_by.is_true_no_grouping() {
             return Ok(None);
         }
@@ -108,17 +150,23 @@ impl Spec {
             return Ok(None);
         }
         let mut aggregates = Vec::new();
-        for (expr, filter) in first.aggr_expr().iter().zip(first.filter_expr()) {
+        let inputs = aggregate_expressions(planned.aggr_expr(), planned.mode(), types.len())?;
+        for ((expr, filter), inputs) in planned.aggr_expr().iter().zip(planned.filter_expr()).zip(inputs) {
             if !expr.order_bys().is_empty() {
                 return Ok(None);
             }
-            let aggregate = Aggregate::of(expr, filter.clone(), &input)?;
+            let aggregate = if is_of_states {
+                Aggregate::of_states(expr, inputs, &planned.input_schema())?
+            } else {
+                Aggregate::of(expr, filter.clone(), &input)?
+            };
             fields.extend(aggregate.state_fields.iter().cloned());
             aggregates.push(aggregate);
         }
         let partial_schema = Arc::new(Schema::new(fields));
         let sets = (!group_by.is_single()).then(|| (group_by.clone(), input));
-        Ok(Some(Self { keys, key_columns: types.len(), sets, packing, aggregates, schema, partial_schema }))
+        let key_columns = types.len();
+        Ok(Some(Self { keys, key_columns, sets, packing, aggregates, is_of_states, schema, partial_schema }))
     }
 
     /// How many groups a row belongs to.
@@ -181,7 +229,8 @@ impl Spec {
         let mut values = Vec::with_capacity(self.aggregates.len());
         let mut filters = Vec::with_capacity(self.aggregates.len());
         for one in &self.aggregates {
-            values.push(one.args.iter().map(array).collect::<Result<Vec<_>>>()?);
+            let inputs = one.args.iter().map(array).collect::<Result<Vec<_>>>()?;
+            values.push(if self.is_of_states { one.states(inputs)? } else { inputs });
             filters.push(match &one.filter {
                 Some(filter) => Some(array(filter)?.as_boolean().clone()),
                 None => None,
@@ -192,7 +241,7 @@ impl Spec {
 
     fn of_keys(&self, keys: &[ArrayRef], values: &[Vec<ArrayRef>], filters: &[Option<BooleanArray>]) -> Result<Rows> {
         let packed = self.packing.pack(keys)?;
-        Ok(Rows { packed, values: values.to_vec(), filters: filters.to_vec(), is_partial: false })
+        Ok(Rows { packed, values: values.to_vec(), filters: filters.to_vec(), is_partial: self.is_of_states })
     }
 
     /// Of an input without rows, those that make the groups that there are all the same: of sets without keys. No aggregate takes
@@ -257,16 +306,35 @@ impl Aggregate {
         if kind == Kind::Count && distinct.is_none() && args.iter().all(is_constant) {
             args.clear();
         }
-        let own = |data_type| vec![Arc::new(Field::new(format!("{}[state]", expr.name()), data_type, true))];
-        let state_fields = match (&distinct, &kind) {
-            (Some((_, value, _)), _) => own(lists_of(value)),
-            (None, Kind::Count) => own(DataType::Int64),
-            (None, Kind::Sum(result)) => own(Sums::state_type(result)),
-            (None, Kind::FloatSum) => own(DataType::Float64),
-            (None, Kind::Min(value) | Kind::Max(value)) => own(value.clone()),
-            (None, Kind::Stock) => expr.state_fields()?,
-        };
+        let own = distinct.as_ref().map(|(_, value, _)| lists_of(value)).or_else(|| kind.state_type());
+        let state_fields = state_fields(expr, own)?;
         Ok(Self { expr: Arc::clone(expr), args, filter, kind, distinct, state_fields })
+    }
+
+    /// Of what the engine's first stage knows of groups, in the columns `args`; `input` is what that stage was made of. Ours where the
+    /// engine knows the same.
+    fn of_states(
+        expr: &Arc<AggregateFunctionExpr>,
+        args: Vec<Arc<dyn PhysicalExpr>>,
+        input: &SchemaRef,
+    ) -> Result<Self> {
+        let types = expr.expressions().iter().map(|arg| arg.data_type(input)).collect::<Result<Vec<_>>>()?;
+        let counts_once = expr.is_distinct() && !matches!(expr.fun().name(), "min" | "max");
+        let kind = Kind::of(expr.fun().name(), &types, expr.field().data_type());
+        let known = expr.state_fields()?;
+        let is_same = matches!(&known[..], [field] if kind.state_type_of_stock().as_ref() == Some(field.data_type()));
+        let kind = if counts_once || !is_same { Kind::Stock } else { kind };
+        let state_fields = state_fields(expr, kind.state_type())?;
+        Ok(Self { expr: Arc::clone(expr), args, filter: None, kind, distinct: None, state_fields })
+    }
+
+    /// What the engine's first stage knows of groups, as it is kept here.
+    fn states(&self, known: Vec<ArrayRef>) -> Result<Vec<ArrayRef>> {
+        let Kind::Sum(result) = &self.kind else { return Ok(known) };
+        // To more digits, of which no value has too many.
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        let wide = |sums: &ArrayRef| Ok(cast_with_options(sums, &Sums::state_type(result), &options)?);
+        known.iter().map(wide).collect()
     }
 
     /// How values of an aggregate with DISTINCT are kept, and the aggregate without; `None` where the engine's has to do it.
@@ -300,6 +368,14 @@ impl Aggregate {
             Kind::Max(value) => of_extremes(value, true, charge)?,
             Kind::Stock => Box::new(Stock::new(accumulator(expr)?, charge)),
         })
+    }
+}
+
+/// The columns of what is known of a group: one of a type of ours, or those of the engine's.
+fn state_fields(expr: &AggregateFunctionExpr, own: Option<DataType>) -> Result<Vec<FieldRef>> {
+    match own {
+        Some(own) => Ok(vec![Arc::new(Field::new(format!("{}[state]", expr.name()), own, true))]),
+        None => expr.state_fields(),
     }
 }
 

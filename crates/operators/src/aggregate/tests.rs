@@ -66,14 +66,25 @@ pub(crate) fn table(rows: &RecordBatch, streams: usize, batch_rows: usize) -> Ar
     for (number, start) in (0..rows.num_rows()).step_by(batch_rows).enumerate() {
         parts[number % streams].push(rows.slice(start, batch_rows.min(rows.num_rows() - start)));
     }
-    let parts = parts.into_iter().map(|part| Arc::new(There(Arc::clone(&schema), part)) as Arc<dyn PartitionStream>);
-    Arc::new(StreamingTableExec::try_new(Arc::clone(&schema), parts.collect(), None, [], false, None).unwrap())
+    in_streams(&schema, parts)
+}
+
+/// Batches in the streams in which they are.
+pub(crate) fn in_streams(schema: &SchemaRef, streams: Vec<Vec<RecordBatch>>) -> Arc<dyn ExecutionPlan> {
+    let there = |part| Arc::new(There(Arc::clone(schema), part)) as Arc<dyn PartitionStream>;
+    let streams = streams.into_iter().map(there).collect();
+    Arc::new(StreamingTableExec::try_new(Arc::clone(schema), streams, None, [], false, None).unwrap())
 }
 
 /// An aggregate of a column, of rows where another one is true.
-struct Wanted(Arc<AggregateUDF>, &'static str, bool, Option<&'static str>);
+pub(crate) struct Wanted(
+    pub(crate) Arc<AggregateUDF>,
+    pub(crate) &'static str,
+    pub(crate) bool,
+    pub(crate) Option<&'static str>,
+);
 
-fn aggregate(schema: &SchemaRef, wanted: &Wanted) -> Arc<AggregateFunctionExpr> {
+pub(crate) fn aggregate(schema: &SchemaRef, wanted: &Wanted) -> Arc<AggregateFunctionExpr> {
     let arg = if wanted.1 == "*" { lit(1_i64) } else { col(wanted.1, schema).unwrap() };
     let name = format!("{}({}) {} {:?}", wanted.0.name(), wanted.1, wanted.2, wanted.3);
     let builder = AggregateExprBuilder::new(Arc::clone(&wanted.0), vec![arg]).schema(Arc::clone(schema)).alias(name);
@@ -89,7 +100,7 @@ fn stock(input: &Arc<dyn ExecutionPlan>, keys: &[&str], wanted: &[Wanted], is_jo
 }
 
 /// Sets of keys, of which those are left out where it says so.
-fn grouping(input: &Arc<dyn ExecutionPlan>, keys: &[&str], sets: &[Vec<bool>]) -> PhysicalGroupBy {
+pub(crate) fn grouping(input: &Arc<dyn ExecutionPlan>, keys: &[&str], sets: &[Vec<bool>]) -> PhysicalGroupBy {
     let schema = input.schema();
     let exprs = keys.iter().map(|key| (col(key, &schema).unwrap(), (*key).to_owned())).collect();
     let null = |key: &&str| {
@@ -148,7 +159,7 @@ fn run(plan: Arc<dyn ExecutionPlan>, context: Arc<TaskContext>) -> Result<Record
 }
 
 /// In the order of the first columns.
-fn sorted(batch: &RecordBatch, keys: usize) -> RecordBatch {
+pub(crate) fn sorted(batch: &RecordBatch, keys: usize) -> RecordBatch {
     let columns: Vec<SortColumn> =
         batch.columns()[..keys].iter().map(|column| SortColumn { values: Arc::clone(column), options: None }).collect();
     let order = lexsort_to_indices(&columns, None).unwrap();
@@ -157,11 +168,11 @@ fn sorted(batch: &RecordBatch, keys: usize) -> RecordBatch {
 }
 
 /// The most that was held at once, bytes.
-fn peak(plan: &Arc<dyn ExecutionPlan>) -> usize {
+pub(crate) fn peak(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.metrics().unwrap().sum_by_name("peak_mem_used").unwrap().as_usize()
 }
 
-fn files(plan: &Arc<dyn ExecutionPlan>) -> usize {
+pub(crate) fn files(plan: &Arc<dyn ExecutionPlan>) -> usize {
     plan.metrics().unwrap().spill_count().unwrap_or(0)
 }
 
@@ -172,7 +183,7 @@ pub(crate) fn scrambled(number: u64) -> u64 {
 }
 
 /// Rows with keys of all kinds, of which there are so many of each.
-fn rows(count: u64, groups: u64) -> RecordBatch {
+pub(crate) fn rows(count: u64, groups: u64) -> RecordBatch {
     let key = |row: u64| scrambled(row) % groups;
     let all = || 0..count;
     let some = |row: u64| !scrambled(row + 7).is_multiple_of(5);
@@ -212,7 +223,7 @@ fn rows(count: u64, groups: u64) -> RecordBatch {
 }
 
 /// Aggregates of values that count once, of all kinds, beside others.
-fn distinct_aggregates() -> Vec<Wanted> {
+pub(crate) fn distinct_aggregates() -> Vec<Wanted> {
     let mut all = vec![
         Wanted(count_udaf(), "*", false, None),
         Wanted(sum_udaf(), "number", true, Some("flag")),
@@ -229,7 +240,7 @@ fn distinct_aggregates() -> Vec<Wanted> {
     all
 }
 
-fn all_aggregates() -> Vec<Wanted> {
+pub(crate) fn all_aggregates() -> Vec<Wanted> {
     vec![
         Wanted(count_udaf(), "*", false, None),
         Wanted(count_udaf(), "value", false, None),
@@ -248,7 +259,7 @@ fn all_aggregates() -> Vec<Wanted> {
     ]
 }
 
-const KEYS: [&[&str]; 10] = [
+pub(crate) const KEYS: [&[&str]; 10] = [
     &["small"],
     &["id"],
     &["text"],

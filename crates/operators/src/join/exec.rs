@@ -1,5 +1,6 @@
 //! The plan node.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -25,8 +26,8 @@ use datafusion_physical_plan::metrics::{
 use datafusion_physical_plan::projection::ProjectionExec;
 use datafusion_physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion_physical_plan::{
-    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
-    SpillManager, StatisticsArgs, StatisticsContext,
+    ChildStats, DisplayAs, DisplayFormatType, Distribution, ExecutionPlan, ExecutionPlanProperties,
+    InputDistributionRequirements, Partitioning, PlanProperties, SpillManager, StatisticsArgs, StatisticsContext,
 };
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -47,8 +48,18 @@ use crate::null_extended::extended_inputs;
 /// Statistics, schemas and the ways of projections and filters through it are those of the engine's node that it stands for.
 pub struct UnchainedHashJoinExec {
     stock: Arc<HashJoinExec>,
+    place: Place,
     shared: Arc<Shared>,
     properties: Arc<PlanProperties>,
+}
+
+/// Where a node stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Where nobody has divided streams yet: all streams of the build side come together, and rows come out of any output.
+    Anywhere,
+    /// In a part of a plan in which streams are divided: what is promised of them stays as it is.
+    Stage,
 }
 
 /// What the node shares with its outputs.
@@ -61,8 +72,10 @@ struct Shared {
     secret: Option<Secret>,
     /// What scans of the probe side are told of the build side: of one execution.
     told: Option<Arc<DynamicFilterPhysicalExpr>>,
-    /// When the first output has been asked for a batch.
-    started: Mutex<Option<Started>>,
+    /// Whether a stream of the probe side is joined with the one of the build side that has its number, and with no other.
+    is_by_stream: bool,
+    /// What has begun, by stream: when the first batch was asked for. Of streams that come together, as the first.
+    started: Mutex<BTreeMap<usize, Started>>,
 }
 
 /// What has come of the build side: nothing yet, a table, or an error.
@@ -88,28 +101,32 @@ impl UnchainedHashJoinExec {
     /// # Errors
     /// As there.
     pub(crate) fn with_secret(join: &HashJoinExec, secret: Option<Secret>) -> Result<Option<Self>> {
-        // All streams of the build side come together, as in the engine's node of this mode the only one does.
-        let stock = join.builder().with_partition_mode(PartitionMode::CollectLeft).recompute_properties().build()?;
-        let Some(spec) = Spec::of(&stock)? else { return Ok(None) };
-        let of_stock = match extended_inputs(*stock.join_type(), stock.left(), stock.right()) {
-            // What is known of a side that NULL is put beside, the engine would know of the rows of the join.
-            Some(inputs) => {
-                let shown = stock.builder().with_new_children(inputs)?.recompute_properties().build()?;
-                Arc::clone(shown.properties())
-            }
-            None => Arc::clone(stock.properties()),
+        Self::at(Place::Anywhere, join, secret)
+    }
+
+    /// In the place of the engine's in a part of a plan: what is promised of streams and rows stays as it is. Who calls has made sure that
+    /// this can be kept.
+    ///
+    /// # Errors
+    /// What expressions say of their types.
+    pub(crate) fn one_for_one(join: &HashJoinExec) -> Result<Option<Self>> {
+        Self::at(Place::Stage, join, None)
+    }
+
+    fn at(place: Place, join: &HashJoinExec, secret: Option<Secret>) -> Result<Option<Self>> {
+        let builder = join.builder();
+        let builder = match place {
+            // All streams of the build side come together, as in the engine's node of this mode the only one does.
+            Place::Anywhere => builder.with_partition_mode(PartitionMode::CollectLeft),
+            // Nobody takes what it would tell.
+            Place::Stage => builder.reset_state(),
         };
-        let mut equivalences = of_stock.equivalence_properties().clone();
-        // Rows that went through files come out anywhere.
-        equivalences.clear_orderings();
-        equivalences.clear_per_partition_constants();
-        let streams = stock.right().output_partitioning().partition_count();
-        let properties = PlanProperties::new(
-            equivalences,
-            Partitioning::UnknownPartitioning(streams),
-            of_stock.emission_type,
-            of_stock.boundedness,
-        );
+        let stock = builder.recompute_properties().build()?;
+        let Some(spec) = Spec::of(&stock)? else { return Ok(None) };
+        let properties = match place {
+            Place::Anywhere => Arc::new(properties_anywhere(&stock)?),
+            Place::Stage => Arc::clone(join.properties()),
+        };
         let shared = Shared {
             left: Arc::clone(stock.left()),
             right: Arc::clone(stock.right()),
@@ -117,14 +134,15 @@ impl UnchainedHashJoinExec {
             metrics: ExecutionPlanMetricsSet::new(),
             secret,
             told: None,
-            started: Mutex::new(None),
+            is_by_stream: *stock.partition_mode() == PartitionMode::Partitioned,
+            started: Mutex::new(BTreeMap::new()),
         };
-        Ok(Some(Self { stock: Arc::new(stock), shared: Arc::new(shared), properties: Arc::new(properties) }))
+        Ok(Some(Self { stock: Arc::new(stock), place, shared: Arc::new(shared), properties }))
     }
 
     /// This node in the place of the engine's that was made of the one it stands for.
     fn again(&self, stock: &HashJoinExec) -> Result<Self> {
-        match Self::with_secret(stock, self.shared.secret)? {
+        match Self::at(self.place, stock, self.shared.secret)? {
             Some(own) => Ok(own.telling(self.shared.told.clone())),
             None => internal_err!("a join that was ours is not any more"),
         }
@@ -132,7 +150,7 @@ impl UnchainedHashJoinExec {
 
     /// The same, not executed yet, with this to tell the scans of its probe side.
     fn telling(&self, told: Option<Arc<DynamicFilterPhysicalExpr>>) -> Self {
-        let Shared { left, right, spec, secret, .. } = self.shared.as_ref();
+        let Shared { left, right, spec, secret, is_by_stream, .. } = self.shared.as_ref();
         let shared = Shared {
             left: Arc::clone(left),
             right: Arc::clone(right),
@@ -140,9 +158,11 @@ impl UnchainedHashJoinExec {
             metrics: ExecutionPlanMetricsSet::new(),
             secret: *secret,
             told,
-            started: Mutex::new(None),
+            is_by_stream: *is_by_stream,
+            started: Mutex::new(BTreeMap::new()),
         };
-        Self { stock: Arc::clone(&self.stock), shared: Arc::new(shared), properties: Arc::clone(&self.properties) }
+        let (stock, properties) = (Arc::clone(&self.stock), Arc::clone(&self.properties));
+        Self { stock, place: self.place, shared: Arc::new(shared), properties }
     }
 
     /// The filter by which the scans of the probe side are told of the build side.
@@ -152,23 +172,45 @@ impl UnchainedHashJoinExec {
     }
 }
 
+/// What is known of rows that come out anywhere.
+fn properties_anywhere(stock: &HashJoinExec) -> Result<PlanProperties> {
+    let of_stock = match extended_inputs(*stock.join_type(), stock.left(), stock.right()) {
+        // What is known of a side that NULL is put beside, the engine would know of the rows of the join.
+        Some(inputs) => {
+            let shown = stock.builder().with_new_children(inputs)?.recompute_properties().build()?;
+            Arc::clone(shown.properties())
+        }
+        None => Arc::clone(stock.properties()),
+    };
+    let mut equivalences = of_stock.equivalence_properties().clone();
+    // Rows that went through files come out anywhere.
+    equivalences.clear_orderings();
+    equivalences.clear_per_partition_constants();
+    let streams = stock.right().output_partitioning().partition_count();
+    let partitioning = Partitioning::UnknownPartitioning(streams);
+    Ok(PlanProperties::new(equivalences, partitioning, of_stock.emission_type, of_stock.boundedness))
+}
+
 impl Shared {
-    /// What comes of the build side, which begins to be read if nobody has begun.
-    fn outcome(&self, context: &Arc<TaskContext>) -> Result<watch::Receiver<Outcome>> {
+    /// What comes of the build side for an output; it begins to be read if nobody has begun.
+    fn outcome(&self, context: &Arc<TaskContext>, output: usize) -> Result<watch::Receiver<Outcome>> {
+        let streams = self.left.output_partitioning().partition_count();
+        let (part, read, parts) =
+            if self.is_by_stream { (output, output..output + 1, streams.max(1)) } else { (0, 0..streams, 1) };
         let mut started = self.started.lock();
-        if let Some(started) = started.as_ref() {
+        if let Some(started) = started.get(&part) {
             return Ok(started.outcome.clone());
         }
         let consumer = MemoryConsumer::new("HashJoin").with_can_spill(true);
-        let peak = MetricBuilder::new(&self.metrics).gauge("peak_mem_used", 0);
+        let peak = MetricBuilder::new(&self.metrics).gauge("peak_mem_used", part);
         let memory = Arc::new(Memory::new(consumer.register(context.memory_pool()), peak));
-        let metrics = SpillMetrics::new(&self.metrics, 0);
+        let metrics = SpillMetrics::new(&self.metrics, part);
         let side = |schema: &SchemaRef| {
             let manager = SpillManager::new(context.runtime_env(), metrics.clone(), Arc::clone(schema));
             Side::new(manager, &memory)
         };
         let expected = StatisticsContext::new().compute(self.left.as_ref(), &StatisticsArgs::new())?;
-        let expected = expected.num_rows.get_value().copied();
+        let expected = expected.num_rows.get_value().map(|rows| rows.div_ceil(parts));
         let shared = parts::Shared {
             spec: Arc::clone(&self.spec),
             left: side(&self.spec.left_schema),
@@ -178,14 +220,13 @@ impl Shared {
             threads: context.session_config().target_partitions(),
             batch_rows: context.session_config().batch_size(),
             seen: Arc::default(),
-            levels: MetricBuilder::new(&self.metrics).gauge("spill_levels", 0),
-            blocks: MetricBuilder::new(&self.metrics).counter("spill_blocks", 0),
+            levels: MetricBuilder::new(&self.metrics).gauge("spill_levels", part),
+            blocks: MetricBuilder::new(&self.metrics).counter("spill_blocks", part),
         };
         let run = Arc::new(Run::new(shared, expected));
-        let streams = self.left.output_partitioning().partition_count();
-        let inputs = (0..streams).map(|stream| self.left.execute(stream, Arc::clone(context)));
+        let inputs = read.map(|stream| self.left.execute(stream, Arc::clone(context)));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let probes = self.right.output_partitioning().partition_count();
+        let probes = if self.is_by_stream { 1 } else { self.right.output_partitioning().partition_count() };
         let (sender, outcome) = watch::channel(None);
         let (spec, told) = (Arc::clone(&self.spec), self.told.clone());
         let task = SpawnedTask::spawn(async move {
@@ -199,7 +240,7 @@ impl Shared {
             // Nobody may want it any more.
             let _ = sender.send(Some(found));
         });
-        *started = Some(Started { outcome: outcome.clone(), _task: task });
+        started.insert(part, Started { outcome: outcome.clone(), _task: task });
         Ok(outcome)
     }
 
@@ -208,16 +249,23 @@ impl Shared {
         self: Arc<Self>,
         context: Arc<TaskContext>,
         right: SendableRecordBatchStream,
+        output: usize,
     ) -> Result<impl futures::Stream<Item = Result<RecordBatch>>> {
-        let mut outcome = self.outcome(&context)?;
+        let mut outcome = self.outcome(&context, output)?;
         let found = outcome.wait_for(Option::is_some).await;
         let found = found.map_err(|_| DataFusionError::Internal("a join was given up".to_owned()))?;
-        match found.as_ref() {
-            Some(Ok(ready)) => Ok(batches(Arc::clone(ready), right)),
+        let ready = match found.as_ref() {
+            Some(Ok(ready)) => Arc::clone(ready),
             // Told to every output.
-            Some(Err(error)) => Err(DataFusionError::Shared(Arc::clone(error))),
-            None => internal_err!("a join without an outcome"),
+            Some(Err(error)) => return Err(DataFusionError::Shared(Arc::clone(error))),
+            None => return internal_err!("a join without an outcome"),
+        };
+        drop(found);
+        if self.is_by_stream {
+            // No other output wants it: the table goes with its stream.
+            self.started.lock().remove(&output);
         }
+        Ok(batches(ready, right))
     }
 }
 
@@ -276,6 +324,13 @@ impl ExecutionPlan for UnchainedHashJoinExec {
         self.stock.children()
     }
 
+    fn input_distribution_requirements(&self) -> InputDistributionRequirements {
+        match self.place {
+            Place::Anywhere => InputDistributionRequirements::new(vec![Distribution::UnspecifiedDistribution; 2]),
+            Place::Stage => self.stock.input_distribution_requirements(),
+        }
+    }
+
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.shared.spec.schema)
     }
@@ -311,7 +366,8 @@ impl ExecutionPlan for UnchainedHashJoinExec {
     fn execute(&self, stream_partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let metrics = BaselineMetrics::new(&self.shared.metrics, stream_partition);
         let right = self.shared.right.execute(stream_partition, Arc::clone(&context))?;
-        let batches = futures::stream::once(Arc::clone(&self.shared).batches(context, right)).try_flatten();
+        let batches = Arc::clone(&self.shared).batches(context, right, stream_partition);
+        let batches = futures::stream::once(batches).try_flatten();
         let counted = batches.inspect_ok(move |batch| {
             metrics.record_output(batch.num_rows());
         });
@@ -350,8 +406,11 @@ impl ExecutionPlan for UnchainedHashJoinExec {
         config: &ConfigOptions,
     ) -> Result<FilterDescription> {
         let mut config = config.clone();
-        // Where NULL is perhaps equal to anything, it matters what the probe side has that matches nothing.
-        if self.shared.told.is_some() || self.shared.spec.null_aware || !handing_down::is_clear(self.stock.right())? {
+        // Where NULL is perhaps equal to anything, it matters what the probe side has that matches nothing. Of many tables each would say
+        // what it has, and leave out rows of the others.
+        let Shared { told, spec, is_by_stream, .. } = self.shared.as_ref();
+        let is_silent = told.is_some() || spec.null_aware || *is_by_stream;
+        if is_silent || !handing_down::is_clear(self.stock.right())? {
             config.optimizer.enable_join_dynamic_filter_pushdown = false;
         }
         let described = self.stock.gather_filters_for_pushdown(phase, parent_filters.clone(), &config)?;

@@ -29,4 +29,4 @@ pub(crate) mod rule;
 mod run;
 mod spec;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

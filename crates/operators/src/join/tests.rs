@@ -31,7 +31,7 @@ mod spilled;
 mod told;
 mod twin;
 
-const TYPES: [JoinType; 10] = [
+pub(crate) const TYPES: [JoinType; 10] = [
     JoinType::Inner,
     JoinType::Left,
     JoinType::Right,
