@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::partition::{Files, Partition, Portion};
 use super::spec::{Rows, Spec};
 use crate::hash_table::hash::Secret;
+use crate::hash_table::keys::Packed;
 use crate::memory::{Charge, Memory, Wish, is_full};
 
 /// Bits of the hash that say which table a row belongs to.
@@ -36,6 +37,29 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    /// Puts the rows of a batch in the order of their partitions: where each of these begins, and where the last one ends.
+    fn put(&mut self, batch: &Packed, secret: Secret) -> [usize; PARTITIONS + 1] {
+        make_room(&mut self.hashes, batch.len());
+        make_room(&mut self.rows, batch.len());
+        batch.hashes(secret, &mut self.hashes);
+        let mut starts = [0; PARTITIONS + 1];
+        self.hashes.iter().for_each(|hash| starts[partition_of(*hash) + 1] += 1);
+        let mut total = 0;
+        for start in &mut starts {
+            total += *start;
+            *start = total;
+        }
+        let mut next = starts;
+        // Each of them is written.
+        self.rows.resize(self.hashes.len(), 0);
+        for (row, hash) in self.hashes.iter().enumerate() {
+            let next = &mut next[partition_of(*hash)];
+            self.rows[*next] = row as u32;
+            *next += 1;
+        }
+        starts
+    }
+
     /// Charges what it has become: some bytes for each row of a batch, with which the batch came and was not asked for.
     fn settle(&mut self, memory: &Arc<Memory>) {
         let bytes = scratch_bytes(&self.hashes, &self.rows, &self.ids);
@@ -46,6 +70,14 @@ impl Order {
 /// What is kept for the rows of a batch.
 pub(crate) fn scratch_bytes(hashes: &Vec<u64>, rows: &Vec<u32>, ids: &Vec<usize>) -> usize {
     hashes.capacity() * size_of::<u64>() + rows.capacity() * size_of::<u32>() + ids.capacity() * size_of::<usize>()
+}
+
+/// Room for so many values and no more. What was there is of no interest any more: it is not copied.
+fn make_room<T>(values: &mut Vec<T>, count: usize) {
+    if values.capacity() < count {
+        *values = Vec::new();
+        values.reserve_exact(count);
+    }
 }
 
 #[inline]
@@ -77,34 +109,22 @@ impl Partitions {
         first: usize,
         order: &mut Order,
     ) -> Result<()> {
-        batch.packed.hashes(self.secret, &mut order.hashes);
-        let mut ends = [0_u32; PARTITIONS];
-        order.hashes.iter().for_each(|hash| ends[partition_of(*hash)] += 1);
-        let mut total = 0;
-        let starts = ends.map(|count| {
-            total += count;
-            total - count
-        });
-        let mut next = starts;
-        order.rows.clear();
-        order.rows.resize(order.hashes.len(), 0);
-        for (row, hash) in order.hashes.iter().enumerate() {
-            let next = &mut next[partition_of(*hash)];
-            order.rows[*next as usize] = row as u32;
-            *next += 1;
-        }
+        let starts = order.put(&batch.packed, self.secret);
         order.settle(&files.memory);
-        let indices = UInt32Array::from(order.rows.clone());
+        // Numbers of rows are lent to an array and not copied.
+        let indices = UInt32Array::from(std::mem::take(&mut order.rows));
         let taken = |array: &ArrayRef| Ok(take(array, &indices, None)?);
         let values = batch.values.iter().map(|arrays| arrays.iter().map(taken).collect::<Result<Vec<_>>>());
-        let values = values.collect::<Result<Vec<_>>>()?;
+        let values = values.collect::<Result<Vec<_>>>();
         let filter = |filter: &Option<BooleanArray>| match filter {
             Some(filter) => Ok(Some(take(filter, &indices, None)?.as_boolean().clone())),
             None => Ok::<_, DataFusionError>(None),
         };
-        let filters = batch.filters.iter().map(filter).collect::<Result<Vec<_>>>()?;
+        let filters = batch.filters.iter().map(filter).collect::<Result<Vec<_>>>();
+        order.rows = Vec::from(indices.into_parts().1);
+        let (values, filters) = (values?, filters?);
         for partition in (0..PARTITIONS).map(|step| (first + step) % PARTITIONS) {
-            let (start, end) = (starts[partition] as usize, next[partition] as usize);
+            let (start, end) = (starts[partition], starts[partition + 1]);
             if start == end {
                 continue;
             }

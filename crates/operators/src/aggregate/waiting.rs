@@ -60,6 +60,7 @@ impl Waiting {
                 *filter = joined;
             }
         }
+        first.packed.make_room(others.iter().map(|rows| &rows.packed));
         for rows in others {
             first.packed.append(rows.packed)?;
         }

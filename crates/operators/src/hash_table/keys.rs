@@ -183,6 +183,25 @@ impl Packed {
         }
     }
 
+    /// Bytes of keys that are bytes.
+    fn key_bytes(&self) -> usize {
+        if let Keys::Bytes(keys) = &self.keys { keys.bytes.len() } else { 0 }
+    }
+
+    /// Makes room for others behind these, packed alike, and for no more than that.
+    pub(crate) fn make_room<'a>(&mut self, others: impl Iterator<Item = &'a Self>) {
+        let (rows, bytes) = others.fold((0, 0), |(rows, bytes), other| (rows + other.len(), bytes + other.key_bytes()));
+        match &mut self.keys {
+            Keys::Word32(words) => words.reserve_exact(rows),
+            Keys::Word64(words) => words.reserve_exact(rows),
+            Keys::Word128(words) => words.reserve_exact(rows),
+            Keys::Bytes(keys) => {
+                keys.bytes.reserve_exact(bytes);
+                keys.ends.reserve_exact(rows);
+            }
+        }
+    }
+
     /// More rows behind these, packed alike.
     ///
     /// # Errors

@@ -92,6 +92,34 @@ fn columns_together_come_back_as_they_were() {
 }
 
 #[test]
+fn rows_behind_others_have_the_room_that_they_take() {
+    let all = columns();
+    for some in [&all[..1], &all[3..4], &all[3..5], &all[4..5], &all[11..12], &all[13..14], &all[..]] {
+        let packing = packing_of(some);
+        let pack = |rows: usize| {
+            let part: Vec<ArrayRef> = some.iter().map(|array| array.slice(0, rows)).collect();
+            packing.pack(&part).unwrap()
+        };
+        let mut together = pack(5);
+        let others = [pack(3), pack(5), pack(2)];
+        let expected = together.bytes() + others.iter().map(Packed::bytes).sum::<usize>();
+        together.make_room(others.iter());
+        assert_eq!(together.held(), expected, "{packing:?}");
+        for other in others {
+            together.append(other).unwrap();
+        }
+        assert_eq!((together.len(), together.bytes(), together.held()), (15, expected, expected), "{packing:?}");
+        let joined = |array: &ArrayRef| {
+            let parts = [5, 3, 5, 2].map(|rows| array.slice(0, rows));
+            let parts: Vec<&dyn Array> = parts.iter().map(AsRef::as_ref).collect();
+            concat(&parts).unwrap()
+        };
+        let expected: Vec<ArrayRef> = some.iter().map(joined).collect();
+        assert_eq!(packing.columns(together).unwrap(), expected, "{packing:?}");
+    }
+}
+
+#[test]
 fn rows_are_alike_where_their_values_are() {
     let all = columns();
     for some in [&all[..1], &all[..3], &all[1..5], &all[6..8], &all[11..12], &all[13..14], &all[..]] {
